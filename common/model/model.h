@@ -1,0 +1,63 @@
+#ifndef SYNCLINE_COMMON_MODEL_MODEL_H_
+#define SYNCLINE_COMMON_MODEL_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace syncline {
+
+// An ONNX model as a user brings it: parsed, checked, and able to give its
+// graph, its shapes for a batch size, and itself back with trained weights.
+// Immutable, hence thread-safe.
+class Model {
+ public:
+  // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
+  // names the file in errors. Treats the bytes as hostile.
+  // Errors: InvalidArgument, one problem per line, each naming the node, its
+  // operator and the opset: not ONNX, text syntax error with line, no graph,
+  // unsupported operator or opset, a cycle, an undefined or doubly defined
+  // name, a wrong attribute or type, external data, shapes that do not fit.
+  static absl::StatusOr<std::shared_ptr<const Model>> Parse(
+      absl::string_view bytes, absl::string_view label);
+  ~Model();
+
+  const Graph& graph() const { return graph_; }
+
+  // Concrete shape of every value, indexed by ValueId, with the batch dimension
+  // set to `batch_size`. A value that is constant for this batch size
+  // (Reshape's shape input) has its dims too. Errors: InvalidArgument: shapes
+  // that do not fit, naming the node.
+  absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
+
+  // The submitted file, with the named float32 initializers replaced, as ONNX
+  // binary. Everything else (names, metadata, opset) is kept.
+  // Errors: InvalidArgument: unknown name or wrong element count.
+  absl::StatusOr<std::string> WithWeights(
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
+      const;
+
+ private:
+  struct Proto;
+  Model();
+  std::unique_ptr<Proto> proto_;
+  Graph graph_;
+};
+
+// The operators this build can train, with their opset ranges: "Gemm", 7, 13...
+// One visible table in schemas.cc; worker/ops has one entry for each (a test
+// holds the two together).
+bool IsSupportedOperator(absl::string_view op_type);
+std::vector<std::string> SupportedOperators();
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_MODEL_H_

@@ -1,0 +1,36 @@
+#ifndef SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_
+#define SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_
+
+#include <string>
+#include <vector>
+
+#include "common/model/model.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// How a job's spec lies over its model: which graph inputs are fed, which
+// initializers are trained and how they start, which output has the loss.
+struct TrainingGraph {
+  struct Parameter {
+    ValueId value = kNoValue;
+    std::string name;
+    Dims dims;
+    int initializer = -1;  // index into Graph::initializers
+    int rule = -1;         // index into ModelSpec.initialize; -1: file's values
+  };
+  std::vector<Parameter> parameters;  // trained ones, in initializer order
+  std::vector<ValueId> feeds;         // by DataSpec.feeds index
+  ValueId loss_output = kNoValue;
+};
+
+// Resolves names of `spec` against `model`; also checks the loss output's shape
+// against the loss kind and infers shapes for the batch sizes of the spec.
+// Appends one "field: problem" per problem to *problems and returns what could
+// be resolved. REQUIRES: `spec` is valid and has its defaults.
+TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,
+                                   std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_

@@ -1,0 +1,38 @@
+#ifndef SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
+#define SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/server_builder.h"
+
+namespace syncline {
+
+// The only way to a ClientContext: every call has a deadline.
+std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline);
+
+// A channel with keep-alive, no proxy, and the message limits of this project.
+// Never fails; calls on it do.
+std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address);
+
+// A listening port. gRPC lets two servers share a port silently; this does not.
+// Usage:
+//   grpc::ServerBuilder builder;  builder.RegisterService(&service);
+//   SYNCLINE_ASSIGN_OR_RETURN(auto server, StartServer(&builder,
+//   "127.0.0.1:0"));
+struct ListeningServer {
+  std::unique_ptr<grpc::Server> server;
+  std::string address;  // host:port with the real port
+};
+// Errors: Unavailable: the address cannot be bound (in use, not local), named.
+absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
+                                            absl::string_view listen_address);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_

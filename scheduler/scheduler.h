@@ -1,0 +1,62 @@
+#ifndef SYNCLINE_SCHEDULER_SCHEDULER_H_
+#define SYNCLINE_SCHEDULER_SCHEDULER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/http_server.h"
+#include "common/rpc/metrics.h"
+#include "grpcpp/server_builder.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// Membership, the job queue, and the two services. Thread-safe.
+class Scheduler {
+ public:
+  struct Options {
+    // RocksDB with the jobs, and their files. Created if absent; one scheduler
+    // at a time (a second is refused by the lock).
+    std::string state_dir;
+    absl::Duration lease = absl::Seconds(5);
+    absl::Duration heartbeat = absl::Seconds(1);
+    // Results and logs of a finished job are deleted after this.
+    absl::Duration keep = absl::Hours(24 * 7);
+    uint64_t model_bytes_max = 8ull << 30;
+    uint32_t queue_max = 1000;
+    MetricsRegistry* metrics = nullptr;  // outlives the scheduler; may be null
+  };
+  // Reads the state; a job that was running is marked failed. Errors:
+  // Unavailable (locked, naming the directory), DataLoss, PermissionDenied.
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
+      const Options& options);
+  virtual ~Scheduler() = default;  // joins
+
+  virtual void RegisterServices(grpc::ServerBuilder* builder) = 0;
+  // The address that GetCluster names, once it is known.
+  virtual void SetAddress(const std::string& address) = 0;
+  // Pages for the HTTP server: "/" (jobs, members) and "/jobs.json".
+  virtual std::map<std::string, HttpServer::Handler> Pages() = 0;
+
+  // For --job: queues a job from memory; same checks and errors as Submit.
+  virtual absl::StatusOr<std::string> Submit(const JobSpec& spec,
+                                             absl::string_view model) = 0;
+  // Blocks until the job is final or `deadline`.
+  virtual absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
+                                            absl::Time deadline) = 0;
+  // Tells every daemon to exit with `exit_code` and waits until they have gone,
+  // or `deadline`.
+  virtual void ShutdownCluster(int exit_code, absl::string_view reason,
+                               absl::Time deadline) = 0;
+  // Ends streams and watches; refuses new calls.
+  virtual void Drain(absl::Time deadline) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_SCHEDULER_H_

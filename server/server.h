@@ -1,0 +1,49 @@
+#ifndef SYNCLINE_SERVER_SERVER_H_
+#define SYNCLINE_SERVER_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/metrics.h"
+#include "grpcpp/server_builder.h"
+#include "proto/cluster.pb.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// One ps: the shards of the jobs it takes part in. Thread-safe.
+class PsServer {
+ public:
+  struct Options {
+    int lanes = 0;  // 0: one per core
+    // Bytes of requests and responses held at a time; above it calls are
+    // answered ResourceExhausted.
+    uint64_t in_flight_bytes = 1ull << 30;
+    MetricsRegistry* metrics = nullptr;  // outlives the server; may be null
+  };
+  static absl::StatusOr<std::unique_ptr<PsServer>> Create(
+      const Options& options);
+  virtual ~PsServer() = default;  // closes all jobs, joins
+
+  // Adds the ParameterServer service; the server outlives the gRPC server.
+  virtual void RegisterService(grpc::ServerBuilder* builder) = 0;
+
+  // Opens the shard of rank `ps_rank` of a job. `self_incarnation` is what
+  // other shards see. Errors: AlreadyExists, InvalidArgument (spec, block map),
+  // ResourceExhausted (memory).
+  virtual absl::Status OpenJob(const JobAssignment& assignment,
+                               uint32_t ps_rank) = 0;
+  // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
+  virtual void CloseJob(const std::string& job_id,
+                        absl::string_view reason) = 0;
+  // Refuses new calls with Unavailable and ends the parked ones by `deadline`.
+  virtual void Drain(absl::Time deadline) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_SERVER_H_

@@ -1,0 +1,25 @@
+#ifndef SYNCLINE_WORKER_BATCH_H_
+#define SYNCLINE_WORKER_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace syncline {
+
+// Samples of one step, as data delivers them and the executor consumes them.
+// Reused from step to step; capacity is kept. Thread-compatible.
+struct Batch {
+  // Samples; 0 for a worker that has run out of data in this epoch.
+  int64_t size = 0;
+  // By DataSpec.feeds index: [size, elements of the field], float32, row-major,
+  // scale and offset applied.
+  std::vector<std::vector<float>> feeds;
+  // [size, label_width]: the class number for classification losses, the target
+  // for regression. Class numbers are exact in float32 (below 2^24).
+  std::vector<float> labels;
+  int64_t label_width = 1;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_BATCH_H_

@@ -1,0 +1,75 @@
+#ifndef SYNCLINE_WORKER_DATA_DATASET_H_
+#define SYNCLINE_WORKER_DATA_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/job_spec.pb.h"
+#include "worker/batch.h"
+
+namespace syncline {
+
+// All samples of one DataSource, loaded and checked, in file order. Immutable
+// after Open, hence thread-safe.
+class Dataset {
+ public:
+  // Loads `source`, mapped by `data` (feeds, label). Relative paths are below
+  // `data_root`. `feed_elements` are the element counts the graph inputs want
+  // per sample, by feed index; `class_count` bounds the labels of a
+  // classification loss (0: regression, no bound) and `label_width` is how many
+  // label values a sample has.
+  // Errors, each naming file, and line or record: NotFound (missing file, a
+  // glob without match), InvalidArgument (malformed, wrong magic, field unknown
+  // or of the wrong size, label outside the classes, NaN or infinity), DataLoss
+  // (truncated, bad gzip checksum).
+  static absl::StatusOr<std::unique_ptr<Dataset>> Open(
+      const DataSource& source, const DataSpec& data,
+      absl::string_view data_root, absl::Span<const int64_t> feed_elements,
+      int64_t class_count, int64_t label_width);
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  // Fills *batch with the samples `indices` (each in [0, size())), in order.
+  virtual void Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
+};
+
+// Which samples a worker sees when. A pure function of its arguments: the order
+// of an epoch depends on (seed, epoch) alone, and step `s` of an epoch takes
+// the positions [s * workers * batch, (s + 1) * workers * batch) of it, of
+// which rank r gets the r-th run of `batch`. So n workers x batch b see, step
+// by step, what one worker x batch n*b sees. Short last batches are cut in rank
+// order; a rank may get nothing. Thread-compatible.
+class BatchPlan {
+ public:
+  struct Options {
+    int64_t sample_count = 0;
+    int64_t batch_size = 0;  // per worker
+    uint32_t workers = 1;
+    uint32_t rank = 0;
+    bool shuffle = true;
+    uint64_t seed = 0;
+  };
+  explicit BatchPlan(const Options& options);
+
+  // ceil(sample_count / (workers * batch_size)).
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  // Sample numbers of `step` (from 0) in `epoch` (from 0); may be empty.
+  // Borrowed until the next call.
+  absl::Span<const int64_t> Indices(int64_t epoch, int64_t step);
+
+ private:
+  const Options options_;
+  int64_t steps_per_epoch_ = 0;
+  int64_t permuted_epoch_ = -1;
+  std::vector<int64_t> order_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_DATA_DATASET_H_

@@ -1,0 +1,76 @@
+#ifndef SYNCLINE_WORKER_EXECUTOR_H_
+#define SYNCLINE_WORKER_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/model.h"
+#include "common/model/training_graph.h"
+#include "worker/batch.h"
+
+namespace syncline {
+
+// Runs a model forward and backward on one device. Owns the parameters and
+// their gradients; plans memory once per batch size. Single thread, except that
+// other threads may write parameter(i) between on_gradient(i) of one step and
+// the start of the next (the caller orders these).
+class Executor {
+ public:
+  struct Options {
+    LossSpec loss;
+    int64_t batch_size = 0;       // largest training batch
+    int64_t eval_batch_size = 0;  // largest evaluation batch
+    int threads = 1;              // for matrix products
+    uint64_t seed = 0;            // Dropout
+  };
+
+  // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
+  // that cannot be trained, naming the node.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      std::shared_ptr<const Model> model, const TrainingGraph& training,
+      const Options& options);
+  virtual ~Executor() = default;
+
+  // [i] follows TrainingGraph::parameters. Row-major float32, 64-byte aligned,
+  // at a fixed address. Holds the file's values until written.
+  virtual absl::Span<float> parameter(int i) = 0;
+  // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
+  // next TrainStep. Fixed address.
+  virtual absl::Span<const float> gradient(int i) const = 0;
+
+  struct StepResult {
+    double loss_sum = 0;  // over the batch's samples
+  };
+  // Forward and backward on batch.size samples (> 0, <= options.batch_size).
+  // `clock` and `rank` seed what is random. Calls on_gradient(i) once per
+  // parameter, from this thread, as soon as its gradient is final and its value
+  // is not read again in this step; order is the backward order.
+  // Errors: InvalidArgument: a label outside the classes (row and value named);
+  // FailedPrecondition: the loss is not finite (the first node whose output is
+  // not finite is named). Gradients are then unspecified.
+  virtual absl::StatusOr<StepResult> TrainStep(
+      const Batch& batch, int64_t clock, uint32_t rank,
+      absl::FunctionRef<void(int)> on_gradient) = 0;
+
+  struct EvalResult {
+    double loss_sum = 0;
+    // Output of the loss's node for the batch, [size, width]; borrowed until
+    // the next call.
+    absl::Span<const float> scores;
+    int64_t width = 0;
+  };
+  // Forward in inference mode (Dropout is the identity). Same errors.
+  virtual absl::StatusOr<EvalResult> Evaluate(const Batch& batch) = 0;
+
+  // Bytes of the activation arena for the training batch.
+  virtual int64_t arena_bytes() const = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_EXECUTOR_H_

@@ -1,0 +1,38 @@
+#ifndef SYNCLINE_WORKER_WORKER_H_
+#define SYNCLINE_WORKER_WORKER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/rpc/metrics.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline {
+
+// One worker (or chief): trains at most one job at a time. Thread-safe.
+class Worker {
+ public:
+  struct Options {
+    std::string scheduler_address;  // artifacts come from and go there
+    std::string data_root;          // relative data paths are below it
+    std::string work_dir;           // model and results while a job runs
+    int threads = 0;                // 0: cores, when the job does not say
+    uint64_t incarnation = 0;
+    MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null
+  };
+  // `send` carries events to the scheduler; thread-safe, does not block.
+  static absl::StatusOr<std::unique_ptr<Worker>> Create(
+      const Options& options, std::function<void(DaemonMessage)> send);
+  virtual ~Worker() = default;  // stops the job, joins
+
+  // prepare, run and stop commands; others are ignored. Does not block.
+  virtual void OnCommand(const SchedulerMessage& command) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_WORKER_H_
