@@ -3,7 +3,7 @@
 
 // One event per line, key=value:
 //
-//   ts=2026-11-21T08:30:00.123Z level=info role=ps node=ps:1 incarnation=9f.. \
+//   ts=2026-11-21T08:30:00.123Z level=info role=ps node=ps:1 incarnation=9f..
 //       job=j-0001 msg="shard opened" blocks=12
 //
 // Usage:  LogInfo("shard opened").Job(id).Field("blocks", n);
