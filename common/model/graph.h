@@ -28,8 +28,11 @@ using Dims = std::vector<int64_t>;
 int64_t ElementCount(absl::Span<const int64_t> dims);
 std::string DimsToString(absl::Span<const int64_t> dims);  // "[2,3]", "[N,3]"
 
-// The batch dimension before Bind().
+// In Value::dims: the batch size, which is not known yet.
 inline constexpr int64_t kBatchDim = -1;
+// In Value::dims: depends on the batch size, but is not it (a multiple of it,
+// say). Model::InferShapes knows it.
+inline constexpr int64_t kDerivedDim = -2;
 
 // A constant with its bytes, little-endian, row-major.
 struct ConstantTensor {
@@ -53,8 +56,7 @@ struct Value {
   std::string name;
   Kind kind = Kind::kComputed;
   DType dtype = DType::kFloat32;
-  // kBatchDim where the dimension is the batch size.
-  Dims dims;
+  Dims dims;  // kBatchDim and kDerivedDim possible; initializers are concrete
   int32_t producer = -1;     // node index; -1 for inputs and initializers
   int32_t initializer = -1;  // index into Graph::initializers
 };
@@ -79,6 +81,9 @@ struct Node {
 struct Initializer {
   ValueId value = kNoValue;
   ConstantTensor tensor;
+  // Declared by the model without values (a graph input that a rule of the job
+  // fills, see model.h): tensor.bytes is empty.
+  bool declared = false;
 };
 
 // Nodes are in topological order. Immutable once built, hence thread-safe.

@@ -18,29 +18,49 @@ namespace syncline {
 // An ONNX model as a user brings it: parsed, checked, and able to give its
 // graph, its shapes for a batch size, and itself back with trained weights.
 // Immutable, hence thread-safe.
+//
+// Batch dimension: the first dimension of a graph input is the batch size where
+// the file leaves it open (a symbol, nothing, or a value < 1). Other open
+// dimensions are refused, unless they bear the same symbol. A model whose
+// inputs are all fixed works for exactly the batch size it was written for.
+//
+// Declared parameters: a weight need not have values in the file. A float32
+// graph input of fixed shape that matches a pattern of `initialize` is an
+// initializer without values, to be filled by the job's rule; WithWeights turns
+// it into a real one, so what is exported is self-contained. This is how a
+// model of any size is written by hand in ONNX text syntax.
 class Model {
  public:
+  // For InferShapes: all inputs are fixed; take them as the file has them.
+  static constexpr int64_t kAsWritten = 0;
+
   // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
-  // names the file in errors. Treats the bytes as hostile.
+  // names the file in errors; `initialize` are the patterns of the job's rules
+  // (ParseJobModel in training_graph.h passes them). Treats the bytes as
+  // hostile.
   // Errors: InvalidArgument, one problem per line, each naming the node, its
   // operator and the opset: not ONNX, text syntax error with line, no graph,
   // unsupported operator or opset, a cycle, an undefined or doubly defined
   // name, a wrong attribute or type, external data, shapes that do not fit.
   static absl::StatusOr<std::shared_ptr<const Model>> Parse(
-      absl::string_view bytes, absl::string_view label);
+      absl::string_view bytes, absl::string_view label,
+      absl::Span<const std::string> initialize = {});
   ~Model();
 
   const Graph& graph() const { return graph_; }
 
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
-  // set to `batch_size`. A value that is constant for this batch size
-  // (Reshape's shape input) has its dims too. Errors: InvalidArgument: shapes
-  // that do not fit, naming the node.
+  // set to `batch_size` (> 0, or kAsWritten). A value that is constant for this
+  // batch size (Reshape's shape input) has its dims too. Errors:
+  // InvalidArgument: shapes that do not fit, naming the node; a graph input
+  // with a fixed first dimension other than batch_size (unless no input has the
+  // batch dimension and batch_size is kAsWritten).
   absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
 
   // The submitted file, with the named float32 initializers replaced, as ONNX
   // binary. Everything else (names, metadata, opset) is kept.
-  // Errors: InvalidArgument: unknown name or wrong element count.
+  // Errors: InvalidArgument: unknown name or wrong element count; a declared
+  // parameter that is missing from `weights`.
   absl::StatusOr<std::string> WithWeights(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
       const;

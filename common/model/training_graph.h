@@ -1,13 +1,20 @@
 #ifndef SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_
 #define SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/model/model.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
+
+// Model::Parse with the patterns of spec.model.initialize. Errors: as there.
+absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
+    const JobSpec& spec, absl::string_view bytes, absl::string_view label);
 
 // How a job's spec lies over its model: which graph inputs are fed, which
 // initializers are trained and how they start, which output has the loss.
@@ -19,7 +26,8 @@ struct TrainingGraph {
     int initializer = -1;  // index into Graph::initializers
     int rule = -1;         // index into ModelSpec.initialize; -1: file's values
   };
-  std::vector<Parameter> parameters;  // trained ones, in initializer order
+  std::vector<Parameter> parameters;  // trained float32 ones, in initializer
+                                      // order: the file's, then declared ones
   std::vector<ValueId> feeds;         // by DataSpec.feeds index
   ValueId loss_output = kNoValue;
 };
@@ -27,7 +35,8 @@ struct TrainingGraph {
 // Resolves names of `spec` against `model`; also checks the loss output's shape
 // against the loss kind and infers shapes for the batch sizes of the spec.
 // Appends one "field: problem" per problem to *problems and returns what could
-// be resolved. REQUIRES: `spec` is valid and has its defaults.
+// be resolved. REQUIRES: `spec` is valid and has its defaults; `model` comes
+// from ParseJobModel with it.
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,
                                    std::vector<std::string>* problems);
 
