@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test and check.
+#
+#   tests/run.sh             everything
+#   tests/run.sh STAGE...    some of: lint release clang asan tsan tests
+#
+#   lint     clang-format, include rules, the mirror of tests and sources
+#   release  gcc, optimised: all binaries and tests
+#   clang    clang over every source: warnings and thread safety are errors
+#   asan     clang with address and undefined-behaviour sanitizers: unit tests
+#            without gRPC and RocksDB, and all fuzz targets (60 s together)
+#   tsan     thread sanitizer: the pure cores
+#   tests    every test of the release build
+#
+# Goes on after a failed stage and exits 1 if any failed. Real data is taken
+# from $SYNCLINE_TEST_DATA, else ../shared/data; tests say so where it is absent.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+readonly JOBS="$(nproc)"
+export CCACHE_SLOPPINESS=pch_defines,time_macros
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+export CTEST_OUTPUT_ON_FAILURE=1
+mkdir -p build/logs
+
+stage_lint() {
+  tests/lint/format.sh && python3 tests/lint/layers.py &&
+    python3 tests/lint/mirror.py
+}
+stage_release() {
+  cmake --preset release && cmake --build --preset release -j "$JOBS"
+}
+stage_clang() {
+  cmake --preset release >/dev/null &&
+    cmake --build --preset release --target proto_grpc -j "$JOBS" &&
+    python3 tests/lint/clang_check.py build/release "$JOBS"
+}
+stage_asan() {
+  cmake --preset asan &&
+    cmake --build --preset asan --target address_tests -j "$JOBS" &&
+    ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
+}
+stage_tsan() {
+  cmake --preset tsan &&
+    cmake --build --preset tsan --target thread_tests -j "$JOBS" &&
+    ctest --preset tsan -L sanitize-thread -j "$JOBS"
+}
+stage_tests() {
+  ctest --preset release -j "$JOBS"
+}
+
+stages=("$@")
+((${#stages[@]})) || stages=(lint release clang asan tsan tests)
+for stage in "${stages[@]}"; do
+  declare -F "stage_$stage" >/dev/null && continue
+  echo "tests/run.sh: no stage '$stage'; see the top of this file" >&2
+  exit 2
+done
+
+deploy/install-deps.sh test || exit 1
+failed=0
+summary=()
+for stage in "${stages[@]}"; do
+  echo "=== $stage"
+  start=$SECONDS
+  "stage_$stage" 2>&1 | tee "build/logs/$stage.log"
+  if ((PIPESTATUS[0] == 0)); then verdict=passed; else verdict=FAILED; fi
+  [[ $verdict == passed ]] || failed=1
+  summary+=("$(printf '%-8s %-7s %4d s' "$stage" "$verdict" $((SECONDS - start)))")
+done
+
+echo "=== summary"
+printf '%s\n' "${summary[@]}"
+for stage in "${stages[@]}"; do
+  if results=$(grep -E '^[0-9]+% tests passed' "build/logs/$stage.log"); then
+    echo "ctest $stage: $results"
+  fi
+done
+exit "$failed"
