@@ -10,7 +10,9 @@
 // The line is written when the temporary dies. Info is a state change, Warning
 // is degraded and counted, Error needs an operator. Nothing per request.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,7 +31,7 @@ struct LogOptions {
   // Empty: standard error. Else appended to, and rotated to FILE.1, FILE.2 ...
   std::string file;
   uint64_t rotate_bytes = 64 << 20;
-  int files_kept = 5;
+  int files_kept = 5;  // FILE included
 };
 
 // Sets where lines go; called once from main before any thread starts. Without
@@ -46,7 +48,10 @@ class LogLine {
   LogLine(const LogLine&) = delete;
   LogLine& operator=(const LogLine&) = delete;
 
-  LogLine& Job(absl::string_view job_id) { return Text("job", job_id); }
+  LogLine& Job(absl::string_view job_id) {
+    job_ = std::string(job_id);
+    return *this;
+  }
   LogLine& Status(const absl::Status& status) {
     return Text("code", absl::StatusCodeToString(status.code()))
         .Text("error", status.message());
@@ -60,7 +65,8 @@ class LogLine {
   // Quotes and escapes where needed.
   LogLine& Text(absl::string_view key, absl::string_view value);
   const LogLevel level_;
-  std::string line_;
+  std::string job_;
+  std::string line_;  // from the message on
 };
 
 class LogInfo : public LogLine {
@@ -80,16 +86,20 @@ class LogError : public LogLine {
 };
 
 // Collects the lines of one job for its log artifact, besides the process log:
-// while one exists, lines with .Job(job_id) are appended to it, up to
-// max_bytes (then a last line says so). Thread-safe.
+// while one exists, lines with .Job(job_id) are appended to it whatever their
+// level, up to max_bytes (then a last line says so). Thread-safe.
 class JobLogCapture {
  public:
   explicit JobLogCapture(absl::string_view job_id, size_t max_bytes = 4 << 20);
   ~JobLogCapture();
+  JobLogCapture(const JobLogCapture&) = delete;
+  JobLogCapture& operator=(const JobLogCapture&) = delete;
   std::string text() const;
 
+  struct Buffer;  // the log's
+
  private:
-  const std::string job_id_;
+  const std::unique_ptr<Buffer> buffer_;
 };
 
 }  // namespace syncline
