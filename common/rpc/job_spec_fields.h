@@ -1,0 +1,54 @@
+#ifndef SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
+#define SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
+
+// What the validator and the defaults of a job specification both know about
+// its fields. Not for other readers: they get a spec with defaults.
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+template <typename T>
+bool IsOneOf(T value, std::initializer_list<T> values) {
+  for (T v : values) {
+    if (v == value) return true;
+  }
+  return false;
+}
+
+// Which fields a learning-rate schedule reads.
+inline bool ReadsWarmup(LearningRateSpec::Schedule schedule) {
+  return IsOneOf(schedule, {LearningRateSpec::LINEAR_WARMUP,
+                            LearningRateSpec::WARMUP_LINEAR_DECAY,
+                            LearningRateSpec::ONE_CYCLE});
+}
+inline bool ReadsStart(LearningRateSpec::Schedule schedule) {
+  return ReadsWarmup(schedule) || schedule == LearningRateSpec::RANGE_TEST;
+}
+inline bool ReadsFinal(LearningRateSpec::Schedule schedule) {
+  return IsOneOf(schedule, {LearningRateSpec::COSINE,
+                            LearningRateSpec::WARMUP_LINEAR_DECAY,
+                            LearningRateSpec::ONE_CYCLE});
+}
+inline bool ReadsTotal(LearningRateSpec::Schedule schedule) {
+  return ReadsFinal(schedule) || schedule == LearningRateSpec::RANGE_TEST;
+}
+
+inline std::string LabelField(const Label& label) {
+  return label.field().empty() ? "label" : label.field();
+}
+
+// What holds for every field, whatever it means: numbers are finite, enum
+// values known, text is UTF-8 without control characters and not too long,
+// lists are not too long, and there is no field that this version does not
+// know. Appends one "field.path: problem" each.
+void CheckFieldValues(const google::protobuf::Message& message,
+                      std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_

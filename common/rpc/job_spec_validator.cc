@@ -1,0 +1,479 @@
+#include "common/rpc/job_spec_validator.h"
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/rpc/job_spec_fields.h"
+#include "google/protobuf/descriptor.h"
+
+namespace syncline {
+namespace {
+
+// Ranges are those of proto/job_spec.proto.
+
+namespace pb = google::protobuf;
+
+constexpr uint32_t kCsvColumnsMax = 10'000'000;
+constexpr uint32_t kSamplesMax = 10'000'000;
+constexpr uint32_t kBatchMax = 1'048'576;
+
+// Collects "path: message".
+class Problems {
+ public:
+  explicit Problems(std::vector<std::string>* list) : list_(list) {}
+
+  template <typename... Parts>
+  void Add(absl::string_view path, const Parts&... message) {
+    list_->push_back(absl::StrCat(path, ": ", message...));
+  }
+  // Values above `max`; all such fields take 0 as "the default".
+  void AtMost(absl::string_view path, uint64_t value, uint64_t max) {
+    if (value > max) Add(path, value, " is too large, at most ", max);
+  }
+  void NotNegative(absl::string_view path, double value) {
+    if (value < 0) Add(path, value, " is negative, must be >= 0");
+  }
+  void Positive(absl::string_view path, double value) {
+    if (!(value > 0)) Add(path, value, " must be > 0");
+  }
+  void UnitInterval(absl::string_view path, double value) {
+    if (!(value >= 0 && value < 1)) Add(path, value, " is outside [0, 1)");
+  }
+  void Seconds(absl::string_view path, double value) {
+    NotNegative(path, value);
+    if (value > 1e9) Add(path, value, " is too large, at most 1e+09");
+  }
+  void NotEmpty(absl::string_view path, absl::string_view value) {
+    if (value.empty()) Add(path, "is required");
+  }
+
+ private:
+  std::vector<std::string>* const list_;
+};
+
+std::string Indexed(absl::string_view path, int index) {
+  return absl::StrCat(path, "[", index, "]");
+}
+
+std::string Quote(absl::string_view text) {
+  return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
+}
+
+// "kind: LAMB is not built yet; use SGD".
+template <typename Enum>
+void NotBuilt(absl::string_view path, Enum value, absl::string_view instead,
+              Problems* problems) {
+  const auto* name = pb::GetEnumDescriptor<Enum>()->FindValueByNumber(value);
+  if (name == nullptr) return;  // reported by CheckFieldValues
+  problems->Add(path, name->name(), " is not built yet; use ", instead);
+}
+
+void CheckName(const std::string& name, Problems* problems) {
+  const bool valid_length = !name.empty() && name.size() <= 64;
+  bool valid_characters = true;
+  for (char c : name) {
+    valid_characters &= absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                        c == '.' || c == '_' || c == '-';
+  }
+  if (!valid_length || !valid_characters) {
+    problems->Add("name", Quote(name.substr(0, 80)),
+                  " is not 1..64 characters of [A-Za-z0-9._-]");
+  }
+}
+
+void CheckRule(const std::string& path, const InitializerRule& rule,
+               Problems* problems) {
+  problems->NotEmpty(path + ".pattern", rule.pattern());
+  if (rule.scheme() == InitializerRule::SCHEME_UNSPECIFIED) {
+    problems->Add(path + ".scheme", "is required");
+  }
+  if (rule.value() != 0 && rule.scheme() != InitializerRule::CONSTANT) {
+    problems->Add(path + ".value", "is for CONSTANT only");
+  }
+  problems->NotNegative(path + ".scale", rule.scale());
+  if (rule.scale() != 0 &&
+      IsOneOf(rule.scheme(),
+              {InitializerRule::ZEROS, InitializerRule::CONSTANT})) {
+    problems->Add(path + ".scale", "has no meaning for ZEROS and CONSTANT");
+  }
+}
+
+void CheckModel(const ModelSpec& model, Problems* problems) {
+  problems->NotEmpty("model.path", model.path());
+  absl::flat_hash_map<std::string, std::string> seen;
+  for (int i = 0; i < model.initialize_size(); ++i) {
+    const std::string path = Indexed("model.initialize", i);
+    CheckRule(path, model.initialize(i), problems);
+    const auto [first, inserted] =
+        seen.emplace(model.initialize(i).pattern(), path);
+    if (!inserted) {
+      problems->Add(path + ".pattern", "repeats ", first->second,
+                    ", which wins");
+    }
+  }
+  seen.clear();
+  for (int i = 0; i < model.freeze_size(); ++i) {
+    const std::string path = Indexed("model.freeze", i);
+    problems->NotEmpty(path, model.freeze(i));
+    const auto [first, inserted] = seen.emplace(model.freeze(i), path);
+    if (!inserted) problems->Add(path, "repeats ", first->second);
+  }
+}
+
+void CheckCount(const std::string& path, uint32_t value, uint32_t max,
+                Problems* problems) {
+  if (value < 1 || value > max) {
+    problems->Add(path, value, " is outside 1..", max);
+  }
+}
+
+void CheckSource(const std::string& path, const DataSource& source,
+                 Problems* problems) {
+  switch (source.format_case()) {
+    case DataSource::kIdx:
+      problems->NotEmpty(path + ".idx.images", source.idx().images());
+      problems->NotEmpty(path + ".idx.labels", source.idx().labels());
+      return;
+    case DataSource::kCsv: {
+      problems->NotEmpty(path + ".csv.path", source.csv().path());
+      const std::string& delimiter = source.csv().delimiter();
+      if (delimiter.size() > 1) {
+        problems->Add(path + ".csv.delimiter", Quote(delimiter),
+                      " is not one character");
+      } else if (absl::StrContains("0123456789+-.eE\"\r\n", delimiter) &&
+                 !delimiter.empty()) {
+        problems->Add(path + ".csv.delimiter", Quote(delimiter),
+                      " can be part of a number or ends a line");
+      }
+      return;
+    }
+    case DataSource::kLibsvm:
+      problems->NotEmpty(path + ".libsvm.path", source.libsvm().path());
+      CheckCount(path + ".libsvm.dimension", source.libsvm().dimension(),
+                 kCsvColumnsMax, problems);
+      return;
+    case DataSource::kDigits:
+      CheckCount(path + ".digits.count", source.digits().count(), kSamplesMax,
+                 problems);
+      return;
+    case DataSource::FORMAT_NOT_SET:
+      problems->Add(path, "needs one of idx, csv, libsvm, digits");
+      return;
+  }
+}
+
+// Columns named by "7" or "0:64"; 0 if `field` is neither.
+uint32_t ColumnCount(absl::string_view field) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(field, ':');
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  if (parts.size() > 2 || !absl::SimpleAtoi(parts[0], &begin)) return 0;
+  if (parts.size() == 1) return begin < kCsvColumnsMax ? 1 : 0;
+  if (!absl::SimpleAtoi(parts[1], &end)) return 0;
+  return begin < end && end <= kCsvColumnsMax ? end - begin : 0;
+}
+
+// What the source itself tells about a field's name; the rest is known when the
+// files are read.
+void CheckField(const std::string& path, absl::string_view field,
+                absl::string_view source_path, const DataSource& source,
+                Problems* problems) {
+  absl::string_view values;
+  switch (source.format_case()) {
+    case DataSource::kIdx:
+    case DataSource::kDigits:
+      values = "image";
+      break;
+    case DataSource::kLibsvm:
+      values = "features";
+      break;
+    case DataSource::kCsv:
+      if (!source.csv().has_header() && ColumnCount(field) == 0) {
+        problems->Add(path, Quote(field),
+                      " is not a column number or range "
+                      "(\"7\", \"0:64\"), and ",
+                      source_path, ".csv has no header line");
+      }
+      return;
+    case DataSource::FORMAT_NOT_SET:
+      return;
+  }
+  if (field != values && field != "label") {
+    problems->Add(path, Quote(field), " is not a field of ", source_path,
+                  ", which has '", values, "' and 'label'");
+  }
+}
+
+void CheckFeeds(const DataSpec& data, Problems* problems) {
+  if (data.feeds().empty()) {
+    problems->Add("data.feeds", "is empty: no graph input gets data");
+  }
+  absl::flat_hash_map<std::string, std::string> seen;
+  for (int i = 0; i < data.feeds_size(); ++i) {
+    const std::string path = Indexed("data.feeds", i);
+    const Feed& feed = data.feeds(i);
+    problems->NotEmpty(path + ".input", feed.input());
+    problems->NotEmpty(path + ".field", feed.field());
+    const auto [first, inserted] = seen.emplace(feed.input(), path);
+    if (!inserted) {
+      problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
+                    first->second, " already");
+    }
+    if (feed.field().empty()) continue;
+    CheckField(path + ".field", feed.field(), "data.train", data.train(),
+               problems);
+    if (data.has_test()) {
+      CheckField(path + ".field", feed.field(), "data.test", data.test(),
+                 problems);
+    }
+  }
+}
+
+void CheckLabel(const JobSpec& spec, Problems* problems) {
+  const Label& label = spec.data().label();
+  const std::string field = LabelField(label);
+  CheckField("data.label.field", field, "data.train", spec.data().train(),
+             problems);
+  if (spec.data().has_test()) {
+    CheckField("data.label.field", field, "data.test", spec.data().test(),
+               problems);
+  }
+  const bool regression = spec.loss().kind() == LossSpec::MEAN_SQUARED_ERROR;
+  if (!regression && ColumnCount(field) > 1) {
+    problems->Add("data.label.field", Quote(field),
+                  " is more than one column; a classification loss takes one");
+  }
+  const int classes = label.classes_size();
+  if (classes == 0) return;
+  if (regression) {
+    problems->Add("data.label.classes",
+                  "has no meaning for "
+                  "MEAN_SQUARED_ERROR");
+  } else if (spec.loss().kind() == LossSpec::SIGMOID_CROSS_ENTROPY &&
+             classes != 2) {
+    problems->Add("data.label.classes", classes,
+                  " values; SIGMOID_CROSS_ENTROPY has 2 classes");
+  } else if (classes < 2) {
+    problems->Add("data.label.classes", "needs at least 2 values");
+  }
+  absl::flat_hash_map<float, int> seen;
+  for (int i = 0; i < classes; ++i) {
+    if (!seen.emplace(label.classes(i), i).second) {
+      problems->Add(Indexed("data.label.classes", i), label.classes(i),
+                    " is listed twice");
+    }
+  }
+}
+
+void CheckData(const JobSpec& spec, Problems* problems) {
+  const DataSpec& data = spec.data();
+  CheckSource("data.train", data.train(), problems);
+  if (data.has_test()) CheckSource("data.test", data.test(), problems);
+  CheckFeeds(data, problems);
+  CheckLabel(spec, problems);
+  if (data.sharing() == DataSpec::LEASED) {
+    NotBuilt("data.sharing", data.sharing(), "STATIC", problems);
+  }
+}
+
+void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
+  const LossSpec::Kind loss = spec.loss().kind();
+  if (loss == LossSpec::KIND_UNSPECIFIED) {
+    problems->Add("loss.kind", "is required");
+  }
+  if (spec.metrics_size() > 0 && !spec.data().has_test()) {
+    problems->Add("metrics", "nothing is evaluated without data.test");
+  }
+  bool seen[Metric_ARRAYSIZE] = {};
+  for (int i = 0; i < spec.metrics_size(); ++i) {
+    const std::string path = Indexed("metrics", i);
+    const Metric metric = spec.metrics(i);
+    if (!Metric_IsValid(metric)) continue;
+    if (metric == METRIC_UNSPECIFIED) {
+      problems->Add(path, "METRIC_UNSPECIFIED names no metric");
+      continue;
+    }
+    if (std::exchange(seen[metric], true)) {
+      problems->Add(path, Metric_Name(metric), " is listed twice");
+    }
+    if (loss == LossSpec::MEAN_SQUARED_ERROR) {
+      problems->Add(path, Metric_Name(metric),
+                    " has no meaning for MEAN_SQUARED_ERROR");
+    } else if (metric == AUC && loss == LossSpec::SOFTMAX_CROSS_ENTROPY) {
+      problems->Add(path, "AUC is for SIGMOID_CROSS_ENTROPY only");
+    }
+  }
+}
+
+void CheckOptimizer(const OptimizerSpec& optimizer, Problems* problems) {
+  using O = OptimizerSpec;
+  const O::Kind kind = optimizer.kind();
+  if (kind == O::KIND_UNSPECIFIED) {
+    problems->Add("optimizer.kind", "is required");
+    return;  // what else is given cannot be judged without it
+  }
+  if (kind > O::ADAMW) {
+    NotBuilt("optimizer.kind", kind,
+             "SGD, MOMENTUM, NESTEROV, ADAGRAD, ADAM or ADAMW", problems);
+    return;
+  }
+  // A field that the kind does not read is a mistake, not a wish to ignore.
+  const auto only_for = [&](absl::string_view path, bool given,
+                            std::initializer_list<O::Kind> kinds) {
+    if (!given || IsOneOf(kind, kinds)) return;
+    problems->Add(path, "has no meaning for ", O::Kind_Name(kind),
+                  ", only for ",
+                  absl::StrJoin(kinds, ", ", [](std::string* out, O::Kind k) {
+                    absl::StrAppend(out, O::Kind_Name(k));
+                  }));
+  };
+  only_for("optimizer.momentum", optimizer.has_momentum(),
+           {O::MOMENTUM, O::NESTEROV});
+  only_for("optimizer.beta1", optimizer.has_beta1(), {O::ADAM, O::ADAMW});
+  only_for("optimizer.beta2", optimizer.has_beta2(), {O::ADAM, O::ADAMW});
+  only_for("optimizer.epsilon", optimizer.has_epsilon(),
+           {O::ADAM, O::ADAMW, O::ADAGRAD});
+  only_for("optimizer.initial_accumulator", optimizer.has_initial_accumulator(),
+           {O::ADAGRAD});
+  problems->UnitInterval("optimizer.momentum", optimizer.momentum());
+  problems->UnitInterval("optimizer.beta1", optimizer.beta1());
+  problems->UnitInterval("optimizer.beta2", optimizer.beta2());
+  if (optimizer.has_epsilon()) {
+    problems->Positive("optimizer.epsilon", optimizer.epsilon());
+  }
+  problems->NotNegative("optimizer.initial_accumulator",
+                        optimizer.initial_accumulator());
+  problems->NotNegative("optimizer.weight_decay", optimizer.weight_decay());
+  problems->NotNegative("optimizer.clip_value", optimizer.clip_value());
+  problems->NotNegative("optimizer.clip_norm", optimizer.clip_norm());
+  if (optimizer.clip_value() != 0 && optimizer.clip_norm() != 0) {
+    problems->Add("optimizer.clip_norm", "not together with clip_value");
+  }
+}
+
+void CheckLearningRate(const LearningRateSpec& rate, Problems* problems) {
+  using L = LearningRateSpec;
+  const L::Schedule schedule = rate.schedule();
+  problems->Positive("learning_rate.base", rate.base());
+  if (!L::Schedule_IsValid(schedule)) return;
+  const auto unread = [&](absl::string_view path, bool given, bool read) {
+    if (given && !read) {
+      problems->Add(path, "has no meaning for ", L::Schedule_Name(schedule));
+    }
+  };
+  const bool step = schedule == L::STEP;
+  unread("learning_rate.step_clocks", rate.step_clocks() != 0, step);
+  unread("learning_rate.gamma", rate.gamma() != 0, step);
+  unread("learning_rate.warmup_clocks", rate.warmup_clocks() != 0,
+         ReadsWarmup(schedule));
+  unread("learning_rate.total_clocks", rate.total_clocks() != 0,
+         ReadsTotal(schedule));
+  unread("learning_rate.start", rate.has_start(), ReadsStart(schedule));
+  unread("learning_rate.final", rate.has_final(), ReadsFinal(schedule));
+  if (step && rate.step_clocks() <= 0) {
+    problems->Add("learning_rate.step_clocks", rate.step_clocks(),
+                  " must be > 0");
+  }
+  if (step && !(rate.gamma() >= 0 && rate.gamma() <= 1)) {
+    problems->Add("learning_rate.gamma", rate.gamma(), " is outside (0, 1]");
+  }
+  problems->NotNegative("learning_rate.warmup_clocks", rate.warmup_clocks());
+  problems->NotNegative("learning_rate.total_clocks", rate.total_clocks());
+  if (ReadsWarmup(schedule) && ReadsTotal(schedule) &&
+      rate.total_clocks() > 0 && rate.warmup_clocks() >= rate.total_clocks()) {
+    problems->Add("learning_rate.warmup_clocks", rate.warmup_clocks(),
+                  " must be less than total_clocks, ", rate.total_clocks());
+  }
+  const auto below_base = [&](absl::string_view path, float value) {
+    problems->NotNegative(path, value);
+    if (value > rate.base()) {
+      problems->Add(path, value, " is above learning_rate.base, ", rate.base());
+    }
+  };
+  if (rate.has_start()) below_base("learning_rate.start", rate.start());
+  if (rate.has_final()) below_base("learning_rate.final", rate.final());
+  if (schedule == L::RANGE_TEST && rate.has_start() && rate.start() == 0) {
+    problems->Add("learning_rate.start",
+                  "must be > 0 for RANGE_TEST, which "
+                  "grows by a constant factor");
+  }
+}
+
+void CheckConsistency(const ConsistencySpec& consistency, Problems* problems) {
+  using C = ConsistencySpec;
+  if (!IsOneOf(consistency.mode(), {C::MODE_UNSPECIFIED, C::SYNC,
+                                    C::BOUNDED_STALENESS, C::ASYNC})) {
+    NotBuilt("consistency.mode", consistency.mode(),
+             "SYNC, BOUNDED_STALENESS or ASYNC", problems);
+  }
+  if (consistency.staleness_bound() != 0 &&
+      consistency.mode() != C::BOUNDED_STALENESS) {
+    problems->Add("consistency.staleness_bound",
+                  "is for BOUNDED_STALENESS only");
+  }
+  problems->AtMost("consistency.staleness_bound", consistency.staleness_bound(),
+                   1'000'000);
+}
+
+void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
+  if (spec.strategy() > PARAMETER_SERVER) {
+    NotBuilt("strategy", spec.strategy(), "PARAMETER_SERVER", problems);
+  }
+  if (spec.precision() > FLOAT32) {
+    NotBuilt("precision", spec.precision(), "FLOAT32", problems);
+  }
+  if (spec.durability() > CHECKPOINT) {
+    NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
+  }
+}
+
+void CheckSizes(const JobSpec& spec, Problems* problems) {
+  const TrainingSpec& training = spec.training();
+  problems->AtMost("training.epochs", training.epochs(), 1'000'000);
+  problems->AtMost("training.max_clocks", training.max_clocks(),
+                   uint64_t{1} << 62);
+  problems->AtMost("training.batch_size", training.batch_size(), kBatchMax);
+  problems->AtMost("training.eval_batch_size", training.eval_batch_size(),
+                   kBatchMax);
+  problems->AtMost("training.threads", training.threads(), 1024);
+  problems->AtMost("resources.workers", spec.resources().workers(), 1024);
+  problems->AtMost("resources.ps", spec.resources().ps(), 1024);
+  // Beyond 1e9 s a duration no longer has nanoseconds; nobody waits that long.
+  problems->Seconds("limits.step_timeout_seconds",
+                    spec.limits().step_timeout_seconds());
+  problems->Seconds("limits.max_seconds", spec.limits().max_seconds());
+}
+
+}  // namespace
+
+std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
+  std::vector<std::string> list;
+  CheckFieldValues(spec, &list);
+  Problems problems(&list);
+  CheckName(spec.name(), &problems);
+  CheckModel(spec.model(), &problems);
+  CheckData(spec, &problems);
+  CheckLossAndMetrics(spec, &problems);
+  CheckOptimizer(spec.optimizer(), &problems);
+  CheckLearningRate(spec.learning_rate(), &problems);
+  CheckConsistency(spec.consistency(), &problems);
+  CheckWhatIsNotBuilt(spec, &problems);
+  CheckSizes(spec, &problems);
+  return list;
+}
+
+absl::Status ProblemsToStatus(const std::vector<std::string>& problems) {
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+}  // namespace syncline
