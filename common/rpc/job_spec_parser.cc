@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -148,34 +149,54 @@ const pb::FieldDescriptor* FindField(const pb::Descriptor& type,
   return nullptr;
 }
 
-// One problem per key of `object` that `type` does not have.
-void CheckKeys(const pb::Struct& object, const pb::Descriptor& type,
-               absl::string_view path, absl::string_view label,
-               absl::string_view text, std::vector<std::string>* problems) {
+struct UnknownKey {
+  size_t offset = 0;  // npos if it was not found again
+  std::string message;
+};
+
+// Appends the keys of `object`, and of what is in it, that `type` does not
+// have.
+void FindUnknownKeys(const pb::Struct& object, const pb::Descriptor& type,
+                     absl::string_view path, absl::string_view text,
+                     std::vector<UnknownKey>* unknown) {
   for (const auto& [key, value] : object.fields()) {
     const std::string key_path =
         path.empty() ? key : absl::StrCat(path, ".", key);
     const pb::FieldDescriptor* field = FindField(type, key);
     if (field == nullptr) {
-      const std::string message =
-          absl::StrCat("Message type \"", type.full_name(),
-                       "\" has no field named \"", key, "\".");
-      const size_t offset = FindPath(text, key_path);
-      problems->push_back(offset == absl::string_view::npos
-                              ? absl::StrCat(label, ": ", Printable(message))
-                              : AtOffset(label, text, offset, message));
+      unknown->push_back(
+          {FindPath(text, key_path),
+           absl::StrCat("Message type \"", type.full_name(),
+                        "\" has no field named \"", key, "\".")});
       continue;
     }
     if (field->message_type() == nullptr) continue;
     if (value.has_struct_value()) {
-      CheckKeys(value.struct_value(), *field->message_type(), key_path, label,
-                text, problems);
+      FindUnknownKeys(value.struct_value(), *field->message_type(), key_path,
+                      text, unknown);
     }
     for (const pb::Value& element : value.list_value().values()) {
       if (!element.has_struct_value()) continue;
-      CheckKeys(element.struct_value(), *field->message_type(), key_path, label,
-                text, problems);
+      FindUnknownKeys(element.struct_value(), *field->message_type(), key_path,
+                      text, unknown);
     }
+  }
+}
+
+// One problem per unknown key, in the order of the text.
+void CheckKeys(const pb::Struct& object, absl::string_view label,
+               absl::string_view text, std::vector<std::string>* problems) {
+  std::vector<UnknownKey> unknown;
+  FindUnknownKeys(object, *JobSpec::descriptor(), "", text, &unknown);
+  std::sort(unknown.begin(), unknown.end(),
+            [](const UnknownKey& a, const UnknownKey& b) {
+              return std::tie(a.offset, a.message) <
+                     std::tie(b.offset, b.message);
+            });
+  for (const UnknownKey& key : unknown) {
+    problems->push_back(key.offset == absl::string_view::npos
+                            ? absl::StrCat(label, ": ", Printable(key.message))
+                            : AtOffset(label, text, key.offset, key.message));
   }
 }
 
@@ -187,7 +208,7 @@ void ParseJson(absl::string_view text, absl::string_view label, JobSpec* spec,
   pb::Struct object;
   auto status = pb::util::JsonStringToMessage(input, &object);
   if (status.ok()) {
-    CheckKeys(object, *JobSpec::descriptor(), "", label, text, problems);
+    CheckKeys(object, label, text, problems);
     pb::util::JsonParseOptions options;
     // Unknown fields are on the list already. Not set otherwise, because it
     // lets unknown enum values pass too.

@@ -83,9 +83,9 @@ TEST(JobSpecParserTest, JsonErrorsHaveTheirPlace) {
        "job:1:16: (optimizer.kind): invalid value \"ADM\" for type "
        "type.googleapis.com/syncline.OptimizerSpec.Kind"},
       {"{\"foo\": 1,\n \"data\": {\"feeds\": [{\"inputs\": 1}]}}",
-       "job:2:22: Message type \"syncline.Feed\" has no field named \"inputs\"."
-       "\njob:1:2: Message type \"syncline.JobSpec\" has no field named "
-       "\"foo\"."},
+       "job:1:2: Message type \"syncline.JobSpec\" has no field named \"foo\"."
+       "\njob:2:22: Message type \"syncline.Feed\" has no field named "
+       "\"inputs\"."},
   };
   for (const auto& [text, error] : table) {
     EXPECT_EQ(ErrorOf(text), error) << text;
