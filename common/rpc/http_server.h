@@ -2,6 +2,7 @@
 #define SYNCLINE_COMMON_RPC_HTTP_SERVER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 

@@ -1,0 +1,57 @@
+#include "common/rpc/grpc_status.h"
+
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "proto/status.pb.h"
+
+namespace syncline {
+namespace {
+
+// Cuts between characters: gRPC wants UTF-8.
+std::string Shortened(absl::string_view message) {
+  if (message.size() <= kStatusBytesMax) return std::string(message);
+  size_t kept = kStatusBytesMax;
+  while (kept > 0 && (message[kept] & 0xc0) == 0x80) --kept;
+  return absl::StrCat(message.substr(0, kept), " ... and ",
+                      message.size() - kept, " bytes more");
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const std::string message = Shortened(status.message());
+  StatusDetails details;
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    auto* any = details.add_details();
+    any->set_type_url(std::string(type));
+    any->set_value(std::string(payload));
+  });
+  std::string serialized;
+  if (details.details_size() > 0) {
+    details.set_code(static_cast<int>(status.code()));
+    details.set_message(message);
+    serialized = details.SerializeAsString();
+    if (serialized.size() > 2 * kStatusBytesMax) serialized.clear();
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message,
+                      serialized);
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
+                         status.error_message());
+  StatusDetails details;
+  if (details.ParseFromString(status.error_details())) {
+    for (const auto& any : details.details()) {
+      converted.SetPayload(any.type_url(), absl::Cord(any.value()));
+    }
+  }
+  return converted;
+}
+
+}  // namespace syncline
