@@ -39,7 +39,7 @@ class PayloadView {
  public:
   size_t size_bytes() const { return size_bytes_; }
   // Copies bytes [offset, offset + size) to `out`. REQUIRES: within
-  // size_bytes(). Sequential offsets cost no search.
+  // size_bytes(). Costs a binary search over the slices and the copy.
   void CopyTo(size_t offset, size_t size, void* out) const;
 
  private:
