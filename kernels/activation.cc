@@ -1,0 +1,81 @@
+#include "kernels/activation.h"
+
+#include "kernels/loop.h"
+#include "kernels/vector_math.h"
+
+namespace syncline {
+namespace {
+
+constexpr float kRootHalf = 0.707106781f;       // sqrt(1/2)
+constexpr float kRootTwoOverPi = 0.797884561f;  // sqrt(2/pi)
+constexpr float kDensityAtZero = 0.398942280f;  // 1 / sqrt(2 pi)
+constexpr float kGeluCubic = 0.044715f;
+
+// Cumulative distribution of the standard normal.
+inline float Phi(float x) { return 0.5f * (1.0f + Erf(x * kRootHalf)); }
+
+inline float GeluTanhInner(float x) {
+  return kRootTwoOverPi * (x + kGeluCubic * x * x * x);
+}
+
+}  // namespace
+
+void Relu(int64_t n, const float* x, float* y) {
+  Emit(n, false, y, [=](int64_t i) { return x[i] < 0.0f ? 0.0f : x[i]; });
+}
+
+void Sigmoid(int64_t n, const float* x, float* y) {
+  Emit(n, false, y, [=](int64_t i) { return Logistic(x[i]); });
+}
+
+void Tanh(int64_t n, const float* x, float* y) {
+  Emit(n, false, y, [=](int64_t i) { return Tanh(x[i]); });
+}
+
+void Gelu(int64_t n, const float* x, float* y) {
+  Emit(n, false, y, [=](int64_t i) { return x[i] * Phi(x[i]); });
+}
+
+void GeluTanh(int64_t n, const float* x, float* y) {
+  Emit(n, false, y, [=](int64_t i) {
+    return 0.5f * x[i] * (1.0f + Tanh(GeluTanhInner(x[i])));
+  });
+}
+
+void ReluGradient(int64_t n, const float* y, const float* dy, bool accumulate,
+                  float* dx) {
+  Emit(n, accumulate, dx,
+       [=](int64_t i) { return y[i] > 0.0f ? dy[i] : 0.0f; });
+}
+
+void SigmoidGradient(int64_t n, const float* y, const float* dy,
+                     bool accumulate, float* dx) {
+  Emit(n, accumulate, dx,
+       [=](int64_t i) { return dy[i] * y[i] * (1.0f - y[i]); });
+}
+
+void TanhGradient(int64_t n, const float* y, const float* dy, bool accumulate,
+                  float* dx) {
+  Emit(n, accumulate, dx,
+       [=](int64_t i) { return dy[i] * (1.0f - y[i] * y[i]); });
+}
+
+void GeluGradient(int64_t n, const float* x, const float* dy, bool accumulate,
+                  float* dx) {
+  Emit(n, accumulate, dx, [=](int64_t i) {
+    const float density = kDensityAtZero * Exp(-0.5f * x[i] * x[i]);
+    return dy[i] * (Phi(x[i]) + x[i] * density);
+  });
+}
+
+void GeluTanhGradient(int64_t n, const float* x, const float* dy,
+                      bool accumulate, float* dx) {
+  Emit(n, accumulate, dx, [=](int64_t i) {
+    const float t = Tanh(GeluTanhInner(x[i]));
+    const float inner =
+        kRootTwoOverPi * (1.0f + 3.0f * kGeluCubic * x[i] * x[i]);
+    return dy[i] * (0.5f * (1.0f + t) + 0.5f * x[i] * (1.0f - t * t) * inner);
+  });
+}
+
+}  // namespace syncline

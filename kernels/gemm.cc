@@ -1,0 +1,136 @@
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace syncline {
+namespace {
+
+using dnnl::memory;
+
+// `rows` x `columns` as the product sees them; stored the other way round if
+// transposed, which oneDNN learns from the strides.
+memory::desc Matrix(int64_t batch, int64_t rows, int64_t columns,
+                    bool transposed) {
+  const int64_t row_stride = transposed ? 1 : columns;
+  const int64_t column_stride = transposed ? rows : 1;
+  if (batch == 1) {
+    return memory::desc({rows, columns}, memory::data_type::f32,
+                        {row_stride, column_stride});
+  }
+  return memory::desc({batch, rows, columns}, memory::data_type::f32,
+                      {rows * columns, row_stride, column_stride});
+}
+
+memory::desc Bias(int64_t batch, int64_t n) {
+  if (batch == 1) {
+    return memory::desc({1, n}, memory::data_type::f32, {n, 1});
+  }
+  return memory::desc({1, 1, n}, memory::data_type::f32, {n, n, 1});
+}
+
+absl::Status FromDnnl(const Gemm::Shape& s, absl::string_view what) {
+  return absl::InternalError(absl::StrCat("matrix product [", s.m, ",", s.k,
+                                          "]x[", s.k, ",", s.n, "]: oneDNN ",
+                                          what));
+}
+
+}  // namespace
+
+struct Gemm::Compiled {
+  explicit Compiled(const Shape& s)
+      : shape(s),
+        engine(dnnl::engine::kind::cpu, 0),
+        stream(engine),
+        a(Matrix(s.batch, s.m, s.k, s.transpose_a), engine, nullptr),
+        b(Matrix(s.batch, s.k, s.n, s.transpose_b), engine, nullptr),
+        c(Matrix(s.batch, s.m, s.n, false), engine, nullptr) {
+    if (s.has_bias) bias = memory(Bias(s.batch, s.n), engine, nullptr);
+    run = Compile(s.has_bias, /*accumulate=*/false);
+    accumulate = Compile(/*with_bias=*/false, /*accumulate=*/true);
+  }
+
+  dnnl::matmul Compile(bool with_bias, bool accumulate) {
+    dnnl::primitive_attr attributes;
+    if (shape.alpha != 1) attributes.set_output_scales(0, {shape.alpha});
+    if (accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const auto desc =
+        with_bias
+            ? dnnl::matmul::desc(a.get_desc(), b.get_desc(), bias.get_desc(),
+                                 c.get_desc())
+            : dnnl::matmul::desc(a.get_desc(), b.get_desc(), c.get_desc());
+    return dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine));
+  }
+
+  // Through the C interface: the C++ one builds a hash map on every call.
+  absl::Status Execute(const dnnl::matmul& primitive, const float* a_data,
+                       const float* b_data, const float* bias_data,
+                       float* c_data) {
+    a.set_data_handle(const_cast<float*>(a_data));
+    b.set_data_handle(const_cast<float*>(b_data));
+    c.set_data_handle(c_data);
+    std::array<dnnl_exec_arg_t, 4> args = {{{DNNL_ARG_SRC, a.get()},
+                                            {DNNL_ARG_WEIGHTS, b.get()},
+                                            {DNNL_ARG_DST, c.get()}}};
+    int count = 3;
+    if (bias_data != nullptr) {
+      bias.set_data_handle(const_cast<float*>(bias_data));
+      args[count++] = {DNNL_ARG_BIAS, bias.get()};
+    }
+    const dnnl_status_t status = dnnl_primitive_execute(
+        primitive.get(), stream.get(), count, args.data());
+    if (status != dnnl_success) {
+      return FromDnnl(shape, absl::StrCat("failed with status ", status));
+    }
+    return absl::OkStatus();
+  }
+
+  const Shape shape;
+  dnnl::engine engine;
+  dnnl::stream stream;
+  memory a, b, c, bias;
+  dnnl::matmul run, accumulate;
+};
+
+absl::StatusOr<Gemm> Gemm::Create(const Shape& shape) {
+  SYNCLINE_CHECK(!shape.has_bias || shape.alpha == 1);
+  try {
+    return Gemm(std::make_unique<Compiled>(shape));
+  } catch (const dnnl::error& error) {
+    return FromDnnl(shape, absl::StrCat("refused: ", error.what()));
+  }
+}
+
+Gemm::Gemm(std::unique_ptr<Compiled> compiled)
+    : compiled_(std::move(compiled)) {}
+Gemm::Gemm(Gemm&&) noexcept = default;
+Gemm& Gemm::operator=(Gemm&&) noexcept = default;
+Gemm::~Gemm() = default;
+
+absl::Status Gemm::Run(const float* a, const float* b, const float* bias,
+                       float* c) {
+  const Shape& s = compiled_->shape;
+  SYNCLINE_CHECK(s.has_bias == (bias != nullptr));
+  if (s.k == 0) {  // oneDNN leaves C as it was
+    for (int64_t row = 0; row < s.batch * s.m; ++row) {
+      for (int64_t i = 0; i < s.n; ++i) c[row * s.n + i] = bias ? bias[i] : 0;
+    }
+    return absl::OkStatus();
+  }
+  return compiled_->Execute(compiled_->run, a, b, bias, c);
+}
+
+absl::Status Gemm::Accumulate(const float* a, const float* b, float* c) {
+  return compiled_->Execute(compiled_->accumulate, a, b, nullptr, c);
+}
+
+}  // namespace syncline

@@ -1,0 +1,49 @@
+#ifndef SYNCLINE_KERNELS_GEMM_H_
+#define SYNCLINE_KERNELS_GEMM_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace syncline {
+
+// A float32 matrix product, compiled by oneDNN for one shape:
+//
+//   C = alpha * op(A) * op(B) [+ bias] [+ C]        op(X) is X or X transposed
+//
+// for each of `batch` dense row-major matrices. Thread-compatible. Uses the
+// threads of the calling thread (kernels/threads.h); the result may differ in
+// the last bit between numbers of threads.
+class Gemm {
+ public:
+  struct Shape {
+    int64_t m = 0, n = 0, k = 0;  // op(A) is [m,k], op(B) is [k,n], C is [m,n]
+    bool transpose_a = false;     // A is stored [k,m]
+    bool transpose_b = false;     // B is stored [n,k]
+    int64_t batch = 1;            // matrices, one after another
+    float alpha = 1;
+    bool has_bias = false;  // bias is [n], added to every row; alpha must be 1
+  };
+  // Errors: Internal: oneDNN refused.
+  static absl::StatusOr<Gemm> Create(const Shape& shape);
+  Gemm(Gemm&&) noexcept;
+  Gemm& operator=(Gemm&&) noexcept;
+  ~Gemm();
+
+  // C = ...; `bias` is null unless the shape has one. No alignment is assumed.
+  // C overlaps nothing else. Errors: Internal: oneDNN failed.
+  absl::Status Run(const float* a, const float* b, const float* bias, float* c);
+  // C += ...; without bias.
+  absl::Status Accumulate(const float* a, const float* b, float* c);
+
+ private:
+  struct Compiled;
+  explicit Gemm(std::unique_ptr<Compiled> compiled);
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_GEMM_H_

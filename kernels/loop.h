@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_KERNELS_LOOP_H_
+#define SYNCLINE_KERNELS_LOOP_H_
+
+#include <cstdint>
+
+// Before a loop whose iterations touch different elements even if its arrays
+// are the same (in-place operation): lets the compiler vectorise without asking
+// at run time whether they overlap.
+#if defined(__clang__)
+#define SYNCLINE_INDEPENDENT_ITERATIONS \
+  _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SYNCLINE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
+namespace syncline {
+
+// out[i] = value(i), or += with `accumulate`. value(i) may read out[i].
+template <typename Value>
+void Emit(int64_t count, bool accumulate, float* out, Value value) {
+  if (accumulate) {
+    SYNCLINE_INDEPENDENT_ITERATIONS
+    for (int64_t i = 0; i < count; ++i) out[i] += value(i);
+  } else {
+    SYNCLINE_INDEPENDENT_ITERATIONS
+    for (int64_t i = 0; i < count; ++i) out[i] = value(i);
+  }
+}
+
+// Sum of value(i) in eight interleaved partial sums: vectorised without letting
+// the compiler reorder, so the same bits everywhere.
+template <typename Value>
+float SumOf(int64_t count, Value value) {
+  constexpr int kLanes = 8;
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += value(i + lane);
+  }
+  for (int lane = 0; i < count; ++i, ++lane) lanes[lane] += value(i);
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+         ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_LOOP_H_

@@ -1,0 +1,436 @@
+#ifndef SYNCLINE_KERNELS_REFERENCE_H_
+#define SYNCLINE_KERNELS_REFERENCE_H_
+
+// The specification of every differentiable operation: forward and gradient,
+// written for reading, templated on the element type. In double the gradients
+// are held against finite differences; the shipping float32 kernels, of
+// whatever device, are held against these. Slow; nothing but tests calls them.
+//
+// A gradient function takes the operation's inputs and the gradient `dy` of
+// its output, and returns the gradient of each input.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "common/base/check.h"
+
+namespace syncline::reference {
+
+using Dims = std::vector<int64_t>;
+
+inline int64_t Product(const Dims& dims) {
+  int64_t product = 1;
+  for (int64_t d : dims) product *= d;
+  return product;
+}
+
+// Dense, row-major.
+template <typename T>
+struct Array {
+  Array() = default;
+  explicit Array(Dims d) : dims(std::move(d)), values(Product(dims), T(0)) {}
+  Dims dims;
+  std::vector<T> values;
+};
+
+// ---- Elementwise with broadcasting ----
+
+inline Dims BroadcastTo(const Dims& a, const Dims& b) {
+  Dims out(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    SYNCLINE_CHECK(x == y || x == 1 || y == 1);
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+// Offset into an array of shape `dims` of what is at `flat` in `out`.
+inline int64_t BroadcastOffset(int64_t flat, const Dims& out,
+                               const Dims& dims) {
+  int64_t offset = 0;
+  int64_t stride = 1;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t n = out[out.size() - 1 - i];
+    const int64_t index = flat % n;
+    flat /= n;
+    if (i >= dims.size()) continue;
+    const int64_t d = dims[dims.size() - 1 - i];
+    if (d != 1) offset += index * stride;
+    stride *= d;
+  }
+  return offset;
+}
+
+// y = f(a, b).
+template <typename T, typename F>
+Array<T> Binary(const Array<T>& a, const Array<T>& b, F f) {
+  Array<T> y(BroadcastTo(a.dims, b.dims));
+  for (int64_t i = 0; i < Product(y.dims); ++i) {
+    y.values[i] = f(a.values[BroadcastOffset(i, y.dims, a.dims)],
+                    b.values[BroadcastOffset(i, y.dims, b.dims)]);
+  }
+  return y;
+}
+
+// fa(a, b) and fb(a, b) are the partial derivatives of f.
+template <typename T, typename FA, typename FB>
+std::vector<Array<T>> BinaryGradient(const Array<T>& a, const Array<T>& b,
+                                     const Array<T>& dy, FA fa, FB fb) {
+  Array<T> da(a.dims);
+  Array<T> db(b.dims);
+  for (int64_t i = 0; i < Product(dy.dims); ++i) {
+    const int64_t ia = BroadcastOffset(i, dy.dims, a.dims);
+    const int64_t ib = BroadcastOffset(i, dy.dims, b.dims);
+    da.values[ia] += dy.values[i] * fa(a.values[ia], b.values[ib]);
+    db.values[ib] += dy.values[i] * fb(a.values[ia], b.values[ib]);
+  }
+  return {da, db};
+}
+
+// ---- Activations: value and derivative at x ----
+
+struct Relu {
+  template <typename T>
+  static T Value(T x) {
+    return x > 0 ? x : T(0);
+  }
+  template <typename T>
+  static T Derivative(T x) {
+    return x > 0 ? T(1) : T(0);
+  }
+};
+
+struct Sigmoid {
+  template <typename T>
+  static T Value(T x) {
+    return T(1) / (T(1) + std::exp(-x));
+  }
+  template <typename T>
+  static T Derivative(T x) {
+    return Value(x) * (T(1) - Value(x));
+  }
+};
+
+struct Tanh {
+  template <typename T>
+  static T Value(T x) {
+    return std::tanh(x);
+  }
+  template <typename T>
+  static T Derivative(T x) {
+    return T(1) - std::tanh(x) * std::tanh(x);
+  }
+};
+
+struct Gelu {
+  template <typename T>
+  static T Phi(T x) {
+    return (T(1) + std::erf(x / std::sqrt(T(2)))) / T(2);
+  }
+  template <typename T>
+  static T Value(T x) {
+    return x * Phi(x);
+  }
+  template <typename T>
+  static T Derivative(T x) {
+    const T density = std::exp(-x * x / T(2)) / std::sqrt(T(2 * M_PI));
+    return Phi(x) + x * density;
+  }
+};
+
+struct GeluTanh {
+  template <typename T>
+  static T Inner(T x) {
+    return std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x);
+  }
+  template <typename T>
+  static T Value(T x) {
+    return x * (T(1) + std::tanh(Inner(x))) / T(2);
+  }
+  template <typename T>
+  static T Derivative(T x) {
+    const T t = std::tanh(Inner(x));
+    const T inner =
+        std::sqrt(T(2 / M_PI)) * (T(1) + T(3) * T(0.044715) * x * x);
+    return (T(1) + t) / T(2) + x * (T(1) - t * t) * inner / T(2);
+  }
+};
+
+template <typename F, typename T>
+Array<T> Unary(const Array<T>& x) {
+  Array<T> y(x.dims);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    y.values[i] = F::Value(x.values[i]);
+  }
+  return y;
+}
+
+template <typename F, typename T>
+std::vector<Array<T>> UnaryGradient(const Array<T>& x, const Array<T>& dy) {
+  Array<T> dx(x.dims);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    dx.values[i] = dy.values[i] * F::Derivative(x.values[i]);
+  }
+  return {dx};
+}
+
+// ---- Matrix products ----
+
+// Element (row, column) of a matrix [rows, columns] stored transposed or not.
+template <typename T>
+const T& At(const T* matrix, int64_t rows, int64_t columns, bool transposed,
+            int64_t row, int64_t column) {
+  return transposed ? matrix[column * rows + row]
+                    : matrix[row * columns + column];
+}
+
+// c[m,n] = alpha * op(a)[m,k] * op(b)[k,n]
+template <typename T>
+void Multiply(int64_t m, int64_t n, int64_t k, T alpha, const T* a, bool ta,
+              const T* b, bool tb, T* c) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      T sum = 0;
+      for (int64_t p = 0; p < k; ++p) {
+        sum += At(a, m, k, ta, i, p) * At(b, k, n, tb, p, j);
+      }
+      c[i * n + j] = alpha * sum;
+    }
+  }
+}
+
+// Adds the gradients of alpha * op(a) * op(b) to da and db.
+template <typename T>
+void MultiplyGradient(int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+                      bool ta, const T* b, bool tb, const T* dc, T* da, T* db) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      const T d = alpha * dc[i * n + j];
+      for (int64_t p = 0; p < k; ++p) {
+        const_cast<T&>(At(da, m, k, ta, i, p)) += d * At(b, k, n, tb, p, j);
+        const_cast<T&>(At(db, k, n, tb, p, j)) += d * At(a, m, k, ta, i, p);
+      }
+    }
+  }
+}
+
+struct GemmAttributes {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1;
+  double beta = 1;
+};
+
+// ONNX Gemm: alpha * op(a) * op(b) + beta * c; c may be omitted.
+template <typename T>
+Array<T> Gemm(const GemmAttributes& g, const Array<T>& a, const Array<T>& b,
+              const Array<T>* c) {
+  const int64_t m = g.transpose_a ? a.dims[1] : a.dims[0];
+  const int64_t k = g.transpose_a ? a.dims[0] : a.dims[1];
+  const int64_t n = g.transpose_b ? b.dims[0] : b.dims[1];
+  Array<T> y(Dims{m, n});
+  Multiply(m, n, k, T(g.alpha), a.values.data(), g.transpose_a, b.values.data(),
+           g.transpose_b, y.values.data());
+  if (c == nullptr) return y;
+  return Binary(y, *c, [&](T p, T q) { return p + T(g.beta) * q; });
+}
+
+template <typename T>
+std::vector<Array<T>> GemmGradient(const GemmAttributes& g, const Array<T>& a,
+                                   const Array<T>& b, const Array<T>* c,
+                                   const Array<T>& dy) {
+  const int64_t m = dy.dims[0];
+  const int64_t n = dy.dims[1];
+  const int64_t k = g.transpose_a ? a.dims[0] : a.dims[1];
+  Array<T> da(a.dims);
+  Array<T> db(b.dims);
+  MultiplyGradient(m, n, k, T(g.alpha), a.values.data(), g.transpose_a,
+                   b.values.data(), g.transpose_b, dy.values.data(),
+                   da.values.data(), db.values.data());
+  if (c == nullptr) return {da, db};
+  const auto gradients = BinaryGradient(
+      dy, *c, dy, [](T, T) { return T(0); }, [&](T, T) { return T(g.beta); });
+  return {da, db, gradients[1]};
+}
+
+// How numpy.matmul sees its operands: stacks of matrices.
+struct Stacks {
+  Dims a_stack, b_stack, stack;  // broadcast dimensions
+  int64_t m, n, k;
+  Dims y;
+};
+
+inline Stacks StacksOf(Dims a, Dims b) {
+  const bool row = a.size() == 1;     // [k] is [1, k], and m is dropped
+  const bool column = b.size() == 1;  // [k] is [k, 1], and n is dropped
+  if (row) a.insert(a.begin(), 1);
+  if (column) b.push_back(1);
+  Stacks s;
+  s.a_stack.assign(a.begin(), a.end() - 2);
+  s.b_stack.assign(b.begin(), b.end() - 2);
+  s.stack = BroadcastTo(s.a_stack, s.b_stack);
+  s.m = a[a.size() - 2];
+  s.k = a.back();
+  s.n = b.back();
+  SYNCLINE_CHECK(b[b.size() - 2] == s.k);
+  s.y = s.stack;
+  if (!row) s.y.push_back(s.m);
+  if (!column) s.y.push_back(s.n);
+  return s;
+}
+
+template <typename T>
+Array<T> MatMul(const Array<T>& a, const Array<T>& b) {
+  const Stacks s = StacksOf(a.dims, b.dims);
+  Array<T> y(s.y);
+  for (int64_t i = 0; i < Product(s.stack); ++i) {
+    const int64_t ia = BroadcastOffset(i, s.stack, s.a_stack) * s.m * s.k;
+    const int64_t ib = BroadcastOffset(i, s.stack, s.b_stack) * s.k * s.n;
+    Multiply(s.m, s.n, s.k, T(1), &a.values[ia], false, &b.values[ib], false,
+             &y.values[i * s.m * s.n]);
+  }
+  return y;
+}
+
+template <typename T>
+std::vector<Array<T>> MatMulGradient(const Array<T>& a, const Array<T>& b,
+                                     const Array<T>& dy) {
+  const Stacks s = StacksOf(a.dims, b.dims);
+  Array<T> da(a.dims);
+  Array<T> db(b.dims);
+  for (int64_t i = 0; i < Product(s.stack); ++i) {
+    const int64_t ia = BroadcastOffset(i, s.stack, s.a_stack) * s.m * s.k;
+    const int64_t ib = BroadcastOffset(i, s.stack, s.b_stack) * s.k * s.n;
+    MultiplyGradient(s.m, s.n, s.k, T(1), &a.values[ia], false, &b.values[ib],
+                     false, &dy.values[i * s.m * s.n], &da.values[ia],
+                     &db.values[ib]);
+  }
+  return {da, db};
+}
+
+// ---- Softmax over the dimensions [begin, end) ----
+
+template <typename T>
+Array<T> Softmax(const Array<T>& x, int64_t begin, int64_t end) {
+  const int64_t n = Product(Dims(x.dims.begin() + begin, x.dims.begin() + end));
+  const int64_t inner = Product(Dims(x.dims.begin() + end, x.dims.end()));
+  Array<T> y(x.dims);
+  const auto line = [&](int64_t i, int64_t j) {  // j-th of i's line
+    return i / (n * inner) * (n * inner) + j * inner + i % inner;
+  };
+  for (int64_t i = 0; i < Product(x.dims); ++i) {
+    T max = x.values[i];
+    for (int64_t j = 0; j < n; ++j) max = std::max(max, x.values[line(i, j)]);
+    T sum = 0;
+    for (int64_t j = 0; j < n; ++j) sum += std::exp(x.values[line(i, j)] - max);
+    y.values[i] = std::exp(x.values[i] - max) / sum;
+  }
+  return y;
+}
+
+// The Jacobian, summed: dx[i] = sum over j of dy[j] * y[j] * ((i == j) - y[i]).
+template <typename T>
+std::vector<Array<T>> SoftmaxGradient(const Array<T>& x, int64_t begin,
+                                      int64_t end, const Array<T>& dy) {
+  const Array<T> y = Softmax(x, begin, end);
+  const int64_t n = Product(Dims(x.dims.begin() + begin, x.dims.begin() + end));
+  const int64_t inner = Product(Dims(x.dims.begin() + end, x.dims.end()));
+  Array<T> dx(x.dims);
+  for (int64_t i = 0; i < Product(x.dims); ++i) {
+    for (int64_t l = 0; l < n; ++l) {
+      const int64_t j = i / (n * inner) * (n * inner) + l * inner + i % inner;
+      dx.values[i] +=
+          dy.values[j] * y.values[j] * (T(i == j ? 1 : 0) - y.values[i]);
+    }
+  }
+  return {dx};
+}
+
+template <typename T>
+Array<T> LogSoftmax(const Array<T>& x, int64_t begin, int64_t end) {
+  Array<T> y = Softmax(x, begin, end);
+  for (T& v : y.values) v = std::log(v);
+  return y;
+}
+
+// log is applied to Softmax's output: the chain rule through it.
+template <typename T>
+std::vector<Array<T>> LogSoftmaxGradient(const Array<T>& x, int64_t begin,
+                                         int64_t end, const Array<T>& dy) {
+  const Array<T> y = Softmax(x, begin, end);
+  Array<T> d_softmax(x.dims);
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    d_softmax.values[i] = dy.values[i] / y.values[i];
+  }
+  return SoftmaxGradient(x, begin, end, d_softmax);
+}
+
+// ---- Losses, summed over rows: x is [rows, width] ----
+
+template <typename T>
+T SoftmaxCrossEntropy(const Array<T>& x, const std::vector<T>& labels) {
+  const Array<T> y = LogSoftmax(x, 1, 2);
+  T loss = 0;
+  for (size_t r = 0; r < labels.size(); ++r) {
+    loss -= y.values[r * x.dims[1] + static_cast<size_t>(labels[r])];
+  }
+  return loss;
+}
+
+template <typename T>
+Array<T> SoftmaxCrossEntropyGradient(const Array<T>& x,
+                                     const std::vector<T>& labels) {
+  Array<T> dx = Softmax(x, 1, 2);
+  for (size_t r = 0; r < labels.size(); ++r) {
+    dx.values[r * x.dims[1] + static_cast<size_t>(labels[r])] -= T(1);
+  }
+  return dx;
+}
+
+template <typename T>
+T SigmoidCrossEntropy(const Array<T>& x, const std::vector<T>& labels) {
+  T loss = 0;
+  for (size_t r = 0; r < labels.size(); ++r) {
+    const T p = Sigmoid::Value(x.values[r]);
+    loss -= labels[r] * std::log(p) + (T(1) - labels[r]) * std::log(T(1) - p);
+  }
+  return loss;
+}
+
+template <typename T>
+Array<T> SigmoidCrossEntropyGradient(const Array<T>& x,
+                                     const std::vector<T>& labels) {
+  Array<T> dx(x.dims);
+  for (size_t r = 0; r < labels.size(); ++r) {
+    dx.values[r] = Sigmoid::Value(x.values[r]) - labels[r];
+  }
+  return dx;
+}
+
+template <typename T>
+T MeanSquaredError(const Array<T>& x, const std::vector<T>& targets) {
+  T loss = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const T difference = x.values[i] - targets[i];
+    loss += difference * difference / T(x.dims[1]);
+  }
+  return loss;
+}
+
+template <typename T>
+Array<T> MeanSquaredErrorGradient(const Array<T>& x,
+                                  const std::vector<T>& targets) {
+  Array<T> dx(x.dims);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    dx.values[i] = T(2) * (x.values[i] - targets[i]) / T(x.dims[1]);
+  }
+  return dx;
+}
+
+}  // namespace syncline::reference
+
+#endif  // SYNCLINE_KERNELS_REFERENCE_H_
