@@ -1,0 +1,242 @@
+#include "scheduler/ctl/commands.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "google/protobuf/struct.pb.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/job_file.h"
+#include "scheduler/ctl/job_text.h"
+#include "scheduler/ctl/watch.h"
+
+namespace syncline {
+namespace {
+
+constexpr char kSubmittedModel[] = "model.onnx";
+// Transfers above it show that they are going on.
+constexpr uint64_t kLargeBytes = 16 << 20;
+
+// Watches until the end, or until Ctrl-C, which leaves the job as it is.
+int WatchAndReport(JobsClient* client, const std::string& job_id,
+                   const Console& console, InterruptSignals* interrupts) {
+  bool stopped = false;
+  const auto end = WatchOnConsole(
+      client, job_id, console, interrupts, [&](const JobStatus&) {
+        stopped = stopped || interrupts->Take();
+        return stopped ? absl::CancelledError("") : absl::OkStatus();
+      });
+  if (end.ok()) return PrintOutcome(*end, console);
+  if (!stopped) return console.PrintError(end.status());
+  if (!console.json) {
+    console.err << "\nStopped watching; job " << job_id
+                << " goes on. Watch it with `synctl watch " << job_id
+                << "`, end it with `synctl cancel " << job_id << "`."
+                << std::endl;
+  }
+  return kExitCancelled;
+}
+
+absl::StatusOr<JobState> ParseState(const std::string& name) {
+  JobState state;
+  if (!JobState_Parse(absl::AsciiStrToUpper(name), &state) ||
+      state == JOB_STATE_UNSPECIFIED) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--state: '", name,
+        "' is not a state; expected queued, preparing, running, succeeded, "
+        "failed or cancelled"));
+  }
+  return state;
+}
+
+// A name comes from the scheduler: it must not lead out of the folder.
+absl::Status CheckStaysInside(const std::string& name) {
+  const std::filesystem::path path(name);
+  const bool climbs = std::any_of(path.begin(), path.end(),
+                                  [](const auto& p) { return p == ".."; });
+  if (!name.empty() && path.is_relative() && !climbs) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is not a file name inside a folder"));
+}
+
+absl::StatusOr<std::vector<Artifact>> ChooseArtifacts(
+    const JobStatus& job, const std::vector<std::string>& names) {
+  std::vector<Artifact> chosen;
+  if (names.empty()) {
+    for (const Artifact& artifact : job.artifacts()) {
+      if (artifact.name() != kSubmittedModel) chosen.push_back(artifact);
+    }
+    return chosen;
+  }
+  for (const std::string& name : names) {
+    const auto found = std::find_if(
+        job.artifacts().begin(), job.artifacts().end(),
+        [&](const Artifact& artifact) { return artifact.name() == name; });
+    if (found == job.artifacts().end()) {
+      return absl::NotFoundError(absl::StrCat(
+          "job ", job.job_id(), " has no '", name, "'; it has: ",
+          absl::StrJoin(job.artifacts(), ", ",
+                        [](std::string* out, const Artifact& artifact) {
+                          absl::StrAppend(out, artifact.name());
+                        })));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+int RunSubmit(const std::string& scheduler, const std::string& job_file,
+              bool watch, const Console& console) {
+  const auto job = LoadJobFile(job_file);
+  if (!job.ok()) return console.PrintError(job.status());
+  InterruptSignals interrupts;
+  JobsClient client(scheduler);
+  const auto job_id = client.Submit(
+      job->spec, job->model_file, ShowTransfer("model", console, &interrupts));
+  if (!job_id.ok()) return console.PrintError(job_id.status());
+  if (console.json) {
+    SubmitResponse response;
+    response.set_job_id(*job_id);
+    console.PrintJson(response);
+  } else {
+    console.out << "submitted " << *job_id << " (" << job->spec.name() << ")"
+                << std::endl;
+  }
+  return watch ? WatchAndReport(&client, *job_id, console, &interrupts)
+               : kExitOk;
+}
+
+int RunWatch(const std::string& scheduler, const std::string& job_id,
+             const Console& console) {
+  InterruptSignals interrupts;
+  JobsClient client(scheduler);
+  return WatchAndReport(&client, job_id, console, &interrupts);
+}
+
+int RunList(const std::string& scheduler,
+            const std::vector<std::string>& states, uint32_t limit,
+            const Console& console) {
+  ListRequest request;
+  request.set_limit(limit);
+  for (const std::string& name : states) {
+    const auto state = ParseState(name);
+    if (!state.ok()) {
+      console.PrintError(state.status());
+      return kExitUsage;
+    }
+    request.add_states(*state);
+  }
+  const auto jobs = JobsClient(scheduler).List(request);
+  if (!jobs.ok()) return console.PrintError(jobs.status());
+  if (console.json) {
+    console.PrintJson(*jobs);
+  } else {
+    console.out << JobTable(*jobs, absl::Now()) << std::flush;
+  }
+  return kExitOk;
+}
+
+int RunGet(const std::string& scheduler, const std::string& job_id,
+           const Console& console) {
+  const auto job = JobsClient(scheduler).Get(job_id);
+  if (!job.ok()) return console.PrintError(job.status());
+  if (console.json) {
+    console.PrintJson(*job);
+  } else {
+    console.out << JobDetails(*job, absl::Now()) << std::flush;
+  }
+  return kExitOk;
+}
+
+int RunCancel(const std::string& scheduler, const std::string& job_id,
+              const std::string& reason, const Console& console) {
+  const auto job = JobsClient(scheduler).Cancel(job_id, reason);
+  if (!job.ok()) return console.PrintError(job.status());
+  if (console.json) {
+    console.PrintJson(*job);
+  } else {
+    console.out << "cancelled " << job_id << std::endl;
+  }
+  return kExitOk;
+}
+
+int RunDownload(const std::string& scheduler, const std::string& job_id,
+                const std::vector<std::string>& names, const std::string& to,
+                const Console& console) {
+  InterruptSignals interrupts;
+  JobsClient client(scheduler);
+  const auto job = client.Get(job_id);
+  if (!job.ok()) return console.PrintError(job.status());
+  const absl::Status status = DownloadArtifacts(
+      &client, *job, names, to.empty() ? job_id : to, console, &interrupts);
+  return status.ok() ? kExitOk : console.PrintError(status);
+}
+
+int RunCluster(const std::string& scheduler, const Console& console) {
+  const auto cluster = JobsClient(scheduler).GetCluster();
+  if (!cluster.ok()) return console.PrintError(cluster.status());
+  if (console.json) {
+    console.PrintJson(*cluster);
+  } else {
+    console.out << ClusterTable(*cluster) << std::flush;
+  }
+  return kExitOk;
+}
+
+absl::Status DownloadArtifacts(JobsClient* client, const JobStatus& job,
+                               const std::vector<std::string>& names,
+                               const std::string& to, const Console& console,
+                               InterruptSignals* interrupts) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto artifacts, ChooseArtifacts(job, names));
+  for (const Artifact& artifact : artifacts) {
+    SYNCLINE_RETURN_IF_ERROR(CheckStaysInside(artifact.name()));
+    const std::filesystem::path file =
+        std::filesystem::path(to) / artifact.name();
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(file.parent_path().string()));
+    SYNCLINE_RETURN_IF_ERROR(Annotate(
+        client->Download(job.job_id(), artifact, file.string(),
+                         ShowTransfer(artifact.name(), console, interrupts)),
+        artifact.name()));
+    if (console.json) {
+      google::protobuf::Struct object;
+      SetField(&object, "artifact", artifact.name());
+      SetField(&object, "file", file.string());
+      console.PrintJson(object);
+    } else {
+      console.out << file.string() << "  " << FormatBytes(artifact.size_bytes())
+                  << std::endl;
+    }
+  }
+  return absl::OkStatus();
+}
+
+JobsClient::Transferred ShowTransfer(const std::string& what,
+                                     const Console& console,
+                                     InterruptSignals* interrupts) {
+  return [=, &console, last_percent = uint64_t{0}](uint64_t done,
+                                                   uint64_t total) mutable {
+    if (console.live && total >= kLargeBytes) {
+      const uint64_t percent = 100 * done / total;
+      if (percent != last_percent || done == total) {
+        console.out << "\r\033[K";
+        if (done < total) {
+          console.out << what << "  " << percent << "%  " << FormatBytes(done)
+                      << " of " << FormatBytes(total);
+        }
+        console.out << std::flush;
+        last_percent = percent;
+      }
+    }
+    return !interrupts->Take();
+  };
+}
+
+}  // namespace syncline

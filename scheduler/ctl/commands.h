@@ -1,0 +1,51 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_COMMANDS_H_
+#define SYNCLINE_SCHEDULER_CTL_COMMANDS_H_
+
+// synctl's commands against a running scheduler. Each returns the exit code.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/job.pb.h"
+#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/interrupt_signals.h"
+#include "scheduler/ctl/jobs_client.h"
+
+namespace syncline {
+
+// `scheduler` is its address. Ctrl-C while watching leaves the job alone.
+int RunSubmit(const std::string& scheduler, const std::string& job_file,
+              bool watch, const Console& console);
+int RunWatch(const std::string& scheduler, const std::string& job_id,
+             const Console& console);
+// `states`: lower-case names; empty: all. `limit` 0: the scheduler's.
+int RunList(const std::string& scheduler,
+            const std::vector<std::string>& states, uint32_t limit,
+            const Console& console);
+int RunGet(const std::string& scheduler, const std::string& job_id,
+           const Console& console);
+int RunCancel(const std::string& scheduler, const std::string& job_id,
+              const std::string& reason, const Console& console);
+// Artifacts by name into folder `to`; no names: all results and logs.
+int RunDownload(const std::string& scheduler, const std::string& job_id,
+                const std::vector<std::string>& names, const std::string& to,
+                const Console& console);
+int RunCluster(const std::string& scheduler, const Console& console);
+
+// Fetches the named artifacts of `job` (none named: all but the model as it was
+// submitted) into folder `to`. Errors: NotFound, naming what there is;
+// InvalidArgument: a name that would leave the folder.
+absl::Status DownloadArtifacts(JobsClient* client, const JobStatus& job,
+                               const std::vector<std::string>& names,
+                               const std::string& to, const Console& console,
+                               InterruptSignals* interrupts);
+
+// Reports progress of a large transfer on a terminal, and stops it at Ctrl-C.
+JobsClient::Transferred ShowTransfer(const std::string& what,
+                                     const Console& console,
+                                     InterruptSignals* interrupts);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_COMMANDS_H_

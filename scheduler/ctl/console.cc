@@ -1,0 +1,63 @@
+#include "scheduler/ctl/console.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "absl/strings/str_replace.h"
+#include "google/protobuf/util/json_util.h"
+#include "scheduler/ctl/exit_codes.h"
+
+namespace syncline {
+
+Console Console::Standard(bool json) {
+  Console console{.out = std::cout, .err = std::cerr, .json = json};
+  console.live = !json && isatty(STDOUT_FILENO);
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    console.width = size.ws_col;
+  }
+  return console;
+}
+
+void Console::PrintJson(const google::protobuf::Message& message) const {
+  out << ToJson(message) << std::endl;
+}
+
+int Console::PrintError(const absl::Status& status) const {
+  if (json) {
+    google::protobuf::Struct error;
+    SetField(&error, "code", absl::StatusCodeToString(status.code()));
+    SetField(&error, "message", status.message());
+    google::protobuf::Struct object;
+    *(*object.mutable_fields())["error"].mutable_struct_value() = error;
+    PrintJson(object);
+  } else {
+    err << "synctl: " << absl::StrReplaceAll(status.message(), {{"\n", "\n  "}})
+        << std::endl;
+  }
+  return ExitCodeOf(status);
+}
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  const auto status =
+      google::protobuf::util::MessageToJsonString(message, &json, options);
+  return status.ok() ? json : "{}";
+}
+
+void SetField(google::protobuf::Struct* object, const std::string& key,
+              absl::string_view value) {
+  (*object->mutable_fields())[key].set_string_value(value.data(), value.size());
+}
+
+void SetField(google::protobuf::Struct* object, const std::string& key,
+              bool value) {
+  (*object->mutable_fields())[key].set_bool_value(value);
+}
+
+}  // namespace syncline

@@ -1,0 +1,262 @@
+#include "scheduler/ctl/doctor.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/base/host_port.h"
+#include "google/protobuf/struct.pb.h"
+#include "scheduler/ctl/address_check.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/jobs_client.h"
+
+namespace syncline {
+namespace {
+
+using Verdict = Finding::Verdict;
+
+constexpr absl::Duration kResolveTimeout = absl::Seconds(10);
+
+absl::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk:
+      return "ok";
+    case Verdict::kProblem:
+      return "problem";
+    case Verdict::kNote:
+      return "note";
+  }
+  return "";
+}
+
+class Doctor {
+ public:
+  explicit Doctor(const DoctorOptions& options) : options_(options) {}
+
+  std::vector<Finding> Diagnose() {
+    CheckTfConfig();
+    CheckAddressForms();
+    if (options_.offline) return std::move(findings_);
+    CheckNames();
+    CheckOwnPort();
+    CheckScheduler();
+    return std::move(findings_);
+  }
+
+ private:
+  void Add(Verdict verdict, std::string subject, std::string detail) {
+    findings_.push_back({verdict, std::move(subject), std::move(detail)});
+  }
+
+  void CheckTfConfig() {
+    if (!options_.tf_config.has_value()) {
+      Add(Verdict::kNote, "TF_CONFIG",
+          "is not set: a daemon needs --scheduler and --task, or it is alone "
+          "and holds every role");
+      return;
+    }
+    auto config = ParseTfConfig(*options_.tf_config);
+    if (!config.ok()) {
+      for (absl::string_view line :
+           absl::StrSplit(config.status().message(), '\n')) {
+        Add(Verdict::kProblem, "TF_CONFIG", std::string(line));
+      }
+      return;
+    }
+    config_ = *std::move(config);
+    is_valid_ = true;
+    Add(Verdict::kOk, "TF_CONFIG",
+        config_.alone() ? "has no cluster: this process holds every role"
+                        : absl::StrCat("this is ", TaskName(config_.self),
+                                       " of ", config_.tasks.size(), " tasks"));
+    DescribeScheduler();
+  }
+
+  void DescribeScheduler() {
+    if (config_.alone()) return;
+    if (config_.hosts_scheduler) {
+      Add(Verdict::kOk, "scheduler",
+          absl::StrCat("this task hosts it, at ", config_.scheduler_address));
+    } else if (SchedulerAddress().empty()) {
+      Add(Verdict::kProblem, "scheduler",
+          "TF_CONFIG lists no task that hosts it: --scheduler is needed");
+    } else {
+      Add(Verdict::kOk, "scheduler",
+          absl::StrCat("expected at ", SchedulerAddress()));
+    }
+  }
+
+  std::string SchedulerAddress() const {
+    return options_.scheduler.empty() ? config_.scheduler_address
+                                      : options_.scheduler;
+  }
+
+  void CheckAddressForms() {
+    std::set<std::string> seen;
+    for (const TaskAddress& task : config_.tasks) {
+      const std::string subject = TaskName(task.task);
+      const auto address = ParseHostPort(task.address);
+      if (!address.ok()) {
+        Add(Verdict::kProblem, subject,
+            std::string(address.status().message()));
+      } else if (address->IsAnyInterface()) {
+        Add(Verdict::kProblem, subject,
+            absl::StrCat(task.address,
+                         " names every interface; others cannot reach it"));
+      }
+      if (!seen.insert(task.address).second) {
+        Add(Verdict::kProblem, subject,
+            absl::StrCat(task.address, " is the address of two tasks"));
+      }
+    }
+    if (!options_.scheduler.empty()) {
+      const auto address = ParseHostPort(options_.scheduler);
+      if (!address.ok()) {
+        Add(Verdict::kProblem, "--scheduler",
+            std::string(address.status().message()));
+      }
+    }
+  }
+
+  void CheckNames() {
+    std::set<std::string> unique;
+    for (const TaskAddress& task : config_.tasks) {
+      const auto address = ParseHostPort(task.address);
+      if (address.ok()) unique.insert(address->host);
+    }
+    if (unique.empty()) return;
+    const std::vector<std::string> hosts(unique.begin(), unique.end());
+    const auto statuses = ResolveHosts(hosts, absl::Now() + kResolveTimeout);
+    bool all = true;
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      if (statuses[i].ok()) continue;
+      all = false;
+      Add(Verdict::kProblem, absl::StrCat("host ", hosts[i]),
+          absl::StrCat("does not resolve: ", statuses[i].message()));
+    }
+    if (all) {
+      Add(Verdict::kOk, "hosts",
+          absl::StrCat("all ", hosts.size(), " names resolve"));
+    }
+  }
+
+  void CheckOwnPort() {
+    const auto own = ParseHostPort(config_.self_address);
+    if (!own.ok()) return;
+    const absl::Status free = CheckPortIsFree(own->port);
+    if (free.ok()) {
+      Add(Verdict::kOk, "own port", absl::StrCat(own->port, " is free"));
+    } else {
+      Add(Verdict::kProblem, "own port", std::string(free.message()));
+    }
+    if (!own->IsLoopback()) {
+      Add(Verdict::kNote, "own address",
+          absl::StrFormat("daemons listen on loopback unless told otherwise: "
+                          "start this one with --listen=0.0.0.0:%d",
+                          own->port));
+    }
+  }
+
+  void CheckScheduler() {
+    const bool before_start = is_valid_ && config_.hosts_scheduler;
+    if (before_start || !ParseHostPort(SchedulerAddress()).ok()) return;
+    const auto cluster = JobsClient(SchedulerAddress()).GetCluster();
+    if (!cluster.ok()) {
+      Add(Verdict::kProblem, "scheduler",
+          std::string(cluster.status().message()));
+      return;
+    }
+    Add(Verdict::kOk, "scheduler",
+        absl::StrCat("answers at ", SchedulerAddress(), " with ",
+                     cluster->members_size(), " members"));
+    const bool has_self = is_valid_ && !config_.alone();
+    for (Finding& finding : CompareWithCluster(
+             *cluster, options_.version,
+             has_self ? std::optional<TaskId>(config_.self) : std::nullopt)) {
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  const DoctorOptions& options_;
+  ClusterConfig config_;
+  bool is_valid_ = false;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> Diagnose(const DoctorOptions& options) {
+  return Doctor(options).Diagnose();
+}
+
+std::vector<Finding> CompareWithCluster(const ClusterStatus& cluster,
+                                        const std::string& version,
+                                        const std::optional<TaskId>& self) {
+  std::vector<Finding> findings;
+  if (cluster.version() != version) {
+    findings.push_back({Verdict::kProblem, "version",
+                        absl::StrCat("the scheduler is ", cluster.version(),
+                                     ", this is ", version)});
+  }
+  for (const ClusterStatus::Entry& entry : cluster.members()) {
+    const Member& member = entry.member();
+    const TaskId task{static_cast<TaskKind>(member.task().type()),
+                      member.task().index()};
+    if (member.version() != version) {
+      findings.push_back(
+          {Verdict::kProblem, "version",
+           absl::StrCat(TaskName(task), " at ", member.address(), " is ",
+                        member.version(), ", this is ", version)});
+    }
+    if (self.has_value() && task == *self) {
+      findings.push_back(
+          {Verdict::kProblem, "own task",
+           absl::StrCat(TaskName(task), " is already taken by process ",
+                        member.pid(), " on ", member.hostname(), " at ",
+                        member.address())});
+    }
+  }
+  if (findings.empty()) {
+    findings.push_back(
+        {Verdict::kOk, "version", absl::StrCat("everybody is ", version)});
+  }
+  return findings;
+}
+
+int RunDoctor(const DoctorOptions& options, const Console& console) {
+  const std::vector<Finding> findings = Diagnose(options);
+  const auto problems = std::count_if(
+      findings.begin(), findings.end(), [](const Finding& finding) {
+        return finding.verdict == Verdict::kProblem;
+      });
+  if (console.json) {
+    google::protobuf::Struct object;
+    SetField(&object, "usable", problems == 0);
+    auto* list = (*object.mutable_fields())["findings"].mutable_list_value();
+    for (const Finding& finding : findings) {
+      auto* entry = list->add_values()->mutable_struct_value();
+      SetField(entry, "verdict", VerdictName(finding.verdict));
+      SetField(entry, "subject", finding.subject);
+      SetField(entry, "detail", finding.detail);
+    }
+    console.PrintJson(object);
+  } else {
+    for (const Finding& finding : findings) {
+      console.out << absl::StrFormat("%-8s %s: %s\n",
+                                     VerdictName(finding.verdict),
+                                     finding.subject, finding.detail);
+    }
+    console.out << (problems == 0 ? "usable"
+                                  : absl::StrCat("not usable: ", problems,
+                                                 problems == 1 ? " problem"
+                                                               : " problems"))
+                << std::endl;
+  }
+  return problems == 0 ? kExitOk : kExitFailed;
+}
+
+}  // namespace syncline

@@ -1,0 +1,36 @@
+#include "scheduler/ctl/exit_codes.h"
+
+namespace syncline {
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitUnreachable;
+    case absl::StatusCode::kCancelled:
+      return kExitCancelled;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitRetryable;
+    default:
+      return kExitFailed;
+  }
+}
+
+int ExitCodeOf(const JobStatus& job) {
+  switch (job.state()) {
+    case SUCCEEDED:
+      return kExitOk;
+    case CANCELLED:
+      return kExitCancelled;
+    default:
+      return job.exit_code() != 0 ? job.exit_code() : kExitFailed;
+  }
+}
+
+bool IsFinal(JobState state) {
+  return state == SUCCEEDED || state == FAILED || state == CANCELLED;
+}
+
+}  // namespace syncline

@@ -1,0 +1,35 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_JOB_FILE_H_
+#define SYNCLINE_SCHEDULER_CTL_JOB_FILE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// A job file and the model file it names, both checked.
+struct JobFile {
+  JobSpec spec;  // as written, defaults left out
+  // model.path, taken relative to the job file's folder.
+  std::string model_file;
+};
+
+// What a command line may set over the file.
+struct JobOverrides {
+  std::optional<uint32_t> workers;
+  std::optional<uint32_t> ps;
+};
+
+// Reads and checks everything that can be checked without the cluster: syntax,
+// fields, the model, and how they fit. Errors: InvalidArgument with all
+// problems, one per line, each "file:line: problem" where a line is known;
+// NotFound, PermissionDenied: a file that cannot be read.
+absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
+                                    const JobOverrides& overrides = {});
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_JOB_FILE_H_

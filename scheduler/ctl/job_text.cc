@@ -1,0 +1,247 @@
+#include "scheduler/ctl/job_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "scheduler/ctl/exit_codes.h"
+
+namespace syncline {
+namespace {
+
+std::string StateText(JobState state) {
+  return absl::AsciiStrToLower(JobState_Name(state));
+}
+
+std::string TaskText(const Task& task) {
+  return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
+                      task.index());
+}
+
+// Cells under each other, two spaces apart, no space at the line's end.
+std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i],
+                      std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  return text;
+}
+
+std::string WhoText(const char* title, const auto& participants) {
+  std::string text;
+  for (const Participant& participant : participants) {
+    absl::StrAppendFormat(
+        &text, "%-9s %s at %s (%s, pid %d)\n", title,
+        TaskText(participant.member().task()), participant.member().address(),
+        participant.member().hostname(), participant.member().pid());
+    title = "";
+  }
+  return text;
+}
+
+// What a worker's time went to, in percent of what it has reported.
+std::string WorkerText(const WorkerProgress& worker) {
+  const double total = worker.compute_seconds() + worker.push_seconds() +
+                       worker.wait_seconds() + worker.data_seconds();
+  const auto percent = [&](double seconds) {
+    return total > 0 ? 100 * seconds / total : 0.0;
+  };
+  return absl::StrFormat(
+      "          rank %d: step %s, %s samples/s; compute %.0f%%, push %.0f%%, "
+      "wait %.0f%%, data %.0f%%\n",
+      worker.rank(), FormatCount(worker.clock()),
+      FormatCount(std::llround(worker.samples_per_second())),
+      percent(worker.compute_seconds()), percent(worker.push_seconds()),
+      percent(worker.wait_seconds()), percent(worker.data_seconds()));
+}
+
+// "1,250/3,130"; the total is left out where it is not known.
+std::string OutOf(uint64_t part, uint64_t total) {
+  return total > 0 ? absl::StrCat(FormatCount(part), "/", FormatCount(total))
+                   : FormatCount(part);
+}
+
+}  // namespace
+
+std::string FormatCount(uint64_t count) {
+  const std::string digits = absl::StrCat(count);
+  std::string grouped;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped.push_back(',');
+    grouped.push_back(digits[i]);
+  }
+  return grouped;
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes) / 1024;
+  const char* unit = "KiB";
+  for (const char* next : {"MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  return absl::StrFormat("%.1f %s", value, unit);
+}
+
+std::string FormatElapsed(absl::Duration time) {
+  const int64_t seconds = absl::ToInt64Seconds(time + absl::Milliseconds(500));
+  if (seconds < 3600) {
+    return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+  }
+  return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60,
+                         seconds % 60);
+}
+
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixSeconds(timestamp.seconds()) +
+         absl::Nanoseconds(timestamp.nanos());
+}
+
+std::string ProgressText(const JobProgress& progress) {
+  std::string text =
+      absl::StrCat("epoch ", OutOf(progress.epoch(), progress.epochs_total()),
+                   "  step ", OutOf(progress.clock(), progress.clocks_total()));
+  if (!std::isnan(progress.loss())) {
+    absl::StrAppendFormat(&text, "  loss %.4f", progress.loss());
+  }
+  absl::StrAppend(&text, "  ",
+                  FormatCount(std::llround(progress.samples_per_second())),
+                  " samples/s");
+  if (progress.seconds_left() >= 0) {
+    absl::StrAppend(&text, "  ",
+                    FormatElapsed(absl::Seconds(progress.seconds_left())),
+                    " left");
+  }
+  return text;
+}
+
+std::string EvaluationText(const Evaluation& evaluation) {
+  std::string text = absl::StrFormat("epoch %d: test loss %.4f",
+                                     evaluation.epoch(), evaluation.loss());
+  if (evaluation.has_accuracy()) {
+    absl::StrAppendFormat(&text, ", accuracy %.2f%%",
+                          100 * evaluation.accuracy());
+  }
+  if (evaluation.has_auc()) {
+    absl::StrAppendFormat(&text, ", AUC %.4f", evaluation.auc());
+  }
+  return absl::StrCat(text, " (", FormatCount(evaluation.samples()),
+                      " samples)");
+}
+
+std::string ReasonText(const JobStatus& job) {
+  if (job.state() == QUEUED && !job.waiting_for().empty()) {
+    return job.waiting_for();
+  }
+  return job.transitions().empty() ? "" : job.transitions().rbegin()->reason();
+}
+
+absl::Duration JobAge(const JobStatus& job, absl::Time now) {
+  if (job.transitions().empty()) return absl::ZeroDuration();
+  const absl::Time end =
+      IsFinal(job.state()) ? ToTime(job.transitions().rbegin()->time()) : now;
+  return end - ToTime(job.transitions(0).time());
+}
+
+std::string JobDetails(const JobStatus& job, absl::Time now) {
+  std::string text = absl::StrFormat(
+      "job       %s (%s)\nstate     %s, %s\n", job.job_id(), job.spec().name(),
+      StateText(job.state()), FormatElapsed(JobAge(job, now)));
+  const std::string reason = ReasonText(job);
+  const char* title = "why";
+  for (absl::string_view line : absl::StrSplit(reason, '\n')) {
+    if (line.empty()) continue;
+    absl::StrAppendFormat(&text, "%-9s %s\n", title, line);
+    title = "";
+  }
+  title = "history";
+  for (const JobTransition& transition : job.transitions()) {
+    absl::StrAppendFormat(
+        &text, "%-9s %s  %s\n", title,
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(transition.time()),
+                         absl::LocalTimeZone()),
+        StateText(transition.state()));
+    title = "";
+  }
+  absl::StrAppend(&text, WhoText("workers", job.workers()),
+                  WhoText("ps", job.ps()));
+  if (job.progress().clocks_total() > 0) {
+    absl::StrAppend(&text, "progress  ", ProgressText(job.progress()), "\n");
+  }
+  for (const WorkerProgress& worker : job.progress().workers()) {
+    absl::StrAppend(&text, WorkerText(worker));
+  }
+  title = "results";
+  for (const Evaluation& evaluation : job.evaluations()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", title,
+                          EvaluationText(evaluation));
+    title = "";
+  }
+  title = "files";
+  for (const Artifact& artifact : job.artifacts()) {
+    absl::StrAppendFormat(&text, "%-9s %s  %s\n", title, artifact.name(),
+                          FormatBytes(artifact.size_bytes()));
+    title = "";
+  }
+  return text;
+}
+
+std::string JobTable(const ListResponse& jobs, absl::Time now) {
+  std::vector<std::vector<std::string>> rows = {
+      {"JOB", "NAME", "STATE", "SUBMITTED", "TIME", "PROGRESS"}};
+  for (const JobStatus& job : jobs.jobs()) {
+    const std::string submitted =
+        job.transitions().empty()
+            ? ""
+            : absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                               ToTime(job.transitions(0).time()),
+                               absl::LocalTimeZone());
+    std::string detail;
+    if (job.state() == PREPARING || job.state() == RUNNING) {
+      detail = ProgressText(job.progress());
+    } else if (job.state() == SUCCEEDED && !job.evaluations().empty()) {
+      detail = EvaluationText(*job.evaluations().rbegin());
+    } else {
+      const std::string reason = ReasonText(job);
+      detail = reason.substr(0, reason.find('\n'));
+    }
+    rows.push_back({job.job_id(), job.spec().name(), StateText(job.state()),
+                    submitted, FormatElapsed(JobAge(job, now)), detail});
+  }
+  return AlignColumns(rows);
+}
+
+std::string ClusterTable(const ClusterStatus& cluster) {
+  std::vector<std::vector<std::string>> rows = {
+      {"TASK", "ADDRESS", "HOST", "PID", "VERSION", "JOB", "LAST HEARD"}};
+  for (const ClusterStatus::Entry& entry : cluster.members()) {
+    const Member& member = entry.member();
+    rows.push_back({TaskText(member.task()), member.address(),
+                    member.hostname(), absl::StrCat(member.pid()),
+                    member.version(),
+                    entry.job_id().empty() ? "free" : entry.job_id(),
+                    absl::StrFormat("%.1f s", entry.silent_seconds())});
+  }
+  return absl::StrCat("scheduler ", cluster.scheduler_address(), ", version ",
+                      cluster.version(), "\n", AlignColumns(rows));
+}
+
+}  // namespace syncline

@@ -1,0 +1,71 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_JOBS_CLIENT_H_
+#define SYNCLINE_SCHEDULER_CTL_JOBS_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.grpc.pb.h"
+#include "scheduler/ctl/interrupt_signals.h"
+
+namespace syncline {
+
+// A user's side of the scheduler: blocking calls that all end. Errors of every
+// call: the RPC's own, and Unavailable, naming the scheduler's address, where
+// it cannot be reached. Thread-compatible.
+class JobsClient {
+ public:
+  // Called as a file moves; false ends the transfer with Cancelled.
+  using Transferred =
+      std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
+
+  explicit JobsClient(const std::string& scheduler_address);
+
+  const std::string& address() const { return address_; }
+
+  // The id of the job, once it is queued and durable.
+  absl::StatusOr<std::string> Submit(const JobSpec& spec,
+                                     const std::string& model_file,
+                                     const Transferred& transferred);
+  absl::StatusOr<JobStatus> Get(const std::string& job_id);
+  absl::StatusOr<ListResponse> List(const ListRequest& request);
+  absl::StatusOr<JobStatus> Cancel(const std::string& job_id,
+                                   const std::string& reason);
+  absl::StatusOr<ClusterStatus> GetCluster();
+
+  // Writes the artifact to `to_file`, complete and with the right checksum, or
+  // not at all. `size_bytes` is what JobStatus says.
+  absl::Status Download(const std::string& job_id, const Artifact& artifact,
+                        const std::string& to_file,
+                        const Transferred& transferred);
+
+  // Follows the job to its final state and returns that. `on_status` sees every
+  // message, `on_idle` runs at least five times a second; the first status
+  // that is not OK ends the watch and is returned. Rides over a scheduler that
+  // is out of reach for up to `reconnect_for`, then: Unavailable.
+  struct WatchOptions {
+    std::function<void(const JobStatus&)> on_status;
+    std::function<absl::Status()> on_idle;
+    absl::Duration reconnect_for = absl::Seconds(6);
+  };
+  absl::StatusOr<JobStatus> Watch(const std::string& job_id,
+                                  const WatchOptions& options,
+                                  InterruptSignals* interrupts);
+
+ private:
+  // One stream. OK: it delivered a final state.
+  absl::Status FollowOnce(const std::string& job_id,
+                          const WatchOptions& options, JobStatus* latest,
+                          bool* heard);
+
+  const std::string address_;
+  const std::unique_ptr<Jobs::Stub> stub_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_JOBS_CLIENT_H_

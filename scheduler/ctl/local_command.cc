@@ -1,0 +1,209 @@
+#include "scheduler/ctl/local_command.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/job_spec_validator.h"
+#include "google/protobuf/struct.pb.h"
+#include "scheduler/ctl/commands.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/interrupt_signals.h"
+#include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/local_cluster.h"
+#include "scheduler/ctl/watch.h"
+
+namespace syncline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kGrace = absl::Seconds(5);
+// How long a job may take to end after Ctrl-C, or after a daemon has died.
+constexpr absl::Duration kEndTimeout = absl::Seconds(15);
+
+// A folder of its own for each run, unless the user names one.
+absl::StatusOr<std::string> MakeOutDir(const LocalOptions& options,
+                                       const std::string& job_name) {
+  if (!options.out_dir.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options.out_dir));
+    return options.out_dir;
+  }
+  const std::string stem = absl::StrCat(
+      "syncline-out/", job_name, "-",
+      absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs("syncline-out"));
+  for (int attempt = 1;; ++attempt) {
+    const std::string path =
+        attempt == 1 ? stem : absl::StrCat(stem, "-", attempt);
+    std::error_code error;
+    if (fs::create_directory(path, error)) return path;
+    if (error) return FileError(error.value(), "create", path);
+  }
+}
+
+int ThreadsPerWorker(const LocalOptions& options, int workers) {
+  if (options.threads > 0) return options.threads;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / workers);
+}
+
+// One run of one job.
+class LocalRun {
+ public:
+  LocalRun(const LocalOptions& options, const Console& console)
+      : options_(options), console_(console) {}
+
+  absl::StatusOr<int> Run() {
+    SYNCLINE_ASSIGN_OR_RETURN(job_,
+                              LoadJobFile(options_.job_file, options_.size));
+    SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
+    SYNCLINE_ASSIGN_OR_RETURN(cluster_, StartCluster());
+    JobsClient client(cluster_->scheduler_address());
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const std::string job_id,
+        client.Submit(job_.spec, job_.model_file,
+                      ShowTransfer("model", console_, &interrupts_)));
+    const auto end = WatchOnConsole(&client, job_id, console_, &interrupts_,
+                                    [&](const JobStatus& latest) {
+                                      return OnIdle(&client, job_id, latest);
+                                    });
+    if (!end.ok()) return WhyTheWatchEnded(end.status());
+    return Report(&client, *end);
+  }
+
+  // After Run, whatever it returned: no process and no scratch file is left.
+  void TearDown() {
+    if (cluster_ != nullptr) cluster_->Stop(kGrace);
+    if (options_.keep || out_dir_.empty()) return;
+    RemoveTree(RunDir()).IgnoreError();
+  }
+
+ private:
+  std::string RunDir() const { return absl::StrCat(out_dir_, "/run"); }
+  std::string LogDir() const { return absl::StrCat(out_dir_, "/logs"); }
+
+  absl::StatusOr<std::unique_ptr<LocalCluster>> StartCluster() {
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(RunDir()));
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(LogDir()));
+    const ResourcesSpec resources = WithDefaults(job_.spec).resources();
+    LocalCluster::Options cluster;
+    cluster.binary_dir = options_.binary_dir;
+    cluster.run_dir = RunDir();
+    cluster.log_dir = LogDir();
+    cluster.data_root =
+        fs::absolute(options_.data_root.empty()
+                         ? fs::path(options_.job_file).parent_path()
+                         : fs::path(options_.data_root))
+            .string();
+    cluster.workers = static_cast<int>(resources.workers());
+    cluster.ps = static_cast<int>(resources.ps());
+    cluster.threads_per_worker = ThreadsPerWorker(options_, cluster.workers);
+    Say(absl::StrCat("starting a cluster of ", cluster.ps, " ps and ",
+                     cluster.workers, " workers (", cluster.threads_per_worker,
+                     " threads each)"));
+    return LocalCluster::Start(cluster, &interrupts_);
+  }
+
+  void Say(const std::string& line) const {
+    if (!console_.json) console_.out << line << std::endl;
+  }
+
+  absl::Status OnIdle(JobsClient* client, const std::string& job_id,
+                      const JobStatus& latest) {
+    if (interrupts_.Take()) {
+      if (interrupted_) return absl::CancelledError("killed");
+      interrupted_ = true;
+      SetEndDeadline();
+      console_.err << "\ncancelling " << job_id
+                   << "; Ctrl-C again kills the cluster at once" << std::endl;
+      // A job that has just ended cannot be cancelled; the watch will tell.
+      client->Cancel(job_id, "interrupted by the user").status().IgnoreError();
+    }
+    const absl::Status alive = cluster_->CheckAlive();
+    if (!alive.ok() && dead_daemon_.ok()) {
+      dead_daemon_ = alive;
+      SetEndDeadline();
+    }
+    // Who has joined a job is missed by the scheduler, who has not is not.
+    const bool missed =
+        latest.state() == PREPARING || latest.state() == RUNNING;
+    if (!dead_daemon_.ok() && !missed && !IsFinal(latest.state())) {
+      return dead_daemon_;
+    }
+    if (absl::Now() > end_deadline_) {
+      return dead_daemon_.ok() ? absl::CancelledError("interrupted")
+                               : dead_daemon_;
+    }
+    return absl::OkStatus();
+  }
+
+  void SetEndDeadline() {
+    end_deadline_ = std::min(end_deadline_, absl::Now() + kEndTimeout);
+  }
+
+  // A lost scheduler is better told by how it died than by a broken stream.
+  absl::Status WhyTheWatchEnded(const absl::Status& status) {
+    if (interrupted_ || absl::IsCancelled(status)) {
+      return absl::CancelledError("interrupted; the cluster is torn down");
+    }
+    const absl::Status alive = cluster_->CheckAlive();
+    return alive.ok() ? status : alive;
+  }
+
+  absl::StatusOr<int> Report(JobsClient* client, const JobStatus& job) {
+    const int code = PrintOutcome(job, console_);
+    const absl::Status fetched =
+        DownloadArtifacts(client, job, {}, out_dir_, Quiet(), &interrupts_);
+    if (job.state() == SUCCEEDED) {
+      SYNCLINE_RETURN_IF_ERROR(fetched);
+      Say(absl::StrCat("  trained model  ", out_dir_, "/trained.onnx"));
+    }
+    Say(absl::StrCat("  logs           ", LogDir(), "/"));
+    if (console_.json) PrintFiles(job);
+    return interrupted_ ? kExitCancelled : code;
+  }
+
+  void PrintFiles(const JobStatus& job) const {
+    google::protobuf::Struct object;
+    SetField(&object, "out_dir", out_dir_);
+    SetField(&object, "log_dir", LogDir());
+    if (job.state() == SUCCEEDED) {
+      SetField(&object, "trained_model",
+               absl::StrCat(out_dir_, "/trained.onnx"));
+    }
+    console_.PrintJson(object);
+  }
+
+  // The files are named once, at the end, not one by one.
+  Console Quiet() {
+    return Console{.out = nowhere_, .err = console_.err, .json = false};
+  }
+
+  const LocalOptions& options_;
+  const Console& console_;
+  std::ostream nowhere_{nullptr};
+  InterruptSignals interrupts_;
+  JobFile job_;
+  std::string out_dir_;
+  std::unique_ptr<LocalCluster> cluster_;
+  bool interrupted_ = false;
+  absl::Status dead_daemon_;
+  absl::Time end_deadline_ = absl::InfiniteFuture();
+};
+
+}  // namespace
+
+int RunLocal(const LocalOptions& options, const Console& console) {
+  LocalRun run(options, console);
+  const auto code = run.Run();
+  run.TearDown();
+  return code.ok() ? *code : console.PrintError(code.status());
+}
+
+}  // namespace syncline

@@ -1,0 +1,32 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_LOCAL_COMMAND_H_
+#define SYNCLINE_SCHEDULER_CTL_LOCAL_COMMAND_H_
+
+#include <string>
+
+#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/job_file.h"
+
+namespace syncline {
+
+struct LocalOptions {
+  std::string job_file;
+  // How many of each; unset: as the job's resources say.
+  JobOverrides size;
+  // Per worker, where the job does not say; 0: the cores, shared equally.
+  int threads = 0;
+  // Empty: the job file's folder.
+  std::string data_root;
+  // Empty: syncline-out/<job name>-<time>.
+  std::string out_dir;
+  // Keeps the scheduler's state and the workers' files too.
+  bool keep = false;
+  std::string binary_dir;
+};
+
+// `synctl local`: a cluster of child processes for one job, ended with it,
+// whatever happens. Returns the exit code.
+int RunLocal(const LocalOptions& options, const Console& console);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_LOCAL_COMMAND_H_

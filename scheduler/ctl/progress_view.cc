@@ -1,0 +1,103 @@
+#include "scheduler/ctl/progress_view.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/job_text.h"
+
+namespace syncline {
+namespace {
+
+constexpr absl::Duration kLineInterval = absl::Seconds(1);
+constexpr char kClearLine[] = "\r\033[K";
+constexpr int kBarWidth = 24;
+
+// The state in a line; the end of a job is told by whoever watches, in full.
+std::string StateLine(const JobStatus& job) {
+  switch (job.state()) {
+    case QUEUED: {
+      std::string line = "queued";
+      if (job.queue_position() > 0) {
+        absl::StrAppend(&line, ", ", job.queue_position(), " ahead");
+      }
+      if (!job.waiting_for().empty()) {
+        absl::StrAppend(&line, ": ", job.waiting_for());
+      }
+      return line;
+    }
+    case PREPARING:
+      return absl::StrCat("preparing on ", job.workers_size(), " workers and ",
+                          job.ps_size(), " ps");
+    case RUNNING:
+      return "running";
+    default:
+      return "";
+  }
+}
+
+std::string Bar(const JobProgress& progress) {
+  const double done =
+      progress.clocks_total() > 0
+          ? std::clamp(static_cast<double>(progress.clock()) /
+                           static_cast<double>(progress.clocks_total()),
+                       0.0, 1.0)
+          : 0.0;
+  const int full = static_cast<int>(done * kBarWidth);
+  return absl::StrCat("[", std::string(full, '#'),
+                      std::string(kBarWidth - full, '.'), "] ",
+                      static_cast<int>(100 * done), "%");
+}
+
+}  // namespace
+
+std::string ProgressView::Update(const JobStatus& job, absl::Time now) {
+  if (style_ == Style::kJson) return absl::StrCat(ToJson(job), "\n");
+  std::string facts = NewFacts(job);
+  if (live_line_shown_ && !facts.empty()) {
+    facts.insert(0, kClearLine);
+    live_line_shown_ = false;
+  }
+  const std::string progress = Progress(job, now);
+  if (style_ == Style::kLive && !progress.empty()) live_line_shown_ = true;
+  return absl::StrCat(facts, progress);
+}
+
+std::string ProgressView::Finish() {
+  if (!live_line_shown_) return "";
+  live_line_shown_ = false;
+  return kClearLine;
+}
+
+std::string ProgressView::NewFacts(const JobStatus& job) {
+  std::string text;
+  const std::string state_line = StateLine(job);
+  if (!state_line.empty() && state_line != state_line_) {
+    absl::StrAppend(&text, state_line, "\n");
+    state_line_ = state_line;
+  }
+  for (; evaluations_shown_ < job.evaluations_size(); ++evaluations_shown_) {
+    absl::StrAppend(&text, EvaluationText(job.evaluations(evaluations_shown_)),
+                    "\n");
+  }
+  return text;
+}
+
+std::string ProgressView::Progress(const JobStatus& job, absl::Time now) {
+  const JobProgress& progress = job.progress();
+  if (job.state() != RUNNING || progress.clocks_total() == 0) return "";
+  if (style_ == Style::kLive) return LiveLine(progress);
+  if (progress.clock() == clock_shown_ || now < next_progress_) return "";
+  clock_shown_ = progress.clock();
+  next_progress_ = now + kLineInterval;
+  return absl::StrCat(ProgressText(progress), "\n");
+}
+
+std::string ProgressView::LiveLine(const JobProgress& progress) const {
+  std::string line = absl::StrCat(Bar(progress), "  ", ProgressText(progress));
+  // One column stays free: a full line would wrap and could not be erased.
+  line.resize(std::min<size_t>(line.size(), std::max(1, width_ - 1)));
+  return absl::StrCat(kClearLine, line);
+}
+
+}  // namespace syncline

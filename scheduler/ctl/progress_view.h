@@ -1,0 +1,42 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_PROGRESS_VIEW_H_
+#define SYNCLINE_SCHEDULER_CTL_PROGRESS_VIEW_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// Turns the statuses of a watched job into what is written. Pure: text in the
+// order of the calls. A line per state change and per evaluation; between them
+// the progress, as a line at most once a second or, live, as one line that
+// overwrites itself. Single thread.
+class ProgressView {
+ public:
+  enum class Style { kLines, kLive, kJson };
+  ProgressView(Style style, int width) : style_(style), width_(width) {}
+
+  // What to write for `job` now; may be empty. Statuses may repeat.
+  std::string Update(const JobStatus& job, absl::Time now);
+
+  // Text that leaves the cursor at the start of an empty line.
+  std::string Finish();
+
+ private:
+  std::string NewFacts(const JobStatus& job);
+  std::string Progress(const JobStatus& job, absl::Time now);
+  std::string LiveLine(const JobProgress& progress) const;
+
+  const Style style_;
+  const int width_;
+  bool live_line_shown_ = false;
+  std::string state_line_;
+  int evaluations_shown_ = 0;
+  int64_t clock_shown_ = -1;
+  absl::Time next_progress_ = absl::InfinitePast();
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_PROGRESS_VIEW_H_

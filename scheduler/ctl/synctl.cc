@@ -1,0 +1,271 @@
+#include "scheduler/ctl/synctl.h"
+
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "google/protobuf/struct.pb.h"
+#include "scheduler/ctl/commands.h"
+#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/doctor.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/local_command.h"
+#include "scheduler/ctl/tf_config_command.h"
+
+namespace syncline {
+namespace {
+
+constexpr char kDefaultScheduler[] = "127.0.0.1:7070";
+
+constexpr char kAbout[] =
+    R"(synctl: submit training jobs to a Syncline cluster and follow them.)";
+
+constexpr char kFooter[] = R"(Examples:
+  synctl local deploy/examples/mnist/digits.textproto --ps 2 --workers 3
+  synctl submit job.textproto --watch
+  synctl list --state running
+  synctl download j-0001 trained.onnx --to results
+
+Exit codes:
+  0    done; submit --watch and watch: the job succeeded
+  1    the job failed for good, or what was asked is wrong
+  2    wrong usage
+  3    the scheduler cannot be reached
+  130  cancelled, or Ctrl-C
+  138  worth a retry: a process of the cluster was lost, or the queue is full
+
+Each command has its own help: synctl submit --help)";
+
+constexpr char kSubmitFooter[] = R"(
+The job file is JobSpec (proto/job_spec.proto) in protobuf text format or JSON;
+its model.path is relative to it, and the model travels with the job. Both are
+checked here before anything is sent, and all problems are named at once.
+Ctrl-C while watching leaves the job running.
+
+Examples:
+  synctl submit mnist.textproto
+  synctl submit mnist.textproto --watch && echo trained
+  synctl submit mnist.textproto --output json)";
+
+constexpr char kLocalFooter[] = R"(
+Starts a scheduler, ps and workers as child processes on loopback, runs the job
+on them and ends them, also after Ctrl-C and after a failure. Writes
+trained.onnx, metrics.json and all logs to the output folder.
+
+Examples:
+  synctl local mnist.textproto --ps 2 --workers 3
+  synctl local mnist.textproto --data-root /data --out results/mnist)";
+
+constexpr char kDoctorFooter[] = R"(
+Looks at TF_CONFIG in the environment: its form; and, unless --offline, whether
+all host names resolve, this task's port is free, the scheduler answers, and all
+versions are equal. Every problem is named. Exit code 0: usable, 1: not.
+
+Examples:
+  synctl doctor
+  TF_CONFIG='{"task":{"type":"worker","index":0}}' synctl doctor --offline)";
+
+constexpr char kTfConfigFooter[] = R"help(
+Examples:
+  export TF_CONFIG="$(synctl tf-config --task worker:0 \
+      --cluster chief=a:2222 worker=b:2222 ps=c:2222,d:2222)"
+  synctl tf-config --task ps:1 --scheduler a:7070   # from a running cluster)help";
+
+// The command line: options live here, commands run after parsing.
+class CommandLine {
+ public:
+  explicit CommandLine(const SynctlEnvironment& environment)
+      : environment_(environment), app_(kAbout, "synctl") {
+    app_.require_subcommand(1);
+    app_.footer(kFooter);
+    AddJobCommands();
+    AddQueryCommands();
+    AddLocal();
+    AddClusterCommands();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      const int code = app_.exit(error);  // prints help or what is wrong
+      return code == 0 ? kExitOk : kExitUsage;
+    }
+    return command_(Console::Standard(output_ == "json"));
+  }
+
+ private:
+  using Command = std::function<int(const Console&)>;
+
+  CLI::App* Add(const std::string& name, const std::string& about,
+                Command command) {
+    CLI::App* sub = app_.add_subcommand(name, about);
+    sub->add_option("--output,-o", output_, "text, or json: one object a line")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->default_str("text");
+    sub->callback([this, command] { command_ = command; });
+    return sub;
+  }
+
+  CLI::App* AddRemote(const std::string& name, const std::string& about,
+                      Command command) {
+    CLI::App* sub = Add(name, about, std::move(command));
+    sub->add_option("--scheduler", scheduler_,
+                    "Scheduler's host:port; else $SYNCLINE_SCHEDULER, else " +
+                        std::string(kDefaultScheduler));
+    return sub;
+  }
+
+  CLI::App* AddOnJob(const std::string& name, const std::string& about,
+                     Command command) {
+    CLI::App* sub = AddRemote(name, about, std::move(command));
+    sub->add_option("JOB", job_id_, "Job id, as submit and list print it")
+        ->required();
+    return sub;
+  }
+
+  void AddJobCommands() {
+    CLI::App* submit = AddRemote(
+        "submit", "Send a job to the cluster", [this](const Console& console) {
+          return RunSubmit(Scheduler(), job_file_, watch_, console);
+        });
+    submit->add_option("FILE", job_file_, "Job file")->required();
+    submit->add_flag("--watch,-w", watch_, "Follow it to its end");
+    submit->footer(kSubmitFooter);
+
+    AddOnJob("watch", "Follow a job to its end",
+             [this](const Console& console) {
+               return RunWatch(Scheduler(), job_id_, console);
+             });
+    CLI::App* cancel =
+        AddOnJob("cancel", "End a job", [this](const Console& console) {
+          return RunCancel(Scheduler(), job_id_, reason_, console);
+        });
+    cancel->add_option("--reason", reason_, "Recorded with the job");
+    CLI::App* download = AddOnJob("download", "Fetch a job's results and logs",
+                                  [this](const Console& console) {
+                                    return RunDownload(Scheduler(), job_id_,
+                                                       names_, to_, console);
+                                  });
+    download->add_option("NAME", names_,
+                         "Files, as `synctl get` lists them; default: all but "
+                         "the model as submitted");
+    download->add_option("--to", to_, "Folder; default: the job's id");
+  }
+
+  void AddQueryCommands() {
+    CLI::App* list =
+        AddRemote("list", "List jobs, newest first", [this](const Console& c) {
+          return RunList(Scheduler(), states_, limit_, c);
+        });
+    list->add_option("--state", states_,
+                     "Only these: queued, preparing, running, succeeded, "
+                     "failed, cancelled");
+    list->add_option("--limit", limit_, "At most this many; default 100");
+    AddOnJob("get", "Show one job in full", [this](const Console& console) {
+      return RunGet(Scheduler(), job_id_, console);
+    });
+  }
+
+  void AddLocal() {
+    CLI::App* local =
+        Add("local", "Run one job on a cluster of its own on this machine",
+            [this](const Console& console) {
+              local_.binary_dir = environment_.binary_dir;
+              if (local_.data_root.empty()) {
+                local_.data_root = environment_.data_root;
+              }
+              return RunLocal(local_, console);
+            });
+    local->add_option("FILE", local_.job_file, "Job file")->required();
+    local->add_option("--ps", local_.size.ps,
+                      "Parameter servers; default: what the job asks for");
+    local->add_option("--workers", local_.size.workers,
+                      "Workers, the chief among them; default: likewise");
+    local
+        ->add_option("--threads", local_.threads,
+                     "Per worker, unless the job says; default: the cores, "
+                     "shared equally")
+        ->check(CLI::Range(0, 1024));
+    local->add_option("--data-root", local_.data_root,
+                      "Folder of the job's data; else $SYNCLINE_DATA, else "
+                      "the job file's");
+    local->add_option("--out", local_.out_dir,
+                      "Folder for results; default: syncline-out/NAME-TIME");
+    local->add_flag("--keep", local_.keep, "Keep the cluster's own state too");
+    local->footer(kLocalFooter);
+  }
+
+  void AddClusterCommands() {
+    AddRemote("cluster", "List the cluster's members",
+              [this](const Console& console) {
+                return RunCluster(Scheduler(), console);
+              });
+    CLI::App* doctor = AddRemote(
+        "doctor", "Check a configuration", [this](const Console& console) {
+          DoctorOptions options;
+          options.tf_config = environment_.tf_config;
+          options.scheduler =
+              scheduler_.empty() ? environment_.scheduler : scheduler_;
+          options.offline = offline_;
+          options.version = SYNCLINE_VERSION;
+          return RunDoctor(options, console);
+        });
+    doctor->add_flag("--offline", offline_, "Do not touch the network");
+    doctor->footer(kDoctorFooter);
+    CLI::App* tf_config =
+        AddRemote("tf-config", "Write a task's TF_CONFIG",
+                  [this](const Console& console) {
+                    return RunTfConfig(Scheduler(), cluster_, task_, console);
+                  });
+    tf_config->add_option("--task", task_, "Such as worker:1")->required();
+    tf_config->add_option("--cluster", cluster_,
+                          "TYPE=ADDRESS[,ADDRESS...]; default: the members of "
+                          "a running cluster");
+    tf_config->footer(kTfConfigFooter);
+    Add("version", "Print the version", [](const Console& console) {
+      google::protobuf::Struct object;
+      SetField(&object, "version", SYNCLINE_VERSION);
+      if (console.json) {
+        console.PrintJson(object);
+      } else {
+        console.out << "synctl " << SYNCLINE_VERSION << std::endl;
+      }
+      return kExitOk;
+    });
+  }
+
+  std::string Scheduler() const {
+    if (!scheduler_.empty()) return scheduler_;
+    return environment_.scheduler.empty() ? kDefaultScheduler
+                                          : environment_.scheduler;
+  }
+
+  const SynctlEnvironment& environment_;
+  CLI::App app_;
+  Command command_;
+  std::string output_ = "text";
+  std::string scheduler_;
+  std::string job_file_;
+  std::string job_id_;
+  bool watch_ = false;
+  std::string reason_ = "cancelled by the user";
+  std::vector<std::string> names_;
+  std::string to_;
+  std::vector<std::string> states_;
+  uint32_t limit_ = 0;
+  LocalOptions local_;
+  bool offline_ = false;
+  std::vector<std::string> cluster_;
+  std::string task_;
+};
+
+}  // namespace
+
+int RunSynctl(int argc, char** argv, const SynctlEnvironment& environment) {
+  return CommandLine(environment).Run(argc, argv);
+}
+
+}  // namespace syncline

@@ -1,0 +1,61 @@
+#include "scheduler/ctl/watch.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/job_text.h"
+#include "scheduler/ctl/progress_view.h"
+
+namespace syncline {
+
+absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
+                                         const std::string& job_id,
+                                         const Console& console,
+                                         InterruptSignals* interrupts,
+                                         const OnIdle& on_idle) {
+  using Style = ProgressView::Style;
+  ProgressView view(console.json   ? Style::kJson
+                    : console.live ? Style::kLive
+                                   : Style::kLines,
+                    console.width);
+  JobStatus latest;
+  JobsClient::WatchOptions options;
+  options.on_status = [&](const JobStatus& job) {
+    latest = job;
+    console.out << view.Update(job, absl::Now()) << std::flush;
+  };
+  options.on_idle = [&] { return on_idle(latest); };
+  absl::StatusOr<JobStatus> end = client->Watch(job_id, options, interrupts);
+  console.out << view.Finish() << std::flush;
+  return end;
+}
+
+int PrintOutcome(const JobStatus& job, const Console& console) {
+  const int code = ExitCodeOf(job);
+  if (console.json) return code;
+  const std::string name =
+      absl::StrCat("job ", job.job_id(), " (", job.spec().name(), ")");
+  const std::string after =
+      absl::StrCat(" after ", FormatElapsed(JobAge(job, absl::Now())));
+  if (job.state() == SUCCEEDED) {
+    console.out << name << " succeeded" << after << std::endl;
+    if (!job.evaluations().empty()) {
+      console.out << "  " << EvaluationText(*job.evaluations().rbegin())
+                  << std::endl;
+    }
+    return code;
+  }
+  const char* what = job.state() == CANCELLED ? " was cancelled" : " failed";
+  console.err << name << what << after << ":\n  "
+              << absl::StrReplaceAll(ReasonText(job), {{"\n", "\n  "}})
+              << std::endl;
+  if (code == kExitRetryable) {
+    console.err << "  The job itself is not at fault; it may be submitted "
+                   "again (exit code "
+                << kExitRetryable << ")." << std::endl;
+  }
+  return code;
+}
+
+}  // namespace syncline

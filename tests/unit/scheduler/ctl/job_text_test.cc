@@ -1,0 +1,136 @@
+// Goal: what people read about a job is complete and plain. Method: messages
+// as the scheduler sends them, text compared.
+
+#include "scheduler/ctl/job_text.h"
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+
+void AddTransition(JobStatus* job, JobState state, int64_t seconds,
+                   const std::string& reason = "") {
+  job->set_state(state);
+  JobTransition* transition = job->add_transitions();
+  transition->set_state(state);
+  transition->mutable_time()->set_seconds(seconds);
+  transition->set_reason(reason);
+}
+
+JobStatus RunningJob() {
+  JobStatus job;
+  job.set_job_id("j-0007");
+  job.mutable_spec()->set_name("mnist");
+  AddTransition(&job, QUEUED, 1000);
+  AddTransition(&job, RUNNING, 1010);
+  JobProgress* progress = job.mutable_progress();
+  progress->set_clock(1250);
+  progress->set_clocks_total(3130);
+  progress->set_epoch(2);
+  progress->set_epochs_total(5);
+  progress->set_loss(0.12344);
+  progress->set_samples_per_second(24310.4);
+  progress->set_seconds_left(12.2);
+  return job;
+}
+
+TEST(FormatTest, NumbersForPeople) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(1000), "1,000");
+  EXPECT_EQ(FormatCount(1234567), "1,234,567");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(5ull << 30), "5.0 GiB");
+  EXPECT_EQ(FormatElapsed(absl::Seconds(7)), "0:07");
+  EXPECT_EQ(FormatElapsed(absl::Milliseconds(59600)), "1:00");
+  EXPECT_EQ(FormatElapsed(absl::Seconds(3723)), "1:02:03");
+}
+
+TEST(ProgressTextTest, LeavesOutWhatIsNotKnown) {
+  JobProgress progress = RunningJob().progress();
+  EXPECT_EQ(ProgressText(progress),
+            "epoch 2/5  step 1,250/3,130  loss 0.1234  24,310 samples/s  0:12 "
+            "left");
+  progress.set_loss(std::nan(""));
+  progress.set_seconds_left(-1);
+  progress.set_clocks_total(0);
+  EXPECT_EQ(ProgressText(progress), "epoch 2/5  step 1,250  24,310 samples/s");
+}
+
+TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
+  Evaluation evaluation;
+  evaluation.set_epoch(3);
+  evaluation.set_loss(0.5);
+  evaluation.set_samples(16281);
+  EXPECT_EQ(EvaluationText(evaluation),
+            "epoch 3: test loss 0.5000 (16,281 samples)");
+  evaluation.set_accuracy(0.8505);
+  evaluation.set_auc(0.90214);
+  EXPECT_EQ(EvaluationText(evaluation),
+            "epoch 3: test loss 0.5000, accuracy 85.05%, AUC 0.9021 (16,281 "
+            "samples)");
+}
+
+TEST(JobAgeTest, EndsWithTheJob) {
+  JobStatus job = RunningJob();
+  const absl::Time now = absl::FromUnixSeconds(1100);
+  EXPECT_EQ(JobAge(job, now), absl::Seconds(100));
+  AddTransition(&job, SUCCEEDED, 1050);
+  EXPECT_EQ(JobAge(job, now), absl::Seconds(50));
+  EXPECT_EQ(JobAge(JobStatus(), now), absl::ZeroDuration());
+}
+
+TEST(JobDetailsTest, TellsWhoAndWhy) {
+  JobStatus job = RunningJob();
+  Participant* worker = job.add_workers();
+  worker->mutable_member()->mutable_task()->set_type(CHIEF);
+  worker->mutable_member()->set_address("10.0.0.1:2222");
+  AddTransition(&job, FAILED, 1060, "ps 1 was lost\nlast clock 231");
+  job.add_artifacts()->set_name("logs/chief-0.log");
+  const std::string text = JobDetails(job, absl::FromUnixSeconds(2000));
+  EXPECT_THAT(text, HasSubstr("j-0007 (mnist)"));
+  EXPECT_THAT(text, HasSubstr("failed, 1:00"));
+  EXPECT_THAT(text, HasSubstr("why       ps 1 was lost\n"));
+  EXPECT_THAT(text, HasSubstr("          last clock 231\n"));
+  EXPECT_THAT(text, HasSubstr("chief:0 at 10.0.0.1:2222"));
+  EXPECT_THAT(text, HasSubstr("logs/chief-0.log"));
+}
+
+TEST(JobTableTest, OneLinePerJobUnderTheHead) {
+  ListResponse jobs;
+  *jobs.add_jobs() = RunningJob();
+  JobStatus* waiting = jobs.add_jobs();
+  waiting->set_job_id("j-0008");
+  waiting->set_waiting_for("3 workers, 1 is free");
+  AddTransition(waiting, QUEUED, 1000);
+  JobStatus* failed = jobs.add_jobs();
+  failed->set_job_id("j-0009");
+  AddTransition(failed, FAILED, 1000, "first line\nsecond line");
+  const std::string text = JobTable(jobs, absl::FromUnixSeconds(1100));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_THAT(text, HasSubstr("3 workers, 1 is free"));
+  EXPECT_THAT(text, HasSubstr("first line"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("second line")));
+}
+
+TEST(ClusterTableTest, ShowsWhoIsFree) {
+  ClusterStatus cluster;
+  cluster.set_scheduler_address("h:7070");
+  auto* entry = cluster.add_members();
+  entry->mutable_member()->mutable_task()->set_type(PS);
+  entry->mutable_member()->mutable_task()->set_index(1);
+  entry->mutable_member()->set_address("h:2222");
+  const std::string text = ClusterTable(cluster);
+  EXPECT_THAT(text, HasSubstr("h:7070"));
+  EXPECT_THAT(text, HasSubstr("ps:1"));
+  EXPECT_THAT(text, HasSubstr("free"));
+}
+
+}  // namespace
+}  // namespace syncline
