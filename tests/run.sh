@@ -25,7 +25,8 @@ mkdir -p build/logs
 
 stage_lint() {
   tests/lint/format.sh && python3 tests/lint/layers.py &&
-    python3 tests/lint/mirror.py
+    cmake --preset release >/dev/null &&
+    python3 tests/lint/mirror.py build/release
 }
 stage_release() {
   cmake --preset release && cmake --build --preset release -j "$JOBS"
