@@ -27,7 +27,7 @@ class Dataset {
   // Errors, each naming file, and line or record: NotFound (missing file, a
   // glob without match), InvalidArgument (malformed, wrong magic, field unknown
   // or of the wrong size, label outside the classes, NaN or infinity), DataLoss
-  // (truncated, bad gzip checksum).
+  // (truncated, bad gzip checksum), PermissionDenied.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
       absl::string_view data_root, absl::Span<const int64_t> feed_elements,

@@ -1,0 +1,161 @@
+// Goal: fields select the right columns by number, range and name, and every
+// bad value is named by file, line and column. Method: small files.
+
+#include "worker/data/csv_table.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/data/data_files.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CsvTableTest : public DataFilesTest {
+ protected:
+  CsvTableTest() { source_.set_path("t.csv"); }
+
+  absl::StatusOr<std::unique_ptr<SampleTable>> Load(
+      absl::string_view content, const std::vector<std::string>& fields) const {
+    Write("t.csv", content);
+    return LoadCsv(source_, fields, dir_);
+  }
+  std::string Error(absl::string_view content,
+                    const std::vector<std::string>& fields) const {
+    const absl::Status status = Load(content, fields).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  }
+  // Values of all samples.
+  static std::vector<float> All(const SampleTable& table, int field) {
+    std::vector<int64_t> samples;
+    for (int64_t i = 0; i < table.size(); ++i) samples.push_back(i);
+    std::vector<float> out(samples.size() * table.width(field));
+    table.Read(field, samples, 1, 0, out.data());
+    return out;
+  }
+
+  CsvSource source_;
+};
+
+TEST_F(CsvTableTest, FieldsAreColumnNumbersAndRanges) {
+  const auto table = Load("1,2,3,4\n5,6,7,8\n", {"1:3", "3", "0"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->size(), 2);
+  EXPECT_THAT(All(**table, 0), ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(All(**table, 1), ElementsAre(4, 8));
+  EXPECT_THAT(All(**table, 2), ElementsAre(1, 5));
+  float scaled[2];
+  (*table)->Read(0, {1}, 0.5f, 10, scaled);
+  EXPECT_THAT(scaled, ElementsAre(13, 13.5f));
+}
+
+TEST_F(CsvTableTest, RangesMayOverlapAndLeaveGaps) {
+  const auto table = Load("0,1,2,3,4,5\n", {"4:6", "0:2", "1:2", "5"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(All(**table, 0), ElementsAre(4, 5));
+  EXPECT_THAT(All(**table, 1), ElementsAre(0, 1));
+  EXPECT_THAT(All(**table, 2), ElementsAre(1));
+  EXPECT_THAT(All(**table, 3), ElementsAre(5));
+}
+
+TEST_F(CsvTableTest, FieldsAreNamesOfTheHeader) {
+  source_.set_has_header(true);
+  const auto table =
+      Load("age, \"in,come\",label\n30,1.5,1\n", {"label", "age", "1"});
+  ASSERT_FALSE(table.ok());  // a quote after a blank is not a quote
+  const auto quoted = Load("age,\"in,co\"\"me\", label \n30,1.5,1\n",
+                           {"label", "in,co\"me", "0:2"});
+  ASSERT_TRUE(quoted.ok()) << quoted.status();
+  EXPECT_THAT(All(**quoted, 0), ElementsAre(1));
+  EXPECT_THAT(All(**quoted, 1), ElementsAre(1.5));
+  EXPECT_THAT(All(**quoted, 2), ElementsAre(30, 1.5));
+}
+
+TEST_F(CsvTableTest, ColumnsThatNoFieldNamesMayHoldAnything) {
+  const auto table = Load("x,1,\"a,\"\"b\",\nNaN,2,,z\n", {"1"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(All(**table, 0), ElementsAre(1, 2));
+}
+
+TEST_F(CsvTableTest, DelimitersLineEndsAndBlankLines) {
+  source_.set_delimiter("\t");
+  const auto tabs = Load("1\t2\r\n\r\n  \r\n3\t4", {"0:2"});
+  ASSERT_TRUE(tabs.ok()) << tabs.status();
+  EXPECT_THAT(All(**tabs, 0), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ((*tabs)->Where(0, 1), Path("t.csv:4"));
+  source_.set_delimiter(";");
+  const auto semicolons = Load(" 1 ;+2\n", {"0:2"});
+  ASSERT_TRUE(semicolons.ok()) << semicolons.status();
+  EXPECT_THAT(All(**semicolons, 0), ElementsAre(1, 2));
+  source_.set_delimiter("::");
+  EXPECT_THAT(Error("1::2\n", {"0"}), HasSubstr("is not one character"));
+}
+
+TEST_F(CsvTableTest, JoinsFilesOfAGlobInOrder) {
+  source_.set_path("p-*.csv");
+  source_.set_has_header(true);
+  Write("p-2.csv", "a,b\n3,4\n");
+  Write("p-1.csv", "a,b\n1,2\n");
+  const auto table = LoadCsv(source_, {"b"}, dir_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(All(**table, 0), ElementsAre(2, 4));
+  EXPECT_EQ((*table)->Where(0, 1), Path("p-2.csv:2"));
+
+  Write("p-2.csv", "b,a\n3,4\n");
+  EXPECT_THAT(std::string(LoadCsv(source_, {"b"}, dir_).status().message()),
+              AllOf(HasSubstr(Path("p-2.csv:1: the header differs")),
+                    HasSubstr(Path("p-1.csv:1"))));
+}
+
+TEST_F(CsvTableTest, NamesBadValuesByFileLineAndColumn) {
+  EXPECT_THAT(Error("1,2\n3,abc\n", {"0", "1"}),
+              HasSubstr(Path("t.csv:2:3: \"abc\" is not a number (column 1)")));
+  EXPECT_THAT(Error("1,2\n\n3,nan\n", {"0:2"}),
+              HasSubstr(Path("t.csv:3:3: \"nan\" is not a finite number")));
+  EXPECT_THAT(Error("inf,2\n", {"0:2"}), HasSubstr(Path("t.csv:1:1: ")));
+  EXPECT_THAT(Error("1,,3\n", {"0:3"}),
+              HasSubstr(Path("t.csv:1:3: \"\" is not a number")));
+  source_.set_has_header(true);
+  EXPECT_THAT(Error("age,x\n1,2\nold,2\n", {"age"}),
+              HasSubstr("t.csv:3:1: \"old\" is not a number (column 0, "
+                        "\"age\")"));
+}
+
+TEST_F(CsvTableTest, NamesRaggedRowsAndOpenQuotes) {
+  EXPECT_THAT(Error("1,2\n3\n", {"0"}),
+              HasSubstr(Path("t.csv:2: 1 columns, expected 2 as in ") +
+                        Path("t.csv:1")));
+  EXPECT_THAT(Error("1,2\n3,4,5\n", {"0"}), HasSubstr("t.csv:2: 3 columns"));
+  EXPECT_THAT(Error("1,\"2\n3,4\n", {"0"}), HasSubstr(Path("t.csv:1:3: ")));
+  EXPECT_THAT(Error("\"\"\"", {"0"}), HasSubstr("t.csv:1:1: "));
+}
+
+TEST_F(CsvTableTest, NamesAllUnknownFieldsAtOnce) {
+  EXPECT_THAT(
+      Error("1,2\n", {"age", "0:3", "2", "1:1", "0"}),
+      AllOf(HasSubstr("no field \"age\""), HasSubstr("no field \"0:3\""),
+            HasSubstr("no field \"2\""), HasSubstr("no field \"1:1\""),
+            HasSubstr("2 columns, 0..1")));
+  source_.set_has_header(true);
+  EXPECT_THAT(Error("a,b,b\n1,2,3\n", {"c", "b", "-1"}),
+              AllOf(HasSubstr("no field \"c\": the columns are a, b, b"),
+                    HasSubstr("two columns are named \"b\""),
+                    HasSubstr("no field \"-1\"")));
+}
+
+TEST_F(CsvTableTest, NamesAFileWithoutSamples) {
+  EXPECT_THAT(Error("", {"0"}), HasSubstr(Path("t.csv: no samples")));
+  source_.set_has_header(true);
+  EXPECT_THAT(Error("a,b\n\n", {"a"}), HasSubstr(Path("t.csv: no samples")));
+}
+
+}  // namespace
+}  // namespace syncline

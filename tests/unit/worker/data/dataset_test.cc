@@ -1,0 +1,228 @@
+// Goal: a job's mapping (feeds, scale, label) is applied to every format, what
+// does not fit is named, and the real data sets are read as published.
+// Method: small files; the real files where they are, against known facts.
+
+#include "worker/data/dataset.h"
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/data/data_files.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+DataSpec Spec(const std::string& text) {
+  DataSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec));
+  return spec;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTrain(
+    const std::string& text, const std::string& root,
+    const std::vector<int64_t>& feed_elements, int64_t class_count,
+    int64_t label_width = 1) {
+  const DataSpec spec = Spec(text);
+  return Dataset::Open(spec.train(), spec, root, feed_elements, class_count,
+                       label_width);
+}
+
+class DatasetTest : public DataFilesTest {};
+
+TEST_F(DatasetTest, MapsSeveralFeedsAndTheLabel) {
+  Write("t.csv", "1,2,3,yes,7\n4,5,6,no,-7\n");
+  const auto dataset = OpenTrain(
+      "train { csv { path: 't.csv' } }"
+      "feeds { input: 'a' field: '0:2' scale: 0.5 }"
+      "feeds { input: 'b' field: '2' offset: 10 }"
+      "label { field: '4' classes: -7 classes: 7 }",
+      dir_, {2, 1}, 2);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 2);
+  Batch batch;
+  (*dataset)->Read({1, 0}, &batch);
+  EXPECT_EQ(batch.size, 2);
+  EXPECT_EQ(batch.label_width, 1);
+  EXPECT_THAT(batch.feeds[0], ElementsAre(2, 2.5, 0.5, 1));
+  EXPECT_THAT(batch.feeds[1], ElementsAre(16, 13));
+  EXPECT_THAT(batch.labels, ElementsAre(0, 1));
+  // A batch is reused, smaller and empty too.
+  (*dataset)->Read({0}, &batch);
+  EXPECT_THAT(batch.feeds[0], ElementsAre(0.5, 1));
+  EXPECT_THAT(batch.labels, ElementsAre(1));
+  (*dataset)->Read({}, &batch);
+  EXPECT_EQ(batch.size, 0);
+  EXPECT_TRUE(batch.feeds[0].empty() && batch.labels.empty());
+}
+
+TEST_F(DatasetTest, RegressionTargetsMayBeWide) {
+  Write("t.csv", "1,2,0.5,-1e3\n");
+  const auto dataset = OpenTrain(
+      "train { csv { path: 't.csv' } }"
+      "feeds { input: 'x' field: '0:2' } label { field: '2:4' }",
+      dir_, {2}, 0, 2);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Batch batch;
+  (*dataset)->Read({0}, &batch);
+  EXPECT_EQ(batch.label_width, 2);
+  EXPECT_THAT(batch.labels, ElementsAre(0.5, -1000));
+}
+
+TEST_F(DatasetTest, NamesAllFieldsThatDoNotFitTheGraph) {
+  Write("t.csv", "1,2,3\n");
+  const auto dataset = OpenTrain(
+      "train { csv { path: 't.csv' } }"
+      "feeds { input: 'x' field: '0:2' }"
+      "feeds { input: 'y' field: '2' } label { field: '0:2' }",
+      dir_, {3, 1}, 2);
+  EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(dataset.status().message()),
+      AllOf(HasSubstr("field \"0:2\" has 2 values per sample, the graph "
+                      "input \"x\" takes 3"),
+            HasSubstr("label field \"0:2\" has 2 values")));
+}
+
+TEST_F(DatasetTest, NamesTheLabelOutsideTheClassesByFileAndLine) {
+  Write("t.csv", "1,0\n\n2,3\n");
+  const std::string csv =
+      "train { csv { path: 't.csv' } }"
+      "feeds { input: 'x' field: '0' } label { field: '1' }";
+  EXPECT_EQ(OpenTrain(csv, dir_, {1}, 3).status().message(),
+            Path("t.csv:3: label 3 is not one of the 3 classes, 0..2"));
+  EXPECT_TRUE(OpenTrain(csv, dir_, {1}, 4).ok());
+
+  Write("t.svm", "1 1:1\n-1 1:1\n");
+  const std::string libsvm =
+      "train { libsvm { path: 't.svm' dimension: 1 } }"
+      "feeds { input: 'x' field: 'features' }";
+  EXPECT_EQ(OpenTrain(libsvm, dir_, {1}, 2).status().message(),
+            Path("t.svm:2: label -1 is not one of the 2 classes, 0..1"));
+
+  Write("img", absl::string_view("\0\0\x08\x01\0\0\0\x02"
+                                 "ab",
+                                 10));
+  Write("lab", absl::string_view("\0\0\x08\x01\0\0\0\x02\x09\x0a", 10));
+  const std::string idx =
+      "train { idx { images: 'img' labels: 'lab' } }"
+      "feeds { input: 'x' field: 'image' }";
+  EXPECT_EQ(OpenTrain(idx, dir_, {1}, 10).status().message(),
+            Path("lab: record 1: label 10 is not one of the 10 classes, 0..9"));
+}
+
+TEST_F(DatasetTest, LabelsAreCheckedToTheLastSample) {
+  std::string content;
+  for (int i = 0; i < 10'000; ++i) absl::StrAppend(&content, "1,0\n");
+  Write("t.csv", content + "1,5\n");
+  EXPECT_THAT(
+      std::string(
+          OpenTrain("train { csv { path: 't.csv' } }"
+                    "feeds { input: 'x' field: '0' } label { field: '1' }",
+                    dir_, {1}, 2)
+              .status()
+              .message()),
+      HasSubstr(Path("t.csv:10001: label 5")));
+}
+
+TEST_F(DatasetTest, ASourceWithoutFormatIsRefused) {
+  EXPECT_EQ(OpenTrain("feeds { input: 'x' field: '0' }", dir_, {1}, 0)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(DatasetTest, OpensDigits) {
+  const auto dataset = OpenTrain(
+      "train { digits { count: 50 seed: 3 } }"
+      "feeds { input: 'x' field: 'image' scale: 0.00392156862745098 }",
+      dir_, {784}, 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Batch batch;
+  (*dataset)->Read({0, 49}, &batch);
+  for (const float value : batch.feeds[0]) {
+    EXPECT_GE(value, 0);
+    EXPECT_LE(value, 1.0001f);
+  }
+}
+
+class RealDataTest : public ::testing::Test {
+ protected:
+  void Require(absl::string_view folder) {
+    root_ = RealDataRoot();
+    if (!std::filesystem::exists(absl::StrCat(root_, "/", folder))) {
+      GTEST_SKIP() << "no real data at " << root_ << "/" << folder;
+    }
+  }
+  // All labels of the training source.
+  static std::vector<int> ClassCounts(const Dataset& dataset, int classes) {
+    std::vector<int64_t> all(dataset.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    std::vector<int> counts(classes, 0);
+    Batch batch;
+    dataset.Read(all, &batch);
+    for (const float label : batch.labels) ++counts.at(label);
+    return counts;
+  }
+  std::string root_;
+};
+
+TEST_F(RealDataTest, Mnist) {
+  Require("mnist");
+  if (IsSkipped()) return;
+  const auto dataset = OpenTrain(
+      "train { idx { images: 'mnist/t10k-images-idx3-ubyte.gz' "
+      "              labels: 'mnist/t10k-labels-idx1-ubyte.gz' } }"
+      "feeds { input: 'x' field: 'image' }",
+      root_, {784}, 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 10'000);
+  EXPECT_THAT(
+      ClassCounts(**dataset, 10),
+      ElementsAre(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009));
+  Batch batch;
+  (*dataset)->Read({0}, &batch);
+  EXPECT_EQ(batch.labels[0], 7);
+}
+
+TEST_F(RealDataTest, Optdigits) {
+  Require("digits");
+  if (IsSkipped()) return;
+  const auto dataset = OpenTrain(
+      "train { csv { path: 'digits/optdigits.tra' } }"
+      "feeds { input: 'x' field: '0:64' scale: 0.0625 }"
+      "label { field: '64' }",
+      root_, {64}, 10);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 3823);
+  EXPECT_THAT(ClassCounts(**dataset, 10),
+              ElementsAre(376, 389, 380, 389, 387, 376, 377, 387, 380, 382));
+  Batch batch;
+  (*dataset)->Read({0}, &batch);
+  EXPECT_THAT(absl::MakeSpan(batch.feeds[0]).subspan(0, 4),
+              ElementsAre(0, 1 / 16.0, 6 / 16.0, 15 / 16.0));
+}
+
+TEST_F(RealDataTest, A9a) {
+  Require("libsvm");
+  if (IsSkipped()) return;
+  const auto dataset = OpenTrain(
+      "train { libsvm { path: 'libsvm/a9a.gz' dimension: 123 } }"
+      "feeds { input: 'x' field: 'features' }",
+      root_, {123}, 2);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 32'560);
+  EXPECT_THAT(ClassCounts(**dataset, 2), ElementsAre(24'719, 7841));
+}
+
+}  // namespace
+}  // namespace syncline

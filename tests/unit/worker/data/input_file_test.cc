@@ -1,0 +1,161 @@
+// Goal: a pattern finds what it names, the content comes out whole whatever the
+// compression and the size of the reads, and damage is reported with the path.
+// Method: small files in a directory per test.
+
+#include "worker/data/input_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/data/data_files.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class InputFileTest : public DataFilesTest {};
+
+absl::StatusOr<std::string> ReadAll(const std::string& path, size_t piece) {
+  auto file = InputFile::Open(path);
+  if (!file.ok()) return file.status();
+  EXPECT_EQ((*file)->path(), path);
+  std::string all;
+  std::string buffer(piece, '\0');
+  while (true) {
+    const auto got = (*file)->Read(buffer.data(), piece);
+    if (!got.ok()) return got.status();
+    all.append(buffer, 0, *got);
+    if (*got < piece) break;
+  }
+  EXPECT_LE(all.size(), (*file)->size_bound());
+  EXPECT_EQ(*(*file)->Read(buffer.data(), piece), 0u);
+  return all;
+}
+
+std::string Noise(size_t bytes) {
+  Random random(1);
+  std::string out(bytes, '\0');
+  for (char& c : out) c = static_cast<char>(random.Below(7));
+  return out;
+}
+
+TEST_F(InputFileTest, FindsFilesBelowTheDataRootAndByAbsolutePath) {
+  Write("a.csv", "1");
+  EXPECT_THAT(*FindFiles("a.csv", dir_), ElementsAre(Path("a.csv")));
+  EXPECT_THAT(*FindFiles("./x/../a.csv", dir_), ElementsAre(Path("a.csv")));
+  EXPECT_THAT(*FindFiles(Path("a.csv"), "/nowhere"),
+              ElementsAre(Path("a.csv")));
+}
+
+TEST_F(InputFileTest, FindsMatchesOfAGlobInByteOrder) {
+  for (const char* name : {"p-10", "p-9", "p-B", "p-a", "q-1"}) Write(name, "");
+  EXPECT_THAT(*FindFiles("p-*", dir_),
+              ElementsAre(Path("p-10"), Path("p-9"), Path("p-B"), Path("p-a")));
+  EXPECT_THAT(*FindFiles("p-[0-9]", dir_), ElementsAre(Path("p-9")));
+}
+
+TEST_F(InputFileTest, AFileWhoseNameLooksLikeAGlobIsFound) {
+  Write("p-[1]", "");
+  Write("p-1", "");
+  EXPECT_THAT(*FindFiles("p-[1]", dir_), ElementsAre(Path("p-[1]")));
+}
+
+TEST_F(InputFileTest, NamesThePathAndTheDataRootOfWhatItCannotFind) {
+  const absl::Status missing = FindFiles("x/absent.csv", dir_).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()),
+              AllOf(HasSubstr(Path("x/absent.csv")),
+                    HasSubstr("data_root \"" + dir_ + "\"")));
+  const absl::Status unmatched = FindFiles("*.csv", dir_).status();
+  EXPECT_EQ(unmatched.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unmatched.message()), HasSubstr(Path("*.csv")));
+  EXPECT_EQ(FindFiles("", dir_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(InputFileTest, RefusesWhatIsNotARegularFile) {
+  ASSERT_EQ(mkdir(Path("folder").c_str(), 0755), 0);
+  const absl::Status folder = FindFiles("folder", dir_).status();
+  EXPECT_EQ(folder.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(folder.message()),
+              AllOf(HasSubstr(Path("folder")), HasSubstr("directory")));
+  // Opening it would block for ever.
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0644), 0);
+  EXPECT_THAT(std::string(FindFiles("pipe", dir_).status().message()),
+              HasSubstr("not a regular file"));
+  EXPECT_EQ(InputFile::Open(Path("pipe")).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(InputFileTest, NamesAFileItMayNotRead) {
+  Write("secret", "1");
+  ASSERT_EQ(chmod(Path("secret").c_str(), 0), 0);
+  // Root may read everything, so it steps down for the test.
+  const bool is_root = geteuid() == 0;
+  ASSERT_TRUE(!is_root || seteuid(65534) == 0);
+  const absl::Status status = FindFiles("secret", dir_).status();
+  ASSERT_TRUE(!is_root || seteuid(0) == 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Path("secret")));
+}
+
+TEST_F(InputFileTest, ReadsPlainAndGzipWhateverTheSizeOfTheReads) {
+  const std::string content = Noise(300'000);
+  Write("plain", content);
+  Write("packed", Gzip(content));  // recognised without a suffix
+  for (const size_t piece : {1u, 777u, 1u << 20}) {
+    EXPECT_EQ(*ReadAll(Path("plain"), piece), content);
+    EXPECT_EQ(*ReadAll(Path("packed"), piece), content);
+  }
+}
+
+TEST_F(InputFileTest, ReadsEmptyContent) {
+  Write("plain", "");
+  Write("packed", Gzip(""));
+  EXPECT_EQ(*ReadAll(Path("plain"), 10), "");
+  EXPECT_EQ(*ReadAll(Path("packed"), 10), "");
+}
+
+TEST_F(InputFileTest, ReadsAllMembersOfAGzipFile) {
+  Write("packed", Gzip("first ") + Gzip("") + Gzip("second"));
+  EXPECT_EQ(*ReadAll(Path("packed"), 100), "first second");
+}
+
+TEST_F(InputFileTest, ReportsATruncatedGzipFileWhereverItEnds) {
+  const std::string packed = Gzip(Noise(5000));
+  for (size_t size = 2; size < packed.size(); ++size) {
+    Write("packed", packed.substr(0, size));
+    const absl::Status status = ReadAll(Path("packed"), 1 << 20).status();
+    ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << size;
+    ASSERT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(Path("packed")), HasSubstr("truncated")));
+  }
+}
+
+TEST_F(InputFileTest, ReportsABadChecksum) {
+  std::string packed = Gzip(Noise(5000));
+  packed[packed.size() - 8] ^= 1;  // the CRC is followed by the length
+  Write("packed", packed);
+  const absl::Status status = ReadAll(Path("packed"), 1 << 20).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(Path("packed")), HasSubstr("data check")));
+}
+
+TEST_F(InputFileTest, ReportsBytesAfterTheGzipData) {
+  Write("packed", Gzip("content") + "more");
+  EXPECT_THAT(std::string(ReadAll(Path("packed"), 100).status().message()),
+              HasSubstr("bytes after the end of the gzip data"));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,112 @@
+// Goal: sparse lines become dense features, and every bad line is named by file
+// and line. Method: small files.
+
+#include "worker/data/libsvm_table.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/worker/data/data_files.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LibsvmTableTest : public DataFilesTest {
+ protected:
+  LibsvmTableTest() {
+    source_.set_path("t.svm");
+    source_.set_dimension(4);
+  }
+  absl::StatusOr<std::unique_ptr<SampleTable>> Load(
+      absl::string_view content) const {
+    Write("t.svm", content);
+    return LoadLibsvm(source_, {"features", "label"}, dir_);
+  }
+  std::string Error(absl::string_view content) const {
+    const absl::Status status = Load(content).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  }
+  static std::vector<float> Values(const SampleTable& table, int field,
+                                   const std::vector<int64_t>& samples,
+                                   float scale = 1, float offset = 0) {
+    std::vector<float> out(samples.size() * table.width(field), -99.0f);
+    table.Read(field, samples, scale, offset, out.data());
+    return out;
+  }
+
+  LibsvmSource source_;
+};
+
+TEST_F(LibsvmTableTest, ReadsSparseLines) {
+  const auto table = Load("+1 1:0.5 4:2\n-1 2:1\r\n\n# a comment\n0\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->size(), 3);
+  EXPECT_EQ((*table)->width(0), 4);
+  EXPECT_EQ((*table)->width(1), 1);
+  EXPECT_THAT(Values(**table, 0, {0, 2, 1}),
+              ElementsAre(0.5, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 0));
+  EXPECT_THAT(Values(**table, 1, {0, 1, 2}), ElementsAre(1, -1, 0));
+  EXPECT_EQ((*table)->Where(0, 2), Path("t.svm:5"));
+}
+
+TEST_F(LibsvmTableTest, ScaleAndOffsetApplyToAbsentValuesToo) {
+  const auto table = Load("1 2:3\n");
+  EXPECT_THAT(Values(**table, 0, {0}, 2, 10), ElementsAre(10, 16, 10, 10));
+}
+
+TEST_F(LibsvmTableTest, BlanksTabsAndCommentsAfterValues) {
+  const auto table = Load(" \t1\t2:3  3:4 # 4:5\n2 1:1#x\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Values(**table, 0, {0, 1}), ElementsAre(0, 3, 4, 0, 1, 0, 0, 0));
+}
+
+TEST_F(LibsvmTableTest, ReadsGzipAndGlobs) {
+  source_.set_path("p*");
+  Write("p2", "2 1:2\n");
+  Write("p1", Gzip("1 1:1\n"));
+  const auto table = LoadLibsvm(source_, {"label"}, dir_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Values(**table, 0, {0, 1}), ElementsAre(1, 2));
+  EXPECT_EQ((*table)->Where(0, 1), Path("p2:1"));
+}
+
+TEST_F(LibsvmTableTest, NamesBadLines) {
+  const std::vector<std::pair<const char*, const char*>> bad = {
+      {"1 0:1\n", "t.svm:1: \"0:1\": indices start at 1"},
+      {"1 5:1\n", "\"5:1\": the index is above the dimension, 4"},
+      {"1 99999999999999999999:1\n", "expected index:value"},
+      {"1 2:1 2:3\n", "\"2:3\": indices must ascend, the one before is 2"},
+      {"1 3:1 2:3\n", "\"2:3\": indices must ascend, the one before is 3"},
+      {"1 1:1\n1 1\n", "t.svm:2: \"1\": expected index:value"},
+      {"1 :1\n", "expected index:value"},
+      {"1 -1:1\n", "expected index:value"},
+      {"1 qid:3 1:1\n", "\"qid:3\": expected index:value"},
+      {"1 1:\n", "value of index 1: \"\" is not a number"},
+      {"1 1:x\n", "value of index 1: \"x\" is not a number"},
+      {"1 1:nan\n", "value of index 1: \"nan\" is not a finite number"},
+      {"1:1 2:1\n", "label: \"1:1\" is not a number"},
+      {"inf 2:1\n", "label: \"inf\" is not a finite number"},
+      {"", "t.svm: no samples"},
+      {"# nothing\n", "t.svm: no samples"},
+  };
+  for (const auto& [content, message] : bad) {
+    EXPECT_THAT(Error(content), HasSubstr(message));
+  }
+}
+
+TEST_F(LibsvmTableTest, NamesAnUnknownField) {
+  Write("t.svm", "1 1:1\n");
+  EXPECT_THAT(
+      std::string(LoadLibsvm(source_, {"image"}, dir_).status().message()),
+      HasSubstr("no field \"image\""));
+}
+
+}  // namespace
+}  // namespace syncline

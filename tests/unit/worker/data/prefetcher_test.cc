@@ -1,0 +1,158 @@
+// Goal: batches arrive in clock order with the right samples, no batch is
+// overwritten while it is borrowed, reading ahead is bounded, every wait ends,
+// and the destructor joins whatever the reader is doing.
+// Method: a data set in memory whose reads can be held and counted.
+
+#include "worker/data/prefetcher.h"
+
+#include <atomic>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "common/base/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+// Sample i has feed value and label i.
+class CountingDataset : public Dataset {
+ public:
+  explicit CountingDataset(int64_t size) : size_(size) {}
+
+  int64_t size() const override { return size_; }
+  void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
+    {
+      MutexLock lock(&mu_);
+      ++begun_;
+      changed_.SignalAll();
+      while (held_) changed_.WaitUntil(&mu_, absl::Now() + absl::Seconds(1));
+    }
+    batch->size = indices.size();
+    batch->labels.assign(indices.begin(), indices.end());
+    batch->feeds.assign(1, batch->labels);
+  }
+
+  void Hold(bool held) {
+    MutexLock lock(&mu_);
+    held_ = held;
+    changed_.SignalAll();
+  }
+  // False: fewer within ten seconds.
+  bool AwaitReads(int count) const {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    MutexLock lock(&mu_);
+    while (begun_ < count) {
+      if (!changed_.WaitUntil(&mu_, deadline)) return begun_ >= count;
+    }
+    return true;
+  }
+  int reads() const {
+    MutexLock lock(&mu_);
+    return begun_;
+  }
+
+ private:
+  const int64_t size_;
+  mutable Mutex mu_;
+  mutable CondVar changed_;
+  mutable int begun_ ABSL_GUARDED_BY(mu_) = 0;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(10); }
+
+Prefetcher::Options Plan(int64_t samples, int64_t batch, int64_t clocks) {
+  Prefetcher::Options options;
+  options.plan = {.sample_count = samples, .batch_size = batch, .seed = 9};
+  options.clocks = clocks;
+  return options;
+}
+
+TEST(PrefetcherTest, GivesThePlansBatchesInClockOrderOverEpochs) {
+  CountingDataset dataset(25);
+  const Prefetcher::Options options = Plan(25, 4, 20);  // 7 steps an epoch
+  Prefetcher prefetcher(&dataset, options);
+  EXPECT_EQ(prefetcher.steps_per_epoch(), 7);
+  BatchPlan plan(options.plan);
+  for (int64_t clock = 0; clock < 20; ++clock) {
+    auto batch = prefetcher.Next(Soon());
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    const auto expected = plan.Indices(clock / 7, clock % 7);
+    EXPECT_EQ((*batch)->size, static_cast<int64_t>(expected.size()));
+    EXPECT_THAT((*batch)->labels, ElementsAreArray(expected));
+    EXPECT_THAT((*batch)->feeds[0], ElementsAreArray(expected));
+  }
+  EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(PrefetcherTest, ARankWithoutSamplesGetsEmptyBatches) {
+  CountingDataset dataset(4);
+  Prefetcher::Options options = Plan(4, 4, 2);
+  options.plan.workers = 2;
+  options.plan.rank = 1;
+  Prefetcher prefetcher(&dataset, options);
+  for (int i = 0; i < 2; ++i) {
+    auto batch = prefetcher.Next(Soon());
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ((*batch)->size, 0);
+  }
+}
+
+TEST(PrefetcherTest, ReadsAheadByItsDepthAndNoFurther) {
+  CountingDataset dataset(100);
+  Prefetcher::Options options = Plan(100, 1, 100);
+  options.depth = 3;
+  Prefetcher prefetcher(&dataset, options);
+  // One slot more than the depth: the caller holds none yet.
+  ASSERT_TRUE(dataset.AwaitReads(4));
+  for (int64_t clock = 0; clock < 50; ++clock) {
+    ASSERT_TRUE(prefetcher.Next(Soon()).ok());
+    EXPECT_LE(dataset.reads(), clock + 1 + 3);
+    ASSERT_TRUE(dataset.AwaitReads(clock + 1 + 3));
+  }
+}
+
+TEST(PrefetcherTest, AWaitEndsAtItsDeadlineAndCanGoOn) {
+  CountingDataset dataset(10);
+  dataset.Hold(true);
+  Prefetcher prefetcher(&dataset, Plan(10, 1, 10));
+  ASSERT_TRUE(dataset.AwaitReads(1));
+  const auto late = prefetcher.Next(absl::Now());
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
+  dataset.Hold(false);
+  const auto batch = prefetcher.Next(Soon());
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  BatchPlan plan(Plan(10, 1, 10).plan);
+  EXPECT_EQ((*batch)->labels[0], plan.Indices(0, 0)[0]);
+  EXPECT_GT(prefetcher.waited(), absl::ZeroDuration());
+}
+
+TEST(PrefetcherTest, DestroyedWhileTheReaderWaitsForASlot) {
+  CountingDataset dataset(100);
+  Prefetcher prefetcher(&dataset, Plan(100, 1, 100));
+  ASSERT_TRUE(dataset.AwaitReads(3));
+}
+
+TEST(PrefetcherTest, DestroyedInTheMiddleOfARun) {
+  CountingDataset dataset(1000);
+  for (int taken = 0; taken < 20; ++taken) {
+    Prefetcher prefetcher(&dataset, Plan(1000, 1, 1000));
+    for (int i = 0; i < taken; ++i) ASSERT_TRUE(prefetcher.Next(Soon()).ok());
+  }
+}
+
+TEST(PrefetcherTest, WithoutClocksThereIsNothing) {
+  CountingDataset dataset(0);
+  Prefetcher prefetcher(&dataset, Plan(0, 1, 0));
+  EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,295 @@
+#include "worker/data/csv_table.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/data/input_file.h"
+#include "worker/data/text_input.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kUnused = -1;
+
+struct Column {
+  absl::string_view text;  // without the quotes around it
+  int64_t position = 0;    // of its first character in the line, from 0
+};
+
+// Cuts a line into columns. Errors: InvalidArgument "POSITION: problem", with
+// the position from 1.
+absl::Status SplitColumns(absl::string_view line, char delimiter,
+                          std::vector<Column>* columns) {
+  columns->clear();
+  size_t begin = 0;
+  while (true) {
+    size_t end;
+    if (begin < line.size() && line[begin] == '"') {
+      size_t close = line.find('"', begin + 1);
+      while (close != line.npos && close + 1 < line.size() &&
+             line[close + 1] == '"') {
+        close = line.find('"', close + 2);
+      }
+      end = close == line.npos ? line.npos : close + 1;
+      if (end == line.npos || (end < line.size() && line[end] != delimiter)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(begin + 1, ": a quote that does not end its column"));
+      }
+      columns->push_back({line.substr(begin + 1, close - begin - 1),
+                          static_cast<int64_t>(begin) + 1});
+    } else {
+      end = std::min(line.find(delimiter, begin), line.size());
+      columns->push_back(
+          {line.substr(begin, end - begin), static_cast<int64_t>(begin)});
+    }
+    if (end == line.size()) return absl::OkStatus();
+    begin = end + 1;
+  }
+}
+
+struct ColumnRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Parses "4" or "0:64".
+bool ParseRange(absl::string_view text, ColumnRange* range) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
+  const auto parse = [](absl::string_view s, int64_t* out) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), absl::ascii_isdigit) &&
+           absl::SimpleAtoi(s, out);
+  };
+  if (ends.size() > 2 || !parse(ends[0], &range->begin)) return false;
+  range->end = range->begin;
+  if (ends.size() == 1) return ++range->end > 0;
+  return parse(ends[1], &range->end);
+}
+
+// What the first line of the first file says.
+struct Schema {
+  std::vector<std::string> header;  // empty without a header line
+  int64_t column_count = 0;
+};
+
+absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
+                                         const Schema& schema) {
+  const auto& header = schema.header;
+  const auto named = std::find(header.begin(), header.end(), field);
+  if (named != header.end()) {
+    if (std::find(named + 1, header.end(), field) != header.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two columns are named \"", field, "\""));
+    }
+    const int64_t column = named - header.begin();
+    return ColumnRange{column, column + 1};
+  }
+  ColumnRange range;
+  if (!ParseRange(field, &range)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no field \"", field, "\": ",
+        header.empty()
+            ? "without a header line (has_header) fields are column numbers, "
+              "\"4\" or \"0:64\""
+            : absl::StrCat("the columns are ", absl::StrJoin(header, ", "))));
+  }
+  if (range.begin >= range.end || range.end > schema.column_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no field \"", field, "\": there are ",
+                     schema.column_count, " columns, 0..",
+                     schema.column_count - 1, ", and a range is half-open"));
+  }
+  return range;
+}
+
+class CsvTable : public SampleTable {
+ public:
+  int64_t size() const override { return values_.size() / stride_; }
+  int64_t width(int field) const override { return fields_[field].width; }
+  void Read(int field, absl::Span<const int64_t> samples, float scale,
+            float offset, float* out) const override {
+    const Field& where = fields_[field];
+    for (const int64_t sample : samples) {
+      const float* row = &values_[sample * stride_ + where.begin];
+      for (int64_t i = 0; i < where.width; ++i) {
+        out[i] = row[i] * scale + offset;
+      }
+      out += where.width;
+    }
+  }
+  std::string Where(int field, int64_t sample) const override {
+    return origins_.Where(sample);
+  }
+
+ private:
+  friend class CsvLoader;
+  struct Field {
+    int64_t begin;  // in a row of values_
+    int64_t width;
+  };
+  std::vector<Field> fields_;
+  int64_t stride_ = 0;         // used columns
+  std::vector<float> values_;  // [size, stride_], used columns in file order
+  LineOrigins origins_;
+};
+
+class CsvLoader {
+ public:
+  CsvLoader(const CsvSource& source, absl::Span<const std::string> fields)
+      : delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
+        has_header_(source.has_header()),
+        fields_(fields),
+        table_(std::make_unique<CsvTable>()) {}
+
+  absl::Status AddFile(const std::string& path) {
+    SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+    bool header_is_next = has_header_;
+    absl::string_view line;
+    while (true) {
+      SYNCLINE_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+      if (!more) return absl::OkStatus();
+      if (absl::StripAsciiWhitespace(line).empty()) continue;
+      const absl::Status split = SplitColumns(line, delimiter_, &columns_);
+      if (!split.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(reader.Where(), ":", split.message()));
+      }
+      SYNCLINE_RETURN_IF_ERROR(header_is_next ? AddHeader(reader)
+                                              : AddRow(reader));
+      header_is_next = false;
+    }
+  }
+
+  absl::StatusOr<std::unique_ptr<SampleTable>> Finish(
+      const std::string& path) && {
+    if (table_->values_.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": no samples"));
+    }
+    table_->values_.shrink_to_fit();
+    return std::move(table_);
+  }
+
+ private:
+  absl::Status AddHeader(const LineReader& reader) {
+    std::vector<std::string> header;
+    for (const Column& column : columns_) {
+      header.push_back(absl::StrReplaceAll(
+          absl::StripAsciiWhitespace(column.text), {{"\"\"", "\""}}));
+    }
+    if (schema_.column_count == 0) {
+      schema_.header = std::move(header);
+      return ResolveFields(reader);
+    }
+    if (header != schema_.header) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          reader.Where(), ": the header differs from that of ", first_line_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddRow(const LineReader& reader) {
+    if (schema_.column_count == 0) {
+      SYNCLINE_RETURN_IF_ERROR(ResolveFields(reader));
+    }
+    const int64_t count = columns_.size();
+    if (count != schema_.column_count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(reader.Where(), ": ", count, " columns, expected ",
+                       schema_.column_count, " as in ", first_line_));
+    }
+    for (const int64_t i : used_columns_) {
+      const absl::StatusOr<float> value = ParseNumber(columns_[i].text);
+      if (!value.ok()) return ValueError(reader, i, value.status());
+      table_->values_.push_back(*value);
+    }
+    table_->origins_.Add(reader);
+    return absl::OkStatus();
+  }
+
+  absl::Status ValueError(const LineReader& reader, int64_t column,
+                          const absl::Status& status) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(reader.Where(), ":", columns_[column].position + 1, ": ",
+                     status.message(), " (column ", column,
+                     schema_.header.empty()
+                         ? ""
+                         : absl::StrCat(", \"", schema_.header[column], "\""),
+                     ")"));
+  }
+
+  // Called at the first line, whose columns are in columns_.
+  absl::Status ResolveFields(const LineReader& reader) {
+    first_line_ = reader.Where();
+    schema_.column_count = columns_.size();
+    std::vector<ColumnRange> ranges;
+    std::vector<std::string> problems;
+    std::vector<bool> used(columns_.size(), false);
+    for (const std::string& field : fields_) {
+      const auto range = ResolveField(field, schema_);
+      if (!range.ok()) {
+        problems.push_back(
+            absl::StrCat(first_line_, ": ", range.status().message()));
+        continue;
+      }
+      std::fill(used.begin() + range->begin, used.begin() + range->end, true);
+      ranges.push_back(*range);
+    }
+    if (!problems.empty()) {
+      return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+    }
+    PlaceFields(ranges, used);
+    return absl::OkStatus();
+  }
+
+  // A range's columns are all used, so they are neighbours in a row of values.
+  void PlaceFields(absl::Span<const ColumnRange> ranges,
+                   const std::vector<bool>& used) {
+    std::vector<int64_t> place(used.size(), kUnused);
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      place[i] = used_columns_.size();
+      used_columns_.push_back(i);
+    }
+    table_->stride_ = used_columns_.size();
+    for (const ColumnRange& range : ranges) {
+      table_->fields_.push_back({place[range.begin], range.end - range.begin});
+    }
+  }
+
+  const char delimiter_;
+  const bool has_header_;
+  const absl::Span<const std::string> fields_;
+  std::unique_ptr<CsvTable> table_;
+  Schema schema_;
+  std::string first_line_;             // "FILE:LINE"
+  std::vector<int64_t> used_columns_;  // ascending
+  std::vector<Column> columns_;        // of the line at hand
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
+    const CsvSource& source, absl::Span<const std::string> fields,
+    absl::string_view data_root) {
+  if (source.delimiter().size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "delimiter: \"", source.delimiter(), "\" is not one character"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
+                            FindFiles(source.path(), data_root));
+  CsvLoader loader(source, fields);
+  for (const std::string& path : paths) {
+    SYNCLINE_RETURN_IF_ERROR(loader.AddFile(path));
+  }
+  return std::move(loader).Finish(paths[0]);
+}
+
+}  // namespace syncline

@@ -1,0 +1,150 @@
+#include "worker/data/dataset.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/data/csv_table.h"
+#include "worker/data/digits_table.h"
+#include "worker/data/idx_table.h"
+#include "worker/data/label_map.h"
+#include "worker/data/libsvm_table.h"
+#include "worker/data/sample_table.h"
+
+namespace syncline {
+namespace {
+
+struct LinearMap {
+  float scale = 1;
+  float offset = 0;
+};
+
+// Fields in the order in which a table is asked for them: by feed index, then
+// the label.
+std::vector<std::string> RequestedFields(const DataSpec& data) {
+  std::vector<std::string> fields;
+  for (const Feed& feed : data.feeds()) fields.push_back(feed.field());
+  const std::string& label = data.label().field();
+  fields.push_back(label.empty() ? "label" : label);
+  return fields;
+}
+
+absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
+    const DataSource& source, absl::Span<const std::string> fields,
+    absl::string_view data_root) {
+  switch (source.format_case()) {
+    case DataSource::kIdx:
+      return LoadIdx(source.idx(), fields, data_root);
+    case DataSource::kCsv:
+      return LoadCsv(source.csv(), fields, data_root);
+    case DataSource::kLibsvm:
+      return LoadLibsvm(source.libsvm(), fields, data_root);
+    case DataSource::kDigits:
+      return LoadDigits(source.digits(), fields);
+    case DataSource::FORMAT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("the data source has no format");
+}
+
+// All fields whose size does not fit, one per line.
+absl::Status CheckWidths(const SampleTable& table,
+                         absl::Span<const std::string> fields,
+                         const DataSpec& data,
+                         absl::Span<const int64_t> feed_elements,
+                         int64_t label_width) {
+  std::vector<std::string> problems;
+  const int label = data.feeds_size();
+  for (int i = 0; i < label; ++i) {
+    if (table.width(i) == feed_elements[i]) continue;
+    problems.push_back(
+        absl::StrCat(table.Where(i, 0), ": field \"", fields[i], "\" has ",
+                     table.width(i), " values per sample, the graph input \"",
+                     data.feeds(i).input(), "\" takes ", feed_elements[i]));
+  }
+  if (table.width(label) != label_width) {
+    problems.push_back(
+        absl::StrCat(table.Where(label, 0), ": label field \"", fields[label],
+                     "\" has ", table.width(label),
+                     " values per sample, the loss takes ", label_width));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+absl::Status CheckLabels(const SampleTable& table, int field,
+                         const LabelMap& map) {
+  constexpr int64_t kChunk = 4096;
+  const int64_t width = table.width(field);
+  std::vector<int64_t> samples;
+  std::vector<float> values;
+  for (int64_t begin = 0; begin < table.size(); begin += kChunk) {
+    samples.resize(std::min(kChunk, table.size() - begin));
+    std::iota(samples.begin(), samples.end(), begin);
+    values.resize(samples.size() * width);
+    table.Read(field, samples, 1, 0, values.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      SYNCLINE_RETURN_IF_ERROR(Annotate(map.Check(values[i]),
+                                        table.Where(field, begin + i / width)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class MappedTable : public Dataset {
+ public:
+  MappedTable(std::unique_ptr<const SampleTable> table, const DataSpec& data,
+              LabelMap labels)
+      : table_(std::move(table)), labels_(std::move(labels)) {
+    for (const Feed& feed : data.feeds()) {
+      feeds_.push_back(
+          {feed.scale() == 0 ? 1.0f : feed.scale(), feed.offset()});
+    }
+  }
+
+  int64_t size() const override { return table_->size(); }
+
+  void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
+    batch->size = indices.size();
+    batch->feeds.resize(feeds_.size());
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      batch->feeds[i].resize(indices.size() * table_->width(i));
+      table_->Read(i, indices, feeds_[i].scale, feeds_[i].offset,
+                   batch->feeds[i].data());
+    }
+    const int label = feeds_.size();
+    batch->label_width = table_->width(label);
+    batch->labels.resize(indices.size() * batch->label_width);
+    table_->Read(label, indices, 1, 0, batch->labels.data());
+    for (float& value : batch->labels) value = labels_.Map(value);
+  }
+
+ private:
+  const std::unique_ptr<const SampleTable> table_;
+  const LabelMap labels_;
+  std::vector<LinearMap> feeds_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
+    const DataSource& source, const DataSpec& data, absl::string_view data_root,
+    absl::Span<const int64_t> feed_elements, int64_t class_count,
+    int64_t label_width) {
+  SYNCLINE_CHECK(static_cast<int>(feed_elements.size()) == data.feeds_size());
+  const std::vector<std::string> fields = RequestedFields(data);
+  SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<SampleTable> table,
+                            LoadTable(source, fields, data_root));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckWidths(*table, fields, data, feed_elements, label_width));
+  LabelMap labels(data.label(), class_count);
+  SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, data.feeds_size(), labels));
+  return std::make_unique<MappedTable>(std::move(table), data,
+                                       std::move(labels));
+}
+
+}  // namespace syncline

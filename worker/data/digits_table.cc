@@ -1,0 +1,81 @@
+#include "worker/data/digits_table.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/data/digit_drawing.h"
+
+namespace syncline {
+namespace {
+
+class DigitsTable : public SampleTable {
+ public:
+  DigitsTable(const DigitsSource& source, absl::Span<const std::string> fields,
+              int64_t kept_bytes_max)
+      : size_(source.count()), seed_(source.seed()) {
+    for (const std::string& name : fields) {
+      is_label_.push_back(name == "label");
+    }
+    kept_.resize(std::min(size_, kept_bytes_max / kDigitPixels) * kDigitPixels);
+    for (size_t at = 0; at < kept_.size(); at += kDigitPixels) {
+      DrawDigit(seed_, at / kDigitPixels,
+                absl::MakeSpan(&kept_[at], kDigitPixels));
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  int64_t width(int field) const override {
+    return is_label_[field] ? 1 : kDigitPixels;
+  }
+  void Read(int field, absl::Span<const int64_t> samples, float scale,
+            float offset, float* out) const override {
+    std::array<uint8_t, kDigitPixels> drawn;
+    for (const int64_t sample : samples) {
+      if (is_label_[field]) {
+        *out++ = DigitLabel(seed_, sample) * scale + offset;
+        continue;
+      }
+      const uint8_t* pixels = drawn.data();
+      if (sample < static_cast<int64_t>(kept_.size()) / kDigitPixels) {
+        pixels = &kept_[sample * kDigitPixels];
+      } else {
+        DrawDigit(seed_, sample, absl::MakeSpan(drawn));
+      }
+      for (int i = 0; i < kDigitPixels; ++i) {
+        out[i] = pixels[i] * scale + offset;
+      }
+      out += kDigitPixels;
+    }
+  }
+  std::string Where(int field, int64_t sample) const override {
+    return absl::StrCat("digits with seed ", seed_, ": record ", sample);
+  }
+
+ private:
+  const int64_t size_;
+  const uint64_t seed_;
+  std::vector<bool> is_label_;  // by requested field
+  std::vector<uint8_t> kept_;   // pixels of the first samples
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
+    const DigitsSource& source, absl::Span<const std::string> fields,
+    int64_t kept_bytes_max) {
+  for (const std::string& name : fields) {
+    if (name == "image" || name == "label") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("no field \"", name,
+                     "\"; a digits source has \"image\" and "
+                     "\"label\""));
+  }
+  if (source.count() == 0) {
+    return absl::InvalidArgumentError("count: must be at least 1");
+  }
+  return std::make_unique<DigitsTable>(source, fields, kept_bytes_max);
+}
+
+}  // namespace syncline

@@ -1,0 +1,21 @@
+#ifndef SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_
+#define SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_
+
+#include <memory>
+#include <string>
+
+#include "proto/job_spec.pb.h"
+#include "worker/data/sample_table.h"
+
+namespace syncline {
+
+// The digits of digit_drawing.h as a source. Fields: "image" ([28, 28]) and
+// "label". The first ones are drawn once and kept, one byte per pixel, in up to
+// `kept_bytes_max`; what is beyond is drawn again at each read.
+absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
+    const DigitsSource& source, absl::Span<const std::string> fields,
+    int64_t kept_bytes_max = 256 << 20);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_

@@ -1,0 +1,42 @@
+#ifndef SYNCLINE_WORKER_DATA_INPUT_FILE_H_
+#define SYNCLINE_WORKER_DATA_INPUT_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace syncline {
+
+// Absolute paths of the files that `pattern` names: the file of that name, or
+// else, where it has * ? or [, everything it matches, in byte order. A relative
+// pattern is below `data_root` ("" is the working directory).
+// Errors name the path and the data_root: NotFound, PermissionDenied,
+// InvalidArgument (empty, a directory, not a regular file).
+absl::StatusOr<std::vector<std::string>> FindFiles(absl::string_view pattern,
+                                                   absl::string_view data_root);
+
+// The content of a file as a stream of bytes; of a gzip file, which is
+// recognised by its first bytes and not by its name, the decompressed content
+// (all members). Holds a buffer, never the whole file. Thread-compatible.
+class InputFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<InputFile>> Open(
+      const std::string& path);
+  virtual ~InputFile() = default;
+
+  // Fills out[0, count) as far as the content goes and returns how far: less
+  // than `count` only at the end, 0 from then on. Errors name the file:
+  // DataLoss (truncated or corrupt gzip, I/O error).
+  virtual absl::StatusOr<size_t> Read(char* out, size_t count) = 0;
+  // No content is longer than this; known before anything is read.
+  virtual uint64_t size_bound() const = 0;
+  virtual const std::string& path() const = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_DATA_INPUT_FILE_H_

@@ -1,0 +1,31 @@
+#ifndef SYNCLINE_WORKER_DATA_LABEL_MAP_H_
+#define SYNCLINE_WORKER_DATA_LABEL_MAP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// From the values in the data to class numbers (or, for regression, targets).
+// Thread-safe.
+class LabelMap {
+ public:
+  // `class_count` is 0 for regression.
+  LabelMap(const Label& label, int64_t class_count);
+
+  // InvalidArgument where `value` names none of the classes, saying why.
+  absl::Status Check(float value) const;
+  // REQUIRES: Check(value) is OK.
+  float Map(float value) const;
+
+ private:
+  std::vector<float> classes_;  // empty: the value is the class
+  int64_t class_count_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_DATA_LABEL_MAP_H_

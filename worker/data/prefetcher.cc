@@ -1,0 +1,79 @@
+#include "worker/data/prefetcher.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/thread_name.h"
+
+namespace syncline {
+namespace {
+
+// The reader has nothing to report while it waits for a slot; it only looks
+// again, so that no wait is without an end.
+constexpr absl::Duration kLookAgain = absl::Seconds(10);
+
+}  // namespace
+
+Prefetcher::Prefetcher(const Dataset* dataset, const Options& options)
+    : dataset_(dataset),
+      clocks_(options.clocks),
+      plan_(options.plan),
+      slots_(options.depth + 1) {
+  SYNCLINE_CHECK(options.depth > 0);
+  SYNCLINE_CHECK(clocks_ == 0 || plan_.steps_per_epoch() > 0);
+  thread_ = std::thread([this] { ReadAhead(); });
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    changed_.SignalAll();
+  }
+  thread_.join();
+}
+
+absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
+  if (next_ == clocks_) {
+    return absl::OutOfRangeError(
+        absl::StrCat("no data after clock ", clocks_ - 1));
+  }
+  const absl::Time begin = absl::Now();
+  {
+    MutexLock lock(&mu_);
+    while (read_ <= next_) {
+      if (!changed_.WaitUntil(&mu_, deadline) && read_ <= next_) {
+        waited_ns_ += absl::ToInt64Nanoseconds(absl::Now() - begin);
+        return absl::DeadlineExceededError(
+            absl::StrCat("the data of clock ", next_, " is still being read"));
+      }
+    }
+    consumed_ = next_;  // the batch before this one is no longer borrowed
+    changed_.SignalAll();
+  }
+  waited_ns_ += absl::ToInt64Nanoseconds(absl::Now() - begin);
+  return &slots_[next_++ % slots_.size()];
+}
+
+bool Prefetcher::AwaitSlot(int64_t clock) {
+  MutexLock lock(&mu_);
+  while (!closed_ && clock >= consumed_ + static_cast<int64_t>(slots_.size())) {
+    changed_.WaitUntil(&mu_, absl::Now() + kLookAgain);
+  }
+  return !closed_;
+}
+
+void Prefetcher::ReadAhead() {
+  SetThreadName("prefetch");
+  const int64_t steps = plan_.steps_per_epoch();
+  for (int64_t clock = 0; clock < clocks_; ++clock) {
+    if (!AwaitSlot(clock)) return;
+    dataset_->Read(plan_.Indices(clock / steps, clock % steps),
+                   &slots_[clock % slots_.size()]);
+    MutexLock lock(&mu_);
+    read_ = clock + 1;
+    changed_.SignalAll();
+  }
+}
+
+}  // namespace syncline

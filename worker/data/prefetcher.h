@@ -1,0 +1,64 @@
+#ifndef SYNCLINE_WORKER_DATA_PREFETCHER_H_
+#define SYNCLINE_WORKER_DATA_PREFETCHER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "worker/batch.h"
+#include "worker/data/dataset.h"
+
+namespace syncline {
+
+// Reads the batches of a worker's clocks 0, 1, 2 ... on its own thread, a few
+// ahead of the training thread. Thread-compatible: one thread calls Next.
+class Prefetcher {
+ public:
+  struct Options {
+    BatchPlan::Options plan;
+    int64_t clocks = 0;  // batches in all; clock c is step c % S of epoch c / S
+    int depth = 2;       // batches read ahead, > 0; this bounds the memory
+  };
+  // `dataset` outlives the prefetcher. Starts reading.
+  Prefetcher(const Dataset* dataset, const Options& options);
+  ~Prefetcher();  // stops after the batch being read, joins
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // The batch of the next clock; its size is 0 where the plan gives this rank
+  // nothing. Borrowed until the next call that succeeds. Blocks until the batch
+  // is there. Errors: DeadlineExceeded (call again to go on waiting),
+  // OutOfRange after the last clock.
+  absl::StatusOr<const Batch*> Next(absl::Time deadline);
+
+  int64_t steps_per_epoch() const { return plan_.steps_per_epoch(); }
+  // How long Next has blocked in all. Any thread.
+  absl::Duration waited() const { return absl::Nanoseconds(waited_ns_.load()); }
+
+ private:
+  void ReadAhead();
+  // Waits until batch `clock` has a free slot; false: closed.
+  bool AwaitSlot(int64_t clock);
+
+  const Dataset* const dataset_;
+  const int64_t clocks_;
+  BatchPlan plan_;            // the reading thread's, but for its constants
+  std::vector<Batch> slots_;  // clock c is in slot c % (depth + 1)
+  std::atomic<int64_t> waited_ns_{0};
+
+  Mutex mu_;
+  CondVar changed_;
+  int64_t read_ ABSL_GUARDED_BY(mu_) = 0;      // clocks [0, read_) were read
+  int64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;  // clocks [0, consumed_) may go
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t next_ = 0;  // the caller's
+  std::thread thread_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_DATA_PREFETCHER_H_

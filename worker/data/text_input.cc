@@ -1,0 +1,134 @@
+#include "worker/data/text_input.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kBufferBytes = 256 << 10;
+constexpr size_t kLineBytesMax = 64 << 20;
+
+// Enough to recognise a field by, on one line whatever its bytes are.
+std::string Quote(absl::string_view text) {
+  constexpr size_t kShown = 40;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "..." : "", "\"");
+}
+
+absl::Status NumberError(absl::string_view text, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(Quote(text), " ", problem));
+}
+
+}  // namespace
+
+absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
+  SYNCLINE_ASSIGN_OR_RETURN(auto file, InputFile::Open(path));
+  return LineReader(std::move(file));
+}
+
+LineReader::LineReader(std::unique_ptr<InputFile> file)
+    : file_(std::move(file)), buffer_(kBufferBytes, '\0') {}
+
+std::string LineReader::Where() const {
+  return absl::StrCat(path(), ":", line_number_);
+}
+
+absl::Status LineReader::Fill() {
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  if (end_ == buffer_.size()) {
+    if (end_ >= kLineBytesMax) {
+      ++line_number_;
+      return absl::InvalidArgumentError(absl::StrCat(
+          Where(), ": the line is longer than ", kLineBytesMax, " bytes"));
+    }
+    buffer_.resize(2 * end_);
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const size_t got,
+      file_->Read(buffer_.data() + end_, buffer_.size() - end_));
+  end_ += got;
+  at_end_ = got == 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
+  size_t searched = 0;  // of the unconsumed bytes; they have no \n
+  const char* newline = nullptr;
+  while (newline == nullptr && !at_end_) {
+    newline = static_cast<const char*>(std::memchr(
+        buffer_.data() + begin_ + searched, '\n', end_ - begin_ - searched));
+    if (newline != nullptr) break;
+    searched = end_ - begin_;
+    SYNCLINE_RETURN_IF_ERROR(Fill());
+  }
+  if (newline == nullptr && begin_ == end_) return false;
+  const size_t length =
+      newline == nullptr ? end_ - begin_ : newline - &buffer_[begin_];
+  *line = absl::string_view(buffer_.data() + begin_, length);
+  begin_ += length + (newline != nullptr);
+  ++line_number_;
+  absl::ConsumeSuffix(line, "\r");
+  if (line_number_ == 1) absl::ConsumePrefix(line, "\xef\xbb\xbf");
+  return true;
+}
+
+absl::StatusOr<float> ParseNumber(absl::string_view text) {
+  absl::string_view digits = absl::StripAsciiWhitespace(text);
+  // std::from_chars knows no plus; "+-1" stays an error.
+  if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') {
+    digits.remove_prefix(1);
+  }
+  const char* const end = digits.data() + digits.size();
+  float value = 0;
+  auto parsed = std::from_chars(digits.data(), end, value);
+  if (parsed.ec == std::errc::result_out_of_range) {
+    // Too large, or so small that it is (nearly) zero; a double tells.
+    double wide = 0;
+    parsed = std::from_chars(digits.data(), end, wide);
+    if (parsed.ec != std::errc() || std::fabs(wide) > 1) {
+      return NumberError(text, "does not fit float32");
+    }
+    value = static_cast<float>(wide);
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return NumberError(text, "is not a number");
+  }
+  if (std::isnan(value)) return NumberError(text, "is not a finite number");
+  if (std::isinf(value)) return NumberError(text, "is not a finite number");
+  return value;
+}
+
+void LineOrigins::Add(const LineReader& reader) {
+  const int64_t sample = samples_++;
+  const int64_t line = reader.line_number();
+  if (!runs_.empty() && paths_.back() == reader.path()) {
+    const Run& run = runs_.back();
+    if (line - run.first_line == sample - run.first_sample) return;
+  } else {
+    paths_.push_back(reader.path());
+  }
+  runs_.push_back(Run{sample, line, paths_.size() - 1});
+}
+
+std::string LineOrigins::Where(int64_t sample) const {
+  const auto after = std::upper_bound(
+      runs_.begin(), runs_.end(), sample,
+      [](int64_t s, const Run& run) { return s < run.first_sample; });
+  const Run& run = *std::prev(after);
+  return absl::StrCat(paths_[run.path], ":",
+                      run.first_line + (sample - run.first_sample));
+}
+
+}  // namespace syncline
