@@ -1,0 +1,80 @@
+#ifndef SYNCLINE_KERNELS_OPTIMIZER_H_
+#define SYNCLINE_KERNELS_OPTIMIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace syncline {
+
+enum class OptimizerKind {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kAdam,
+  kAdamW
+};
+
+// What stays the same for a whole job. The fields are those of OptimizerSpec in
+// proto/job_spec.proto, with every default filled in.
+struct OptimizerParams {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  float momentum = 0.9f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float initial_accumulator = 0;  // slot 0 of kAdagrad before the first step
+  float weight_decay = 0;
+  float clip_value = 0;  // 0: off
+};
+
+// What changes from step to step.
+struct OptimizerStep {
+  float learning_rate = 0;
+  // Turns the gradient of the summed loss into that of the mean: 1 / samples,
+  // times the norm's scale where the global norm is clipped.
+  float gradient_scale = 1;
+  // kAdam, kAdamW: which update of these elements this is, from 1.
+  int64_t t = 1;
+};
+
+// State per element besides the value: 0, 1 or 2 floats.
+//   kMomentum, kNesterov  velocity
+//   kAdagrad              sum of squares
+//   kAdam, kAdamW         first moment, second moment
+int OptimizerSlots(OptimizerKind kind);
+// Value of every element's slot before the first step.
+float InitialSlotValue(const OptimizerParams& params, int slot);
+
+// One step over `count` elements, one pass over memory:
+//
+//   g = clip(gradient * scale)            g = g + decay * value  (not kAdamW)
+//   kSgd       value -= lr * g
+//   kMomentum  v = mu * v + g             value -= lr * v
+//   kNesterov  v = mu * v + g             value -= lr * (g + mu * v)
+//   kAdagrad   a = a + g^2                value -= lr * g / (sqrt(a) + eps)
+//   kAdam      m = b1 * m + (1 - b1) * g  s = b2 * s + (1 - b2) * g^2
+//              value -= lr * (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + eps)
+//   kAdamW     as kAdam after             value -= lr * decay * value
+//
+//   gradient, value [count]; slot0, slot1 [count] or null where the kind has
+//   none. They do not overlap; no alignment is assumed.
+// Elements are independent and each is rounded the same way wherever a range is
+// cut, so results do not depend on `count`. NaN stays NaN.
+// Sources: Polyak 1964; Sutskever et al., ICML 2013 (in the form of PyTorch and
+// ONNX); Duchi et al., JMLR 2011; Kingma and Ba, ICLR 2015; Loshchilov and
+// Hutter, ICLR 2019.
+void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
+                    const float* gradient, float* value, float* slot0,
+                    float* slot1, size_t count);
+
+// Sum of (gradient * scale)^2 in fp64, added to `sum` in element order: cutting
+// a range and passing the sum on gives the same bits.
+double AddSquares(double sum, const float* gradient, float scale, size_t count);
+
+// sum[i] += addend[i].
+void AddTo(const float* addend, float* sum, size_t count);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_OPTIMIZER_H_
