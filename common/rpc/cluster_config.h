@@ -30,11 +30,11 @@ struct TaskAddress {
 
 // The topology as one process sees it: the meaning of one TF_CONFIG.
 struct ClusterConfig {
-  // Sorted by (kind, index). Empty: no cluster, one process holds every role.
+  // Sorted by (kind, index).
   std::vector<TaskAddress> tasks;
   TaskId self;
-  // Address of `self`; empty for an evaluator outside the cluster and for a
-  // process that is alone.
+  // Address of `self`; empty where TF_CONFIG does not have it: no cluster, an
+  // evaluator outside of it, a chief with a sparse spec.
   std::string self_address;
   // Where the scheduler listens: the scheduler task, else the chief, else
   // worker 0. Empty if none of them is listed (sparse specs): --scheduler is
@@ -42,19 +42,26 @@ struct ClusterConfig {
   std::string scheduler_address;
   // This process hosts the scheduler on its own gRPC port.
   bool hosts_scheduler = false;
-  std::string environment;  // kept for the writer; not interpreted
+  // A sparse spec, as enableDynamicWorker gives: `tasks` may be only those that
+  // this process should know.
+  bool partial = false;
+  std::string environment;  // as given; not interpreted
 
-  bool alone() const { return tasks.empty(); }
+  // No cluster, or one of a single worker or chief: this process holds every
+  // role.
+  bool alone() const;
 };
 
 // Reads TF_CONFIG exactly as TensorFlow and Kubeflow write it: lists or sparse
 // maps, `sparseCluster`, `master`, string indices, evaluators inside or outside
-// `cluster`, no `cluster`. Errors: InvalidArgument, one problem per line, each
-// "TF_CONFIG: path: what is wrong, and what was expected".
+// `cluster`, no `cluster` (empty text too). Treats the text as hostile.
+// Errors: InvalidArgument, one problem per line, each "TF_CONFIG: path: what is
+// wrong, and what was expected".
 absl::StatusOr<ClusterConfig> ParseTfConfig(absl::string_view json);
 
-// TF_CONFIG of `task` in a cluster of `tasks`, as Kubeflow writes it; what
-// ParseTfConfig reads back to the same tasks. Errors: InvalidArgument: the task
+// TF_CONFIG of `task` in a cluster of `tasks`, as Kubeflow writes it, with
+// sparse maps for types that have gaps; what ParseTfConfig reads back to the
+// same tasks. Errors: InvalidArgument: the task
 // is not among them (evaluators may be), or they contradict each other.
 absl::StatusOr<std::string> WriteTfConfig(const std::vector<TaskAddress>& tasks,
                                           const TaskId& task);
