@@ -79,11 +79,15 @@ struct Node {
 };
 
 struct Initializer {
+  enum class Origin {
+    kFile,      // an initializer of the file, with its values
+    kDeclared,  // a graph input that a rule of the job fills, see model.h:
+                // tensor.bytes is empty
+    kConstant,  // the output of a Constant node, which is not in Graph::nodes
+  };
   ValueId value = kNoValue;
   ConstantTensor tensor;
-  // Declared by the model without values (a graph input that a rule of the job
-  // fills, see model.h): tensor.bytes is empty.
-  bool declared = false;
+  Origin origin = Origin::kFile;
 };
 
 // Nodes are in topological order. Immutable once built, hence thread-safe.

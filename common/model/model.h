@@ -24,6 +24,10 @@ namespace syncline {
 // dimensions are refused, unless they bear the same symbol. A model whose
 // inputs are all fixed works for exactly the batch size it was written for.
 //
+// Nodes may come in any order. Constant nodes become initializers (never
+// trained), so nothing behind this class sees one. Tensors have at most
+// kRankMax dimensions and kElementsMax elements.
+//
 // Declared parameters: a weight need not have values in the file. A float32
 // graph input of fixed shape that matches a pattern of `initialize` is an
 // initializer without values, to be filled by the job's rule; WithWeights turns
@@ -33,6 +37,8 @@ class Model {
  public:
   // For InferShapes: all inputs are fixed; take them as the file has them.
   static constexpr int64_t kAsWritten = 0;
+  static constexpr int kRankMax = 8;
+  static constexpr int64_t kElementsMax = int64_t{1} << 46;
 
   // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
   // names the file in errors; `initialize` are the patterns of the job's rules
@@ -53,8 +59,8 @@ class Model {
   // set to `batch_size` (> 0, or kAsWritten). A value that is constant for this
   // batch size (Reshape's shape input) has its dims too. Errors:
   // InvalidArgument: shapes that do not fit, naming the node; a graph input
-  // with a fixed first dimension other than batch_size (unless no input has the
-  // batch dimension and batch_size is kAsWritten).
+  // with a fixed first dimension other than batch_size; kAsWritten where an
+  // input has the batch dimension.
   absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
 
   // The submitted file, with the named float32 initializers replaced, as ONNX
@@ -68,15 +74,22 @@ class Model {
  private:
   struct Proto;
   Model();
+  // Completes graph_ with types and shapes of computed values.
+  absl::Status SetComputedShapes();
+  // REQUIRES: the weights fit.
+  absl::StatusOr<std::string> Serialize(
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
+      const;
+
   std::unique_ptr<Proto> proto_;
   Graph graph_;
 };
 
-// The operators this build can train, with their opset ranges: "Gemm", 7, 13...
-// One visible table in schemas.cc; worker/ops has one entry for each (a test
-// holds the two together).
-bool IsSupportedOperator(absl::string_view op_type);
+// The operators this build can train, sorted: one visible table in schemas.cc.
+// worker/ops has one entry for each (a test holds the two together). Constant
+// is understood too but not listed: it never reaches an executor.
 std::vector<std::string> SupportedOperators();
+bool IsSupportedOperator(absl::string_view op_type);
 
 }  // namespace syncline
 

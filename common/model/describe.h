@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_COMMON_MODEL_DESCRIBE_H_
+#define SYNCLINE_COMMON_MODEL_DESCRIBE_H_
+
+// How errors name the parts of a model. Names come from hostile files, so they
+// are escaped and shortened.
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace syncline {
+
+std::string Quote(absl::string_view name);  // 'fc1/weight'
+
+// node 'fc1' (Gemm, opset 13)
+std::string DescribeNode(absl::string_view name, absl::string_view op_type,
+                         int opset_version);
+
+// float32[N,784]
+std::string DescribeTensor(DType dtype, absl::Span<const int64_t> dims);
+
+// True if `name` matches `pattern`, in which "*" stands for any text and "?"
+// for any one character.
+bool MatchesPattern(absl::string_view pattern, absl::string_view name);
+
+// Whether a tensor of these dims is within the limits of Model; no product
+// overflows then, even where a dimension is 0. kBatchDim counts as 1.
+bool WithinLimits(absl::Span<const int64_t> dims);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_DESCRIBE_H_

@@ -1,0 +1,507 @@
+#include "common/model/graph_builder.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/model/describe.h"
+#include "common/model/model.h"
+#include "common/model/onnx_file.h"
+#include "common/model/schemas.h"
+#include "common/model/topological_order.h"
+#include "onnx/defs/schema.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kCycleNodesShown = 20;
+
+bool IsOnnxDomain(absl::string_view domain) {
+  return domain.empty() || domain == "ai.onnx";
+}
+
+// One value; the value lives in the attribute, or in a list of one.
+absl::StatusOr<Attribute> ReadAttribute(onnx::AttributeProto* attribute) {
+  using A = onnx::AttributeProto;
+  if (attribute->has_ref_attr_name()) {
+    return absl::InvalidArgumentError("refers to a function's attribute");
+  }
+  switch (attribute->type()) {
+    case A::INT:
+      return Attribute(int64_t{attribute->i()});
+    case A::FLOAT:
+      return Attribute(attribute->f());
+    case A::STRING:
+      return Attribute(attribute->s());
+    case A::INTS:
+      return Attribute(std::vector<int64_t>(attribute->ints().begin(),
+                                            attribute->ints().end()));
+    case A::FLOATS:
+      return Attribute(std::vector<float>(attribute->floats().begin(),
+                                          attribute->floats().end()));
+    case A::STRINGS:
+      return Attribute(std::vector<std::string>(attribute->strings().begin(),
+                                                attribute->strings().end()));
+    case A::TENSOR: {
+      // A copy: the file's node keeps its tensor, for export.
+      onnx::TensorProto copy = attribute->t();
+      absl::StatusOr<ConstantTensor> tensor = TakeTensor(&copy);
+      if (!tensor.ok()) return tensor.status();
+      return Attribute(*std::move(tensor));
+    }
+    default:
+      return absl::InvalidArgumentError("is of a type that is not supported");
+  }
+}
+
+template <typename T>
+ConstantTensor MakeTensor(DType dtype, Dims dims, absl::Span<const T> values) {
+  return {dtype, std::move(dims),
+          std::string(reinterpret_cast<const char*>(values.data()),
+                      values.size() * sizeof(T))};
+}
+
+// The tensor that a Constant node stands for.
+absl::StatusOr<ConstantTensor> ConstantValue(const Node& node) {
+  if (node.attributes.size() != 1) {
+    return absl::InvalidArgumentError("needs exactly one value attribute");
+  }
+  const auto& [name, value] = *node.attributes.begin();
+  if (const auto* tensor = std::get_if<ConstantTensor>(&value)) return *tensor;
+  if (const auto* i = std::get_if<int64_t>(&value)) {
+    return MakeTensor<int64_t>(DType::kInt64, {}, absl::MakeSpan(i, 1));
+  }
+  if (const auto* f = std::get_if<float>(&value)) {
+    return MakeTensor<float>(DType::kFloat32, {}, absl::MakeSpan(f, 1));
+  }
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+    return MakeTensor<int64_t>(DType::kInt64,
+                               {static_cast<int64_t>(ints->size())}, *ints);
+  }
+  if (const auto* floats = std::get_if<std::vector<float>>(&value)) {
+    return MakeTensor<float>(DType::kFloat32,
+                             {static_cast<int64_t>(floats->size())}, *floats);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("attribute ", Quote(name), " is not supported"));
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(absl::Span<const std::string> initialize,
+               onnx::ModelProto* model, std::vector<std::string>* problems)
+      : initialize_(initialize),
+        model_(model),
+        file_(model->mutable_graph()),
+        problems_(problems) {}
+
+  BuiltGraph Build() {
+    if (!CheckVersions()) return {};
+    built_.graph.name = file_->name();
+    AddInitializers();
+    AddInputs();
+    AddNodes();
+    ConnectInputs();
+    SortNodes();
+    AddOutputs();
+    return std::move(built_);
+  }
+
+ private:
+  // A node of the file that is a node of the graph too, in file order.
+  struct PendingNode {
+    int file_index = 0;
+    Node node;
+  };
+
+  template <typename... Parts>
+  void Problem(const Parts&... parts) {
+    problems_->push_back(absl::StrCat(parts...));
+  }
+
+  Graph& graph() { return built_.graph; }
+
+  // False if nothing else can be judged.
+  bool CheckVersions();
+  void AddInitializers();
+  void AddInputs();
+  void AddInput(const onnx::ValueInfoProto& input);
+  bool ReadInputDims(const onnx::ValueInfoProto& input, Dims* dims);
+  bool IsDeclared(const Value& value) const;
+  void CheckListedInitializer(const onnx::ValueInfoProto& input,
+                              const Value& value);
+  void AddNodes();
+  bool AddAttributes(onnx::NodeProto* file_node, const std::string& label,
+                     Node* node);
+  void AddConstant(const Node& node, const onnx::NodeProto& file_node,
+                   const std::string& label);
+  void ConnectInputs();
+  void SortNodes();
+  void AddOutputs();
+
+  // Adds a value. A name that is taken is a problem; it keeps its first
+  // meaning.
+  ValueId Define(Value value, const std::string& definer);
+  void AddInitializer(Value value, ConstantTensor tensor,
+                      Initializer::Origin origin, const std::string& definer);
+
+  const absl::Span<const std::string> initialize_;
+  onnx::ModelProto* const model_;
+  onnx::GraphProto* const file_;
+  std::vector<std::string>* const problems_;
+  BuiltGraph built_;
+  std::vector<PendingNode> pending_;
+  absl::flat_hash_map<std::string, ValueId> by_name_;
+  std::vector<std::string> definers_;  // by ValueId
+  std::string batch_symbol_;
+};
+
+bool GraphBuilder::CheckVersions() {
+  if (!model_->has_graph()) {
+    Problem("the file has no graph");
+    return false;
+  }
+  if (model_->ir_version() < kIrVersionMin ||
+      model_->ir_version() > kIrVersionMax) {
+    Problem("ir_version ", model_->ir_version(), " is outside ", kIrVersionMin,
+            "..", kIrVersionMax);
+  }
+  int64_t opset = 0;
+  int imports = 0;
+  for (const auto& import : model_->opset_import()) {
+    if (!IsOnnxDomain(import.domain())) continue;
+    opset = import.version();
+    ++imports;
+  }
+  if (imports != 1) {
+    Problem("the file imports ONNX's operator set ", imports,
+            " times, must be once");
+    return false;
+  }
+  if (opset < kOpsetMin || opset > kOpsetMax) {
+    Problem("opset ", opset, " is outside ", kOpsetMin, "..", kOpsetMax,
+            "; export the model with one of these");
+    return false;
+  }
+  graph().opset_version = static_cast<int>(opset);
+  if (model_->functions_size() > 0) {
+    Problem("model-local functions are not supported; inline them");
+  }
+  if (file_->sparse_initializer_size() > 0) {
+    Problem("sparse initializers are not supported");
+  }
+  return true;
+}
+
+ValueId GraphBuilder::Define(Value value, const std::string& definer) {
+  const ValueId id = static_cast<ValueId>(graph().values.size());
+  const auto [it, inserted] = by_name_.emplace(value.name, id);
+  if (!inserted) {
+    Problem(Quote(value.name), " is defined twice, by ", definers_[it->second],
+            " and by ", definer);
+    return it->second;
+  }
+  definers_.push_back(definer);
+  graph().values.push_back(std::move(value));
+  return id;
+}
+
+void GraphBuilder::AddInitializer(Value value, ConstantTensor tensor,
+                                  Initializer::Origin origin,
+                                  const std::string& definer) {
+  value.kind = Value::Kind::kInitializer;
+  value.dtype = tensor.dtype;
+  value.dims = tensor.dims;
+  value.initializer = static_cast<int32_t>(graph().initializers.size());
+  const size_t values_before = graph().values.size();
+  const ValueId id = Define(std::move(value), definer);
+  if (graph().values.size() == values_before) return;  // defined before
+  graph().initializers.push_back({id, std::move(tensor), origin});
+}
+
+void GraphBuilder::AddInitializers() {
+  for (onnx::TensorProto& proto : *file_->mutable_initializer()) {
+    const std::string label = absl::StrCat("initializer ", Quote(proto.name()));
+    if (proto.name().empty()) Problem("an initializer has no name");
+    absl::StatusOr<ConstantTensor> tensor = TakeTensor(&proto);
+    if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
+    Value value;
+    value.name = proto.name();
+    // A broken one is defined all the same: its users are not to blame.
+    AddInitializer(std::move(value),
+                   tensor.ok() ? *std::move(tensor) : ConstantTensor(),
+                   Initializer::Origin::kFile, label);
+  }
+}
+
+void GraphBuilder::AddInputs() {
+  // The symbol of the batch dimension may be used by an earlier input too.
+  for (const auto& input : file_->input()) {
+    const auto& shape = input.type().tensor_type().shape();
+    if (batch_symbol_.empty() && shape.dim_size() > 0) {
+      batch_symbol_ = shape.dim(0).dim_param();
+    }
+  }
+  for (const auto& input : file_->input()) AddInput(input);
+}
+
+void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
+  const std::string label = absl::StrCat("graph input ", Quote(input.name()));
+  if (input.name().empty()) Problem("a graph input has no name");
+  const auto listed = by_name_.find(input.name());
+  if (listed != by_name_.end() &&
+      graph().values[listed->second].initializer >= 0) {
+    CheckListedInitializer(input, graph().values[listed->second]);
+    return;
+  }
+  Value value;
+  value.name = input.name();
+  value.kind = Value::Kind::kInput;
+  if (!input.type().has_tensor_type()) {
+    Problem(label, " is not a tensor");
+  } else if (const auto dtype =
+                 DTypeFromOnnx(input.type().tensor_type().elem_type());
+             !dtype.ok()) {
+    Problem(label, ": ", dtype.status().message());
+  } else if (ReadInputDims(input, &value.dims)) {
+    value.dtype = *dtype;
+  }
+  if (IsDeclared(value)) {
+    ConstantTensor tensor;
+    tensor.dims = value.dims;
+    AddInitializer(std::move(value), std::move(tensor),
+                   Initializer::Origin::kDeclared, label);
+    return;
+  }
+  const ValueId id = Define(std::move(value), label);
+  graph().inputs.push_back(id);
+}
+
+// Files of IR version 3 list every initializer as a graph input.
+void GraphBuilder::CheckListedInitializer(const onnx::ValueInfoProto& input,
+                                          const Value& value) {
+  const auto& type = input.type().tensor_type();
+  bool same = type.elem_type() == DTypeToOnnx(value.dtype);
+  if (type.has_shape()) {
+    same =
+        same && type.shape().dim_size() == static_cast<int>(value.dims.size());
+    for (int i = 0; same && i < type.shape().dim_size(); ++i) {
+      const auto& dim = type.shape().dim(i);
+      same = !dim.has_dim_value() || dim.dim_value() == value.dims[i];
+    }
+  }
+  if (!same) {
+    Problem("graph input ", Quote(input.name()),
+            " has another type or shape than its initializer, ",
+            DescribeTensor(value.dtype, value.dims));
+  }
+}
+
+bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
+                                 Dims* dims) {
+  const std::string label = absl::StrCat("graph input ", Quote(input.name()));
+  if (!input.type().tensor_type().has_shape()) {
+    Problem(label, " has no shape");
+    return false;
+  }
+  for (const auto& dim : input.type().tensor_type().shape().dim()) {
+    if (dim.has_dim_value() && dim.dim_value() > 0) {
+      dims->push_back(dim.dim_value());
+      continue;
+    }
+    const bool is_batch = dims->empty() || (!dim.dim_param().empty() &&
+                                            dim.dim_param() == batch_symbol_);
+    if (!is_batch) {
+      Problem(label, ": dimension ", dims->size(), " is open (",
+              Quote(dim.has_dim_value() ? absl::StrCat(dim.dim_value())
+                                        : dim.dim_param()),
+              "); only the first, the batch, may be");
+      return false;
+    }
+    dims->push_back(kBatchDim);
+  }
+  if (!WithinLimits(*dims)) {
+    Problem(label, ": shape ", DimsToString(*dims), " is too large");
+    return false;
+  }
+  return true;
+}
+
+bool GraphBuilder::IsDeclared(const Value& value) const {
+  if (value.dtype != DType::kFloat32 || value.dims.empty() ||
+      absl::c_linear_search(value.dims, kBatchDim)) {
+    return false;
+  }
+  return std::any_of(initialize_.begin(), initialize_.end(),
+                     [&](const std::string& pattern) {
+                       return MatchesPattern(pattern, value.name);
+                     });
+}
+
+void GraphBuilder::AddNodes() {
+  bool unsupported = false;
+  for (int i = 0; i < file_->node_size(); ++i) {
+    onnx::NodeProto& file_node = *file_->mutable_node(i);
+    Node node;
+    node.op_type = file_node.op_type();
+    node.name = file_node.name().empty() ? absl::StrCat(node.op_type, "#", i)
+                                         : file_node.name();
+    const std::string label =
+        DescribeNode(node.name, node.op_type, graph().opset_version);
+
+    const OperatorInfo* op =
+        IsOnnxDomain(file_node.domain()) ? FindOperator(node.op_type) : nullptr;
+    const onnx::OpSchema* schema =
+        op == nullptr ? nullptr : FindSchema(*op, graph().opset_version);
+    bool usable = false;
+    if (schema == nullptr) {
+      Problem(label, ": the operator is not supported",
+              IsOnnxDomain(file_node.domain())
+                  ? ""
+                  : absl::StrCat(" (domain ", Quote(file_node.domain()), ")"));
+      unsupported = true;
+    } else {
+      node.since_version = SinceVersion(*op, graph().opset_version);
+      usable = AddAttributes(&file_node, label, &node);
+      try {
+        schema->Verify(file_node);
+      } catch (const std::exception& e) {
+        Problem(label, ": ", e.what());
+        usable = false;
+      }
+    }
+    if (usable && node.op_type == "Constant") {
+      AddConstant(node, file_node, label);
+      continue;
+    }
+    // What an unusable node defines is still defined, so that its users are not
+    // reported too.
+    for (const std::string& name : file_node.output()) {
+      if (name.empty()) {
+        node.outputs.push_back(kNoValue);
+        continue;
+      }
+      Value value;
+      value.name = name;
+      value.producer = static_cast<int32_t>(pending_.size());
+      node.outputs.push_back(Define(std::move(value), label));
+    }
+    pending_.push_back({i, std::move(node)});
+  }
+  if (unsupported) {
+    Problem("supported operators: ", absl::StrJoin(SupportedOperators(), ", "),
+            ", Constant");
+  }
+}
+
+bool GraphBuilder::AddAttributes(onnx::NodeProto* file_node,
+                                 const std::string& label, Node* node) {
+  bool good = true;
+  for (onnx::AttributeProto& attribute : *file_node->mutable_attribute()) {
+    absl::StatusOr<Attribute> value = ReadAttribute(&attribute);
+    if (!value.ok()) {
+      Problem(label, ": attribute ", Quote(attribute.name()), " ",
+              value.status().message());
+      good = false;
+    } else if (!node->attributes.emplace(attribute.name(), *std::move(value))
+                    .second) {
+      Problem(label, ": attribute ", Quote(attribute.name()),
+              " is given twice");
+      good = false;
+    }
+  }
+  return good;
+}
+
+void GraphBuilder::AddConstant(const Node& node,
+                               const onnx::NodeProto& file_node,
+                               const std::string& label) {
+  absl::StatusOr<ConstantTensor> tensor = ConstantValue(node);
+  if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
+  Value value;
+  value.name = file_node.output(0);
+  AddInitializer(std::move(value),
+                 tensor.ok() ? *std::move(tensor) : ConstantTensor(),
+                 Initializer::Origin::kConstant, label);
+}
+
+void GraphBuilder::ConnectInputs() {
+  for (PendingNode& pending : pending_) {
+    for (const std::string& name : file_->node(pending.file_index).input()) {
+      ValueId id = kNoValue;
+      if (!name.empty()) {
+        const auto it = by_name_.find(name);
+        if (it != by_name_.end()) {
+          id = it->second;
+        } else {
+          Problem(DescribeNode(pending.node.name, pending.node.op_type,
+                               graph().opset_version),
+                  ": input ", Quote(name), " is not defined anywhere");
+        }
+      }
+      pending.node.inputs.push_back(id);
+    }
+  }
+}
+
+void GraphBuilder::SortNodes() {
+  std::vector<std::vector<int>> predecessors(pending_.size());
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    for (ValueId input : pending_[i].node.inputs) {
+      if (input == kNoValue || graph().values[input].producer < 0) continue;
+      predecessors[i].push_back(graph().values[input].producer);
+    }
+  }
+  const TopologicalOrder sorted = SortTopologically(predecessors);
+  if (!sorted.cycle.empty()) {
+    std::vector<std::string> path;
+    for (int i : sorted.cycle) {
+      if (path.size() == kCycleNodesShown) {
+        path.push_back("...");
+        break;
+      }
+      path.push_back(Quote(pending_[i].node.name));
+    }
+    path.push_back(path.front());
+    Problem("the graph has a cycle: ", absl::StrJoin(path, " -> "));
+    return;
+  }
+  std::vector<int32_t> new_index(pending_.size(), -1);
+  for (int i : sorted.order) {
+    new_index[i] = static_cast<int32_t>(graph().nodes.size());
+    built_.file_nodes.push_back(pending_[i].file_index);
+    graph().nodes.push_back(std::move(pending_[i].node));
+  }
+  for (Value& value : graph().values) {
+    if (value.producer >= 0) value.producer = new_index[value.producer];
+  }
+}
+
+void GraphBuilder::AddOutputs() {
+  if (file_->output_size() == 0) Problem("the graph has no output");
+  for (const auto& output : file_->output()) {
+    const auto it = by_name_.find(output.name());
+    if (it == by_name_.end()) {
+      Problem("graph output ", Quote(output.name()),
+              " is not defined anywhere");
+      continue;
+    }
+    graph().outputs.push_back(it->second);
+  }
+}
+
+}  // namespace
+
+BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
+                      onnx::ModelProto* model,
+                      std::vector<std::string>* problems) {
+  return GraphBuilder(initialize, model, problems).Build();
+}
+
+}  // namespace syncline

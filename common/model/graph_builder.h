@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_COMMON_MODEL_GRAPH_BUILDER_H_
+#define SYNCLINE_COMMON_MODEL_GRAPH_BUILDER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace onnx {
+class ModelProto;
+}  // namespace onnx
+
+namespace syncline {
+
+struct BuiltGraph {
+  Graph graph;
+  // By Graph::nodes index: the node's index in the file.
+  std::vector<int> file_nodes;
+};
+
+// Resolves the names of `model` and checks everything that needs no shapes:
+// versions, operators, attributes, initializers, undefined and doubly defined
+// names, cycles. Shapes and types of computed values are left open. Moves the
+// content of initializers out of `model`.
+//   initialize  patterns of declared parameters, see model.h
+// Appends one line per problem; the result is complete only if there is none.
+BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
+                      onnx::ModelProto* model,
+                      std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_GRAPH_BUILDER_H_

@@ -1,0 +1,36 @@
+#ifndef SYNCLINE_COMMON_MODEL_MEMORY_PLAN_H_
+#define SYNCLINE_COMMON_MODEL_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace syncline {
+
+// A buffer that is needed from step `first_use` to step `last_use`, both
+// included. Steps are any numbering of what a program does in order.
+struct BufferLifetime {
+  int64_t size_bytes = 0;  // >= 0
+  int32_t first_use = 0;
+  int32_t last_use = 0;  // >= first_use
+};
+
+struct MemoryPlan {
+  // By buffer; multiples of kPlanAlignmentBytes.
+  std::vector<int64_t> offsets;
+  // Size of the arena that holds them all.
+  int64_t arena_bytes = 0;
+};
+
+inline constexpr int64_t kPlanAlignmentBytes = 64;
+
+// Places buffers in one arena so that two that are alive at the same step never
+// overlap. Largest first, each into the smallest gap that takes it (Pisarchyk
+// and Lee 2020, "greedy by size"). Pure; the same input gives the same plan.
+// Quadratic in the number of buffers at worst.
+MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_MEMORY_PLAN_H_

@@ -1,0 +1,211 @@
+#include "common/model/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/model/describe.h"
+#include "common/model/graph_builder.h"
+#include "common/model/onnx_file.h"
+#include "common/model/shape_inference.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+// A dimension that differs between two batch sizes depends on the batch; which
+// two does not matter, except that large primes do not look like anything else
+// in a message. Shapes that fit for both fit for every size: all rules are
+// about equal dimensions, 1, and divisors that a prime does not have.
+constexpr int64_t kTrialBatches[] = {7919, 7927};
+
+constexpr size_t kProblemsShown = 50;
+
+absl::Status ToStatus(absl::string_view label,
+                      absl::Span<const std::string> problems) {
+  if (problems.empty()) return absl::OkStatus();
+  const size_t shown = std::min(problems.size(), kProblemsShown);
+  std::vector<std::string> lines;
+  for (const std::string& problem : problems.subspan(0, shown)) {
+    lines.push_back(absl::StrCat(label, ": ", problem));
+  }
+  if (shown < problems.size()) {
+    lines.push_back(absl::StrCat(label, ": and ", problems.size() - shown,
+                                 " more problems"));
+  }
+  return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+}
+
+bool HasBatchDim(const Value& value) {
+  return absl::c_linear_search(value.dims, kBatchDim);
+}
+
+// Declared parameters have become initializers.
+void RemoveDeclaredInputs(const Graph& graph, onnx::GraphProto* file) {
+  absl::flat_hash_set<absl::string_view> declared;
+  for (const Initializer& initializer : graph.initializers) {
+    if (initializer.origin == Initializer::Origin::kDeclared) {
+      declared.insert(graph.values[initializer.value].name);
+    }
+  }
+  auto* inputs = file->mutable_input();
+  inputs->erase(std::remove_if(inputs->begin(), inputs->end(),
+                               [&](const onnx::ValueInfoProto& input) {
+                                 return declared.contains(input.name());
+                               }),
+                inputs->end());
+}
+
+}  // namespace
+
+struct Model::Proto {
+  std::string label;
+  onnx::ModelProto file;  // without the content of its initializers
+  std::vector<int> file_nodes;
+};
+
+Model::Model() : proto_(std::make_unique<Proto>()) {}
+Model::~Model() = default;
+
+absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
+    absl::string_view bytes, absl::string_view label,
+    absl::Span<const std::string> initialize) {
+  std::shared_ptr<Model> model(new Model());
+  Proto& proto = *model->proto_;
+  proto.label = std::string(label);
+  SYNCLINE_RETURN_IF_ERROR(Annotate(ReadOnnxFile(bytes, &proto.file), label));
+
+  std::vector<std::string> problems;
+  BuiltGraph built = BuildGraph(initialize, &proto.file, &problems);
+  SYNCLINE_RETURN_IF_ERROR(ToStatus(label, problems));
+  model->graph_ = std::move(built.graph);
+  proto.file_nodes = std::move(built.file_nodes);
+  SYNCLINE_RETURN_IF_ERROR(model->SetComputedShapes());
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+absl::Status Model::SetComputedShapes() {
+  std::vector<std::string> problems;
+  std::vector<InferredValue> trials[2];
+  for (int t = 0; t < 2; ++t) {
+    trials[t] = InferValues(graph_, proto_->file.graph(), proto_->file_nodes,
+                            kTrialBatches[t], BatchStyle::kSymbol, &problems);
+    SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+  }
+  for (size_t id = 0; id < graph_.values.size(); ++id) {
+    Value& value = graph_.values[id];
+    if (value.kind != Value::Kind::kComputed) continue;
+    value.dtype = trials[0][id].dtype;
+    value.dims = trials[0][id].dims;
+    for (size_t d = 0; d < value.dims.size(); ++d) {
+      const int64_t other = trials[1][id].dims[d];
+      if (value.dims[d] == other) continue;
+      value.dims[d] =
+          value.dims[d] == kTrialBatches[0] && other == kTrialBatches[1]
+              ? kBatchDim
+              : kDerivedDim;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
+  std::vector<std::string> problems;
+  for (ValueId id : graph_.inputs) {
+    const Value& input = graph_.values[id];
+    const std::string described = absl::StrCat(
+        "graph input ", Quote(input.name), " is ", DimsToString(input.dims));
+    if (batch_size == kAsWritten) {
+      if (HasBatchDim(input)) {
+        problems.push_back(absl::StrCat(described, ", not fixed"));
+      }
+    } else if (!HasBatchDim(input) &&
+               (input.dims.empty() || input.dims[0] != batch_size)) {
+      problems.push_back(
+          absl::StrCat(described, ": it does not take batches of ", batch_size,
+                       "; export the model with a symbolic first dimension"));
+    }
+  }
+  if (batch_size < 0) {
+    problems.push_back(absl::StrCat("batch size ", batch_size, " is negative"));
+  }
+  SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+
+  std::vector<InferredValue> values =
+      InferValues(graph_, proto_->file.graph(), proto_->file_nodes, batch_size,
+                  BatchStyle::kNumber, &problems);
+  SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+  std::vector<Dims> dims;
+  dims.reserve(values.size());
+  for (InferredValue& value : values) dims.push_back(std::move(value.dims));
+  return dims;
+}
+
+absl::StatusOr<std::string> Model::WithWeights(
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
+    const {
+  std::vector<std::string> problems;
+  absl::flat_hash_map<std::string, const Initializer*> by_name;
+  for (const Initializer& initializer : graph_.initializers) {
+    if (initializer.origin == Initializer::Origin::kConstant) continue;
+    const std::string& name = graph_.values[initializer.value].name;
+    by_name[name] = &initializer;
+    if (initializer.origin == Initializer::Origin::kDeclared &&
+        !weights.contains(name)) {
+      problems.push_back(absl::StrCat("no weights for ", Quote(name),
+                                      ", which has none in the file"));
+    }
+  }
+  for (const auto& [name, values] : weights) {
+    const auto it = by_name.find(name);
+    if (it == by_name.end() || it->second->tensor.dtype != DType::kFloat32) {
+      problems.push_back(
+          absl::StrCat("the model has no float32 initializer ", Quote(name)));
+    } else if (ElementCount(it->second->tensor.dims) !=
+               static_cast<int64_t>(values.size())) {
+      problems.push_back(absl::StrCat("initializer ", Quote(name), " is ",
+                                      DimsToString(it->second->tensor.dims),
+                                      ", but got ", values.size(), " values"));
+    }
+  }
+  SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+  return Serialize(weights);
+}
+
+absl::StatusOr<std::string> Model::Serialize(
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
+    const {
+  onnx::ModelProto file = proto_->file;
+  onnx::GraphProto* graph = file.mutable_graph();
+  int file_initializers = 0;
+  for (const Initializer& initializer : graph_.initializers) {
+    if (initializer.origin == Initializer::Origin::kConstant) continue;
+    const std::string& name = graph_.values[initializer.value].name;
+    onnx::TensorProto* out = nullptr;
+    if (initializer.origin == Initializer::Origin::kFile) {
+      out = graph->mutable_initializer(file_initializers++);
+    } else {
+      out = graph->add_initializer();
+      out->set_name(name);
+    }
+    WriteTensor(initializer.tensor, out);
+    const auto it = weights.find(name);
+    if (it == weights.end()) continue;
+    out->set_raw_data(it->second.data(), it->second.size() * sizeof(float));
+  }
+  // IR version 3 wants initializers among the inputs; later ones do not.
+  if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, graph);
+  std::string bytes;
+  if (!file.SerializeToString(&bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        proto_->label, ": with its weights the model is larger than an ONNX ",
+        "file can be (2 GiB)"));
+  }
+  return bytes;
+}
+
+}  // namespace syncline

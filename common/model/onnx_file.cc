@@ -1,0 +1,255 @@
+#include "common/model/onnx_file.h"
+
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/status_macros.h"
+#include "common/model/describe.h"
+#include "onnx/defs/parser.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+// The text parser and protobuf recurse as deep as the text nests.
+constexpr int kNestingMax = 64;
+
+bool IsText(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    if (absl::ascii_isspace(static_cast<unsigned char>(bytes[0]))) {
+      bytes.remove_prefix(1);
+    } else if (bytes[0] == '#') {
+      const size_t end = bytes.find('\n');
+      if (end == absl::string_view::npos) return false;
+      bytes.remove_prefix(end);
+    } else {
+      return bytes[0] == '<';
+    }
+  }
+  return false;
+}
+
+// True if brackets nest deeper than the limit, strings and comments aside.
+bool NestsTooDeep(absl::string_view text) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '(':
+      case '[':
+      case '{':
+      case '<':
+        if (++depth > kNestingMax) return true;
+        break;
+      case ')':
+      case ']':
+      case '}':
+      case '>':
+        if (depth > 0) --depth;
+        break;
+      case '"':
+        i = text.find('"', i + 1);
+        break;
+      case '#':
+        i = text.find('\n', i);
+        break;
+    }
+    if (i == absl::string_view::npos) return false;
+  }
+  return false;
+}
+
+// "[ParseError at position (line: 3 column: 7)]\nError context: ...\nmessage"
+// becomes "3:7: message".
+absl::Status TextError(absl::string_view position, absl::string_view message) {
+  const std::string place = absl::StrReplaceAll(
+      position, {{"(line: ", ""}, {" column: ", ":"}, {")", ""}});
+  std::string printable(message);
+  for (char& c : printable) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = ' ';
+  }
+  absl::StripAsciiWhitespace(&printable);
+  return absl::InvalidArgumentError(
+      absl::StrCat(place, ": not ONNX text: ", printable));
+}
+
+absl::Status ReadText(absl::string_view bytes, onnx::ModelProto* model) {
+  const std::string text(bytes);  // the parser wants a final NUL
+  if (absl::StrContains(bytes, '\0')) {
+    return absl::InvalidArgumentError("not ONNX text: it has NUL bytes");
+  }
+  if (NestsTooDeep(bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not ONNX text: brackets nest deeper than ", kNestingMax));
+  }
+  onnx::OnnxParser parser(text.c_str());
+  try {
+    const auto status = parser.Parse(*model);
+    if (!status.IsOK()) {
+      const std::string& message = status.ErrorMessage();
+      return TextError(
+          parser.GetCurrentPos(),
+          message.substr(message.rfind('\n', message.size() - 2) + 1));
+    }
+  } catch (const std::exception& e) {  // std::stoll and its like
+    return TextError(
+        parser.GetCurrentPos(),
+        absl::StrCat("a number is malformed or out of range (", e.what(), ")"));
+  }
+  if (!parser.EndOfInput()) {
+    return TextError(parser.GetCurrentPos(), "text after the end of the graph");
+  }
+  return absl::OkStatus();
+}
+
+template <typename T, typename Field>
+std::string Packed(const Field& field) {
+  std::string bytes(field.size() * sizeof(T), '\0');
+  for (int i = 0; i < field.size(); ++i) {
+    const T value = static_cast<T>(field.Get(i));
+    std::memcpy(&bytes[i * sizeof(T)], &value, sizeof(T));
+  }
+  return bytes;
+}
+
+// The content from raw_data, or from the typed field that belongs to `dtype`.
+std::string TakeBytes(DType dtype, onnx::TensorProto* tensor) {
+  if (tensor->has_raw_data()) return std::move(*tensor->mutable_raw_data());
+  switch (dtype) {
+    case DType::kFloat32:
+      return Packed<float>(tensor->float_data());
+    case DType::kFloat64:
+      return Packed<double>(tensor->double_data());
+    case DType::kInt32:
+      return Packed<int32_t>(tensor->int32_data());
+    case DType::kInt64:
+      return Packed<int64_t>(tensor->int64_data());
+    case DType::kBool:
+    case DType::kUint8:
+      return Packed<uint8_t>(tensor->int32_data());
+  }
+  return "";
+}
+
+void ClearContent(onnx::TensorProto* tensor) {
+  tensor->clear_raw_data();
+  tensor->clear_float_data();
+  tensor->clear_double_data();
+  tensor->clear_int32_data();
+  tensor->clear_int64_data();
+}
+
+}  // namespace
+
+absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model) {
+  if (bytes.empty()) return absl::InvalidArgumentError("the file is empty");
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        bytes.size(), " bytes is more than an ONNX file can have (2 GiB)"));
+  }
+  if (IsText(bytes)) return ReadText(bytes, model);
+  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        "not ONNX: neither ONNX binary nor ONNX text syntax, or truncated");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DType> DTypeFromOnnx(int onnx_type) {
+  switch (onnx_type) {
+    case onnx::TensorProto::FLOAT:
+      return DType::kFloat32;
+    case onnx::TensorProto::DOUBLE:
+      return DType::kFloat64;
+    case onnx::TensorProto::INT32:
+      return DType::kInt32;
+    case onnx::TensorProto::INT64:
+      return DType::kInt64;
+    case onnx::TensorProto::BOOL:
+      return DType::kBool;
+    case onnx::TensorProto::UINT8:
+      return DType::kUint8;
+  }
+  const std::string name =
+      onnx::TensorProto::DataType_IsValid(onnx_type)
+          ? onnx::TensorProto::DataType_Name(
+                static_cast<onnx::TensorProto::DataType>(onnx_type))
+          : absl::StrCat("number ", onnx_type);
+  return absl::InvalidArgumentError(
+      absl::StrCat("element type ", name,
+                   " is not built yet; use FLOAT, DOUBLE, INT32, INT64, BOOL "
+                   "or UINT8"));
+}
+
+int DTypeToOnnx(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return onnx::TensorProto::FLOAT;
+    case DType::kFloat64:
+      return onnx::TensorProto::DOUBLE;
+    case DType::kInt32:
+      return onnx::TensorProto::INT32;
+    case DType::kInt64:
+      return onnx::TensorProto::INT64;
+    case DType::kBool:
+      return onnx::TensorProto::BOOL;
+    case DType::kUint8:
+      return onnx::TensorProto::UINT8;
+  }
+  return onnx::TensorProto::UNDEFINED;
+}
+
+absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor) {
+  if (tensor->data_location() == onnx::TensorProto::EXTERNAL ||
+      tensor->external_data_size() > 0) {
+    std::string location;
+    for (const auto& entry : tensor->external_data()) {
+      if (entry.key() == "location") location = entry.value();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("its values are in another file, ", Quote(location),
+                     "; save the model with all weights inside"));
+  }
+  if (tensor->has_segment()) {
+    return absl::InvalidArgumentError("segments are not supported");
+  }
+  ConstantTensor out;
+  SYNCLINE_ASSIGN_OR_RETURN(out.dtype, DTypeFromOnnx(tensor->data_type()));
+  out.dims.assign(tensor->dims().begin(), tensor->dims().end());
+  for (int64_t dim : out.dims) {
+    if (dim < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dimension ", dim, " is negative"));
+    }
+  }
+  if (!WithinLimits(out.dims)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", DimsToString(out.dims), " is too large"));
+  }
+  out.bytes = TakeBytes(out.dtype, tensor);
+  ClearContent(tensor);
+  const size_t expected = ElementCount(out.dims) * DTypeBytes(out.dtype);
+  if (out.bytes.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(DescribeTensor(out.dtype, out.dims), " needs ", expected,
+                     " bytes, but the file has ", out.bytes.size()));
+  }
+  return out;
+}
+
+void WriteTensor(const ConstantTensor& tensor, onnx::TensorProto* out) {
+  out->set_data_type(DTypeToOnnx(tensor.dtype));
+  out->clear_dims();
+  for (int64_t dim : tensor.dims) out->add_dims(dim);
+  ClearContent(out);
+  out->set_raw_data(tensor.bytes);
+}
+
+}  // namespace syncline

@@ -1,0 +1,41 @@
+#ifndef SYNCLINE_COMMON_MODEL_ONNX_FILE_H_
+#define SYNCLINE_COMMON_MODEL_ONNX_FILE_H_
+
+// Between bytes and protobuf messages of ONNX. Only sources of this folder
+// include it, and ONNX's own headers.
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/model/graph.h"
+
+namespace onnx {
+class ModelProto;
+class TensorProto;
+}  // namespace onnx
+
+namespace syncline {
+
+// Reads ONNX binary, or ONNX text syntax if the first character that is neither
+// space nor comment is '<'. Errors: InvalidArgument, with line and column for
+// text.
+absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model);
+
+// The element type of ONNX's number for it. Errors: InvalidArgument: a type
+// that is not built, by name.
+absl::StatusOr<DType> DTypeFromOnnx(int onnx_type);
+int DTypeToOnnx(DType dtype);
+
+// Moves the content of `tensor` out of it: name, dims and type stay, so that
+// large weights are not held twice. Errors: InvalidArgument: type not built,
+// values outside the file, more or fewer values than the dims say.
+absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor);
+
+// Writes type, dims and content.
+void WriteTensor(const ConstantTensor& tensor, onnx::TensorProto* out);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_ONNX_FILE_H_

@@ -1,0 +1,93 @@
+#include "common/model/schemas.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/model/model.h"
+#include "onnx/defs/schema.h"
+
+namespace syncline {
+namespace {
+
+// One line per operator. worker/ops has the code for each.
+constexpr OperatorInfo kOperators[] = {
+    {"Add", 2, {7, 13, 14}},
+    {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},
+    {"Div", 2, {7, 13, 14}},
+    {"Dropout", 1, {10, 12, 13, 22}},
+    {"Flatten", 1, {11, 13, 21, 23, 24, 25}},
+    {"Gelu", 1, {20}},
+    {"Gemm", 3, {11, 13}},
+    {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
+    {"LogSoftmax", 1, {11, 13}},
+    {"MatMul", 2, {9, 13}},
+    {"Mul", 2, {7, 13, 14}},
+    {"Relu", 1, {6, 13, 14}},
+    {"Reshape", 1, {5, 13, 14, 19, 21, 23, 24, 25}},
+    {"Sigmoid", 1, {6, 13}},
+    {"Softmax", 1, {11, 13}},
+    {"Sub", 2, {7, 13, 14}},
+    {"Tanh", 1, {6, 13}},
+};
+
+// The newest opset that libonnx 1.12 knows. Of our operators, what came later
+// only widened the accepted element types, to some that DType does not have, so
+// the newest schema it knows serves all later ones. Except Gelu, which is new.
+constexpr int kOpsetOfLibonnx = 17;
+
+const onnx::OpSchema* GeluSchema() {
+  // Not registered: the registry refuses opsets that libonnx does not know.
+  static const onnx::OpSchema* const schema = [] {
+    auto* gelu = new onnx::OpSchema("Gelu", __FILE__, __LINE__);
+    gelu->SinceVersion(20)
+        .Attr("approximate", "", onnx::AttributeProto::STRING,
+              std::string("none"))
+        .Input(0, "X", "", "T")
+        .Output(0, "Y", "", "T")
+        .TypeConstraint(
+            "T", {"tensor(float16)", "tensor(float)", "tensor(double)"}, "")
+        .TypeAndShapeInferenceFunction(
+            onnx::propagateShapeAndTypeFromFirstInput);
+    gelu->Finalize();
+    return gelu;
+  }();
+  return schema;
+}
+
+}  // namespace
+
+const OperatorInfo* FindOperator(absl::string_view op_type) {
+  for (const OperatorInfo& op : kOperators) {
+    if (op.op_type == op_type) return &op;
+  }
+  return nullptr;
+}
+
+int SinceVersion(const OperatorInfo& op, int opset_version) {
+  int since = 0;
+  for (int version : op.versions) {
+    if (version != 0 && version <= opset_version) since = version;
+  }
+  return since;
+}
+
+const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
+  if (op.op_type == "Gelu") return opset_version >= 20 ? GeluSchema() : nullptr;
+  return onnx::OpSchemaRegistry::Schema(
+      std::string(op.op_type), std::min(opset_version, kOpsetOfLibonnx), "");
+}
+
+std::vector<std::string> SupportedOperators() {
+  std::vector<std::string> names;
+  for (const OperatorInfo& op : kOperators) {
+    if (op.op_type != "Constant") names.emplace_back(op.op_type);
+  }
+  return names;
+}
+
+bool IsSupportedOperator(absl::string_view op_type) {
+  return op_type != "Constant" && FindOperator(op_type) != nullptr;
+}
+
+}  // namespace syncline

@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_COMMON_MODEL_SCHEMAS_H_
+#define SYNCLINE_COMMON_MODEL_SCHEMAS_H_
+
+// The operators this build knows, and ONNX's schema for each at any supported
+// opset. Internal to this folder; model.h has the public part.
+
+#include <array>
+
+#include "absl/strings/string_view.h"
+
+namespace onnx {
+class OpSchema;
+}  // namespace onnx
+
+namespace syncline {
+
+inline constexpr int kOpsetMin = 11;
+inline constexpr int kOpsetMax = 25;
+// ONNX's file format versions: from 3 (opset imports) to that of opset 25.
+inline constexpr int kIrVersionMin = 3;
+inline constexpr int kIrVersionMax = 13;
+
+struct OperatorInfo {
+  absl::string_view op_type;
+  // Inputs [0, trained_inputs) carry gradients. The rest are settings, such as
+  // Reshape's shape and Dropout's ratio: an initializer used only there is not
+  // a parameter.
+  int trained_inputs;
+  // Every schema version from the one that opset 11 selects, ascending, 0 after
+  // the last. Where a version only widened the accepted types it is listed all
+  // the same: Node::since_version then agrees with ONNX.
+  std::array<int, 10> versions;
+};
+
+// Null if the operator is not supported. Constant is included.
+const OperatorInfo* FindOperator(absl::string_view op_type);
+
+// The schema version that `opset_version` selects.
+// REQUIRES: kOpsetMin <= opset_version.
+int SinceVersion(const OperatorInfo& op, int opset_version);
+
+// ONNX's schema of a supported operator; null if ONNX has none at this opset.
+const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_SCHEMAS_H_

@@ -1,0 +1,308 @@
+#include "common/model/shape_inference.h"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+#include "common/model/describe.h"
+#include "common/model/model.h"
+#include "common/model/onnx_file.h"
+#include "common/model/schemas.h"
+#include "onnx/defs/schema.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+// Inputs that inference rules read by value are shapes, axes and flags.
+constexpr int64_t kReadableElementsMax = 64;
+
+onnx::TypeProto ToOnnxType(const InferredValue& value) {
+  onnx::TypeProto type;
+  auto* tensor = type.mutable_tensor_type();
+  tensor->set_elem_type(DTypeToOnnx(value.dtype));
+  auto* shape = tensor->mutable_shape();
+  for (int64_t dim : value.dims) shape->add_dim()->set_dim_value(dim);
+  return type;
+}
+
+// What libonnx's rules ask about one node.
+class NodeContext : public onnx::InferenceContext {
+ public:
+  NodeContext(const Graph& graph, const Node& node,
+              const onnx::NodeProto& file_node,
+              absl::Span<const InferredValue> values)
+      : graph_(graph),
+        node_(node),
+        file_node_(file_node),
+        outputs_(node.outputs.size()),
+        data_(node.inputs.size()) {
+    for (ValueId id : node.inputs) {
+      inputs_.push_back(id == kNoValue ? onnx::TypeProto()
+                                       : ToOnnxType(values[id]));
+    }
+  }
+
+  const onnx::AttributeProto* getAttribute(
+      const std::string& name) const override {
+    for (const auto& attribute : file_node_.attribute()) {
+      if (attribute.name() == name) return &attribute;
+    }
+    return nullptr;
+  }
+  size_t getNumInputs() const override { return inputs_.size(); }
+  const onnx::TypeProto* getInputType(size_t i) const override {
+    return i < inputs_.size() && node_.inputs[i] != kNoValue ? &inputs_[i]
+                                                             : nullptr;
+  }
+  const onnx::TensorProto* getInputData(size_t i) const override {
+    if (i >= inputs_.size() || node_.inputs[i] == kNoValue) return nullptr;
+    const Value& value = graph_.values[node_.inputs[i]];
+    if (value.initializer < 0) return nullptr;
+    const Initializer& initializer = graph_.initializers[value.initializer];
+    if (initializer.origin == Initializer::Origin::kDeclared ||
+        ElementCount(initializer.tensor.dims) > kReadableElementsMax) {
+      return nullptr;
+    }
+    if (data_[i] == nullptr) {
+      data_[i] = std::make_unique<onnx::TensorProto>();
+      WriteTensor(initializer.tensor, data_[i].get());
+    }
+    return data_[i].get();
+  }
+  size_t getNumOutputs() const override { return outputs_.size(); }
+  onnx::TypeProto* getOutputType(size_t i) override { return &outputs_.at(i); }
+  onnx::GraphInferencer* getGraphAttributeInferencer(
+      const std::string&) override {
+    return nullptr;  // no supported operator has a graph inside
+  }
+  const onnx::SparseTensorProto* getInputSparseData(size_t) const override {
+    return nullptr;
+  }
+  const onnx::TensorShapeProto* getSymbolicInput(size_t) const override {
+    return nullptr;
+  }
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+  const onnx::NodeProto& file_node_;
+  std::vector<onnx::TypeProto> inputs_;
+  std::vector<onnx::TypeProto> outputs_;
+  mutable std::vector<std::unique_ptr<onnx::TensorProto>> data_;
+};
+
+// `from` may be stretched to `to` by NumPy's rules, without stretching `to`.
+bool BroadcastsTo(absl::Span<const int64_t> from,
+                  absl::Span<const int64_t> to) {
+  if (from.size() > to.size()) return false;
+  const size_t skipped = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[skipped + i]) return false;
+  }
+  return true;
+}
+
+class ValueInference {
+ public:
+  ValueInference(const Graph& graph, const onnx::GraphProto& file,
+                 int64_t batch_size, BatchStyle style,
+                 std::vector<std::string>* problems)
+      : graph_(graph),
+        batch_size_(batch_size),
+        style_(style),
+        problems_(problems),
+        values_(graph.values.size()) {
+    for (const auto& info : file.value_info()) declared_[info.name()] = &info;
+    for (const auto& info : file.output()) declared_[info.name()] = &info;
+  }
+
+  std::vector<InferredValue> Run(const onnx::GraphProto& file,
+                                 absl::Span<const int> file_nodes) {
+    for (size_t id = 0; id < values_.size(); ++id) {
+      const Value& value = graph_.values[id];
+      if (value.kind == Value::Kind::kComputed) continue;
+      values_[id] = {true, value.dtype, value.dims};
+      std::replace(values_[id].dims.begin(), values_[id].dims.end(), kBatchDim,
+                   batch_size_);
+      Settle(static_cast<ValueId>(id));
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const bool ready = std::all_of(
+          node.inputs.begin(), node.inputs.end(),
+          [&](ValueId id) { return id == kNoValue || values_[id].known; });
+      if (!ready) continue;
+      const absl::Status status = InferNode(node, file.node(file_nodes[i]));
+      if (!status.ok()) Problem(node, status.message());
+    }
+    return std::move(values_);
+  }
+
+ private:
+  // Sets the outputs of `node`.
+  absl::Status InferNode(const Node& node, const onnx::NodeProto& file_node);
+  // What libonnx 1.12 leaves unchecked.
+  absl::Status CheckInputValues(const Node& node) const;
+  absl::Status CheckFit(const Node& node) const;
+  // Reads the inferred type of `id`, falling back to what the file declares.
+  absl::Status SetOutput(ValueId id, const onnx::TypeProto& type);
+  // Compares a known value with what the file declares for it.
+  void Settle(ValueId id);
+
+  std::string Describe(const InferredValue& value) const {
+    Dims dims = value.dims;
+    if (style_ == BatchStyle::kSymbol) {
+      std::replace(dims.begin(), dims.end(), batch_size_, kBatchDim);
+    }
+    return DescribeTensor(value.dtype, dims);
+  }
+
+  void Problem(const Node& node, absl::string_view message) {
+    std::vector<std::string> inputs;
+    for (ValueId id : node.inputs) {
+      inputs.push_back(id == kNoValue ? "none" : Describe(values_[id]));
+    }
+    problems_->push_back(absl::StrCat(
+        DescribeNode(node.name, node.op_type, graph_.opset_version),
+        " with inputs ", absl::StrJoin(inputs, ", "), ": ", message));
+  }
+
+  const Graph& graph_;
+  const int64_t batch_size_;
+  const BatchStyle style_;
+  std::vector<std::string>* const problems_;
+  std::vector<InferredValue> values_;
+  absl::flat_hash_map<std::string, const onnx::ValueInfoProto*> declared_;
+};
+
+absl::Status ValueInference::InferNode(const Node& node,
+                                       const onnx::NodeProto& file_node) {
+  SYNCLINE_RETURN_IF_ERROR(CheckInputValues(node));
+  const onnx::OpSchema* schema =
+      FindSchema(*FindOperator(node.op_type), graph_.opset_version);
+  NodeContext context(graph_, node, file_node, values_);
+  try {
+    schema->GetTypeAndShapeInferenceFunction()(context);
+    schema->CheckInputOutputType(context);
+  } catch (const std::exception& e) {
+    absl::string_view message = e.what();
+    absl::ConsumePrefix(&message, "[ShapeInferenceError] ");
+    absl::ConsumePrefix(&message, "[TypeInferenceError] ");
+    return absl::InvalidArgumentError(message);
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    SYNCLINE_RETURN_IF_ERROR(
+        SetOutput(node.outputs[i], *context.getOutputType(i)));
+  }
+  return CheckFit(node);
+}
+
+absl::Status ValueInference::CheckInputValues(const Node& node) const {
+  // Products of these are taken without a look at overflow.
+  for (ValueId id : node.inputs) {
+    if (id == kNoValue || graph_.values[id].initializer < 0) continue;
+    const ConstantTensor& tensor =
+        graph_.initializers[graph_.values[id].initializer].tensor;
+    if (tensor.dtype == DType::kInt64 && !WithinLimits(tensor.ints())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the values of ", Quote(graph_.values[id].name),
+                       " are too large for a shape"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValueInference::SetOutput(ValueId id,
+                                       const onnx::TypeProto& type) {
+  const std::string name = Quote(graph_.values[id].name);
+  const auto declared = declared_.find(graph_.values[id].name);
+  const onnx::TypeProto::Tensor* tensor = &type.tensor_type();
+  if (!tensor->has_shape() && declared != declared_.end()) {
+    tensor = &declared->second->type().tensor_type();
+  }
+  InferredValue value;
+  SYNCLINE_ASSIGN_OR_RETURN(value.dtype,
+                            DTypeFromOnnx(type.tensor_type().elem_type()));
+  for (const auto& dim : tensor->shape().dim()) {
+    value.dims.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+  }
+  if (!tensor->has_shape() ||
+      absl::c_any_of(value.dims, [](int64_t dim) { return dim < 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the shape of its output ", name, " cannot be told from the file"));
+  }
+  if (!WithinLimits(value.dims)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its output ", name, " would be ", Describe(value), ", too large"));
+  }
+  value.known = true;
+  values_[id] = std::move(value);
+  Settle(id);
+  return absl::OkStatus();
+}
+
+void ValueInference::Settle(ValueId id) {
+  const auto it = declared_.find(graph_.values[id].name);
+  if (it == declared_.end()) return;
+  const InferredValue& value = values_[id];
+  const auto& declared = it->second->type().tensor_type();
+  bool same = declared.elem_type() == DTypeToOnnx(value.dtype);
+  if (declared.has_shape()) {
+    same = same &&
+           declared.shape().dim_size() == static_cast<int>(value.dims.size());
+    for (int i = 0; same && i < declared.shape().dim_size(); ++i) {
+      const auto& dim = declared.shape().dim(i);
+      // Like an input's, a dimension below 1 is open.
+      same = !dim.has_dim_value() || dim.dim_value() < 1 ||
+             dim.dim_value() == value.dims[i];
+    }
+  }
+  if (!same) {
+    problems_->push_back(
+        absl::StrCat(Quote(graph_.values[id].name), " is ", Describe(value),
+                     ", but the file declares another type or shape for it"));
+  }
+}
+
+absl::Status ValueInference::CheckFit(const Node& node) const {
+  if (node.op_type == "Gemm" && node.inputs.size() > 2 &&
+      node.inputs[2] != kNoValue) {
+    const InferredValue& out = values_[node.outputs[0]];
+    if (!BroadcastsTo(values_[node.inputs[2]].dims, out.dims)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the third does not broadcast to the product, ", Describe(out)));
+    }
+  }
+  if (node.op_type == "Reshape") {
+    const InferredValue& out = values_[node.outputs[0]];
+    if (ElementCount(out.dims) != ElementCount(values_[node.inputs[0]].dims)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the result ", Describe(out), " has another number of elements"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<InferredValue> InferValues(const Graph& graph,
+                                       const onnx::GraphProto& file,
+                                       absl::Span<const int> file_nodes,
+                                       int64_t batch_size, BatchStyle style,
+                                       std::vector<std::string>* problems) {
+  return ValueInference(graph, file, batch_size, style, problems)
+      .Run(file, file_nodes);
+}
+
+}  // namespace syncline

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
+#define SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace onnx {
+class GraphProto;
+}  // namespace onnx
+
+namespace syncline {
+
+struct InferredValue {
+  bool known = false;
+  DType dtype = DType::kFloat32;
+  Dims dims;  // concrete
+};
+
+// How the batch size appears in the messages: as the number it is, or as "N"
+// where it stands for any.
+enum class BatchStyle { kNumber, kSymbol };
+
+// Type and shape of every value with kBatchDim of the inputs replaced by
+// `batch_size`, by libonnx's rules and ours.
+//   file, file_nodes  the graph's origin, see BuiltGraph
+// Appends one line per problem, each naming the node and the shapes of its
+// inputs; what depends on a value that is not known is left unknown without a
+// problem of its own.
+std::vector<InferredValue> InferValues(const Graph& graph,
+                                       const onnx::GraphProto& file,
+                                       absl::Span<const int> file_nodes,
+                                       int64_t batch_size, BatchStyle style,
+                                       std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
