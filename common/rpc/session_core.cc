@@ -1,0 +1,188 @@
+#include "common/rpc/session_core.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/backoff.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kKeptMax = 64;
+constexpr Backoff kBackoff = {.initial = absl::Milliseconds(100),
+                              .max = absl::Seconds(2)};
+// How soon a task that another process holds is asked for again.
+constexpr absl::Duration kTakenRetry = absl::Milliseconds(500);
+
+bool IsKept(const DaemonMessage& event) {
+  return event.has_done() || event.has_prepared();
+}
+
+SchedulerMessage StopCommand(const std::string& job_id, std::string reason) {
+  SchedulerMessage message;
+  message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_reason(std::move(reason));
+  return message;
+}
+
+}  // namespace
+
+SessionCore::SessionCore(Options options)
+    : options_(std::move(options)),
+      task_(options_.self.task()),
+      any_index_(options_.auto_index),
+      random_(options_.seed) {}
+
+void SessionCore::Start(absl::Time now, SessionActions* actions) {
+  connect_by_ = now + options_.connect_timeout;
+  Connect(now, actions);
+}
+
+void SessionCore::Connect(absl::Time now, SessionActions* actions) {
+  state_ = State::kConnecting;
+  answer_by_ = now + options_.answer_timeout;
+  DaemonMessage hello;
+  Register* reg = hello.mutable_register_();
+  *reg->mutable_member() = options_.self;
+  *reg->mutable_member()->mutable_task() = task_;
+  reg->set_auto_index(any_index_);
+  reg->set_job_id(running_job_);
+  actions->push_back(OpenStream{});
+  actions->push_back(WriteEvent{std::move(hello)});
+}
+
+void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
+                            SessionActions* actions) {
+  if (state_ == State::kConnecting && message.has_registered()) {
+    OnRegistered(message.registered(), now, actions);
+  } else if (state_ == State::kRegistered && !message.has_registered()) {
+    actions->push_back(DeliverCommand{message});
+  }
+}
+
+void SessionCore::OnRegistered(const Registered& registered, absl::Time now,
+                               SessionActions* actions) {
+  state_ = State::kRegistered;
+  ever_registered_ = true;
+  task_ = registered.task();
+  any_index_ = false;
+  failed_attempts_ = 0;
+  taken_since_ = absl::InfiniteFuture();
+  lost_since_ = absl::InfiniteFuture();
+  if (registered.heartbeat_seconds() > 0) {
+    heartbeat_ = absl::Seconds(registered.heartbeat_seconds());
+  }
+  heartbeat_at_ = now + heartbeat_;
+  actions->push_back(DeliverRegistered{registered});
+  for (DaemonMessage& event : kept_) {
+    actions->push_back(WriteEvent{std::move(event)});
+  }
+  kept_.clear();
+}
+
+void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
+                                SessionActions* actions) {
+  if (state_ == State::kClosed) return;
+  const bool was_registered = state_ == State::kRegistered;
+  const bool unanswered =
+      state_ == State::kConnecting && answer_by_ == absl::InfiniteFuture();
+  last_error_ = unanswered
+                    ? absl::DeadlineExceededError("Register was not answered")
+                    : why;
+  if (was_registered) lost_since_ = now;
+  if (!was_registered && RefusedForGood(why, now)) return Reject(why, actions);
+  if (HasGivenUp(now)) {
+    return Reject(absl::UnavailableError(absl::StrCat(
+                      "scheduler at ", options_.scheduler_address,
+                      " was not found within ",
+                      absl::FormatDuration(options_.connect_timeout), ": ",
+                      last_error_.message())),
+                  actions);
+  }
+  state_ = State::kWaiting;
+  retry_at_ = now + (absl::IsAlreadyExists(why)
+                         ? kTakenRetry
+                         : BackoffDelay(kBackoff, failed_attempts_++,
+                                        random_.Uniform()));
+}
+
+bool SessionCore::RefusedForGood(const absl::Status& why, absl::Time now) {
+  switch (why.code()) {
+    case absl::StatusCode::kAlreadyExists:
+      if (taken_since_ == absl::InfiniteFuture()) taken_since_ = now;
+      [[fallthrough]];
+    case absl::StatusCode::kFailedPrecondition:
+      if (options_.auto_index && !any_index_) {
+        any_index_ = true;  // another index will do
+        return false;
+      }
+      return why.code() == absl::StatusCode::kFailedPrecondition ||
+             now - taken_since_ >= options_.task_taken_timeout;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool SessionCore::HasGivenUp(absl::Time now) const {
+  return !ever_registered_ && now >= connect_by_;
+}
+
+void SessionCore::Reject(absl::Status status, SessionActions* actions) {
+  state_ = State::kClosed;
+  actions->push_back(DeliverRejected{std::move(status)});
+}
+
+void SessionCore::OnTick(absl::Time now, SessionActions* actions) {
+  switch (state_) {
+    case State::kConnecting:
+      if (now >= answer_by_) {
+        answer_by_ = absl::InfiniteFuture();
+        actions->push_back(CloseStream{});
+      }
+      break;
+    case State::kWaiting:
+      if (now >= retry_at_) Connect(now, actions);
+      break;
+    case State::kRegistered:
+      if (now >= heartbeat_at_) {
+        DaemonMessage heartbeat;
+        heartbeat.mutable_heartbeat();
+        actions->push_back(WriteEvent{std::move(heartbeat)});
+        heartbeat_at_ = now + heartbeat_;
+      }
+      break;
+    case State::kIdle:
+    case State::kClosed:
+      break;
+  }
+  StopOrphan(now, actions);
+}
+
+void SessionCore::StopOrphan(absl::Time now, SessionActions* actions) {
+  if (state_ == State::kRegistered || state_ == State::kClosed ||
+      running_job_.empty() || now - lost_since_ < options_.orphan_timeout) {
+    return;
+  }
+  actions->push_back(DeliverCommand{StopCommand(
+      running_job_,
+      absl::StrCat("scheduler at ", options_.scheduler_address,
+                   " has been out of reach for ",
+                   absl::FormatDuration(options_.orphan_timeout)))});
+  running_job_.clear();
+}
+
+void SessionCore::Send(DaemonMessage event, SessionActions* actions) {
+  if (state_ == State::kRegistered) {
+    actions->push_back(WriteEvent{std::move(event)});
+  } else if (state_ != State::kClosed && IsKept(event)) {
+    if (kept_.size() == kKeptMax) kept_.pop_front();
+    kept_.push_back(std::move(event));
+  }
+}
+
+}  // namespace syncline
