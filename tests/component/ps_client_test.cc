@@ -1,0 +1,485 @@
+// Goal: the client moves every gradient to the shard that owns it and every
+// value back, once, whatever order or failures the calls meet; and it never
+// waits for ever.
+// Method: shards in this process that speak the real protocol through the
+// generated service (so that frames prove to be valid protobuf), keep values in
+// a map, apply "value -= gradient", and fail on demand.
+
+#include "worker/ps_client.h"
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/base/mutex.h"
+#include "common/rpc/grpc_channel.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server.h"
+#include "gtest/gtest.h"
+#include "proto/parameter_server.grpc.pb.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class FakeShard final : public ParameterServer::Service {
+ public:
+  explicit FakeShard(const BlockMap* map) : map_(*map) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(this);
+    server_ = *StartServer(&builder, "127.0.0.1:0");
+  }
+  ~FakeShard() override { server_.server->Shutdown(); }
+
+  const std::string& address() const { return server_.address; }
+  void Shutdown() { server_.server->Shutdown(); }
+
+  // Answers with these, one call each, before serving again.
+  void FailNext(std::vector<grpc::Status> statuses) {
+    MutexLock lock(&mu_);
+    failures_ = std::move(statuses);
+  }
+  // Every pull waits until all blocks of the shard were pushed, as in async.
+  void HoldPullsUntilClosed() {
+    MutexLock lock(&mu_);
+    hold_pulls_ = true;
+  }
+  // GetShardStatus shows one more closed clock each time.
+  void MoveAtEachProbe() { moving_ = true; }
+
+  std::vector<std::string> seen() {
+    MutexLock lock(&mu_);
+    return seen_;
+  }
+  std::vector<PushHeader> pushes() {
+    MutexLock lock(&mu_);
+    return pushes_;
+  }
+  int calls() { return calls_; }
+
+  grpc::Status Init(grpc::ServerContext*, const InitRequest* request,
+                    InitResponse*) override {
+    const grpc::Status entered = Enter(request->SerializeAsString());
+    if (!entered.ok()) return entered;
+    const auto blocks = Split(request->header().blocks(), request->payload());
+    MutexLock lock(&mu_);
+    for (const auto& [id, values] : blocks) values_[id] = values;
+    return grpc::Status::OK;
+  }
+  grpc::Status Push(grpc::ServerContext*, const PushRequest* request,
+                    PushResponse* response) override {
+    const grpc::Status entered = Enter(request->SerializeAsString());
+    if (!entered.ok()) return entered;
+    Apply(request->header(), request->payload());
+    response->set_outcome(PushResponse::ACCEPTED);
+    return grpc::Status::OK;
+  }
+  grpc::Status Pull(grpc::ServerContext* context, const PullRequest* request,
+                    PullResponse* response) override {
+    const grpc::Status entered = Enter(request->SerializeAsString());
+    if (!entered.ok()) return entered;
+    return Read(context, request->header(), response);
+  }
+  grpc::Status PushPull(grpc::ServerContext* context,
+                        const PushPullRequest* request,
+                        PullResponse* response) override {
+    const grpc::Status entered = Enter(request->SerializeAsString());
+    if (!entered.ok()) return entered;
+    Apply(request->header().push(), request->payload());
+    return Read(context, request->header().pull(), response);
+  }
+  grpc::Status BeginCut(grpc::ServerContext*, const BeginCutRequest* request,
+                        BeginCutResponse*) override {
+    ++calls_;
+    MutexLock lock(&mu_);
+    cut_ = *request;
+    return grpc::Status::OK;
+  }
+  grpc::Status GetShardStatus(grpc::ServerContext*,
+                              const ShardStatusRequest* request,
+                              ShardStatus* response) override {
+    const int probe = ++probes_;
+    ShardStatus::Job* job = response->add_jobs();
+    job->set_job_id(request->job_id());
+    job->add_workers()->set_closed_clocks(moving_ ? probe : 1);
+    return grpc::Status::OK;
+  }
+
+  BeginCutRequest cut() {
+    MutexLock lock(&mu_);
+    return cut_;
+  }
+
+ private:
+  grpc::Status Enter(std::string bytes) {
+    ++calls_;
+    MutexLock lock(&mu_);
+    seen_.push_back(std::move(bytes));
+    if (failures_.empty()) return grpc::Status::OK;
+    const grpc::Status failure = failures_.front();
+    failures_.erase(failures_.begin());
+    return failure;
+  }
+
+  template <typename Ids>
+  std::map<uint32_t, std::vector<float>> Split(
+      const Ids& ids, const std::string& payload) const {
+    std::map<uint32_t, std::vector<float>> blocks;
+    size_t offset = 0;
+    for (const uint32_t id : ids) {
+      std::vector<float>& values = blocks[id];
+      values.resize(static_cast<size_t>(map_.blocks()[id].count));
+      const size_t bytes = values.size() * sizeof(float);
+      EXPECT_LE(offset + bytes, payload.size());
+      if (offset + bytes > payload.size()) return blocks;
+      std::memcpy(values.data(), payload.data() + offset, bytes);
+      offset += bytes;
+    }
+    EXPECT_EQ(offset, payload.size());
+    return blocks;
+  }
+
+  void Apply(const PushHeader& push, const std::string& payload) {
+    const auto blocks = Split(push.blocks(), payload);
+    MutexLock lock(&mu_);
+    pushes_.push_back(push);
+    for (const auto& [id, gradient] : blocks) {
+      if (!applied_.insert({push.clock(), id}).second) continue;
+      std::vector<float>& values = values_[id];
+      for (size_t i = 0; i < values.size(); ++i) values[i] -= gradient[i];
+    }
+    changed_.SignalAll();
+  }
+
+  grpc::Status Read(grpc::ServerContext* context, const PullHeader& pull,
+                    PullResponse* response) {
+    MutexLock lock(&mu_);
+    const absl::Time deadline =
+        absl::Now() + absl::Seconds(pull.wait_seconds());
+    while (hold_pulls_ && applied_.size() < values_.size()) {
+      if (absl::Now() > deadline || context->IsCancelled()) {
+        return {grpc::StatusCode::DEADLINE_EXCEEDED, "worker:9 has not come"};
+      }
+      // Short, because a cancelled call wakes nobody.
+      changed_.WaitUntil(&mu_, absl::Now() + absl::Milliseconds(20));
+    }
+    for (const uint32_t id : pull.blocks()) {
+      response->mutable_header()->add_blocks(id);
+      const std::vector<float>& values = values_[id];
+      response->mutable_payload()->append(
+          reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(float));
+    }
+    return grpc::Status::OK;
+  }
+
+  const BlockMap& map_;
+  ListeningServer server_;
+  std::atomic<int> calls_{0};
+  std::atomic<int> probes_{0};
+  std::atomic<bool> moving_{false};
+  Mutex mu_;
+  CondVar changed_;
+  bool hold_pulls_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> seen_ ABSL_GUARDED_BY(mu_);
+  std::vector<PushHeader> pushes_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, std::vector<float>> values_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<int64_t, uint32_t>> applied_ ABSL_GUARDED_BY(mu_);
+  BeginCutRequest cut_ ABSL_GUARDED_BY(mu_);
+};
+
+// A client with its tensors and shards.
+class PsClientTest : public ::testing::Test {
+ protected:
+  struct Memory {
+    std::vector<std::vector<float>> values;
+    std::vector<std::vector<float>> gradients;
+  };
+
+  void SetUpCluster(std::vector<int64_t> counts, uint32_t shards,
+                    PsClient::Options options = {}) {
+    std::vector<TensorSize> sizes;
+    memory_ = std::make_shared<Memory>();
+    for (const int64_t count : counts) {
+      const auto tensor = static_cast<float>(sizes.size());
+      sizes.push_back({absl::StrCat("t", sizes.size()), count});
+      std::vector<float>& values = memory_->values.emplace_back(count);
+      std::iota(values.begin(), values.end(), 1000 * tensor);
+      std::vector<float>& gradients = memory_->gradients.emplace_back(count);
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        gradients[i] = static_cast<float>(i % 17) + tensor;
+      }
+    }
+    map_ = std::make_unique<BlockMap>(*BlockMap::Create(sizes, shards));
+    for (uint32_t shard = 0; shard < shards; ++shard) {
+      shards_.push_back(std::make_unique<FakeShard>(map_.get()));
+      options.ps.push_back(
+          {absl::StrCat("ps:", shard), shards_.back()->address()});
+    }
+    options.job_id = "j-7";
+    options.rank = 2;
+    options.incarnation = 42;
+    PsClient::Tensors tensors;
+    for (std::vector<float>& v : memory_->values) {
+      tensors.values.push_back(absl::MakeSpan(v));
+    }
+    for (const std::vector<float>& g : memory_->gradients) {
+      tensors.gradients.push_back(g);
+    }
+    tensors.owner = memory_;
+    client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
+  }
+
+  absl::Status RunStep(int64_t clock) {
+    client_->BeginStep({.clock = clock, .sample_count = 3});
+    for (size_t i = memory_->values.size(); i-- > 0;) {
+      client_->OnGradientReady(static_cast<uint32_t>(i));
+    }
+    client_->EndBackward();
+    return client_->Wait();
+  }
+
+  // Init, then one step: the values must be the initial ones less gradients.
+  void ExpectStepMovesEverything() {
+    std::vector<std::vector<float>> expected = memory_->values;
+    for (size_t t = 0; t < expected.size(); ++t) {
+      for (size_t i = 0; i < expected[t].size(); ++i) {
+        expected[t][i] -= memory_->gradients[t][i];
+      }
+    }
+    ASSERT_EQ(client_->Init(), absl::OkStatus());
+    ASSERT_EQ(RunStep(0), absl::OkStatus());
+    EXPECT_EQ(memory_->values, expected);
+  }
+
+  std::shared_ptr<Memory> memory_;
+  std::unique_ptr<BlockMap> map_;
+  std::vector<std::unique_ptr<FakeShard>> shards_;
+  std::unique_ptr<PsClient> client_;
+};
+
+TEST_F(PsClientTest, MovesGradientsOutAndValuesBack) {
+  SetUpCluster({100'000, 10, 5000, 1}, 2);
+  ExpectStepMovesEverything();
+  for (const auto& shard : shards_) {
+    for (const PushHeader& push : shard->pushes()) {
+      EXPECT_EQ(push.caller().job_id(), "j-7");
+      EXPECT_EQ(push.caller().rank(), 2u);
+      EXPECT_EQ(push.caller().incarnation(), 42u);
+      EXPECT_EQ(push.caller().routing_version(), 1u);
+      EXPECT_EQ(push.sample_count(), 3u);
+    }
+  }
+  for (uint32_t s = 0; s < 2; ++s) {
+    size_t blocks = 0;
+    for (const PushHeader& push : shards_[s]->pushes()) {
+      EXPECT_EQ(push.blocks_in_clock(), map_->shard_blocks(s).size());
+      blocks += static_cast<size_t>(push.blocks_size());
+    }
+    EXPECT_EQ(blocks, map_->shard_blocks(s).size());
+  }
+}
+
+TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
+  PsClient::Options options;
+  options.chunk_bytes = 16 << 10;
+  options.window_bytes = 32 << 10;  // of 400 kB
+  SetUpCluster({100'000}, 1, options);
+  shards_[0]->HoldPullsUntilClosed();
+  ExpectStepMovesEverything();
+}
+
+TEST_F(PsClientTest, PullReadsAllValues) {
+  SetUpCluster({3000, 70}, 2);
+  const auto initial = memory_->values;
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  for (auto& values : memory_->values)
+    std::fill(values.begin(), values.end(), 0);
+  ASSERT_EQ(client_->Pull(0), absl::OkStatus());
+  EXPECT_EQ(memory_->values, initial);
+}
+
+TEST_F(PsClientTest, RepeatsWithTheSameBytes) {
+  SetUpCluster({3000, 70}, 1);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  const size_t before = shards_[0]->seen().size();
+  shards_[0]->FailNext({{grpc::StatusCode::UNAVAILABLE, "draining"},
+                        {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"}});
+  ASSERT_EQ(RunStep(0), absl::OkStatus());
+  const std::vector<std::string> seen = shards_[0]->seen();
+  ASSERT_THAT(seen, SizeIs(before + 3));
+  EXPECT_EQ(seen[before], seen[before + 1]);
+  EXPECT_EQ(seen[before], seen[before + 2]);
+}
+
+TEST_F(PsClientTest, ARefusalEndsTheStepAndNamesWhoAndWhen) {
+  SetUpCluster({3000, 70}, 2);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[1]->FailNext(
+      {{grpc::StatusCode::FAILED_PRECONDITION, "incarnation was replaced"}});
+  const absl::Status status = RunStep(5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:1"), HasSubstr(shards_[1]->address()),
+                    HasSubstr("j-7"), HasSubstr("clock 5"),
+                    HasSubstr("incarnation was replaced")));
+  EXPECT_EQ(RunStep(6), status) << "the client stays closed";
+}
+
+TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
+  PsClient::Options options;
+  options.step_timeout = absl::Milliseconds(600);
+  SetUpCluster({3000, 70}, 2, options);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[1]->Shutdown();
+  const absl::Status status = RunStep(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:1"), HasSubstr(shards_[1]->address())));
+}
+
+TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
+  PsClient::Options options;
+  options.step_timeout = absl::Milliseconds(50);
+  SetUpCluster({70}, 1, options);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[0]->MoveAtEachProbe();
+  shards_[0]->FailNext(std::vector<grpc::Status>(
+      40,
+      {grpc::StatusCode::DEADLINE_EXCEEDED, "waiting for worker:1, clock 3"}));
+  EXPECT_EQ(RunStep(0), absl::OkStatus());
+}
+
+TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
+  PsClient::Options options;
+  options.step_timeout = absl::Milliseconds(400);
+  SetUpCluster({70, 50'000}, 1, options);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[0]->HoldPullsUntilClosed();
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(0);  // the other tensor never comes
+  client_->EndBackward();
+  const absl::Status status = client_->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:0"), HasSubstr("clock 0"),
+                    HasSubstr("worker:9 has not come")));
+}
+
+TEST_F(PsClientTest, CancelEndsAWaitAtOnce) {
+  SetUpCluster({70, 50'000}, 1);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[0]->HoldPullsUntilClosed();
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(0);
+  client_->EndBackward();
+  std::thread canceller(
+      [&] { client_->Cancel(absl::CancelledError("the job was stopped")); });
+  EXPECT_EQ(client_->Wait(), absl::CancelledError("the job was stopped"));
+  canceller.join();
+}
+
+TEST_F(PsClientTest, WithoutSamplesEveryShardGetsAnEmptyCloseAndIsRead) {
+  SetUpCluster({3000, 70}, 2);
+  const auto initial = memory_->values;
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  for (auto& values : memory_->values)
+    std::fill(values.begin(), values.end(), 0);
+  client_->BeginStep({.clock = 0, .sample_count = 0, .finished = true});
+  client_->EndBackward();
+  ASSERT_EQ(client_->Wait(), absl::OkStatus());
+  EXPECT_EQ(memory_->values, initial);
+  for (const auto& shard : shards_) {
+    const std::vector<PushHeader> pushes = shard->pushes();
+    ASSERT_THAT(pushes, SizeIs(1));
+    EXPECT_THAT(pushes[0].blocks(), IsEmpty());
+    EXPECT_EQ(pushes[0].sample_count(), 0u);
+    EXPECT_EQ(pushes[0].blocks_in_clock(), 0u);
+    EXPECT_TRUE(pushes[0].finished());
+  }
+}
+
+TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
+  SetUpCluster({5}, 3);
+  ExpectStepMovesEverything();
+  ASSERT_EQ(client_->BeginCut(1, 4, 2), absl::OkStatus());
+  int contacted = 0;
+  for (const auto& shard : shards_) contacted += shard->calls() > 0 ? 1 : 0;
+  EXPECT_EQ(contacted, 1);
+}
+
+TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
+  SetUpCluster({3000}, 1);
+  ASSERT_EQ(client_->BeginCut(9, 40, 3), absl::OkStatus());
+  EXPECT_EQ(shards_[0]->cut().cut_id(), 9u);
+  EXPECT_THAT(shards_[0]->cut().clocks(), ElementsAre(40, 40, 40));
+  EXPECT_GT(shards_[0]->cut().hold_seconds(), 0);
+}
+
+TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
+  PsClient::Options options;
+  options.send_norm = true;
+  options.chunk_bytes = 4096;
+  SetUpCluster({3000, 70}, 1, options);
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  double norm = 0;
+  for (const Block& block : map_->blocks()) {
+    double partial = 0;
+    for (int64_t i = 0; i < block.count; ++i) {
+      const double g = memory_->gradients[block.tensor][block.offset + i];
+      partial += g * g;
+    }
+    norm += partial;
+  }
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(1);
+  client_->OnGradientReady(0);
+  EXPECT_THAT(shards_[0]->pushes(), IsEmpty());
+  client_->EndBackward();
+  ASSERT_EQ(client_->Wait(), absl::OkStatus());
+  ASSERT_THAT(shards_[0]->pushes(), ::testing::Not(IsEmpty()));
+  for (const PushHeader& push : shards_[0]->pushes()) {
+    EXPECT_EQ(push.squared_norm(), norm);
+  }
+}
+
+TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {
+  SetUpCluster({70, 50'000}, 1);
+  absl::Notification gone;
+  memory_ = std::shared_ptr<Memory>(memory_.get(),
+                                    [owner = memory_, &gone](Memory*) mutable {
+                                      owner.reset();
+                                      gone.Notify();
+                                    });
+  PsClient::Options options;
+  options.job_id = "j-7";
+  options.ps = {{"ps:0", shards_[0]->address()}};
+  PsClient::Tensors tensors;
+  for (auto& v : memory_->values) tensors.values.push_back(absl::MakeSpan(v));
+  for (auto& g : memory_->gradients) tensors.gradients.push_back(g);
+  tensors.owner = memory_;
+  client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
+  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  shards_[0]->HoldPullsUntilClosed();
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(1);
+  client_->EndBackward();
+  client_->Cancel(absl::CancelledError("stopped"));
+  client_.reset();
+  memory_.reset();
+  EXPECT_TRUE(gone.WaitForNotificationWithTimeout(absl::Seconds(30)));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,78 @@
+#ifndef SYNCLINE_WORKER_FANOUT_CALL_H_
+#define SYNCLINE_WORKER_FANOUT_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/rpc/metrics.h"
+#include "grpcpp/support/byte_buffer.h"
+
+namespace syncline {
+
+// Calls to several ps with one outcome: all are answered, or the first error
+// ends them all. The only place of the worker where a call is repeated
+// (RetryPolicy says when); a repetition sends the same bytes. Thread-safe.
+//
+// After an error or Cancel the object is closed: what is started then is
+// dropped, and Wait returns the error for good. That fits its use: such an
+// error ends the job.
+class FanoutCall {
+ public:
+  struct Peer {
+    std::string name;     // "ps:1"
+    std::string address;  // host:port
+  };
+  struct Options {
+    std::string job_id;
+    std::vector<Peer> peers;  // by shard
+    // How long a call goes on without a sign of progress.
+    absl::Duration patience;
+    // Bytes in flight per peer, once for calls that push and once for calls
+    // that pull: a pull may wait for a push that must still leave.
+    size_t window_bytes = 0;
+    Counter* retries = nullptr;  // may be null
+  };
+  enum class Direction { kPush, kPull };
+  struct Call {
+    uint32_t shard = 0;
+    const char* method = "";  // "PushPull"
+    Direction direction = Direction::kPush;
+    grpc::ByteBuffer request = {};
+    size_t bytes = 0;   // of the larger payload, request or response
+    int64_t clock = 0;  // for messages
+    // Called with the answer, on a thread of gRPC; may start more calls, must
+    // not wait. An error counts as the call's. May be null.
+    std::function<absl::Status(const grpc::ByteBuffer&)> on_response = nullptr;
+  };
+
+  explicit FanoutCall(const Options& options);
+  // Cancels, and returns when no callback runs or will run.
+  ~FanoutCall();
+  FanoutCall(const FanoutCall&) = delete;
+  FanoutCall& operator=(const FanoutCall&) = delete;
+
+  // Sends, or queues for the window. Does not block.
+  void Start(Call call);
+
+  // Blocks until nothing is under way. Every call ends (see RetryPolicy), so
+  // this does. Errors: the first call's, naming ps, address, job, clock and
+  // method; after Cancel its reason.
+  absl::Status Wait();
+
+  // Ends everything that is under way with `reason`.
+  void Cancel(const absl::Status& reason);
+
+ private:
+  class State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_FANOUT_CALL_H_
