@@ -1,0 +1,26 @@
+#ifndef SYNCLINE_TESTS_BENCH_BENCHMARKS_H_
+#define SYNCLINE_TESTS_BENCH_BENCHMARKS_H_
+
+#include "absl/status/status.h"
+#include "tests/bench/report.h"
+
+namespace syncline {
+
+struct BenchOptions {
+  // Seconds instead of minutes: shows that it works, not how fast it is.
+  bool smoke = false;
+  // Of everything that is compared, taken in turn.
+  int repetitions = 9;
+  // Compute threads of a worker.
+  int threads = 1;
+};
+
+// Each is one file and one line in main.cc. It verifies results before it
+// times, and fills *report. Errors: a wrong result, or what went wrong.
+
+// Samples of drawn digits into batches, against a memcpy of the same floats.
+absl::Status RunReadBench(const BenchOptions& options, Report* report);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_BENCH_BENCHMARKS_H_

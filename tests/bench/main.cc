@@ -1,0 +1,76 @@
+// syncline-bench: what Syncline promises to be fast at, measured. Run by hand
+// at full size on an idle machine, and in smoke size by ctest.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "tests/bench/benchmarks.h"
+#include "tests/bench/report.h"
+
+namespace syncline {
+namespace {
+
+struct Benchmark {
+  const char* name;
+  const char* what;
+  absl::Status (*run)(const BenchOptions&, Report*);
+};
+
+constexpr Benchmark kBenchmarks[] = {
+    {"read", "drawn digits into batches against a memcpy of the same floats",
+     RunReadBench},
+};
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures Syncline: ratios within one run, interleaved.");
+  BenchOptions options;
+  bool json = false;
+  options.threads =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  app.add_flag("--smoke", options.smoke, "small sizes, few repetitions");
+  app.add_flag("--json", json, "one JSON array instead of tables");
+  app.add_option("--repetitions", options.repetitions, "of each measurement")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "compute threads of a worker")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.require_subcommand();
+  app.fallthrough();
+  for (const Benchmark& benchmark : kBenchmarks) {
+    app.add_subcommand(benchmark.name, benchmark.what);
+  }
+  CLI11_PARSE(app, argc, argv);
+  if (options.smoke) options.repetitions = std::min(options.repetitions, 2);
+
+  int exit_code = 0;
+  std::vector<std::string> objects;
+  for (const Benchmark& benchmark : kBenchmarks) {
+    if (!app.got_subcommand(benchmark.name)) continue;
+    Report report(benchmark.name, benchmark.what);
+    const absl::Status status = benchmark.run(options, &report);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s: %s\n", benchmark.name,
+                   status.ToString().c_str());
+      exit_code = 1;
+      continue;
+    }
+    if (json) {
+      objects.push_back(report.ToJson());
+    } else {
+      std::fputs(report.ToTable().c_str(), stdout);
+    }
+  }
+  if (json) std::printf("[%s]\n", absl::StrJoin(objects, ",\n").c_str());
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace syncline
+
+int main(int argc, char** argv) { return syncline::Main(argc, argv); }

@@ -1,0 +1,137 @@
+#include "tests/bench/report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace syncline {
+namespace {
+
+struct Spread {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+
+Spread SpreadOf(std::vector<double> values) {
+  SYNCLINE_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  const double median = values.size() % 2 == 1
+                            ? values[middle]
+                            : (values[middle - 1] + values[middle]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+}  // namespace
+
+Report::Report(absl::string_view name, absl::string_view what)
+    : name_(name), what_(what) {}
+
+void Report::SetText(absl::string_view key, std::string value) {
+  for (auto& [known, current] : circumstances_) {
+    if (known == key) {
+      current = std::move(value);
+      return;
+    }
+  }
+  circumstances_.emplace_back(key, std::move(value));
+}
+
+void Report::Add(absl::string_view measurement, absl::string_view unit,
+                 double value) {
+  for (Series& series : series_) {
+    if (series.name == measurement) return series.values.push_back(value);
+  }
+  series_.push_back(
+      {std::string(measurement), std::string(unit), {value}, std::nullopt});
+}
+
+void Report::AddRatio(absl::string_view name, absl::string_view numerator,
+                      absl::string_view denominator,
+                      std::optional<double> goal_min) {
+  const std::vector<double>& over = Find(numerator).values;
+  const std::vector<double>& under = Find(denominator).values;
+  SYNCLINE_CHECK(over.size() == under.size());
+  Series ratio = {std::string(name), "", {}, goal_min};
+  for (size_t i = 0; i < over.size(); ++i) {
+    ratio.values.push_back(over[i] / under[i]);
+  }
+  series_.push_back(std::move(ratio));
+}
+
+double Report::Median(absl::string_view name) const {
+  return SpreadOf(Find(name).values).median;
+}
+
+const Report::Series& Report::Find(absl::string_view name) const {
+  for (const Series& series : series_) {
+    if (series.name == name) return series;
+  }
+  SYNCLINE_CHECK(false && "no such measurement");
+  return series_.front();
+}
+
+std::string Report::ToTable() const {
+  std::string out = absl::StrCat(name_, ": ", what_, "\n ");
+  for (const auto& [key, value] : circumstances_) {
+    absl::StrAppend(&out, " ", key, "=", value);
+  }
+  absl::StrAppendFormat(&out, "\n  %-32s %12s %12s %12s %3s  %s\n",
+                        "measurement", "median", "lowest", "highest", "n",
+                        "unit");
+  for (const Series& series : series_) {
+    const Spread spread = SpreadOf(series.values);
+    absl::StrAppendFormat(&out, "  %-32s %12.6g %12.6g %12.6g %3d  %s",
+                          series.name, spread.median, spread.low, spread.high,
+                          series.values.size(), series.unit);
+    if (series.goal_min.has_value()) {
+      absl::StrAppendFormat(
+          &out, "goal >= %g: %s", *series.goal_min,
+          spread.median >= *series.goal_min ? "reached" : "missed");
+    }
+    absl::StrAppend(&out, "\n");
+  }
+  return out;
+}
+
+std::string Report::ToJson() const {
+  google::protobuf::Struct report;
+  auto& fields = *report.mutable_fields();
+  fields["benchmark"].set_string_value(name_);
+  fields["what"].set_string_value(what_);
+  auto& circumstances =
+      *fields["circumstances"].mutable_struct_value()->mutable_fields();
+  for (const auto& [key, value] : circumstances_) {
+    circumstances[key].set_string_value(value);
+  }
+  auto* measurements = fields["measurements"].mutable_list_value();
+  for (const Series& series : series_) {
+    const Spread spread = SpreadOf(series.values);
+    auto& entry =
+        *measurements->add_values()->mutable_struct_value()->mutable_fields();
+    entry["name"].set_string_value(series.name);
+    entry["unit"].set_string_value(series.unit);
+    entry["median"].set_number_value(spread.median);
+    entry["lowest"].set_number_value(spread.low);
+    entry["highest"].set_number_value(spread.high);
+    for (const double value : series.values) {
+      entry["values"].mutable_list_value()->add_values()->set_number_value(
+          value);
+    }
+    if (series.goal_min.has_value()) {
+      entry["goal_min"].set_number_value(*series.goal_min);
+    }
+  }
+  std::string json;
+  SYNCLINE_CHECK(
+      google::protobuf::util::MessageToJsonString(report, &json).ok());
+  return json;
+}
+
+}  // namespace syncline

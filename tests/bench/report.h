@@ -1,0 +1,60 @@
+#ifndef SYNCLINE_TESTS_BENCH_REPORT_H_
+#define SYNCLINE_TESTS_BENCH_REPORT_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace syncline {
+
+// What one benchmark has measured. Numbers of one report may be compared with
+// each other, and with nothing else: they come from one machine and one run,
+// repetitions of what is compared taken in turn. Thread-compatible.
+class Report {
+ public:
+  // `what` says in one sentence what is compared with what.
+  Report(absl::string_view name, absl::string_view what);
+
+  // A circumstance: batch size, threads, a hash of the result.
+  template <typename T>
+  void Set(absl::string_view key, const T& value) {
+    SetText(key, absl::StrCat(value));
+  }
+  // One repetition's value of a measurement, which appears in the order of
+  // first use.
+  void Add(absl::string_view measurement, absl::string_view unit, double value);
+  // numerator / denominator, repetition by repetition, of two measurements
+  // added so far. `goal_min` is what the project promises.
+  void AddRatio(absl::string_view name, absl::string_view numerator,
+                absl::string_view denominator,
+                std::optional<double> goal_min = std::nullopt);
+
+  // Median of a measurement or ratio; REQUIRES: it has values.
+  double Median(absl::string_view name) const;
+
+  std::string ToTable() const;  // for people; ends in \n
+  std::string ToJson() const;   // one object
+
+ private:
+  struct Series {
+    std::string name;
+    std::string unit;
+    std::vector<double> values;
+    std::optional<double> goal_min;
+  };
+  void SetText(absl::string_view key, std::string value);
+  const Series& Find(absl::string_view name) const;
+
+  const std::string name_;
+  const std::string what_;
+  std::vector<std::pair<std::string, std::string>> circumstances_;
+  std::vector<Series> series_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_BENCH_REPORT_H_
