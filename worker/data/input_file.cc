@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/file.h"
@@ -182,10 +184,15 @@ class GzipFile : public InputFile {
 
 absl::StatusOr<std::vector<std::string>> FindFiles(
     absl::string_view pattern, absl::string_view data_root) {
-  if (pattern.empty()) return absl::InvalidArgumentError("the path is empty");
+  if (pattern.empty() || absl::StrContains(pattern, '\0')) {
+    return absl::InvalidArgumentError("the path is empty or has a zero byte");
+  }
   const fs::path asked{std::string(pattern)};
   if (asked.is_absolute()) return FindAbsolute(asked.lexically_normal());
-  const fs::path root = fs::absolute(std::string(data_root)).lexically_normal();
+  // Not fs::absolute, which throws for an empty path.
+  std::error_code error;
+  const fs::path root =
+      (fs::current_path(error) / std::string(data_root)).lexically_normal();
   auto found = FindAbsolute((root / asked).lexically_normal());
   if (found.ok()) return found;
   return absl::Status(

@@ -78,8 +78,19 @@ TEST_F(InputFileTest, NamesThePathAndTheDataRootOfWhatItCannotFind) {
   const absl::Status unmatched = FindFiles("*.csv", dir_).status();
   EXPECT_EQ(unmatched.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unmatched.message()), HasSubstr(Path("*.csv")));
-  EXPECT_EQ(FindFiles("", dir_).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  for (const absl::string_view bad :
+       {absl::string_view(""), absl::string_view("a\0b", 3)}) {
+    EXPECT_EQ(FindFiles(bad, dir_).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(InputFileTest, AnEmptyDataRootIsTheWorkingDirectory) {
+  const std::string here = std::filesystem::current_path();
+  const absl::Status status = FindFiles("absent.csv", "").status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("\"" + here + "/absent.csv\""),
+                    HasSubstr("data_root \"" + here)));
 }
 
 TEST_F(InputFileTest, RefusesWhatIsNotARegularFile) {
