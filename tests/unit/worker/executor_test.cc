@@ -1,0 +1,508 @@
+// Goal: a step's gradients are the derivative of its loss, whatever the graph,
+// and on_gradient comes exactly when its contract says. Method: small graphs
+// (fan-out, shared and frozen weights, views, dropout, dead branches) with each
+// parameter's gradient against central differences of the whole step's loss;
+// parameters overwritten with NaN inside on_gradient, which nothing may notice.
+
+#include "worker/executor.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "common/base/random.h"
+#include "tests/testing/training_model.h"
+
+namespace syncline {
+namespace {
+
+using testing::MakeTrainingModel;
+using testing::TrainingModel;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+void Ignore(int) {}
+
+// An executor over a model, with seeded parameters and batches.
+class Trainer {
+ public:
+  Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size)
+      : model_(m), loss_(loss) {
+    Executor::Options options;
+    options.loss.set_kind(loss);
+    options.batch_size = batch_size;
+    options.eval_batch_size = batch_size + 3;
+    options.seed = 17;
+    auto executor = Executor::Create(m.model, m.training, options);
+    EXPECT_TRUE(executor.ok()) << executor.status();
+    if (!executor.ok()) return;
+    executor_ = *std::move(executor);
+    Random random(5);
+    for (int i = 0; i < count(); ++i) {
+      for (float& v : executor_->parameter(i)) {
+        v = static_cast<float>(random.Uniform() - 0.5);
+      }
+    }
+  }
+
+  Executor& executor() { return *executor_; }
+  int count() const { return model_.training.parameters.size(); }
+  const std::string& name(int i) const {
+    return model_.training.parameters[i].name;
+  }
+
+  Batch MakeBatch(int64_t size, uint64_t seed = 9) const {
+    Batch batch;
+    batch.size = size;
+    Random random(seed);
+    const auto shapes = model_.model->InferShapes(size);
+    EXPECT_TRUE(shapes.ok()) << shapes.status();
+    for (ValueId v : model_.training.feeds) {
+      batch.feeds.emplace_back(ElementCount((*shapes)[v]));
+      for (float& x : batch.feeds.back()) {
+        x = static_cast<float>(random.Uniform() * 2 - 1);
+      }
+    }
+    const int64_t width =
+        ElementCount((*shapes)[model_.training.loss_output]) / size;
+    batch.label_width = loss_ == LossSpec::MEAN_SQUARED_ERROR ? width : 1;
+    for (int64_t i = 0; i < size * batch.label_width; ++i) {
+      switch (loss_) {
+        case LossSpec::SOFTMAX_CROSS_ENTROPY:
+          batch.labels.push_back(random.Below(width));
+          break;
+        case LossSpec::SIGMOID_CROSS_ENTROPY:
+          batch.labels.push_back(random.Below(2));
+          break;
+        default:
+          batch.labels.push_back(random.Uniform());
+      }
+    }
+    return batch;
+  }
+
+  double Step(const Batch& batch, int64_t clock = 3) {
+    const auto result = executor_->TrainStep(batch, clock, 0, Ignore);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->loss_sum : kNan;
+  }
+
+  std::vector<std::vector<float>> Gradients() const {
+    std::vector<std::vector<float>> all;
+    for (int i = 0; i < count(); ++i) {
+      const auto g = executor_->gradient(i);
+      all.emplace_back(g.begin(), g.end());
+    }
+    return all;
+  }
+
+  void ExpectGradientsAreDerivatives(int64_t size) {
+    const Batch batch = MakeBatch(size);
+    Step(batch);
+    const auto gradients = Gradients();
+    // Wide enough that float32 rounding of the loss, about 1e-6, vanishes.
+    constexpr float kStep = 4e-3f;
+    for (int i = 0; i < count(); ++i) {
+      for (size_t j = 0; j < gradients[i].size(); ++j) {
+        float& w = executor_->parameter(i)[j];
+        const float at = w;
+        w = at + kStep;
+        const double above = Step(batch);
+        w = at - kStep;
+        const double below = Step(batch);
+        w = at;
+        const double want = (above - below) / (2 * kStep);
+        ASSERT_NEAR(gradients[i][j], want,
+                    2e-3 * std::max(1.0, std::fabs(want)))
+            << name(i) << "[" << j << "]";
+      }
+    }
+  }
+
+ private:
+  const TrainingModel model_;
+  const LossSpec::Kind loss_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TrainingModel Mlp() {
+  return MakeTrainingModel(
+      "(float[N,4] x, float[4,5] w_a, float[5] w_b, float[5,3] w_c, "
+      "float[3] w_d) => (float[N,3] y)",
+      "",
+      "h = Gemm(x, w_a, w_b)\n"
+      "r = Tanh(h)\n"
+      "y = Gemm(r, w_c, w_d)");
+}
+
+struct GraphCase {
+  std::string name;
+  LossSpec::Kind loss;
+  std::string signature;
+  std::string initializers;
+  std::string body;
+};
+
+std::vector<GraphCase> GraphCases() {
+  constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
+  constexpr auto kSigmoid = LossSpec::SIGMOID_CROSS_ENTROPY;
+  constexpr auto kSquare = LossSpec::MEAN_SQUARED_ERROR;
+  return {
+      {"Mlp", kSoftmax,
+       "(float[N,4] x, float[4,5] w_a, float[5] w_b, float[5,3] w_c) "
+       "=> (float[N,3] y)",
+       "", "h = Gemm(x, w_a, w_b)\n r = Tanh(h)\n y = MatMul(r, w_c)"},
+      {"FanOut", kSoftmax,
+       "(float[N,4] x, float[4,4] w_a, float[4] w_b) => (float[N,4] y)", "",
+       "h = MatMul(x, w_a)\n t = Tanh(h)\n s = Sigmoid(h)\n p = Mul(t, s)\n"
+       "q = Add(p, h)\n y = Add(q, w_b)"},
+      {"SharedWeights", kSquare,
+       "(float[N,3] x, float[3,3] w_a, float[3] w_b) => (float[N,3] y)", "",
+       "a = Gemm(x, w_a, w_b)\n b = Tanh(a)\n c = Gemm<transB = 1>(b, w_a, w_b)"
+       "\n d = Sigmoid(c)\n y = MatMul(d, w_a)"},
+      {"Frozen", kSquare,
+       "(float[N,2] x, float[2,2] w_a, float[2] w_b) => (float[N,2] y)",
+       "float[2,2] frozen_m = {0.5, -1.0, 2.0, 0.25}, "
+       "float[2] frozen_d = {2.0, -4.0}",
+       "a = MatMul(x, w_a)\n b = MatMul(a, frozen_m)\n c = Add(b, w_b)\n"
+       "y = Div(c, frozen_d)"},
+      {"SameInputTwice", kSquare,
+       "(float[N,3] x, float[3,3] w_a) => (float[N,3] y)", "",
+       "a = MatMul(x, w_a)\n b = Mul(a, a)\n c = Add(b, b)\n y = Sub(c, a)"},
+      {"Views", kSoftmax,
+       "(float[N,2,3] x, float[3,8] w_a, float[4] w_b) => (float[N,4] y)",
+       "int64[2] shape = {6, 4}",
+       "f = Flatten(x)\n w = Reshape(w_a, shape)\n v = Identity(w)\n"
+       "t = Gemm(f, v, w_b)\n y = Identity(t)"},
+      {"ViewsOfFannedOutValues", kSquare,
+       "(float[N,4] x, float[4,4] w_a) => (float[N,4] y)", "",
+       "a = MatMul(x, w_a)\n i = Identity(a)\n j = Identity(i)\n"
+       "r = Tanh(i)\n s = Mul(j, r)\n y = Add(s, a)"},
+      {"Broadcasts", kSquare,
+       "(float[N,3] x, float[3] w_a, float[1] w_b, float[N,1] z) "
+       "=> (float[N,3] y)",
+       "", "a = Mul(x, w_a)\n b = Sub(w_b, a)\n c = Mul(b, z)\n y = Tanh(c)"},
+      {"Logistic", kSigmoid,
+       "(float[N,6] x, float[6,1] w_a, float[1] w_b) => (float[N,1] y)", "",
+       "y = Gemm(x, w_a, w_b)"},
+      {"SoftmaxInside", kSquare,
+       "(float[N,3] x, float[3,4] w_a, float[4,3] w_b) => (float[N,3] y)", "",
+       "a = MatMul(x, w_a)\n p = Softmax(a)\n l = LogSoftmax(a)\n"
+       "q = Mul(p, l)\n y = MatMul(q, w_b)"},
+      {"Dropout", kSquare,
+       "(float[N,5] x, float[5,5] w_a, float[5,2] w_b) => (float[N,2] y)",
+       "float ratio = {0.4}",
+       "a = MatMul(x, w_a)\n t = Tanh(a)\n d, m = Dropout(t, ratio)\n"
+       "e = Add(d, a)\n y = MatMul(e, w_b)"},
+      {"BatchedMatMul", kSquare,
+       "(float[N,2,3] x, float[3,2] w_a, float[2,2,2] w_b) => (float[N,8] y)",
+       "int64[4] split = {-1, 1, 2, 2}",
+       "a = MatMul(x, w_a)\n b = Reshape(a, split)\n c = MatMul(b, w_b)\n"
+       "y = Flatten(c)"},
+      {"DeadBranch", kSquare,
+       "(float[N,3] x, float[3,2] w_a, float[3,2] w_dead) => (float[N,2] y)",
+       "",
+       "dead = MatMul(x, w_dead)\n worse = Div(dead, dead)\n"
+       "y = MatMul(x, w_a)"},
+  };
+}
+
+class ExecutorGraphTest : public ::testing::TestWithParam<GraphCase> {};
+
+TEST_P(ExecutorGraphTest, GradientsAreTheDerivativeOfTheLoss) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body);
+  ASSERT_NE(model.model, nullptr);
+  Trainer trainer(model, c.loss, 4);
+  trainer.ExpectGradientsAreDerivatives(4);
+  trainer.ExpectGradientsAreDerivatives(1);  // the short last batch
+}
+
+// The strongest reading of the contract: what is written to a parameter inside
+// on_gradient is never seen by the rest of the step, and what gradient(i) holds
+// then is final.
+TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body);
+  ASSERT_NE(model.model, nullptr);
+  Trainer trainer(model, c.loss, 4);
+  const Batch batch = trainer.MakeBatch(4);
+  trainer.Step(batch);
+  const auto want = trainer.Gradients();
+
+  std::vector<std::vector<float>> seen(trainer.count());
+  std::multiset<int> calls;
+  const auto result = trainer.executor().TrainStep(batch, 3, 0, [&](int i) {
+    calls.insert(i);
+    const auto g = trainer.executor().gradient(i);
+    seen[i].assign(g.begin(), g.end());
+    for (float& v : trainer.executor().parameter(i)) v = kNan;
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(seen, want);
+  EXPECT_EQ(trainer.Gradients(), want);
+  for (int i = 0; i < trainer.count(); ++i) EXPECT_EQ(calls.count(i), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, ExecutorGraphTest,
+                         ::testing::ValuesIn(GraphCases()),
+                         [](const ::testing::TestParamInfo<GraphCase>& info) {
+                           return info.param.name;
+                         });
+
+TEST(ExecutorTest, LastLayersGradientsComeFirst) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  std::vector<std::string> order;
+  const auto result = trainer.executor().TrainStep(
+      trainer.MakeBatch(4), 0, 0,
+      [&](int i) { order.push_back(trainer.name(i)); });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(order, (std::vector<std::string>{"w_c", "w_d", "w_a", "w_b"}));
+}
+
+TEST(ExecutorTest, AParameterWithoutAPathToTheLossHasAZeroGradient) {
+  Trainer trainer(
+      MakeTrainingModel(
+          "(float[N,3] x, float[3,2] w_a, float[2] w_unused) => (float[N,2] y)",
+          "", "z = Mul(w_unused, w_unused)\n y = MatMul(x, w_a)"),
+      LossSpec::MEAN_SQUARED_ERROR, 2);
+  trainer.Step(trainer.MakeBatch(2));
+  EXPECT_EQ(trainer.Gradients()[1], (std::vector<float>{0, 0}));
+}
+
+TEST(ExecutorTest, ParametersAndGradientsAreAlignedAndStay) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  std::vector<const void*> before;
+  const auto addresses = [&] {
+    std::vector<const void*> all;
+    for (int i = 0; i < trainer.count(); ++i) {
+      all.push_back(trainer.executor().parameter(i).data());
+      all.push_back(trainer.executor().gradient(i).data());
+    }
+    return all;
+  };
+  before = addresses();
+  for (const void* p : before) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
+  }
+  trainer.Step(trainer.MakeBatch(4));
+  trainer.Step(trainer.MakeBatch(2));
+  ASSERT_TRUE(trainer.executor().Evaluate(trainer.MakeBatch(7)).ok());
+  EXPECT_EQ(addresses(), before);
+}
+
+TEST(ExecutorTest, ParametersStartWithTheFilesValues) {
+  const TrainingModel model =
+      MakeTrainingModel("(float[N,2] x) => (float[N,2] y)",
+                        "float[2] w_a = {1.5, -2.5}", "y = Mul(x, w_a)");
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
+  options.batch_size = 1;
+  auto executor = Executor::Create(model.model, model.training, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  EXPECT_EQ((*executor)->parameter(0)[0], 1.5f);
+  EXPECT_EQ((*executor)->parameter(0)[1], -2.5f);
+}
+
+TEST(ExecutorTest, TheSameStepGivesTheSameBits) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 8);
+  const Batch batch = trainer.MakeBatch(8);
+  trainer.Step(batch);
+  const auto first = trainer.Gradients();
+  trainer.Step(trainer.MakeBatch(5, 77));
+  trainer.Step(batch);
+  EXPECT_EQ(trainer.Gradients(), first);
+}
+
+TEST(ExecutorTest, GradientsOfPartsAddUpToThoseOfTheWhole) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 6);
+  const Batch whole = trainer.MakeBatch(6);
+  const double loss = trainer.Step(whole);
+  const auto want = trainer.Gradients();
+  const auto part = [&](int64_t begin, int64_t end) {
+    Batch b;
+    b.size = end - begin;
+    b.feeds = {
+        {whole.feeds[0].begin() + begin * 4, whole.feeds[0].begin() + end * 4}};
+    b.labels.assign(whole.labels.begin() + begin, whole.labels.begin() + end);
+    return b;
+  };
+  const double first_loss = trainer.Step(part(0, 4));
+  const auto first = trainer.Gradients();
+  EXPECT_NEAR(first_loss + trainer.Step(part(4, 6)), loss, 1e-5);
+  const auto second = trainer.Gradients();
+  for (size_t i = 0; i < want.size(); ++i) {
+    for (size_t j = 0; j < want[i].size(); ++j) {
+      EXPECT_NEAR(first[i][j] + second[i][j], want[i][j], 1e-5);
+    }
+  }
+}
+
+TEST(ExecutorTest, DropoutDependsOnClockAndRankAndNothingElse) {
+  Trainer trainer(
+      MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",
+                        "a = Mul(x, w_a)\n y = Dropout(a)"),
+      LossSpec::MEAN_SQUARED_ERROR, 2);
+  const Batch batch = trainer.MakeBatch(2);
+  const auto loss = [&](int64_t clock, uint32_t rank) {
+    return trainer.executor().TrainStep(batch, clock, rank, Ignore)->loss_sum;
+  };
+  const double first = loss(1, 0);
+  EXPECT_NE(loss(2, 0), first);
+  EXPECT_NE(loss(1, 1), first);
+  EXPECT_EQ(loss(1, 0), first);
+}
+
+TEST(ExecutorTest, EvaluationIsTheForwardPassWithoutDropout) {
+  Trainer trainer(
+      MakeTrainingModel("(float[N,3] x, float[3] w_a) => (float[N,3] y)", "",
+                        "a = Mul(x, w_a)\n y = Dropout(a)"),
+      LossSpec::MEAN_SQUARED_ERROR, 2);
+  const Batch batch = trainer.MakeBatch(5);  // evaluation takes more samples
+  const auto result = trainer.executor().Evaluate(batch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->width, 3);
+  ASSERT_EQ(result->scores.size(), 15u);
+  double loss = 0;
+  for (int i = 0; i < 15; ++i) {
+    const float want =
+        batch.feeds[0][i] * trainer.executor().parameter(0)[i % 3];
+    EXPECT_EQ(result->scores[i], want);
+    loss += (want - batch.labels[i]) * (want - batch.labels[i]) / 3;
+  }
+  EXPECT_NEAR(result->loss_sum, loss, 1e-5);
+}
+
+TEST(ExecutorTest, TheArenaHoldsLessThanEverythingAtOnce) {
+  // Ten layers of 64 x 256 floats would be ten times 64 KiB each way.
+  std::string body;
+  std::string before = "x";
+  for (int i = 0; i < 10; ++i) {
+    const std::string after = i == 9 ? "y" : absl::StrCat("h", i);
+    absl::StrAppend(&body, after, " = Add(", before, ", w_a)\n");
+    before = after;
+  }
+  Trainer trainer(
+      MakeTrainingModel("(float[N,256] x, float[256] w_a) => (float[N,256] y)",
+                        "", body),
+      LossSpec::MEAN_SQUARED_ERROR, 64);
+  const int64_t one = 64 * 256 * sizeof(float);
+  EXPECT_GE(trainer.executor().arena_bytes(), 2 * one);
+  EXPECT_LE(trainer.executor().arena_bytes(), 3 * one);
+}
+
+// ---- What is refused, and how it is said ----
+
+template <typename T>
+void ExpectError(const absl::StatusOr<T>& result, absl::StatusCode code,
+                 const std::string& message) {
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), code);
+  EXPECT_EQ(result.status().message(), message);
+}
+
+TEST(ExecutorTest, LabelsOutsideTheClassesAreNamed) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  for (const float bad : {3.0f, -1.0f, 0.5f, kNan}) {
+    Batch batch = trainer.MakeBatch(4);
+    batch.labels[2] = bad;
+    const std::string message =
+        absl::StrCat("label ", bad,
+                     " of sample 2 in the batch is not one of the 3 classes 0 "
+                     "to 2");
+    ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+                absl::StatusCode::kInvalidArgument, message);
+    ExpectError(trainer.executor().Evaluate(batch),
+                absl::StatusCode::kInvalidArgument, message);
+  }
+}
+
+TEST(ExecutorTest, BatchesThatDoNotFitAreRefused) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  const auto step = [&](const Batch& batch) {
+    return trainer.executor().TrainStep(batch, 0, 0, Ignore);
+  };
+  ExpectError(step(trainer.MakeBatch(5)), absl::StatusCode::kInvalidArgument,
+              "a batch of 5 samples; this executor takes 1 to 4");
+  ExpectError(step(Batch()), absl::StatusCode::kInvalidArgument,
+              "a batch of 0 samples; this executor takes 1 to 4");
+  Batch batch = trainer.MakeBatch(2);
+  batch.feeds[0].pop_back();
+  ExpectError(step(batch), absl::StatusCode::kInvalidArgument,
+              "graph input \"x\" takes 8 numbers for 2 samples, but is fed 7");
+  batch = trainer.MakeBatch(2);
+  batch.labels.push_back(0);
+  ExpectError(step(batch), absl::StatusCode::kInvalidArgument,
+              "a batch of 2 samples has 3 labels; the loss takes 1 a sample");
+}
+
+TEST(ExecutorTest, TheFirstNodeThatIsNotFiniteIsNamed) {
+  Trainer trainer(
+      MakeTrainingModel("(float[N,2] x, float[2] w_a) => (float[N,2] y)", "",
+                        "a = Mul(x, w_a)\n b = Mul(a, a)\n"
+                        "y = Add(b, b)"),
+      LossSpec::MEAN_SQUARED_ERROR, 2);
+  Batch batch = trainer.MakeBatch(2);
+  batch.feeds[0] = {1, 1, 1, 1};
+  trainer.executor().parameter(0)[1] = 1e30f;
+  bool called = false;
+  const auto result =
+      trainer.executor().TrainStep(batch, 12, 0, [&](int) { called = true; });
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(result.status().message(),
+            "step at clock 12: the loss is inf: node \"Mul#1\" (Mul) output "
+            "\"b\" is inf for sample 0 in the batch");
+  EXPECT_FALSE(called);
+}
+
+TEST(ExecutorTest, NotANumberInTheDataIsNamedAsSuch) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  Batch batch = trainer.MakeBatch(4);
+  batch.feeds[0][9] = kNan;
+  ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+              absl::StatusCode::kFailedPrecondition,
+              "step at clock 0: the loss is nan: graph input \"x\" is nan for "
+              "sample 2 in the batch");
+  ExpectError(
+      trainer.executor().Evaluate(batch), absl::StatusCode::kFailedPrecondition,
+      "evaluation: the loss is nan: graph input \"x\" is nan for sample "
+      "2 in the batch");
+}
+
+TEST(ExecutorTest, AParameterThatIsNotFiniteIsNamed) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  trainer.executor().parameter(1)[2] = kNan;
+  ExpectError(trainer.executor().TrainStep(trainer.MakeBatch(4), 0, 0, Ignore),
+              absl::StatusCode::kFailedPrecondition,
+              "step at clock 0: the loss is nan: parameter \"w_b\" is nan");
+}
+
+TEST(ExecutorTest, ANodeThatCannotBeComputedIsNamedAtCreation) {
+  const TrainingModel model = MakeTrainingModel(
+      "(float[N,2] x, float[2] w_a) => (float[N,2] y)", "float ratio = {1.5}",
+      "a = Mul(x, w_a)\n y = Dropout(a, ratio)");
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
+  options.batch_size = 2;
+  ExpectError(Executor::Create(model.model, model.training, options),
+              absl::StatusCode::kInvalidArgument,
+              "node \"Dropout#1\" (Dropout): ratio is 1.5; it must be in [0, "
+              "1)");
+}
+
+TEST(ExecutorTest, AnInputThatNothingFeedsIsNamed) {
+  TrainingModel model = Mlp();
+  model.training.feeds = {};
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 2;
+  ExpectError(Executor::Create(model.model, model.training, options),
+              absl::StatusCode::kInvalidArgument,
+              "\"x\" has no value: nothing feeds it");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,467 @@
+// Goal: every operator computes what its reference says, forward and backward,
+// in every way the executor may call it. Method: one row per operator and
+// setting; for each row
+//  - the reference gradient, in double, against central differences;
+//  - the float32 Op against the reference: overwriting, accumulating, with each
+//    subset of wanted gradients, in place where the Op offers it, and with all
+//    it has not declared as read replaced by NaN before Backward.
+// A new operator adds one row.
+
+#include "worker/ops/op_table.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/model.h"
+#include "tests/testing/arrays.h"
+
+namespace syncline {
+namespace {
+
+using reference::Dims;
+using testing::Dot;
+using testing::DoubleArray;
+using testing::ExpectNear;
+using testing::FiniteDifferences;
+using testing::RandomArray;
+using testing::ToFloats;
+
+using Inputs = std::vector<DoubleArray>;
+using Gradients = std::vector<DoubleArray>;
+
+struct OpCase {
+  std::string op_type;
+  int version;
+  std::map<std::string, Attribute> attributes;
+  std::vector<Dims> inputs;  // of the differentiable ones
+  std::function<DoubleArray(const Inputs&)> forward;
+  std::function<Gradients(const Inputs&, const DoubleArray& dy)> gradient;
+};
+
+template <typename F, typename FA, typename FB>
+OpCase BinaryCase(std::string op_type, Dims a, Dims b, F f, FA fa, FB fb) {
+  return {std::move(op_type),
+          14,
+          {},
+          {std::move(a), std::move(b)},
+          [=](const Inputs& in) { return reference::Binary(in[0], in[1], f); },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::BinaryGradient(in[0], in[1], dy, fa, fb);
+          }};
+}
+
+OpCase AddCase(Dims a, Dims b) {
+  return BinaryCase(
+      "Add", a, b, [](double p, double q) { return p + q; },
+      [](double, double) { return 1.0; }, [](double, double) { return 1.0; });
+}
+OpCase SubCase(Dims a, Dims b) {
+  return BinaryCase(
+      "Sub", a, b, [](double p, double q) { return p - q; },
+      [](double, double) { return 1.0; }, [](double, double) { return -1.0; });
+}
+OpCase MulCase(Dims a, Dims b) {
+  return BinaryCase(
+      "Mul", a, b, [](double p, double q) { return p * q; },
+      [](double, double q) { return q; }, [](double p, double) { return p; });
+}
+OpCase DivCase(Dims a, Dims b) {
+  return BinaryCase(
+      "Div", a, b, [](double p, double q) { return p / q; },
+      [](double, double q) { return 1 / q; },
+      [](double p, double q) { return -p / (q * q); });
+}
+
+template <typename F>
+OpCase UnaryCase(std::string op_type,
+                 std::map<std::string, Attribute> attributes = {}) {
+  return {std::move(op_type),
+          20,
+          std::move(attributes),
+          {{5, 7}},
+          [](const Inputs& in) { return reference::Unary<F>(in[0]); },
+          [](const Inputs& in, const DoubleArray& dy) {
+            return reference::UnaryGradient<F>(in[0], dy);
+          }};
+}
+
+OpCase ViewCase(std::string op_type, Dims from, Dims to,
+                std::map<std::string, Attribute> attributes = {}) {
+  const auto reshaped = [](const DoubleArray& x, const Dims& dims) {
+    DoubleArray y(dims);
+    y.values = x.values;
+    return y;
+  };
+  return {std::move(op_type),
+          13,
+          std::move(attributes),
+          {from},
+          [=](const Inputs& in) { return reshaped(in[0], to); },
+          [=](const Inputs&, const DoubleArray& dy) {
+            return Gradients{reshaped(dy, from)};
+          }};
+}
+
+OpCase GemmCase(const reference::GemmAttributes& g, std::vector<Dims> inputs) {
+  return {"Gemm",
+          13,
+          {{"transA", int64_t{g.transpose_a}},
+           {"transB", int64_t{g.transpose_b}},
+           {"alpha", static_cast<float>(g.alpha)},
+           {"beta", static_cast<float>(g.beta)}},
+          std::move(inputs),
+          [=](const Inputs& in) {
+            return reference::Gemm(g, in[0], in[1],
+                                   in.size() > 2 ? &in[2] : nullptr);
+          },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::GemmGradient(
+                g, in[0], in[1], in.size() > 2 ? &in[2] : nullptr, dy);
+          }};
+}
+
+OpCase MatMulCase(Dims a, Dims b) {
+  return {"MatMul",
+          13,
+          {},
+          {std::move(a), std::move(b)},
+          [](const Inputs& in) { return reference::MatMul(in[0], in[1]); },
+          [](const Inputs& in, const DoubleArray& dy) {
+            return reference::MatMulGradient(in[0], in[1], dy);
+          }};
+}
+
+// Normalised over dimensions [begin, end) of [2, 3, 4].
+OpCase SoftmaxCase(int version, std::map<std::string, Attribute> attributes,
+                   int64_t begin, int64_t end) {
+  return {
+      "Softmax",
+      version,
+      std::move(attributes),
+      {{2, 3, 4}},
+      [=](const Inputs& in) { return reference::Softmax(in[0], begin, end); },
+      [=](const Inputs& in, const DoubleArray& dy) {
+        return reference::SoftmaxGradient(in[0], begin, end, dy);
+      }};
+}
+OpCase LogSoftmaxCase(int version, std::map<std::string, Attribute> attributes,
+                      int64_t begin, int64_t end) {
+  return {"LogSoftmax",
+          version,
+          std::move(attributes),
+          {{2, 3, 4}},
+          [=](const Inputs& in) {
+            return reference::LogSoftmax(in[0], begin, end);
+          },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::LogSoftmaxGradient(in[0], begin, end, dy);
+          }};
+}
+
+std::vector<OpCase> Cases() {
+  std::vector<OpCase> cases = {
+      AddCase({4, 5}, {4, 5}),
+      AddCase({4, 5}, {5}),
+      AddCase({5}, {4, 5}),
+      SubCase({4, 5}, {4, 5}),
+      SubCase({2, 1, 3}, {4, 1}),
+      SubCase({}, {4, 5}),
+      MulCase({4, 5}, {4, 5}),
+      MulCase({4, 5}, {4, 1}),
+      MulCase({3}, {2, 3}),
+      DivCase({4, 5}, {4, 5}),
+      DivCase({4, 5}, {}),
+      DivCase({2, 3}, {4, 2, 3}),
+      UnaryCase<reference::Relu>("Relu"),
+      UnaryCase<reference::Sigmoid>("Sigmoid"),
+      UnaryCase<reference::Tanh>("Tanh"),
+      UnaryCase<reference::Gelu>("Gelu"),
+      UnaryCase<reference::Gelu>("Gelu",
+                                 {{"approximate", std::string("none")}}),
+      UnaryCase<reference::GeluTanh>("Gelu",
+                                     {{"approximate", std::string("tanh")}}),
+      ViewCase("Flatten", {2, 3, 4}, {2, 12}),
+      ViewCase("Flatten", {2, 3, 4}, {6, 4}, {{"axis", int64_t{2}}}),
+      ViewCase("Reshape", {2, 3, 4}, {4, 6}),
+      ViewCase("Identity", {2, 3}, {2, 3}),
+      ViewCase("Dropout", {2, 3}, {2, 3}),  // in inference
+      MatMulCase({3, 4}, {4, 2}),
+      MatMulCase({4}, {4}),
+      MatMulCase({4}, {4, 2}),
+      MatMulCase({3, 4}, {4}),
+      MatMulCase({2, 3, 4}, {4, 2}),
+      MatMulCase({2, 3, 4}, {2, 4, 5}),
+      MatMulCase({3, 4}, {2, 4, 5}),
+      MatMulCase({2, 1, 3, 4}, {3, 4, 2}),
+      MatMulCase({2, 1, 2, 3}, {1, 2, 3, 2}),
+      MatMulCase({2, 3, 4}, {4}),
+      SoftmaxCase(13, {}, 2, 3),
+      SoftmaxCase(13, {{"axis", int64_t{0}}}, 0, 1),
+      SoftmaxCase(13, {{"axis", int64_t{-2}}}, 1, 2),
+      SoftmaxCase(11, {}, 1, 3),
+      SoftmaxCase(11, {{"axis", int64_t{0}}}, 0, 3),
+      SoftmaxCase(11, {{"axis", int64_t{-1}}}, 2, 3),
+      LogSoftmaxCase(13, {}, 2, 3),
+      LogSoftmaxCase(13, {{"axis", int64_t{1}}}, 1, 2),
+      LogSoftmaxCase(11, {}, 1, 3),
+  };
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      const Dims a = ta ? Dims{4, 3} : Dims{3, 4};
+      const Dims b = tb ? Dims{2, 4} : Dims{4, 2};
+      const auto gemm = [&](double alpha, double beta, std::vector<Dims> c) {
+        std::vector<Dims> inputs = {a, b};
+        inputs.insert(inputs.end(), c.begin(), c.end());
+        cases.push_back(GemmCase({ta, tb, alpha, beta}, inputs));
+      };
+      gemm(1, 1, {{2}});  // the fused bias
+      gemm(1, 1, {});
+      gemm(0.5, 1, {{2}});
+      gemm(0.5, -2, {{3, 2}});
+      gemm(1, 1, {{3, 1}});
+      gemm(1, 1, {{}});
+      gemm(1, 0, {{2}});
+    }
+  }
+  return cases;
+}
+
+// The Op of a case with everything it runs on.
+class Bench {
+ public:
+  Bench(const OpCase& c, std::vector<bool> wants) : wants_(std::move(wants)) {
+    node_.name = "it";
+    node_.op_type = c.op_type;
+    node_.since_version = c.version;
+    node_.attributes = c.attributes;
+    for (const Dims& dims : c.inputs) {
+      in_.push_back(RandomArray(dims, 10 + in_.size()));
+      floats_.push_back(ToFloats(in_.back().values));
+      spec_.inputs.push_back({.present = true, .dims = dims});
+    }
+    want_y_ = c.forward(in_);
+    dy_ = RandomArray(want_y_.dims, 3);
+    want_dx_ = c.gradient(in_, dy_);
+    spec_.node = &node_;
+    spec_.outputs.push_back({.present = true, .dims = want_y_.dims});
+    spec_.wants_gradient = wants_;
+    y_.assign(want_y_.values.size(), kNan);
+  }
+
+  void Create() {
+    auto op = CreateOp(spec_);
+    ASSERT_TRUE(op.ok()) << op.status();
+    op_ = *std::move(op);
+    workspace_.assign(op_->traits().workspace_bytes + 64, 0);
+  }
+
+  void Forward() {
+    ASSERT_TRUE(op_->Forward(Tensors(y_.data())).ok());
+    ExpectNear(y_, want_y_.values, kTolerance);
+  }
+
+  void ForwardInPlace() {
+    const int i = op_->traits().in_place_input;
+    if (i < 0) return;
+    std::vector<float>& x = floats_[i];
+    ASSERT_EQ(x.size(), y_.size());
+    ASSERT_TRUE(op_->Forward(Tensors(x.data())).ok());
+    ExpectNear(x, want_y_.values, kTolerance);
+    x = ToFloats(in_[i].values);
+  }
+
+  void ForgetWhatBackwardDoesNotRead() {
+    const Op::Traits& traits = op_->traits();
+    for (size_t i = 0; i < floats_.size(); ++i) {
+      if (traits.backward_inputs >> i & 1) continue;
+      floats_[i].assign(floats_[i].size(), kNan);
+    }
+    if ((traits.backward_outputs & 1) == 0) y_.assign(y_.size(), kNan);
+  }
+
+  void Backward(bool accumulate) {
+    std::vector<std::vector<float>> dx;
+    std::vector<float*> pointers;
+    uint32_t mask = 0;
+    for (size_t i = 0; i < in_.size(); ++i) {
+      dx.emplace_back(in_[i].values.size(), accumulate ? 1.0f : kNan);
+      if (accumulate) mask |= 1u << i;
+    }
+    for (size_t i = 0; i < in_.size(); ++i) {
+      pointers.push_back(wants_[i] ? dx[i].data() : nullptr);
+    }
+    const std::vector<float> dy = ToFloats(dy_.values);
+    Run(dy.data(), pointers, mask);
+    for (size_t i = 0; i < in_.size(); ++i) {
+      if (!wants_[i]) continue;
+      SCOPED_TRACE(absl::StrCat("gradient of input ", i));
+      std::vector<double> want = want_dx_[i].values;
+      for (double& v : want) v += accumulate ? 1 : 0;
+      ExpectNear(dx[i], want, kTolerance);
+    }
+  }
+
+  // The gradient of input 0 over that of the output, the others beside.
+  void BackwardInPlace() {
+    if (!op_->traits().gradient_in_place || !wants_[0]) return;
+    std::vector<float> dy = ToFloats(dy_.values);
+    std::vector<std::vector<float>> others(in_.size());
+    std::vector<float*> pointers = {dy.data()};
+    for (size_t i = 1; i < in_.size(); ++i) {
+      others[i].assign(in_[i].values.size(), kNan);
+      pointers.push_back(wants_[i] ? others[i].data() : nullptr);
+    }
+    Run(dy.data(), pointers, 0);
+    ExpectNear(dy, want_dx_[0].values, kTolerance);
+    for (size_t i = 1; i < in_.size(); ++i) {
+      if (wants_[i]) ExpectNear(others[i], want_dx_[i].values, kTolerance);
+    }
+  }
+
+ private:
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  static constexpr double kTolerance = 1e-5;
+
+  Op::Tensors Tensors(float* y) {
+    inputs_.clear();
+    for (const auto& x : floats_) inputs_.push_back(x.data());
+    outputs_ = {y};
+    return {
+        .inputs = inputs_, .outputs = outputs_, .workspace = workspace_.data()};
+  }
+
+  void Run(const float* dy, const std::vector<float*>& dx, uint32_t mask) {
+    const std::vector<const float*> output_gradients = {dy};
+    ASSERT_TRUE(op_->Backward(Tensors(y_.data()), {.outputs = output_gradients,
+                                                   .inputs = dx,
+                                                   .accumulate_mask = mask})
+                    .ok());
+  }
+
+  const std::vector<bool> wants_;
+  Node node_;
+  OpSpec spec_;
+  Inputs in_;
+  DoubleArray want_y_, dy_;
+  Gradients want_dx_;
+  std::vector<std::vector<float>> floats_;
+  std::vector<float> y_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  std::vector<char> workspace_;
+  std::unique_ptr<Op> op_;
+};
+
+class OpTableTest : public ::testing::TestWithParam<OpCase> {};
+
+TEST_P(OpTableTest, ReferenceGradientIsTheDerivative) {
+  const OpCase& c = GetParam();
+  Inputs in;
+  for (const Dims& dims : c.inputs) {
+    in.push_back(RandomArray(dims, 10 + in.size()));
+  }
+  const DoubleArray dy = RandomArray(c.forward(in).dims, 3);
+  const Gradients got = c.gradient(in, dy);
+  for (size_t i = 0; i < in.size(); ++i) {
+    ExpectNear(
+        got[i].values,
+        FiniteDifferences(in[i].values,
+                          [&] { return Dot(c.forward(in).values, dy.values); }),
+        1e-8);
+  }
+}
+
+TEST_P(OpTableTest, OpIsTheReferenceInEveryMannerOfCalling) {
+  const OpCase& c = GetParam();
+  for (uint32_t subset = 0; subset < 1u << c.inputs.size(); ++subset) {
+    SCOPED_TRACE(absl::StrCat("wanted gradients: mask ", subset));
+    std::vector<bool> wants;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      wants.push_back(subset >> i & 1);
+    }
+    Bench bench(c, wants);
+    ASSERT_NO_FATAL_FAILURE(bench.Create());
+    bench.ForwardInPlace();
+    bench.Forward();
+    if (subset == 0) continue;
+    bench.ForgetWhatBackwardDoesNotRead();
+    bench.Backward(/*accumulate=*/false);
+    bench.Backward(/*accumulate=*/true);
+    bench.BackwardInPlace();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, OpTableTest, ::testing::ValuesIn(Cases()),
+                         [](const ::testing::TestParamInfo<OpCase>& info) {
+                           return absl::StrCat(info.param.op_type, "_",
+                                               info.index);
+                         });
+
+TEST(OpTableTest, TableIsTheModelsListOfOperators) {
+  std::vector<std::string> names;
+  for (const OpEntry& entry : OpTable()) names.emplace_back(entry.op_type);
+  EXPECT_EQ(names, SupportedOperators());
+}
+
+TEST(OpTableTest, EveryOperatorHasARow) {
+  for (const OpEntry& entry : OpTable()) {
+    const std::vector<OpCase> cases = Cases();
+    EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) {
+      return c.op_type == entry.op_type;
+    })) << entry.op_type;
+  }
+}
+
+TEST(OpTableTest, DifferentiableInputsAreThoseOfTheReference) {
+  for (const OpCase& c : Cases()) {
+    const OpEntry* entry = FindOp(c.op_type);
+    ASSERT_NE(entry, nullptr);
+    const uint32_t all = (1u << c.inputs.size()) - 1;
+    EXPECT_EQ(entry->differentiable_inputs & all, all) << c.op_type;
+  }
+}
+
+// What a factory refuses, and what it says.
+absl::Status Refused(const std::string& op_type, std::vector<TensorType> inputs,
+                     std::map<std::string, Attribute> attributes = {}) {
+  Node node;
+  node.name = "it";
+  node.op_type = op_type;
+  node.since_version = 13;
+  node.attributes = std::move(attributes);
+  OpSpec spec;
+  spec.node = &node;
+  spec.outputs = {inputs[0]};
+  spec.inputs = std::move(inputs);
+  return CreateOp(spec).status();
+}
+
+TEST(OpTableTest, RefusalsNameTheNode) {
+  const TensorType matrix = {.present = true, .dims = {2, 3}};
+  TensorType integers = matrix;
+  integers.dtype = DType::kInt64;
+  const std::vector<std::pair<absl::Status, std::string>> cases = {
+      {Refused("Conv", {matrix}),
+       "node \"it\" (Conv): the operator is not supported"},
+      {Refused("Add", {matrix, integers}),
+       "node \"it\" (Add): input 1 is int64; only float32 is computed"},
+      {Refused("Add", {matrix, {.present = true, .dims = {2}}}),
+       "node \"it\" (Add): shapes [2,3] and [2] do not broadcast"},
+      {Refused("Gemm", {matrix, matrix}),
+       "node \"it\" (Gemm): the inner dimensions differ"},
+      {Refused("MatMul", {matrix, {.present = true, .dims = {}}}),
+       "node \"it\" (MatMul): a scalar has no matrix product"},
+      {Refused("Gelu", {matrix}, {{"approximate", std::string("cube")}}),
+       "node \"it\" (Gelu): approximate is \"cube\"; it must be \"none\" or "
+       "\"tanh\""},
+      {Refused("Softmax", {matrix}, {{"axis", int64_t{2}}}),
+       "node \"it\" (Softmax): axis 2 is outside the input's 2 dimensions"},
+  };
+  for (const auto& [status, message] : cases) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+  }
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,83 @@
+#include "worker/differentiation.h"
+
+#include <algorithm>
+
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
+  std::vector<bool> needed(graph.values.size(), false);
+  needed[output] = true;
+  std::vector<int> nodes;
+  for (int n = static_cast<int>(graph.nodes.size()) - 1; n >= 0; --n) {
+    const Node& node = graph.nodes[n];
+    const bool live =
+        std::any_of(node.outputs.begin(), node.outputs.end(),
+                    [&](ValueId v) { return v != kNoValue && needed[v]; });
+    if (!live) continue;
+    nodes.push_back(n);
+    for (ValueId v : node.inputs) {
+      if (v != kNoValue) needed[v] = true;
+    }
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+// Whether a gradient can flow from output 0 of the node to this input.
+bool IsDifferentiable(const Graph& graph, const Node& node, size_t input) {
+  const OpEntry* const entry = FindOp(node.op_type);
+  const ValueId v = node.inputs[input];
+  return entry != nullptr && v != kNoValue &&
+         (entry->differentiable_inputs >> input & 1) != 0 &&
+         graph.values[v].dtype == DType::kFloat32;
+}
+
+}  // namespace
+
+bool Differentiation::RunsBackward(size_t position) const {
+  const std::vector<bool>& wants = wants_gradient[position];
+  return std::find(wants.begin(), wants.end(), true) != wants.end();
+}
+
+Differentiation Differentiate(const Graph& graph, ValueId loss_output,
+                              absl::Span<const ValueId> parameters) {
+  Differentiation d;
+  d.nodes = NodesBefore(graph, loss_output);
+  d.wants_gradient.resize(d.nodes.size());
+
+  // Downwards: what changes when a parameter changes.
+  std::vector<bool> depends(graph.values.size(), false);
+  for (ValueId v : parameters) depends[v] = true;
+  for (int n : d.nodes) {
+    const Node& node = graph.nodes[n];
+    const ValueId y = node.outputs[0];
+    for (size_t i = 0; i < node.inputs.size() && y != kNoValue; ++i) {
+      if (IsDifferentiable(graph, node, i) && depends[node.inputs[i]]) {
+        depends[y] = true;
+      }
+    }
+  }
+  d.loss_has_gradient = depends[loss_output];
+
+  // Upwards: of that, what the loss depends on.
+  std::vector<bool> reached(graph.values.size(), false);
+  reached[loss_output] = d.loss_has_gradient;
+  for (size_t p = d.nodes.size(); p-- > 0;) {
+    const Node& node = graph.nodes[d.nodes[p]];
+    d.wants_gradient[p].assign(node.inputs.size(), false);
+    if (node.outputs[0] == kNoValue || !reached[node.outputs[0]]) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!IsDifferentiable(graph, node, i) || !depends[node.inputs[i]]) {
+        continue;
+      }
+      d.wants_gradient[p][i] = true;
+      reached[node.inputs[i]] = true;
+    }
+  }
+  return d;
+}
+
+}  // namespace syncline

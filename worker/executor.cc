@@ -1,0 +1,263 @@
+#include "worker/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "kernels/threads.h"
+#include "worker/differentiation.h"
+#include "worker/step_plan.h"
+
+namespace syncline {
+namespace {
+
+// Full, short last and evaluation batches, with room for an odd size or two.
+constexpr size_t kPlansMax = 8;
+
+int64_t AlignedCount(int64_t count) {
+  constexpr int64_t kFloats = kCacheLineBytes / sizeof(float);
+  return (count + kFloats - 1) / kFloats * kFloats;
+}
+
+// One block of memory, cut into aligned arrays of the given sizes.
+class ParameterSlab {
+ public:
+  void Allocate(absl::Span<const int64_t> counts) {
+    int64_t total = 0;
+    for (int64_t count : counts) total += AlignedCount(count);
+    memory_ = AlignedFloats(total);
+    float* at = memory_.data();
+    for (int64_t count : counts) {
+      addresses_.push_back(at);
+      at += AlignedCount(count);
+    }
+  }
+  absl::Span<float* const> addresses() const { return addresses_; }
+
+ private:
+  AlignedFloats memory_;
+  std::vector<float*> addresses_;
+};
+
+class CpuExecutor : public Executor {
+ public:
+  CpuExecutor(std::shared_ptr<const Model> model, const TrainingGraph& training,
+              const Options& options)
+      : model_(std::move(model)), training_(training), options_(options) {
+    for (const auto& p : training_.parameters) parameters_.push_back(p.value);
+    with_gradients_ =
+        Differentiate(model_->graph(), training_.loss_output, parameters_);
+    forward_only_ = Differentiate(model_->graph(), training_.loss_output, {});
+  }
+
+  absl::Status Prepare();
+
+  absl::Span<float> parameter(int i) override {
+    return {values_.addresses()[i], Count(i)};
+  }
+  absl::Span<const float> gradient(int i) const override {
+    return {gradients_.addresses()[i], Count(i)};
+  }
+  absl::StatusOr<StepResult> TrainStep(
+      const Batch& batch, int64_t clock, uint32_t rank,
+      absl::FunctionRef<void(int)> on_gradient) override;
+  absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override;
+  int64_t arena_bytes() const override { return training_arena_bytes_; }
+
+ private:
+  struct CachedPlan {
+    bool training;
+    int64_t batch_size;
+    std::unique_ptr<StepPlan> plan;
+  };
+
+  size_t Count(int i) const {
+    return static_cast<size_t>(ElementCount(training_.parameters[i].dims));
+  }
+  absl::Status CheckInputs() const;
+  void FillParameters();
+  absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size);
+  absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch);
+  // The loss is not finite: says why.
+  absl::Status NotFinite(StepPlan& plan, double loss, uint64_t seed);
+
+  const std::shared_ptr<const Model> model_;
+  const TrainingGraph training_;
+  const Options options_;
+  std::vector<ValueId> parameters_;
+  Differentiation with_gradients_;
+  Differentiation forward_only_;
+  ParameterSlab values_;
+  ParameterSlab gradients_;
+  std::vector<CachedPlan> plans_;  // latest use first
+  AlignedFloats arena_;            // shared by the plans: one runs at a time
+  int64_t training_arena_bytes_ = 0;
+};
+
+absl::Status CpuExecutor::Prepare() {
+  SYNCLINE_RETURN_IF_ERROR(CheckInputs());
+  std::vector<int64_t> counts;
+  for (const auto& p : training_.parameters) {
+    counts.push_back(ElementCount(p.dims));
+  }
+  values_.Allocate(counts);
+  gradients_.Allocate(counts);
+  FillParameters();
+  SetComputeThreads(options_.threads);
+  if (options_.eval_batch_size > 0) {
+    SYNCLINE_RETURN_IF_ERROR(
+        PlanFor(/*training=*/false, options_.eval_batch_size).status());
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
+                            PlanFor(/*training=*/true, options_.batch_size));
+  training_arena_bytes_ = plan->arena_bytes();
+  return absl::OkStatus();
+}
+
+// Everything that the loss depends on is there, in the one type that is
+// computed.
+absl::Status CpuExecutor::CheckInputs() const {
+  const Graph& graph = model_->graph();
+  std::vector<bool> given(graph.values.size(), false);
+  for (ValueId v : training_.feeds) {
+    if (v == kNoValue) continue;
+    given[v] = true;
+    if (graph.values[v].dtype != DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "graph input \"", graph.values[v].name, "\" is ",
+          DTypeName(graph.values[v].dtype), "; only float32 inputs are fed"));
+    }
+  }
+  for (ValueId v : parameters_) given[v] = true;
+  for (const Initializer& i : graph.initializers) {
+    if (i.origin != Initializer::Origin::kDeclared) given[i.value] = true;
+  }
+  for (int n : with_gradients_.nodes) {
+    for (ValueId v : graph.nodes[n].inputs) {
+      if (v == kNoValue || graph.values[v].producer >= 0 || given[v]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", graph.values[v].name, "\" has no value: nothing feeds it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Those without values in the file stay zero until they are written.
+void CpuExecutor::FillParameters() {
+  const Graph& graph = model_->graph();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& bytes =
+        graph.initializers[training_.parameters[i].initializer].tensor.bytes;
+    std::memcpy(values_.addresses()[i], bytes.data(), bytes.size());
+  }
+}
+
+absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
+                                               int64_t batch_size) {
+  const auto found =
+      std::find_if(plans_.begin(), plans_.end(), [&](const CachedPlan& p) {
+        return p.training == training && p.batch_size == batch_size;
+      });
+  if (found != plans_.end()) {
+    std::rotate(plans_.begin(), found, found + 1);
+    return plans_.front().plan.get();
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<StepPlan> plan,
+      StepPlan::Create({.model = model_.get(),
+                        .flow = training ? &with_gradients_ : &forward_only_,
+                        .feeds = training_.feeds,
+                        .parameters = parameters_,
+                        .loss_output = training_.loss_output,
+                        .loss = options_.loss.kind(),
+                        .batch_size = batch_size,
+                        .training = training}));
+  const size_t floats =
+      (plan->arena_bytes() + sizeof(float) - 1) / sizeof(float);
+  if (arena_.size() < floats) arena_ = AlignedFloats(floats);
+  if (plans_.size() == kPlansMax) plans_.pop_back();
+  plans_.insert(plans_.begin(), {training, batch_size, std::move(plan)});
+  return plans_.front().plan.get();
+}
+
+// The plan for this batch, bound to its memory.
+absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training,
+                                             const Batch& batch) {
+  const int64_t most =
+      training ? options_.batch_size : options_.eval_batch_size;
+  if (batch.size <= 0 || batch.size > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.size,
+                     " samples; this executor takes 1 to ", most));
+  }
+  SetComputeThreads(options_.threads);
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, PlanFor(training, batch.size));
+  SYNCLINE_RETURN_IF_ERROR(plan->loss().CheckLabels(batch.labels));
+  SYNCLINE_RETURN_IF_ERROR(
+      plan->Bind({.arena = reinterpret_cast<char*>(arena_.data()),
+                  .feeds = batch.feeds,
+                  .parameters = values_.addresses(),
+                  .gradients = gradients_.addresses()}));
+  return plan;
+}
+
+absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
+                                    uint64_t seed) {
+  const std::string where = plan.FindNonFinite(seed);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the loss is ", loss, ": ",
+      where.empty() ? "every node's output is finite, but the loss overflows"
+                    : where));
+}
+
+absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
+    const Batch& batch, int64_t clock, uint32_t rank,
+    absl::FunctionRef<void(int)> on_gradient) {
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, Ready(/*training=*/true, batch));
+  const uint64_t seed =
+      SeedFor(SeedFor(options_.seed, static_cast<uint64_t>(clock)), rank);
+  SYNCLINE_RETURN_IF_ERROR(plan->Forward(seed));
+  const double loss = plan->loss().Run(plan->scores(), batch.labels.data(),
+                                       plan->loss_gradient());
+  if (!std::isfinite(loss)) {
+    return Annotate(NotFinite(*plan, loss, seed),
+                    absl::StrCat("step at clock ", clock));
+  }
+  SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, on_gradient));
+  return StepResult{.loss_sum = loss};
+}
+
+absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, Ready(/*training=*/false, batch));
+  SYNCLINE_RETURN_IF_ERROR(plan->Forward(/*seed=*/0));
+  const Loss& loss = plan->loss();
+  const double sum =
+      loss.Run(plan->scores(), batch.labels.data(), /*gradient=*/nullptr);
+  if (!std::isfinite(sum)) {
+    return Annotate(NotFinite(*plan, sum, /*seed=*/0), "evaluation");
+  }
+  EvalResult result;
+  result.loss_sum = sum;
+  result.width = loss.width();
+  result.scores = {plan->scores(),
+                   static_cast<size_t>(loss.rows() * loss.width())};
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
+    std::shared_ptr<const Model> model, const TrainingGraph& training,
+    const Options& options) {
+  auto executor =
+      std::make_unique<CpuExecutor>(std::move(model), training, options);
+  SYNCLINE_RETURN_IF_ERROR(executor->Prepare());
+  return executor;
+}
+
+}  // namespace syncline

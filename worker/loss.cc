@@ -1,0 +1,81 @@
+#include "worker/loss.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/loss.h"
+
+namespace syncline {
+namespace {
+
+absl::Status BadLabel(int64_t row, float value, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("label ", value, " of sample ", row, " in the batch ", why));
+}
+
+}  // namespace
+
+absl::StatusOr<Loss> Loss::Create(LossSpec::Kind kind, const Dims& output,
+                                  int64_t rows) {
+  if (output.empty() || output[0] != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the loss's output has shape ", DimsToString(output),
+                     "; its first dimension must be the batch's ", rows));
+  }
+  const int64_t width = ElementCount(output) / rows;
+  switch (kind) {
+    case LossSpec::SOFTMAX_CROSS_ENTROPY:
+      if (output.size() != 2) break;
+      return Loss(kind, rows, width);
+    case LossSpec::SIGMOID_CROSS_ENTROPY:
+      if (width != 1) break;
+      return Loss(kind, rows, width);
+    case LossSpec::MEAN_SQUARED_ERROR:
+      return Loss(kind, rows, width);
+    default:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("loss ", LossSpec::Kind_Name(kind),
+                   " does not take an output of shape ", DimsToString(output)));
+}
+
+Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t width)
+    : kind_(kind),
+      rows_(rows),
+      width_(width),
+      labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : 1) {}
+
+absl::Status Loss::CheckLabels(absl::Span<const float> labels) const {
+  if (static_cast<int64_t>(labels.size()) != rows_ * labels_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", rows_, " samples has ", labels.size(),
+                     " labels; the loss takes ", labels_, " a sample"));
+  }
+  if (kind_ == LossSpec::MEAN_SQUARED_ERROR) return absl::OkStatus();
+  const bool softmax = kind_ == LossSpec::SOFTMAX_CROSS_ENTROPY;
+  const float classes = softmax ? static_cast<float>(width_) : 2.0f;
+  for (int64_t row = 0; row < rows_; ++row) {
+    const float label = labels[row];
+    // Written so that NaN fails.
+    if (label >= 0 && label < classes && std::floor(label) == label) continue;
+    return BadLabel(row, label,
+                    absl::StrCat("is not one of the ", classes,
+                                 " classes 0 to ", classes - 1));
+  }
+  return absl::OkStatus();
+}
+
+double Loss::Run(const float* scores, const float* labels,
+                 float* gradient) const {
+  switch (kind_) {
+    case LossSpec::SOFTMAX_CROSS_ENTROPY:
+      return SoftmaxCrossEntropy(rows_, width_, scores, labels, gradient);
+    case LossSpec::SIGMOID_CROSS_ENTROPY:
+      return SigmoidCrossEntropy(rows_, scores, labels, gradient);
+    default:
+      return MeanSquaredError(rows_, width_, scores, labels, gradient);
+  }
+}
+
+}  // namespace syncline

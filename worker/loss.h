@@ -1,0 +1,46 @@
+#ifndef SYNCLINE_WORKER_LOSS_H_
+#define SYNCLINE_WORKER_LOSS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// A job's loss over one output of the graph: checks labels, then computes the
+// loss summed over samples and its gradient (kernels/loss.h has the formulas;
+// mean squared error is the mean over a sample's outputs). Immutable.
+class Loss {
+ public:
+  // `output` is the scores' shape for a batch of `rows`. Errors:
+  // InvalidArgument: a shape that the loss does not take.
+  static absl::StatusOr<Loss> Create(LossSpec::Kind kind, const Dims& output,
+                                     int64_t rows);
+
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }         // scores per sample
+  int64_t label_width() const { return labels_; }  // labels per sample
+
+  // `labels` is [rows, label_width]. Errors: InvalidArgument: a wrong number of
+  // labels, or one that is no class; names the first such row and its value.
+  absl::Status CheckLabels(absl::Span<const float> labels) const;
+
+  // The summed loss; its gradient to `gradient`, unless that is null.
+  // REQUIRES: CheckLabels passed.
+  double Run(const float* scores, const float* labels, float* gradient) const;
+
+ private:
+  Loss(LossSpec::Kind kind, int64_t rows, int64_t width);
+  LossSpec::Kind kind_;
+  int64_t rows_;
+  int64_t width_;
+  int64_t labels_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_LOSS_H_

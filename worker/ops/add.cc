@@ -1,0 +1,20 @@
+#include "kernels/elementwise.h"
+#include "worker/ops/binary.h"
+
+namespace syncline {
+namespace {
+
+template <Side side>
+void Gradient(const BinaryBackward& in) {
+  AddGradient(in.shape, side, 1, in.dy, in.accumulate, in.dx);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeAdd(const OpSpec& spec) {
+  return MakeBinary(spec, {.forward = Add,
+                           .gradient_a = {Gradient<Side::kA>},
+                           .gradient_b = {Gradient<Side::kB>}});
+}
+
+}  // namespace syncline

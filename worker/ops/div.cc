@@ -1,0 +1,26 @@
+#include "kernels/elementwise.h"
+#include "worker/ops/binary.h"
+
+namespace syncline {
+namespace {
+
+void GradientA(const BinaryBackward& in) {
+  DivideGradientA(in.shape, in.b, in.dy, in.accumulate, in.dx);
+}
+
+void GradientB(const BinaryBackward& in) {
+  DivideGradientB(in.shape, in.b, in.y, in.dy, in.accumulate, in.dx);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeDiv(const OpSpec& spec) {
+  return MakeBinary(
+      spec,
+      {.forward = Divide,
+       .gradient_a = {.run = GradientA, .reads_inputs = 0b10},
+       .gradient_b = {
+           .run = GradientB, .reads_inputs = 0b10, .reads_output = true}});
+}
+
+}  // namespace syncline

@@ -1,0 +1,159 @@
+#include <optional>
+
+#include "common/base/status_macros.h"
+#include "kernels/broadcast.h"
+#include "kernels/gemm.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+namespace {
+
+// numpy.matmul as a list of products of one shape. Usually it is one: a stack
+// times one matrix is a taller matrix, equal stacks are a batch. Otherwise one
+// per matrix of the result.
+struct MatMulParams {
+  int64_t m, n, k;
+  int64_t batch = 1;
+  struct Product {
+    int64_t a, b, y;        // offsets, in elements
+    bool first_a, first_b;  // the first product that reads this part of a, b
+  };
+  std::vector<Product> products;
+};
+
+// Stacks that are broadcast: a matrix may be in several products.
+absl::Status ListProducts(absl::Span<const int64_t> a_stack,
+                          absl::Span<const int64_t> b_stack, MatMulParams* p) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Broadcast s, MakeBroadcast(a_stack, b_stack));
+  std::vector<bool> seen_a(s.a_count, false);
+  std::vector<bool> seen_b(s.b_count, false);
+  ForEachRow(s, [&](auto sa, auto sb, int64_t o, int64_t ia, int64_t ib) {
+    for (int64_t i = 0; i < s.inner; ++i) {
+      const int64_t a = ia + i * sa;
+      const int64_t b = ib + i * sb;
+      p->products.push_back({.a = a * p->m * p->k,
+                             .b = b * p->k * p->n,
+                             .y = (o + i) * p->m * p->n,
+                             .first_a = !seen_a[a],
+                             .first_b = !seen_b[b]});
+      seen_a[a] = true;
+      seen_b[b] = true;
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MatMulParams> ParamsOf(Dims a, Dims b) {
+  if (a.empty() || b.empty()) {
+    return absl::InvalidArgumentError("a scalar has no matrix product");
+  }
+  if (a.size() == 1) a.insert(a.begin(), 1);
+  if (b.size() == 1) b.push_back(1);
+  const auto a_stack = absl::MakeSpan(a).first(a.size() - 2);
+  const auto b_stack = absl::MakeSpan(b).first(b.size() - 2);
+  MatMulParams p;
+  p.m = a[a.size() - 2];
+  p.k = a.back();
+  p.n = b.back();
+  if (b[b.size() - 2] != p.k) {
+    return absl::InvalidArgumentError("the inner dimensions differ");
+  }
+  constexpr MatMulParams::Product kWhole = {0, 0, 0, true, true};
+  if (ElementCount(b_stack) == 1) {
+    p.m *= ElementCount(a_stack);
+    p.products = {kWhole};
+  } else if (a_stack == b_stack) {
+    p.batch = ElementCount(a_stack);
+    p.products = {kWhole};
+  } else {
+    SYNCLINE_RETURN_IF_ERROR(ListProducts(a_stack, b_stack, &p));
+  }
+  return p;
+}
+
+Op::Traits TraitsOf(const OpSpec& spec) {
+  Op::Traits traits;
+  if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
+  if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
+  return traits;
+}
+
+class MatMulOp : public Op {
+ public:
+  MatMulOp(const OpSpec& spec, MatMulParams params, Gemm product)
+      : Op(TraitsOf(spec)),
+        p_(std::move(params)),
+        product_(std::move(product)) {}
+
+  // da = dy * b^T, db = a^T * dy, as far as they are wanted.
+  absl::Status CompileBackward(const OpSpec& spec) {
+    if (spec.WantsGradient(0)) {
+      SYNCLINE_ASSIGN_OR_RETURN(da_, Gemm::Create({.m = p_.m,
+                                                   .n = p_.k,
+                                                   .k = p_.n,
+                                                   .transpose_b = true,
+                                                   .batch = p_.batch}));
+    }
+    if (spec.WantsGradient(1)) {
+      SYNCLINE_ASSIGN_OR_RETURN(db_, Gemm::Create({.m = p_.k,
+                                                   .n = p_.n,
+                                                   .k = p_.m,
+                                                   .transpose_a = true,
+                                                   .batch = p_.batch}));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Forward(const Tensors& t) override {
+    for (const auto& part : p_.products) {
+      SYNCLINE_RETURN_IF_ERROR(product_.Run(t.in(0) + part.a, t.in(1) + part.b,
+                                            nullptr, t.out(0) + part.y));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(1) != nullptr) {
+      for (const auto& part : p_.products) {
+        SYNCLINE_RETURN_IF_ERROR(Into(*db_, t.in(0) + part.a, g.out() + part.y,
+                                      !part.first_b || g.accumulate(1),
+                                      g.in(1) + part.b));
+      }
+    }
+    if (g.in(0) != nullptr) {
+      for (const auto& part : p_.products) {
+        SYNCLINE_RETURN_IF_ERROR(Into(*da_, g.out() + part.y, t.in(1) + part.b,
+                                      !part.first_a || g.accumulate(0),
+                                      g.in(0) + part.a));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status Into(Gemm& product, const float* left, const float* right,
+                           bool accumulate, float* out) {
+    return accumulate ? product.Accumulate(left, right, out)
+                      : product.Run(left, right, nullptr, out);
+  }
+
+  const MatMulParams p_;
+  Gemm product_;
+  std::optional<Gemm> da_, db_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeMatMul(const OpSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  SYNCLINE_ASSIGN_OR_RETURN(MatMulParams p,
+                            ParamsOf(spec.input(0).dims, spec.input(1).dims));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Gemm product,
+      Gemm::Create({.m = p.m, .n = p.n, .k = p.k, .batch = p.batch}));
+  auto op = std::make_unique<MatMulOp>(spec, std::move(p), std::move(product));
+  SYNCLINE_RETURN_IF_ERROR(op->CompileBackward(spec));
+  return op;
+}
+
+}  // namespace syncline

@@ -1,0 +1,123 @@
+#ifndef SYNCLINE_WORKER_OPS_OP_H_
+#define SYNCLINE_WORKER_OPS_OP_H_
+
+// What the executor knows of an operator. One Op is one node of the graph for
+// one batch size on one device: made when the plan is made, with concrete
+// shapes, and run many times without allocating.
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace syncline {
+
+// One input or output of a node, when the plan is made.
+struct TensorType {
+  bool present = false;  // false: an optional one that the node omits
+  DType dtype = DType::kFloat32;
+  Dims dims;
+  // The value's bytes if it is a constant or an initializer that is not
+  // trained, else null. Borrowed for the Op's life.
+  const void* constant = nullptr;
+
+  int64_t count() const { return ElementCount(dims); }
+};
+
+// What a factory is given.
+struct OpSpec {
+  const Node* node = nullptr;       // outlives the Op
+  std::vector<TensorType> inputs;   // as many as the operator's schema may have
+  std::vector<TensorType> outputs;  // are asked for through input() below
+  std::vector<bool> wants_gradient;  // by input; empty: forward only
+  bool training = false;             // Dropout drops
+
+  // Types past the end are absent ones.
+  const TensorType& input(size_t i) const;
+  const TensorType& output(size_t i) const;
+  bool WantsGradient(size_t i) const {
+    return i < wants_gradient.size() && wants_gradient[i];
+  }
+  // Errors: InvalidArgument: an input that is present is not float32.
+  absl::Status RequireFloat32() const;
+};
+
+class Op {
+ public:
+  // What the memory plan needs to know. Bit i of a mask is input or output i.
+  struct Traits {
+    // What Backward reads; anything else may be gone by then.
+    uint32_t backward_inputs = 0;
+    uint32_t backward_outputs = 0;
+    // Bytes that Forward leaves for Backward, 64-byte aligned.
+    int64_t workspace_bytes = 0;
+    // Output 0 may be written over this input, element by element; -1: none.
+    int in_place_input = -1;
+    // Output 0 is input 0 under another shape: where they share memory there
+    // is nothing to run, forward or backward.
+    bool is_view = false;
+    // The gradient of input 0 may be written over that of output 0.
+    bool gradient_in_place = false;
+  };
+
+  // Memory of one run; null where a value is omitted or unused. In Backward,
+  // what is not declared as read may hold something else by then.
+  struct Tensors {
+    absl::Span<const void* const> inputs;
+    absl::Span<void* const> outputs;
+    void* workspace = nullptr;
+    uint64_t seed = 0;  // for what is random; differs by node, clock and rank
+
+    const float* in(size_t i) const {
+      return i < inputs.size() ? static_cast<const float*>(inputs[i]) : nullptr;
+    }
+    float* out(size_t i) const {
+      return i < outputs.size() ? static_cast<float*>(outputs[i]) : nullptr;
+    }
+  };
+  struct Gradients {
+    // Of the outputs; null: zero. Output 0's is always there.
+    absl::Span<const float* const> outputs;
+    // Of the inputs; null: not wanted. Written from the last input to the
+    // first, because the first may lie over output 0's, and because one value
+    // may be several inputs.
+    absl::Span<float* const> inputs;
+    // Bit i: add to what is there (another reader of the value has written it
+    // already); else overwrite.
+    uint32_t accumulate_mask = 0;
+
+    const float* out() const { return outputs[0]; }
+    float* in(size_t i) const {
+      return i < inputs.size() ? inputs[i] : nullptr;
+    }
+    bool accumulate(size_t i) const { return (accumulate_mask >> i & 1) != 0; }
+  };
+
+  virtual ~Op() = default;
+
+  const Traits& traits() const { return traits_; }
+  // Errors: Internal from a library. Not retried.
+  virtual absl::Status Forward(const Tensors& t) = 0;
+  // Follows a Forward of the same step. Called only if an input wants a
+  // gradient.
+  virtual absl::Status Backward(const Tensors& t, const Gradients& g) = 0;
+
+ protected:
+  explicit Op(const Traits& traits) : traits_(traits) {}
+
+ private:
+  const Traits traits_;
+};
+
+// Makes a node's Op. Errors: InvalidArgument: an attribute, dtype or shape that
+// the operator does not have; without the node's name, which the caller adds.
+using OpFactory = absl::StatusOr<std::unique_ptr<Op>>(const OpSpec& spec);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_OPS_OP_H_

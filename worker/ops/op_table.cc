@@ -1,0 +1,66 @@
+#include "worker/ops/op_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+
+// One line per operator: its name, and which inputs have a gradient. MakeX is
+// in the operator's own file. (A list macro, so that it stays one line: each is
+// declared and tabulated from here.)
+#define SYNCLINE_OPERATORS(OPERATOR) \
+  OPERATOR(Add, 0b11)                \
+  OPERATOR(Div, 0b11)                \
+  OPERATOR(Dropout, 0b1)             \
+  OPERATOR(Flatten, 0b1)             \
+  OPERATOR(Gelu, 0b1)                \
+  OPERATOR(Gemm, 0b111)              \
+  OPERATOR(Identity, 0b1)            \
+  OPERATOR(LogSoftmax, 0b1)          \
+  OPERATOR(MatMul, 0b11)             \
+  OPERATOR(Mul, 0b11)                \
+  OPERATOR(Relu, 0b1)                \
+  OPERATOR(Reshape, 0b1)             \
+  OPERATOR(Sigmoid, 0b1)             \
+  OPERATOR(Softmax, 0b1)             \
+  OPERATOR(Sub, 0b11)                \
+  OPERATOR(Tanh, 0b1)
+
+#define SYNCLINE_DECLARE_OPERATOR(name, inputs) OpFactory Make##name;
+SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)
+#undef SYNCLINE_DECLARE_OPERATOR
+
+namespace {
+
+#define SYNCLINE_TABULATE_OPERATOR(name, inputs) {#name, inputs, Make##name},
+constexpr OpEntry kOps[] = {SYNCLINE_OPERATORS(SYNCLINE_TABULATE_OPERATOR)};
+#undef SYNCLINE_TABULATE_OPERATOR
+
+}  // namespace
+
+absl::Span<const OpEntry> OpTable() { return kOps; }
+
+const OpEntry* FindOp(absl::string_view op_type) {
+  for (const OpEntry& entry : kOps) {
+    if (entry.op_type == op_type) return &entry;
+  }
+  return nullptr;
+}
+
+std::string Describe(const Node& node) {
+  return absl::StrCat("node \"", node.name, "\" (", node.op_type, ")");
+}
+
+absl::StatusOr<std::unique_ptr<Op>> CreateOp(const OpSpec& spec) {
+  const OpEntry* const entry =
+      spec.node->domain.empty() ? FindOp(spec.node->op_type) : nullptr;
+  if (entry == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(*spec.node), ": the operator is not supported"));
+  }
+  auto op = entry->cpu(spec);
+  if (!op.ok()) return Annotate(op.status(), Describe(*spec.node));
+  return op;
+}
+
+}  // namespace syncline

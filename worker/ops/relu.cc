@@ -1,0 +1,10 @@
+#include "kernels/activation.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeRelu(const OpSpec& spec) {
+  return MakeUnary(spec, {Relu, ReluGradient, UnaryKernels::Saved::kOutput});
+}
+
+}  // namespace syncline

@@ -1,0 +1,11 @@
+#include "kernels/activation.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeSigmoid(const OpSpec& spec) {
+  return MakeUnary(spec,
+                   {Sigmoid, SigmoidGradient, UnaryKernels::Saved::kOutput});
+}
+
+}  // namespace syncline

@@ -1,0 +1,10 @@
+#include "kernels/activation.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeTanh(const OpSpec& spec) {
+  return MakeUnary(spec, {Tanh, TanhGradient, UnaryKernels::Saved::kOutput});
+}
+
+}  // namespace syncline

@@ -1,0 +1,43 @@
+#include "worker/ops/unary.h"
+
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+class UnaryOp : public Op {
+ public:
+  UnaryOp(const OpSpec& spec, const UnaryKernels& kernels)
+      : Op({.backward_inputs = kernels.saved == UnaryKernels::Saved::kInput,
+            .backward_outputs = kernels.saved == UnaryKernels::Saved::kOutput,
+            .in_place_input = 0,
+            .gradient_in_place = true}),
+        kernels_(kernels),
+        count_(spec.input(0).count()) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    kernels_.forward(count_, t.in(0), t.out(0));
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    const bool from_input = kernels_.saved == UnaryKernels::Saved::kInput;
+    kernels_.backward(count_, from_input ? t.in(0) : t.out(0), g.out(),
+                      g.accumulate(0), g.in(0));
+    return absl::OkStatus();
+  }
+
+ private:
+  const UnaryKernels kernels_;
+  const int64_t count_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeUnary(const OpSpec& spec,
+                                              const UnaryKernels& kernels) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  return std::make_unique<UnaryOp>(spec, kernels);
+}
+
+}  // namespace syncline

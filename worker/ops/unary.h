@@ -1,0 +1,24 @@
+#ifndef SYNCLINE_WORKER_OPS_UNARY_H_
+#define SYNCLINE_WORKER_OPS_UNARY_H_
+
+#include <cstdint>
+
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+// An activation: one float32 input, one output of its shape.
+struct UnaryKernels {
+  void (*forward)(int64_t n, const float* x, float* y);
+  // `saved` is the input or the output, as below.
+  void (*backward)(int64_t n, const float* saved, const float* dy,
+                   bool accumulate, float* dx);
+  enum class Saved { kInput, kOutput } saved;
+};
+
+absl::StatusOr<std::unique_ptr<Op>> MakeUnary(const OpSpec& spec,
+                                              const UnaryKernels& kernels);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_OPS_UNARY_H_

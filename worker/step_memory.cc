@@ -1,0 +1,219 @@
+#include "worker/step_memory.h"
+
+#include <algorithm>
+
+namespace syncline {
+namespace {
+
+using Kind = Place::Kind;
+
+class Planner {
+ public:
+  explicit Planner(const StepMemorySpec& spec)
+      : spec_(spec), graph_(*spec.graph), last_read_(graph_.values.size(), -1) {
+    memory_.values.resize(graph_.values.size());
+    memory_.workspaces.resize(positions());
+    memory_.runs_forward.assign(positions(), true);
+    memory_.backward.resize(positions());
+    memory_.ready_steps.assign(spec.parameters.size(), spec.loss_step());
+    gradients_.resize(graph_.values.size());
+  }
+
+  StepMemory Plan() {
+    FindLastReads();
+    PlaceGivenValues();
+    for (int p = 0; p < positions(); ++p) PlaceForward(p);
+    if (spec_.flow->loss_has_gradient) {
+      memory_.loss_gradient = FirstGradient(spec_.loss_output, loss_step());
+    }
+    for (int p = positions() - 1; p >= 0; --p) {
+      if (spec_.flow->RunsBackward(p)) PlaceBackward(p);
+    }
+    return std::move(memory_);
+  }
+
+ private:
+  int positions() const { return spec_.loss_step(); }
+  int loss_step() const { return spec_.loss_step(); }
+  const Node& node(int p) const { return graph_.nodes[spec_.flow->nodes[p]]; }
+  const Op& op(int p) const { return *spec_.ops[p]; }
+
+  int64_t Bytes(ValueId v) const {
+    return ElementCount(spec_.shapes[v]) * DTypeBytes(graph_.values[v].dtype);
+  }
+
+  void ReadAt(ValueId v, int step) {
+    if (v != kNoValue) last_read_[v] = std::max(last_read_[v], step);
+  }
+
+  void FindLastReads() {
+    for (int p = 0; p < positions(); ++p) {
+      for (ValueId v : node(p).inputs) ReadAt(v, p);
+      if (!spec_.flow->RunsBackward(p)) continue;
+      const int step = spec_.backward_step(p);
+      const Op::Traits& traits = op(p).traits();
+      for (size_t i = 0; i < node(p).inputs.size(); ++i) {
+        if (traits.backward_inputs >> i & 1) ReadAt(node(p).inputs[i], step);
+      }
+      for (size_t i = 0; i < node(p).outputs.size(); ++i) {
+        if (traits.backward_outputs >> i & 1) ReadAt(node(p).outputs[i], step);
+      }
+    }
+    ReadAt(spec_.loss_output, loss_step());
+  }
+
+  void PlaceGivenValues() {
+    for (const Initializer& initializer : graph_.initializers) {
+      memory_.values[initializer.value] = {Kind::kConstant, -1,
+                                           initializer.tensor.bytes.data()};
+    }
+    for (size_t i = 0; i < spec_.feeds.size(); ++i) {
+      if (spec_.feeds[i] == kNoValue) continue;
+      memory_.values[spec_.feeds[i]] = {Kind::kFeed, static_cast<int>(i)};
+    }
+    for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+      const ValueId v = spec_.parameters[i];
+      memory_.values[v] = {Kind::kParameter, static_cast<int>(i)};
+      ParameterBusyUntil(static_cast<int>(i), last_read_[v]);
+    }
+  }
+
+  void ParameterBusyUntil(int parameter, int step) {
+    int& ready = memory_.ready_steps[parameter];
+    ready = std::max(ready, step);
+  }
+
+  Place NewBuffer(int64_t bytes, int first, int last) {
+    memory_.buffers.push_back({bytes, first, std::max(first, last)});
+    return {Kind::kArena, static_cast<int>(memory_.buffers.size()) - 1};
+  }
+
+  // `place` is also read, under another name, until step `last`.
+  void KeepUntil(const Place& place, int last) {
+    if (place.kind == Kind::kArena) {
+      int32_t& until = memory_.buffers[place.index].last_use;
+      until = std::max(until, last);
+    } else if (place.kind == Kind::kParameter) {
+      ParameterBusyUntil(place.index, last);
+    }
+  }
+
+  // An arena buffer of this size that nothing reads after `step`.
+  bool IsFreeAfter(const Place& place, int64_t bytes, int step) const {
+    return place.kind == Kind::kArena &&
+           memory_.buffers[place.index].last_use <= step &&
+           memory_.buffers[place.index].size_bytes == bytes;
+  }
+
+  void PlaceForward(int p) {
+    const std::vector<ValueId>& outputs = node(p).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ValueId y = outputs[i];
+      if (y == kNoValue) continue;
+      if (i == 0) {
+        memory_.values[y] = PlaceOutput(p, y);
+      } else if (last_read_[y] >= 0) {
+        memory_.values[y] = NewBuffer(Bytes(y), p, last_read_[y]);
+      }
+    }
+    const int64_t workspace = op(p).traits().workspace_bytes;
+    if (workspace > 0) {
+      const bool kept = spec_.flow->RunsBackward(p);
+      memory_.workspaces[p] =
+          NewBuffer(workspace, p, kept ? spec_.backward_step(p) : p);
+    }
+  }
+
+  Place PlaceOutput(int p, ValueId y) {
+    const Op::Traits& traits = op(p).traits();
+    if (traits.is_view) {
+      const Place shared = memory_.values[node(p).inputs[0]];
+      memory_.runs_forward[p] = false;
+      KeepUntil(shared, last_read_[y]);
+      return shared;
+    }
+    if (traits.in_place_input >= 0) {
+      const Place input = memory_.values[node(p).inputs[traits.in_place_input]];
+      if (IsFreeAfter(input, Bytes(y), p)) {
+        KeepUntil(input, last_read_[y]);
+        return input;
+      }
+    }
+    return NewBuffer(Bytes(y), p, last_read_[y]);
+  }
+
+  // Memory for the gradient of `v`, which is first written in `step` and read
+  // by its producer's backward step.
+  Place FirstGradient(ValueId v, int step) {
+    const Place& value = memory_.values[v];
+    if (graph_.values[v].producer < 0 && value.kind == Kind::kParameter) {
+      gradients_[v] = {Kind::kGradient, value.index};
+    } else {
+      gradients_[v] = NewBuffer(Bytes(v), step, ProducerBackwardStep(v));
+    }
+    return gradients_[v];
+  }
+
+  int ProducerBackwardStep(ValueId v) const {
+    const std::vector<int>& nodes = spec_.flow->nodes;
+    const auto at =
+        std::lower_bound(nodes.begin(), nodes.end(), graph_.values[v].producer);
+    return spec_.backward_step(static_cast<int>(at - nodes.begin()));
+  }
+
+  void PlaceBackward(int p) {
+    const std::vector<ValueId>& inputs = node(p).inputs;
+    const std::vector<bool>& wants = spec_.flow->wants_gradient[p];
+    StepMemory::Backward& backward = memory_.backward[p];
+    backward.runs = true;
+    backward.output_gradient = gradients_[node(p).outputs[0]];
+    backward.input_gradients.resize(inputs.size());
+    // From the last input to the first, as Backward writes them.
+    for (size_t i = inputs.size(); i-- > 0;) {
+      if (!wants[i]) continue;
+      const ValueId v = inputs[i];
+      const bool again = gradients_[v].kind != Kind::kNone;
+      if (again) {
+        backward.accumulate_mask |= 1u << i;
+      } else if (i != 0 || !TakeOverGradient(p)) {
+        FirstGradient(v, spec_.backward_step(p));
+      }
+      backward.input_gradients[i] = gradients_[v];
+      if (gradients_[v].kind == Kind::kGradient) {
+        ParameterBusyUntil(gradients_[v].index, spec_.backward_step(p));
+      }
+    }
+    if (op(p).traits().is_view &&
+        backward.input_gradients[0] == backward.output_gradient) {
+      backward.runs = false;
+    }
+  }
+
+  // Lets the gradient of input 0 lie over that of output 0, if it may.
+  bool TakeOverGradient(int p) {
+    if (!op(p).traits().gradient_in_place) return false;
+    const ValueId x = node(p).inputs[0];
+    const Place& dy = gradients_[node(p).outputs[0]];
+    const int step = spec_.backward_step(p);
+    if (graph_.values[x].producer < 0 || !IsFreeAfter(dy, Bytes(x), step)) {
+      return false;
+    }
+    gradients_[x] = dy;
+    KeepUntil(dy, ProducerBackwardStep(x));
+    return true;
+  }
+
+  const StepMemorySpec& spec_;
+  const Graph& graph_;
+  std::vector<int> last_read_;    // by ValueId; -1: never
+  std::vector<Place> gradients_;  // by ValueId
+  StepMemory memory_;
+};
+
+}  // namespace
+
+StepMemory PlanStepMemory(const StepMemorySpec& spec) {
+  return Planner(spec).Plan();
+}
+
+}  // namespace syncline

@@ -1,0 +1,77 @@
+#ifndef SYNCLINE_WORKER_STEP_MEMORY_H_
+#define SYNCLINE_WORKER_STEP_MEMORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "common/model/memory_plan.h"
+#include "worker/differentiation.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+// Where bytes are during a step.
+struct Place {
+  enum class Kind {
+    kNone,       // nowhere: omitted or never read
+    kArena,      // `index` is a buffer of the arena
+    kFeed,       // `index` is a feed of the batch
+    kParameter,  // `index` is a parameter
+    kGradient,   // `index` is a parameter, whose gradient is meant
+    kConstant,   // at `constant`
+  };
+  Kind kind = Kind::kNone;
+  int index = -1;
+  const void* constant = nullptr;
+
+  bool operator==(const Place& other) const {
+    return kind == other.kind && index == other.index &&
+           constant == other.constant;
+  }
+};
+
+// Where every value, gradient and workspace of a step is, for one batch size.
+// With F nodes the steps are: F forward ones, the loss, F backward ones in
+// reverse.
+struct StepMemory {
+  struct Backward {
+    bool runs = false;
+    // By input; kNone: not wanted. Written in this step.
+    std::vector<Place> input_gradients;
+    Place output_gradient;
+    uint32_t accumulate_mask = 0;
+  };
+  std::vector<Place> values;            // by ValueId
+  std::vector<Place> workspaces;        // by position
+  std::vector<bool> runs_forward;       // by position: false where memory is
+                                        // shared and there is nothing to do
+  std::vector<Backward> backward;       // by position
+  Place loss_gradient;                  // kNone: the loss has none
+  std::vector<BufferLifetime> buffers;  // of the arena
+  // By parameter: the first step (>= the loss's) after which its gradient is
+  // final and it is not read again.
+  std::vector<int> ready_steps;
+};
+
+// What StepMemory is made from.
+struct StepMemorySpec {
+  const Graph* graph = nullptr;
+  const Differentiation* flow = nullptr;
+  absl::Span<const Dims> shapes;              // by ValueId
+  absl::Span<const std::unique_ptr<Op>> ops;  // by position in flow->nodes
+  absl::Span<const ValueId> feeds;
+  absl::Span<const ValueId> parameters;
+  ValueId loss_output = kNoValue;
+
+  int loss_step() const { return static_cast<int>(flow->nodes.size()); }
+  int backward_step(int position) const { return 2 * loss_step() - position; }
+};
+
+StepMemory PlanStepMemory(const StepMemorySpec& spec);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_STEP_MEMORY_H_

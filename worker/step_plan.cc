@@ -1,0 +1,264 @@
+#include "worker/step_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "common/model/memory_plan.h"
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+int64_t FirstNonFinite(absl::Span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+TensorType TypeOf(const Graph& graph, absl::Span<const Dims> shapes,
+                  absl::Span<const void* const> constants, ValueId v) {
+  if (v == kNoValue) return {};
+  return {.present = true,
+          .dtype = graph.values[v].dtype,
+          .dims = shapes[v],
+          .constant = constants[v]};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<Dims> shapes,
+                            spec.model->InferShapes(spec.batch_size));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Loss loss,
+      Loss::Create(spec.loss, shapes[spec.loss_output], spec.batch_size));
+  std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
+  plan->shapes_ = std::move(shapes);
+  SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
+  plan->PlaceMemory();
+  return plan;
+}
+
+absl::Status StepPlan::MakeOps() {
+  std::vector<const void*> constants(graph().values.size(), nullptr);
+  for (const Initializer& initializer : graph().initializers) {
+    constants[initializer.value] = initializer.tensor.bytes.data();
+  }
+  for (ValueId v : spec_.parameters) constants[v] = nullptr;
+  const std::vector<int>& nodes = spec_.flow->nodes;
+  for (size_t p = 0; p < nodes.size(); ++p) {
+    OpSpec spec;
+    spec.node = &graph().nodes[nodes[p]];
+    spec.wants_gradient = spec_.flow->wants_gradient[p];
+    spec.training = spec_.training;
+    for (ValueId v : spec.node->inputs) {
+      spec.inputs.push_back(TypeOf(graph(), shapes_, constants, v));
+    }
+    for (ValueId v : spec.node->outputs) {
+      spec.outputs.push_back(TypeOf(graph(), shapes_, constants, v));
+    }
+    SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateOp(spec));
+    ops_.push_back(std::move(op));
+  }
+  return absl::OkStatus();
+}
+
+void StepPlan::PlaceMemory() {
+  memory_ = PlanStepMemory({.graph = &graph(),
+                            .flow = spec_.flow,
+                            .shapes = shapes_,
+                            .ops = ops_,
+                            .feeds = spec_.feeds,
+                            .parameters = spec_.parameters,
+                            .loss_output = spec_.loss_output});
+  MemoryPlan plan = PlanMemory(memory_.buffers);
+  offsets_ = std::move(plan.offsets);
+  arena_bytes_ = plan.arena_bytes;
+
+  ready_order_.resize(spec_.parameters.size());
+  std::iota(ready_order_.begin(), ready_order_.end(), 0);
+  std::stable_sort(ready_order_.begin(), ready_order_.end(), [&](int a, int b) {
+    return memory_.ready_steps[a] < memory_.ready_steps[b];
+  });
+
+  values_.resize(graph().values.size());
+  calls_.resize(ops_.size());
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    Call& call = calls_[p];
+    call.node_index = spec_.flow->nodes[p];
+    call.node = &graph().nodes[call.node_index];
+    call.runs_forward = memory_.runs_forward[p];
+    call.runs_backward = memory_.backward[p].runs;
+    call.accumulate_mask = memory_.backward[p].accumulate_mask;
+    call.inputs.resize(call.node->inputs.size());
+    call.outputs.resize(call.node->outputs.size());
+    call.output_gradients.resize(call.node->outputs.size());
+    call.input_gradients.resize(memory_.backward[p].input_gradients.size());
+  }
+}
+
+absl::Status StepPlan::CheckFeeds(
+    absl::Span<const std::vector<float>> feeds) const {
+  for (size_t i = 0; i < spec_.feeds.size(); ++i) {
+    const ValueId v = spec_.feeds[i];
+    if (v == kNoValue) continue;
+    const int64_t want = ElementCount(shapes_[v]);
+    const int64_t got =
+        i < feeds.size() ? static_cast<int64_t>(feeds[i].size()) : 0;
+    if (got != want) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "graph input \"", graph().values[v].name, "\" takes ", want,
+          " numbers for ", spec_.batch_size, " samples, but is fed ", got));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Only Ops write, and never to what is given: const is cast away for feeds and
+// constants, which the memory plan lets nobody write over.
+void* StepPlan::Address(const Place& place, const Memory& memory) const {
+  switch (place.kind) {
+    case Place::Kind::kNone:
+      return nullptr;
+    case Place::Kind::kArena:
+      return memory.arena + offsets_[place.index];
+    case Place::Kind::kFeed:
+      return const_cast<float*>(memory.feeds[place.index].data());
+    case Place::Kind::kParameter:
+      return memory.parameters[place.index];
+    case Place::Kind::kGradient:
+      return memory.gradients[place.index];
+    case Place::Kind::kConstant:
+      return const_cast<void*>(place.constant);
+  }
+  return nullptr;
+}
+
+absl::Status StepPlan::Bind(const Memory& memory) {
+  SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory.feeds));
+  for (size_t v = 0; v < values_.size(); ++v) {
+    values_[v] = Address(memory_.values[v], memory);
+  }
+  for (size_t p = 0; p < calls_.size(); ++p) BindCall(memory, p);
+  scores_ = static_cast<const float*>(values_[spec_.loss_output]);
+  loss_gradient_ = static_cast<float*>(Address(memory_.loss_gradient, memory));
+  return absl::OkStatus();
+}
+
+void StepPlan::BindCall(const Memory& memory, size_t position) {
+  Call& call = calls_[position];
+  const StepMemory::Backward& backward = memory_.backward[position];
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const ValueId v = call.node->inputs[i];
+    call.inputs[i] = v == kNoValue ? nullptr : values_[v];
+  }
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const ValueId v = call.node->outputs[i];
+    call.outputs[i] =
+        v == kNoValue ? nullptr : Address(memory_.values[v], memory);
+  }
+  call.workspace = Address(memory_.workspaces[position], memory);
+  call.output_gradients[0] =
+      static_cast<const float*>(Address(backward.output_gradient, memory));
+  for (size_t i = 0; i < call.input_gradients.size(); ++i) {
+    call.input_gradients[i] =
+        static_cast<float*>(Address(backward.input_gradients[i], memory));
+  }
+}
+
+Op::Tensors StepPlan::TensorsOf(const Call& call, uint64_t seed) const {
+  return {.inputs = call.inputs,
+          .outputs = call.outputs,
+          .workspace = call.workspace,
+          .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
+}
+
+absl::Status StepPlan::RunForward(size_t position, uint64_t seed) {
+  const Call& call = calls_[position];
+  if (!call.runs_forward) return absl::OkStatus();
+  absl::Status status = ops_[position]->Forward(TensorsOf(call, seed));
+  return status.ok() ? status : Annotate(status, Describe(*call.node));
+}
+
+absl::Status StepPlan::Forward(uint64_t seed) {
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, seed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::Backward(uint64_t seed,
+                                absl::FunctionRef<void(int)> ready) {
+  auto next = ready_order_.begin();
+  const auto report = [&](int step) {
+    for (; next != ready_order_.end() && memory_.ready_steps[*next] <= step;
+         ++next) {
+      ready(*next);
+    }
+  };
+  int step = static_cast<int>(calls_.size());  // the loss's
+  report(step);
+  for (size_t p = calls_.size(); p-- > 0;) {
+    const Call& call = calls_[p];
+    if (call.runs_backward) {
+      const absl::Status status = ops_[p]->Backward(
+          TensorsOf(call, seed), {.outputs = call.output_gradients,
+                                  .inputs = call.input_gradients,
+                                  .accumulate_mask = call.accumulate_mask});
+      if (!status.ok()) return Annotate(status, Describe(*call.node));
+    }
+    report(++step);
+  }
+  return absl::OkStatus();
+}
+
+std::string StepPlan::DescribeIfNotFinite(ValueId value,
+                                          const void* data) const {
+  const Value& v = graph().values[value];
+  if (v.dtype != DType::kFloat32 || data == nullptr) return "";
+  const int64_t count = ElementCount(shapes_[value]);
+  const absl::Span<const float> numbers(static_cast<const float*>(data), count);
+  const int64_t at = FirstNonFinite(numbers);
+  if (at < 0) return "";
+  std::string where = absl::StrCat("\"", v.name, "\" is ", numbers[at]);
+  const bool by_sample =
+      !v.dims.empty() && v.dims[0] == kBatchDim && spec_.batch_size > 0;
+  if (by_sample) {
+    absl::StrAppend(&where, " for sample ", at / (count / spec_.batch_size),
+                    " in the batch");
+  }
+  return where;
+}
+
+std::string StepPlan::FindNonFinite(uint64_t seed) {
+  const auto given = [&](absl::Span<const ValueId> values,
+                         absl::string_view what) -> std::string {
+    for (ValueId v : values) {
+      if (v == kNoValue) continue;
+      const std::string found = DescribeIfNotFinite(v, values_[v]);
+      if (!found.empty()) return absl::StrCat(what, " ", found);
+    }
+    return "";
+  };
+  std::string found = given(spec_.feeds, "graph input");
+  if (found.empty()) found = given(spec_.parameters, "parameter");
+  for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
+    const Call& call = calls_[p];
+    if (!RunForward(p, seed).ok()) break;
+    for (size_t i = 0; i < call.outputs.size() && found.empty(); ++i) {
+      if (call.node->outputs[i] == kNoValue) continue;
+      found = DescribeIfNotFinite(call.node->outputs[i], call.outputs[i]);
+      if (!found.empty()) {
+        found = absl::StrCat(Describe(*call.node), " output ", found);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace syncline

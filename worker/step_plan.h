@@ -1,0 +1,115 @@
+#ifndef SYNCLINE_WORKER_STEP_PLAN_H_
+#define SYNCLINE_WORKER_STEP_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/model.h"
+#include "worker/differentiation.h"
+#include "worker/loss.h"
+#include "worker/ops/op.h"
+#include "worker/step_memory.h"
+
+namespace syncline {
+
+// A model made ready for one batch size: an Op per node, a place for every
+// byte. Running it allocates nothing. Thread-compatible.
+//
+//   Bind -> Forward -> loss().Run -> Backward
+class StepPlan {
+ public:
+  // Everything pointed to outlives the plan.
+  struct Spec {
+    const Model* model = nullptr;
+    const Differentiation* flow = nullptr;
+    absl::Span<const ValueId> feeds;
+    absl::Span<const ValueId> parameters;
+    ValueId loss_output = kNoValue;
+    LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
+    int64_t batch_size = 0;
+    bool training = false;
+  };
+  // Errors: InvalidArgument, naming the node: what cannot be executed.
+  static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
+
+  int64_t arena_bytes() const { return arena_bytes_; }
+  const Loss& loss() const { return loss_; }
+
+  // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
+  // aligned; the spans are by feed and by parameter. Errors: InvalidArgument: a
+  // feed of the wrong size.
+  struct Memory {
+    char* arena = nullptr;
+    absl::Span<const std::vector<float>> feeds;
+    absl::Span<float* const> parameters;
+    absl::Span<float* const> gradients;
+  };
+  absl::Status Bind(const Memory& memory);
+
+  // Output of the loss's node, and where Backward expects the loss's gradient
+  // (null: no parameter leads to the loss).
+  const float* scores() const { return scores_; }
+  float* loss_gradient() const { return loss_gradient_; }
+
+  // `seed` is for what is random in this step. Errors: a library's, naming the
+  // node.
+  absl::Status Forward(uint64_t seed);
+  // Calls ready(i) once per parameter, as soon as its gradient is final and it
+  // is not read again in this step.
+  absl::Status Backward(uint64_t seed, absl::FunctionRef<void(int)> ready);
+
+  // Runs Forward once more, and says which is the first input, parameter or
+  // node output that holds NaN or infinity; empty if none does.
+  std::string FindNonFinite(uint64_t seed);
+
+ private:
+  // A node with its memory. Spans of the Op's arguments point into these.
+  struct Call {
+    const Node* node = nullptr;
+    int node_index = 0;
+    bool runs_forward = false;
+    bool runs_backward = false;
+    uint32_t accumulate_mask = 0;
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* workspace = nullptr;
+    std::vector<const float*> output_gradients;
+    std::vector<float*> input_gradients;
+  };
+
+  StepPlan(const Spec& spec, Loss loss) : spec_(spec), loss_(loss) {}
+  absl::Status MakeOps();
+  void PlaceMemory();
+  absl::Status CheckFeeds(absl::Span<const std::vector<float>> feeds) const;
+  void BindCall(const Memory& memory, size_t position);
+  void* Address(const Place& place, const Memory& memory) const;
+  absl::Status RunForward(size_t position, uint64_t seed);
+  Op::Tensors TensorsOf(const Call& call, uint64_t seed) const;
+  std::string DescribeIfNotFinite(ValueId value, const void* data) const;
+
+  const Graph& graph() const { return spec_.model->graph(); }
+
+  const Spec spec_;
+  const Loss loss_;
+  std::vector<Dims> shapes_;              // by ValueId
+  std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes
+  std::vector<Call> calls_;               // likewise
+  StepMemory memory_;
+  std::vector<int64_t> offsets_;  // by arena buffer
+  int64_t arena_bytes_ = 0;
+  std::vector<int> ready_order_;  // parameters by ready step
+  // Since Bind:
+  std::vector<const void*> values_;  // by ValueId
+  const float* scores_ = nullptr;
+  float* loss_gradient_ = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_STEP_PLAN_H_
