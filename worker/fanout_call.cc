@@ -1,6 +1,7 @@
 #include "worker/fanout_call.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -33,11 +34,10 @@ std::string MethodPath(absl::string_view method) {
 // One call on its way through attempts, probes and backoffs. Its fields are
 // used by one step of that way at a time, `context` and `alarm` also by Cancel.
 struct ActiveCall {
-  ActiveCall(FanoutCall::Call c, absl::Duration patience)
-      : call(std::move(c)), retry(absl::Now(), patience, EntropySeed()) {}
+  explicit ActiveCall(FanoutCall::Call c) : call(std::move(c)) {}
 
   FanoutCall::Call call;
-  RetryPolicy retry;
+  std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
   grpc::ByteBuffer response;
   std::shared_ptr<grpc::ClientContext> context;  // guarded by State::mu_
@@ -130,8 +130,7 @@ FanoutCall::State::State(const Options& options) : options_(options) {
 }
 
 void FanoutCall::State::Start(Call call) {
-  auto active =
-      std::make_shared<ActiveCall>(std::move(call), options_.patience);
+  auto active = std::make_shared<ActiveCall>(std::move(call));
   {
     MutexLock lock(&mu_);
     if (!error_.ok()) return;
@@ -157,6 +156,9 @@ void FanoutCall::State::Cancel(const absl::Status& reason) {
 }
 
 void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
+  if (!active->retry.has_value()) {
+    active->retry.emplace(absl::Now(), options_.patience, EntropySeed());
+  }
   const std::shared_ptr<grpc::ClientContext> context =
       Enter(active, RetryPolicy::AttemptWait(options_.patience) +
                         std::min(kAnswerGrace, options_.patience / 4));
@@ -189,7 +191,7 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
   }
   active->last_error = status;
   const RetryPolicy::Decision decision =
-      active->retry.OnResult(status.code(), absl::Now());
+      active->retry->OnResult(status.code(), absl::Now());
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
       return Finish(active, status);
@@ -225,7 +227,7 @@ void FanoutCall::State::Probe(const ActiveCallPtr& active) {
 
 void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
-  const RetryPolicy::Decision decision = active->retry.OnProbe(
+  const RetryPolicy::Decision decision = active->retry->OnProbe(
       status.ok() ? StandingFrom(active->response) : "", absl::Now());
   if (decision.next == RetryPolicy::Next::kResend) {
     Resend(active, decision.delay);
@@ -350,8 +352,8 @@ absl::Status FanoutCall::State::Describe(const ActiveCall& active,
   std::string where =
       absl::StrCat(peer.name, " at ", peer.address, ", job ", options_.job_id,
                    ", clock ", call.clock, ", ", call.method);
-  if (active.retry.attempts() > 1) {
-    absl::StrAppend(&where, " (", active.retry.attempts(), " attempts)");
+  if (active.retry->attempts() > 1) {
+    absl::StrAppend(&where, " (", active.retry->attempts(), " attempts)");
   }
   return Annotate(status, where);
 }

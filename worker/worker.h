@@ -13,6 +13,8 @@
 
 namespace syncline {
 
+class ArtifactTransfer;
+
 // One worker (or chief): trains at most one job at a time. Thread-safe.
 class Worker {
  public:
@@ -23,6 +25,8 @@ class Worker {
     int threads = 0;                // 0: cores, when the job does not say
     uint64_t incarnation = 0;
     MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null
+    // Null: from and to the scheduler.
+    std::shared_ptr<ArtifactTransfer> artifacts;
   };
   // `send` carries events to the scheduler; thread-safe, does not block.
   static absl::StatusOr<std::unique_ptr<Worker>> Create(

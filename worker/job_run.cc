@@ -1,0 +1,257 @@
+#include "worker/job_run.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/job_results.h"
+
+namespace syncline {
+namespace {
+
+// gRPC lets go of a cancelled call's slices within milliseconds.
+constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
+constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
+constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
+constexpr uint64_t kModelBytesMax = 8ull << 30;
+
+// Even a slow network moves a megabyte a second.
+absl::Duration UploadTimeout(const std::string& content) {
+  return absl::Seconds(30 + static_cast<double>(content.size()) * 1e-6);
+}
+
+// Rank of the process `incarnation`; -1 if it is none of the workers.
+int FindRank(const JobAssignment& assignment, uint64_t incarnation) {
+  for (const Participant& worker : assignment.workers()) {
+    if (worker.member().incarnation() == incarnation) {
+      return static_cast<int>(worker.rank());
+    }
+  }
+  return -1;
+}
+
+// "logs/worker-2.log"
+std::string LogName(const PreparedJob& job) {
+  return absl::StrCat(
+      "logs/", absl::StrReplaceAll(job.task_name(), {{":", "-"}}), ".log");
+}
+
+}  // namespace
+
+JobRun::JobRun(const JobAssignment& assignment, const Options& options,
+               ArtifactTransfer* artifacts, WorkerMetrics* metrics,
+               std::function<void(DaemonMessage)> send)
+    : assignment_(assignment),
+      options_(options),
+      dir_(absl::StrCat(options.work_dir, "/", assignment.job_id())),
+      artifacts_(artifacts),
+      metrics_(metrics),
+      send_(std::move(send)) {}
+
+void JobRun::RequestRun() {
+  MutexLock lock(&mu_);
+  run_ = true;
+  changed_.SignalAll();
+}
+
+bool JobRun::RequestStop(const std::string& reason) {
+  LogInfo("job stopping").Job(job_id()).Field("reason", reason);
+  MutexLock lock(&mu_);
+  if (ended_) return false;
+  stop_ = true;
+  changed_.SignalAll();
+  if (trainer_ != nullptr) trainer_->Stop();
+  return true;
+}
+
+bool JobRun::stop_requested() const {
+  MutexLock lock(&mu_);
+  return stop_;
+}
+
+bool JobRun::ended() const {
+  MutexLock lock(&mu_);
+  return ended_;
+}
+
+void JobRun::Execute() {
+  const JobLogCapture log(job_id());
+  LogInfo("job preparing").Job(job_id());
+  const std::vector<std::string> problems = Prepare();
+  for (const std::string& problem : problems) {
+    LogWarning("job refused").Job(job_id()).Field("problem", problem);
+  }
+  const std::string log_name = job_ != nullptr ? LogName(*job_) : "";
+  if (!problems.empty()) ReleaseMemory();
+  SendPrepared(problems);
+
+  bool succeeded = false;
+  if (problems.empty() && AwaitRun()) {
+    const absl::Status status = TrainAndUpload();
+    succeeded = status.ok();
+    if (succeeded) {
+      LogInfo("job trained").Job(job_id());
+    } else if (!stop_requested()) {
+      LogWarning("job failed").Job(job_id()).Status(status);
+      SendDone(status, /*released=*/false);
+    }
+  }
+  ReleaseMemory();
+  LogInfo("job released").Job(job_id());
+  if (!log_name.empty()) {
+    const absl::Status status =
+        UploadText(log_name, log.text(), kLogUploadTimeout);
+    if (!status.ok()) LogWarning("log not uploaded").Status(status);
+  }
+  const absl::Status removed = RemoveTree(dir_);
+  if (!removed.ok()) LogWarning("work directory not removed").Status(removed);
+  if (succeeded) SendDone(absl::OkStatus(), /*released=*/true);
+  End();
+}
+
+void JobRun::End() {
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+    if (!stop_) return;
+  }
+  SendDone(absl::OkStatus(), /*released=*/true);
+}
+
+std::vector<std::string> JobRun::Prepare() {
+  const int rank = FindRank(assignment_, options_.incarnation);
+  if (rank < 0) return {"this process is not among the job's workers"};
+  std::string bytes;
+  const absl::Status loaded = LoadModel(&bytes);
+  if (!loaded.ok()) {
+    return {absl::StrCat("model: not fetched: ", loaded.message())};
+  }
+  std::vector<std::string> problems;
+  job_ =
+      PrepareJob(assignment_, static_cast<uint32_t>(rank), bytes,
+                 {.data_root = options_.data_root, .threads = options_.threads},
+                 &problems);
+  WatchExecutor();
+  return problems;
+}
+
+absl::Status JobRun::LoadModel(std::string* bytes) {
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(dir_));
+  const std::string file = absl::StrCat(dir_, "/model.onnx");
+  SYNCLINE_RETURN_IF_ERROR(artifacts_->Fetch(job_id(),
+                                             assignment_.model_artifact(), file,
+                                             absl::Now() + kFetchTimeout));
+  SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
+  return absl::OkStatus();
+}
+
+bool JobRun::AwaitRun() {
+  MutexLock lock(&mu_);
+  while (!run_ && !stop_) {
+    changed_.WaitUntil(&mu_, absl::Now() + absl::Minutes(1));
+  }
+  return !stop_;
+}
+
+absl::Status JobRun::TrainAndUpload() {
+  LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
+  Trainer trainer(
+      *job_,
+      {.incarnation = options_.incarnation,
+       .metrics = metrics_,
+       .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
+       .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); }});
+  {
+    MutexLock lock(&mu_);
+    if (stop_) return absl::CancelledError("stopped");
+    trainer_ = &trainer;
+  }
+  metrics_->OnJobRunning(true);
+  const absl::Status status = trainer.Run();
+  metrics_->OnJobRunning(false);
+  {
+    MutexLock lock(&mu_);
+    trainer_ = nullptr;
+  }
+  if (!status.ok() || !job_->is_chief()) return status;
+  return UploadResults(&trainer);
+}
+
+absl::Status JobRun::UploadResults(Trainer* trainer) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string model, ExportModel(*job_));
+  SYNCLINE_RETURN_IF_ERROR(
+      UploadText("trained.onnx", model, UploadTimeout(model)));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const std::string metrics,
+      MetricsJson(job_id(), trainer->evaluations(), trainer->Progress()));
+  return UploadText("metrics.json", metrics, UploadTimeout(metrics));
+}
+
+absl::Status JobRun::UploadText(const std::string& name,
+                                const std::string& content,
+                                absl::Duration timeout) {
+  const std::string file = absl::StrCat(dir_, "/upload");
+  SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(file, content));
+  return Annotate(
+      artifacts_->Upload(job_id(), name, file, absl::Now() + timeout),
+      absl::StrCat("uploading ", name));
+}
+
+void JobRun::WatchExecutor() {
+  if (job_->executor == nullptr) return;
+  executor_gone_ = std::make_shared<absl::Notification>();
+  std::shared_ptr<Executor> executor = std::move(job_->executor);
+  Executor* const address = executor.get();
+  job_->executor = std::shared_ptr<Executor>(
+      address, [executor = std::move(executor),
+                gone = executor_gone_](Executor*) mutable {
+        executor.reset();
+        gone->Notify();
+      });
+}
+
+void JobRun::ReleaseMemory() {
+  job_.reset();
+  if (executor_gone_ != nullptr &&
+      !executor_gone_->WaitForNotificationWithTimeout(kSliceTimeout)) {
+    LogWarning("memory still in use by the network").Job(job_id());
+  }
+}
+
+void JobRun::SendPrepared(const std::vector<std::string>& problems) {
+  DaemonMessage message;
+  message.mutable_prepared()->set_job_id(job_id());
+  message.mutable_prepared()->mutable_problems()->Add(problems.begin(),
+                                                      problems.end());
+  send_(std::move(message));
+}
+
+void JobRun::SendDone(const absl::Status& status, bool released) {
+  DaemonMessage message;
+  JobDone* done = message.mutable_done();
+  done->set_job_id(job_id());
+  done->set_code(static_cast<int>(status.code()));
+  done->set_message(std::string(status.message()));
+  done->set_released(released);
+  send_(std::move(message));
+}
+
+void JobRun::SendProgress(const WorkerProgress& progress) {
+  DaemonMessage message;
+  message.mutable_report()->set_job_id(job_id());
+  *message.mutable_report()->mutable_progress() = progress;
+  send_(std::move(message));
+}
+
+void JobRun::SendEvaluation(const Evaluation& evaluation) {
+  DaemonMessage message;
+  message.mutable_report()->set_job_id(job_id());
+  *message.mutable_report()->mutable_evaluation() = evaluation;
+  send_(std::move(message));
+}
+
+}  // namespace syncline

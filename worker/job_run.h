@@ -1,0 +1,96 @@
+#ifndef SYNCLINE_WORKER_JOB_RUN_H_
+#define SYNCLINE_WORKER_JOB_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/artifact_transfer.h"
+#include "worker/prepared_job.h"
+#include "worker/trainer.h"
+#include "worker/worker_metrics.h"
+
+namespace syncline {
+
+// One job on one worker, from PrepareJob until nothing of it is left:
+//
+//   fetch, prepare -> JobPrepared -> (RunJob) -> train, upload -> JobDone
+//
+// and, wherever it is when StopJob comes, -> release -> JobDone{released}.
+// Execute takes one thread; the requests come from any.
+class JobRun {
+ public:
+  struct Options {
+    std::string data_root;
+    std::string work_dir;
+    int threads = 1;
+    uint64_t incarnation = 0;
+  };
+  // What is pointed to outlives this. `send` is thread-safe and does not block.
+  JobRun(const JobAssignment& assignment, const Options& options,
+         ArtifactTransfer* artifacts, WorkerMetrics* metrics,
+         std::function<void(DaemonMessage)> send);
+
+  const std::string& job_id() const { return assignment_.job_id(); }
+
+  void RequestRun() ABSL_LOCKS_EXCLUDED(mu_);
+  // False: it has ended already, and will not answer.
+  bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All of it; returns when nothing is left: no thread, no call, no memory, no
+  // file.
+  void Execute();
+  bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // Empty: ready to run.
+  std::vector<std::string> Prepare();
+  absl::Status LoadModel(std::string* bytes);
+  // False: stopped before.
+  bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
+  bool stop_requested() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Answers the stop that came, if one did; a later one is not taken.
+  void End() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status UploadResults(Trainer* trainer);
+  absl::Status UploadText(const std::string& name, const std::string& content,
+                          absl::Duration timeout);
+  // Arranges for executor_gone_ to tell when nobody uses the executor.
+  void WatchExecutor();
+  // Frees model, data and parameters, these as soon as gRPC has let go of them.
+  void ReleaseMemory();
+
+  void SendPrepared(const std::vector<std::string>& problems);
+  void SendDone(const absl::Status& status, bool released);
+  void SendProgress(const WorkerProgress& progress);
+  void SendEvaluation(const Evaluation& evaluation);
+
+  const JobAssignment assignment_;
+  const Options options_;
+  const std::string dir_;
+  ArtifactTransfer* const artifacts_;
+  WorkerMetrics* const metrics_;
+  const std::function<void(DaemonMessage)> send_;
+
+  // The executing thread's.
+  std::unique_ptr<PreparedJob> job_;
+  std::shared_ptr<absl::Notification> executor_gone_;
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  bool run_ ABSL_GUARDED_BY(mu_) = false;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  Trainer* trainer_ ABSL_GUARDED_BY(mu_) = nullptr;  // while it trains
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_RUN_H_

@@ -1,0 +1,181 @@
+#include "worker/prepared_job.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace syncline {
+namespace {
+
+// What the graph wants of each sample.
+struct SampleShape {
+  std::vector<int64_t> feed_elements;
+  int64_t class_count = 0;  // 0: regression
+  int64_t label_width = 1;
+};
+
+class Preparation {
+ public:
+  Preparation(PreparedJob* job, const PrepareOptions& options,
+              std::vector<std::string>* problems)
+      : job_(*job), options_(options), problems_(*problems) {}
+
+  void Run(absl::string_view model_bytes) {
+    if (!ResolveModel(model_bytes)) return;
+    PlaceBlocks();
+    OpenData();
+    CreateExecutor();
+  }
+
+ private:
+  const JobSpec& spec() const { return job_.assignment.spec(); }
+
+  // One problem per line of the message, each led by `field`.
+  void AddProblems(absl::string_view field, const absl::Status& status) {
+    for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+      problems_.push_back(absl::StrCat(field, ": ", line));
+    }
+  }
+
+  bool ResolveModel(absl::string_view bytes) {
+    auto model = ParseJobModel(spec(), bytes, spec().model().path());
+    if (!model.ok()) {
+      AddProblems("model", model.status());
+      return false;
+    }
+    job_.model = *std::move(model);
+    const size_t before = problems_.size();
+    job_.training = ResolveTrainingGraph(spec(), *job_.model, &problems_);
+    return problems_.size() == before;
+  }
+
+  // The scheduler and every member must see the same parameters.
+  void PlaceBlocks() {
+    std::vector<TensorSize> tensors;
+    for (const TrainingGraph::Parameter& parameter : job_.training.parameters) {
+      tensors.push_back({parameter.name, ElementCount(parameter.dims)});
+    }
+    if (!AgreesWithAssignment()) {
+      problems_.push_back(
+          "model: its parameters are not those of the assignment; are all "
+          "daemons of one version?");
+      return;
+    }
+    auto map = BlockMap::Create(
+        tensors, static_cast<uint32_t>(job_.assignment.ps_size()));
+    if (!map.ok()) return AddProblems("model", map.status());
+    job_.map = *std::move(map);
+  }
+
+  bool AgreesWithAssignment() const {
+    const auto& theirs = job_.assignment.parameters();
+    const auto& ours = job_.training.parameters;
+    if (theirs.size() != static_cast<int>(ours.size())) return false;
+    for (int i = 0; i < theirs.size(); ++i) {
+      if (theirs[i].name() != ours[i].name ||
+          Dims(theirs[i].dims().begin(), theirs[i].dims().end()) !=
+              ours[i].dims) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::optional<SampleShape> FindSampleShape() {
+    const auto shapes = job_.model->InferShapes(spec().training().batch_size());
+    if (!shapes.ok()) {
+      AddProblems("model", shapes.status());
+      return std::nullopt;
+    }
+    const auto per_sample = [&](ValueId value) {
+      return ElementCount((*shapes)[value]) / spec().training().batch_size();
+    };
+    SampleShape shape;
+    for (const ValueId feed : job_.training.feeds) {
+      shape.feed_elements.push_back(per_sample(feed));
+    }
+    const int64_t scores = per_sample(job_.training.loss_output);
+    switch (spec().loss().kind()) {
+      case LossSpec::SOFTMAX_CROSS_ENTROPY:
+        shape.class_count = scores;
+        break;
+      case LossSpec::SIGMOID_CROSS_ENTROPY:
+        shape.class_count = 2;
+        break;
+      default:
+        shape.label_width = scores;
+    }
+    return shape;
+  }
+
+  void OpenData() {
+    const std::optional<SampleShape> shape = FindSampleShape();
+    if (!shape.has_value()) return;
+    const DataSpec& data = spec().data();
+    job_.train = Open("data.train", data.train(), *shape);
+    if (job_.is_chief() && data.has_test()) {
+      job_.test = Open("data.test", data.test(), *shape);
+    }
+  }
+
+  std::unique_ptr<Dataset> Open(absl::string_view field,
+                                const DataSource& source,
+                                const SampleShape& shape) {
+    auto dataset = Dataset::Open(source, spec().data(), options_.data_root,
+                                 shape.feed_elements, shape.class_count,
+                                 shape.label_width);
+    if (!dataset.ok()) {
+      AddProblems(field, dataset.status());
+      return nullptr;
+    }
+    if ((*dataset)->size() == 0) {
+      problems_.push_back(absl::StrCat(field, ": has no samples"));
+    }
+    return *std::move(dataset);
+  }
+
+  void CreateExecutor() {
+    const TrainingSpec& training = spec().training();
+    Executor::Options options;
+    options.loss = spec().loss();
+    options.batch_size = training.batch_size();
+    if (job_.test != nullptr) {
+      options.eval_batch_size = training.eval_batch_size();
+    }
+    options.threads = training.threads() > 0
+                          ? static_cast<int>(training.threads())
+                          : options_.threads;
+    options.seed = training.seed();
+    auto executor = Executor::Create(job_.model, job_.training, options);
+    if (!executor.ok()) return AddProblems("model", executor.status());
+    job_.executor = *std::move(executor);
+  }
+
+  PreparedJob& job_;
+  const PrepareOptions& options_;
+  std::vector<std::string>& problems_;
+};
+
+}  // namespace
+
+std::string PreparedJob::task_name() const {
+  const Task& task = assignment.workers(static_cast<int>(rank)).member().task();
+  return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
+                      task.index());
+}
+
+std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
+                                        uint32_t rank,
+                                        absl::string_view model_bytes,
+                                        const PrepareOptions& options,
+                                        std::vector<std::string>* problems) {
+  auto job = std::make_unique<PreparedJob>();
+  job->assignment = assignment;
+  job->rank = rank;
+  Preparation(job.get(), options, problems).Run(model_bytes);
+  return job;
+}
+
+}  // namespace syncline

@@ -1,0 +1,53 @@
+#ifndef SYNCLINE_WORKER_PREPARED_JOB_H_
+#define SYNCLINE_WORKER_PREPARED_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/model/training_graph.h"
+#include "common/wire/block_map.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/executor.h"
+
+namespace syncline {
+
+// Everything one rank needs to train a job, loaded and checked.
+struct PreparedJob {
+  JobAssignment assignment;
+  uint32_t rank = 0;
+  std::shared_ptr<const Model> model;
+  TrainingGraph training;
+  std::optional<BlockMap> map;
+  // Shared with slices on their way through gRPC, which point into its memory.
+  std::shared_ptr<Executor> executor;
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;  // the chief's, if the job has one
+
+  bool is_chief() const { return rank == 0; }
+  const JobSpec& spec() const { return assignment.spec(); }
+  // "worker:2", as the job knows this rank.
+  std::string task_name() const;
+};
+
+struct PrepareOptions {
+  std::string data_root;  // relative data paths are below it
+  int threads = 1;        // where the job does not say
+};
+
+// Parses `model_bytes`, resolves the job's spec against it, loads the data and
+// plans memory. Blocks for as long as loading takes. Appends one line per
+// problem to *problems, all that can be found; without any the job is complete.
+std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
+                                        uint32_t rank,
+                                        absl::string_view model_bytes,
+                                        const PrepareOptions& options,
+                                        std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_PREPARED_JOB_H_

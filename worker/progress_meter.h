@@ -1,0 +1,46 @@
+#ifndef SYNCLINE_WORKER_PROGRESS_METER_H_
+#define SYNCLINE_WORKER_PROGRESS_METER_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "worker/epochs.h"
+
+namespace syncline {
+
+// What a worker's training thread has done and where its time went. Written by
+// that thread, reported by another. Thread-safe.
+class ProgressMeter {
+ public:
+  // Where the time of one step went.
+  struct StepTimes {
+    absl::Duration data;     // until the batch was there
+    absl::Duration compute;  // forward and backward
+    absl::Duration push;     // handing gradients to the network
+    absl::Duration wait;     // for the values of the next step
+  };
+
+  ProgressMeter(uint32_t rank, const Epochs& epochs, absl::Time start);
+
+  // Step `clock` was closed with `samples`, of which `loss_sum` is the loss.
+  void AddStep(int64_t clock, uint64_t samples, double loss_sum,
+               const StepTimes& times) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Loss and speed are over the time since the previous report.
+  WorkerProgress Report(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  const Epochs epochs_;
+
+  Mutex mu_;
+  WorkerProgress progress_ ABSL_GUARDED_BY(mu_);  // totals
+  absl::Time reported_ ABSL_GUARDED_BY(mu_);
+  uint64_t samples_since_ ABSL_GUARDED_BY(mu_) = 0;
+  double loss_since_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_PROGRESS_METER_H_

@@ -1,0 +1,88 @@
+#ifndef SYNCLINE_WORKER_TRAINER_H_
+#define SYNCLINE_WORKER_TRAINER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "worker/data/prefetcher.h"
+#include "worker/epochs.h"
+#include "worker/evaluator.h"
+#include "worker/prepared_job.h"
+#include "worker/progress_meter.h"
+#include "worker/ps_client.h"
+#include "worker/worker_metrics.h"
+
+namespace syncline {
+
+// The training loop of one rank of one job. One use, one thread; Stop from any.
+//
+//   batch -> forward, backward -> gradients to the ps, as they become ready
+//         <- values of the next step, straight into the executor
+//
+// The chief also fills the initial values, announces each epoch's end as a cut,
+// reads the state at the cut and evaluates it. In sync mode the parameters
+// depend on the job alone: not on timing, not on the number of ps.
+class Trainer {
+ public:
+  struct Options {
+    uint64_t incarnation = 0;
+    WorkerMetrics* metrics = nullptr;  // outlives the trainer
+    // About twice a second, from a thread of the trainer, and once at the end.
+    std::function<void(const WorkerProgress&)> on_progress;
+    // The chief's evaluations, from the training thread.
+    std::function<void(const Evaluation&)> on_evaluation;
+  };
+  // `job` is complete (PrepareJob found no problem) and outlives the trainer.
+  Trainer(const PreparedJob& job, Options options);
+
+  // Trains until the last clock; the chief's executor then holds the final
+  // parameters. Blocks. Errors: PsClient's; FailedPrecondition: the loss is not
+  // finite, with node, step and worker; Cancelled: by Stop.
+  absl::Status Run();
+
+  // Ends Run with Cancelled: calls under way are cut short, a step or a batch
+  // that is being computed is finished first. Thread-safe.
+  void Stop();
+
+  // The chief's, after Run.
+  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+  WorkerProgress Progress();
+
+ private:
+  absl::Status Start();
+  absl::Status Train();
+  absl::Status Step(int64_t clock);
+  absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
+                                 absl::Duration* pushing);
+  absl::StatusOr<const Batch*> NextBatch();
+  absl::Status EndEpoch(int64_t clock);
+  absl::Status Evaluate(int64_t clock);
+  absl::Status AnnounceCut(int64_t clock);
+  void FillInitialValues();
+  bool EpochEndsAt(int64_t clock) const {
+    return epochs_.EndOf(clock - 1) == clock;
+  }
+
+  const PreparedJob& job_;
+  const Options options_;
+  Executor& executor_;
+  Prefetcher prefetcher_;
+  const Epochs epochs_;
+  ProgressMeter meter_;
+  std::optional<Evaluator> evaluator_;
+  std::vector<Evaluation> evaluations_;
+  std::atomic<bool> stop_{false};
+  PsClient client_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_TRAINER_H_

@@ -1,0 +1,54 @@
+#include "worker/worker_metrics.h"
+
+namespace syncline {
+
+WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
+  if (registry == nullptr) return;
+  steps_ = &registry->AddCounter("syncline_worker_steps_total",
+                                 "Training steps closed.");
+  samples_ = &registry->AddCounter("syncline_worker_samples_total",
+                                   "Samples trained on.");
+  const auto phase = [&](const char* name) {
+    return &registry->AddCounter(
+        "syncline_worker_training_seconds_total",
+        "Time of the training thread, by what it did: data (waiting for a "
+        "batch), compute (forward and backward), push (handing gradients to "
+        "the network), wait (for values).",
+        {{"phase", name}});
+  };
+  data_seconds_ = phase("data");
+  compute_seconds_ = phase("compute");
+  push_seconds_ = phase("push");
+  wait_seconds_ = phase("wait");
+  step_seconds_ = &registry->AddHistogram("syncline_worker_step_seconds",
+                                          "Duration of a training step.", {},
+                                          MetricsRegistry::DurationBounds());
+  running_jobs_ = &registry->AddGauge("syncline_worker_jobs",
+                                      "Jobs this worker is training, 0 or 1.");
+  pushed_bytes_ = &registry->AddCounter(
+      "syncline_worker_pushed_bytes_total",
+      "Gradient bytes handed to the network, without repetitions.");
+  pulled_bytes_ = &registry->AddCounter("syncline_worker_pulled_bytes_total",
+                                        "Parameter bytes received.");
+  retries_ = &registry->AddCounter("syncline_worker_ps_retries_total",
+                                   "Calls to a ps that were sent again.");
+}
+
+void WorkerMetrics::OnStep(uint64_t samples,
+                           const ProgressMeter::StepTimes& times) {
+  if (steps_ == nullptr) return;
+  steps_->Add();
+  samples_->Add(static_cast<double>(samples));
+  data_seconds_->Add(absl::ToDoubleSeconds(times.data));
+  compute_seconds_->Add(absl::ToDoubleSeconds(times.compute));
+  push_seconds_->Add(absl::ToDoubleSeconds(times.push));
+  wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
+  step_seconds_->Observe(absl::ToDoubleSeconds(times.data + times.compute +
+                                               times.push + times.wait));
+}
+
+void WorkerMetrics::OnJobRunning(bool running) {
+  if (running_jobs_ != nullptr) running_jobs_->Set(running ? 1 : 0);
+}
+
+}  // namespace syncline

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_WORKER_WORKER_METRICS_H_
+#define SYNCLINE_WORKER_WORKER_METRICS_H_
+
+#include "common/rpc/metrics.h"
+#include "worker/progress_meter.h"
+
+namespace syncline {
+
+// All metrics of the worker role: what one process did, over all its jobs.
+// Thread-safe. (What a job's evaluation computes is in worker/metrics.h.)
+class WorkerMetrics {
+ public:
+  // `registry` outlives this; null: nothing is recorded.
+  explicit WorkerMetrics(MetricsRegistry* registry);
+
+  void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
+  void OnJobRunning(bool running);
+
+  // May be null.
+  Counter* pushed_bytes() const { return pushed_bytes_; }
+  Counter* pulled_bytes() const { return pulled_bytes_; }
+  Counter* retries() const { return retries_; }
+
+ private:
+  Counter* steps_ = nullptr;
+  Counter* samples_ = nullptr;
+  Counter* data_seconds_ = nullptr;
+  Counter* compute_seconds_ = nullptr;
+  Counter* push_seconds_ = nullptr;
+  Counter* wait_seconds_ = nullptr;
+  Histogram* step_seconds_ = nullptr;
+  Gauge* running_jobs_ = nullptr;
+  Counter* pushed_bytes_ = nullptr;
+  Counter* pulled_bytes_ = nullptr;
+  Counter* retries_ = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_WORKER_METRICS_H_
