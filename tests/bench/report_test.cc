@@ -1,0 +1,82 @@
+// Goal: medians, spreads and ratios are what the table and the JSON say they
+// are. Method: hand-made values.
+
+#include "tests/bench/report.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Report Example() {
+  Report report("race", "hare against tortoise");
+  report.Set("distance", 100);
+  report.Set("distance", 200);  // the last counts
+  for (const double speed : {30.0, 10.0, 50.0}) {
+    report.Add("hare", "m/s", speed);
+    report.Add("tortoise", "m/s", speed / 10 + 1);
+  }
+  report.AddRatio("hare / tortoise", "hare", "tortoise", 5);
+  return report;
+}
+
+TEST(ReportTest, MediansOfOddAndEvenCounts) {
+  Report report = Example();
+  EXPECT_EQ(report.Median("hare"), 30);
+  report.Add("hare", "m/s", 20);
+  EXPECT_EQ(report.Median("hare"), 25);
+}
+
+TEST(ReportTest, RatiosAreTakenRepetitionByRepetition) {
+  // Of 30/4, 10/2 and 50/6.
+  EXPECT_EQ(Example().Median("hare / tortoise"), 7.5);
+  Report report("r", "");
+  for (const double a : {1.0, 2.0, 9.0}) {
+    report.Add("a", "", a);
+    report.Add("b", "", 10 - a);
+  }
+  report.AddRatio("a / b", "a", "b");
+  EXPECT_EQ(report.Median("a / b"), 0.25);  // of 1/9, 2/8, 9/1
+}
+
+TEST(ReportTest, TheTableSaysWhetherGoalsAreReached) {
+  Report report = Example();
+  report.AddRatio("tortoise / hare", "tortoise", "hare", 1);
+  EXPECT_THAT(report.ToTable(),
+              AllOf(HasSubstr("race: hare against tortoise\n  distance=200\n"),
+                    ContainsRegex("hare / tortoise +7.5 .*goal >= 5: reached"),
+                    ContainsRegex("tortoise / hare +.*goal >= 1: missed"),
+                    Not(HasSubstr("distance=100"))));
+}
+
+TEST(ReportTest, TheJsonHoldsEveryValue) {
+  google::protobuf::Struct json;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(Example().ToJson(), &json)
+          .ok());
+  EXPECT_EQ(json.fields().at("benchmark").string_value(), "race");
+  const auto& hare = json.fields()
+                         .at("measurements")
+                         .list_value()
+                         .values(0)
+                         .struct_value()
+                         .fields();
+  EXPECT_EQ(hare.at("name").string_value(), "hare");
+  EXPECT_EQ(hare.at("median").number_value(), 30);
+  EXPECT_EQ(hare.at("lowest").number_value(), 10);
+  EXPECT_EQ(hare.at("highest").number_value(), 50);
+  EXPECT_EQ(hare.at("values").list_value().values_size(), 3);
+}
+
+}  // namespace
+}  // namespace syncline
