@@ -1,0 +1,213 @@
+// Goal: operators mean what ONNX says they mean. Method: ONNX's own node tests,
+// each a model with inputs and outputs: every one whose operators are supported
+// is parsed, run forward and compared. Tests with random outputs are compared
+// as far as they are determined.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/model.h"
+#include "tests/testing/onnx_tensor.h"
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+std::filesystem::path Folder() {
+  const char* root = std::getenv("SYNCLINE_TEST_DATA");
+  return std::filesystem::path(root != nullptr ? root : "../shared/data") /
+         "onnx/node";
+}
+
+std::shared_ptr<const Model> ParseModel(const std::string& name) {
+  std::ifstream file(Folder() / name / "model.onnx", std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  auto model = Model::Parse(bytes.str(), name);
+  return model.ok() ? *std::move(model) : nullptr;
+}
+
+// Tests whose models have only operators that this build supports.
+std::vector<std::string> SupportedTests() {
+  std::vector<std::string> names;
+  if (!std::filesystem::exists(Folder())) return names;
+  for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
+    const std::string name = entry.path().filename().string();
+    if (ParseModel(name) != nullptr) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// A model with a value for everything, computed node by node.
+class NodeTest {
+ public:
+  explicit NodeTest(const std::string& name)
+      : name_(name), model_(ParseModel(name)), graph_(model_->graph()) {
+    const auto shapes = model_->InferShapes(Model::kAsWritten);
+    EXPECT_TRUE(shapes.ok()) << shapes.status();
+    shapes_ = *shapes;
+    values_.resize(graph_.values.size());
+    for (const Initializer& i : graph_.initializers)
+      values_[i.value] = i.tensor;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      values_[graph_.inputs[i]] = Read(absl::StrCat("input_", i));
+    }
+  }
+
+  void Run() {
+    for (const Node& node : graph_.nodes) RunNode(node);
+  }
+
+  const ConstantTensor& input(size_t i) const {
+    return values_[graph_.inputs[i]];
+  }
+  size_t output_count() const { return graph_.outputs.size(); }
+  const ConstantTensor& output(size_t i) const {
+    return values_[graph_.outputs[i]];
+  }
+  ConstantTensor expected(size_t i) const {
+    return Read(absl::StrCat("output_", i));
+  }
+
+ private:
+  ConstantTensor Read(const std::string& file) const {
+    auto tensor = testing::ReadOnnxTensor(Folder() / name_ / "test_data_set_0" /
+                                          absl::StrCat(file, ".pb"));
+    EXPECT_TRUE(tensor.ok()) << tensor.status();
+    return tensor.ok() ? *tensor : ConstantTensor();
+  }
+
+  TensorType TypeOf(ValueId v) const {
+    if (v == kNoValue) return {};
+    return {.present = true,
+            .dtype = graph_.values[v].dtype,
+            .dims = shapes_[v],
+            .constant = values_[v].bytes.data()};
+  }
+
+  void RunNode(const Node& node) {
+    OpSpec spec;
+    spec.node = &node;
+    spec.training = absl::StrContains(name_, "training");
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (ValueId v : node.inputs) {
+      spec.inputs.push_back(TypeOf(v));
+      inputs.push_back(v == kNoValue ? nullptr : values_[v].bytes.data());
+    }
+    for (ValueId v : node.outputs) {
+      spec.outputs.push_back(TypeOf(v));
+      outputs.push_back(v == kNoValue ? nullptr : Allocate(v));
+    }
+    auto op = CreateOp(spec);
+    ASSERT_TRUE(op.ok()) << op.status();
+    std::vector<char> workspace((*op)->traits().workspace_bytes);
+    const absl::Status status = (*op)->Forward(
+        {.inputs = inputs, .outputs = outputs, .workspace = workspace.data()});
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  void* Allocate(ValueId v) {
+    ConstantTensor& value = values_[v];
+    value.dtype = graph_.values[v].dtype;
+    value.dims = shapes_[v];
+    value.bytes.assign(ElementCount(value.dims) * DTypeBytes(value.dtype), '?');
+    return value.bytes.data();
+  }
+
+  const std::string name_;
+  const std::shared_ptr<const Model> model_;
+  const Graph& graph_;
+  std::vector<Dims> shapes_;
+  std::vector<ConstantTensor> values_;  // by ValueId
+};
+
+void ExpectSame(const ConstantTensor& got, const ConstantTensor& want) {
+  ASSERT_EQ(got.dtype, want.dtype);
+  ASSERT_EQ(got.dims, want.dims);
+  if (got.dtype != DType::kFloat32) {
+    EXPECT_EQ(got.bytes, want.bytes);
+    return;
+  }
+  for (size_t i = 0; i < want.floats().size(); ++i) {
+    const float w = want.floats()[i];
+    ASSERT_NEAR(got.floats()[i], w, 1e-5f * std::max(1.0f, std::fabs(w)))
+        << "element " << i;
+  }
+}
+
+// What is known of a random Dropout: each element is 0 or scaled up, and a
+// mask says which.
+void ExpectDropped(const NodeTest& test) {
+  const float ratio = test.input(1).floats()[0];
+  const auto x = test.input(0).floats();
+  const auto y = test.output(0).floats();
+  ASSERT_EQ(y.size(), x.size());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const float scaled = x[i] / (1 - ratio);
+    EXPECT_TRUE(y[i] == 0 || std::fabs(y[i] - scaled) < 1e-5f) << y[i];
+    if (test.output_count() < 2) continue;
+    EXPECT_EQ(test.output(1).bytes[i], y[i] != 0 ? 1 : 0);
+  }
+}
+
+class OnnxNodeTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(OnnxNodeTest, OutputsAreTheOnesOnnxGives) {
+  NodeTest test(GetParam());
+  test.Run();
+  const bool random = GetParam() == "test_training_dropout_default" ||
+                      GetParam() == "test_training_dropout_mask";
+  if (random) return ExpectDropped(test);
+  ASSERT_GT(test.output_count(), 0u);
+  for (size_t i = 0; i < test.output_count(); ++i) {
+    SCOPED_TRACE(absl::StrCat("output ", i));
+    ExpectSame(test.output(i), test.expected(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Onnx, OnnxNodeTest,
+                         ::testing::ValuesIn(SupportedTests()),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param;
+                         });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OnnxNodeTest);
+
+// So that the suite above cannot shrink unnoticed.
+TEST(OnnxNodeTestList, EveryOperatorWithNodeTestsIsCovered) {
+  if (!std::filesystem::exists(Folder())) {
+    GTEST_SKIP() << "no ONNX node tests at " << Folder();
+  }
+  const std::vector<std::string> names = SupportedTests();
+  const std::map<std::string, int> least = {
+      {"test_add", 2},      {"test_sub", 1},
+      {"test_mul", 2},      {"test_div", 2},
+      {"test_gemm_", 8},    {"test_matmul_", 3},
+      {"test_relu", 1},     {"test_sigmoid", 1},
+      {"test_tanh", 1},     {"test_gelu_", 3},
+      {"test_flatten_", 2}, {"test_reshape_", 3},
+      {"test_softmax_", 3}, {"test_logsoftmax_", 2},
+      {"test_dropout_", 3}, {"test_training_dropout_", 3},
+      {"test_identity", 1}, {"test_constant", 1}};
+  int total = 0;
+  for (const auto& [prefix, count] : least) {
+    const int found = std::count_if(
+        names.begin(), names.end(),
+        [p = prefix](const auto& name) { return absl::StartsWith(name, p); });
+    EXPECT_GE(found, count) << prefix << "*";
+    total += count;
+  }
+  EXPECT_GE(names.size(), static_cast<size_t>(total));
+}
+
+}  // namespace
+}  // namespace syncline
