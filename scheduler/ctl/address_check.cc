@@ -6,81 +6,33 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/thread_pool.h"
 
 namespace syncline {
 namespace {
 
-// What a lookup writes into; outlives the call if a lookup cannot be stopped.
-struct Lookups {
-  std::vector<std::string> hosts;
-  std::vector<gaicb> requests;
-};
+constexpr int kLookupsAtATime = 16;
 
-// gai_suspend wants pointers to the ones still open, and returns at the first.
-void WaitForAll(Lookups& lookups, absl::Time deadline) {
-  for (;;) {
-    std::vector<const gaicb*> open;
-    for (gaicb& request : lookups.requests) {
-      if (gai_error(&request) == EAI_INPROGRESS) open.push_back(&request);
-    }
-    const absl::Duration left = deadline - absl::Now();
-    if (open.empty() || left <= absl::ZeroDuration()) return;
-    const timespec timeout = absl::ToTimespec(left);
-    gai_suspend(open.data(), static_cast<int>(open.size()), &timeout);
-  }
-}
-
-absl::Status LookupStatus(gaicb* request) {
-  const int error = gai_error(request);
-  if (error == 0) return absl::OkStatus();
-  if (error == EAI_INPROGRESS) {
-    return absl::DeadlineExceededError("no answer from the name service");
-  }
-  return absl::NotFoundError(gai_strerror(error));
-}
-
-// False if the resolver may still write into it.
-bool Release(gaicb* request) {
-  if (gai_error(request) == EAI_INPROGRESS &&
-      gai_cancel(request) == EAI_NOTCANCELED) {
-    return false;
-  }
-  if (request->ar_result != nullptr) freeaddrinfo(request->ar_result);
-  return true;
+absl::Status Resolve(const std::string& host) {
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
+  if (error != 0) return absl::NotFoundError(gai_strerror(error));
+  freeaddrinfo(found);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts,
-                                       absl::Time deadline) {
-  auto lookups = std::make_unique<Lookups>();
-  lookups->hosts = hosts;
-  lookups->requests.resize(hosts.size());
-  std::vector<gaicb*> pointers;
+std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts) {
+  std::vector<absl::Status> statuses(
+      hosts.size(), absl::ResourceExhaustedError("too many hosts"));
+  ThreadPool pool("resolve", kLookupsAtATime);
   for (size_t i = 0; i < hosts.size(); ++i) {
-    lookups->requests[i] = {};
-    lookups->requests[i].ar_name = lookups->hosts[i].c_str();
-    pointers.push_back(&lookups->requests[i]);
+    if (!pool.TrySubmit([&, i] { statuses[i] = Resolve(hosts[i]); })) break;
   }
-  const int started = getaddrinfo_a(GAI_NOWAIT, pointers.data(),
-                                    static_cast<int>(pointers.size()), nullptr);
-  if (started != 0) {
-    return std::vector<absl::Status>(
-        hosts.size(), absl::UnavailableError(gai_strerror(started)));
-  }
-  WaitForAll(*lookups, deadline);
-  std::vector<absl::Status> statuses;
-  bool released = true;
-  for (gaicb& request : lookups->requests) {
-    statuses.push_back(LookupStatus(&request));
-    released = Release(&request) && released;
-  }
-  // A lookup that cannot be stopped keeps its memory; we do not wait for it.
-  if (!released) lookups.release();
+  pool.Stop();
   return statuses;
 }
 

@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 
 namespace syncline {
 
-// Looks all host names up at once; a status for each, in the same order.
-// Errors: NotFound; DeadlineExceeded: no answer by `deadline`.
-std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts,
-                                       absl::Time deadline);
+// Looks host names up, many at a time; a status for each, in the same order.
+// Blocks until the system's resolver has answered or given up (resolv.conf's
+// timeout and attempts). Errors: NotFound.
+std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts);
 
 // Whether a daemon could listen on this TCP port of this machine now. Errors:
 // by errno; AlreadyExists: in use.

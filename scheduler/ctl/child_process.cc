@@ -62,13 +62,18 @@ void SetAttributes(posix_spawnattr_t* attributes) {
 }
 
 void RedirectOutput(posix_spawn_file_actions_t* actions,
-                    const std::string& file) {
+                    const ChildProcess::Options& options) {
+  const auto append = [&](int fd, const std::string& file) {
+    posix_spawn_file_actions_addopen(actions, fd, file.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
+  };
   posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY,
                                    0);
-  if (file.empty()) return;
-  posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, file.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(actions, STDOUT_FILENO, STDERR_FILENO);
+  if (!options.output_file.empty()) {
+    append(STDOUT_FILENO, options.output_file);
+    posix_spawn_file_actions_adddup2(actions, STDOUT_FILENO, STDERR_FILENO);
+  }
+  if (!options.error_file.empty()) append(STDERR_FILENO, options.error_file);
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(
   SetAttributes(&attributes);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  RedirectOutput(&actions, options.output_file);
+  RedirectOutput(&actions, options);
 
   pid_t pid = 0;
   const int error =

@@ -34,6 +34,8 @@ class ChildProcess {
     std::vector<std::pair<std::string, std::optional<std::string>>> environment;
     // Standard output and error are appended to it. Empty: both inherited.
     std::string output_file;
+    // Where standard error goes instead. Empty: with the output.
+    std::string error_file;
   };
   // Errors: NotFound, PermissionDenied and others by errno, naming argv[0].
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Spawn(

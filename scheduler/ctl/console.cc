@@ -55,8 +55,8 @@ void SetField(google::protobuf::Struct* object, const std::string& key,
   (*object->mutable_fields())[key].set_string_value(value.data(), value.size());
 }
 
-void SetField(google::protobuf::Struct* object, const std::string& key,
-              bool value) {
+void SetFlag(google::protobuf::Struct* object, const std::string& key,
+             bool value) {
   (*object->mutable_fields())[key].set_bool_value(value);
 }
 

@@ -36,8 +36,8 @@ std::string ToJson(const google::protobuf::Message& message);
 // Sets fields of a JSON object that no message describes.
 void SetField(google::protobuf::Struct* object, const std::string& key,
               absl::string_view value);
-void SetField(google::protobuf::Struct* object, const std::string& key,
-              bool value);
+void SetFlag(google::protobuf::Struct* object, const std::string& key,
+             bool value);
 
 }  // namespace syncline
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/strings/strip.h"
 #include "common/base/host_port.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/address_check.h"
@@ -18,8 +19,6 @@ namespace syncline {
 namespace {
 
 using Verdict = Finding::Verdict;
-
-constexpr absl::Duration kResolveTimeout = absl::Seconds(10);
 
 absl::string_view VerdictName(Verdict verdict) {
   switch (verdict) {
@@ -33,13 +32,22 @@ absl::string_view VerdictName(Verdict verdict) {
   return "";
 }
 
+// The first two numbers decide (common/base/version.h).
+bool MayWorkTogether(absl::string_view a, absl::string_view b) {
+  const auto release = [](absl::string_view version) {
+    return std::pair<std::string, std::string>(
+        absl::StrSplit(version, absl::MaxSplits('.', 2)));
+  };
+  return release(a) == release(b);
+}
+
 class Doctor {
  public:
   explicit Doctor(const DoctorOptions& options) : options_(options) {}
 
   std::vector<Finding> Diagnose() {
     CheckTfConfig();
-    CheckAddressForms();
+    CheckSchedulerFlag();
     if (options_.offline) return std::move(findings_);
     CheckNames();
     CheckOwnPort();
@@ -63,6 +71,7 @@ class Doctor {
     if (!config.ok()) {
       for (absl::string_view line :
            absl::StrSplit(config.status().message(), '\n')) {
+        absl::ConsumePrefix(&line, "TF_CONFIG: ");
         Add(Verdict::kProblem, "TF_CONFIG", std::string(line));
       }
       return;
@@ -95,31 +104,12 @@ class Doctor {
                                       : options_.scheduler;
   }
 
-  void CheckAddressForms() {
-    std::set<std::string> seen;
-    for (const TaskAddress& task : config_.tasks) {
-      const std::string subject = TaskName(task.task);
-      const auto address = ParseHostPort(task.address);
-      if (!address.ok()) {
-        Add(Verdict::kProblem, subject,
-            std::string(address.status().message()));
-      } else if (address->IsAnyInterface()) {
-        Add(Verdict::kProblem, subject,
-            absl::StrCat(task.address,
-                         " names every interface; others cannot reach it"));
-      }
-      if (!seen.insert(task.address).second) {
-        Add(Verdict::kProblem, subject,
-            absl::StrCat(task.address, " is the address of two tasks"));
-      }
-    }
-    if (!options_.scheduler.empty()) {
-      const auto address = ParseHostPort(options_.scheduler);
-      if (!address.ok()) {
-        Add(Verdict::kProblem, "--scheduler",
-            std::string(address.status().message()));
-      }
-    }
+  void CheckSchedulerFlag() {
+    if (options_.scheduler.empty()) return;
+    const auto address = ParseHostPort(options_.scheduler);
+    if (address.ok()) return;
+    Add(Verdict::kProblem, "--scheduler",
+        std::string(address.status().message()));
   }
 
   void CheckNames() {
@@ -130,7 +120,7 @@ class Doctor {
     }
     if (unique.empty()) return;
     const std::vector<std::string> hosts(unique.begin(), unique.end());
-    const auto statuses = ResolveHosts(hosts, absl::Now() + kResolveTimeout);
+    const auto statuses = ResolveHosts(hosts);
     bool all = true;
     for (size_t i = 0; i < hosts.size(); ++i) {
       if (statuses[i].ok()) continue;
@@ -197,21 +187,19 @@ std::vector<Finding> CompareWithCluster(const ClusterStatus& cluster,
                                         const std::string& version,
                                         const std::optional<TaskId>& self) {
   std::vector<Finding> findings;
-  if (cluster.version() != version) {
-    findings.push_back({Verdict::kProblem, "version",
-                        absl::StrCat("the scheduler is ", cluster.version(),
-                                     ", this is ", version)});
-  }
+  const auto compare = [&](const std::string& who, const std::string& theirs) {
+    if (theirs == version) return;
+    findings.push_back(
+        {MayWorkTogether(theirs, version) ? Verdict::kNote : Verdict::kProblem,
+         "version", absl::StrCat(who, " is ", theirs, ", this is ", version)});
+  };
+  compare("the scheduler", cluster.version());
   for (const ClusterStatus::Entry& entry : cluster.members()) {
     const Member& member = entry.member();
     const TaskId task{static_cast<TaskKind>(member.task().type()),
                       member.task().index()};
-    if (member.version() != version) {
-      findings.push_back(
-          {Verdict::kProblem, "version",
-           absl::StrCat(TaskName(task), " at ", member.address(), " is ",
-                        member.version(), ", this is ", version)});
-    }
+    compare(absl::StrCat(TaskName(task), " at ", member.address()),
+            member.version());
     if (self.has_value() && task == *self) {
       findings.push_back(
           {Verdict::kProblem, "own task",
@@ -235,7 +223,7 @@ int RunDoctor(const DoctorOptions& options, const Console& console) {
       });
   if (console.json) {
     google::protobuf::Struct object;
-    SetField(&object, "usable", problems == 0);
+    SetFlag(&object, "usable", problems == 0);
     auto* list = (*object.mutable_fields())["findings"].mutable_list_value();
     for (const Finding& finding : findings) {
       auto* entry = list->add_values()->mutable_struct_value();

@@ -14,7 +14,7 @@ namespace syncline {
 
 struct DoctorOptions {
   // TF_CONFIG as found; empty: not set.
-  std::optional<std::string> tf_config;
+  std::optional<std::string> tf_config = std::nullopt;
   // Overrides the scheduler that TF_CONFIG implies.
   std::string scheduler;
   // Only what can be told from the text itself.

@@ -6,7 +6,6 @@
 #include "absl/strings/str_split.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
-#include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "common/rpc/job_spec_validator.h"
 #include "scheduler/ctl/field_locations.h"
@@ -39,7 +38,7 @@ std::vector<std::string> CheckModel(const JobFile& job, bool spec_is_valid,
     return LocateProblems(
         text, label, {absl::StrCat("model.path: ", bytes.status().message())});
   }
-  const auto model = Model::Parse(*bytes, job.model_file);
+  const auto model = ParseJobModel(job.spec, *bytes, job.model_file);
   if (!model.ok()) {
     AppendLines(model.status(), &problems);
   } else if (spec_is_valid) {

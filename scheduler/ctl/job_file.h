@@ -19,8 +19,8 @@ struct JobFile {
 
 // What a command line may set over the file.
 struct JobOverrides {
-  std::optional<uint32_t> workers;
-  std::optional<uint32_t> ps;
+  std::optional<uint32_t> workers = std::nullopt;
+  std::optional<uint32_t> ps = std::nullopt;
 };
 
 // Reads and checks everything that can be checked without the cluster: syntax,

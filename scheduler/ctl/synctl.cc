@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "common/base/version.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/commands.h"
 #include "scheduler/ctl/console.h"
@@ -210,7 +211,7 @@ class CommandLine {
           options.scheduler =
               scheduler_.empty() ? environment_.scheduler : scheduler_;
           options.offline = offline_;
-          options.version = SYNCLINE_VERSION;
+          options.version = kVersion;
           return RunDoctor(options, console);
         });
     doctor->add_flag("--offline", offline_, "Do not touch the network");
@@ -227,11 +228,11 @@ class CommandLine {
     tf_config->footer(kTfConfigFooter);
     Add("version", "Print the version", [](const Console& console) {
       google::protobuf::Struct object;
-      SetField(&object, "version", SYNCLINE_VERSION);
+      SetField(&object, "version", kVersion);
       if (console.json) {
         console.PrintJson(object);
       } else {
-        console.out << "synctl " << SYNCLINE_VERSION << std::endl;
+        console.out << "synctl " << kVersion << std::endl;
       }
       return kExitOk;
     });

@@ -19,6 +19,9 @@ absl::Status ParseFlag(absl::string_view flag,
                        std::vector<TaskAddress>* tasks) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(flag, absl::MaxSplits('=', 1));
+  if (parts.second.empty()) {
+    return absl::InvalidArgumentError("expected TYPE=ADDRESS[,ADDRESS...]");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(TaskId task, ParseTaskName(parts.first));
   for (absl::string_view address : absl::StrSplit(parts.second, ',')) {
     SYNCLINE_RETURN_IF_ERROR(ParseHostPort(address).status());

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
@@ -55,8 +54,7 @@ TEST(CheckPortIsFreeTest, AcceptsAPortAfterItsListenerIsGone) {
 
 TEST(ResolveHostsTest, AnswersForEachHostInOrder) {
   const auto statuses =
-      ResolveHosts({"127.0.0.1", "no-such-host.invalid", "localhost"},
-                   absl::Now() + absl::Seconds(30));
+      ResolveHosts({"127.0.0.1", "no-such-host.invalid", "localhost"});
   ASSERT_EQ(statuses.size(), 3u);
   EXPECT_TRUE(statuses[0].ok()) << statuses[0];
   EXPECT_FALSE(statuses[1].ok());

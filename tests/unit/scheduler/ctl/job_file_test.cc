@@ -1,0 +1,107 @@
+// Goal: a job file is checked with its model before anybody is asked, and its
+// author reads all problems at once, with places. Method: files in a folder.
+
+#include "scheduler/ctl/job_file.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+tiny (float[N,784] x, float[784,10] w, float[10] b) => (float[N,10] y) {
+  y = Gemm(x, w, b)
+}
+)";
+
+constexpr char kJob[] = R"(name: "tiny"
+model {
+  path: "models/tiny.onnxtxt"
+  initialize { pattern: "*" scheme: ZEROS }
+}
+data {
+  train { digits { count: 100 } }
+  feeds { input: "x" field: "image" }
+}
+loss { kind: SOFTMAX_CROSS_ENTROPY }
+optimizer { kind: SGD }
+learning_rate { base: 0.1 }
+)";
+
+class LoadJobFileTest : public testing::Test {
+ protected:
+  std::string WriteJob(const std::string& text) {
+    return dir_.Write("job.textproto", text);
+  }
+  void WriteModel(const std::string& text) {
+    dir_.Write("models/tiny.onnxtxt", text);
+  }
+  const TempDir dir_;
+};
+
+TEST_F(LoadJobFileTest, FindsTheModelBesideTheJobFile) {
+  WriteModel(kModel);
+  const auto job = LoadJobFile(WriteJob(kJob));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.name(), "tiny");
+  EXPECT_EQ(job->model_file, dir_.File("models/tiny.onnxtxt"));
+}
+
+TEST_F(LoadJobFileTest, OverridesGoOverTheFile) {
+  WriteModel(kModel);
+  const auto job = LoadJobFile(
+      WriteJob(absl::StrCat(kJob, "resources { workers: 1 ps: 1 }")),
+      {.workers = 4});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.resources().workers(), 4u);
+  EXPECT_EQ(job->spec.resources().ps(), 1u);
+}
+
+TEST_F(LoadJobFileTest, ProblemsOfSpecAndModelComeTogetherWithPlaces) {
+  WriteModel("this is no model");
+  const std::string file = WriteJob(absl::StrCat(
+      kJob, "training { batch_size: 9999999 }\nlimits { max_seconds: -1 }\n"));
+  const auto job = LoadJobFile(file);
+  ASSERT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
+  EXPECT_THAT(std::string(job.status().message()),
+              AllOf(HasSubstr(file + ":13: training.batch_size"),
+                    HasSubstr(file + ":14: limits.max_seconds"),
+                    HasSubstr("tiny.onnxtxt")));
+}
+
+TEST_F(LoadJobFileTest, MisfitsBetweenSpecAndModelHaveTheirLine) {
+  WriteModel(kModel);
+  std::string text = kJob;
+  text.replace(text.find("input: \"x\""), 10, "input: \"q\"");
+  const auto job = LoadJobFile(WriteJob(text));
+  ASSERT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
+  EXPECT_THAT(
+      std::string(job.status().message()),
+      AllOf(HasSubstr("job.textproto:8: data.feeds[0].input"), HasSubstr("q")));
+}
+
+TEST_F(LoadJobFileTest, AMissingModelIsAProblemOfModelPath) {
+  const auto job = LoadJobFile(WriteJob(kJob));
+  ASSERT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
+  EXPECT_THAT(
+      std::string(job.status().message()),
+      AllOf(HasSubstr("job.textproto:3: model.path"), HasSubstr("No such")));
+}
+
+TEST_F(LoadJobFileTest, AMissingJobFileIsNamed) {
+  const auto job = LoadJobFile(dir_.File("none"));
+  EXPECT_TRUE(absl::IsNotFound(job.status())) << job.status();
+  EXPECT_THAT(std::string(job.status().message()),
+              HasSubstr(dir_.File("none")));
+}
+
+}  // namespace
+}  // namespace syncline

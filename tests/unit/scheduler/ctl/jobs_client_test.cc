@@ -1,0 +1,180 @@
+// Goal: the client of the Jobs service ends every call, moves files whole, and
+// rides over a stream that breaks. Method: a fake service in this process, on
+// a port the system picks.
+
+#include "scheduler/ctl/jobs_client.h"
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/crc32c.h"
+#include "common/base/file.h"
+#include "common/rpc/grpc_channel.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+
+// Serves one file, keeps what is submitted, and breaks the first watch.
+class FakeJobs : public Jobs::Service {
+ public:
+  grpc::Status Submit(grpc::ServerContext*,
+                      grpc::ServerReader<SubmitRequest>* reader,
+                      SubmitResponse* response) override {
+    SubmitRequest request;
+    while (reader->Read(&request)) {
+      if (request.has_begin()) name_ = request.begin().spec().name();
+      if (request.has_model()) model_ += request.model().data();
+      last_chunk_ = request.model();
+    }
+    response->set_job_id("j-0001");
+    return grpc::Status::OK;
+  }
+  grpc::Status Watch(grpc::ServerContext*, const WatchRequest* request,
+                     grpc::ServerWriter<JobStatus>* writer) override {
+    JobStatus job;
+    job.set_job_id(request->job_id());
+    job.set_state(RUNNING);
+    writer->Write(job);
+    if (++watches_ == 1) return {grpc::StatusCode::UNAVAILABLE, "restart"};
+    job.set_state(SUCCEEDED);
+    writer->Write(job);
+    return grpc::Status::OK;
+  }
+  grpc::Status Download(grpc::ServerContext*, const DownloadRequest* request,
+                        grpc::ServerWriter<FileChunk>* writer) override {
+    FileChunk chunk;
+    chunk.set_data("half ");
+    writer->Write(chunk);
+    if (request->name() == "cut off") return grpc::Status::OK;
+    chunk.set_offset(5);
+    chunk.set_data("whole");
+    chunk.set_last(true);
+    chunk.set_crc32c(request->name() == "damaged" ? 1 : Crc32c("half whole"));
+    writer->Write(chunk);
+    return grpc::Status::OK;
+  }
+
+  const std::string& name() const { return name_; }
+  const std::string& model() const { return model_; }
+  const FileChunk& last_chunk() const { return last_chunk_; }
+  int watches() const { return watches_; }
+
+ private:
+  // One call at a time in these tests, each answered before it is looked at.
+  std::string name_;
+  std::string model_;
+  FileChunk last_chunk_;
+  int watches_ = 0;
+};
+
+class JobsClientTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&jobs_);
+    auto server = StartServer(&builder, "127.0.0.1:0");
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    client_ = std::make_unique<JobsClient>(server_.address);
+  }
+
+  absl::Status Download(const std::string& name) {
+    Artifact artifact;
+    artifact.set_name(name);
+    artifact.set_size_bytes(10);
+    return client_->Download("j-0001", artifact, dir_.File("file"),
+                             [](uint64_t, uint64_t) { return true; });
+  }
+
+  const TempDir dir_;
+  InterruptSignals interrupts_;
+  FakeJobs jobs_;
+  ListeningServer server_;
+  std::unique_ptr<JobsClient> client_;
+};
+
+TEST_F(JobsClientTest, SubmitSendsTheModelInChunksWithItsChecksum) {
+  std::string model;
+  for (int i = 0; model.size() < (5u << 20); ++i) absl::StrAppend(&model, i);
+  JobSpec spec;
+  spec.set_name("chunked");
+  uint64_t done = 0;
+  const auto id = client_->Submit(spec, dir_.Write("model", model),
+                                  [&](uint64_t sent, uint64_t total) {
+                                    done = sent;
+                                    EXPECT_EQ(total, model.size());
+                                    return true;
+                                  });
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(*id, "j-0001");
+  EXPECT_EQ(jobs_.name(), "chunked");
+  EXPECT_TRUE(jobs_.model() == model);
+  EXPECT_TRUE(jobs_.last_chunk().last());
+  EXPECT_EQ(jobs_.last_chunk().crc32c(), Crc32c(model));
+  EXPECT_GT(done, 0u);
+}
+
+TEST_F(JobsClientTest, AnInterruptedUploadSubmitsNothing) {
+  const auto id = client_->Submit(JobSpec(), dir_.Write("model", "bytes"),
+                                  [](uint64_t, uint64_t) { return false; });
+  EXPECT_TRUE(absl::IsCancelled(id.status())) << id.status();
+}
+
+TEST_F(JobsClientTest, ADownloadIsWholeOrNotThere) {
+  ASSERT_TRUE(Download("good").ok());
+  EXPECT_EQ(*ReadFile(dir_.File("file"), 100), "half whole");
+  std::filesystem::remove(dir_.File("file"));
+  for (const char* name : {"damaged", "cut off"}) {
+    const absl::Status status = Download(name);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << name << ": " << status;
+    EXPECT_TRUE(std::filesystem::is_empty(dir_.path())) << name;
+  }
+}
+
+TEST_F(JobsClientTest, WatchRidesOverABrokenStream) {
+  int statuses = 0;
+  JobsClient::WatchOptions options;
+  options.on_status = [&](const JobStatus&) { ++statuses; };
+  options.on_idle = [] { return absl::OkStatus(); };
+  const auto job = client_->Watch("j-0001", options, &interrupts_);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->state(), SUCCEEDED);
+  EXPECT_EQ(jobs_.watches(), 2);
+  EXPECT_EQ(statuses, 3);
+}
+
+TEST_F(JobsClientTest, WatchEndsWhereItsOwnerSaysSo) {
+  JobsClient::WatchOptions options;
+  options.on_status = [](const JobStatus&) {};
+  options.on_idle = [] { return absl::CancelledError("enough"); };
+  const auto job = client_->Watch("j-0001", options, &interrupts_);
+  EXPECT_TRUE(absl::IsCancelled(job.status())) << job.status();
+}
+
+TEST_F(JobsClientTest, ASchedulerThatIsGoneIsNamed) {
+  const std::string address = server_.address;
+  server_.server->Shutdown(absl::ToChronoTime(absl::Now()));
+  server_.server.reset();
+  const auto job = JobsClient(address).Get("j-0001");
+  EXPECT_TRUE(absl::IsUnavailable(job.status())) << job.status();
+  EXPECT_THAT(std::string(job.status().message()), HasSubstr(address));
+
+  JobsClient::WatchOptions options;
+  options.on_status = [](const JobStatus&) {};
+  options.on_idle = [] { return absl::OkStatus(); };
+  options.reconnect_for = absl::Milliseconds(300);
+  EXPECT_TRUE(absl::IsUnavailable(
+      JobsClient(address).Watch("j-0001", options, &interrupts_).status()));
+}
+
+}  // namespace
+}  // namespace syncline
