@@ -1,0 +1,277 @@
+// Goal: synctl does what its user expects of it, and its exit codes and JSON
+// can be relied on. Method: one small cluster, the real synctl.
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/file.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class CommandsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    cluster_ = std::make_unique<TestCluster>(
+        TestCluster::Options{.ps = 1, .workers = 2});
+    ASSERT_OK(cluster_->Start());
+  }
+  static void TearDownTestSuite() { cluster_.reset(); }
+
+  static std::string Write(const JobSpec& job) {
+    return WriteJob(cluster_->dir(), job, MlpModel(784, 32, 10));
+  }
+
+  static JobSpec EvaluatedJob(const std::string& name) {
+    JobSpec job = DigitsJob();
+    job.set_name(name);
+    job.mutable_training()->set_epochs(2);
+    auto* test = job.mutable_data()->mutable_test()->mutable_digits();
+    test->set_count(200);
+    test->set_seed(2);
+    return job;
+  }
+
+  static std::unique_ptr<TestCluster> cluster_;
+};
+
+std::unique_ptr<TestCluster> CommandsTest::cluster_;
+
+TEST_F(CommandsTest, SubmitWatchShowsProgressAndSucceeds) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto result,
+      cluster_->Synctl({"submit", Write(EvaluatedJob("watched")), "--watch"}));
+  EXPECT_EQ(result.exit.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("submitted j-"));
+  EXPECT_THAT(result.out, HasSubstr("epoch 1: test loss"));
+  EXPECT_THAT(result.out, HasSubstr("epoch 2: test loss"));
+  EXPECT_THAT(result.out, HasSubstr("succeeded"));
+  EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "plain lines in a file";
+}
+
+TEST_F(CommandsTest, WatchInJsonIsOneStatusPerLine) {
+  ASSERT_OK_AND_ASSIGN(const auto result,
+                       cluster_->Synctl({"submit", Write(EvaluatedJob("json")),
+                                         "--watch", "--output", "json"}));
+  EXPECT_EQ(result.exit.code, 0) << result.err;
+  const std::vector<std::string> lines =
+      absl::StrSplit(result.out, '\n', absl::SkipEmpty());
+  ASSERT_GE(lines.size(), 2u);
+  SubmitResponse submitted;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(lines[0], &submitted).ok());
+  for (size_t i = 1; i < lines.size(); ++i) {
+    JobStatus job;
+    ASSERT_TRUE(
+        google::protobuf::util::JsonStringToMessage(lines[i], &job).ok())
+        << lines[i];
+    EXPECT_EQ(job.job_id(), submitted.job_id());
+    EXPECT_EQ(job.state() == SUCCEEDED, i + 1 == lines.size());
+  }
+}
+
+TEST_F(CommandsTest, ADownloadBringsTheResults) {
+  ASSERT_OK_AND_ASSIGN(const JobStatus job,
+                       cluster_->Train(Write(EvaluatedJob("download"))));
+  const std::string to = cluster_->dir().File("download");
+  ASSERT_OK_AND_ASSIGN(
+      const auto all, cluster_->Synctl({"download", job.job_id(), "--to", to}));
+  EXPECT_EQ(all.exit.code, 0) << all.err;
+  ASSERT_OK_AND_ASSIGN(const Weights weights,
+                       ReadWeights(to + "/trained.onnx"));
+  EXPECT_EQ(weights.at("w1").size(), 784u * 32);
+  EXPECT_TRUE(std::filesystem::exists(to + "/metrics.json"));
+  EXPECT_FALSE(std::filesystem::is_empty(to + "/logs"));
+  EXPECT_FALSE(std::filesystem::exists(to + "/model.onnx"));
+
+  ASSERT_OK_AND_ASSIGN(
+      const auto submitted,
+      cluster_->Synctl({"download", job.job_id(), "model.onnx", "--to", to}));
+  EXPECT_EQ(submitted.exit.code, 0) << submitted.err;
+  EXPECT_EQ(*ReadFile(to + "/model.onnx", 10000), MlpModel(784, 32, 10));
+
+  ASSERT_OK_AND_ASSIGN(
+      const auto unknown,
+      cluster_->Synctl({"download", job.job_id(), "nothing", "--to", to}));
+  EXPECT_EQ(unknown.exit.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("it has: "));
+  EXPECT_THAT(unknown.err, HasSubstr("trained.onnx"));
+}
+
+TEST_F(CommandsTest, CancelEndsAJobAndFreesItsTasks) {
+  ASSERT_OK_AND_ASSIGN(const std::string job_id,
+                       cluster_->Submit(Write(EndlessJob())));
+  ASSERT_OK(cluster_->WaitForClock(job_id, 1, absl::Seconds(60)));
+  ASSERT_OK_AND_ASSIGN(auto watch, cluster_->StartSynctl({"watch", job_id}));
+  ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
+    return watch->out().find("running") != std::string::npos;
+  }));
+  ASSERT_OK_AND_ASSIGN(
+      const auto cancel,
+      cluster_->Synctl({"cancel", job_id, "--reason", "changed my mind"}));
+  EXPECT_EQ(cancel.exit.code, 0) << cancel.err;
+  ASSERT_OK_AND_ASSIGN(const auto watched, watch->Finish(absl::Seconds(30)));
+  EXPECT_EQ(watched.exit.code, 130);
+  EXPECT_THAT(watched.err, HasSubstr("changed my mind"));
+  EXPECT_OK(cluster_->WaitForFreeMembers(3, absl::Seconds(30)));
+
+  ASSERT_OK_AND_ASSIGN(const auto again, cluster_->Synctl({"cancel", job_id}));
+  EXPECT_EQ(again.exit.code, 1) << "it has ended";
+}
+
+TEST_F(CommandsTest, CtrlCOnAWatchLeavesTheJobRunning) {
+  ASSERT_OK_AND_ASSIGN(
+      auto submit,
+      cluster_->StartSynctl({"submit", Write(EndlessJob()), "--watch"}));
+  ASSERT_TRUE(Eventually(absl::Seconds(60), [&] {
+    return submit->out().find("running") != std::string::npos;
+  })) << submit->out();
+  submit->process().Signal(SIGINT);
+  ASSERT_OK_AND_ASSIGN(const auto result, submit->Finish(absl::Seconds(30)));
+  EXPECT_EQ(result.exit.code, 130);
+  EXPECT_THAT(result.err, HasSubstr("goes on"));
+  const size_t at = result.out.find("j-");
+  ASSERT_NE(at, std::string::npos);
+  const std::string job_id =
+      result.out.substr(at, result.out.find(' ', at) - at);
+  EXPECT_THAT(result.err, HasSubstr("synctl cancel " + job_id));
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_->Get(job_id));
+  EXPECT_EQ(job.state(), RUNNING);
+  ASSERT_OK(cluster_->Synctl({"cancel", job_id}));
+  EXPECT_OK(cluster_->WaitForFreeMembers(3, absl::Seconds(30)));
+}
+
+TEST_F(CommandsTest, ListGetAndClusterShowWhatThereIs) {
+  ASSERT_OK_AND_ASSIGN(const JobStatus job,
+                       cluster_->Train(Write(EvaluatedJob("listed"))));
+  ASSERT_OK_AND_ASSIGN(const auto list,
+                       cluster_->Synctl({"list", "--state", "succeeded"}));
+  EXPECT_EQ(list.exit.code, 0);
+  EXPECT_THAT(list.out, HasSubstr(job.job_id()));
+  EXPECT_THAT(list.out, HasSubstr("listed"));
+  ASSERT_OK_AND_ASSIGN(const auto queued,
+                       cluster_->Synctl({"list", "--state", "queued"}));
+  EXPECT_THAT(queued.out, Not(HasSubstr(job.job_id())));
+  ASSERT_OK_AND_ASSIGN(const auto get, cluster_->Synctl({"get", job.job_id()}));
+  EXPECT_EQ(get.exit.code, 0);
+  EXPECT_THAT(get.out, HasSubstr("trained.onnx"));
+  EXPECT_THAT(get.out, HasSubstr("chief:0"));
+  ASSERT_OK_AND_ASSIGN(const auto cluster, cluster_->Synctl({"cluster"}));
+  EXPECT_EQ(cluster.exit.code, 0);
+  for (const char* task : {"ps:0", "chief:0", "worker:0"}) {
+    EXPECT_THAT(cluster.out, HasSubstr(task));
+  }
+}
+
+TEST_F(CommandsTest, UnknownJobsAreNamed) {
+  for (const char* command : {"get", "watch", "cancel", "download"}) {
+    ASSERT_OK_AND_ASSIGN(const auto result,
+                         cluster_->Synctl({command, "j-9999"}));
+    EXPECT_EQ(result.exit.code, 1) << command;
+    EXPECT_THAT(result.err, HasSubstr("j-9999")) << command;
+  }
+}
+
+TEST_F(CommandsTest, MoreWorkersThanThereAreWaitsAndSaysForWhat) {
+  JobSpec job = DigitsJob();
+  job.set_name("greedy");
+  job.mutable_resources()->set_workers(5);
+  ASSERT_OK_AND_ASSIGN(const std::string job_id, cluster_->Submit(Write(job)));
+  ASSERT_OK_AND_ASSIGN(const JobStatus waiting, cluster_->Get(job_id));
+  EXPECT_EQ(waiting.state(), QUEUED);
+  EXPECT_THAT(waiting.waiting_for(), HasSubstr("5"));
+  EXPECT_THAT(waiting.waiting_for(), HasSubstr("2"));
+  ASSERT_OK_AND_ASSIGN(const auto cancel, cluster_->Synctl({"cancel", job_id}));
+  EXPECT_EQ(cancel.exit.code, 0) << cancel.err;
+  EXPECT_OK(cluster_->Train(Write(DigitsJob())));
+}
+
+TEST_F(CommandsTest, JobsRunOneAfterTheOther) {
+  ASSERT_OK_AND_ASSIGN(const std::string endless,
+                       cluster_->Submit(Write(EndlessJob())));
+  JobSpec job = DigitsJob();
+  job.mutable_resources()->set_workers(2);
+  ASSERT_OK_AND_ASSIGN(const std::string next, cluster_->Submit(Write(job)));
+  ASSERT_OK(cluster_->WaitForClock(endless, 1, absl::Seconds(60)));
+  ASSERT_OK_AND_ASSIGN(const JobStatus waiting, cluster_->Get(next));
+  EXPECT_EQ(waiting.state(), QUEUED);
+  ASSERT_OK(cluster_->Synctl({"cancel", endless}));
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_->WaitForEnd(next, absl::Seconds(60)));
+  EXPECT_EQ(done.state(), SUCCEEDED);
+}
+
+TEST_F(CommandsTest, DoctorAndTfConfigAgree) {
+  ASSERT_OK_AND_ASSIGN(const auto written,
+                       cluster_->Synctl({"tf-config", "--task", "ps:0"}));
+  ASSERT_EQ(written.exit.code, 0) << written.err;
+  // The task is taken, and doctor must say so; offline it cannot know.
+  const std::string synctl = BinaryDir() + "/synctl";
+  ASSERT_OK_AND_ASSIGN(
+      auto online,
+      RunningProgram::Start(cluster_->dir().path(), {synctl, "doctor"},
+                            {{"TF_CONFIG", written.out}}));
+  ASSERT_OK_AND_ASSIGN(const auto taken, online->Finish(absl::Seconds(60)));
+  EXPECT_EQ(taken.exit.code, 1);
+  EXPECT_THAT(taken.out, HasSubstr("ps:0 is already taken by process"));
+  EXPECT_THAT(taken.out, HasSubstr("is in use"));
+  ASSERT_OK_AND_ASSIGN(auto offline,
+                       RunningProgram::Start(cluster_->dir().path(),
+                                             {synctl, "doctor", "--offline"},
+                                             {{"TF_CONFIG", written.out}}));
+  ASSERT_OK_AND_ASSIGN(const auto usable, offline->Finish(absl::Seconds(60)));
+  EXPECT_EQ(usable.exit.code, 0) << usable.out;
+}
+
+TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
+  ASSERT_OK_AND_ASSIGN(const auto usage, cluster_->Synctl({"submit"}));
+  EXPECT_EQ(usage.exit.code, 2);
+  ASSERT_OK_AND_ASSIGN(const auto command, cluster_->Synctl({"no-such"}));
+  EXPECT_EQ(command.exit.code, 2);
+  const std::string nobody = absl::StrCat("127.0.0.1:", UnusedPort());
+  ASSERT_OK_AND_ASSIGN(
+      const auto gone,
+      cluster_->Synctl({"list", "--scheduler", nobody}, absl::Seconds(30)));
+  EXPECT_EQ(gone.exit.code, 3);
+  EXPECT_THAT(gone.err, HasSubstr(nobody));
+  ASSERT_OK_AND_ASSIGN(
+      const auto json,
+      cluster_->Synctl({"list", "--scheduler", nobody, "--output", "json"}));
+  EXPECT_EQ(json.exit.code, 3);
+  google::protobuf::Struct error;
+  EXPECT_TRUE(
+      google::protobuf::util::JsonStringToMessage(json.out, &error).ok());
+  EXPECT_TRUE(error.fields().contains("error")) << json.out;
+}
+
+TEST_F(CommandsTest, HelpTeaches) {
+  ASSERT_OK_AND_ASSIGN(const auto help, cluster_->Synctl({"--help"}));
+  EXPECT_EQ(help.exit.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Exit codes"));
+  for (const char* command :
+       {"submit", "watch", "list", "get", "cancel", "download", "local",
+        "cluster", "doctor", "tf-config", "version"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    ASSERT_OK_AND_ASSIGN(const auto sub, cluster_->Synctl({command, "--help"}));
+    EXPECT_EQ(sub.exit.code, 0) << command;
+    EXPECT_THAT(sub.out, HasSubstr("--output")) << command;
+  }
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,133 @@
+// Goal: `synctl local` trains a job with nothing but the executables, and
+// leaves no process behind, however it ends. Method: the real synctl; its
+// process group's children are looked up in /proc.
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Processes whose command line names a file below `dir`: the daemons of one
+// run, whose --work-dir or --state-dir is there.
+std::vector<int> ProcessesUsing(const std::string& dir) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+    const std::string command((std::istreambuf_iterator<char>(in)),
+                              std::istreambuf_iterator<char>());
+    if (absl::StrContains(command, "syncline-") &&
+        absl::StrContains(command, dir)) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+class LocalClusterTest : public testing::Test {
+ protected:
+  std::string OutDir() const { return dir_.File("out"); }
+
+  absl::StatusOr<std::unique_ptr<RunningProgram>> StartLocal(
+      const JobSpec& job) {
+    return RunningProgram::Start(
+        dir_.path(),
+        {BinaryDir() + "/synctl", "local",
+         WriteJob(dir_, job, MlpModel(784, 32, 10)), "--ps", "2", "--workers",
+         "3", "--out", OutDir()},
+        // Another cluster's variables must not reach this one.
+        {{"TF_CONFIG", "{\"cluster\": \"not even valid\"}"}});
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(LocalClusterTest, TrainsAndCleansUp) {
+  JobSpec job = DigitsJob();
+  auto* test = job.mutable_data()->mutable_test()->mutable_digits();
+  test->set_count(100);
+  test->set_seed(2);
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(120)));
+  EXPECT_EQ(result.exit.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("accuracy"));
+  EXPECT_THAT(result.out, HasSubstr(OutDir() + "/trained.onnx"));
+  ASSERT_OK_AND_ASSIGN(const Weights weights,
+                       ReadWeights(OutDir() + "/trained.onnx"));
+  EXPECT_EQ(weights.size(), 4u);
+  for (const char* log :
+       {"scheduler", "ps-0", "ps-1", "chief-0", "worker-0", "worker-1"}) {
+    EXPECT_TRUE(std::filesystem::exists(OutDir() + "/logs/" + log + ".log"))
+        << log;
+  }
+  EXPECT_FALSE(std::filesystem::exists(OutDir() + "/run"));
+  EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
+TEST_F(LocalClusterTest, CtrlCCancelsAndLeavesNoProcess) {
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(EndlessJob()));
+  ASSERT_TRUE(
+      Eventually(absl::Seconds(60),
+                 [&] { return absl::StrContains(local->out(), "epoch 1"); }))
+      << local->out() << local->err();
+  EXPECT_THAT(ProcessesUsing(OutDir()), testing::Not(IsEmpty()));
+  local->process().Signal(SIGINT);
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(30)));
+  EXPECT_EQ(result.exit.code, 130);
+  EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
+TEST_F(LocalClusterTest, AKilledSynctlTakesItsDaemonsAlong) {
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(EndlessJob()));
+  ASSERT_TRUE(
+      Eventually(absl::Seconds(60),
+                 [&] { return absl::StrContains(local->out(), "epoch 1"); }))
+      << local->out() << local->err();
+  local->process().Signal(SIGKILL);
+  ASSERT_OK(local->Finish(absl::Seconds(30)));
+  EXPECT_TRUE(Eventually(absl::Seconds(30),
+                         [&] { return ProcessesUsing(OutDir()).empty(); }));
+}
+
+TEST_F(LocalClusterTest, AFailedJobLeavesNoProcess) {
+  JobSpec job = DigitsJob();
+  job.mutable_data()->mutable_train()->mutable_csv()->set_path("no-such.csv");
+  job.mutable_data()->mutable_feeds(0)->set_field("0:784");
+  job.mutable_data()->mutable_label()->set_field("784");
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(60)));
+  EXPECT_EQ(result.exit.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("no-such.csv"));
+  EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
+TEST_F(LocalClusterTest, ABadJobFileStartsNothing) {
+  JobSpec job = DigitsJob();
+  job.mutable_learning_rate()->set_base(-1);
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(60)));
+  EXPECT_EQ(result.exit.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("learning_rate.base"));
+  EXPECT_FALSE(std::filesystem::exists(OutDir()));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,43 @@
+#ifndef SYNCLINE_TESTS_TESTING_JOB_BUILDER_H_
+#define SYNCLINE_TESTS_TESTING_JOB_BUILDER_H_
+
+// Jobs for tests, written to files as a user writes them.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/job_spec.pb.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+
+// inputs-hidden-outputs with Relu, in ONNX text syntax: weights w1, b1, w2, b2
+// are declared, without values.
+std::string MlpModel(int inputs, int hidden, int outputs);
+// inputs-1, a logit: weights w, b.
+std::string LogisticModel(int inputs);
+
+// 784-32-10 on generated digits, SGD, sync, one worker and one ps: needs no
+// files, and an epoch is 32 steps of 32 samples. With MlpModel(784, 32, 10).
+JobSpec DigitsJob();
+// The same that goes on until somebody ends it.
+JobSpec EndlessJob();
+
+// Writes "NAME.textproto" and the model beside it; sets model.path. Returns the
+// job file's path.
+std::string WriteJob(const TempDir& dir, JobSpec job,
+                     absl::string_view model_text);
+
+// The float32 initializers of an ONNX file, by name.
+using Weights = std::map<std::string, std::vector<float>>;
+absl::StatusOr<Weights> ReadWeights(const std::string& file);
+
+// Largest |a - b| over all weights; infinity if names or sizes differ.
+double LargestDifference(const Weights& a, const Weights& b);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_JOB_BUILDER_H_

@@ -1,0 +1,130 @@
+#ifndef SYNCLINE_TESTS_TESTING_TEST_CLUSTER_H_
+#define SYNCLINE_TESTS_TESTING_TEST_CLUSTER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/ctl/child_process.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+
+// The folder with the built executables.
+std::string BinaryDir();
+
+// A program that has been started, its output kept in files.
+class RunningProgram {
+ public:
+  struct Result {
+    ChildExit exit;
+    std::string out;
+    std::string err;
+    // From start to end.
+    absl::Duration took;
+  };
+  // `environment` as in ChildProcess. Output goes below `dir`.
+  static absl::StatusOr<std::unique_ptr<RunningProgram>> Start(
+      const std::string& dir, const std::vector<std::string>& argv,
+      const std::vector<std::pair<std::string, std::optional<std::string>>>&
+          environment);
+
+  ChildProcess& process() { return *process_; }
+  // What it has written so far.
+  std::string out() const;
+  std::string err() const;
+  // Waits for its end. Errors: DeadlineExceeded; it runs on.
+  absl::StatusOr<Result> Finish(absl::Duration timeout);
+
+ private:
+  RunningProgram() = default;
+  std::string out_file_;
+  std::string err_file_;
+  absl::Time started_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+// A scheduler, ps and workers: the real executables, as processes, on ports
+// the system picks. Daemons are named by role and index: "scheduler", "ps-1",
+// "chief-0", "worker-0" (so a cluster of three workers has chief-0, worker-0
+// and worker-1). Every process ends with the object. Single thread.
+class TestCluster {
+ public:
+  struct Options {
+    int ps = 2;
+    int workers = 3;  // the first is the chief
+    std::string data_root;
+    std::vector<std::string> scheduler_flags;
+  };
+  explicit TestCluster(Options options) : options_(std::move(options)) {}
+
+  // Starts all daemons and waits until all are registered.
+  absl::Status Start();
+
+  const std::string& scheduler_address() const { return scheduler_address_; }
+  const TempDir& dir() const { return dir_; }
+
+  // Starts the daemon (again), with `flags` after the usual ones. A scheduler
+  // that starts again gets its address and its state again.
+  absl::Status StartDaemon(const std::string& name,
+                           const std::vector<std::string>& flags = {});
+  ChildProcess& daemon(const std::string& name) { return *daemons_.at(name); }
+  std::string LogOf(const std::string& name) const;
+
+  // Runs synctl against this cluster.
+  absl::StatusOr<RunningProgram::Result> Synctl(
+      const std::vector<std::string>& arguments,
+      absl::Duration timeout = absl::Minutes(5));
+  absl::StatusOr<std::unique_ptr<RunningProgram>> StartSynctl(
+      const std::vector<std::string>& arguments);
+
+  // Through synctl's JSON.
+  absl::StatusOr<std::string> Submit(const std::string& job_file);
+  absl::StatusOr<JobStatus> Get(const std::string& job_id);
+  absl::StatusOr<ClusterStatus> Members();
+
+  // Wait for a condition; DeadlineExceeded says what was seen last.
+  absl::Status WaitForFreeMembers(int count, absl::Duration timeout);
+  absl::StatusOr<JobStatus> WaitForClock(const std::string& job_id,
+                                         int64_t clock, absl::Duration timeout);
+  absl::StatusOr<JobStatus> WaitForEnd(const std::string& job_id,
+                                       absl::Duration timeout);
+  // Submits, waits, and expects success.
+  absl::StatusOr<JobStatus> Train(const std::string& job_file,
+                                  absl::Duration timeout = absl::Minutes(5));
+  // Fetches trained.onnx into a folder below dir(); returns its path.
+  absl::StatusOr<std::string> FetchModel(const std::string& job_id);
+
+ private:
+  absl::Status StartScheduler(std::vector<std::string> flags);
+  absl::Status Spawn(const std::string& name, const std::string& binary,
+                     const std::vector<std::string>& flags);
+  template <typename Message>
+  absl::StatusOr<Message> Ask(const std::vector<std::string>& arguments);
+  absl::StatusOr<JobStatus> WaitForJob(
+      const std::string& job_id, const std::string& what,
+      absl::Duration timeout,
+      const std::function<bool(const JobStatus&)>& reached);
+
+  const Options options_;
+  const TempDir dir_;
+  std::string scheduler_address_;
+  std::map<std::string, std::unique_ptr<ChildProcess>> daemons_;
+};
+
+// A TCP port of this machine that nobody used a moment ago, for daemons whose
+// address must be known before they start.
+int UnusedPort();
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_TEST_CLUSTER_H_
