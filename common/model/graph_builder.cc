@@ -139,6 +139,9 @@ class GraphBuilder {
   void AddNodes();
   bool AddAttributes(onnx::NodeProto* file_node, const std::string& label,
                      Node* node);
+  // Counts of inputs and outputs, names and types of attributes.
+  bool Verify(const onnx::OpSchema& schema, const onnx::NodeProto& file_node,
+              const std::string& label);
   void AddConstant(const Node& node, const onnx::NodeProto& file_node,
                    const std::string& label);
   void ConnectInputs();
@@ -163,10 +166,6 @@ class GraphBuilder {
 };
 
 bool GraphBuilder::CheckVersions() {
-  if (!model_->has_graph()) {
-    Problem("the file has no graph");
-    return false;
-  }
   if (model_->ir_version() < kIrVersionMin ||
       model_->ir_version() > kIrVersionMax) {
     Problem("ir_version ", model_->ir_version(), " is outside ", kIrVersionMin,
@@ -368,13 +367,8 @@ void GraphBuilder::AddNodes() {
       unsupported = true;
     } else {
       node.since_version = SinceVersion(*op, graph().opset_version);
-      usable = AddAttributes(&file_node, label, &node);
-      try {
-        schema->Verify(file_node);
-      } catch (const std::exception& e) {
-        Problem(label, ": ", e.what());
-        usable = false;
-      }
+      usable = AddAttributes(&file_node, label, &node) &&
+               Verify(*schema, file_node, label);
     }
     if (usable && node.op_type == "Constant") {
       AddConstant(node, file_node, label);
@@ -417,6 +411,18 @@ bool GraphBuilder::AddAttributes(onnx::NodeProto* file_node,
     }
   }
   return good;
+}
+
+bool GraphBuilder::Verify(const onnx::OpSchema& schema,
+                          const onnx::NodeProto& file_node,
+                          const std::string& label) {
+  try {
+    schema.Verify(file_node);
+    return true;
+  } catch (const std::exception& e) {
+    Problem(label, ": ", e.what());
+    return false;
+  }
 }
 
 void GraphBuilder::AddConstant(const Node& node,
@@ -501,6 +507,10 @@ void GraphBuilder::AddOutputs() {
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
                       std::vector<std::string>* problems) {
+  if (!model->has_graph()) {
+    problems->push_back("the file has no graph");
+    return {};
+  }
   return GraphBuilder(initialize, model, problems).Build();
 }
 

@@ -103,9 +103,6 @@ absl::Status ReadText(absl::string_view bytes, onnx::ModelProto* model) {
         parser.GetCurrentPos(),
         absl::StrCat("a number is malformed or out of range (", e.what(), ")"));
   }
-  if (!parser.EndOfInput()) {
-    return TextError(parser.GetCurrentPos(), "text after the end of the graph");
-  }
   return absl::OkStatus();
 }
 

@@ -122,8 +122,12 @@ class ValueInference {
         style_(style),
         problems_(problems),
         values_(graph.values.size()) {
-    for (const auto& info : file.value_info()) declared_[info.name()] = &info;
-    for (const auto& info : file.output()) declared_[info.name()] = &info;
+    for (const auto* list : {&file.value_info(), &file.output()}) {
+      for (const onnx::ValueInfoProto& info : *list) {
+        if (info.type().tensor_type().elem_type() == 0) continue;  // left out
+        declared_[info.name()] = &info.type().tensor_type();
+      }
+    }
   }
 
   std::vector<InferredValue> Run(const onnx::GraphProto& file,
@@ -134,6 +138,13 @@ class ValueInference {
       values_[id] = {true, value.dtype, value.dims};
       std::replace(values_[id].dims.begin(), values_[id].dims.end(), kBatchDim,
                    batch_size_);
+      if (!WithinLimits(values_[id].dims)) {
+        problems_->push_back(absl::StrCat(Quote(value.name), " would be ",
+                                          Describe(values_[id]),
+                                          ", too large"));
+        values_[id].known = false;
+        continue;
+      }
       Settle(static_cast<ValueId>(id));
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -182,7 +193,8 @@ class ValueInference {
   const BatchStyle style_;
   std::vector<std::string>* const problems_;
   std::vector<InferredValue> values_;
-  absl::flat_hash_map<std::string, const onnx::ValueInfoProto*> declared_;
+  // What the file says about computed values and outputs.
+  absl::flat_hash_map<std::string, const onnx::TypeProto::Tensor*> declared_;
 };
 
 absl::Status ValueInference::InferNode(const Node& node,
@@ -229,7 +241,7 @@ absl::Status ValueInference::SetOutput(ValueId id,
   const auto declared = declared_.find(graph_.values[id].name);
   const onnx::TypeProto::Tensor* tensor = &type.tensor_type();
   if (!tensor->has_shape() && declared != declared_.end()) {
-    tensor = &declared->second->type().tensor_type();
+    tensor = declared->second;
   }
   InferredValue value;
   SYNCLINE_ASSIGN_OR_RETURN(value.dtype,
@@ -256,7 +268,7 @@ void ValueInference::Settle(ValueId id) {
   const auto it = declared_.find(graph_.values[id].name);
   if (it == declared_.end()) return;
   const InferredValue& value = values_[id];
-  const auto& declared = it->second->type().tensor_type();
+  const onnx::TypeProto::Tensor& declared = *it->second;
   bool same = declared.elem_type() == DTypeToOnnx(value.dtype);
   if (declared.has_shape()) {
     same = same &&
@@ -276,20 +288,29 @@ void ValueInference::Settle(ValueId id) {
 }
 
 absl::Status ValueInference::CheckFit(const Node& node) const {
-  if (node.op_type == "Gemm" && node.inputs.size() > 2 &&
-      node.inputs[2] != kNoValue) {
-    const InferredValue& out = values_[node.outputs[0]];
-    if (!BroadcastsTo(values_[node.inputs[2]].dims, out.dims)) {
+  const InferredValue& out = values_[node.outputs[0]];
+  if (node.op_type == "Gemm") {
+    const Dims& a = values_[node.inputs[0]].dims;
+    const Dims& b = values_[node.inputs[1]].dims;
+    const int64_t a_inner = a[node.Int("transA", 0) != 0 ? 0 : 1];
+    const int64_t b_inner = b[node.Int("transB", 0) != 0 ? 1 : 0];
+    if (a_inner != b_inner) {
+      return absl::InvalidArgumentError(
+          "the inner dimensions of the product differ");
+    }
+    const ValueId c = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+    if (c != kNoValue && !BroadcastsTo(values_[c].dims, out.dims)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the third does not broadcast to the product, ", Describe(out)));
     }
   }
-  if (node.op_type == "Reshape") {
-    const InferredValue& out = values_[node.outputs[0]];
-    if (ElementCount(out.dims) != ElementCount(values_[node.inputs[0]].dims)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the result ", Describe(out), " has another number of elements"));
-    }
+  if (node.op_type == "Reshape" && values_[node.inputs[1]].dims.size() != 1) {
+    return absl::InvalidArgumentError("the second must have one dimension");
+  }
+  if (node.op_type == "Reshape" &&
+      ElementCount(out.dims) != ElementCount(values_[node.inputs[0]].dims)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the result ", Describe(out), " has another number of elements"));
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,71 @@
+// Goal: every example job under deploy/examples parses, is valid, and fits its
+// model, so that what the documentation shows works.
+// Method: find all job files and resolve each; compare the parameter counts.
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "common/model/training_graph.h"
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  std::stringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+// Trained values of the job at `path`.
+int64_t ResolveExample(const std::filesystem::path& path) {
+  const auto spec = ParseJobSpec(ReadAll(path), path.string());
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(ValidateJobSpec(*spec), IsEmpty());
+  const JobSpec full = WithDefaults(*spec);
+  const auto model = ParseJobModel(
+      full, ReadAll(path.parent_path() / full.model().path()), path.string());
+  EXPECT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(full, **model, &problems);
+  EXPECT_THAT(problems, IsEmpty());
+  int64_t values = 0;
+  for (const auto& parameter : training.parameters) {
+    EXPECT_GE(parameter.rule, 0) << parameter.name;
+    values += ElementCount(parameter.dims);
+  }
+  return values;
+}
+
+TEST(ExamplesTest, AllResolve) {
+  std::map<std::string, int64_t> values;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator("deploy/examples")) {
+    if (entry.path().extension() != ".textproto") continue;
+    SCOPED_TRACE(entry.path());
+    values[entry.path().lexically_relative("deploy/examples").string()] =
+        ResolveExample(entry.path());
+  }
+  const int64_t mnist = 784 * 256 + 256 + 256 * 10 + 10;
+  EXPECT_THAT(values,
+              ElementsAre(testing::Pair("a9a/job.textproto", 124),
+                          testing::Pair("mnist/async.textproto", mnist),
+                          testing::Pair("mnist/digits.textproto", mnist),
+                          testing::Pair("mnist/job.textproto", mnist),
+                          testing::Pair("mnist/ssp.textproto", mnist),
+                          testing::Pair("optdigits/job.textproto",
+                                        64 * 128 + 128 + 128 * 10 + 10)));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,210 @@
+// Goal: the public face of a model: the batch dimension, shapes per batch size,
+// export with trained weights, declared parameters, and ONNX's own node tests.
+// Method: small models in ONNX text, exported and parsed again; the node tests
+// from the test data where present.
+
+#include "common/model/model.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kMlp[] = R"(<
+  ir_version: 8, opset_import: ["" : 13],
+  producer_name: "a test", metadata_props: ["key" : "value"]
+>
+mlp (float[N,2,2] x) => (float[N,3] y)
+<float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3},
+ int64[2] s = {0, -1}>
+{ f = Reshape(x, s)  h = Gemm(f, w, b)  y = Relu(h) })";
+
+std::shared_ptr<const Model> Parse(
+    absl::string_view text, const std::vector<std::string>& initialize = {}) {
+  auto model = Model::Parse(text, "m", initialize);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *model : nullptr;
+}
+
+std::string ErrorOf(absl::string_view text) {
+  const auto model = Model::Parse(text, "m");
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(model.status().message());
+}
+
+Dims DimsOf(const Model& model, absl::string_view name) {
+  return model.graph().values[model.graph().FindValue(name)].dims;
+}
+
+TEST(ModelTest, ComputedValuesHaveSymbolicShapes) {
+  const auto model = Parse(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,4] x) => (y, z)
+      <int64[1] flat = {-1}, int64[2] pairs = {-1, 2}>
+      { y = Reshape(x, flat)  z = Reshape(x, pairs)
+        r = Relu(x)  c = Constant <value_floats = [1.0, 2.0]> () })");
+  EXPECT_EQ(DimsOf(*model, "r"), (Dims{kBatchDim, 4}));
+  EXPECT_EQ(DimsOf(*model, "y"), (Dims{kDerivedDim}));
+  EXPECT_EQ(DimsOf(*model, "z"), (Dims{kDerivedDim, 2}));
+  EXPECT_EQ(DimsOf(*model, "c"), (Dims{2}));
+}
+
+TEST(ModelTest, ShapesPerBatchSize) {
+  const auto model = Parse(kMlp);
+  for (int64_t batch : {1, 7, 32}) {
+    const auto shapes = model->InferShapes(batch);
+    ASSERT_TRUE(shapes.ok()) << shapes.status();
+    const auto shape = [&](absl::string_view name) {
+      return (*shapes)[model->graph().FindValue(name)];
+    };
+    EXPECT_EQ(shape("x"), (Dims{batch, 2, 2}));
+    EXPECT_EQ(shape("f"), (Dims{batch, 4}));
+    EXPECT_EQ(shape("y"), (Dims{batch, 3}));
+    EXPECT_EQ(shape("w"), (Dims{4, 3}));
+    EXPECT_EQ(shape("s"), (Dims{2}));
+  }
+  EXPECT_EQ(model->InferShapes(Model::kAsWritten).status().message(),
+            "m: graph input 'x' is [N,2,2], not fixed");
+  EXPECT_FALSE(model->InferShapes(-1).ok());
+  EXPECT_THAT(
+      std::string(model->InferShapes(int64_t{1} << 50).status().message()),
+      HasSubstr("too large"));
+}
+
+TEST(ModelTest, AFixedBatchIsTakenAsItIs) {
+  const auto model = Parse(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[8,4] x) => (float[8,4] y) { y = Relu(x) })");
+  EXPECT_EQ(DimsOf(*model, "y"), (Dims{8, 4}));
+  EXPECT_TRUE(model->InferShapes(8).ok());
+  EXPECT_TRUE(model->InferShapes(Model::kAsWritten).ok());
+  EXPECT_EQ(model->InferShapes(9).status().message(),
+            "m: graph input 'x' is [8,4]: it does not take batches of 9; "
+            "export the model with a symbolic first dimension");
+}
+
+TEST(ModelTest, AModelThatFitsOneBatchSizeOnlyIsRefused) {
+  EXPECT_EQ(ErrorOf(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,4] x) => (y) <int64[2] s = {32, 4}> { y = Reshape(x, s) })"),
+            "m: node 'Reshape#0' (Reshape, opset 13) with inputs "
+            "float32[N,4], int64[2]: the result float32[32,4] has another "
+            "number of elements");
+}
+
+TEST(ModelTest, ProblemsHaveALineEach) {
+  EXPECT_EQ(ErrorOf(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,4] x) => (y) { y = Relu(u)  z = Tanh(v) })"),
+            "m: node 'Relu#0' (Relu, opset 13): input 'u' is not defined "
+            "anywhere\nm: node 'Tanh#1' (Tanh, opset 13): input 'v' is not "
+            "defined anywhere");
+  std::string text = R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,4] x) => (y) { y = Relu(x) )";
+  for (int i = 0; i < 60; ++i) absl::StrAppend(&text, "v", i, " = Tanh(u)\n");
+  EXPECT_THAT(ErrorOf(text + "}"), HasSubstr("\nm: and 10 more problems"));
+}
+
+// --- Export ---
+
+TEST(ModelTest, ExportReplacesWeightsAndKeepsTheRest) {
+  const auto model = Parse(kMlp);
+  const std::vector<float> w = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.5};
+  const auto bytes = model->WithWeights({{"w", w}});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto again = Parse(*bytes);
+  const Graph& graph = again->graph();
+  EXPECT_EQ(graph.name, "mlp");
+  EXPECT_EQ(graph.opset_version, 13);
+  ASSERT_EQ(graph.initializers.size(), 3u);
+  EXPECT_EQ(graph.values[graph.initializers[0].value].name, "w");
+  EXPECT_EQ(graph.initializers[0].tensor.floats(), absl::MakeConstSpan(w));
+  EXPECT_EQ(graph.initializers[0].tensor.dims, (Dims{4, 3}));
+  EXPECT_THAT(graph.initializers[1].tensor.floats(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(graph.initializers[2].tensor.ints(), ElementsAre(0, -1));
+  EXPECT_THAT(*bytes, HasSubstr("a test"));
+  EXPECT_THAT(*bytes, HasSubstr("value"));
+  // The same weights give the same file.
+  EXPECT_EQ(*again->WithWeights({}), *bytes);
+  EXPECT_EQ(*model->WithWeights({{"w", w}}), *bytes);
+}
+
+TEST(ModelTest, ExportMakesDeclaredParametersReal) {
+  const auto model = Parse(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,2] x, float[2,1] w, float[1] b) => (float[N,1] y)
+      { y = Gemm(x, w, b) })",
+                           {"w", "b"});
+  const std::vector<float> w = {1, 2};
+  const std::vector<float> b = {3};
+  EXPECT_EQ(model->WithWeights({{"w", w}}).status().message(),
+            "m: no weights for 'b', which has none in the file");
+  const auto bytes = model->WithWeights({{"w", w}, {"b", b}});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto again = Parse(*bytes);  // without any rule
+  const Graph& graph = again->graph();
+  EXPECT_THAT(graph.inputs, ElementsAre(graph.FindValue("x")));
+  ASSERT_EQ(graph.initializers.size(), 2u);
+  EXPECT_EQ(graph.initializers[0].origin, Initializer::Origin::kFile);
+  EXPECT_THAT(graph.initializers[0].tensor.floats(), ElementsAre(1, 2));
+  EXPECT_THAT(graph.initializers[1].tensor.floats(), ElementsAre(3));
+}
+
+TEST(ModelTest, ExportRefusesWhatDoesNotFit) {
+  const auto model = Parse(kMlp);
+  const std::vector<float> two = {1, 2};
+  EXPECT_EQ(model->WithWeights({{"w", two}}).status().message(),
+            "m: initializer 'w' is [4,3], but got 2 values");
+  for (const char* name : {"v", "s", "x"}) {
+    EXPECT_EQ(
+        model->WithWeights({{name, two}}).status().message(),
+        absl::StrCat("m: the model has no float32 initializer '", name, "'"));
+  }
+}
+
+// --- ONNX's node tests ---
+
+TEST(ModelTest, OnnxNodeTestsOfSupportedOperatorsParse) {
+  const char* root = std::getenv("SYNCLINE_TEST_DATA");
+  const std::filesystem::path folder =
+      std::filesystem::path(root != nullptr ? root : "../shared/data") /
+      "onnx/node";
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "no ONNX node tests at " << folder;
+  }
+  int parsed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path() / "model.onnx", std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    const std::string name = entry.path().filename().string();
+    SCOPED_TRACE(name);
+    const auto model = Model::Parse(content.str(), name);
+    if (!model.ok()) {
+      // Training operators import their own operator set only.
+      EXPECT_THAT(std::string(model.status().message()),
+                  testing::AnyOf(HasSubstr("the operator is not supported"),
+                                 HasSubstr("operator set 0 times"),
+                                 HasSubstr("element type")));
+      continue;
+    }
+    ++parsed;
+    const auto shapes = (*model)->InferShapes(Model::kAsWritten);
+    ASSERT_TRUE(shapes.ok()) << shapes.status();
+    for (size_t id = 0; id < shapes->size(); ++id) {
+      EXPECT_EQ((*shapes)[id], (*model)->graph().values[id].dims);
+      EXPECT_THAT((*shapes)[id], Each(testing::Ge(0)));
+    }
+  }
+  EXPECT_EQ(parsed, 42);
+}
+
+}  // namespace
+}  // namespace syncline

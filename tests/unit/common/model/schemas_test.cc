@@ -1,0 +1,70 @@
+// Goal: the operator table agrees with ONNX: every listed version exists and
+// none is missing, as far as libonnx knows; every supported operator has a
+// schema at every opset that has the operator.
+// Method: walk all opsets.
+
+#include "common/model/schemas.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+
+TEST(SchemasTest, TheListIsSortedAndHasNoConstant) {
+  const std::vector<std::string> names = SupportedOperators();
+  EXPECT_EQ(names.size(), 16u);
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_THAT(names, Contains("Gemm"));
+  EXPECT_THAT(names, Not(Contains("Constant")));
+  EXPECT_TRUE(IsSupportedOperator("Gemm"));
+  EXPECT_FALSE(IsSupportedOperator("Constant"));
+  EXPECT_FALSE(IsSupportedOperator("Conv"));
+  EXPECT_EQ(FindOperator("Conv"), nullptr);
+}
+
+TEST(SchemasTest, EveryOpsetHasASchema) {
+  for (const std::string& name : SupportedOperators()) {
+    const OperatorInfo& op = *FindOperator(name);
+    for (int opset = kOpsetMin; opset <= kOpsetMax; ++opset) {
+      SCOPED_TRACE(absl::StrCat(name, " at ", opset));
+      const bool exists = name != "Gelu" || opset >= 20;
+      EXPECT_EQ(FindSchema(op, opset) != nullptr, exists);
+      EXPECT_EQ(SinceVersion(op, opset) != 0, exists);
+    }
+  }
+}
+
+TEST(SchemasTest, VersionsAscend) {
+  for (const std::string& name : SupportedOperators()) {
+    const auto& versions = FindOperator(name)->versions;
+    const auto end = std::find(versions.begin(), versions.end(), 0);
+    EXPECT_LT(versions.begin(), end) << name;
+    EXPECT_TRUE(std::is_sorted(versions.begin(), end)) << name;
+    EXPECT_LE(*(end - 1), kOpsetMax) << name;
+  }
+}
+
+TEST(SchemasTest, SomeVersions) {
+  const std::tuple<const char*, int, int> table[] = {
+      {"Softmax", 11, 11}, {"Softmax", 12, 11},  {"Softmax", 25, 13},
+      {"Dropout", 11, 10}, {"Dropout", 12, 12},  {"Dropout", 22, 22},
+      {"Reshape", 11, 5},  {"Reshape", 14, 14},  {"Reshape", 20, 19},
+      {"Flatten", 25, 25}, {"Identity", 25, 25}, {"Relu", 11, 6},
+      {"Gelu", 20, 20},    {"MatMul", 12, 9},    {"Add", 13, 13},
+  };
+  for (const auto& [name, opset, since] : table) {
+    EXPECT_EQ(SinceVersion(*FindOperator(name), opset), since)
+        << name << " at " << opset;
+  }
+}
+
+}  // namespace
+}  // namespace syncline

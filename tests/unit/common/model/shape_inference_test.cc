@@ -1,0 +1,241 @@
+// Goal: types and shapes of every supported operator, with the semantics of the
+// opset, and a report naming node and shapes where they do not fit.
+// Method: one-node models in ONNX text with concrete shapes, per opset.
+
+#include "common/model/shape_inference.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/describe.h"
+#include "common/model/graph_builder.h"
+#include "common/model/onnx_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Inferred {
+  Graph graph;
+  std::vector<InferredValue> values;
+  std::vector<std::string> problems;
+
+  // "float32[2,3]", or "?" if it is not known.
+  std::string operator[](absl::string_view name) const {
+    const InferredValue& value = values.at(graph.FindValue(name));
+    return value.known ? DescribeTensor(value.dtype, value.dims) : "?";
+  }
+};
+
+Inferred Infer(int opset, const std::string& text, int64_t batch = 5,
+               BatchStyle style = BatchStyle::kNumber) {
+  onnx::ModelProto model;
+  const absl::Status status =
+      ReadOnnxFile(absl::StrCat("<ir_version: 8, opset_import: [\"\" : ", opset,
+                                "]> g ", text),
+                   &model);
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<std::string> build_problems;
+  BuiltGraph built = BuildGraph({}, &model, &build_problems);
+  EXPECT_THAT(build_problems, IsEmpty());
+  Inferred result;
+  result.values = InferValues(built.graph, model.graph(), built.file_nodes,
+                              batch, style, &result.problems);
+  result.graph = std::move(built.graph);
+  return result;
+}
+
+// The output `y` of one node over inputs declared as `inputs`.
+std::string Output(int opset, const std::string& inputs,
+                   const std::string& node) {
+  const Inferred inferred =
+      Infer(opset, absl::StrCat("(", inputs, ") => (y) { y = ", node, " }"));
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  return inferred["y"];
+}
+
+TEST(ShapeInferenceTest, EveryOperator) {
+  struct Case {
+    const char* inputs;
+    const char* node;
+    const char* output;
+  };
+  const Case cases[] = {
+      {"float[2,3] a, float[3,4] b", "Gemm(a, b)", "float32[2,4]"},
+      {"float[3,2] a, float[4,3] b, float[4] c",
+       "Gemm <transA=1, transB=1> (a, b, c)", "float32[2,4]"},
+      {"float[2,3] a, float[3,4] b, float[2,1] c", "Gemm(a, b, c)",
+       "float32[2,4]"},
+      {"double[2,3] a, double[3,4] b", "MatMul(a, b)", "float64[2,4]"},
+      {"float[5,1,2,3] a, float[6,3,4] b", "MatMul(a, b)", "float32[5,6,2,4]"},
+      {"float[3] a, float[3] b", "MatMul(a, b)", "float32[]"},
+      {"float[2,1,3] a, float[4,1] b", "Add(a, b)", "float32[2,4,3]"},
+      {"float[2,3] a, float b", "Sub(a, b)", "float32[2,3]"},
+      {"int64[2,3] a, int64[3] b", "Mul(a, b)", "int64[2,3]"},
+      {"float[2,3] a, float[1] b", "Div(a, b)", "float32[2,3]"},
+      {"float[2,3] a", "Relu(a)", "float32[2,3]"},
+      {"float[2,3] a", "Sigmoid(a)", "float32[2,3]"},
+      {"float[2,3] a", "Tanh(a)", "float32[2,3]"},
+      {"float[2,3] a", "Identity(a)", "float32[2,3]"},
+      {"float[2,3,4] a", "Flatten(a)", "float32[2,12]"},
+      {"float[2,3,4] a", "Flatten <axis=-1> (a)", "float32[6,4]"},
+      {"float[2,3,4] a", "Flatten <axis=0> (a)", "float32[1,24]"},
+      {"float[2,3,4] a", "Softmax <axis=-1> (a)", "float32[2,3,4]"},
+      {"float[2,3,4] a", "LogSoftmax <axis=0> (a)", "float32[2,3,4]"},
+  };
+  for (const Case& c : cases) {
+    for (int opset : {11, 13, 14, 17, 18, 25}) {
+      EXPECT_EQ(Output(opset, c.inputs, c.node), c.output)
+          << c.node << " at " << opset;
+    }
+  }
+  for (int opset : {20, 25}) {
+    EXPECT_EQ(Output(opset, "float[2,3] a", "Gelu <approximate=\"tanh\"> (a)"),
+              "float32[2,3]");
+  }
+  EXPECT_EQ(Output(11, "float[2] a", "Dropout <ratio=0.1> (a)"), "float32[2]");
+}
+
+TEST(ShapeInferenceTest, DropoutHasAMask) {
+  for (int opset : {12, 13, 22}) {
+    const Inferred inferred = Infer(opset, R"(
+        (float[2,3] a) => (y, mask) <float r = {0.5}, bool t = {1}>
+        { y, mask = Dropout(a, r, t) })");
+    EXPECT_THAT(inferred.problems, IsEmpty());
+    EXPECT_EQ(inferred["y"], "float32[2,3]");
+    EXPECT_EQ(inferred["mask"], "bool[2,3]");
+  }
+}
+
+TEST(ShapeInferenceTest, ReshapeReadsItsShape) {
+  struct Case {
+    const char* shape;
+    const char* attributes;
+    const char* output;
+  };
+  for (const Case& c : {Case{"int64[2] s = {4, 6}", "", "float32[4,6]"},
+                        Case{"int64[2] s = {-1, 12}", "", "float32[2,12]"},
+                        Case{"int64[2] s = {0, -1}", "", "float32[2,12]"},
+                        Case{"int64[1] s = {-1}", "", "float32[24]"}}) {
+    for (int opset : {11, 13, 14, 25}) {
+      const Inferred inferred =
+          Infer(opset, absl::StrCat("(float[2,3,4] a) => (y) <", c.shape,
+                                    "> { y = Reshape(a, s) }"));
+      EXPECT_THAT(inferred.problems, IsEmpty());
+      EXPECT_EQ(inferred["y"], c.output);
+    }
+  }
+  const Inferred zero = Infer(14, R"((float[2,3] a, float[1] b) => (y, z)
+      <int64[2] s = {0, 7}, float[0,3] e = {}>
+      { y = Reshape <allowzero=1> (e, s)  z = Relu(a) })");
+  EXPECT_THAT(zero.problems, IsEmpty());
+  EXPECT_EQ(zero["y"], "float32[0,7]");
+}
+
+TEST(ShapeInferenceTest, AnOutputTypeMayBeDeclaredWhereItCannotBeTold) {
+  const Inferred inferred = Infer(
+      13, "(float[2,3] a, int64[1] s) => (float[6] y) { y = Reshape(a, s) }");
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  EXPECT_EQ(inferred["y"], "float32[6]");
+  EXPECT_THAT(
+      Infer(13, "(float[2,3] a, int64[1] s) => (y) { y = Reshape(a, s) }")
+          .problems,
+      ElementsAre("node 'Reshape#0' (Reshape, opset 13) with inputs "
+                  "float32[2,3], int64[1]: the shape of its output 'y' cannot "
+                  "be told from the file"));
+}
+
+TEST(ShapeInferenceTest, WhatDoesNotFitNamesNodeAndShapes) {
+  struct Case {
+    const char* text;
+    const char* problem;
+  };
+  const Case cases[] = {
+      {"(float[2,3] a, float[4,5] b) => (y) { y = Gemm(a, b) }",
+       "node 'Gemm#0' (Gemm, opset 13) with inputs float32[2,3], float32[4,5]: "
+       "the inner dimensions of the product differ"},
+      {"(float[2,3] a, float[2,5] b) => (y) { y = Gemm <transB=1> (a, b) }",
+       "the inner dimensions of the product differ"},
+      {"(float a, float[2,5] b) => (y) { y = MatMul(a, b) }", "float32[]"},
+      {"(float[2] a) => (y) <float[2] r = {0.5, 0.5}> { y = Dropout(a, r) }",
+       "node 'Dropout#0'"},
+      {"(float[2,3] a) => (y) <int64[1,2] s = {3, 2}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (y) <int64[3] s = {2, 3, 0}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (y) <int64[1] s = {-7}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (y) { y = LogSoftmax <axis=-3> (a) }",
+       "node 'LogSoftmax#0'"},
+      {"(float[2,3] a, float[3,5] b, float[4] c) => (y) { y = Gemm(a, b, c) }",
+       "float32[2,3], float32[3,5], float32[4]: the third does not broadcast "
+       "to the product, float32[2,5]"},
+      {"(float[3] a, float[3,5] b) => (y) { y = Gemm(a, b) }", "float32[3]"},
+      {"(float[2,3] a, float[4,5] b) => (y) { y = MatMul(a, b) }",
+       "node 'MatMul#0' (MatMul, opset 13) with inputs float32[2,3], "
+       "float32[4,5]: Incompatible dimensions for matrix multiplication"},
+      {"(float[2,3] a, float[4] b) => (y) { y = Add(a, b) }",
+       "node 'Add#0' (Add, opset 13) with inputs float32[2,3], float32[4]: "
+       "Incompatible dimensions"},
+      {"(float[2,3] a, int64[3] b) => (y) { y = Mul(a, b) }",
+       "node 'Mul#0' (Mul, opset 13) with inputs float32[2,3], int64[3]: "},
+      {"(int64[2,3] a) => (y) { y = Tanh(a) }",
+       "node 'Tanh#0' (Tanh, opset 13) with inputs int64[2,3]: "},
+      {"(float[2,3] a) => (y) { y = Flatten <axis=4> (a) }",
+       "node 'Flatten#0' (Flatten, opset 13) with inputs float32[2,3]: "},
+      {"(float[2,3] a) => (y) { y = Softmax <axis=2> (a) }",
+       "node 'Softmax#0' (Softmax, opset 13) with inputs float32[2,3]: "},
+      {"(float[2,3] a) => (y) <int64[2] s = {4, 2}> { y = Reshape(a, s) }",
+       "node 'Reshape#0' (Reshape, opset 13) with inputs float32[2,3], "
+       "int64[2]: the result float32[4,2] has another number of elements"},
+      {"(float[2,3] a) => (y) <int64[2] s = {-1, 4}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (y) <int64[2] s = {-1, -1}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (y) <int64[3] s = {4294967296, 4294967296, -1}> "
+       "{ y = Reshape(a, s) }",
+       "the values of 's' are too large for a shape"},
+      {"(float[2,3] a) => (y) <float[2] s = {6, 1}> { y = Reshape(a, s) }",
+       "node 'Reshape#0'"},
+      {"(float[2,3] a) => (float[2,4] y) { y = Relu(a) }",
+       "'y' is float32[2,3], but the file declares another type or shape"},
+      {"(float[2,3] a) => (int64[2,3] y) { y = Relu(a) }",
+       "'y' is float32[2,3], but the file declares another type or shape"},
+      {"(float[2,3] a) => (y) <float[2,3,1] h> { h = Relu(a) y = Tanh(h) }",
+       "'h' is float32[2,3], but the file declares another type or shape"},
+      {"(float[8388608,1] a, float[1,16777216] b) => (y) { y = Add(a, b) }",
+       "its output 'y' would be float32[8388608,16777216], too large"},
+  };
+  for (const Case& c : cases) {
+    const Inferred inferred = Infer(13, c.text);
+    EXPECT_THAT(inferred.problems, ElementsAre(HasSubstr(c.problem))) << c.text;
+  }
+}
+
+TEST(ShapeInferenceTest, WhatDependsOnAFailureIsNotReportedToo) {
+  const Inferred inferred = Infer(13, R"(
+      (float[2,3] a, float[4] b, float[5] c) => (y, z)
+      { s = Add(a, b)  y = Relu(s)  z = Add(a, c) })");
+  EXPECT_THAT(inferred.problems,
+              ElementsAre(HasSubstr("'Add#0'"), HasSubstr("'Add#2'")));
+  EXPECT_EQ(inferred["y"], "?");
+}
+
+TEST(ShapeInferenceTest, TheBatchIsANumberOrASymbol) {
+  constexpr char kText[] =
+      "(float[N,3] x, float[4,2] w) => (y) { y = MatMul(x, w) }";
+  EXPECT_THAT(Infer(13, kText, 7).problems,
+              ElementsAre(HasSubstr("inputs float32[7,3], float32[4,2]")));
+  EXPECT_THAT(Infer(13, kText, 7, BatchStyle::kSymbol).problems,
+              ElementsAre(HasSubstr("inputs float32[N,3], float32[4,2]")));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,212 @@
+// Goal: a job's names are laid over its model as documented, and everything
+// that does not fit is reported at once with its field path. Method: one model
+// and job, a table of edits to each and the exact reports.
+
+#include "common/model/training_graph.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::google::protobuf::TextFormat;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr char kJob[] = R"(
+  name: "a"
+  model { path: "m" initialize { pattern: "w*" scheme: HE_NORMAL } }
+  data {
+    train { libsvm { path: "t" dimension: 4 } }
+    feeds { input: "x" field: "features" }
+  }
+  loss { kind: SOFTMAX_CROSS_ENTROPY }
+  optimizer { kind: SGD }
+  learning_rate { base: 0.1 }
+  training { batch_size: 8 }
+)";
+
+// w1 is declared, the others have values; e is frozen in some tests; i is not
+// float; ratio is a setting; unused is used by nobody.
+constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+g (float[N,4] x, float[4,3] w1) => (float[N,3] y)
+<float[3] b = {1,2,3}, float[3,3] w2 = {1,2,3,4,5,6,7,8,9},
+ int64[2] i = {0,3}, float ratio = {0.5}, float[2] unused = {1,2}>
+{
+  h1 = Gemm(x, w1, b)
+  h2 = Dropout(h1, ratio)
+  h3 = Reshape(h2, i)
+  c = Constant <value_float = 2.0> ()
+  h4 = Mul(h3, c)
+  y = MatMul(h4, w2)
+})";
+
+struct Resolved {
+  std::shared_ptr<const Model> model;
+  TrainingGraph training;
+  std::vector<std::string> problems;
+};
+
+Resolved Resolve(const std::string& edit, const std::string& text = kModel) {
+  JobSpec spec;
+  EXPECT_TRUE(TextFormat::ParseFromString(kJob, &spec));
+  EXPECT_TRUE(TextFormat::MergeFromString(edit, &spec)) << edit;
+  EXPECT_THAT(ValidateJobSpec(spec), IsEmpty());
+  spec = WithDefaults(spec);
+  auto model = ParseJobModel(spec, text, "m");
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  Resolved result;
+  result.model = *model;
+  result.training = ResolveTrainingGraph(spec, **model, &result.problems);
+  return result;
+}
+
+std::string Replaced(absl::string_view from, absl::string_view to) {
+  EXPECT_NE(absl::string_view(kModel).find(from), absl::string_view::npos);
+  return absl::StrReplaceAll(kModel, {{from, to}});
+}
+
+std::vector<std::string> Names(const TrainingGraph& training) {
+  std::vector<std::string> names;
+  for (const auto& parameter : training.parameters) {
+    names.push_back(absl::StrCat(parameter.name, ":", parameter.rule));
+  }
+  return names;
+}
+
+TEST(TrainingGraphTest, EverythingIsResolved) {
+  const Resolved resolved = Resolve("");
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  const Graph& graph = resolved.model->graph();
+  // Settings, integers, constants and what nobody uses are no parameters; the
+  // file's initializers come first.
+  EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "w2:0", "w1:0"));
+  const TrainingGraph::Parameter& w1 = resolved.training.parameters[2];
+  EXPECT_EQ(w1.value, graph.FindValue("w1"));
+  EXPECT_EQ(w1.dims, (Dims{4, 3}));
+  EXPECT_EQ(graph.initializers[w1.initializer].value, w1.value);
+  EXPECT_THAT(resolved.training.feeds, ElementsAre(graph.FindValue("x")));
+  EXPECT_EQ(resolved.training.loss_output, graph.FindValue("y"));
+}
+
+TEST(TrainingGraphTest, FrozenInitializersKeepTheirValues) {
+  const Resolved resolved = Resolve("model { freeze: 'w2' freeze: 'i' }");
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "w1:0"));
+}
+
+TEST(TrainingGraphTest, TheFirstMatchingRuleWins) {
+  const Resolved resolved = Resolve(
+      "model { initialize { pattern: 'b' scheme: ZEROS } "
+      "initialize { pattern: '*' scheme: ZEROS } }");
+  EXPECT_THAT(Names(resolved.training), ElementsAre("b:1", "w2:0", "w1:0"));
+}
+
+TEST(TrainingGraphTest, BadNames) {
+  const std::pair<const char*, std::vector<std::string>> table[] = {
+      {"model { initialize { pattern: 'zz' scheme: ZEROS } }",
+       {"model.initialize[1].pattern: 'zz' matches no initializer that can be "
+        "trained ('b', 'w2', 'i', 'ratio', 'unused', 'w1')"}},
+      {"model { initialize { pattern: 'i' scheme: ZEROS } }",
+       {"model.initialize[1].pattern: 'i' matches no initializer that can be "
+        "trained ('b', 'w2', 'i', 'ratio', 'unused', 'w1')"}},
+      {"model { initialize { pattern: 'w2' scheme: ZEROS } }",
+       {"model.initialize[1].pattern: 'w2' matches only initializers that an "
+        "earlier rule fills"}},
+      {"model { freeze: 'zz*' }",
+       {"model.freeze[0]: 'zz*' matches no initializer ('b', 'w2', 'i', "
+        "'ratio', 'unused', 'w1')"}},
+      {"model { freeze: 'w1' }",
+       {"model.freeze[0]: 'w1' has no values in the file, so it cannot be "
+        "frozen"}},
+      {"model { freeze: '?' freeze: 'w2' freeze: 'ratio' }", {}},
+      {"data { feeds { input: 'z' field: 'features' } }",
+       {"data.feeds[1].input: 'z' is not an input of the model, which takes "
+        "('x')"}},
+      {"data { feeds { input: 'w1' field: 'features' } }",
+       {"data.feeds[1].input: 'w1' is an initializer of the model, which takes "
+        "('x')"}},
+      {"loss { output: 'h1' }",
+       {"loss.output: 'h1' is not an output of the model, which has ('y')"}},
+      {"loss { output: 'y' kind: SIGMOID_CROSS_ENTROPY }",
+       {"loss.output: 'y' is float32[N,3], but SIGMOID_CROSS_ENTROPY needs "
+        "float32[N,1] or [N]"}},
+      {"loss { kind: MEAN_SQUARED_ERROR }", {}},
+      {"data { label { classes: [1, 2] } }",
+       {"data.label.classes: 2 values, but 'y' has 3 classes"}},
+      {"training { batch_size: 1048576 eval_batch_size: 1 }", {}},
+  };
+  for (const auto& [edit, problems] : table) {
+    EXPECT_EQ(Resolve(edit).problems, problems) << edit;
+  }
+}
+
+TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
+  const std::pair<std::string, std::vector<std::string>> table[] = {
+      // Two outputs.
+      {Replaced("=> (float[N,3] y)", "=> (float[N,3] y, float[N,3] h4)"),
+       {"loss.output: the model has several outputs ('y', 'h4'); name one"}},
+      // An input without data.
+      {Replaced("(float[N,4] x,", "(float[N,4] x, float[N,1] z,"),
+       {"data.feeds: graph input 'z' is not fed, and no rule of "
+        "model.initialize makes it a parameter"}},
+      // An input of fixed shape that no rule matches.
+      {Replaced("(float[N,4] x,", "(float[N,4] x, float[2] v,"),
+       {"data.feeds: graph input 'v' is not fed, and no rule of "
+        "model.initialize makes it a parameter"}},
+      // A declared parameter that nobody uses.
+      {Replaced("(float[N,4] x,", "(float[N,4] x, float[2] w9,"),
+       {"model.initialize[0].pattern: graph input 'w9' has no values in the "
+        "file and does not influence the loss output"}},
+      // A batch of fixed size.
+      {Replaced("float[N,", "float[8,"),
+       {"loss.output: 'y' is float32[8,3], but SOFTMAX_CROSS_ENTROPY needs "
+        "float32[N,classes] with at least 2 classes",
+        "data.feeds[0].input: 'x' is [8,4], but its first dimension must be "
+        "open, because batches differ in size; export the model with a "
+        "symbolic first dimension"}},
+      // Nothing that a gradient reaches.
+      {R"(<ir_version: 8, opset_import: ["" : 13]>
+          g (float[N,4] x) => (float[N,4] y) <float[1] w = {1}>
+          { y = Relu(x) })",
+       {"model: nothing to train: no float32 initializer that is not frozen "
+        "influences 'y'"}},
+      // Feeds are float32.
+      {R"(<ir_version: 8, opset_import: ["" : 13]>
+          g (int64[N,4] x) => (float[4] y) <float[4] w = {1,2,3,4}>
+          { y = Relu(w) z = Identity(x) })",
+       {"loss.output: 'y' is float32[4], but SOFTMAX_CROSS_ENTROPY needs "
+        "float32[N,classes] with at least 2 classes",
+        "data.feeds[0].input: 'x' is int64, but feeds are float32"}},
+  };
+  for (const auto& [text, problems] : table) {
+    EXPECT_EQ(Resolve("", text).problems, problems) << text;
+  }
+}
+
+TEST(TrainingGraphTest, AllProblemsComeAtOnce) {
+  EXPECT_EQ(Resolve("loss { output: 'q' } model { freeze: 'q' } "
+                    "data { feeds { input: 'q' field: 'features' } }")
+                .problems.size(),
+            3u);
+}
+
+TEST(TrainingGraphTest, BatchesThatAreTooLargeAreRefused) {
+  const std::string text = R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,100000000] x, float[100000000,2] w1) => (float[N,2] y)
+      { y = MatMul(x, w1) })";
+  EXPECT_THAT(Resolve("training { batch_size: 1048576 }", text).problems,
+              ElementsAre(testing::StartsWith("training.batch_size: m: ")));
+}
+
+}  // namespace
+}  // namespace syncline
