@@ -1,0 +1,104 @@
+// Goal: an evaluation covers every sample of the split once, in batches of the
+// job's size, and ends when the job is stopped.
+// Method: a dataset and an executor that record what they are asked.
+
+#include "worker/evaluator.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Sample i has the label i % 2.
+class CountingDataset final : public Dataset {
+ public:
+  explicit CountingDataset(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
+    batch->size = static_cast<int64_t>(indices.size());
+    batch->labels.clear();
+    for (const int64_t index : indices) {
+      batch->labels.push_back(static_cast<float>(index % 2));
+      read_.push_back(index);
+    }
+  }
+  const std::vector<int64_t>& read() const { return read_; }
+
+ private:
+  const int64_t size_;
+  mutable std::vector<int64_t> read_;
+};
+
+// Scores every sample as class 1, at a loss of 2.
+class ConstantExecutor final : public Executor {
+ public:
+  absl::Span<float> parameter(int) override { return {}; }
+  absl::Span<const float> gradient(int) const override { return {}; }
+  absl::StatusOr<StepResult> TrainStep(const Batch&, int64_t, uint32_t,
+                                       absl::FunctionRef<void(int)>) override {
+    return absl::UnimplementedError("an evaluation does not train");
+  }
+  absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override {
+    batches_.push_back(batch.size);
+    scores_.assign(static_cast<size_t>(batch.size), 1.0f);
+    return EvalResult{.loss_sum = 2.0 * static_cast<double>(batch.size),
+                      .scores = scores_,
+                      .width = 1};
+  }
+  int64_t arena_bytes() const override { return 0; }
+  const std::vector<int64_t>& batches() const { return batches_; }
+
+ private:
+  std::vector<float> scores_;
+  std::vector<int64_t> batches_;
+};
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.mutable_loss()->set_kind(LossSpec::SIGMOID_CROSS_ENTROPY);
+  spec.add_metrics(ACCURACY);
+  spec.mutable_training()->set_eval_batch_size(4);
+  return spec;
+}
+
+TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
+  const CountingDataset dataset(10);
+  ConstantExecutor executor;
+  Evaluator evaluator(Spec(), &dataset, &executor);
+  const std::atomic<bool> stop{false};
+  const auto evaluation = evaluator.Run(stop);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(dataset.read(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(executor.batches(), ElementsAre(4, 4, 2));
+  EXPECT_EQ(evaluation->samples(), 10u);
+  EXPECT_DOUBLE_EQ(evaluation->loss(), 2.0);
+  EXPECT_DOUBLE_EQ(evaluation->accuracy(), 0.5);
+  EXPECT_FALSE(evaluation->has_auc()) << "not asked for";
+  EXPECT_GT(evaluation->time().seconds(), 0);
+}
+
+TEST(EvaluatorTest, CanBeRepeated) {
+  const CountingDataset dataset(3);
+  ConstantExecutor executor;
+  Evaluator evaluator(Spec(), &dataset, &executor);
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(evaluator.Run(stop).ok());
+  EXPECT_EQ(evaluator.Run(stop)->samples(), 3u);
+}
+
+TEST(EvaluatorTest, StopsBeforeTheNextBatch) {
+  const CountingDataset dataset(10);
+  ConstantExecutor executor;
+  Evaluator evaluator(Spec(), &dataset, &executor);
+  const std::atomic<bool> stop{true};
+  EXPECT_EQ(evaluator.Run(stop).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(executor.batches(), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace syncline
