@@ -1,0 +1,67 @@
+// Goal: a loss takes exactly the shapes and labels it can mean something for.
+// Method: shapes and labels on both sides of each limit, and the message; the
+// values themselves are tested in kernels and in the executor.
+
+#include "worker/loss.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace syncline {
+namespace {
+
+constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
+constexpr auto kSigmoid = LossSpec::SIGMOID_CROSS_ENTROPY;
+constexpr auto kSquare = LossSpec::MEAN_SQUARED_ERROR;
+
+TEST(LossTest, ShapesThatFit) {
+  EXPECT_EQ(Loss::Create(kSoftmax, {4, 10}, 4)->width(), 10);
+  EXPECT_EQ(Loss::Create(kSoftmax, {4, 10}, 4)->label_width(), 1);
+  EXPECT_EQ(Loss::Create(kSigmoid, {4, 1}, 4)->width(), 1);
+  EXPECT_EQ(Loss::Create(kSigmoid, {4}, 4)->width(), 1);
+  EXPECT_EQ(Loss::Create(kSquare, {4, 3}, 4)->label_width(), 3);
+  EXPECT_EQ(Loss::Create(kSquare, {4}, 4)->label_width(), 1);
+}
+
+TEST(LossTest, ShapesThatDoNotFit) {
+  for (const auto& [kind, dims] : {std::pair{kSoftmax, Dims{4}},
+                                   {kSoftmax, {4, 2, 3}},
+                                   {kSigmoid, {4, 2}},
+                                   {kSquare, {3, 2}},
+                                   {kSquare, {}},
+                                   {LossSpec::KIND_UNSPECIFIED, {4, 2}}}) {
+    EXPECT_EQ(Loss::Create(kind, dims, 4).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << DimsToString(dims);
+  }
+  EXPECT_EQ(
+      Loss::Create(kSigmoid, {4, 2}, 4).status().message(),
+      "loss SIGMOID_CROSS_ENTROPY does not take an output of shape [4,2]");
+}
+
+TEST(LossTest, LabelsMustBeClasses) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Loss softmax = *Loss::Create(kSoftmax, {2, 3}, 2);
+  EXPECT_TRUE(softmax.CheckLabels({0, 2}).ok());
+  for (float bad : {-1.0f, 3.0f, 1.5f, nan}) {
+    EXPECT_FALSE(softmax.CheckLabels({0, bad}).ok()) << bad;
+  }
+  const Loss sigmoid = *Loss::Create(kSigmoid, {2, 1}, 2);
+  EXPECT_TRUE(sigmoid.CheckLabels({0, 1}).ok());
+  EXPECT_EQ(sigmoid.CheckLabels({0, 2}).message(),
+            "label 2 of sample 1 in the batch is not one of the 2 classes 0 to "
+            "1");
+  const Loss square = *Loss::Create(kSquare, {2, 1}, 2);
+  EXPECT_TRUE(square.CheckLabels({-7.5f, 1e6f}).ok());
+}
+
+TEST(LossTest, TheNumberOfLabelsMustFit) {
+  const Loss loss = *Loss::Create(kSquare, {2, 3}, 2);
+  EXPECT_TRUE(loss.CheckLabels(std::vector<float>(6)).ok());
+  EXPECT_EQ(loss.CheckLabels(std::vector<float>(5)).message(),
+            "a batch of 2 samples has 5 labels; the loss takes 3 a sample");
+}
+
+}  // namespace
+}  // namespace syncline
