@@ -21,12 +21,13 @@ namespace syncline {
 namespace {
 
 constexpr size_t kCycleNodesShown = 20;
+// Far above real models; bounds the work on hostile ones.
+constexpr int kNodesMax = 1'000'000;
 
 bool IsOnnxDomain(absl::string_view domain) {
   return domain.empty() || domain == "ai.onnx";
 }
 
-// One value; the value lives in the attribute, or in a list of one.
 absl::StatusOr<Attribute> ReadAttribute(onnx::AttributeProto* attribute) {
   using A = onnx::AttributeProto;
   if (attribute->has_ref_attr_name()) {
@@ -137,13 +138,17 @@ class GraphBuilder {
   void CheckListedInitializer(const onnx::ValueInfoProto& input,
                               const Value& value);
   void AddNodes();
+  // Fills what the node says about itself; false, with problems, if it is bad.
+  bool ReadNode(const std::string& label, onnx::NodeProto* file_node,
+                Node* node, bool* supported);
   bool AddAttributes(onnx::NodeProto* file_node, const std::string& label,
                      Node* node);
   // Counts of inputs and outputs, names and types of attributes.
   bool Verify(const onnx::OpSchema& schema, const onnx::NodeProto& file_node,
               const std::string& label);
-  void AddConstant(const Node& node, const onnx::NodeProto& file_node,
+  void AddConstant(const Node& node, const std::string& output,
                    const std::string& label);
+  void AddNode(int file_index, Node node, const std::string& label);
   void ConnectInputs();
   void SortNodes();
   void AddOutputs();
@@ -262,16 +267,18 @@ void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
   Value value;
   value.name = input.name();
   value.kind = Value::Kind::kInput;
+  bool readable = false;
   if (!input.type().has_tensor_type()) {
     Problem(label, " is not a tensor");
   } else if (const auto dtype =
                  DTypeFromOnnx(input.type().tensor_type().elem_type());
              !dtype.ok()) {
     Problem(label, ": ", dtype.status().message());
-  } else if (ReadInputDims(input, &value.dims)) {
+  } else {
     value.dtype = *dtype;
+    readable = ReadInputDims(input, &value.dims);
   }
-  if (IsDeclared(value)) {
+  if (readable && IsDeclared(value)) {
     ConstantTensor tensor;
     tensor.dims = value.dims;
     AddInitializer(std::move(value), std::move(tensor),
@@ -333,7 +340,7 @@ bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
 }
 
 bool GraphBuilder::IsDeclared(const Value& value) const {
-  if (value.dtype != DType::kFloat32 || value.dims.empty() ||
+  if (value.dtype != DType::kFloat32 ||
       absl::c_linear_search(value.dims, kBatchDim)) {
     return false;
   }
@@ -344,54 +351,71 @@ bool GraphBuilder::IsDeclared(const Value& value) const {
 }
 
 void GraphBuilder::AddNodes() {
-  bool unsupported = false;
+  if (file_->node_size() > kNodesMax) {
+    Problem("the graph has ", file_->node_size(), " nodes, at most ",
+            kNodesMax);
+    return;
+  }
+  bool all_supported = true;
   for (int i = 0; i < file_->node_size(); ++i) {
-    onnx::NodeProto& file_node = *file_->mutable_node(i);
     Node node;
-    node.op_type = file_node.op_type();
-    node.name = file_node.name().empty() ? absl::StrCat(node.op_type, "#", i)
-                                         : file_node.name();
+    node.op_type = file_->node(i).op_type();
+    node.name = file_->node(i).name().empty()
+                    ? absl::StrCat(node.op_type, "#", i)
+                    : file_->node(i).name();
     const std::string label =
         DescribeNode(node.name, node.op_type, graph().opset_version);
-
-    const OperatorInfo* op =
-        IsOnnxDomain(file_node.domain()) ? FindOperator(node.op_type) : nullptr;
-    const onnx::OpSchema* schema =
-        op == nullptr ? nullptr : FindSchema(*op, graph().opset_version);
-    bool usable = false;
-    if (schema == nullptr) {
-      Problem(label, ": the operator is not supported",
-              IsOnnxDomain(file_node.domain())
-                  ? ""
-                  : absl::StrCat(" (domain ", Quote(file_node.domain()), ")"));
-      unsupported = true;
+    bool supported = true;
+    const bool good =
+        ReadNode(label, file_->mutable_node(i), &node, &supported);
+    all_supported &= supported;
+    if (good && node.op_type == "Constant") {
+      AddConstant(node, file_->node(i).output(0), label);
     } else {
-      node.since_version = SinceVersion(*op, graph().opset_version);
-      usable = AddAttributes(&file_node, label, &node) &&
-               Verify(*schema, file_node, label);
+      // What a bad node defines is defined all the same: its users are not to
+      // blame.
+      AddNode(i, std::move(node), label);
     }
-    if (usable && node.op_type == "Constant") {
-      AddConstant(node, file_node, label);
-      continue;
-    }
-    // What an unusable node defines is still defined, so that its users are not
-    // reported too.
-    for (const std::string& name : file_node.output()) {
-      if (name.empty()) {
-        node.outputs.push_back(kNoValue);
-        continue;
-      }
-      Value value;
-      value.name = name;
-      value.producer = static_cast<int32_t>(pending_.size());
-      node.outputs.push_back(Define(std::move(value), label));
-    }
-    pending_.push_back({i, std::move(node)});
   }
-  if (unsupported) {
+  if (!all_supported) {
     Problem("supported operators: ", absl::StrJoin(SupportedOperators(), ", "),
             ", Constant");
   }
+}
+
+bool GraphBuilder::ReadNode(const std::string& label,
+                            onnx::NodeProto* file_node, Node* node,
+                            bool* supported) {
+  const bool is_onnx = IsOnnxDomain(file_node->domain());
+  const OperatorInfo* op = is_onnx ? FindOperator(node->op_type) : nullptr;
+  const onnx::OpSchema* schema =
+      op == nullptr ? nullptr : FindSchema(*op, graph().opset_version);
+  if (schema == nullptr) {
+    *supported = false;
+    Problem(label, ": the operator is not supported",
+            is_onnx
+                ? ""
+                : absl::StrCat(" (domain ", Quote(file_node->domain()), ")"));
+    return false;
+  }
+  node->since_version = SinceVersion(*op, graph().opset_version);
+  return AddAttributes(file_node, label, node) &&
+         Verify(*schema, *file_node, label);
+}
+
+void GraphBuilder::AddNode(int file_index, Node node,
+                           const std::string& label) {
+  for (const std::string& name : file_->node(file_index).output()) {
+    if (name.empty()) {
+      node.outputs.push_back(kNoValue);
+      continue;
+    }
+    Value value;
+    value.name = name;
+    value.producer = static_cast<int32_t>(pending_.size());
+    node.outputs.push_back(Define(std::move(value), label));
+  }
+  pending_.push_back({file_index, std::move(node)});
 }
 
 bool GraphBuilder::AddAttributes(onnx::NodeProto* file_node,
@@ -425,13 +449,12 @@ bool GraphBuilder::Verify(const onnx::OpSchema& schema,
   }
 }
 
-void GraphBuilder::AddConstant(const Node& node,
-                               const onnx::NodeProto& file_node,
+void GraphBuilder::AddConstant(const Node& node, const std::string& output,
                                const std::string& label) {
   absl::StatusOr<ConstantTensor> tensor = ConstantValue(node);
   if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
   Value value;
-  value.name = file_node.output(0);
+  value.name = output;
   AddInitializer(std::move(value),
                  tensor.ok() ? *std::move(tensor) : ConstantTensor(),
                  Initializer::Origin::kConstant, label);

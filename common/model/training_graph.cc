@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -27,10 +28,10 @@ class Resolver {
   TrainingGraph Resolve() {
     ResolveLossOutput();
     ResolveFeeds();
-    MarkTrained();
+    MatchPatterns();
+    CheckPatterns();
+    MarkReached();
     ResolveParameters();
-    CheckRules();
-    CheckFreezes();
     CheckBatchSizes();
     return std::move(result_);
   }
@@ -45,6 +46,17 @@ class Resolver {
   const std::string& NameOf(const Initializer& initializer) const {
     return value(initializer.value).name;
   }
+  // What the job's patterns say about one initializer.
+  struct Match {
+    bool fillable = false;  // a rule may fill it, gradients aside
+    int rule = -1;          // the first that matches
+  };
+  // What the model's names say about one pattern.
+  struct PatternUse {
+    bool matches = false;
+    bool wins = false;  // is the first one for some initializer
+  };
+
   // ('a', 'b', ...), for messages.
   std::string Names(absl::Span<const ValueId> ids) const;
   std::string InitializerNames() const;
@@ -52,39 +64,28 @@ class Resolver {
   void ResolveLossOutput();
   void CheckLossShape(const Value& output);
   void ResolveFeeds();
-  ValueId ResolveFeed(const std::string& path, const Feed& feed);
-  // Marks the initializers that a gradient of the loss reaches.
-  void MarkTrained();
+  void ReportNoInput(const std::string& path, const std::string& name);
+  void CheckFedInput(const std::string& path, const Value& input);
+  // Lays the patterns of model.initialize and model.freeze over the
+  // initializers.
+  void MatchPatterns();
+  void MatchFreezes(const Initializer& initializer, Match* match);
+  void MatchRules(const Initializer& initializer, Match* match);
+  void CheckPatterns();
+  // Marks the values that a gradient of the loss reaches.
+  void MarkReached();
   void ResolveParameters();
-  void CheckRules();
-  void CheckFreezes();
   void CheckBatchSizes();
-
-  bool IsFrozen(const std::string& name) const {
-    return absl::c_any_of(spec_.model().freeze(), [&](const auto& pattern) {
-      return MatchesPattern(pattern, name);
-    });
-  }
-  // Whether a rule may fill it, gradients aside.
-  bool IsFillable(const Initializer& initializer) const {
-    return initializer.origin != Initializer::Origin::kConstant &&
-           initializer.tensor.dtype == DType::kFloat32 &&
-           !IsFrozen(NameOf(initializer));
-  }
-  // Index of the first rule whose pattern matches; -1 if none does.
-  int RuleFor(const std::string& name) const {
-    for (int i = 0; i < spec_.model().initialize_size(); ++i) {
-      if (MatchesPattern(spec_.model().initialize(i).pattern(), name)) return i;
-    }
-    return -1;
-  }
 
   const JobSpec& spec_;
   const Model& model_;
   const Graph& graph_;
   std::vector<std::string>* const problems_;
   TrainingGraph result_;
-  std::vector<bool> reached_;  // by ValueId
+  std::vector<Match> matches_;           // by Graph::initializers index
+  std::vector<PatternUse> rule_uses_;    // by ModelSpec.initialize index
+  std::vector<PatternUse> freeze_uses_;  // by ModelSpec.freeze index
+  std::vector<bool> reached_;            // by ValueId
 };
 
 std::string Resolver::Names(absl::Span<const ValueId> ids) const {
@@ -163,31 +164,36 @@ void Resolver::CheckLossShape(const Value& output) {
 }
 
 void Resolver::ResolveFeeds() {
+  absl::flat_hash_map<absl::string_view, ValueId> inputs;  // still unfed
+  for (ValueId id : graph_.inputs) inputs[value(id).name] = id;
   for (int i = 0; i < spec_.data().feeds_size(); ++i) {
-    result_.feeds.push_back(ResolveFeed(
-        absl::StrCat("data.feeds[", i, "].input"), spec_.data().feeds(i)));
+    const std::string path = absl::StrCat("data.feeds[", i, "].input");
+    const auto fed = inputs.extract(spec_.data().feeds(i).input());
+    if (fed.empty()) {
+      ReportNoInput(path, spec_.data().feeds(i).input());
+      result_.feeds.push_back(kNoValue);
+    } else {
+      CheckFedInput(path, value(fed.mapped()));
+      result_.feeds.push_back(fed.mapped());
+    }
   }
   for (ValueId id : graph_.inputs) {
-    if (absl::c_linear_search(result_.feeds, id)) continue;
+    if (!inputs.contains(value(id).name)) continue;
     Problem(
         "data.feeds: graph input ", Quote(value(id).name),
         " is not fed, and no rule of model.initialize makes it a parameter");
   }
 }
 
-ValueId Resolver::ResolveFeed(const std::string& path, const Feed& feed) {
-  const auto it = absl::c_find_if(graph_.inputs, [&](ValueId id) {
-    return value(id).name == feed.input();
-  });
-  if (it == graph_.inputs.end()) {
-    const ValueId id = graph_.FindValue(feed.input());
-    const bool is_parameter = id != kNoValue && value(id).initializer >= 0;
-    Problem(path, ": ", Quote(feed.input()),
-            is_parameter ? " is an initializer" : " is not an input",
-            " of the model, which takes ", Names(graph_.inputs));
-    return kNoValue;
-  }
-  const Value& input = value(*it);
+void Resolver::ReportNoInput(const std::string& path, const std::string& name) {
+  const ValueId id = graph_.FindValue(name);
+  const bool is_parameter = id != kNoValue && value(id).initializer >= 0;
+  Problem(path, ": ", Quote(name),
+          is_parameter ? " is an initializer" : " is not an input",
+          " of the model, which takes ", Names(graph_.inputs));
+}
+
+void Resolver::CheckFedInput(const std::string& path, const Value& input) {
   if (input.dtype != DType::kFloat32) {
     Problem(path, ": ", Quote(input.name), " is ", DTypeName(input.dtype),
             ", but feeds are float32");
@@ -197,10 +203,9 @@ ValueId Resolver::ResolveFeed(const std::string& path, const Feed& feed) {
             ", but its first dimension must be open, because batches differ in "
             "size; export the model with a symbolic first dimension");
   }
-  return *it;
 }
 
-void Resolver::MarkTrained() {
+void Resolver::MarkReached() {
   reached_.assign(graph_.values.size(), false);
   if (result_.loss_output == kNoValue) return;
   reached_[result_.loss_output] = true;
@@ -220,80 +225,89 @@ void Resolver::MarkTrained() {
 void Resolver::ResolveParameters() {
   for (size_t i = 0; i < graph_.initializers.size(); ++i) {
     const Initializer& initializer = graph_.initializers[i];
-    if (!IsFillable(initializer) || !reached_[initializer.value] ||
-        ElementCount(initializer.tensor.dims) == 0) {
+    if (!matches_[i].fillable) continue;
+    if (!reached_[initializer.value]) {
+      if (initializer.origin == Initializer::Origin::kDeclared &&
+          result_.loss_output != kNoValue) {
+        Problem("model.initialize[", matches_[i].rule,
+                "].pattern: graph input ", Quote(NameOf(initializer)),
+                " has no values in the file and does not influence the loss "
+                "output");
+      }
       continue;
     }
+    if (ElementCount(initializer.tensor.dims) == 0) continue;
     TrainingGraph::Parameter parameter;
     parameter.value = initializer.value;
     parameter.name = NameOf(initializer);
     parameter.dims = initializer.tensor.dims;
     parameter.initializer = static_cast<int>(i);
-    parameter.rule = RuleFor(parameter.name);
+    parameter.rule = matches_[i].rule;
     result_.parameters.push_back(std::move(parameter));
   }
-  // Without the loss output nothing can be said.
-  if (result_.loss_output == kNoValue) return;
-  if (result_.parameters.empty()) {
+  if (result_.parameters.empty() && result_.loss_output != kNoValue) {
     Problem(
         "model: nothing to train: no float32 initializer that is not "
         "frozen influences ",
         Quote(value(result_.loss_output).name));
   }
-  for (const Initializer& initializer : graph_.initializers) {
-    if (initializer.origin != Initializer::Origin::kDeclared ||
-        reached_[initializer.value]) {
-      continue;
-    }
-    Problem("model.initialize[", RuleFor(NameOf(initializer)),
-            "].pattern: graph input ", Quote(NameOf(initializer)),
-            " has no values in the file and does not influence the loss "
-            "output");
+}
+
+void Resolver::MatchPatterns() {
+  matches_.resize(graph_.initializers.size());
+  rule_uses_.resize(spec_.model().initialize_size());
+  freeze_uses_.resize(spec_.model().freeze_size());
+  for (size_t i = 0; i < graph_.initializers.size(); ++i) {
+    const Initializer& initializer = graph_.initializers[i];
+    if (initializer.origin == Initializer::Origin::kConstant) continue;
+    matches_[i].fillable = initializer.tensor.dtype == DType::kFloat32;
+    MatchFreezes(initializer, &matches_[i]);
+    if (matches_[i].fillable) MatchRules(initializer, &matches_[i]);
   }
 }
 
-void Resolver::CheckRules() {
-  for (int i = 0; i < spec_.model().initialize_size(); ++i) {
-    const std::string& pattern = spec_.model().initialize(i).pattern();
-    bool matches = false;
-    bool wins = false;
-    for (const Initializer& initializer : graph_.initializers) {
-      const std::string& name = NameOf(initializer);
-      if (!IsFillable(initializer) || !MatchesPattern(pattern, name)) continue;
-      matches = true;
-      wins |= RuleFor(name) == i;
+void Resolver::MatchFreezes(const Initializer& initializer, Match* match) {
+  for (int f = 0; f < spec_.model().freeze_size(); ++f) {
+    if (!MatchesPattern(spec_.model().freeze(f), NameOf(initializer))) continue;
+    freeze_uses_[f].matches = true;
+    if (initializer.origin == Initializer::Origin::kDeclared) {
+      Problem("model.freeze[", f, "]: ", Quote(NameOf(initializer)),
+              " has no values in the file, so it cannot be frozen");
+    } else {
+      match->fillable = false;
     }
-    if (!matches) {
-      Problem("model.initialize[", i, "].pattern: ", Quote(pattern),
+  }
+}
+
+void Resolver::MatchRules(const Initializer& initializer, Match* match) {
+  for (int r = 0; r < spec_.model().initialize_size(); ++r) {
+    const std::string& pattern = spec_.model().initialize(r).pattern();
+    if (!MatchesPattern(pattern, NameOf(initializer))) continue;
+    rule_uses_[r].matches = true;
+    if (match->rule >= 0) continue;
+    match->rule = r;
+    rule_uses_[r].wins = true;
+  }
+}
+
+void Resolver::CheckPatterns() {
+  for (size_t r = 0; r < rule_uses_.size(); ++r) {
+    const std::string pattern =
+        Quote(spec_.model().initialize(static_cast<int>(r)).pattern());
+    if (!rule_uses_[r].matches) {
+      Problem("model.initialize[", r, "].pattern: ", pattern,
               " matches no initializer that can be trained ",
               InitializerNames());
-    } else if (!wins) {
-      Problem("model.initialize[", i, "].pattern: ", Quote(pattern),
+    } else if (!rule_uses_[r].wins) {
+      Problem("model.initialize[", r, "].pattern: ", pattern,
               " matches only initializers that an earlier rule fills");
     }
   }
-}
-
-void Resolver::CheckFreezes() {
-  for (int i = 0; i < spec_.model().freeze_size(); ++i) {
-    const std::string& pattern = spec_.model().freeze(i);
-    bool matches = false;
-    for (const Initializer& initializer : graph_.initializers) {
-      const std::string& name = NameOf(initializer);
-      if (initializer.origin == Initializer::Origin::kConstant ||
-          !MatchesPattern(pattern, name)) {
-        continue;
-      }
-      matches = true;
-      if (initializer.origin == Initializer::Origin::kDeclared) {
-        Problem("model.freeze[", i, "]: ", Quote(name),
-                " has no values in the file, so it cannot be frozen");
-      }
-    }
-    if (!matches) {
-      Problem("model.freeze[", i, "]: ", Quote(pattern),
-              " matches no initializer ", InitializerNames());
-    }
+  for (size_t f = 0; f < freeze_uses_.size(); ++f) {
+    if (freeze_uses_[f].matches) continue;
+    Problem("model.freeze[", f,
+            "]: ", Quote(spec_.model().freeze(static_cast<int>(f))),
+            " matches no initializer ", InitializerNames());
   }
 }
 

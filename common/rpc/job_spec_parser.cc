@@ -86,32 +86,28 @@ void ParseTextFormat(absl::string_view text, absl::string_view label,
   }
 }
 
-// Offset of `"key"` at or after `from`; npos if there is none.
-size_t FindKey(absl::string_view text, size_t from, absl::string_view key) {
-  return text.find(absl::StrCat("\"", key, "\""), from);
+// "batch_size" in its other spelling, "batchSize".
+std::string JsonName(absl::string_view name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool joint = name[i] == '_' && i + 1 < name.size();
+    out += joint ? absl::ascii_toupper(name[++i]) : name[i];
+  }
+  return out;
 }
 
 // Offset of the last key of `path` ("model.initialize[1].scheme"), found by
-// looking for its keys one after the other.
+// looking for its keys one after the other; npos if that fails.
 size_t FindPath(absl::string_view text, absl::string_view path) {
   size_t offset = 0;
   for (absl::string_view part : absl::StrSplit(path, '.')) {
-    const std::string key(part.substr(0, part.find('[')));
-    size_t found = FindKey(text, offset, key);
-    if (found == absl::string_view::npos) {
-      const pb::FieldDescriptor* field = nullptr;  // the other spelling
-      std::vector<const pb::Descriptor*> types = {JobSpec::descriptor()};
-      for (size_t i = 0; i < types.size() && field == nullptr; ++i) {
-        field = types[i]->FindFieldByName(key);
-        for (int f = 0; f < types[i]->field_count(); ++f) {
-          const pb::Descriptor* type = types[i]->field(f)->message_type();
-          if (type != nullptr) types.push_back(type);
-        }
-      }
-      if (field != nullptr) found = FindKey(text, offset, field->json_name());
+    const absl::string_view key = part.substr(0, part.find('['));
+    const size_t from = offset;
+    offset = text.find(absl::StrCat("\"", key, "\""), from);
+    if (offset == absl::string_view::npos) {
+      offset = text.find(absl::StrCat("\"", JsonName(key), "\""), from);
     }
-    if (found == absl::string_view::npos) return found;
-    offset = found;
+    if (offset == absl::string_view::npos) break;
   }
   return offset;
 }
