@@ -23,11 +23,12 @@ class HttpServer {
     std::string body;
   };
   using Handler = std::function<Response(absl::string_view query)>;
+  using Pages = std::map<std::string, Handler>;  // by path
   struct Options {
     std::string listen = "127.0.0.1:0";        // empty port 0: any free one
     const MetricsRegistry* metrics = nullptr;  // outlives the server
     std::function<absl::Status()> ready;       // must not block
-    std::map<std::string, Handler> pages;      // by path; must not block
+    Pages pages;                               // must not block
   };
   // Errors: Unavailable: the address cannot be bound.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);

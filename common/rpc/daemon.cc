@@ -1,0 +1,344 @@
+#include "common/rpc/daemon.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/base/deadline.h"
+#include "common/base/file.h"
+#include "common/base/host_port.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "grpc/support/log.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace syncline {
+namespace {
+
+// Kubernetes kills after 30 s by default.
+constexpr absl::Duration kDrainLimit = absl::Seconds(10);
+constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
+constexpr int kExitFailed = 1;
+
+void GrpcLog(gpr_log_func_args* args) {
+  LogWarning("gRPC").Field("text", args->message);
+}
+
+// The kernel sends SIGTERM when the parent ends; it is too late to ask for that
+// if it already has.
+void WatchParent(ExitRequest* exit_request) {
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) exit_request->Request(0, "the parent has ended");
+}
+
+void PrintLines(const std::string& program, absl::string_view text) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    std::fprintf(stderr, "%s: %.*s\n", program.c_str(),
+                 static_cast<int>(line.size()), line.data());
+  }
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// As others reach a server that is bound to `bound`.
+std::string PeerAddress(const std::string& bound) {
+  auto address = ParseHostPort(bound);
+  if (!address.ok() || !address->IsAnyInterface()) return bound;
+  address->host = HostName();
+  return address->ToString();
+}
+
+// As this process itself reaches it.
+std::string OwnAddress(const std::string& bound) {
+  auto address = ParseHostPort(bound);
+  if (!address.ok() || !address->IsAnyInterface()) return bound;
+  address->host = address->host == "::" ? "::1" : "127.0.0.1";
+  return address->ToString();
+}
+
+// "worker-1"; without an index of its own, by process.
+std::string LogFileName(const DaemonOptions& options) {
+  if (options.kind == DaemonKind::kScheduler) return "scheduler.log";
+  const absl::string_view kind = TaskKindName(options.task.kind);
+  return options.auto_index
+             ? absl::StrCat(kind, "-pid", getpid(), ".log")
+             : absl::StrCat(kind, "-", options.task.index, ".log");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(
+    const DaemonOptions& options) {
+  auto daemon = absl::WrapUnique(new Daemon(options));
+  if (options.exit_with_parent) WatchParent(&daemon->exit_request_);
+  SYNCLINE_RETURN_IF_ERROR(daemon->OpenLog());
+  daemon->LogStart();
+  return daemon;
+}
+
+Daemon::Daemon(const DaemonOptions& options) : options_(options) {
+  metrics_
+      .AddGauge("syncline_build_info", "1; the version is in the label.",
+                {{"version", kVersion}, {"program", options.program}})
+      .Set(1);
+}
+
+Daemon::~Daemon() {
+  Leave();
+  StopServing();
+  watchdog_.reset();
+  if (!temporary_dir_.empty()) RemoveTree(temporary_dir_).IgnoreError();
+}
+
+absl::Status Daemon::OpenLog() {
+  LogOptions log;
+  log.role = options_.kind == DaemonKind::kScheduler
+                 ? "scheduler"
+                 : std::string(TaskKindName(options_.task.kind));
+  if (!options_.auto_index && options_.kind != DaemonKind::kScheduler) {
+    log.node = TaskName(options_.task);
+  }
+  log.incarnation = EntropySeed();
+  log.min_level = options_.log_level;
+  if (!options_.log_dir.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.log_dir));
+    log.file = absl::StrCat(options_.log_dir, "/", LogFileName(options_));
+  }
+  gpr_set_log_function(&GrpcLog);
+  return InitLog(log);
+}
+
+void Daemon::LogStart() const {
+  LogInfo("started")
+      .Field("version", kVersion)
+      .Field("listen", options_.listen)
+      .Field("advertise", options_.advertise)
+      .Field("http", options_.http)
+      .Field("scheduler", options_.hosts_scheduler
+                              ? "this process"
+                              : options_.scheduler_address.c_str())
+      .Field("alone", options_.alone ? 1 : 0)
+      .Field("data_root", options_.data_root)
+      .Field("work_dir", options_.work_dir)
+      .Field("state_dir", options_.state_dir)
+      .Field("threads", options_.threads)
+      .Field("lanes", options_.lanes)
+      .Field("in_flight_bytes", options_.in_flight_bytes)
+      .Field("keep", absl::FormatDuration(options_.keep))
+      .Field("lease", absl::FormatDuration(options_.lease))
+      .Field("job", options_.job_file)
+      .Field("pid", getpid());
+  for (const std::string& note : options_.notes) {
+    LogWarning("note").Field("text", note);
+  }
+}
+
+absl::StatusOr<std::string> Daemon::WorkDir() {
+  if (!options_.work_dir.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.work_dir));
+    return options_.work_dir;
+  }
+  if (temporary_dir_.empty()) {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "syncline-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      return FileError(errno, "create directory", name);
+    }
+    temporary_dir_ = name;
+  }
+  return temporary_dir_;
+}
+
+MemberLink* Daemon::AddMember() {
+  members_.push_back(std::make_unique<MemberLink>());
+  return members_.back().get();
+}
+
+absl::Status Daemon::Listen(std::vector<std::string> services,
+                            HttpServer::Pages pages) {
+  services_ = std::move(services);
+  grpc::EnableDefaultHealthCheckService(true);
+  builder_.RegisterCallbackGenericService(&unknown_calls_);
+  SYNCLINE_ASSIGN_OR_RETURN(listening_,
+                            StartServer(&builder_, options_.listen));
+  address_ = options_.advertise.empty() ? PeerAddress(listening_.address)
+                                        : options_.advertise;
+  scheduler_address_ = options_.hosts_scheduler ? OwnAddress(listening_.address)
+                                                : options_.scheduler_address;
+  SetServing(members_.empty());
+  if (!options_.http.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(StartHttp(std::move(pages)));
+  }
+  LogInfo("listening")
+      .Field("grpc", listening_.address)
+      .Field("advertised", address_)
+      .Field("http", http_ == nullptr ? "off" : http_->address());
+  if (options_.port_file.empty()) return absl::OkStatus();
+  return WriteFileAtomically(options_.port_file,
+                             absl::StrCat(listening_.address, "\n"));
+}
+
+absl::Status Daemon::StartHttp(HttpServer::Pages pages) {
+  HttpServer::Options http;
+  http.listen = options_.http;
+  http.metrics = &metrics_;
+  http.ready = [this] { return Ready(); };
+  http.pages = std::move(pages);
+  SYNCLINE_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(http)));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Ready() const {
+  if (draining_) return absl::UnavailableError("draining");
+  for (const auto& member : members_) {
+    SYNCLINE_RETURN_IF_ERROR(member->Ready());
+  }
+  return absl::OkStatus();
+}
+
+void Daemon::SetServing(bool serving) {
+  auto* const health = listening_.server->GetHealthCheckService();
+  if (health == nullptr) return;
+  for (const std::string& service : services_) {
+    health->SetServingStatus(service, serving);
+  }
+}
+
+Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
+  Member member;
+  member.mutable_task()->set_type(static_cast<TaskType>(task.kind));
+  member.mutable_task()->set_index(task.index);
+  member.set_address(address_);
+  member.set_incarnation(incarnation);
+  if (http_ != nullptr) member.set_http_address(http_->address());
+  member.set_version(kVersion);
+  member.set_hostname(HostName());
+  member.set_pid(getpid());
+  return member;
+}
+
+void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
+                  uint64_t incarnation,
+                  std::function<void(const SchedulerMessage&)> on_command) {
+  SchedulerSession::Options session;
+  session.scheduler_address = scheduler_address_;
+  session.self = MakeMember(task, incarnation);
+  session.auto_index = auto_index;
+  const bool first = link == members_.front().get();
+  MemberLink::Callbacks callbacks;
+  callbacks.on_command = std::move(on_command);
+  callbacks.on_registered = [this, first](const Registered& registered) {
+    const std::string name =
+        TaskName({static_cast<TaskKind>(registered.task().type()),
+                  registered.task().index()});
+    if (first) SetLogNode(name);
+    LogInfo("registered")
+        .Field("task", name)
+        .Field("scheduler", scheduler_address_);
+    if (Ready().ok()) SetServing(true);
+  };
+  callbacks.on_shutdown = [this](const Shutdown& shutdown) {
+    RequestExit(shutdown.exit_code(), shutdown.reason());
+  };
+  callbacks.on_rejected = [this](const absl::Status& status) {
+    LogError("the scheduler does not take this process").Status(status);
+    PrintLines(options_.program, status.message());
+    RequestExit(kExitFailed, "not taken by the scheduler");
+  };
+  link->Join(std::move(session), std::move(callbacks));
+}
+
+int Daemon::AwaitExit(const std::function<bool()>& busy) {
+  const ExitReason reason = exit_request_.Await();
+  const bool working =
+      (busy != nullptr && busy()) ||
+      std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+        return !member->running_job().empty();
+      });
+  const int code = reason.signal == 0 ? reason.exit_code
+                   : working          ? 128 + reason.signal
+                                      : 0;
+  LogInfo("stopping").Field("why", reason.text).Field("exit_code", code);
+  exit_text_ = reason.text;
+  draining_ = true;
+  SetServing(false);
+  drain_deadline_ = absl::Now() + kDrainLimit;
+  watchdog_ =
+      std::make_unique<PeriodicTask>("drain-watchdog", kDrainWatchdog, [code] {
+        LogError("the process did not end in time; it is cut off");
+        _exit(code);
+      });
+  return code;
+}
+
+void Daemon::Leave() {
+  // A scheduler that does not answer by then is gone too.
+  constexpr absl::Duration kAnswerLimit = absl::Seconds(3);
+  const absl::Time deadline =
+      StepDeadline(drain_deadline_, absl::Now(), kAnswerLimit);
+  for (const auto& member : members_) {
+    member->Leave(absl::StrCat(address_, " is stopping: ", exit_text_),
+                  deadline);
+  }
+}
+
+void Daemon::StopServing() {
+  http_.reset();
+  if (listening_.server == nullptr) return;
+  listening_.server->Shutdown(absl::ToChronoTime(
+      std::max(drain_deadline_, absl::Now() + absl::Milliseconds(100))));
+  listening_.server.reset();
+}
+
+int DaemonMain(
+    DaemonKind kind, int argc, char** argv,
+    const std::function<absl::StatusOr<int>(const DaemonOptions&, Daemon*)>&
+        run,
+    const std::function<absl::Status(const DaemonOptions&)>& validate) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of a write
+  const char* tf_config = std::getenv("TF_CONFIG");
+  const DaemonCommandLine line =
+      ReadDaemonOptions(kind, std::vector<std::string>(argv + 1, argv + argc),
+                        tf_config == nullptr ? "" : tf_config);
+  if (line.exit_code.has_value()) {
+    std::fputs(line.text.c_str(), *line.exit_code == 0 ? stdout : stderr);
+    return *line.exit_code;
+  }
+  const std::string program = line.options.program;
+  if (line.options.validate_only) {
+    const absl::Status valid =
+        validate != nullptr ? validate(line.options) : absl::OkStatus();
+    if (!valid.ok()) PrintLines(program, valid.message());
+    std::fputs(Describe(line.options).c_str(), stdout);
+    return valid.ok() ? 0 : kExitFailed;
+  }
+  const auto daemon = Daemon::Create(line.options);
+  if (!daemon.ok()) {
+    PrintLines(program, daemon.status().message());
+    return kExitFailed;
+  }
+  const absl::StatusOr<int> code = run(line.options, daemon->get());
+  if (code.ok()) return *code;
+  LogError("failed").Status(code.status());
+  PrintLines(program, code.status().message());
+  return kExitFailed;
+}
+
+}  // namespace syncline

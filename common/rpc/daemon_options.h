@@ -1,0 +1,83 @@
+#ifndef SYNCLINE_COMMON_RPC_DAEMON_OPTIONS_H_
+#define SYNCLINE_COMMON_RPC_DAEMON_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/log.h"
+#include "common/rpc/cluster_config.h"
+
+namespace syncline {
+
+// Which binary: they share most flags.
+enum class DaemonKind { kPs, kWorker, kScheduler };
+
+// What a daemon was told, by flags and by TF_CONFIG, checked as a whole. Frozen
+// after ReadDaemonOptions.
+struct DaemonOptions {
+  DaemonKind kind = DaemonKind::kWorker;
+  std::string program;  // "syncline-ps"
+
+  // The task to register as. Meaningless for a scheduler.
+  TaskId task;
+  // The scheduler picks the index of `task`.
+  bool auto_index = false;
+  // This process is the scheduler, or hosts it beside its own task.
+  bool hosts_scheduler = false;
+  // This process is the whole cluster: scheduler, one ps and one worker.
+  bool alone = false;
+  std::string scheduler_address;  // empty if it is this process
+
+  std::string listen;     // where to listen; port 0: any free one
+  std::string advertise;  // as others reach it; empty: the bound address
+  std::string http;       // empty: no HTTP server
+  std::string port_file;  // empty: none
+
+  std::string log_dir;  // empty: standard error
+  LogLevel log_level = LogLevel::kInfo;
+  bool exit_with_parent = false;
+  bool validate_only = false;
+
+  // Worker.
+  std::string data_root;
+  std::string work_dir;  // empty: a temporary one
+  int threads = 0;       // 0: one per core
+  // Ps.
+  int lanes = 0;  // 0: one per core
+  uint64_t in_flight_bytes = 0;
+  // Scheduler.
+  std::string state_dir;
+  absl::Duration keep;
+  absl::Duration lease;
+  std::string job_file;  // empty: none
+
+  // What an operator should know about how the above came about; logged once.
+  std::vector<std::string> notes;
+};
+
+struct DaemonCommandLine {
+  DaemonOptions options;
+  // If set the process ends with it, after printing `text`: to standard output
+  // if it is 0 (--help, --version), else to standard error (2: the flags or
+  // TF_CONFIG are wrong, all problems, one per line).
+  std::optional<int> exit_code;
+  std::string text;
+};
+
+// `args` without the program's name. `tf_config` is the environment's, empty if
+// it is not set; it is not looked at where --task says who this process is.
+// Pure: no file, socket or environment is touched.
+DaemonCommandLine ReadDaemonOptions(DaemonKind kind,
+                                    const std::vector<std::string>& args,
+                                    absl::string_view tf_config);
+
+// What follows from the flags and TF_CONFIG, for --validate-only: one
+// "name: value" per line, then the notes.
+std::string Describe(const DaemonOptions& options);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_RPC_DAEMON_OPTIONS_H_
