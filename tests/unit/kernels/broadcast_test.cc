@@ -27,7 +27,9 @@ TEST(BroadcastTest, OffsetsAreTheReferences) {
       {{2, 3, 4, 5}, {3, 1, 5}},
       {{2, 1, 4, 1}, {1, 3, 1, 5}},
       {{2, 2, 2, 2}, {2, 1, 2, 1}}};
-  for (const auto& [a, b] : shapes) {
+  for (const auto& shape : shapes) {
+    const Dims& a = shape.first;
+    const Dims& b = shape.second;
     const auto s = MakeBroadcast(a, b);
     ASSERT_TRUE(s.ok()) << s.status();
     const Dims out = reference::BroadcastTo(a, b);
