@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx/checker.h"
+#include "onnx/onnx_pb.h"
 
 namespace syncline {
 namespace {
@@ -166,6 +168,26 @@ TEST(ModelTest, ExportRefusesWhatDoesNotFit) {
     EXPECT_EQ(
         model->WithWeights({{name, two}}).status().message(),
         absl::StrCat("m: the model has no float32 initializer '", name, "'"));
+  }
+}
+
+TEST(ModelTest, ExportedFilesPassOnnxOwnChecker) {
+  const std::vector<float> w(8, 0.5f);
+  const std::vector<float> b = {1, 2};
+  for (const char* ir_version : {"3", "4", "8"}) {
+    const auto model =
+        Parse(absl::StrCat("<ir_version: ", ir_version,
+                           ", opset_import: [\"\" : 13]>"
+                           "g (float[N,4] x, float[4,2] w, float[2] b)"
+                           " => (float[N,2] y) { y = Gemm(x, w, b) }"),
+              {"?"});
+    const auto bytes = model->WithWeights({{"w", w}, {"b", b}});
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    onnx::ModelProto proto;
+    ASSERT_TRUE(proto.ParseFromString(*bytes));
+    EXPECT_NO_THROW(onnx::checker::check_model(proto)) << ir_version;
+    // What the job initialised is no input any more, as far as ONNX allows.
+    EXPECT_EQ(proto.graph().input_size(), ir_version[0] == '3' ? 3 : 1);
   }
 }
 
