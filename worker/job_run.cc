@@ -109,15 +109,14 @@ void JobRun::Execute() {
   }
   const absl::Status removed = RemoveTree(dir_);
   if (!removed.ok()) LogWarning("work directory not removed").Status(removed);
-  if (succeeded) SendDone(absl::OkStatus(), /*released=*/true);
-  End();
+  End(succeeded);
 }
 
-void JobRun::End() {
+void JobRun::End(bool succeeded) {
   {
     MutexLock lock(&mu_);
     ended_ = true;
-    if (!stop_) return;
+    if (!succeeded && !stop_) return;
   }
   SendDone(absl::OkStatus(), /*released=*/true);
 }

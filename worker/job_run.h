@@ -56,8 +56,9 @@ class JobRun {
   // False: stopped before.
   bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
   bool stop_requested() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Answers the stop that came, if one did; a later one is not taken.
-  void End() ABSL_LOCKS_EXCLUDED(mu_);
+  // Reports success, or answers the stop that came, if one did. A stop that
+  // comes later is not taken.
+  void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);
   absl::Status UploadText(const std::string& name, const std::string& content,

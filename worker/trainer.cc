@@ -173,13 +173,10 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
     client_.OnGradientReady(static_cast<uint32_t>(tensor));
     *pushing += watch.Lap();
   };
-  const absl::StatusOr<Executor::StepResult> result =
-      executor_.TrainStep(batch, clock, job_.rank, on_gradient);
-  if (!result.ok()) {
-    return Annotate(result.status(),
-                    absl::StrCat("step ", clock, " of ", job_.task_name()));
-  }
-  return result->loss_sum;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const Executor::StepResult result,
+      executor_.TrainStep(batch, clock, job_.rank, on_gradient));
+  return result.loss_sum;
 }
 
 absl::StatusOr<const Batch*> Trainer::NextBatch() {
@@ -207,16 +204,21 @@ absl::Status Trainer::Evaluate(int64_t clock) {
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
-  LogInfo("evaluated")
-      .Job(job_.assignment.job_id())
-      .Field("epoch", evaluation.epoch())
-      .Field("clock", clock)
-      .Field("loss", evaluation.loss())
-      .Field("accuracy", evaluation.accuracy())
-      .Field("auc", evaluation.auc());
+  LogEvaluation(evaluation);
   evaluations_.push_back(evaluation);
   options_.on_evaluation(evaluation);
   return absl::OkStatus();
+}
+
+void Trainer::LogEvaluation(const Evaluation& evaluation) const {
+  LogInfo line("evaluated");
+  line.Job(job_.assignment.job_id())
+      .Field("epoch", evaluation.epoch())
+      .Field("clock", evaluation.clock())
+      .Field("samples", evaluation.samples())
+      .Field("loss", evaluation.loss());
+  if (evaluation.has_accuracy()) line.Field("accuracy", evaluation.accuracy());
+  if (evaluation.has_auc()) line.Field("auc", evaluation.auc());
 }
 
 absl::Status Trainer::AnnounceCut(int64_t clock) {

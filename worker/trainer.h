@@ -65,6 +65,7 @@ class Trainer {
   absl::StatusOr<const Batch*> NextBatch();
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
+  void LogEvaluation(const Evaluation& evaluation) const;
   absl::Status AnnounceCut(int64_t clock);
   void FillInitialValues();
   bool EpochEndsAt(int64_t clock) const {
