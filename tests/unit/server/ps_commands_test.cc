@@ -1,0 +1,119 @@
+// Goal: each command of the scheduler is carried out once, in order, and
+// answered; a ps that cannot open a job says why. Method: a PsServer that
+// records what it was asked, and the answers in a list.
+
+#include "server/ps_commands.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kIncarnation = 77;
+
+class RecordingServer final : public PsServer {
+ public:
+  void RegisterService(grpc::ServerBuilder*) override {}
+  absl::Status OpenJob(const JobAssignment& assignment,
+                       uint32_t ps_rank) override {
+    calls.push_back(absl::StrCat("open ", assignment.job_id(), " ", ps_rank));
+    return open_result;
+  }
+  void CloseJob(const std::string& job_id, absl::string_view reason) override {
+    calls.push_back(absl::StrCat("close ", job_id, " ", reason));
+  }
+  void Drain(absl::Time) override {}
+
+  absl::Status open_result;
+  std::vector<std::string> calls;
+};
+
+SchedulerMessage PrepareOf(const std::string& job_id,
+                           const std::vector<uint64_t>& incarnations) {
+  SchedulerMessage message;
+  JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
+  assignment->set_job_id(job_id);
+  for (const uint64_t incarnation : incarnations) {
+    Participant* ps = assignment->add_ps();
+    ps->set_rank(assignment->ps_size() - 1);
+    ps->mutable_member()->set_incarnation(incarnation);
+  }
+  return message;
+}
+
+SchedulerMessage StopOf(const std::string& job_id) {
+  SchedulerMessage message;
+  message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_reason("over");
+  return message;
+}
+
+class PsCommandsTest : public ::testing::Test {
+ protected:
+  // Carries them all out before it returns.
+  void Run(const std::vector<SchedulerMessage>& messages) {
+    PsCommands commands(&server_, kIncarnation, [this](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+    });
+    for (const SchedulerMessage& message : messages) {
+      commands.OnCommand(message);
+    }
+  }
+  RecordingServer server_;
+  std::vector<DaemonMessage> answers_;
+};
+
+TEST_F(PsCommandsTest, OpensAtItsRankAndClosesInOrder) {
+  Run({PrepareOf("j-1", {5, kIncarnation}), StopOf("j-1"),
+       PrepareOf("j-2", {kIncarnation})});
+  EXPECT_THAT(server_.calls,
+              ElementsAre("open j-1 1", "close j-1 over", "open j-2 0"));
+  ASSERT_EQ(answers_.size(), 3u);
+  EXPECT_EQ(answers_[0].prepared().job_id(), "j-1");
+  EXPECT_EQ(answers_[0].prepared().problems_size(), 0);
+  EXPECT_EQ(answers_[1].done().job_id(), "j-1");
+  EXPECT_TRUE(answers_[1].done().released());
+  EXPECT_EQ(answers_[1].done().code(), 0);
+  EXPECT_EQ(answers_[2].prepared().job_id(), "j-2");
+}
+
+TEST_F(PsCommandsTest, AJobThatCannotBeOpenedIsAProblem) {
+  server_.open_result = absl::ResourceExhaustedError("12 GiB are not free");
+  Run({PrepareOf("j-1", {kIncarnation})});
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0].prepared().problems(),
+              ElementsAre("12 GiB are not free"));
+}
+
+TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
+  Run({PrepareOf("j-1", {5, 6})});
+  EXPECT_TRUE(server_.calls.empty());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0].prepared().problems(),
+              ElementsAre(HasSubstr("incarnation 4d) is not among the ps")));
+}
+
+TEST_F(PsCommandsTest, AStopForAnUnknownJobIsAnsweredToo) {
+  Run({StopOf("j-9")});
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].done().released());
+}
+
+TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {
+  SchedulerMessage run;
+  run.mutable_run()->set_job_id("j-1");
+  Run({run});
+  EXPECT_TRUE(server_.calls.empty());
+  EXPECT_TRUE(answers_.empty());
+}
+
+}  // namespace
+}  // namespace syncline
