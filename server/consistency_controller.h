@@ -1,0 +1,203 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_H_
+#define SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "server/cut_schedule.h"
+#include "server/shard_call.h"
+#include "server/worker_progress.h"
+
+namespace syncline {
+
+enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
+
+// What the shell must do. Actions on one block take effect in the order they
+// are given; that order is the consistency, nothing is reported back.
+struct ShardAction {
+  enum class Kind {
+    kInit,       // Write the value of `block` from call `token`.
+    kDeliver,    // Keep the gradient of `block` from call `token`, of `rank`.
+    kFold,       // Sum the kept gradients of `block` in rank order, for a norm.
+    kSendNorms,  // All blocks of `clock` are folded: find the global norm.
+    kApply,      // One optimizer step of `block` with its kept gradients.
+    kRead,       // Answer `token` with the values of its pull.
+    kAck,        // Answer `token` with OK.
+    kFail,       // Answer `token` with `status`.
+  };
+  Kind kind;
+  CallToken token = 0;
+  BlockIndex block = 0;
+  uint32_t position = 0;  // of the block in the call's list
+  uint32_t rank = 0;
+  int64_t clock = 0;          // of the gradient
+  uint64_t sample_count = 0;  // what the sum is divided by
+  // Squared L2 norm of the mean gradient over all shards; negative where norms
+  // are not clipped.
+  double squared_norm = -1;
+  // kRead: smallest and largest number of clocks applied, of active workers.
+  int64_t min_clock = 0;
+  int64_t max_clock = 0;
+  absl::Status status = absl::OkStatus();
+};
+using ShardActions = std::vector<ShardAction>;
+
+// Decides what happens to the pushes and pulls of one job on one shard: which
+// gradients count, in which order they are applied, who may read when, and
+// whom everybody is waiting for. The rules are in design.md section 7;
+// README.md in this folder has the table of invariants and their tests.
+//
+// A pure state machine: events and `now` in, actions appended to `out`. Each
+// call that is handed in ends in exactly one kRead, kAck or kFail, at the
+// latest at the first OnTick after its deadline. Thread-compatible.
+//
+// Sources: Valiant, CACM 1990 (BSP); Ho et al., NIPS 2013 (SSP); Li et al.,
+// OSDI 2014 (vector clocks per range); Chandy and Lamport, TOCS 1985 (cuts).
+class ConsistencyController {
+ public:
+  struct Worker {
+    uint64_t incarnation = 0;
+    std::string name;  // "worker:2 at 10.0.0.7:4000", for messages
+  };
+  struct Options {
+    ConsistencyMode mode = ConsistencyMode::kSync;
+    int64_t staleness_bound = 0;  // kBoundedStaleness
+    // Gradients are scaled by their global norm, which other shards are part
+    // of.
+    bool clip_norm = false;
+    std::vector<Worker> workers = {};  // by rank, at least one
+    uint32_t block_count = 0;          // of this shard, at least one
+    std::string label = {};            // "job j-0001 on ps:0 at 10.0.0.5:4000"
+    size_t parked_max = 65536;         // calls; above it they are refused
+  };
+
+  explicit ConsistencyController(Options options);
+
+  // Initial values, from the chief. Blocks that have some already keep them.
+  void OnInit(CallToken token, uint32_t rank, uint64_t incarnation,
+              absl::Span<const BlockIndex> blocks, absl::Time now,
+              ShardActions* out);
+  // A Push, Pull or PushPull. Facts are within the block map.
+  void OnCall(ShardCall call, absl::Time now, ShardActions* out);
+  // Errors: as BeginCut and EndCut in proto/parameter_server.proto.
+  absl::Status OnBeginCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
+                          std::vector<int64_t> clocks, absl::Duration hold,
+                          absl::Time now, ShardActions* out);
+  absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
+                        absl::Time now, ShardActions* out);
+  // The global norm of `clock`, in answer to kSendNorms. Late repeats are
+  // ignored.
+  void OnNorm(int64_t clock, double squared_norm, absl::Time now,
+              ShardActions* out);
+  // Finding the norm fails for now; for messages.
+  void OnNormDelayed(int64_t clock, const absl::Status& why);
+  // The caller gave up. Ends the call if it is parked.
+  void OnCancel(CallToken token, ShardActions* out);
+  // Ends parked calls and held cuts that ran out of time.
+  void OnTick(absl::Time now, ShardActions* out);
+  // Ends all parked calls, and every later one, with `status`.
+  void Close(const absl::Status& status, ShardActions* out);
+
+  // For status and metrics.
+  const WorkerProgress& worker(uint32_t rank) const { return workers_[rank]; }
+  uint32_t worker_count() const {
+    return static_cast<uint32_t>(workers_.size());
+  }
+  uint32_t initialised_count() const { return initialised_count_; }
+  size_t parked_pushes() const { return parked_pushes_.size(); }
+  size_t parked_pulls() const { return parked_pulls_.size(); }
+  uint64_t duplicate_blocks() const { return duplicate_blocks_; }
+  uint64_t abandoned_cuts() const { return abandoned_cuts_; }
+  int64_t min_clock() const;  // over active workers
+  int64_t max_clock() const;
+
+ private:
+  enum class Wait { kReady, kParked };
+  struct ParkedPull {
+    ShardCall call;
+    size_t ready_blocks = 0;  // blocks before it need no second look
+  };
+
+  // Who may call.
+  absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
+  absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
+
+  // Pushes.
+  void StartPush(ShardCall call, ShardActions* out);
+  bool MustPark(const ShardCall& call) const;
+  void AcceptPush(ShardCall call, ShardActions* out);
+  void Deliver(const ShardCall& call, ShardActions* out);
+  void CloseClock(uint32_t rank, ShardActions* out);
+  void RunParkedPushes(ShardActions* out);
+
+  // The clock that sync is folding.
+  void StartSyncClock();
+  void ResolveBlock(BlockIndex block, ShardActions* out);
+  void FinishSyncClock(ShardActions* out);
+
+  // Pulls.
+  void StartPull(ShardCall call, ShardActions* out);
+  bool CanRead(ParkedPull* pull) const;
+  bool CanReadBlock(BlockIndex block, uint32_t rank, int64_t clock) const;
+  bool CanReadShard(uint32_t rank, int64_t clock) const;
+  void Read(const ShardCall& call, ShardActions* out);
+  void RunParkedPulls(ShardActions* out);
+
+  // Does all that became possible.
+  void Settle(absl::Time now, ShardActions* out);
+  void PassCuts(absl::Time now);
+  bool CutIsPassed(const CutSchedule::Cut& cut) const;
+  absl::Status CheckCutClocks(absl::Span<const int64_t> clocks) const;
+  absl::Status CheckCutSpread(absl::Span<const int64_t> clocks) const;
+
+  // Messages.
+  std::string WhyPushWaits(const ShardCall& call) const;
+  std::string WhyPullWaits(const ShardCall& call) const;
+  std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
+  std::string Standing(uint32_t rank) const;
+  absl::Status Overdue(const ShardCall& call, absl::string_view what,
+                       const std::string& why) const;
+  void Park(ShardCall call, bool as_push, ShardActions* out);
+
+  bool initialised() const {
+    return initialised_count_ == options_.block_count;
+  }
+  bool sync() const { return options_.mode == ConsistencyMode::kSync; }
+  bool active(uint32_t rank) const { return !workers_[rank].finished(); }
+
+  const Options options_;
+  std::vector<WorkerProgress> workers_;  // by rank
+  CutSchedule cuts_;
+  std::vector<bool> block_initialised_;
+  uint32_t initialised_count_ = 0;
+  absl::Status closed_;
+
+  // kSync. `sync_clock_` is the shard's version: all pushes of clocks below it
+  // are applied. Only pushes of that clock are delivered, so no more than one
+  // gradient per worker is held.
+  int64_t sync_clock_ = 0;
+  uint32_t sync_active_ = 0;         // workers that take part in it
+  uint32_t sync_open_ = 0;           // those that have not closed it
+  uint64_t sync_samples_ = 0;        // of those that have started it
+  std::vector<uint32_t> expecting_;  // by block: workers still to come
+  std::vector<bool> delivered_;      // by block: somebody had a gradient
+  std::vector<int64_t> version_;     // by block: clocks applied
+  bool awaiting_norm_ = false;
+  std::string norm_trouble_;
+
+  std::list<ShardCall> parked_pushes_;  // in order of arrival
+  std::list<ParkedPull> parked_pulls_;
+  bool changed_ = false;  // parked calls may have become ready
+  uint64_t duplicate_blocks_ = 0;
+  uint64_t abandoned_cuts_ = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_H_

@@ -1,0 +1,116 @@
+#ifndef SYNCLINE_SERVER_DENSE_SHARD_H_
+#define SYNCLINE_SERVER_DENSE_SHARD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+#include "kernels/learning_rate.h"
+#include "kernels/optimizer.h"
+#include "server/shard_call.h"
+
+namespace syncline {
+
+// Float32 values that somebody else holds, in pieces and unaligned: the payload
+// of a call. Shared with its holder; thread-compatible.
+class FloatSource {
+ public:
+  virtual ~FloatSource() = default;
+  // Copies the elements [first, first + count).
+  virtual void CopyTo(size_t first, size_t count, float* out) const = 0;
+};
+
+// The dense parameters of one job on one ps: blocks of values, each with its
+// optimizer slots right behind it. Says how gradients are folded and applied;
+// when is the consistency controller's business.
+//
+// Every method touches one block; calls for different blocks may run at the
+// same time, those for one block may not: each block belongs to one lane.
+//
+// Gradients are kept where they arrived until their block is applied, then
+// folded in rank order, ((g0 + g1) + g2), in the same pass that applies them.
+// So a lone worker's gradient is never copied, and n workers hold n - 1.
+class DenseShard {
+ public:
+  struct Options {
+    OptimizerParams optimizer;
+    LearningRate learning_rate;
+    double clip_norm = 0;  // 0: off
+  };
+
+  // What one lane needs while it works; contents do not matter between calls.
+  struct Scratch {
+    Scratch() : sum(kPieceElements), addend(kPieceElements) {}
+    AlignedFloats sum;
+    AlignedFloats addend;
+  };
+
+  // `counts`: elements of each block, > 0. Allocates and touches all memory.
+  DenseShard(const Options& options, absl::Span<const size_t> counts);
+
+  // Bytes that a shard with these blocks takes.
+  static uint64_t MemoryBytes(OptimizerKind kind,
+                              absl::Span<const size_t> counts);
+
+  // Takes the first elements of `values` from `first` on as the block's values.
+  void Init(BlockIndex block, const FloatSource& values, size_t first);
+
+  // Keeps the gradient of the summed loss that starts at element `first`.
+  void Keep(BlockIndex block, uint32_t rank,
+            std::shared_ptr<const FloatSource> gradient, size_t first);
+
+  // Folds the kept gradients into a buffer of the block's own and lets go of
+  // them. Returns the squared L2 norm of the mean gradient, fp64 in element
+  // order.
+  double Fold(BlockIndex block, uint64_t sample_count, Scratch* scratch);
+
+  // One optimizer step with the kept (or folded) gradients: their sum divided
+  // by `sample_count` > 0, scaled down to clip_norm where `squared_norm` (of
+  // the mean over all shards; negative: unknown) exceeds it, at the learning
+  // rate of `clock`. Lets go of the gradients.
+  void Apply(BlockIndex block, int64_t clock, uint64_t sample_count,
+             double squared_norm, Scratch* scratch);
+
+  absl::Span<const float> values(BlockIndex block) const {
+    return {blocks_[block].memory.data(), blocks_[block].count};
+  }
+  uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
+  uint64_t value_bytes() const { return value_bytes_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
+
+  // A piece of this size is gathered, folded and applied while it is in the
+  // first-level cache.
+  static constexpr size_t kPieceElements = 2048;
+
+ private:
+  struct Kept {
+    uint32_t rank = 0;
+    std::shared_ptr<const FloatSource> gradient;
+    size_t first = 0;
+  };
+  struct Block {
+    size_t count = 0;
+    AlignedFloats memory;    // values, then each slot, 64-byte aligned
+    std::vector<Kept> kept;  // by rank
+    AlignedFloats folded;    // with a clipped norm only; kept for reuse
+    bool is_folded = false;
+    int64_t updates = 0;
+  };
+
+  static size_t Stride(size_t count);
+  // Sum of the kept gradients over a piece.
+  static const float* SumPiece(const Block& block, size_t begin, size_t count,
+                               Scratch* scratch);
+
+  const Options options_;
+  std::vector<Block> blocks_;
+  uint64_t value_bytes_ = 0;
+  uint64_t slot_bytes_ = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_DENSE_SHARD_H_

@@ -1,0 +1,126 @@
+#include "tests/simulation/shard_script.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/random.h"
+
+namespace syncline {
+
+ShardScript::ShardScript(const SimulationOptions& options) : options_(options) {
+  Random random(SeedFor(options.seed, 1));
+  workers_ = 1 + random.Below(4);
+  blocks_ = 1 + random.Below(4);
+  staleness_ = random.Below(4);
+  clip_norm_ = options.clip_norm ? 0.5 + random.Uniform() : 0;
+  const bool sync = options.mode == ConsistencyMode::kSync;
+  const int64_t common_clocks = 2 + random.Below(6);
+  steps_.resize(workers_);
+  for (uint32_t rank = 0; rank < workers_; ++rank) {
+    // In sync all take the same number of steps, some of them empty.
+    clocks_.push_back(sync ? common_clocks : 1 + random.Below(7));
+    const bool runs_dry = random.Below(3) == 0;
+    const int64_t dry_from =
+        runs_dry ? random.Below(clocks_[rank] + 1) : clocks_[rank];
+    for (int64_t clock = 0; clock < clocks_[rank]; ++clock) {
+      Step& step = steps_[rank].emplace_back();
+      if (clock >= dry_from) continue;
+      // Powers of two where means must be exact.
+      step.samples =
+          sync ? 1 + random.Below(8) : uint64_t{1} << random.Below(4);
+      for (BlockIndex block = 0; block < blocks_; ++block) {
+        if (random.Below(8) > 0) step.blocks.push_back(block);
+      }
+    }
+  }
+  if (sync) FoldSerially();
+}
+
+bool ShardScript::sends(uint32_t rank, int64_t clock, BlockIndex block) const {
+  const std::vector<BlockIndex>& sent = blocks(rank, clock);
+  return std::find(sent.begin(), sent.end(), block) != sent.end();
+}
+
+std::vector<float> ShardScript::gradient(uint32_t rank, int64_t clock,
+                                         BlockIndex block) const {
+  Random random(
+      SeedFor(SeedFor(SeedFor(options_.seed, 100 + rank), clock), block));
+  std::vector<float> values(kElements);
+  for (float& value : values) {
+    // Sync: over many magnitudes, so that any other order of addition differs.
+    // Else: multiples of the sample count, so that means are integers.
+    value =
+        options_.mode == ConsistencyMode::kSync
+            ? static_cast<float>(random.Normal() * std::exp2(random.Below(12)))
+            : static_cast<float>(random.Below(64) * samples(rank, clock));
+  }
+  return values;
+}
+
+std::vector<float> ShardScript::initial(BlockIndex block) const {
+  return std::vector<float>(kElements, static_cast<float>(block + 1));
+}
+
+double ShardScript::squared_norm(uint32_t rank, int64_t clock) const {
+  double sum = 0;
+  for (const BlockIndex block : blocks(rank, clock)) {
+    for (const float g : gradient(rank, clock, block)) sum += double{g} * g;
+  }
+  return sum;
+}
+
+std::vector<float> ShardScript::SyncMean(int64_t clock, BlockIndex block,
+                                         uint64_t* total, bool* any) const {
+  *total = 0;
+  *any = false;
+  std::vector<float> sum(kElements, 0.0f);
+  for (uint32_t rank = 0; rank < workers_; ++rank) {
+    *total += samples(rank, clock);
+    if (!sends(rank, clock, block)) continue;
+    const std::vector<float> g = gradient(rank, clock, block);
+    for (size_t i = 0; i < kElements; ++i) {
+      sum[i] = *any ? sum[i] + g[i] : g[i];
+    }
+    *any = true;
+  }
+  return sum;
+}
+
+double ShardScript::sync_squared_norm(int64_t clock) const {
+  double squares = 0;
+  for (BlockIndex block = 0; block < blocks_; ++block) {
+    uint64_t total = 0;
+    bool any = false;
+    for (const float g : SyncMean(clock, block, &total, &any)) {
+      const double mean = g * static_cast<float>(1.0 / total);
+      squares += mean * mean;
+    }
+  }
+  return squares;
+}
+
+void ShardScript::FoldSerially() {
+  folded_.resize(blocks_);
+  for (BlockIndex block = 0; block < blocks_; ++block) {
+    std::vector<float> value = initial(block);
+    folded_[block].push_back(value);
+    for (int64_t clock = 0; clock < clocks_[0]; ++clock) {
+      uint64_t total = 0;
+      bool any = false;
+      const std::vector<float> sum = SyncMean(clock, block, &total, &any);
+      if (any) {
+        double scale = 1.0 / static_cast<double>(total);
+        const double norm =
+            clip_norm_ > 0 ? std::sqrt(sync_squared_norm(clock)) : 0;
+        if (norm > clip_norm_) scale *= clip_norm_ / norm;
+        for (size_t i = 0; i < kElements; ++i) {
+          const float mean = sum[i] * static_cast<float>(scale);
+          value[i] = value[i] - kRate * mean;
+        }
+      }
+      folded_[block].push_back(value);
+    }
+  }
+}
+
+}  // namespace syncline

@@ -1,0 +1,68 @@
+#ifndef SYNCLINE_TESTS_SIMULATION_SHARD_SCRIPT_H_
+#define SYNCLINE_TESTS_SIMULATION_SHARD_SCRIPT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/dense_shard.h"
+#include "tests/simulation/shard_simulation.h"
+
+namespace syncline {
+
+// What every worker of a simulated job sends, and what must come of it.
+class ShardScript {
+ public:
+  explicit ShardScript(const SimulationOptions& options);
+
+  uint32_t worker_count() const { return workers_; }
+  uint32_t block_count() const { return blocks_; }
+  int64_t clock_count(uint32_t rank) const { return clocks_[rank]; }
+  int64_t staleness() const { return staleness_; }
+  double clip_norm() const { return clip_norm_; }
+
+  // Blocks and samples of one step; none once the worker is out of data.
+  const std::vector<BlockIndex>& blocks(uint32_t rank, int64_t clock) const {
+    return steps_[rank][clock].blocks;
+  }
+  uint64_t samples(uint32_t rank, int64_t clock) const {
+    return steps_[rank][clock].samples;
+  }
+  bool sends(uint32_t rank, int64_t clock, BlockIndex block) const;
+  std::vector<float> gradient(uint32_t rank, int64_t clock,
+                              BlockIndex block) const;
+  std::vector<float> initial(BlockIndex block) const;
+  // Of the whole push, undivided.
+  double squared_norm(uint32_t rank, int64_t clock) const;
+  // The global norm of one sync clock's mean gradient.
+  double sync_squared_norm(int64_t clock) const;
+
+  // Values of a block after `version` sync clocks, by the plainest serial fold.
+  const std::vector<float>& folded(BlockIndex block, int64_t version) const {
+    return folded_[block][version];
+  }
+
+  static constexpr size_t kElements = 3;  // of a block
+  static constexpr float kRate = 0.125f;
+
+ private:
+  struct Step {
+    std::vector<BlockIndex> blocks;
+    uint64_t samples = 0;
+  };
+  std::vector<float> SyncMean(int64_t clock, BlockIndex block, uint64_t* total,
+                              bool* any) const;
+  void FoldSerially();
+
+  const SimulationOptions options_;
+  uint32_t workers_ = 0;
+  uint32_t blocks_ = 0;
+  int64_t staleness_ = 0;
+  double clip_norm_ = 0;
+  std::vector<int64_t> clocks_;
+  std::vector<std::vector<Step>> steps_;
+  std::vector<std::vector<std::vector<float>>> folded_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_SIMULATION_SHARD_SCRIPT_H_

@@ -1,0 +1,365 @@
+// Goal: what the histories in tests/simulation cannot show one by one: the
+// messages, the refusals, and the order of actions in small drawn cases.
+// Method: examples with two workers and two blocks.
+
+#include "server/consistency_controller.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Kind = ShardAction::Kind;
+
+const absl::Time kStart = absl::UnixEpoch();
+
+class ControllerTest : public ::testing::Test {
+ protected:
+  void Open(ConsistencyController::Options options) {
+    options.workers = {{10, "chief:0 at a:1"}, {11, "worker:0 at b:2"}};
+    options.block_count = 2;
+    options.label = "job j on ps:0 at p:9";
+    controller_ = std::make_unique<ConsistencyController>(std::move(options));
+  }
+  void OpenAndInit(ConsistencyMode mode) {
+    Open({.mode = mode, .staleness_bound = 1});
+    Init();
+  }
+  void Init() {
+    ShardActions actions;
+    controller_->OnInit(1, 0, 10, {0, 1}, kStart, &actions);
+  }
+
+  // Each returns the kinds of the actions it caused; the last failure's status
+  // is in `failure_`.
+  std::vector<Kind> Push(CallToken token, uint32_t rank, int64_t clock,
+                         std::vector<BlockIndex> blocks,
+                         uint32_t blocks_in_clock = 2) {
+    PushFacts push;
+    push.clock = clock;
+    push.sample_count = blocks_in_clock > 0 ? 8 : 0;
+    push.blocks_in_clock = blocks_in_clock;
+    push.blocks = std::move(blocks);
+    return Push(token, rank, std::move(push));
+  }
+  std::vector<Kind> Push(CallToken token, uint32_t rank, PushFacts push) {
+    return Call({.token = token,
+                 .rank = rank,
+                 .incarnation = 10 + rank,
+                 .deadline = kStart + absl::Seconds(5),
+                 .push = std::move(push),
+                 .pull = std::nullopt});
+  }
+  std::vector<Kind> Pull(CallToken token, uint32_t rank, int64_t clock,
+                         std::vector<BlockIndex> blocks = {0, 1},
+                         uint64_t cut_id = 0) {
+    return Call({.token = token,
+                 .rank = rank,
+                 .incarnation = 10 + rank,
+                 .deadline = kStart + absl::Seconds(5),
+                 .push = std::nullopt,
+                 .pull = PullFacts{clock, std::move(blocks), cut_id}});
+  }
+  std::vector<Kind> Call(ShardCall call) {
+    ShardActions actions;
+    controller_->OnCall(std::move(call), kStart, &actions);
+    return Kinds(actions);
+  }
+  std::vector<Kind> Tick(absl::Duration after) {
+    ShardActions actions;
+    controller_->OnTick(kStart + after, &actions);
+    return Kinds(actions);
+  }
+  absl::Status BeginCut(uint64_t id, std::vector<int64_t> clocks) {
+    ShardActions actions;
+    return controller_->OnBeginCut(0, 10, id, std::move(clocks),
+                                   absl::Seconds(3), kStart, &actions);
+  }
+  std::vector<Kind> Kinds(const ShardActions& actions) {
+    std::vector<Kind> kinds;
+    last_ = actions;
+    for (const ShardAction& action : actions) {
+      kinds.push_back(action.kind);
+      if (action.kind == Kind::kFail) failure_ = action.status;
+    }
+    return kinds;
+  }
+
+  std::unique_ptr<ConsistencyController> controller_;
+  ShardActions last_;
+  absl::Status failure_;
+};
+
+TEST_F(ControllerTest, SyncAppliesABlockWhenTheLastWorkerDelivers) {
+  OpenAndInit(ConsistencyMode::kSync);
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kDeliver, Kind::kAck));
+  EXPECT_THAT(Pull(3, 1, 1), IsEmpty());
+  EXPECT_THAT(Push(4, 0, 0, {0}),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kAck));
+  EXPECT_EQ(last_[1].sample_count, 16u);
+  // Its value is final, whatever is still missing of block 1.
+  EXPECT_THAT(Pull(5, 1, 1, {0}), ElementsAre(Kind::kRead));
+  EXPECT_THAT(Push(6, 0, 0, {1}), ElementsAre(Kind::kDeliver, Kind::kApply,
+                                              Kind::kAck, Kind::kRead));
+  EXPECT_EQ(last_[3].token, 3u);
+  EXPECT_EQ(last_[3].min_clock, 1);
+}
+
+TEST_F(ControllerTest, AnEmptyCloseCompletesTheClockOfTheOthers) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {}, 0),
+              ElementsAre(Kind::kApply, Kind::kApply, Kind::kAck));
+  EXPECT_EQ(last_[0].sample_count, 8u);
+}
+
+TEST_F(ControllerTest, AClockThatIsEmptyForAllAppliesNothingAndCounts) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 0, 0, {}, 0);
+  EXPECT_THAT(Push(3, 1, 0, {}, 0), ElementsAre(Kind::kAck));
+  EXPECT_THAT(Pull(4, 0, 1), ElementsAre(Kind::kRead));
+}
+
+TEST_F(ControllerTest, SyncHoldsNoMoreThanOneClocksGradients) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 1, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 1, {0, 1}), IsEmpty());
+  EXPECT_EQ(controller_->parked_pushes(), 1u);
+  EXPECT_THAT(
+      Push(4, 0, 0, {0, 1}),
+      ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver, Kind::kApply,
+                  Kind::kAck, Kind::kDeliver, Kind::kDeliver, Kind::kAck));
+}
+
+TEST_F(ControllerTest, AClippedNormHoldsBackEveryBlock) {
+  Open({.clip_norm = true});
+  Init();
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
+                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+  EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
+  controller_->OnNormDelayed(0, absl::UnavailableError("ps:1 is away"));
+  Tick(absl::Seconds(6));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the global norm of clock 0 (ps:1 is away)"));
+  EXPECT_THAT(Pull(5, 0, 1, {0}), IsEmpty());
+  ShardActions actions;
+  controller_->OnNorm(0, 25.0, kStart, &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
+  EXPECT_EQ(actions[0].squared_norm, 25.0);
+  actions.clear();
+  controller_->OnNorm(0, 25.0, kStart, &actions);
+  EXPECT_THAT(actions, IsEmpty());
+}
+
+TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {
+  Open({.mode = ConsistencyMode::kAsync, .clip_norm = true});
+  Init();
+  PushFacts push;
+  push.sample_count = 10;
+  push.blocks_in_clock = 1;
+  push.blocks = {1};
+  push.squared_norm = 900;
+  EXPECT_THAT(Push(2, 0, push),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kAck));
+  EXPECT_EQ(last_[1].squared_norm, 9.0);
+}
+
+TEST_F(ControllerTest, SspWaitsForTheBoundAndNoLonger) {
+  OpenAndInit(ConsistencyMode::kBoundedStaleness);
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Pull(3, 0, 1), ElementsAre(Kind::kRead));
+  Push(4, 0, 1, {0, 1});
+  EXPECT_THAT(Pull(5, 0, 2), IsEmpty());
+  EXPECT_THAT(Push(6, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck, Kind::kRead));
+  EXPECT_EQ(last_[5].min_clock, 1);
+  EXPECT_EQ(last_[5].max_clock, 2);
+}
+
+TEST_F(ControllerTest, AFinishedWorkerHoldsNobodyUp) {
+  OpenAndInit(ConsistencyMode::kSync);
+  PushFacts last;
+  last.sample_count = 8;
+  last.blocks_in_clock = 2;
+  last.blocks = {0, 1};
+  last.finished = true;
+  Push(2, 1, last);
+  Push(3, 0, 0, {0, 1});
+  EXPECT_THAT(Push(4, 0, 1, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck));
+  EXPECT_THAT(Push(5, 1, 1, {0, 1}), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("worker:0 at b:2, which finished with clock 0"));
+  EXPECT_THAT(Push(6, 1, last), ElementsAre(Kind::kAck));  // a late repeat
+}
+
+TEST_F(ControllerTest, AnOverduePullNamesWhoIsMissing) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {1});
+  EXPECT_THAT(Pull(4, 0, 1), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(4)), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(failure_.message(),
+            "job j on ps:0 at p:9: pull of clock 1 by chief:0 at a:1 ran out "
+            "of time waiting for the pushes before it; missing: worker:0 at "
+            "b:2 (clock 0, 1 of 2 blocks)");
+}
+
+TEST_F(ControllerTest, AnOverduePushSaysWhatItWaitedFor) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 1, 2, {0, 1});
+  Tick(absl::Seconds(5));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("waiting for its own earlier pushes: worker:0 at b:2 "
+                        "(clock 0, nothing of it yet)"));
+  Push(3, 0, 0, {0, 1});
+  Push(4, 0, 1, {0, 1});
+  Tick(absl::Seconds(5));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("waiting for clock 0; missing: worker:0 at b:2"));
+}
+
+TEST_F(ControllerTest, BeforeInitialisationPullsWaitAndPushesAreRefused) {
+  Open({});
+  ShardActions actions;
+  controller_->OnInit(1, 0, 10, {1}, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kInit, Kind::kAck));
+  EXPECT_THAT(Push(2, 1, 0, {0}), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Pull(3, 1, 0), IsEmpty());
+  Tick(absl::Seconds(5));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("initial values from chief:0 at a:1: 1 of 2 blocks"));
+  EXPECT_THAT(Pull(4, 1, 0), IsEmpty());
+  actions.clear();
+  controller_->OnInit(5, 0, 10, {0, 1}, kStart, &actions);  // 1 is a repeat
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kInit, Kind::kAck, Kind::kRead));
+}
+
+TEST_F(ControllerTest, StrangersAndTheDeadAreRefused) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ShardCall call{.token = 2, .rank = 2, .incarnation = 12};
+  call.pull = PullFacts{};
+  EXPECT_THAT(Call(call), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("ranks 0 to 1"));
+  call.rank = 1;
+  EXPECT_THAT(Call(call), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("incarnation c of worker:0 at b:2 was replaced by b"));
+  ShardActions actions;
+  controller_->OnInit(3, 1, 11, {0}, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("only rank 0"));
+}
+
+TEST_F(ControllerTest, ContradictionsAreRefusedAndChangeNothing) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(2, 0, 0, {0});
+  EXPECT_THAT(Push(3, 0, 0, {1}, 1), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("announced with other values: sample_count 8, "
+                        "blocks_in_clock 2"));
+  EXPECT_EQ(controller_->worker(0).closed(), 0);
+  EXPECT_THAT(Push(4, 0, 0, {1}), ElementsAre(Kind::kDeliver, Kind::kAck));
+  EXPECT_EQ(controller_->worker(0).closed(), 1);
+}
+
+TEST_F(ControllerTest, ACutHoldsPushesUntilItEnds) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {1, 0}).ok());
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(Pull(3, 0, 0, {0, 1}, 7), IsEmpty());
+  EXPECT_THAT(Push(4, 0, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck, Kind::kRead));
+  EXPECT_TRUE(BeginCut(7, {1, 0}).ok());  // a repeat
+  ShardActions actions;
+  ASSERT_TRUE(controller_->OnEndCut(0, 10, 7, kStart, &actions).ok());
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck));
+  EXPECT_EQ(controller_->OnEndCut(0, 10, 7, kStart, &actions).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ControllerTest, ACutThatIsNeverEndedIsGivenUp) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {0, 0}).ok());  // passed at once, held for 3 s
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(2)), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(3)),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck));
+  EXPECT_EQ(controller_->abandoned_cuts(), 1u);
+  EXPECT_THAT(Pull(3, 0, 0, {0}, 7), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("was abandoned"));
+}
+
+TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
+  OpenAndInit(ConsistencyMode::kBoundedStaleness);
+  Push(2, 0, 0, {0, 1});
+  Push(3, 0, 1, {0});
+  const absl::Status past = BeginCut(7, {1, 3});
+  EXPECT_EQ(past.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(past.message()),
+              HasSubstr("smallest possible one is at clocks 2,0"));
+  EXPECT_EQ(BeginCut(7, {2}).code(), absl::StatusCode::kInvalidArgument);
+  // Worker 1 would be held at 2 while the chief needs it at 3 to get to 5.
+  const absl::Status apart = BeginCut(7, {5, 2});
+  EXPECT_EQ(apart.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(apart.message()), HasSubstr("3 apart"));
+  EXPECT_TRUE(BeginCut(7, {4, 2}).ok());
+  EXPECT_EQ(BeginCut(7, {4, 3}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Pull(9, 0, 0, {0}, 8), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("cut 8 is not announced"));
+}
+
+TEST_F(ControllerTest, ParkedCallsAreBounded) {
+  Open({.mode = ConsistencyMode::kSync, .parked_max = 2});
+  EXPECT_THAT(Pull(2, 0, 0), IsEmpty());
+  EXPECT_THAT(Pull(3, 1, 0), IsEmpty());
+  EXPECT_THAT(Pull(4, 1, 0), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ControllerTest, CancelledAndClosedCallsEndOnce) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Pull(2, 0, 1);
+  Push(3, 0, 5, {0});
+  ShardActions actions;
+  controller_->OnCancel(2, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kFail));
+  actions.clear();
+  controller_->OnCancel(2, &actions);
+  EXPECT_THAT(actions, IsEmpty());
+  controller_->Close(absl::CancelledError("over"), &actions);
+  ASSERT_THAT(Kinds(actions), ElementsAre(Kind::kFail));
+  EXPECT_EQ(actions[0].token, 3u);
+  EXPECT_THAT(Pull(4, 0, 0), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.message(), "over");
+}
+
+}  // namespace
+}  // namespace syncline

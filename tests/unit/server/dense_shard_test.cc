@@ -1,0 +1,176 @@
+// Goal: gradients are folded in rank order whatever the order of arrival, and
+// applied as the optimizer says, over blocks larger and smaller than a piece.
+// Method: bitwise comparison with a serial fold and one call of the optimizer.
+
+#include "server/dense_shard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/base/random.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+class Values : public FloatSource {
+ public:
+  explicit Values(std::vector<float> values) : values_(std::move(values)) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    ASSERT_LE(first + count, values_.size());
+    std::copy_n(values_.begin() + first, count, out);
+  }
+  const std::vector<float>& get() const { return values_; }
+
+ private:
+  const std::vector<float> values_;
+};
+
+std::shared_ptr<const Values> RandomValues(uint64_t seed, size_t count) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = static_cast<float>(random.Normal() * std::exp2(random.Below(20)));
+  }
+  return std::make_shared<Values>(std::move(values));
+}
+
+constexpr size_t kCounts[] = {1, 10, DenseShard::kPieceElements,
+                              3 * DenseShard::kPieceElements + 5};
+
+DenseShard::Options Adam() {
+  DenseShard::Options options;
+  options.optimizer.kind = OptimizerKind::kAdam;
+  options.optimizer.weight_decay = 0.01f;
+  options.learning_rate.base = 0.1;
+  return options;
+}
+
+TEST(DenseShardTest, InitTakesValuesFromAnyOffset) {
+  DenseShard shard(Adam(), kCounts);
+  const auto source = RandomValues(1, 100);
+  shard.Init(1, *source, 7);
+  EXPECT_TRUE(std::equal(shard.values(1).begin(), shard.values(1).end(),
+                         source->get().begin() + 7));
+  EXPECT_EQ(shard.values(0)[0], 0.0f);
+}
+
+TEST(DenseShardTest, FoldsInRankOrderWhateverTheOrderOfArrival) {
+  DenseShard::Scratch scratch;
+  for (BlockIndex block = 0; block < 4; ++block) {
+    const size_t count = kCounts[block];
+    std::vector<std::shared_ptr<const Values>> gradients;
+    for (uint64_t rank = 0; rank < 4; ++rank) {
+      gradients.push_back(RandomValues(10 + rank, count));
+    }
+    std::vector<float> sum = gradients[0]->get();
+    for (int rank = 1; rank < 4; ++rank) {
+      AddTo(gradients[rank]->get().data(), sum.data(), count);
+    }
+    std::vector<float> value(count), slot0(count), slot1(count);
+    ApplyOptimizer(Adam().optimizer,
+                   {.learning_rate = 0.1f, .gradient_scale = 1.0f / 48, .t = 1},
+                   sum.data(), value.data(), slot0.data(), slot1.data(), count);
+
+    uint32_t order[] = {0, 1, 2, 3};
+    do {
+      DenseShard shard(Adam(), kCounts);
+      for (const uint32_t rank : order) {
+        shard.Keep(block, rank, gradients[rank], 0);
+      }
+      shard.Apply(block, 0, 48, -1, &scratch);
+      ASSERT_TRUE(
+          std::equal(value.begin(), value.end(), shard.values(block).begin()));
+    } while (std::next_permutation(std::begin(order), std::end(order)));
+  }
+}
+
+TEST(DenseShardTest, LetsGoOfGradientsOnceApplied) {
+  DenseShard shard(Adam(), kCounts);
+  DenseShard::Scratch scratch;
+  const auto gradient = RandomValues(3, kCounts[3]);
+  shard.Keep(3, 0, gradient, 0);
+  EXPECT_EQ(gradient.use_count(), 2);
+  shard.Apply(3, 0, 1, -1, &scratch);
+  EXPECT_EQ(gradient.use_count(), 1);
+  shard.Keep(3, 0, gradient, 0);
+  shard.Fold(3, 1, &scratch);
+  EXPECT_EQ(gradient.use_count(), 1);
+}
+
+TEST(DenseShardTest, AdamCountsTheUpdatesOfEachBlock) {
+  DenseShard shard(Adam(), kCounts);
+  DenseShard::Scratch scratch;
+  const auto gradient = std::make_shared<Values>(std::vector<float>(10, 1.0f));
+  // Bias-corrected, each step with a constant gradient is the learning rate
+  // (less a little decay); with a t shared by all blocks it would not be.
+  for (int i = 0; i < 5; ++i) {
+    shard.Keep(0, 0, gradient, 0);
+    shard.Apply(0, i, 1, -1, &scratch);
+  }
+  shard.Keep(1, 0, gradient, 0);
+  shard.Apply(1, 5, 1, -1, &scratch);
+  EXPECT_NEAR(shard.values(0)[0], -0.5, 1e-3);
+  EXPECT_NEAR(shard.values(1)[9], -0.1, 1e-4);
+}
+
+TEST(DenseShardTest, AClippedNormScalesTheMean) {
+  DenseShard::Options options;
+  options.learning_rate.base = 1;
+  options.clip_norm = 2;
+  DenseShard::Scratch scratch;
+  const auto gradient = std::make_shared<Values>(std::vector<float>(10, 8.0f));
+  for (const bool folded : {false, true}) {
+    DenseShard shard(options, kCounts);
+    const auto step = [&](double squared_norm) {
+      const float before = shard.values(1)[0];
+      shard.Keep(1, 0, gradient, 0);
+      if (folded) {
+        EXPECT_EQ(shard.Fold(1, 4, &scratch), 10 * 2.0 * 2.0);
+      }
+      shard.Apply(1, 0, 4, squared_norm, &scratch);
+      return before - shard.values(1)[0];
+    };
+    EXPECT_EQ(step(-1), 2.0f);    // unknown: not clipped
+    EXPECT_EQ(step(4.0), 2.0f);   // at the limit
+    EXPECT_EQ(step(64.0), 0.5f);  // four times too large
+  }
+}
+
+TEST(DenseShardTest, TheLearningRateIsThatOfTheClock) {
+  DenseShard::Options options;
+  options.learning_rate = {.schedule = LearningRate::Schedule::kStep,
+                           .base = 1,
+                           .step_clocks = 10,
+                           .gamma = 0.5};
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  shard.Keep(0, 0, std::make_shared<Values>(std::vector<float>{4.0f}), 0);
+  shard.Apply(0, 25, 1, -1, &scratch);
+  EXPECT_EQ(shard.values(0)[0], -1.0f);
+}
+
+TEST(DenseShardTest, AdagradStartsFromItsAccumulator) {
+  DenseShard::Options options;
+  options.optimizer = {
+      .kind = OptimizerKind::kAdagrad, .epsilon = 0, .initial_accumulator = 7};
+  options.learning_rate.base = 1;
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  shard.Keep(0, 0, std::make_shared<Values>(std::vector<float>{3.0f}), 0);
+  shard.Apply(0, 0, 1, -1, &scratch);
+  EXPECT_EQ(shard.values(0)[0], -0.75f);  // 3 / sqrt(7 + 9)
+}
+
+TEST(DenseShardTest, CountsItsBytes) {
+  const DenseShard shard(Adam(), kCounts);
+  const uint64_t elements = 1 + 10 + 4 * DenseShard::kPieceElements + 5;
+  EXPECT_EQ(shard.value_bytes(), 4 * elements);
+  EXPECT_EQ(shard.slot_bytes(), 8 * elements);
+  EXPECT_GE(DenseShard::MemoryBytes(OptimizerKind::kAdam, kCounts),
+            12 * elements);
+}
+
+}  // namespace
+}  // namespace syncline
