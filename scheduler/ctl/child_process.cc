@@ -61,7 +61,7 @@ void SetAttributes(posix_spawnattr_t* attributes) {
                                            POSIX_SPAWN_SETPGROUP);
 }
 
-void RedirectOutput(posix_spawn_file_actions_t* actions,
+void AddFileActions(posix_spawn_file_actions_t* actions,
                     const ChildProcess::Options& options) {
   const auto append = [&](int fd, const std::string& file) {
     posix_spawn_file_actions_addopen(actions, fd, file.c_str(),
@@ -74,6 +74,9 @@ void RedirectOutput(posix_spawn_file_actions_t* actions,
     posix_spawn_file_actions_adddup2(actions, STDOUT_FILENO, STDERR_FILENO);
   }
   if (!options.error_file.empty()) append(STDERR_FILENO, options.error_file);
+  if (!options.working_dir.empty()) {
+    posix_spawn_file_actions_addchdir_np(actions, options.working_dir.c_str());
+  }
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(
   SetAttributes(&attributes);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  RedirectOutput(&actions, options);
+  AddFileActions(&actions, options);
 
   pid_t pid = 0;
   const int error =

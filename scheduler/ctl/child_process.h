@@ -36,6 +36,8 @@ class ChildProcess {
     std::string output_file;
     // Where standard error goes instead. Empty: with the output.
     std::string error_file;
+    // Empty: the parent's.
+    std::string working_dir;
   };
   // Errors: NotFound, PermissionDenied and others by errno, naming argv[0].
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Spawn(

@@ -29,7 +29,7 @@ int ExitCodeOf(const JobStatus& job) {
   }
 }
 
-bool IsFinal(JobState state) {
+bool HasEnded(JobState state) {
   return state == SUCCEEDED || state == FAILED || state == CANCELLED;
 }
 

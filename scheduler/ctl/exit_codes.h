@@ -24,7 +24,7 @@ int ExitCodeOf(const absl::Status& status);
 // Of a job in a final state.
 int ExitCodeOf(const JobStatus& job);
 
-bool IsFinal(JobState state);
+bool HasEnded(JobState state);
 
 }  // namespace syncline
 

@@ -157,7 +157,7 @@ std::string ReasonText(const JobStatus& job) {
 absl::Duration JobAge(const JobStatus& job, absl::Time now) {
   if (job.transitions().empty()) return absl::ZeroDuration();
   const absl::Time end =
-      IsFinal(job.state()) ? ToTime(job.transitions().rbegin()->time()) : now;
+      HasEnded(job.state()) ? ToTime(job.transitions().rbegin()->time()) : now;
   return end - ToTime(job.transitions(0).time());
 }
 

@@ -218,7 +218,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
   }
   queue.Shutdown();
   SYNCLINE_RETURN_IF_ERROR(stopped);
-  if (IsFinal(latest->state())) return absl::OkStatus();
+  if (HasEnded(latest->state())) return absl::OkStatus();
   const absl::Status status = FromGrpcStatus(finished);
   return status.ok() ? absl::UnavailableError("the watch ended early") : status;
 }

@@ -133,7 +133,7 @@ class LocalRun {
     // Who has joined a job is missed by the scheduler, who has not is not.
     const bool missed =
         latest.state() == PREPARING || latest.state() == RUNNING;
-    if (!dead_daemon_.ok() && !missed && !IsFinal(latest.state())) {
+    if (!dead_daemon_.ok() && !missed && !HasEnded(latest.state())) {
       return dead_daemon_;
     }
     if (absl::Now() > end_deadline_) {

@@ -158,8 +158,8 @@ TEST_F(BadInputTest, AMissingDataFileIsNamedByEveryWorker) {
   job.mutable_data()->mutable_label()->set_field("784");
   job.mutable_resources()->set_workers(2);
   ExpectFailed(Submit(job, MlpModel(784, 32, 10)),
-               AllOf(HasSubstr("not-there.csv"), HasSubstr("chief:0"),
-                     HasSubstr("worker:0")));
+               AllOf(HasSubstr("not-there.csv"), HasSubstr("chief 0 at "),
+                     HasSubstr("worker 0 at ")));
 }
 
 TEST_F(BadInputTest, ALabelOutOfRange) {

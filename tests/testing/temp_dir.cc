@@ -48,10 +48,11 @@ std::string TempDir::Write(absl::string_view name,
   return file;
 }
 
+std::string SourceDir() { return SYNCLINE_SOURCE_DIR; }
+
 std::string TestDataDir() {
   const char* set = std::getenv("SYNCLINE_TEST_DATA");
-  return set != nullptr ? set
-                        : absl::StrCat(SYNCLINE_SOURCE_DIR, "/../shared/data");
+  return set != nullptr ? set : SourceDir() + "/../shared/data";
 }
 
 }  // namespace syncline

@@ -25,6 +25,9 @@ class TempDir {
   std::string path_;
 };
 
+// The root of the sources.
+std::string SourceDir();
+
 // The folder of real data: SYNCLINE_TEST_DATA, else ../shared/data beside the
 // sources. May not exist.
 std::string TestDataDir();

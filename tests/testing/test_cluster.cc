@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<RunningProgram>> RunningProgram::Start(
   options.environment = environment;
   options.output_file = program->out_file_;
   options.error_file = program->err_file_;
+  options.working_dir = dir;
   SYNCLINE_ASSIGN_OR_RETURN(program->process_, ChildProcess::Spawn(options));
   return program;
 }
@@ -109,8 +110,6 @@ absl::Status TestCluster::StartScheduler(std::vector<std::string> flags) {
   flags.push_back(absl::StrCat("--listen=", scheduler_address_.empty()
                                                 ? "127.0.0.1:0"
                                                 : scheduler_address_));
-  flags.insert(flags.end(), options_.scheduler_flags.begin(),
-               options_.scheduler_flags.end());
   SYNCLINE_RETURN_IF_ERROR(Spawn("scheduler", "syncline-scheduler", flags));
   const bool listens = Eventually(kStartTimeout, [&] {
     return !Content(port_file).empty() ||
@@ -133,6 +132,7 @@ absl::Status TestCluster::Spawn(const std::string& name,
   options.argv.insert(options.argv.end(), flags.begin(), flags.end());
   options.environment = {{"TF_CONFIG", std::nullopt}};
   options.output_file = dir_.File(name + ".log");
+  options.working_dir = dir_.path();
   SYNCLINE_ASSIGN_OR_RETURN(daemons_[name], ChildProcess::Spawn(options));
   return absl::OkStatus();
 }
@@ -218,7 +218,7 @@ absl::StatusOr<JobStatus> TestCluster::WaitForJob(
                  [&] {
                    seen = Get(job_id);
                    return seen.ok() &&
-                          (reached(*seen) || IsFinal(seen->state()));
+                          (reached(*seen) || HasEnded(seen->state()));
                  }) &&
       reached(*seen)) {
     return seen;
@@ -241,7 +241,7 @@ absl::StatusOr<JobStatus> TestCluster::WaitForClock(const std::string& job_id,
 absl::StatusOr<JobStatus> TestCluster::WaitForEnd(const std::string& job_id,
                                                   absl::Duration timeout) {
   return WaitForJob(job_id, "its end", timeout,
-                    [](const JobStatus& job) { return IsFinal(job.state()); });
+                    [](const JobStatus& job) { return HasEnded(job.state()); });
 }
 
 absl::StatusOr<JobStatus> TestCluster::Train(const std::string& job_file,

@@ -32,7 +32,7 @@ class RunningProgram {
     // From start to end.
     absl::Duration took;
   };
-  // `environment` as in ChildProcess. Output goes below `dir`.
+  // `environment` as in ChildProcess. Runs in `dir`, output goes there too.
   static absl::StatusOr<std::unique_ptr<RunningProgram>> Start(
       const std::string& dir, const std::vector<std::string>& argv,
       const std::vector<std::pair<std::string, std::optional<std::string>>>&
@@ -61,9 +61,8 @@ class TestCluster {
  public:
   struct Options {
     int ps = 2;
-    int workers = 3;  // the first is the chief
-    std::string data_root;
-    std::vector<std::string> scheduler_flags;
+    int workers = 3;             // the first is the chief
+    std::string data_root = {};  // empty: the daemons' default
   };
   explicit TestCluster(Options options) : options_(std::move(options)) {}
 

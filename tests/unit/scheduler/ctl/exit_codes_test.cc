@@ -32,12 +32,12 @@ TEST(ExitCodeOfTest, Jobs) {
   EXPECT_EQ(ExitCodeOf(Job(CANCELLED, 1)), 130);
 }
 
-TEST(IsFinalTest, OnlyTheLastThree) {
+TEST(HasEndedTest, OnlyTheLastThree) {
   for (JobState state : {QUEUED, PREPARING, RUNNING}) {
-    EXPECT_FALSE(IsFinal(state)) << JobState_Name(state);
+    EXPECT_FALSE(HasEnded(state)) << JobState_Name(state);
   }
   for (JobState state : {SUCCEEDED, FAILED, CANCELLED}) {
-    EXPECT_TRUE(IsFinal(state)) << JobState_Name(state);
+    EXPECT_TRUE(HasEnded(state)) << JobState_Name(state);
   }
 }
 

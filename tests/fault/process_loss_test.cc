@@ -1,0 +1,146 @@
+// Goal: a process that dies or hangs makes its job fail within ten seconds,
+// with a message that names role, index, address and last clock; the others
+// are free, and with a replacement the next job runs. Method: the real
+// executables, SIGKILL and SIGSTOP in the middle of a job, seen through
+// `synctl submit --watch`.
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr absl::Duration kToldWithin = absl::Seconds(10);
+constexpr int kMembers = 5;
+
+class ProcessLossTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(cluster_.Start()); }
+
+  std::string AddressOf(const Task& task) {
+    const auto members = cluster_.Members();
+    if (!members.ok()) return members.status().ToString();
+    for (const auto& entry : members->members()) {
+      if (entry.member().task().type() == task.type() &&
+          entry.member().task().index() == task.index()) {
+        return entry.member().address();
+      }
+    }
+    return "not a member";
+  }
+
+  // A job on the whole cluster that is past its first steps, and its watcher.
+  void StartJob() {
+    JobSpec job = EndlessJob();
+    job.mutable_resources()->set_workers(3);
+    job.mutable_resources()->set_ps(2);
+    auto submit = cluster_.StartSynctl(
+        {"submit", WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10)),
+         "--watch"});
+    ASSERT_OK(submit);
+    watcher_ = *std::move(submit);
+    ASSERT_OK(cluster_.WaitForClock("j-0001", 5, absl::Seconds(60)));
+  }
+
+  // The watcher's last words, and that they came in time.
+  RunningProgram::Result ExpectTold(absl::Time since) {
+    auto result = watcher_->Finish(absl::Seconds(60));
+    EXPECT_OK(result);
+    if (!result.ok()) return {};
+    const absl::Duration took = absl::Now() - since;
+    EXPECT_LE(took, kToldWithin);
+    std::cout << "told after " << took << ": " << result->err << std::endl;
+    return *std::move(result);
+  }
+
+  void ExpectNextJobRuns() {
+    ASSERT_OK(cluster_.WaitForFreeMembers(kMembers, absl::Seconds(30)));
+    JobSpec job = DigitsJob();
+    job.mutable_resources()->set_workers(3);
+    job.mutable_resources()->set_ps(2);
+    EXPECT_OK(
+        cluster_.Train(WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10))));
+  }
+
+  void KillAndReplace(const std::string& name, TaskType type, uint32_t index,
+                      const std::string& words) {
+    StartJob();
+    Task task;
+    task.set_type(type);
+    task.set_index(index);
+    const std::string address = AddressOf(task);
+    const absl::Time killed = absl::Now();
+    cluster_.daemon(name).Signal(SIGKILL);
+    const RunningProgram::Result told = ExpectTold(killed);
+    EXPECT_EQ(told.exit.code, 138);
+    EXPECT_THAT(told.err,
+                AllOf(HasSubstr(words), HasSubstr(address),
+                      HasSubstr("was lost"), HasSubstr("last clock ")));
+    // The survivors are free before the replacement comes.
+    EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+    ASSERT_OK(cluster_.StartDaemon(name));
+    ExpectNextJobRuns();
+  }
+
+  TestCluster cluster_{{.ps = 2, .workers = 3}};
+  std::unique_ptr<RunningProgram> watcher_;
+};
+
+TEST_F(ProcessLossTest, KilledPs) { KillAndReplace("ps-1", PS, 1, "ps 1 at "); }
+
+TEST_F(ProcessLossTest, KilledWorker) {
+  KillAndReplace("worker-1", WORKER, 1, "worker 1 at ");
+}
+
+TEST_F(ProcessLossTest, KilledChief) {
+  KillAndReplace("chief-0", CHIEF, 0, "chief 0 at ");
+}
+
+TEST_F(ProcessLossTest, AFrozenPsIsLostAndComesBack) {
+  StartJob();
+  const absl::Time frozen = absl::Now();
+  cluster_.daemon("ps-0").Signal(SIGSTOP);
+  const RunningProgram::Result told = ExpectTold(frozen);
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, AllOf(HasSubstr("ps 0 at "), HasSubstr("silent"),
+                              HasSubstr("last clock ")));
+  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+  // It wakes up, learns that its job is over, and is a member again.
+  cluster_.daemon("ps-0").Signal(SIGCONT);
+  ExpectNextJobRuns();
+}
+
+TEST_F(ProcessLossTest, AFrozenWorkerIsLostAndComesBack) {
+  StartJob();
+  const absl::Time frozen = absl::Now();
+  cluster_.daemon("worker-0").Signal(SIGSTOP);
+  const RunningProgram::Result told = ExpectTold(frozen);
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, AllOf(HasSubstr("worker 0 at "), HasSubstr("silent")));
+  cluster_.daemon("worker-0").Signal(SIGCONT);
+  ExpectNextJobRuns();
+}
+
+TEST_F(ProcessLossTest, LossesWithoutAJobCostNothing) {
+  cluster_.daemon("ps-0").Signal(SIGKILL);
+  cluster_.daemon("worker-1").Signal(SIGKILL);
+  ASSERT_OK(cluster_.WaitForFreeMembers(kMembers - 2, absl::Seconds(30)));
+  ASSERT_OK(cluster_.StartDaemon("ps-0"));
+  ASSERT_OK(cluster_.StartDaemon("worker-1"));
+  ExpectNextJobRuns();
+}
+
+}  // namespace
+}  // namespace syncline

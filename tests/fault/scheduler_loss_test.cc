@@ -1,0 +1,104 @@
+// Goal: the loss of the scheduler is told within ten seconds; a restarted one
+// knows every job: the running one has failed with that reason, queued ones
+// run, finished ones keep their results; the daemons come back by themselves.
+// Method: the real executables; SIGKILL, then a start with the same state.
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kMembers = 3;
+
+class SchedulerLossTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(cluster_.Start()); }
+
+  std::string Write(JobSpec job) {
+    job.mutable_resources()->set_workers(2);
+    return WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10));
+  }
+
+  TestCluster cluster_{{.ps = 1, .workers = 2}};
+};
+
+TEST_F(SchedulerLossTest, KilledInTheMiddleOfAJob) {
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_.Train(Write(DigitsJob())));
+  ASSERT_OK_AND_ASSIGN(
+      const auto watcher,
+      cluster_.StartSynctl({"submit", Write(EndlessJob()), "--watch"}));
+  ASSERT_OK(cluster_.WaitForClock("j-0002", 5, absl::Seconds(60)));
+  ASSERT_OK_AND_ASSIGN(const std::string queued,
+                       cluster_.Submit(Write(DigitsJob())));
+
+  const absl::Time killed = absl::Now();
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  ASSERT_OK_AND_ASSIGN(const auto told, watcher->Finish(absl::Seconds(60)));
+  EXPECT_LE(absl::Now() - killed, absl::Seconds(10));
+  EXPECT_EQ(told.exit.code, 3);
+  EXPECT_THAT(told.err, HasSubstr(cluster_.scheduler_address()));
+
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus lost, cluster_.Get("j-0002"));
+  EXPECT_EQ(lost.state(), FAILED);
+  EXPECT_EQ(lost.exit_code(), 138);
+  EXPECT_THAT(lost.transitions().rbegin()->reason(), HasSubstr("restarted"));
+  // Nobody was restarted but the scheduler, and the next job runs.
+  ASSERT_OK_AND_ASSIGN(const JobStatus next,
+                       cluster_.WaitForEnd(queued, absl::Seconds(90)));
+  EXPECT_EQ(next.state(), SUCCEEDED);
+  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers, absl::Seconds(30)));
+  // What was done before is still there, results and all.
+  ASSERT_OK_AND_ASSIGN(const auto list, cluster_.Synctl({"list"}));
+  for (const std::string& id : {done.job_id(), queued, std::string("j-0002")}) {
+    EXPECT_THAT(list.out, HasSubstr(id));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string file,
+                       cluster_.FetchModel(done.job_id()));
+  EXPECT_OK(ReadWeights(file));
+}
+
+TEST_F(SchedulerLossTest, AWatchRidesOverAQuickRestart) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto watcher,
+      cluster_.StartSynctl({"submit", Write(EndlessJob()), "--watch"}));
+  ASSERT_OK(cluster_.WaitForClock("j-0001", 1, absl::Seconds(60)));
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("scheduler")
+                  .WaitUntil(absl::Now() + absl::Seconds(10))
+                  .has_value());
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  ASSERT_OK_AND_ASSIGN(const auto told, watcher->Finish(absl::Seconds(60)));
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, HasSubstr("restarted"));
+}
+
+TEST_F(SchedulerLossTest, OneSchedulerPerStateFolder) {
+  ASSERT_OK_AND_ASSIGN(
+      auto second,
+      RunningProgram::Start(
+          cluster_.dir().path(),
+          {BinaryDir() + "/syncline-scheduler", "--listen=127.0.0.1:0",
+           "--state-dir=" + cluster_.dir().File("state")},
+          {{"TF_CONFIG", std::nullopt}}));
+  ASSERT_OK_AND_ASSIGN(const auto result, second->Finish(absl::Seconds(30)));
+  EXPECT_EQ(result.exit.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(cluster_.dir().File("state")));
+  EXPECT_OK(cluster_.Train(Write(DigitsJob())));
+}
+
+}  // namespace
+}  // namespace syncline
