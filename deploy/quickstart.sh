@@ -15,7 +15,11 @@ cd "$(dirname "$0")/.."
 deploy/install-deps.sh build
 
 echo "quickstart: building (a few minutes the first time)"
-cmake --preset release -DSYNCLINE_BUILD_TESTS=OFF >/dev/null
+# A build folder that is there keeps its choice; a new one goes without tests,
+# whose libraries are not installed yet.
+choice=()
+[[ -e build/release/CMakeCache.txt ]] || choice=(-DSYNCLINE_BUILD_TESTS=OFF)
+cmake --preset release "${choice[@]}" >/dev/null
 cmake --build --preset release -j "$(nproc)" \
   --target synctl syncline-scheduler syncline-ps syncline-worker
 

@@ -23,16 +23,20 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 export CTEST_OUTPUT_ON_FAILURE=1
 mkdir -p build/logs
 
+# A quickstart may have configured it without tests.
+configure_release() {
+  cmake --preset release -DSYNCLINE_BUILD_TESTS=ON
+}
 stage_lint() {
   tests/lint/format.sh && python3 tests/lint/layers.py &&
-    cmake --preset release >/dev/null &&
+    configure_release >/dev/null &&
     python3 tests/lint/mirror.py build/release
 }
 stage_release() {
-  cmake --preset release && cmake --build --preset release -j "$JOBS"
+  configure_release && cmake --build --preset release -j "$JOBS"
 }
 stage_clang() {
-  cmake --preset release >/dev/null &&
+  configure_release >/dev/null &&
     cmake --build --preset release --target proto_grpc -j "$JOBS" &&
     python3 tests/lint/clang_check.py build/release "$JOBS"
 }
