@@ -29,7 +29,7 @@ LAYERS = {
 
 # Header pattern -> path patterns that may include it.
 EXTERNAL = {
-    r"onnx/": r"^(common/model/|tests/testing/onnx_tensor\.cc$)",
+    r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_tensor\.cc$))",
     r"dnnl|oneapi/dnnl": r"^kernels/",
     r"rocksdb/": r"^(scheduler/state_store|tests/)",
     r"prometheus/": r"^common/rpc/metrics\.cc$",
