@@ -63,6 +63,7 @@ class Resolver {
 
   void ResolveLossOutput();
   void CheckLossShape(const Value& output);
+  void CheckClasses(const std::string& output, int64_t count);
   void ResolveFeeds();
   void ReportNoInput(const std::string& path, const std::string& name);
   void CheckFedInput(const std::string& path, const Value& input);
@@ -155,11 +156,20 @@ void Resolver::CheckLossShape(const Value& output) {
             LossSpec::Kind_Name(kind), " needs ", wanted);
     return;
   }
-  const int classes = spec_.data().label().classes_size();
-  if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY && classes != 0 &&
-      classes != width) {
-    Problem("data.label.classes: ", classes, " values, but ",
-            Quote(output.name), " has ", width, " classes");
+  if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) CheckClasses(output.name, width);
+}
+
+void Resolver::CheckClasses(const std::string& output, int64_t count) {
+  const int named = spec_.data().label().classes_size();
+  if (named != 0 && named != count) {
+    Problem("data.label.classes: ", named, " values, but ", Quote(output),
+            " has ", count, " classes");
+  }
+  for (int i = 0; i < spec_.metrics_size(); ++i) {
+    if (spec_.metrics(i) == AUC && count != 2) {
+      Problem("metrics[", i, "]: AUC is for 2 classes, but ", Quote(output),
+              " has ", count);
+    }
   }
 }
 

@@ -308,8 +308,6 @@ void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
     if (loss == LossSpec::MEAN_SQUARED_ERROR) {
       problems->Add(path, Metric_Name(metric),
                     " has no meaning for MEAN_SQUARED_ERROR");
-    } else if (metric == AUC && loss == LossSpec::SOFTMAX_CROSS_ENTROPY) {
-      problems->Add(path, "AUC is for SIGMOID_CROSS_ENTROPY only");
     }
   }
 }

@@ -143,6 +143,8 @@ TEST(TrainingGraphTest, BadNames) {
       {"loss { kind: MEAN_SQUARED_ERROR }", {}},
       {"data { label { classes: [1, 2] } }",
        {"data.label.classes: 2 values, but 'y' has 3 classes"}},
+      {"data { test { libsvm { path: 't' dimension: 4 } } } metrics: AUC",
+       {"metrics[0]: AUC is for 2 classes, but 'y' has 3"}},
       {"training { batch_size: 1048576 eval_batch_size: 1 }", {}},
   };
   for (const auto& [edit, problems] : table) {
