@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_SCHEDULER_CLUSTER_ACTION_H_
+#define SYNCLINE_SCHEDULER_CLUSTER_ACTION_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/membership.h"
+
+namespace syncline {
+
+// What the pure core of the scheduler asks its shell to do, in order.
+
+struct SendCommand {
+  SessionId session = 0;
+  SchedulerMessage message;
+};
+// The stream ends with `status`; what it still says is ignored.
+struct EndSession {
+  SessionId session = 0;
+  absl::Status status;
+};
+// The job's record has changed. `durable`: written through before anything that
+// follows.
+struct PersistJob {
+  std::string job_id;
+  bool durable = true;
+};
+// For watchers. `transition`: its state is another one.
+struct JobChanged {
+  std::string job_id;
+  bool transition = false;
+};
+// The job's files are past their keeping time.
+struct DeleteFiles {
+  std::string job_id;
+};
+
+using ClusterAction =
+    std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteFiles>;
+using ClusterActions = std::vector<ClusterAction>;
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CLUSTER_ACTION_H_

@@ -1,0 +1,423 @@
+#include "scheduler/cluster_core.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "scheduler/describe.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kExitRetryable = 138;
+constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
+
+// "j-0042" -> 42; 0 if it is not a job's id.
+uint64_t NumberOf(absl::string_view job_id) {
+  uint64_t number = 0;
+  if (!absl::ConsumePrefix(&job_id, "j-")) return 0;
+  return absl::SimpleAtoi(job_id, &number) ? number : 0;
+}
+
+Capacity NeedOf(const Job& job) {
+  const ResourcesSpec& resources = job.status().spec().resources();
+  return {resources.workers(), resources.ps()};
+}
+
+bool IsWorker(const Member& member) {
+  return member.task().type() == CHIEF || member.task().type() == WORKER;
+}
+
+}  // namespace
+
+ClusterCore::ClusterCore(Options options)
+    : options_(std::move(options)), membership_(options_.version) {}
+
+void ClusterCore::Restore(std::vector<StoredJob> jobs, absl::Time now,
+                          ClusterActions* actions) {
+  for (StoredJob& stored : jobs) {
+    const uint64_t number = NumberOf(stored.status.job_id());
+    jobs_[number] = std::make_unique<Job>(
+        std::move(stored),
+        Job::Timing{options_.prepare_timeout, options_.grace});
+    next_job_ = std::max(next_job_, number + 1);
+  }
+  for (auto& [number, job] : jobs_) {
+    if (job->status().state() == QUEUED) {
+      queue_.Push(job->id());
+    } else if (!job->IsOver()) {
+      job->Fail("the scheduler was restarted while the job was running",
+                kExitRetryable, now, actions);
+    }
+  }
+  StartJobs(now, actions);
+}
+
+void ClusterCore::OnRegister(SessionId session, const Register& request,
+                             absl::Time now, ClusterActions* actions) {
+  const Membership::Entry* same =
+      membership_.FindIncarnation(request.member().incarnation());
+  if (same != nullptr) {
+    const SessionId older = same->session;
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
+    Lose(older, "it opened another session", now, actions);
+    if (older == session) return;
+  }
+  const auto entry = membership_.Admit(session, request, now);
+  if (!entry.ok()) {
+    actions->push_back(EndSession{session, entry.status()});
+    return;
+  }
+  NoteCapacity();
+  SchedulerMessage reply;
+  *reply.mutable_registered()->mutable_task() = (*entry)->member.task();
+  reply.mutable_registered()->set_heartbeat_seconds(
+      absl::ToDoubleSeconds(options_.heartbeat));
+  reply.mutable_registered()->set_lease_seconds(
+      absl::ToDoubleSeconds(options_.lease));
+  actions->push_back(SendCommand{session, std::move(reply)});
+  // Whatever it worked for has failed when its last stream broke.
+  if (!request.job_id().empty()) {
+    SendStop(session, request.job_id(), "the job is not running any more", now,
+             actions);
+  }
+  if (shut_down_) actions->push_back(SendCommand{session, shutdown_});
+  StartJobs(now, actions);
+}
+
+void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
+                            absl::Time now, ClusterActions* actions) {
+  if (membership_.Find(session) == nullptr) return;
+  membership_.Heard(session, now);
+  if (message.has_done())
+    return OnJobDone(session, message.done(), now, actions);
+  Job* job = JobOf(session);
+  if (job == nullptr) return;
+  if (message.has_prepared() && message.prepared().job_id() == job->id()) {
+    job->OnPrepared(session, message.prepared(), now, actions);
+  } else if (message.has_report() && message.report().job_id() == job->id()) {
+    job->OnReport(session, message.report(), now, actions);
+  }
+  Settle(job, now, actions);
+}
+
+void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
+                            absl::Time now, ClusterActions* actions) {
+  const auto it = engaged_.find(session);
+  if (it == engaged_.end() || it->second.job_id != done.job_id()) return;
+  if (it->second.release_by != absl::InfiniteFuture()) {
+    if (done.released()) Release(session, now, actions);
+    return;
+  }
+  Job* job = MutableJob(done.job_id());
+  job->OnDone(session, done, now, actions);
+  Settle(job, now, actions);
+}
+
+void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
+                                 ClusterActions* actions) {
+  Lose(session, "stream closed", now, actions);
+}
+
+void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
+                       ClusterActions* actions) {
+  if (membership_.Find(session) == nullptr) return;
+  ++lost_count_;
+  membership_.Remove(session);
+  const auto engagement = engaged_.find(session);
+  if (engagement != engaged_.end()) {
+    Job* job = MutableJob(engagement->second.job_id);
+    engaged_.erase(engagement);
+    if (job != nullptr) {
+      job->OnGone(session, why, now, actions);
+      Settle(job, now, actions);
+    }
+  }
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Release(SessionId session, absl::Time now,
+                          ClusterActions* actions) {
+  const auto engagement = engaged_.find(session);
+  Job* job = MutableJob(engagement->second.job_id);
+  engaged_.erase(engagement);
+  if (job != nullptr) job->OnGone(session, /*lost=*/"", now, actions);
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
+  if (!job->stopping()) return;
+  for (const SessionId session : job->Participants()) {
+    const auto it = engaged_.find(session);
+    if (it == engaged_.end() || it->second.job_id != job->id() ||
+        it->second.release_by != absl::InfiniteFuture()) {
+      continue;
+    }
+    SendStop(session, job->id(), job->StopReason(), now, actions);
+  }
+}
+
+void ClusterCore::SendStop(SessionId session, const std::string& job_id,
+                           absl::string_view reason, absl::Time now,
+                           ClusterActions* actions) {
+  SchedulerMessage message;
+  message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_reason(std::string(reason));
+  actions->push_back(SendCommand{session, std::move(message)});
+  engaged_[session] = {job_id, now + options_.release_timeout};
+}
+
+void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
+  for (const SessionId session : membership_.Expired(now, options_.lease)) {
+    const absl::Duration silence = now - membership_.Find(session)->last_heard;
+    const std::string why = absl::StrCat("silent for ", SecondsText(silence));
+    actions->push_back(
+        EndSession{session, absl::UnavailableError(absl::StrCat(
+                                "lease expired: ", why, ", the lease is ",
+                                SecondsText(options_.lease)))});
+    Lose(session, why, now, actions);
+  }
+  std::vector<SessionId> overdue;
+  std::set<std::string> running;
+  for (const auto& [session, engagement] : engaged_) {
+    if (now >= engagement.release_by) overdue.push_back(session);
+    if (engagement.release_by == absl::InfiniteFuture()) {
+      running.insert(engagement.job_id);
+    }
+  }
+  for (const SessionId session : overdue) {
+    const std::string why =
+        absl::StrCat("did not release job ", engaged_.at(session).job_id,
+                     " within ", SecondsText(options_.release_timeout));
+    actions->push_back(EndSession{session, absl::UnavailableError(why)});
+    Lose(session, why, now, actions);
+  }
+  for (const std::string& job_id : running) {
+    Job* job = MutableJob(job_id);
+    job->OnTick(now, actions);
+    Settle(job, now, actions);
+  }
+  ExpireFiles(now, actions);
+}
+
+Capacity ClusterCore::FreeMembers::capacity() const {
+  return {static_cast<uint32_t>(workers.size()),
+          static_cast<uint32_t>(ps.size())};
+}
+
+ClusterCore::FreeMembers ClusterCore::Free() const {
+  FreeMembers free;
+  for (const Membership::Entry* entry : membership_.All()) {
+    if (engaged_.contains(entry->session)) continue;
+    if (IsWorker(entry->member)) {
+      free.workers.push_back({entry->session, entry->member});
+    } else if (entry->member.task().type() == PS) {
+      free.ps.push_back({entry->session, entry->member});
+    }
+  }
+  return free;
+}
+
+void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
+  FreeMembers free = Free();
+  while (!queue_.empty() && !shut_down_) {
+    Job* job = MutableJob(queue_.head());
+    if (!free.capacity().Covers(NeedOf(*job))) break;
+    queue_.Pop();
+    Place(job, free, now, actions);
+    free = Free();
+  }
+  UpdateQueue(free.capacity(), actions);
+}
+
+void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
+                        ClusterActions* actions) {
+  const Capacity need = NeedOf(*job);
+  const auto workers = absl::MakeConstSpan(free.workers).first(need.workers);
+  const auto ps = absl::MakeConstSpan(free.ps).first(need.ps);
+  for (const auto& places : {workers, ps}) {
+    for (const Job::Place& place : places) {
+      engaged_[place.session] = {job->id()};
+    }
+  }
+  job->Start(workers, ps, now, actions);
+}
+
+void ClusterCore::UpdateQueue(const Capacity& free, ClusterActions* actions) {
+  uint32_t position = 0;
+  for (const std::string& job_id : queue_.ids()) {
+    Job* job = MutableJob(job_id);
+    std::string waiting_for = WaitingText(NeedOf(*job), free, ever_);
+    if (position > 0) {
+      waiting_for =
+          absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);
+    }
+    job->SetQueueState(position, waiting_for, actions);
+    ++position;
+  }
+}
+
+void ClusterCore::NoteCapacity() {
+  Capacity now;
+  for (const Membership::Entry* entry : membership_.All()) {
+    now.workers += IsWorker(entry->member) ? 1 : 0;
+    now.ps += entry->member.task().type() == PS ? 1 : 0;
+  }
+  ever_.workers = std::max(ever_.workers, now.workers);
+  ever_.ps = std::max(ever_.ps, now.ps);
+}
+
+std::string ClusterCore::NextJobId() {
+  return absl::StrFormat("j-%04d", next_job_++);
+}
+
+absl::Status ClusterCore::CheckAccepting() const {
+  if (shut_down_) {
+    return absl::UnavailableError("the cluster is shutting down");
+  }
+  if (queue_.size() >= options_.queue_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the queue is full: ", queue_.size(), " jobs wait already"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoredJob> ClusterCore::Prepare(
+    const JobSpec& spec, std::vector<ParameterInfo> parameters,
+    const std::string& job_id, absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(CheckAccepting());
+  StoredJob job;
+  job.status.set_job_id(job_id);
+  job.status.set_state(QUEUED);
+  *job.status.mutable_spec() = spec;
+  JobTransition* transition = job.status.add_transitions();
+  transition->set_state(QUEUED);
+  *transition->mutable_time() = ToTimestamp(now);
+  job.parameters = std::move(parameters);
+  return job;
+}
+
+void ClusterCore::Submit(StoredJob stored, absl::Time now,
+                         ClusterActions* actions) {
+  const std::string job_id = stored.status.job_id();
+  const uint64_t number = NumberOf(job_id);
+  SYNCLINE_CHECK(number != 0 && !jobs_.contains(number));
+  jobs_[number] = std::make_unique<Job>(
+      std::move(stored), Job::Timing{options_.prepare_timeout, options_.grace});
+  queue_.Push(job_id);
+  StartJobs(now, actions);
+}
+
+absl::Status ClusterCore::Cancel(const std::string& job_id,
+                                 absl::string_view reason, absl::Time now,
+                                 ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
+  Job* job = MutableJob(job_id);
+  if (job->IsOver()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job_id, " is ",
+                     JobState_Name(job->status().state()), " already"));
+  }
+  queue_.Remove(job_id);
+  job->Cancel(reason, now, actions);
+  Settle(job, now, actions);
+  StartJobs(now, actions);
+  return absl::OkStatus();
+}
+
+void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
+                           ClusterActions* actions) {
+  shut_down_ = true;
+  shutdown_.mutable_shutdown()->set_exit_code(exit_code);
+  shutdown_.mutable_shutdown()->set_reason(std::string(reason));
+  for (const Membership::Entry* entry : membership_.All()) {
+    actions->push_back(SendCommand{entry->session, shutdown_});
+  }
+}
+
+absl::Status ClusterCore::CheckUpload(const std::string& job_id,
+                                      uint64_t incarnation) const {
+  const Membership::Entry* entry = membership_.FindIncarnation(incarnation);
+  if (entry != nullptr) {
+    const auto it = engaged_.find(entry->session);
+    if (it != engaged_.end() && it->second.job_id == job_id) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job_id, " is not of the process with incarnation 0x",
+                   absl::Hex(incarnation, absl::kZeroPad16)));
+}
+
+absl::Status ClusterCore::AddArtifact(const std::string& job_id,
+                                      const Artifact& artifact,
+                                      ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
+  MutableJob(job_id)->AddArtifact(artifact, actions);
+  return absl::OkStatus();
+}
+
+void ClusterCore::ExpireFiles(absl::Time now, ClusterActions* actions) {
+  if (now < expire_at_) return;
+  expire_at_ = now + kExpiryPeriod;
+  for (auto& [number, job] : jobs_) {
+    if (!job->IsOver() || job->status().artifacts().empty() ||
+        now - job->since() < options_.keep) {
+      continue;
+    }
+    job->ClearArtifacts(actions);
+    actions->push_back(DeleteFiles{job->id()});
+  }
+}
+
+Job* ClusterCore::MutableJob(const std::string& job_id) {
+  const auto it = jobs_.find(NumberOf(job_id));
+  return it == jobs_.end() || it->second->id() != job_id ? nullptr
+                                                         : it->second.get();
+}
+
+Job* ClusterCore::JobOf(SessionId session) {
+  const auto it = engaged_.find(session);
+  return it == engaged_.end() ? nullptr : MutableJob(it->second.job_id);
+}
+
+absl::StatusOr<const Job*> ClusterCore::FindJob(
+    const std::string& job_id) const {
+  const auto it = jobs_.find(NumberOf(job_id));
+  if (it == jobs_.end() || it->second->id() != job_id) {
+    return absl::NotFoundError(absl::StrCat("no job \"", job_id, "\""));
+  }
+  return it->second.get();
+}
+
+std::vector<const Job*> ClusterCore::Jobs() const {
+  std::vector<const Job*> jobs;
+  jobs.reserve(jobs_.size());
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    jobs.push_back(it->second.get());
+  }
+  return jobs;
+}
+
+ClusterStatus ClusterCore::Cluster(absl::Time now) const {
+  ClusterStatus status;
+  for (const Membership::Entry* entry : membership_.All()) {
+    ClusterStatus::Entry* out = status.add_members();
+    *out->mutable_member() = entry->member;
+    out->set_silent_seconds(absl::ToDoubleSeconds(now - entry->last_heard));
+    const auto engagement = engaged_.find(entry->session);
+    if (engagement != engaged_.end()) {
+      out->set_job_id(engagement->second.job_id);
+    }
+  }
+  return status;
+}
+
+}  // namespace syncline

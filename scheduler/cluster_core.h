@@ -1,0 +1,144 @@
+#ifndef SYNCLINE_SCHEDULER_CLUSTER_CORE_H_
+#define SYNCLINE_SCHEDULER_CLUSTER_CORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/cluster_action.h"
+#include "scheduler/job.h"
+#include "scheduler/job_queue.h"
+#include "scheduler/membership.h"
+
+namespace syncline {
+
+// Every decision of the scheduler: who is a member, which job runs where, what
+// is told to whom. Pure: events and `now` in, actions appended to *actions, to
+// be carried out in that order. No thread, socket, disk or clock.
+// Thread-compatible.
+//
+// A member is engaged from the moment a job is placed on it until it has said
+// that it released that job, or is lost; only free members are given a job.
+class ClusterCore {
+ public:
+  struct Options {
+    std::string version;
+    absl::Duration lease = absl::Seconds(5);
+    absl::Duration heartbeat = absl::Seconds(1);
+    absl::Duration prepare_timeout = absl::Minutes(10);
+    // A member that has not released its job by then loses its session.
+    absl::Duration release_timeout = absl::Seconds(10);
+    absl::Duration grace = absl::Seconds(2);  // Job::Timing
+    absl::Duration keep = absl::Hours(24 * 7);
+    uint32_t queue_max = 1000;
+  };
+  // Of a member that works for a job, or is being freed from it.
+  struct Engagement {
+    std::string job_id;
+    absl::Time release_by = absl::InfiniteFuture();  // StopJob was sent
+  };
+
+  explicit ClusterCore(Options options);
+
+  // Takes over what an earlier scheduler knew; the first event. A job that was
+  // running has failed.
+  void Restore(std::vector<StoredJob> jobs, absl::Time now,
+               ClusterActions* actions);
+
+  // Of daemons. Events of a session that has ended are ignored.
+  void OnRegister(SessionId session, const Register& request, absl::Time now,
+                  ClusterActions* actions);
+  void OnMessage(SessionId session, const DaemonMessage& message,
+                 absl::Time now, ClusterActions* actions);
+  void OnStreamClosed(SessionId session, absl::Time now,
+                      ClusterActions* actions);
+  // At least twice per second.
+  void OnTick(absl::Time now, ClusterActions* actions);
+
+  // A job that is queued once Submit gets it; until then nothing knows it, so
+  // that it can be made durable first. `spec` has its defaults. Errors:
+  // ResourceExhausted: the queue is full; Unavailable: shutting down.
+  absl::StatusOr<StoredJob> Prepare(const JobSpec& spec,
+                                    std::vector<ParameterInfo> parameters,
+                                    const std::string& job_id, absl::Time now);
+  void Submit(StoredJob job, absl::Time now, ClusterActions* actions);
+  // Never given before.
+  std::string NextJobId();
+  // Errors: ResourceExhausted, Unavailable; as Prepare.
+  absl::Status CheckAccepting() const;
+  // Errors: NotFound, FailedPrecondition (final already).
+  absl::Status Cancel(const std::string& job_id, absl::string_view reason,
+                      absl::Time now, ClusterActions* actions);
+  // Tells every member, and those that come later, to exit.
+  void Shutdown(int exit_code, absl::string_view reason,
+                ClusterActions* actions);
+
+  // Files of a job. Errors of CheckUpload: FailedPrecondition: the job is not
+  // of the process with this incarnation.
+  absl::Status CheckUpload(const std::string& job_id,
+                           uint64_t incarnation) const;
+  absl::Status AddArtifact(const std::string& job_id, const Artifact& artifact,
+                           ClusterActions* actions);
+
+  // Errors: NotFound.
+  absl::StatusOr<const Job*> FindJob(const std::string& job_id) const;
+  // Newest first.
+  std::vector<const Job*> Jobs() const;
+  // Without address and version of the scheduler.
+  ClusterStatus Cluster(absl::Time now) const;
+  const Membership& membership() const { return membership_; }
+  size_t queue_length() const { return queue_.size(); }
+  size_t engaged_count() const { return engaged_.size(); }
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  struct FreeMembers {
+    std::vector<Job::Place> workers;
+    std::vector<Job::Place> ps;
+    Capacity capacity() const;
+  };
+
+  void Lose(SessionId session, absl::string_view why, absl::Time now,
+            ClusterActions* actions);
+  void OnJobDone(SessionId session, const JobDone& done, absl::Time now,
+                 ClusterActions* actions);
+  void Release(SessionId session, absl::Time now, ClusterActions* actions);
+  // Sends StopJob to whoever still works for a job that is over.
+  void Settle(Job* job, absl::Time now, ClusterActions* actions);
+  void SendStop(SessionId session, const std::string& job_id,
+                absl::string_view reason, absl::Time now,
+                ClusterActions* actions);
+  FreeMembers Free() const;
+  void StartJobs(absl::Time now, ClusterActions* actions);
+  void Place(Job* job, const FreeMembers& free, absl::Time now,
+             ClusterActions* actions);
+  void UpdateQueue(const Capacity& free, ClusterActions* actions);
+  void NoteCapacity();
+  void ExpireFiles(absl::Time now, ClusterActions* actions);
+  Job* MutableJob(const std::string& job_id);
+  // The job this member is engaged for, if it is known; else null.
+  Job* JobOf(SessionId session);
+
+  const Options options_;
+  Membership membership_;
+  JobQueue queue_;
+  std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
+  std::map<SessionId, Engagement> engaged_;
+  Capacity ever_;
+  uint64_t next_job_ = 1;
+  uint64_t lost_count_ = 0;
+  absl::Time expire_at_ = absl::InfinitePast();
+  bool shut_down_ = false;
+  SchedulerMessage shutdown_;  // what newcomers are told then
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CLUSTER_CORE_H_

@@ -1,0 +1,347 @@
+#include "scheduler/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "scheduler/describe.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kExitPermanent = 1;
+constexpr int kExitRetryable = 138;
+constexpr int kEvaluationsMax = 4096;
+// A daemon's problems are for people; more than this is not read.
+constexpr size_t kReasonBytesMax = 16 << 10;
+
+std::string Shortened(absl::string_view text) {
+  if (text.size() <= kReasonBytesMax) return std::string(text);
+  return absl::StrCat(text.substr(0, kReasonBytesMax), " ...");
+}
+
+// Whether a failure with this code may go away if the job is run again.
+int ExitCodeFor(int code) {
+  return code == static_cast<int>(absl::StatusCode::kUnavailable) ||
+                 code == static_cast<int>(absl::StatusCode::kDeadlineExceeded)
+             ? kExitRetryable
+             : kExitPermanent;
+}
+
+// Drops every second one, not the first.
+void ThinEvaluations(JobStatus* status) {
+  auto* evaluations = status->mutable_evaluations();
+  if (evaluations->size() < kEvaluationsMax) return;
+  int kept = 0;
+  for (int i = 0; i < evaluations->size(); i += 2) {
+    evaluations->SwapElements(kept++, i);
+  }
+  evaluations->DeleteSubrange(kept, evaluations->size() - kept);
+}
+
+}  // namespace
+
+Job::Job(StoredJob stored, Timing timing)
+    : timing_(timing),
+      parameters_(std::move(stored.parameters)),
+      status_(std::move(stored.status)) {}
+
+Job::Party* Job::Find(SessionId session) {
+  for (Party& party : parties_) {
+    if (party.session == session && party.stage != Stage::kGone) return &party;
+  }
+  return nullptr;
+}
+
+bool Job::All(Stage stage, bool workers_only) const {
+  return std::all_of(parties_.begin(), parties_.end(), [&](const Party& p) {
+    return p.stage == stage || (workers_only && p.is_ps);
+  });
+}
+
+bool Job::IsOver() const { return IsFinal(status_.state()); }
+
+absl::Time Job::since() const {
+  const int last = status_.transitions_size() - 1;
+  return last < 0 ? absl::InfinitePast()
+                  : FromTimestamp(status_.transitions(last).time());
+}
+
+std::vector<SessionId> Job::Participants() const {
+  std::vector<SessionId> sessions;
+  for (const Party& party : parties_) {
+    if (party.stage != Stage::kGone) sessions.push_back(party.session);
+  }
+  return sessions;
+}
+
+absl::Span<const JobProgressTracker::CurvePoint> Job::curve() const {
+  if (!progress_.has_value()) return {};
+  return progress_->curve();
+}
+
+void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
+                     ClusterActions* actions) {
+  SYNCLINE_CHECK(!IsOver() && state > status_.state());
+  status_ = Status(now);  // keeps the progress as it was at the end of a state
+  status_.set_state(state);
+  status_.set_queue_position(0);
+  status_.clear_waiting_for();
+  JobTransition* transition = status_.add_transitions();
+  transition->set_state(state);
+  // A clock that is set back does not turn the history around.
+  const int previous = status_.transitions_size() - 2;
+  const absl::Time no_earlier =
+      previous < 0 ? now : FromTimestamp(status_.transitions(previous).time());
+  *transition->mutable_time() = ToTimestamp(std::max(now, no_earlier));
+  transition->set_reason(Shortened(reason));
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id(), /*transition=*/true});
+}
+
+void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
+                absl::Time now, ClusterActions* actions) {
+  SYNCLINE_CHECK(status_.state() == QUEUED);
+  uint32_t rank = 0;
+  for (const Place& place : workers) {
+    Participant* participant = status_.add_workers();
+    *participant->mutable_member() = place.member;
+    participant->set_rank(rank++);
+    parties_.push_back({place.session, *participant, /*is_ps=*/false});
+  }
+  rank = 0;
+  for (const Place& place : ps) {
+    Participant* participant = status_.add_ps();
+    *participant->mutable_member() = place.member;
+    participant->set_rank(rank++);
+    parties_.push_back({place.session, *participant, /*is_ps=*/true});
+  }
+  progress_.emplace(static_cast<uint32_t>(workers.size()),
+                    status_.spec().training().epochs());
+  started_ = now;
+  Transition(PREPARING,
+             absl::StrCat("on ", CountText(workers.size(), "worker"), " and ",
+                          CountText(ps.size(), "ps")),
+             now, actions);
+  SendPrepare(actions);
+}
+
+void Job::SendPrepare(ClusterActions* actions) {
+  SchedulerMessage message;
+  JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
+  assignment->set_job_id(id());
+  *assignment->mutable_spec() = status_.spec();
+  *assignment->mutable_workers() = status_.workers();
+  *assignment->mutable_ps() = status_.ps();
+  for (const ParameterInfo& parameter : parameters_) {
+    *assignment->add_parameters() = parameter;
+  }
+  assignment->set_routing_version(1);
+  assignment->set_model_artifact("model.onnx");
+  for (const Party& party : parties_) {
+    actions->push_back(SendCommand{party.session, message});
+  }
+}
+
+void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
+                     absl::Time now, ClusterActions* actions) {
+  Party* party = Find(session);
+  if (party == nullptr || party->stage != Stage::kPreparing || stopping()) {
+    return;
+  }
+  party->stage = Stage::kPrepared;
+  const std::string who = MemberText(party->participant.member());
+  for (const std::string& problem : prepared.problems()) {
+    problems_.push_back(absl::StrCat(who, ": ", problem));
+  }
+  // With a problem the job is lost, but the others may have some to add.
+  if (!problems_.empty())
+    refused_by_ = std::min(refused_by_, now + timing_.grace);
+  if (!All(Stage::kPrepared, /*workers_only=*/false)) return;
+  if (problems_.empty()) {
+    BeginRun(now, actions);
+  } else {
+    FailUnprepared(now, actions);
+  }
+}
+
+void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
+  Fail(absl::StrJoin(problems_, "\n"), kExitPermanent, now, actions);
+}
+
+void Job::BeginRun(absl::Time now, ClusterActions* actions) {
+  running_since_ = now;
+  Transition(RUNNING, "all participants are prepared", now, actions);
+  SchedulerMessage message;
+  message.mutable_run()->set_job_id(id());
+  for (const Party& party : parties_) {
+    if (!party.is_ps) actions->push_back(SendCommand{party.session, message});
+  }
+}
+
+void Job::OnReport(SessionId session, const WorkerReport& report,
+                   absl::Time now, ClusterActions* actions) {
+  const Party* party = Find(session);
+  if (party == nullptr || party->is_ps || status_.state() != RUNNING) return;
+  const uint32_t rank = party->participant.rank();
+  if (report.has_progress()) progress_->OnReport(rank, report.progress());
+  if (report.has_evaluation() && rank == 0) {
+    Evaluation evaluation = report.evaluation();
+    if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
+    ThinEvaluations(&status_);
+    *status_.add_evaluations() = std::move(evaluation);
+    // Not worth a disk sync: the job's end writes them through.
+    actions->push_back(PersistJob{id(), /*durable=*/false});
+  }
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
+                 ClusterActions* actions) {
+  Party* party = Find(session);
+  if (party == nullptr || stopping()) return;
+  if (done.code() == 0) {
+    // A ps has nothing to finish, and nobody is done before it was told to run.
+    if (party->is_ps || status_.state() != RUNNING) return;
+    party->stage = Stage::kDone;
+    finishing_ = All(Stage::kDone, /*workers_only=*/true);
+    if (finishing_) suspicion_.reset();
+    return;
+  }
+  const std::string reason = absl::StrCat(
+      MemberText(party->participant.member()), ": ", done.message());
+  if (done.code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
+    if (!suspicion_.has_value()) {
+      suspicion_ = Suspicion{reason, now + timing_.grace};
+    }
+    return;
+  }
+  Fail(reason, ExitCodeFor(done.code()), now, actions);
+}
+
+std::string Job::LossText(const Party& party, absl::string_view lost) const {
+  std::string text =
+      absl::StrCat(MemberTextWithIncarnation(party.participant.member()),
+                   " was lost: ", lost);
+  if (status_.state() != RUNNING) {
+    return absl::StrCat(text, "; it was preparing the job");
+  }
+  const int64_t clock = party.is_ps
+                            ? progress_->MinClock()
+                            : progress_->ClockOf(party.participant.rank());
+  return absl::StrCat(text, "; last clock ", clock);
+}
+
+void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
+                 ClusterActions* actions) {
+  Party* party = Find(session);
+  if (party == nullptr) return;
+  if (!stopping()) {
+    // Released without being asked counts as lost: it cannot serve the job.
+    Fail(LossText(*party, lost.empty() ? "it released the job" : lost),
+         kExitRetryable, now, actions);
+  }
+  party->stage = Stage::kGone;
+  FinishIfAllGone(now, actions);
+}
+
+void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {
+  if (!finishing_ || IsOver() || !All(Stage::kGone, /*workers_only=*/false)) {
+    return;
+  }
+  Transition(SUCCEEDED, "all workers are done", now, actions);
+  status_.mutable_progress()->set_seconds_left(0);
+  status_.set_exit_code(0);
+}
+
+void Job::OnTick(absl::Time now, ClusterActions* actions) {
+  if (stopping() || status_.state() == QUEUED) return;
+  if (suspicion_.has_value() && now >= suspicion_->until) {
+    return Fail(suspicion_->reason, kExitRetryable, now, actions);
+  }
+  if (now >= refused_by_) return FailUnprepared(now, actions);
+  const double max_seconds = status_.spec().limits().max_seconds();
+  if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
+    return Fail(absl::StrCat("limits.max_seconds: the job ran for longer than ",
+                             max_seconds, " s"),
+                kExitPermanent, now, actions);
+  }
+  if (status_.state() != PREPARING ||
+      now - started_ <= timing_.prepare_timeout) {
+    return;
+  }
+  std::vector<std::string> missing;
+  for (const Party& party : parties_) {
+    if (party.stage == Stage::kPreparing) {
+      missing.push_back(MemberText(party.participant.member()));
+    }
+  }
+  Fail(absl::StrCat("not prepared within ",
+                    absl::FormatDuration(timing_.prepare_timeout), ": ",
+                    absl::StrJoin(missing, ", ")),
+       kExitRetryable, now, actions);
+}
+
+void Job::Cancel(absl::string_view reason, absl::Time now,
+                 ClusterActions* actions) {
+  Transition(CANCELLED, reason.empty() ? "cancelled by the user" : reason, now,
+             actions);
+  status_.set_exit_code(kExitPermanent);
+}
+
+void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
+               ClusterActions* actions) {
+  if (status_.state() == FAILED) return;
+  Transition(FAILED, reason, now, actions);
+  status_.set_exit_code(exit_code);
+}
+
+std::string Job::StopReason() const {
+  if (!IsOver()) return "the job is done";
+  const int last = status_.transitions_size() - 1;
+  return absl::StrCat(JobState_Name(status_.state()), ": ",
+                      status_.transitions(last).reason());
+}
+
+void Job::SetQueueState(uint32_t position, absl::string_view waiting_for,
+                        ClusterActions* actions) {
+  if (status_.queue_position() == position &&
+      status_.waiting_for() == waiting_for) {
+    return;
+  }
+  status_.set_queue_position(position);
+  status_.set_waiting_for(std::string(waiting_for));
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {
+  auto* artifacts = status_.mutable_artifacts();
+  const auto same = std::find_if(
+      artifacts->begin(), artifacts->end(),
+      [&](const Artifact& a) { return a.name() == artifact.name(); });
+  if (same != artifacts->end()) {
+    *same = artifact;
+  } else {
+    *artifacts->Add() = artifact;
+  }
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::ClearArtifacts(ClusterActions* actions) {
+  status_.clear_artifacts();
+  actions->push_back(PersistJob{id()});
+}
+
+JobStatus Job::Status(absl::Time now) const {
+  JobStatus status = status_;
+  if (progress_.has_value() && status_.state() == RUNNING) {
+    *status.mutable_progress() = progress_->Summary(now - running_since_);
+  }
+  return status;
+}
+
+}  // namespace syncline

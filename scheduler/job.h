@@ -1,0 +1,136 @@
+#ifndef SYNCLINE_SCHEDULER_JOB_H_
+#define SYNCLINE_SCHEDULER_JOB_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/cluster_action.h"
+#include "scheduler/job_progress.h"
+#include "scheduler/membership.h"
+
+namespace syncline {
+
+// A job as it is kept between restarts of the scheduler.
+struct StoredJob {
+  JobStatus status;
+  // Of the model; what the assignment names.
+  std::vector<ParameterInfo> parameters;
+};
+
+// The life of one job, from QUEUED to a final state. Pure, thread-compatible.
+//
+//   QUEUED --Start--> PREPARING --all prepared--> RUNNING --all workers done-->
+//   (finishing: still RUNNING) --all participants gone--> SUCCEEDED
+//   any state before the final one --> FAILED or CANCELLED
+//
+// It decides what its participants should do; holding and freeing them is the
+// owner's business, which sends StopJob as soon as stopping() is true and calls
+// OnGone for each that has released the job or was lost.
+class Job {
+ public:
+  struct Timing {
+    absl::Duration prepare_timeout;
+    // How long a first failure waits for a better reason or for more of them: a
+    // worker that cannot reach somebody, for that somebody's loss to be
+    // noticed; a problem with preparing, for those of the others.
+    absl::Duration grace;
+  };
+  // A member chosen for the job.
+  struct Place {
+    SessionId session = 0;
+    Member member;
+  };
+
+  Job(StoredJob stored, Timing timing);
+
+  // QUEUED -> PREPARING with these, by rank; tells them to prepare.
+  void Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
+             absl::Time now, ClusterActions* actions);
+
+  // Messages of a participant; a message of anybody else, or one that does not
+  // fit the state (late, repeated), is ignored.
+  void OnPrepared(SessionId session, const JobPrepared& prepared,
+                  absl::Time now, ClusterActions* actions);
+  void OnReport(SessionId session, const WorkerReport& report, absl::Time now,
+                ClusterActions* actions);
+  void OnDone(SessionId session, const JobDone& done, absl::Time now,
+              ClusterActions* actions);
+  // The participant has left the job: it released it after StopJob, or it was
+  // lost, for the reason `lost` ("stream closed"), empty if not lost.
+  void OnGone(SessionId session, absl::string_view lost, absl::Time now,
+              ClusterActions* actions);
+  void OnTick(absl::Time now, ClusterActions* actions);
+
+  // REQUIRES: not final.
+  void Cancel(absl::string_view reason, absl::Time now,
+              ClusterActions* actions);
+  void Fail(absl::string_view reason, int exit_code, absl::Time now,
+            ClusterActions* actions);
+
+  void SetQueueState(uint32_t position, absl::string_view waiting_for,
+                     ClusterActions* actions);
+  void AddArtifact(const Artifact& artifact, ClusterActions* actions);
+  void ClearArtifacts(ClusterActions* actions);
+
+  // Participants should stop: the outcome is known.
+  bool stopping() const { return finishing_ || IsOver(); }
+  std::string StopReason() const;
+  bool IsOver() const;  // in a final state
+  // Of the last transition.
+  absl::Time since() const;
+
+  const std::string& id() const { return status_.job_id(); }
+  // A copy with the progress as of `now`.
+  JobStatus Status(absl::Time now) const;
+  const JobStatus& status() const { return status_; }
+  const std::vector<ParameterInfo>& parameters() const { return parameters_; }
+  absl::Span<const JobProgressTracker::CurvePoint> curve() const;
+  // Sessions that have not gone.
+  std::vector<SessionId> Participants() const;
+
+ private:
+  enum class Stage { kPreparing, kPrepared, kDone, kGone };
+  struct Party {
+    SessionId session = 0;
+    Participant participant;
+    bool is_ps = false;
+    Stage stage = Stage::kPreparing;
+  };
+  // A failure that waits for a better reason.
+  struct Suspicion {
+    std::string reason;
+    absl::Time until;
+  };
+
+  Party* Find(SessionId session);
+  bool All(Stage stage, bool workers_only) const;
+  void SendPrepare(ClusterActions* actions);
+  void FailUnprepared(absl::Time now, ClusterActions* actions);
+  void BeginRun(absl::Time now, ClusterActions* actions);
+  void FinishIfAllGone(absl::Time now, ClusterActions* actions);
+  std::string LossText(const Party& party, absl::string_view lost) const;
+  void Transition(JobState state, absl::string_view reason, absl::Time now,
+                  ClusterActions* actions);
+
+  const Timing timing_;
+  const std::vector<ParameterInfo> parameters_;
+  JobStatus status_;
+  std::vector<Party> parties_;  // workers by rank, then ps by rank
+  std::optional<JobProgressTracker> progress_;
+  std::optional<Suspicion> suspicion_;
+  std::vector<std::string> problems_;  // of preparing
+  absl::Time refused_by_ = absl::InfiniteFuture();
+  bool finishing_ = false;
+  absl::Time started_ = absl::InfiniteFuture();
+  absl::Time running_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_JOB_H_

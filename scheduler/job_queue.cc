@@ -1,0 +1,33 @@
+#include "scheduler/job_queue.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/describe.h"
+
+namespace syncline {
+
+bool JobQueue::Remove(const std::string& job_id) {
+  const auto it = std::find(ids_.begin(), ids_.end(), job_id);
+  if (it == ids_.end()) return false;
+  ids_.erase(it);
+  return true;
+}
+
+std::string WaitingText(const Capacity& need, const Capacity& free,
+                        const Capacity& ever) {
+  std::string text = absl::StrCat("needs ", CountText(need.workers, "worker"),
+                                  " and ", CountText(need.ps, "ps"),
+                                  "; free: ", CountText(free.workers, "worker"),
+                                  ", ", CountText(free.ps, "ps"));
+  if (!ever.Covers(need)) {
+    absl::StrAppend(
+        &text, "; more than this cluster has ever had (",
+        CountText(ever.workers, "worker"), ", ", CountText(ever.ps, "ps"),
+        "): start more daemons, or submit with smaller ",
+        ever.workers < need.workers ? "resources.workers" : "resources.ps");
+  }
+  return text;
+}
+
+}  // namespace syncline

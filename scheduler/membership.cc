@@ -1,0 +1,179 @@
+#include "scheduler/membership.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "scheduler/describe.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kFencedMax = 4096;
+// Beyond any cluster; keeps a hostile index out of file names and pages.
+constexpr uint32_t kIndexMax = 1 << 20;
+
+// "0.1.0" -> "0.1".
+std::string Release(absl::string_view version) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(version, '.');
+  return parts.size() < 2 ? std::string(version)
+                          : absl::StrCat(parts[0], ".", parts[1]);
+}
+
+std::pair<int, uint32_t> KeyOf(const Task& task) {
+  return {static_cast<int>(task.type()), task.index()};
+}
+
+}  // namespace
+
+absl::Status Membership::CheckRequest(const Register& request) const {
+  const Member& member = request.member();
+  const TaskType type = member.task().type();
+  if (type != CHIEF && type != WORKER && type != PS && type != EVALUATOR) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "task type ", static_cast<int>(type),
+        " cannot register; expected chief, worker, ps or evaluator"));
+  }
+  if (!request.auto_index() && member.task().index() > kIndexMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(TaskText(member.task()), ": index above ", kIndexMax));
+  }
+  if (type == CHIEF && !request.auto_index() && member.task().index() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(TaskText(member.task()), ": the only chief is chief 0"));
+  }
+  if (member.incarnation() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(TaskText(member.task()), ": incarnation 0 is not valid"));
+  }
+  if (member.address().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(TaskText(member.task()), ": no address"));
+  }
+  if (Release(member.version()) != Release(version_)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(MemberText(member), " runs version \"", member.version(),
+                     "\"; this scheduler runs ", version_, " and accepts ",
+                     Release(version_), ".x"));
+  }
+  return absl::OkStatus();
+}
+
+Membership::TaskKey Membership::ChooseTask(const Register& request) const {
+  const Member& member = request.member();
+  TaskKey task = KeyOf(member.task());
+  if (!request.auto_index()) return task;
+  // A process that was here before keeps its index while nobody else took it.
+  for (const auto& [held, incarnation] : last_holder_) {
+    if (incarnation == member.incarnation() && held.first == task.first &&
+        !live_.contains(held)) {
+      return held;
+    }
+  }
+  for (task.second = 0; live_.contains(task); ++task.second) {
+  }
+  return task;
+}
+
+absl::Status Membership::CheckFree(const TaskKey& task,
+                                   const Register& request) const {
+  const Member& member = request.member();
+  const auto holder = live_.find(task);
+  if (holder != live_.end()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        TaskText(holder->second.member.task()), " is held by a live process: ",
+        MemberTextWithIncarnation(holder->second.member), ", host ",
+        holder->second.member.hostname(), ", pid ",
+        holder->second.member.pid()));
+  }
+  // Who asks for any index gives up the task it was fenced from.
+  if (!request.auto_index() && fenced_.contains(member.incarnation())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(MemberTextWithIncarnation(member),
+                     " was replaced by a newer incarnation"));
+  }
+  if (task.first == CHIEF && task.second != 0) {
+    return absl::AlreadyExistsError("the cluster has a chief already");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Membership::Entry*> Membership::Admit(
+    SessionId session, const Register& request, absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(CheckRequest(request));
+  SYNCLINE_CHECK(FindIncarnation(request.member().incarnation()) == nullptr);
+  const TaskKey task = ChooseTask(request);
+  SYNCLINE_RETURN_IF_ERROR(CheckFree(task, request));
+
+  TakeOver(task, request.member().incarnation());
+
+  Entry& entry = live_[task];
+  entry.member = request.member();
+  entry.member.mutable_task()->set_index(task.second);
+  entry.session = session;
+  entry.last_heard = now;
+  by_session_[session] = task;
+  return &entry;
+}
+
+void Membership::TakeOver(const TaskKey& task, uint64_t incarnation) {
+  // A process that moved to another index holds only that one.
+  std::erase_if(last_holder_, [&](const auto& held) {
+    return held.second == incarnation && held.first != task;
+  });
+  fenced_.erase(incarnation);
+  uint64_t& holder = last_holder_[task];
+  if (holder != 0 && holder != incarnation) Fence(holder);
+  holder = incarnation;
+}
+
+void Membership::Fence(uint64_t incarnation) {
+  if (!fenced_.insert(incarnation).second) return;
+  fenced_order_.push_back(incarnation);
+  if (fenced_order_.size() <= kFencedMax) return;
+  fenced_.erase(fenced_order_.front());
+  fenced_order_.pop_front();
+}
+
+void Membership::Remove(SessionId session) {
+  const auto it = by_session_.find(session);
+  if (it == by_session_.end()) return;
+  live_.erase(it->second);
+  by_session_.erase(it);
+}
+
+void Membership::Heard(SessionId session, absl::Time now) {
+  const auto it = by_session_.find(session);
+  if (it != by_session_.end()) live_.at(it->second).last_heard = now;
+}
+
+std::vector<SessionId> Membership::Expired(absl::Time now,
+                                           absl::Duration lease) const {
+  std::vector<SessionId> expired;
+  for (const auto& [task, entry] : live_) {
+    if (now - entry.last_heard > lease) expired.push_back(entry.session);
+  }
+  return expired;
+}
+
+const Membership::Entry* Membership::Find(SessionId session) const {
+  const auto it = by_session_.find(session);
+  return it == by_session_.end() ? nullptr : &live_.at(it->second);
+}
+
+const Membership::Entry* Membership::FindIncarnation(
+    uint64_t incarnation) const {
+  for (const auto& [task, entry] : live_) {
+    if (entry.member.incarnation() == incarnation) return &entry;
+  }
+  return nullptr;
+}
+
+std::vector<const Membership::Entry*> Membership::All() const {
+  std::vector<const Entry*> all;
+  all.reserve(live_.size());
+  for (const auto& [task, entry] : live_) all.push_back(&entry);
+  return all;
+}
+
+}  // namespace syncline
