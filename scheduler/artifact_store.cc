@@ -1,0 +1,101 @@
+#include "scheduler/artifact_store.h"
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kNameMax = 128;
+
+bool IsNamePart(absl::string_view part) {
+  if (part.empty() || part.front() == '.') return false;
+  for (const char c : part) {
+    if (!absl::ascii_isalnum(c) && c != '.' && c != '_' && c != '-') {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::Open(
+    const std::string& directory) {
+  std::unique_ptr<ArtifactStore> store(new ArtifactStore(directory));
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(store->incoming_));
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(store->incoming_));
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(store->jobs_));
+  return store;
+}
+
+absl::Status ArtifactStore::CheckName(const std::string& name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  bool good = name.size() <= kNameMax && parts.size() <= 2;
+  for (const absl::string_view part : parts) good = good && IsNamePart(part);
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", absl::CHexEscape(name.substr(0, kNameMax)),
+      "\" is not the name of an artifact: one or two parts of [A-Za-z0-9._-], "
+      "not beginning with a dot, at most ",
+      kNameMax, " characters"));
+}
+
+absl::StatusOr<std::unique_ptr<FileChunkWriter>> ArtifactStore::BeginUpload(
+    uint64_t bytes_max) {
+  return FileChunkWriter::Create(
+      absl::StrCat(incoming_, "/", next_upload_.fetch_add(1)), bytes_max);
+}
+
+std::string ArtifactStore::PathOf(const std::string& job_id,
+                                  const std::string& name) const {
+  return absl::StrCat(jobs_, "/", job_id, "/", name);
+}
+
+absl::StatusOr<Artifact> ArtifactStore::Commit(FileChunkWriter* upload,
+                                               const std::string& job_id,
+                                               const std::string& name) {
+  SYNCLINE_RETURN_IF_ERROR(CheckName(name));
+  const std::string path = PathOf(job_id, name);
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.find_last_of('/'))));
+  SYNCLINE_RETURN_IF_ERROR(upload->Commit(path));
+  Artifact artifact;
+  artifact.set_name(name);
+  artifact.set_size_bytes(upload->size_bytes());
+  artifact.set_crc32c(upload->crc32c());
+  return artifact;
+}
+
+absl::StatusOr<std::unique_ptr<FileChunkReader>> ArtifactStore::Read(
+    const std::string& job_id, const std::string& name) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckName(name));
+  return FileChunkReader::Open(PathOf(job_id, name));
+}
+
+absl::Status ArtifactStore::DeleteJob(const std::string& job_id) {
+  return RemoveTree(absl::StrCat(jobs_, "/", job_id));
+}
+
+absl::Status ArtifactStore::KeepOnly(const std::set<std::string>& job_ids) {
+  std::error_code error;
+  std::vector<std::string> others;
+  for (const auto& entry : std::filesystem::directory_iterator(jobs_, error)) {
+    const std::string name = entry.path().filename();
+    if (!job_ids.contains(name)) others.push_back(name);
+  }
+  if (error) return FileError(error.value(), "list", jobs_);
+  for (const std::string& name : others) {
+    SYNCLINE_RETURN_IF_ERROR(DeleteJob(name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace syncline

@@ -1,0 +1,57 @@
+#ifndef SYNCLINE_SCHEDULER_ARTIFACT_STORE_H_
+#define SYNCLINE_SCHEDULER_ARTIFACT_STORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/rpc/file_chunks.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// The files of jobs: DIRECTORY/jobs/<job id>/<artifact name>. A file is there
+// whole or not at all. Thread-safe; blocks on the disk.
+class ArtifactStore {
+ public:
+  // Creates the directories and drops uploads that an earlier process left.
+  static absl::StatusOr<std::unique_ptr<ArtifactStore>> Open(
+      const std::string& directory);
+
+  // "model.onnx", "logs/worker-1.log": one or two parts of [A-Za-z0-9._-], none
+  // of which begins with a dot, at most 128 characters. Errors:
+  // InvalidArgument.
+  static absl::Status CheckName(const std::string& name);
+
+  // Where an upload collects its chunks.
+  absl::StatusOr<std::unique_ptr<FileChunkWriter>> BeginUpload(
+      uint64_t bytes_max);
+  // Names a whole upload and makes it durable; replaces what has the name.
+  absl::StatusOr<Artifact> Commit(FileChunkWriter* upload,
+                                  const std::string& job_id,
+                                  const std::string& name);
+  // Errors: NotFound.
+  absl::StatusOr<std::unique_ptr<FileChunkReader>> Read(
+      const std::string& job_id, const std::string& name) const;
+  std::string PathOf(const std::string& job_id, const std::string& name) const;
+
+  absl::Status DeleteJob(const std::string& job_id);
+  // Deletes the files of all jobs but these.
+  absl::Status KeepOnly(const std::set<std::string>& job_ids);
+
+ private:
+  explicit ArtifactStore(std::string directory)
+      : jobs_(directory + "/jobs"), incoming_(directory + "/incoming") {}
+
+  const std::string jobs_;
+  const std::string incoming_;
+  std::atomic<uint64_t> next_upload_{1};
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_ARTIFACT_STORE_H_

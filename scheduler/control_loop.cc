@@ -1,0 +1,357 @@
+#include "scheduler/control_loop.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "scheduler/describe.h"
+
+namespace syncline {
+namespace {
+
+// Also how often a watcher sees progress.
+constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
+
+absl::Status Stopped() {
+  return absl::UnavailableError("the scheduler is stopping");
+}
+
+}  // namespace
+
+ControlLoop::ControlLoop(const ClusterCore::Options& options,
+                         std::vector<StoredJob> restored, StateStore* state,
+                         ArtifactStore* artifacts, SchedulerMetrics* metrics)
+    : state_(state),
+      artifacts_(artifacts),
+      metrics_(metrics),
+      core_(options),
+      thread_("scheduler", 1) {
+  // Nobody else is here yet, but the annotations want the lock.
+  Handle(
+      [&restored](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->Restore(std::move(restored), now, actions);
+      },
+      absl::Now());
+  ticker_.emplace("scheduler-tick", kTickPeriod, [this] { Tick(); });
+}
+
+ControlLoop::~ControlLoop() { Stop(); }
+
+void ControlLoop::Stop() {
+  ticker_->Stop();
+  thread_.Stop();
+}
+
+bool ControlLoop::Post(Event event, std::function<void()> after) {
+  return thread_.TrySubmit(
+      [this, event = std::move(event), after = std::move(after)] {
+        Handle(event, absl::Now());
+        if (after) after();
+      });
+}
+
+void ControlLoop::Handle(const Event& event, absl::Time now) {
+  ClusterActions actions;
+  {
+    MutexLock lock(&mu_);
+    event(&core_, now, &actions);
+  }
+  Execute(actions);
+}
+
+void ControlLoop::Tick() {
+  // One tick at a time, with the time it was due: after a stall of the disk the
+  // daemons' messages that have come meanwhile count before their leases do.
+  if (tick_queued_.exchange(true)) return;
+  const bool queued = thread_.TrySubmit([this, now = absl::Now()] {
+    tick_queued_ = false;
+    if (!draining_) {
+      Handle([](ClusterCore* core, absl::Time now,
+                ClusterActions* actions) { core->OnTick(now, actions); },
+             now);
+    }
+    for (const std::string& job_id : std::exchange(unsaved_, {})) {
+      Persist(job_id, /*durable=*/true);
+    }
+    NotifyDirty();
+    MutexLock lock(&mu_);
+    metrics_->Observe(core_);
+    metrics_->CountLost(static_cast<double>(core_.lost_count() - lost_seen_));
+    lost_seen_ = core_.lost_count();
+  });
+  if (!queued) tick_queued_ = false;
+}
+
+void ControlLoop::Execute(const ClusterActions& actions) {
+  for (const ClusterAction& action : actions) {
+    if (auto* send = std::get_if<SendCommand>(&action)) {
+      if (send->message.has_registered()) {
+        LogInfo("member registered")
+            .Field("task", TaskText(send->message.registered().task()));
+      }
+      if (auto session = FindSession(send->session)) {
+        session->Send(send->message);
+      }
+    } else if (auto* end = std::get_if<EndSession>(&action)) {
+      LogWarning("session ended").Status(end->status);
+      if (auto session = FindSession(end->session)) session->End(end->status);
+    } else if (auto* persist = std::get_if<PersistJob>(&action)) {
+      Persist(persist->job_id, persist->durable);
+    } else if (auto* changed = std::get_if<JobChanged>(&action)) {
+      dirty_.insert(changed->job_id);
+      if (changed->transition) OnTransition(changed->job_id);
+    } else if (auto* files = std::get_if<DeleteFiles>(&action)) {
+      const absl::Status status = artifacts_->DeleteJob(files->job_id);
+      LogInfo("files deleted").Job(files->job_id).Status(status);
+    }
+  }
+}
+
+void ControlLoop::Persist(const std::string& job_id, bool durable) {
+  const auto status = Get(job_id);
+  if (!status.ok()) return;
+  const absl::Status written = state_->Put(*status, durable);
+  if (written.ok()) return;
+  // The job goes on; the next tick tries again.
+  if (unsaved_.insert(job_id).second) {
+    LogError("job record not written").Job(job_id).Status(written);
+  }
+  metrics_->CountStoreError();
+}
+
+void ControlLoop::OnTransition(const std::string& job_id) {
+  const auto status = Get(job_id);
+  if (!status.ok()) return;
+  const int last = status->transitions_size() - 1;
+  LogInfo("job state")
+      .Job(job_id)
+      .Field("state", JobState_Name(status->state()))
+      .Field("reason", status->transitions(last).reason());
+  metrics_->CountTransition(status->state());
+  Notify(job_id);
+}
+
+void ControlLoop::Notify(const std::string& job_id) {
+  dirty_.erase(job_id);
+  std::shared_ptr<const JobStatus> status;
+  std::vector<std::shared_ptr<Watcher>> watchers;
+  {
+    MutexLock lock(&mu_);
+    const auto job = core_.FindJob(job_id);
+    if (!job.ok()) return;
+    status = std::make_shared<JobStatus>((*job)->Status(absl::Now()));
+    const auto [begin, end] = watchers_.equal_range(job_id);
+    for (auto it = begin; it != end; ++it) watchers.push_back(it->second);
+    if (IsFinal(status->state())) watchers_.erase(begin, end);
+  }
+  for (const auto& watcher : watchers) watcher->OnStatus(status);
+}
+
+void ControlLoop::NotifyDirty() {
+  for (const std::string& job_id : std::exchange(dirty_, {})) Notify(job_id);
+}
+
+SessionId ControlLoop::AddSession(std::shared_ptr<Session> session) {
+  MutexLock lock(&mu_);
+  const SessionId id = next_session_++;
+  sessions_[id] = std::move(session);
+  return id;
+}
+
+void ControlLoop::OnMessage(SessionId id, DaemonMessage message,
+                            std::function<void()> next) {
+  // A stopped loop answers nothing; the server's end breaks the stream.
+  (void)Post(
+      [this, id, message = std::move(message)](
+          ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        if (draining_) return;
+        if (message.has_register_()) {
+          core->OnRegister(id, message.register_(), now, actions);
+        } else {
+          core->OnMessage(id, message, now, actions);
+        }
+      },
+      std::move(next));
+}
+
+void ControlLoop::OnClosed(SessionId id) {
+  {
+    MutexLock lock(&mu_);
+    if (sessions_.erase(id) == 0) return;
+    sessions_changed_.SignalAll();
+  }
+  // The daemons of a scheduler that stops are not lost: what runs is marked by
+  // its successor.
+  if (draining_) return;
+  (void)Post([id](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+    core->OnStreamClosed(id, now, actions);
+  });
+}
+
+std::shared_ptr<ControlLoop::Session> ControlLoop::FindSession(
+    SessionId id) const {
+  MutexLock lock(&mu_);
+  const auto it = sessions_.find(id);
+  return it == sessions_.end() ? nullptr : it->second;
+}
+
+void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
+                         Accepted done) {
+  std::string job_id;
+  {
+    MutexLock lock(&mu_);
+    job_id = core_.NextJobId();
+  }
+  // The file first: a record without its model would be worse than a file
+  // without a record, which the next start deletes.
+  const auto artifact = artifacts_->Commit(model, job_id, "model.onnx");
+  if (!artifact.ok()) return done(artifact.status());
+  const bool queued = thread_.TrySubmit(
+      [this, job_id, job = std::move(job), artifact = *artifact, done] {
+        const absl::Status status = Enqueue(job_id, job, artifact);
+        metrics_->CountSubmit(status.ok());
+        if (status.ok()) return done(job_id);
+        const absl::Status deleted = artifacts_->DeleteJob(job_id);
+        if (!deleted.ok()) LogWarning("files left").Status(deleted);
+        done(status);
+      });
+  if (!queued) done(Stopped());
+}
+
+absl::Status ControlLoop::Enqueue(const std::string& job_id,
+                                  const CheckedJob& job,
+                                  const Artifact& model) {
+  const absl::Time now = absl::Now();
+  StoredJob stored;
+  {
+    MutexLock lock(&mu_);
+    SYNCLINE_ASSIGN_OR_RETURN(
+        stored, core_.Prepare(job.spec, job.parameters, job_id, now));
+  }
+  *stored.status.add_artifacts() = model;
+  SYNCLINE_RETURN_IF_ERROR(state_->PutNew(stored));
+  LogInfo("job queued")
+      .Job(job_id)
+      .Field("name", job.spec.name())
+      .Field("model_bytes", model.size_bytes());
+  Handle(
+      [&stored](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->Submit(std::move(stored), now, actions);
+      },
+      now);
+  return absl::OkStatus();
+}
+
+void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
+                         std::function<void(absl::StatusOr<JobStatus>)> done) {
+  auto outcome = std::make_shared<absl::Status>();
+  const bool posted = Post(
+      [=](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        *outcome = core->Cancel(job_id, reason, now, actions);
+      },
+      [=, this] {
+        if (!outcome->ok()) return done(*outcome);
+        done(Get(job_id));
+      });
+  if (!posted) done(Stopped());
+}
+
+void ControlLoop::AddArtifact(const std::string& job_id,
+                              const Artifact& artifact,
+                              std::function<void(absl::Status)> done) {
+  auto outcome = std::make_shared<absl::Status>();
+  const bool posted = Post(
+      [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
+        *outcome = core->AddArtifact(job_id, artifact, actions);
+      },
+      [=] { done(*outcome); });
+  if (!posted) done(Stopped());
+}
+
+void ControlLoop::Shutdown(int exit_code, const std::string& reason) {
+  (void)Post([=](ClusterCore* core, absl::Time, ClusterActions* actions) {
+    core->Shutdown(exit_code, reason, actions);
+  });
+}
+
+absl::Status ControlLoop::Watch(const std::string& job_id,
+                                std::shared_ptr<Watcher> watcher) {
+  SYNCLINE_RETURN_IF_ERROR(Get(job_id).status());
+  const bool queued = thread_.TrySubmit([=, this] {
+    std::shared_ptr<const JobStatus> status;
+    {
+      MutexLock lock(&mu_);
+      const auto job = core_.FindJob(job_id);
+      if (!job.ok()) return;
+      status = std::make_shared<JobStatus>((*job)->Status(absl::Now()));
+      if (!(*job)->IsOver()) watchers_.emplace(job_id, watcher);
+    }
+    watcher->OnStatus(std::move(status));
+  });
+  return queued ? absl::OkStatus() : Stopped();
+}
+
+void ControlLoop::Unwatch(const std::string& job_id, const Watcher* watcher) {
+  // After the Watch that may still be queued.
+  (void)thread_.TrySubmit([=, this] {
+    MutexLock lock(&mu_);
+    const auto [begin, end] = watchers_.equal_range(job_id);
+    for (auto it = begin; it != end; ++it) {
+      if (it->second.get() != watcher) continue;
+      watchers_.erase(it);
+      return;
+    }
+  });
+}
+
+void ControlLoop::Drain() {
+  draining_ = true;
+  const bool queued = thread_.TrySubmit([this] {
+    std::map<SessionId, std::shared_ptr<Session>> sessions;
+    std::multimap<std::string, std::shared_ptr<Watcher>> watchers;
+    {
+      MutexLock lock(&mu_);
+      sessions = sessions_;
+      watchers.swap(watchers_);
+    }
+    for (const auto& [id, session] : sessions) session->End(Stopped());
+    for (const auto& [job_id, watcher] : watchers) watcher->OnDrain();
+  });
+  if (!queued) LogWarning("drained after it was stopped");
+}
+
+absl::Status ControlLoop::CheckAccepting() const {
+  if (draining_) return Stopped();
+  MutexLock lock(&mu_);
+  return core_.CheckAccepting();
+}
+
+absl::Status ControlLoop::CheckUpload(const std::string& job_id,
+                                      uint64_t incarnation) const {
+  if (draining_) return Stopped();
+  MutexLock lock(&mu_);
+  return core_.CheckUpload(job_id, incarnation);
+}
+
+absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
+  return job->Status(absl::Now());
+}
+
+void ControlLoop::Read(
+    const std::function<void(const ClusterCore&, absl::Time now)>& read) const {
+  MutexLock lock(&mu_);
+  read(core_, absl::Now());
+}
+
+bool ControlLoop::AwaitNoSessions(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  while (!sessions_.empty()) {
+    if (!sessions_changed_.WaitUntil(&mu_, deadline)) break;
+  }
+  return sessions_.empty();
+}
+
+}  // namespace syncline

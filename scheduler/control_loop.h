@@ -1,0 +1,137 @@
+#ifndef SYNCLINE_SCHEDULER_CONTROL_LOOP_H_
+#define SYNCLINE_SCHEDULER_CONTROL_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/base/periodic_task.h"
+#include "common/base/thread_pool.h"
+#include "scheduler/artifact_store.h"
+#include "scheduler/cluster_core.h"
+#include "scheduler/job_intake.h"
+#include "scheduler/metrics.h"
+#include "scheduler/state_store.h"
+
+namespace syncline {
+
+// The shell around ClusterCore. Events are handled one after the other on one
+// thread, and what the core asks for is carried out there in order, so a record
+// is on disk before anybody is told of it. Everybody may read the core, under
+// its lock, which is never held across I/O. Thread-safe.
+class ControlLoop {
+ public:
+  // A daemon's stream. Calls come from the loop's thread and must not block.
+  class Session {
+   public:
+    virtual ~Session() = default;
+    virtual void Send(const SchedulerMessage& message) = 0;
+    virtual void End(const absl::Status& status) = 0;
+  };
+  // Sees a job change. Same rules.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    // In order; at most one per tick, but each new state at once. After a final
+    // state nothing more comes.
+    virtual void OnStatus(std::shared_ptr<const JobStatus> status) = 0;
+    virtual void OnDrain() = 0;
+  };
+
+  // The stores outlive it. `restored` is what the state store has.
+  ControlLoop(const ClusterCore::Options& options,
+              std::vector<StoredJob> restored, StateStore* state,
+              ArtifactStore* artifacts, SchedulerMetrics* metrics);
+  ~ControlLoop();  // Stop()
+
+  // Handles what is queued and joins. Idempotent.
+  void Stop();
+
+  // Daemons. `next` runs when the message has been handled.
+  SessionId AddSession(std::shared_ptr<Session> session);
+  void OnMessage(SessionId id, DaemonMessage message,
+                 std::function<void()> next);
+  void OnClosed(SessionId id);  // idempotent
+
+  // Users. `done` runs once, on the loop's thread, or at once if the loop has
+  // stopped.
+  using Accepted = std::function<void(absl::StatusOr<std::string>)>;
+  // `model` is whole; blocks on the disk, so not from a reaction.
+  void Submit(CheckedJob job, FileChunkWriter* model, Accepted done);
+  void Cancel(const std::string& job_id, const std::string& reason,
+              std::function<void(absl::StatusOr<JobStatus>)> done);
+  void AddArtifact(const std::string& job_id, const Artifact& artifact,
+                   std::function<void(absl::Status)> done);
+  void Shutdown(int exit_code, const std::string& reason);
+
+  // The status at once, then as Watcher says. Errors: NotFound.
+  absl::Status Watch(const std::string& job_id,
+                     std::shared_ptr<Watcher> watcher);
+  void Unwatch(const std::string& job_id, const Watcher* watcher);
+
+  // Ends all streams and watches and refuses new ones. Running jobs stay as
+  // they are, for the next scheduler to mark.
+  void Drain();
+  bool draining() const { return draining_; }
+  absl::Status CheckAccepting() const;
+  absl::Status CheckUpload(const std::string& job_id,
+                           uint64_t incarnation) const;
+  absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
+  // Calls `read` with the core locked; it must be short.
+  void Read(const std::function<void(const ClusterCore&, absl::Time now)>& read)
+      const;
+  // False if there are streams of daemons still at `deadline`.
+  bool AwaitNoSessions(absl::Time deadline);
+
+ private:
+  using Event =
+      std::function<void(ClusterCore*, absl::Time now, ClusterActions*)>;
+
+  // Runs `event` and what follows from it, then `after`, unlocked. False: the
+  // loop has stopped and neither runs.
+  bool Post(Event event, std::function<void()> after = nullptr);
+  void Handle(const Event& event, absl::Time now);
+  void Tick();
+  void Execute(const ClusterActions& actions);
+  void Persist(const std::string& job_id, bool durable);
+  void Notify(const std::string& job_id);
+  void NotifyDirty();
+  void OnTransition(const std::string& job_id);
+  absl::Status Enqueue(const std::string& job_id, const CheckedJob& job,
+                       const Artifact& model);
+  std::shared_ptr<Session> FindSession(SessionId id) const;
+
+  StateStore* const state_;
+  ArtifactStore* const artifacts_;
+  SchedulerMetrics* const metrics_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> tick_queued_{false};
+  std::set<std::string> unsaved_;  // the loop's thread alone
+  std::set<std::string> dirty_;    // likewise: changes that watchers miss
+  uint64_t lost_seen_ = 0;         // likewise
+
+  mutable Mutex mu_;
+  CondVar sessions_changed_;
+  ClusterCore core_ ABSL_GUARDED_BY(mu_);
+  std::map<SessionId, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
+  SessionId next_session_ ABSL_GUARDED_BY(mu_) = 1;
+  std::multimap<std::string, std::shared_ptr<Watcher>> watchers_
+      ABSL_GUARDED_BY(mu_);
+
+  ThreadPool thread_;  // one
+  std::optional<PeriodicTask> ticker_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CONTROL_LOOP_H_

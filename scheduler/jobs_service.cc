@@ -1,0 +1,251 @@
+#include "scheduler/jobs_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/job_spec_validator.h"
+#include "scheduler/describe.h"
+#include "scheduler/job_intake.h"
+
+namespace syncline {
+namespace {
+
+constexpr uint32_t kListLimit = 100;
+constexpr uint32_t kListLimitMax = 10'000;
+
+// Collects the model in a file, checks the job, queues it.
+class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
+ public:
+  SubmitReactor(const ServiceContext& context, SubmitResponse* response)
+      : ReceiveReactor(context.files), context_(context), response_(response) {
+    Start();
+  }
+
+ private:
+  absl::Status Take(const SubmitRequest& request) override {
+    if (request.has_begin()) return Begin(request.begin());
+    if (model_ == nullptr) {
+      return absl::InvalidArgumentError("the first message is not `begin`");
+    }
+    return Annotate(model_->Append(request.model()), "model.path");
+  }
+
+  absl::Status Begin(const SubmitBegin& begin) {
+    if (model_ != nullptr) {
+      return absl::InvalidArgumentError("a second `begin`");
+    }
+    // Before the user waits for a long upload in vain.
+    SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting());
+    spec_ = begin.spec();
+    SYNCLINE_ASSIGN_OR_RETURN(
+        model_, context_.artifacts->BeginUpload(context_.model_bytes_max));
+    return absl::OkStatus();
+  }
+
+  void Complete() override {
+    if (model_ == nullptr || !model_->whole()) {
+      return End(absl::InvalidArgumentError(
+          "model.path: the upload ended before the last chunk"));
+    }
+    if (!context_.intake->TrySubmit([this] { CheckAndQueue(); })) {
+      End(TooMuchToDo());
+    }
+  }
+
+  void CheckAndQueue() {
+    auto job = Check();
+    if (!job.ok()) return End(job.status());
+    if (cancelled()) return End(absl::CancelledError("the user left"));
+    context_.loop->Submit(*std::move(job), model_.get(),
+                          [this](const absl::StatusOr<std::string>& job_id) {
+                            if (job_id.ok()) response_->set_job_id(*job_id);
+                            End(job_id.status());
+                          });
+  }
+
+  void Drop() override { model_.reset(); }
+
+  absl::StatusOr<CheckedJob> Check() const {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        ReadFile(model_->temp_path(), context_.model_bytes_max));
+    return CheckJob(spec_, bytes);
+  }
+
+  const ServiceContext context_;
+  SubmitResponse* const response_;
+  JobSpec spec_;
+  std::unique_ptr<FileChunkWriter> model_;
+};
+
+// Sends the latest status whenever the last one has left: a slow reader skips
+// states in between, but sees the final one.
+class WatchReactor final : public grpc::ServerWriteReactor<JobStatus>,
+                           public ControlLoop::Watcher {
+ public:
+  static grpc::ServerWriteReactor<JobStatus>* Start(ControlLoop* loop,
+                                                    std::string job_id) {
+    std::shared_ptr<WatchReactor> reactor(
+        new WatchReactor(loop, std::move(job_id)));
+    reactor->self_ = reactor;
+    const absl::Status status = loop->Watch(reactor->job_id_, reactor);
+    if (!status.ok()) reactor->End(status);
+    return reactor.get();
+  }
+
+  void OnStatus(std::shared_ptr<const JobStatus> status) override {
+    MutexLock lock(&mu_);
+    if (ended_) return;
+    latest_ = std::move(status);
+    if (sent_ == nullptr) SendLatest();
+  }
+  void OnDrain() override {
+    End(absl::UnavailableError("the scheduler is stopping"));
+  }
+
+ private:
+  WatchReactor(ControlLoop* loop, std::string job_id)
+      : loop_(loop), job_id_(std::move(job_id)) {}
+
+  void SendLatest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    sent_ = std::move(latest_);
+    StartWrite(sent_.get());
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mu_);
+    const bool was_final = IsFinal(sent_->state());
+    sent_ = nullptr;
+    if (ended_) return;
+    if (!ok || was_final) return EndLocked(absl::OkStatus());
+    if (latest_ != nullptr) SendLatest();
+  }
+  void OnCancel() override { End(absl::CancelledError("the user left")); }
+  void OnDone() override {
+    loop_->Unwatch(job_id_, this);
+    const std::shared_ptr<WatchReactor> self = std::move(self_);
+  }
+
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    if (!ended_) EndLocked(status);
+  }
+  void EndLocked(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ended_ = true;
+    Finish(ToGrpcStatus(status));
+  }
+
+  ControlLoop* const loop_;
+  const std::string job_id_;
+  std::shared_ptr<WatchReactor> self_;  // until gRPC is done with it
+
+  Mutex mu_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<const JobStatus> sent_ ABSL_GUARDED_BY(mu_);  // being written
+  std::shared_ptr<const JobStatus> latest_ ABSL_GUARDED_BY(mu_);
+};
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call,
+                                 const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+JobStatus Listed(const Job& job, absl::Time now) {
+  JobStatus status = job.Status(now);
+  JobSpec spec;
+  spec.set_name(status.spec().name());
+  *status.mutable_spec() = std::move(spec);
+  status.mutable_progress()->clear_workers();
+  return status;
+}
+
+}  // namespace
+
+ListResponse ListJobs(const ControlLoop& loop, const ListRequest& request) {
+  ListResponse response;
+  const int limit = static_cast<int>(
+      request.limit() == 0 ? kListLimit
+                           : std::min(request.limit(), kListLimitMax));
+  loop.Read([&](const ClusterCore& core, absl::Time now) {
+    for (const Job* job : core.Jobs()) {
+      if (response.jobs_size() == limit) break;
+      const auto& states = request.states();
+      if (!states.empty() && std::find(states.begin(), states.end(),
+                                       job->status().state()) == states.end()) {
+        continue;
+      }
+      *response.add_jobs() = Listed(*job, now);
+    }
+  });
+  return response;
+}
+
+void JobsService::SetAddress(const std::string& address) {
+  MutexLock lock(&mu_);
+  address_ = address;
+}
+
+grpc::ServerReadReactor<SubmitRequest>* JobsService::Submit(
+    grpc::CallbackServerContext*, SubmitResponse* response) {
+  return new SubmitReactor(context_, response);
+}
+
+grpc::ServerWriteReactor<JobStatus>* JobsService::Watch(
+    grpc::CallbackServerContext*, const WatchRequest* request) {
+  return WatchReactor::Start(context_.loop, request->job_id());
+}
+
+grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* call,
+                                           const GetRequest* request,
+                                           JobStatus* response) {
+  auto status = context_.loop->Get(request->job_id());
+  if (status.ok()) *response = *std::move(status);
+  return Answer(call, status.status());
+}
+
+grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* call,
+                                            const ListRequest* request,
+                                            ListResponse* response) {
+  *response = ListJobs(*context_.loop, *request);
+  return Answer(call, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* call,
+                                              const CancelRequest* request,
+                                              JobStatus* response) {
+  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+  context_.loop->Cancel(request->job_id(), request->reason(),
+                        [=](absl::StatusOr<JobStatus> status) {
+                          if (status.ok()) *response = *std::move(status);
+                          reactor->Finish(ToGrpcStatus(status.status()));
+                        });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<FileChunk>* JobsService::Download(
+    grpc::CallbackServerContext*, const DownloadRequest* request) {
+  return SendArtifact(context_, *request);
+}
+
+grpc::ServerUnaryReactor* JobsService::GetCluster(
+    grpc::CallbackServerContext* call, const GetClusterRequest*,
+    ClusterStatus* response) {
+  context_.loop->Read([&](const ClusterCore& core, absl::Time now) {
+    *response = core.Cluster(now);
+  });
+  response->set_version(kVersion);
+  {
+    MutexLock lock(&mu_);
+    response->set_scheduler_address(address_);
+  }
+  return Answer(call, absl::OkStatus());
+}
+
+}  // namespace syncline

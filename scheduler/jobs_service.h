@@ -1,0 +1,52 @@
+#ifndef SYNCLINE_SCHEDULER_JOBS_SERVICE_H_
+#define SYNCLINE_SCHEDULER_JOBS_SERVICE_H_
+
+#include <string>
+
+#include "common/base/mutex.h"
+#include "proto/scheduler.grpc.pb.h"
+#include "scheduler/file_stream.h"
+
+namespace syncline {
+
+// For users; proto/scheduler.proto has the contract. Thread-safe.
+class JobsService final : public Jobs::CallbackService {
+ public:
+  explicit JobsService(const ServiceContext& context) : context_(context) {}
+
+  // What GetCluster names.
+  void SetAddress(const std::string& address) ABSL_LOCKS_EXCLUDED(mu_);
+
+  grpc::ServerReadReactor<SubmitRequest>* Submit(
+      grpc::CallbackServerContext* call, SubmitResponse* response) override;
+  grpc::ServerWriteReactor<JobStatus>* Watch(
+      grpc::CallbackServerContext* call, const WatchRequest* request) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* call,
+                                const GetRequest* request,
+                                JobStatus* response) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* call,
+                                 const ListRequest* request,
+                                 ListResponse* response) override;
+  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* call,
+                                   const CancelRequest* request,
+                                   JobStatus* response) override;
+  grpc::ServerWriteReactor<FileChunk>* Download(
+      grpc::CallbackServerContext* call,
+      const DownloadRequest* request) override;
+  grpc::ServerUnaryReactor* GetCluster(grpc::CallbackServerContext* call,
+                                       const GetClusterRequest* request,
+                                       ClusterStatus* response) override;
+
+ private:
+  const ServiceContext context_;
+  Mutex mu_;
+  std::string address_ ABSL_GUARDED_BY(mu_);
+};
+
+// The jobs as List answers. Newest first; of the spec only its name, without
+// the workers' own progress. 0: 100.
+ListResponse ListJobs(const ControlLoop& loop, const ListRequest& request);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_JOBS_SERVICE_H_

@@ -1,0 +1,240 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/crc32c.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "google/protobuf/util/json_util.h"
+#include "scheduler/control_loop.h"
+#include "scheduler/daemons_service.h"
+#include "scheduler/describe.h"
+#include "scheduler/job_intake.h"
+#include "scheduler/jobs_service.h"
+#include "scheduler/metrics.h"
+#include "scheduler/state_store.h"
+#include "scheduler/status_page.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kFileThreads = 2;
+constexpr size_t kPageJobsMax = 50;
+// A job that is checked and on disk is queued within moments.
+constexpr absl::Duration kEnqueueTimeout = absl::Minutes(1);
+
+// One value that another thread delivers. Thread-safe.
+template <typename T>
+class Slot {
+ public:
+  void Set(T value) {
+    MutexLock lock(&mu_);
+    if (!value_.has_value()) value_.emplace(std::move(value));
+    set_.SignalAll();
+  }
+  // Empty if there is none at `deadline`.
+  std::optional<T> Await(absl::Time deadline) {
+    MutexLock lock(&mu_);
+    while (!value_.has_value()) {
+      if (!set_.WaitUntil(&mu_, deadline)) break;
+    }
+    return value_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar set_;
+  std::optional<T> value_ ABSL_GUARDED_BY(mu_);
+};
+
+class FinalStateWatcher final : public ControlLoop::Watcher {
+ public:
+  void OnStatus(std::shared_ptr<const JobStatus> status) override {
+    if (IsFinal(status->state())) outcome.Set(*status);
+  }
+  void OnDrain() override {
+    outcome.Set(absl::UnavailableError("the scheduler is stopping"));
+  }
+  Slot<absl::StatusOr<JobStatus>> outcome;
+};
+
+class SchedulerImpl final : public Scheduler {
+ public:
+  SchedulerImpl(const Options& options, std::unique_ptr<StateStore> state,
+                std::unique_ptr<ArtifactStore> artifacts,
+                std::vector<StoredJob> jobs)
+      : options_(options),
+        state_(std::move(state)),
+        artifacts_(std::move(artifacts)),
+        metrics_(options.metrics),
+        loop_({.version = kVersion,
+               .lease = options.lease,
+               .heartbeat = options.heartbeat,
+               .keep = options.keep,
+               .queue_max = options.queue_max},
+              std::move(jobs), state_.get(), artifacts_.get(), &metrics_),
+        files_("scheduler-file", kFileThreads),
+        intake_("scheduler-intake", 1),
+        jobs_service_(Context()),
+        daemons_service_(Context()) {}
+
+  ~SchedulerImpl() override {
+    intake_.Stop();
+    files_.Stop();
+    loop_.Stop();
+  }
+
+  void RegisterServices(grpc::ServerBuilder* builder) override {
+    builder->RegisterService(&jobs_service_);
+    builder->RegisterService(&daemons_service_);
+  }
+
+  void SetAddress(const std::string& address) override {
+    jobs_service_.SetAddress(address);
+    MutexLock lock(&mu_);
+    address_ = address;
+  }
+
+  std::map<std::string, HttpServer::Handler> Pages() override {
+    return {{"/", [this](absl::string_view) { return HtmlPage(); }},
+            {"/jobs.json", [this](absl::string_view) { return JsonPage(); }}};
+  }
+
+  absl::StatusOr<std::string> Submit(const JobSpec& spec,
+                                     absl::string_view model) override {
+    SYNCLINE_RETURN_IF_ERROR(loop_.CheckAccepting());
+    SYNCLINE_ASSIGN_OR_RETURN(CheckedJob job, CheckJob(spec, model));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        auto upload, artifacts_->BeginUpload(options_.model_bytes_max));
+    SYNCLINE_RETURN_IF_ERROR(WriteAll(model, upload.get()));
+    auto accepted = std::make_shared<Slot<absl::StatusOr<std::string>>>();
+    loop_.Submit(std::move(job), upload.get(),
+                 [accepted](absl::StatusOr<std::string> job_id) {
+                   accepted->Set(std::move(job_id));
+                 });
+    auto job_id = accepted->Await(absl::Now() + kEnqueueTimeout);
+    if (job_id.has_value()) return *std::move(job_id);
+    return absl::DeadlineExceededError("the state could not be written");
+  }
+
+  absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
+                                    absl::Time deadline) override {
+    const auto watcher = std::make_shared<FinalStateWatcher>();
+    SYNCLINE_RETURN_IF_ERROR(loop_.Watch(job_id, watcher));
+    auto outcome = watcher->outcome.Await(deadline);
+    loop_.Unwatch(job_id, watcher.get());
+    if (outcome.has_value()) return *std::move(outcome);
+    return absl::DeadlineExceededError(
+        absl::StrCat("job ", job_id, " is not done yet"));
+  }
+
+  void ShutdownCluster(int exit_code, absl::string_view reason,
+                       absl::Time deadline) override {
+    loop_.Shutdown(exit_code, std::string(reason));
+    if (!loop_.AwaitNoSessions(deadline)) {
+      LogWarning("some members have not left");
+    }
+  }
+
+  void Drain(absl::Time deadline) override {
+    loop_.Drain();
+    if (!loop_.AwaitNoSessions(deadline)) {
+      LogWarning("some sessions have not ended");
+    }
+  }
+
+ private:
+  ServiceContext Context() {
+    return {.loop = &loop_,
+            .artifacts = artifacts_.get(),
+            .files = &files_,
+            .intake = &intake_,
+            .model_bytes_max = options_.model_bytes_max};
+  }
+
+  static absl::Status WriteAll(absl::string_view content,
+                               FileChunkWriter* upload) {
+    for (FileChunk chunk; !upload->whole();) {
+      chunk.set_offset(upload->size_bytes());
+      chunk.set_data(std::string(content.substr(0, kFileChunkBytesMax)));
+      content.remove_prefix(chunk.data().size());
+      chunk.set_last(content.empty());
+      chunk.set_crc32c(ExtendCrc32c(upload->crc32c(), chunk.data()));
+      SYNCLINE_RETURN_IF_ERROR(upload->Append(chunk));
+    }
+    return absl::OkStatus();
+  }
+
+  HttpServer::Response HtmlPage() {
+    StatusPageData data;
+    loop_.Read([&](const ClusterCore& core, absl::Time now) {
+      data.now = now;
+      data.cluster = core.Cluster(now);
+      for (const Job* job : core.Jobs()) {
+        if (data.jobs.size() == kPageJobsMax) break;
+        data.jobs.push_back(
+            {job->Status(now), {job->curve().begin(), job->curve().end()}});
+      }
+    });
+    data.cluster.set_version(kVersion);
+    {
+      MutexLock lock(&mu_);
+      data.cluster.set_scheduler_address(address_);
+    }
+    return {.content_type = "text/html; charset=utf-8",
+            .body = RenderStatusPage(data)};
+  }
+
+  HttpServer::Response JsonPage() {
+    google::protobuf::util::JsonPrintOptions json;
+    json.preserve_proto_field_names = true;
+    json.always_print_primitive_fields = true;
+    HttpServer::Response response;
+    response.content_type = "application/json";
+    const auto status = google::protobuf::util::MessageToJsonString(
+        ListJobs(loop_, ListRequest()), &response.body, json);
+    if (!status.ok()) response.code = 500;
+    return response;
+  }
+
+  const Options options_;
+  const std::unique_ptr<StateStore> state_;
+  const std::unique_ptr<ArtifactStore> artifacts_;
+  SchedulerMetrics metrics_;
+  ControlLoop loop_;
+  ThreadPool files_;
+  ThreadPool intake_;
+  JobsService jobs_service_;
+  DaemonsService daemons_service_;
+  Mutex mu_;
+  std::string address_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
+    const Options& options) {
+  // The lock on the database guards the files too: it is taken first.
+  SYNCLINE_ASSIGN_OR_RETURN(
+      auto state, StateStore::Open(absl::StrCat(options.state_dir, "/db")));
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, state->Load());
+  SYNCLINE_ASSIGN_OR_RETURN(auto artifacts,
+                            ArtifactStore::Open(options.state_dir));
+  std::set<std::string> ids;
+  for (const StoredJob& job : jobs) ids.insert(job.status.job_id());
+  SYNCLINE_RETURN_IF_ERROR(artifacts->KeepOnly(ids));
+  LogInfo("scheduler state read")
+      .Field("directory", options.state_dir)
+      .Field("jobs", jobs.size());
+  return std::make_unique<SchedulerImpl>(options, std::move(state),
+                                         std::move(artifacts), std::move(jobs));
+}
+
+}  // namespace syncline

@@ -1,0 +1,41 @@
+#ifndef SYNCLINE_SCHEDULER_STATE_STORE_H_
+#define SYNCLINE_SCHEDULER_STATE_STORE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "scheduler/job.h"
+
+namespace syncline {
+
+// The jobs on disk: what a scheduler knows after it was killed. Hides RocksDB
+// (only state_store.cc includes it). Thread-safe.
+//
+//   meta/format         "1"
+//   job/<id>            JobStatus
+//   parameters/<id>     JobAssignment, of which only the parameters are set
+class StateStore {
+ public:
+  // Creates `directory` if it is absent. Errors: Unavailable: another scheduler
+  // has it open; DataLoss: corrupt, or of an unknown format;
+  // PermissionDenied. Each names the directory.
+  static absl::StatusOr<std::unique_ptr<StateStore>> Open(
+      const std::string& directory);
+  virtual ~StateStore() = default;
+
+  // All jobs, by key. Errors: DataLoss: a record that cannot be read, named.
+  virtual absl::StatusOr<std::vector<StoredJob>> Load() const = 0;
+
+  // On disk when it returns. All of the job is stored or nothing.
+  virtual absl::Status PutNew(const StoredJob& job) = 0;
+  // `durable`: on disk when it returns; else soon, or with the next one that
+  // is.
+  virtual absl::Status Put(const JobStatus& status, bool durable) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_STATE_STORE_H_

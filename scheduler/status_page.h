@@ -1,0 +1,35 @@
+#ifndef SYNCLINE_SCHEDULER_STATUS_PAGE_H_
+#define SYNCLINE_SCHEDULER_STATUS_PAGE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/job_progress.h"
+
+namespace syncline {
+
+// What the page shows; copies, so that nothing is locked while it is written.
+struct StatusPageData {
+  struct JobView {
+    JobStatus status;
+    std::vector<JobProgressTracker::CurvePoint> curve;
+  };
+  ClusterStatus cluster;
+  std::vector<JobView> jobs;  // newest first
+  absl::Time now;
+};
+
+// One HTML document without scripts or outside references. Everything that came
+// from a user or a daemon is escaped. Pure.
+std::string RenderStatusPage(const StatusPageData& data);
+
+// Loss over clocks as inline SVG; empty for fewer than two points.
+std::string RenderLossCurve(
+    const std::vector<JobProgressTracker::CurvePoint>& curve);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_STATUS_PAGE_H_
