@@ -49,11 +49,12 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 
-absl::Status PsClient::Init() {
+absl::Status PsClient::Init(int64_t total_clocks) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     for (Chunk& chunk : ShardChunks(shard)) {
       InitHeader header;
       *header.mutable_caller() = MakeCaller();
+      header.set_total_clocks(total_clocks);
       header.mutable_blocks()->Add(chunk.blocks.begin(), chunk.blocks.end());
       calls_.Start(
           {.shard = shard,

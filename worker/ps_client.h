@@ -67,8 +67,9 @@ class PsClient {
   // REQUIRES: one peer per shard of `map`, spans as long as their tensors.
   PsClient(const Options& options, BlockMap map, Tensors tensors);
 
-  // Sends the parameters' current values as the initial ones. Blocks.
-  absl::Status Init();
+  // Sends the parameters' current values as the initial ones, and how many
+  // steps the job will have. Blocks.
+  absl::Status Init(int64_t total_clocks);
   // Overwrites all parameters with the values for step `clock`. Blocks until
   // the consistency mode allows it.
   absl::Status Pull(int64_t clock);

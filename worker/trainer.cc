@@ -133,7 +133,7 @@ absl::Status Trainer::Start() {
     // Nobody can push before the shards are initialised, so nobody can be past
     // the first cut when it is announced.
     SYNCLINE_RETURN_IF_ERROR(AnnounceCut(epochs_.EndOf(0)));
-    SYNCLINE_RETURN_IF_ERROR(client_.Init());
+    SYNCLINE_RETURN_IF_ERROR(client_.Init(epochs_.clocks_total));
   }
   return client_.Pull(0);
 }
