@@ -1,6 +1,6 @@
 // ParseJobSpec: text format through protobuf's tokenizer, which knows lines and
-// columns; JSON through protobuf's JSON reader, which knows neither, so that
-// places are found again in the text.
+// columns; JSON through the strict reader for its form and then protobuf's for
+// its meaning. The latter knows no places, so they are found again in the text.
 
 #include <algorithm>
 #include <string>
@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/rpc/strict_json.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/struct.pb.h"
@@ -112,20 +113,11 @@ size_t FindPath(absl::string_view text, absl::string_view path) {
   return offset;
 }
 
-// A syntax error comes as "message\nexcerpt\n   ^": the place is where the
-// excerpt is. A value error comes as "(path): message".
+// Protobuf reports a value that does not fit as "(path): message", with lines
+// of context for some.
 std::string LocateJsonError(absl::string_view label, absl::string_view text,
                             absl::string_view error) {
-  const std::vector<absl::string_view> lines = absl::StrSplit(error, '\n');
-  if (lines.size() == 3) {
-    const size_t caret = lines[2].find('^');
-    size_t excerpt = lines[1].empty() ? text.size() : text.rfind(lines[1]);
-    if (excerpt != absl::string_view::npos &&
-        caret != absl::string_view::npos) {
-      return AtOffset(label, text, std::min(excerpt + caret, text.size()),
-                      lines[0]);
-    }
-  }
+  error = error.substr(0, error.find('\n'));
   if (absl::StartsWith(error, "(")) {
     const absl::string_view path = error.substr(1, error.find(')') - 1);
     const size_t offset = FindPath(text, path);
@@ -198,19 +190,21 @@ void CheckKeys(const pb::Struct& object, absl::string_view label,
 
 void ParseJson(absl::string_view text, absl::string_view label, JobSpec* spec,
                std::vector<std::string>* problems) {
-  const pb::StringPiece input(text.data(), text.size());
   // First as a plain object: finds syntax errors, repeated keys and, unlike the
   // typed reading below, every unknown field.
-  pb::Struct object;
-  auto status = pb::util::JsonStringToMessage(input, &object);
-  if (status.ok()) {
-    CheckKeys(object, label, text, problems);
-    pb::util::JsonParseOptions options;
-    // Unknown fields are on the list already. Not set otherwise, because it
-    // lets unknown enum values pass too.
-    options.ignore_unknown_fields = !problems->empty();
-    status = pb::util::JsonStringToMessage(input, spec, options);
+  const auto object = ParseStrictJson(text);
+  if (!object.ok()) {
+    problems->push_back(
+        absl::StrCat(label, ":", Printable(object.status().message())));
+    return;
   }
+  CheckKeys(object->struct_value(), label, text, problems);
+  pb::util::JsonParseOptions options;
+  // Unknown fields are on the list already. Not set otherwise, because it lets
+  // unknown enum values pass too.
+  options.ignore_unknown_fields = !problems->empty();
+  const auto status = pb::util::JsonStringToMessage(
+      pb::StringPiece(text.data(), text.size()), spec, options);
   if (!status.ok()) {
     const pb::StringPiece message = status.message();
     problems->push_back(

@@ -72,10 +72,10 @@ TEST(JobSpecParserTest, TextFormatErrorsHaveTheirPlace) {
 TEST(JobSpecParserTest, JsonErrorsHaveTheirPlace) {
   const std::pair<const char*, const char*> table[] = {
       {"{\n \"name\": \"a\",\n \"model\": {\"path\": 3 \"x\": 1}}",
-       "job:3:22: Expected , or } after key:value pair."},
-      {"{\"name\":", "job:1:9: Unexpected end of string. Expected a value."},
+       "job:3:22: not JSON: expected ',' or '}'"},
+      {"{\"name\":", "job:1:9: not JSON: it ends where a value should be"},
       {"{\"name\": \"a\"} x",
-       "job:1:15: Parsing terminated before end of input."},
+       "job:1:15: not JSON: text after the end of the value"},
       {"{\"training\":\n {\"batchSize\": \"x\"}}",
        "job:2:3: (training.batch_size): invalid value \"x\" for type "
        "TYPE_UINT32"},
@@ -93,7 +93,15 @@ TEST(JobSpecParserTest, JsonErrorsHaveTheirPlace) {
 }
 
 TEST(JobSpecParserTest, JsonKeysMayNotRepeat) {
-  EXPECT_THAT(ErrorOf("{\"name\": \"a\", \"name\": \"b\"}"), HasSubstr("name"));
+  EXPECT_THAT(ErrorOf("{\"name\": \"a\",\n \"name\": \"b\"}"),
+              StartsWith("job:2:"));
+}
+
+TEST(JobSpecParserTest, JsonIsReadStrictly) {
+  for (const char* text : {"{'name': 'a'}", "{name: \"a\"}",
+                           "{\"name\": \"a\",}", "{\"metrics\": [1,]}"}) {
+    EXPECT_THAT(ErrorOf(text), StartsWith("job:1:")) << text;
+  }
 }
 
 TEST(JobSpecParserTest, HostileTextIsRefusedNotFollowed) {
