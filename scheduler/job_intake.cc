@@ -15,7 +15,7 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
   std::vector<std::string> problems = ValidateJobSpec(spec);
   const std::string label =
       spec.model().path().empty() ? "model" : spec.model().path();
-  const auto model = Model::Parse(model_bytes, label);
+  const auto model = ParseJobModel(spec, model_bytes, label);
   if (!model.ok()) {
     for (const absl::string_view line :
          absl::StrSplit(model.status().message(), '\n')) {
