@@ -27,10 +27,7 @@ struct Place {
   int index = -1;
   const void* constant = nullptr;
 
-  bool operator==(const Place& other) const {
-    return kind == other.kind && index == other.index &&
-           constant == other.constant;
-  }
+  bool operator==(const Place&) const = default;
 };
 
 // Where every value, gradient and workspace of a step is, for one batch size.
