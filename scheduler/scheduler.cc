@@ -54,15 +54,36 @@ class Slot {
   std::optional<T> value_ ABSL_GUARDED_BY(mu_);
 };
 
+// Follows one job until it is final. Thread-safe.
 class FinalStateWatcher final : public ControlLoop::Watcher {
  public:
   void OnStatus(std::shared_ptr<const JobStatus> status) override {
-    if (IsFinal(status->state())) outcome.Set(*status);
+    MutexLock lock(&mu_);
+    ended_ = ended_ || IsFinal(status->state());
+    latest_ = *status;
+    changed_.SignalAll();
   }
   void OnDrain() override {
-    outcome.Set(absl::UnavailableError("the scheduler is stopping"));
+    MutexLock lock(&mu_);
+    ended_ = true;
+    latest_ = absl::UnavailableError("the scheduler is stopping");
+    changed_.SignalAll();
   }
-  Slot<absl::StatusOr<JobStatus>> outcome;
+  // The final status, or the latest one at `deadline`.
+  absl::StatusOr<JobStatus> Await(absl::Time deadline) {
+    MutexLock lock(&mu_);
+    while (!ended_) {
+      if (!changed_.WaitUntil(&mu_, deadline)) break;
+    }
+    return latest_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::StatusOr<JobStatus> latest_ ABSL_GUARDED_BY(mu_) =
+      absl::DeadlineExceededError("no status of the job came in time");
 };
 
 class SchedulerImpl final : public Scheduler {
@@ -128,11 +149,9 @@ class SchedulerImpl final : public Scheduler {
                                     absl::Time deadline) override {
     const auto watcher = std::make_shared<FinalStateWatcher>();
     SYNCLINE_RETURN_IF_ERROR(loop_.Watch(job_id, watcher));
-    auto outcome = watcher->outcome.Await(deadline);
+    auto status = watcher->Await(deadline);
     loop_.Unwatch(job_id, watcher.get());
-    if (outcome.has_value()) return *std::move(outcome);
-    return absl::DeadlineExceededError(
-        absl::StrCat("job ", job_id, " is not done yet"));
+    return status;
   }
 
   void ShutdownCluster(int exit_code, absl::string_view reason,

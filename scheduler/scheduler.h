@@ -46,7 +46,9 @@ class Scheduler {
   // For --job: queues a job from memory; same checks and errors as Submit.
   virtual absl::StatusOr<std::string> Submit(const JobSpec& spec,
                                              absl::string_view model) = 0;
-  // Blocks until the job is final or `deadline`.
+  // Blocks until the job is final or `deadline`; its status then. Errors:
+  // NotFound; Unavailable: the scheduler is stopping; DeadlineExceeded: it did
+  // not get to say a status by then.
   virtual absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
                                             absl::Time deadline) = 0;
   // Tells every daemon to exit with `exit_code` and waits until they have gone,

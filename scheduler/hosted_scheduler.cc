@@ -1,0 +1,72 @@
+#include "scheduler/hosted_scheduler.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+// Several heartbeats fit into a lease, so that one late one loses nobody.
+constexpr double kHeartbeatsPerLease = 5;
+
+}  // namespace
+
+absl::Status HostedScheduler::Validate(const DaemonOptions& options) {
+  if (options.job_file.empty()) return absl::OkStatus();
+  return LoadJobFile(options.job_file).status();
+}
+
+absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
+    const DaemonOptions& options, Daemon* daemon) {
+  std::optional<JobFile> job_file;
+  if (!options.job_file.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(job_file, LoadJobFile(options.job_file));
+  }
+  Scheduler::Options scheduler_options;
+  scheduler_options.state_dir = options.state_dir;
+  scheduler_options.lease = options.lease;
+  scheduler_options.heartbeat = options.lease / kHeartbeatsPerLease;
+  scheduler_options.keep = options.keep;
+  scheduler_options.metrics = daemon->metrics();
+  SYNCLINE_ASSIGN_OR_RETURN(auto scheduler,
+                            Scheduler::Create(scheduler_options));
+  scheduler->RegisterServices(daemon->builder());
+  return absl::WrapUnique(
+      new HostedScheduler(std::move(scheduler), std::move(job_file), daemon));
+}
+
+HostedScheduler::HostedScheduler(std::unique_ptr<Scheduler> scheduler,
+                                 std::optional<JobFile> job_file,
+                                 Daemon* daemon)
+    : daemon_(daemon),
+      job_file_(std::move(job_file)),
+      scheduler_(std::move(scheduler)) {}
+
+std::vector<std::string> HostedScheduler::Services() {
+  return {"syncline.Jobs", "syncline.Daemons"};
+}
+
+HttpServer::Pages HostedScheduler::Pages() { return scheduler_->Pages(); }
+
+void HostedScheduler::Start() {
+  scheduler_->SetAddress(daemon_->address());
+  if (!job_file_.has_value()) return;
+  job_ = std::make_unique<SingleJob>(
+      scheduler_.get(), *std::move(job_file_), [this](int exit_code) {
+        daemon_->RequestExit(exit_code, "the job of --job is over");
+      });
+}
+
+bool HostedScheduler::busy() const {
+  return job_ != nullptr && job_->running();
+}
+
+void HostedScheduler::Drain(int exit_code, absl::Time deadline) {
+  if (job_ != nullptr) job_->Abandon(exit_code);
+  job_.reset();
+  scheduler_->Drain(deadline);
+}
+
+}  // namespace syncline

@@ -1,0 +1,56 @@
+#ifndef SYNCLINE_SCHEDULER_HOSTED_SCHEDULER_H_
+#define SYNCLINE_SCHEDULER_HOSTED_SCHEDULER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/daemon.h"
+#include "scheduler/ctl/job_file.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/single_job.h"
+
+namespace syncline {
+
+// The scheduler of a process, be it syncline-scheduler or a chief: made from
+// the process's flags, with the job of --job. Used from the main thread, in the
+// order of the functions.
+class HostedScheduler {
+ public:
+  // Before daemon->Listen(). `daemon` outlives this object, which outlives the
+  // gRPC server. Errors: Scheduler::Create's, and those of the job file.
+  static absl::StatusOr<std::unique_ptr<HostedScheduler>> Create(
+      const DaemonOptions& options, Daemon* daemon);
+
+  // For daemon->Listen().
+  static std::vector<std::string> Services();
+  HttpServer::Pages Pages();
+
+  // After daemon->Listen(): says where it is, submits the job.
+  void Start();
+  // The job of --job is not over.
+  bool busy() const;
+  // After daemon->Leave(): ends the cluster if it is there for --job, then the
+  // scheduler.
+  void Drain(int exit_code, absl::Time deadline);
+
+  // For --validate-only: checks the job file, if there is one.
+  static absl::Status Validate(const DaemonOptions& options);
+
+ private:
+  HostedScheduler(std::unique_ptr<Scheduler> scheduler,
+                  std::optional<JobFile> job_file, Daemon* daemon);
+
+  Daemon* const daemon_;
+  std::optional<JobFile> job_file_;
+  const std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<SingleJob> job_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_HOSTED_SCHEDULER_H_

@@ -1,0 +1,50 @@
+#ifndef SYNCLINE_SCHEDULER_SINGLE_JOB_H_
+#define SYNCLINE_SCHEDULER_SINGLE_JOB_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "common/base/thread_pool.h"
+#include "scheduler/ctl/job_file.h"
+#include "scheduler/scheduler.h"
+
+namespace syncline {
+
+// The job of --job: submits it, follows it in the log, then ends every daemon
+// of the cluster with the job's exit code. Thread-safe.
+class SingleJob {
+ public:
+  // `scheduler` outlives this object. `done` is called once, from a thread of
+  // this object, after the daemons were told: the process should end with that
+  // code.
+  SingleJob(Scheduler* scheduler, JobFile job,
+            std::function<void(int exit_code)> done);
+  // If the job is not over yet, the cluster ends with `exit_code` all the same.
+  void Abandon(int exit_code) ABSL_LOCKS_EXCLUDED(mu_);
+  ~SingleJob();  // waits for the daemons to end, some seconds at most
+
+  bool running() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Run();
+  // The exit code of the job, or what Abandon said.
+  int SubmitAndFollow();
+  absl::StatusOr<std::string> Submit();
+  int Follow(const std::string& job_id);
+  bool Abandoned(int* exit_code) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  Scheduler* const scheduler_;
+  const JobFile job_;
+  const std::function<void(int)> done_;
+  mutable Mutex mu_;
+  bool running_ ABSL_GUARDED_BY(mu_) = true;
+  int abandoned_with_ ABSL_GUARDED_BY(mu_) = -1;  // negative: it was not
+  ThreadPool thread_;                             // last: it uses the rest
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_SINGLE_JOB_H_

@@ -1,0 +1,29 @@
+// syncline-ps: one ps, its membership, and the end.
+
+#include "absl/cleanup/cleanup.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/daemon.h"
+#include "server/ps_member.h"
+
+namespace syncline {
+namespace {
+
+absl::StatusOr<int> RunPs(const DaemonOptions& options, Daemon* daemon) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto ps, PsMember::Create(options, daemon));
+  SYNCLINE_RETURN_IF_ERROR(daemon->Listen({"syncline.ParameterServer"}));
+  const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
+  ps->Join(options.task, options.auto_index);
+
+  const int exit_code = daemon->AwaitExit();
+  daemon->Leave();
+  ps->Drain(daemon->drain_deadline());
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace syncline
+
+int main(int argc, char** argv) {
+  return syncline::DaemonMain(syncline::DaemonKind::kPs, argc, argv,
+                              &syncline::RunPs);
+}

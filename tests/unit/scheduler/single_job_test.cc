@@ -1,0 +1,142 @@
+// Goal: the job of --job is submitted with its model, its exit code ends the
+// cluster, and a process that stops earlier ends the cluster too.
+// Method: a Scheduler whose answers the test gives.
+
+#include "scheduler/single_job.h"
+
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "common/base/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+
+class FakeScheduler final : public Scheduler {
+ public:
+  void RegisterServices(grpc::ServerBuilder*) override {}
+  void SetAddress(const std::string&) override {}
+  std::map<std::string, HttpServer::Handler> Pages() override { return {}; }
+  absl::StatusOr<std::string> Submit(const JobSpec& spec,
+                                     absl::string_view model) override {
+    calls.push_back(absl::StrCat("submit ", spec.name(), " ", model));
+    return submit_result;
+  }
+  absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
+                                    absl::Time) override {
+    return wait_for(job_id);
+  }
+  void ShutdownCluster(int exit_code, absl::string_view, absl::Time) override {
+    calls.push_back(absl::StrCat("shutdown ", exit_code));
+  }
+  void Drain(absl::Time) override {}
+
+  absl::StatusOr<std::string> submit_result = std::string("j-0001");
+  std::function<absl::StatusOr<JobStatus>(const std::string&)> wait_for =
+      [](const std::string&) { return JobStatus(); };
+  std::vector<std::string> calls;  // by one thread at a time
+};
+
+class SingleJobTest : public ::testing::Test {
+ protected:
+  SingleJobTest() {
+    job_.spec.set_name("mnist");
+    job_.model_file =
+        absl::StrCat(::testing::TempDir(), "single_job_test.", getpid());
+    EXPECT_TRUE(WriteFileAtomically(job_.model_file, "MODEL").ok());
+  }
+  ~SingleJobTest() override { RemoveTree(job_.model_file).IgnoreError(); }
+
+  std::function<void(int)> OnDone() {
+    return [this](int exit_code) {
+      MutexLock lock(&mu_);
+      codes_.push_back(exit_code);
+      changed_.SignalAll();
+    };
+  }
+  // What the process was told to exit with, once.
+  int AwaitCode() {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    MutexLock lock(&mu_);
+    while (codes_.empty() && absl::Now() < deadline) {
+      changed_.WaitUntil(&mu_, deadline);
+    }
+    EXPECT_EQ(codes_.size(), 1u);
+    return codes_.empty() ? -1 : codes_[0];
+  }
+
+  static JobStatus Final(JobState state, int exit_code) {
+    JobStatus status;
+    status.set_state(state);
+    status.set_exit_code(exit_code);
+    return status;
+  }
+
+  JobFile job_;
+  FakeScheduler scheduler_;
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<int> codes_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(SingleJobTest, SuccessEndsTheClusterWithZero) {
+  scheduler_.wait_for = [](const std::string& job_id) {
+    EXPECT_EQ(job_id, "j-0001");
+    return Final(SUCCEEDED, 0);
+  };
+  SingleJob job(&scheduler_, job_, OnDone());
+  EXPECT_EQ(AwaitCode(), 0);
+  EXPECT_FALSE(job.running());
+  EXPECT_THAT(scheduler_.calls,
+              ElementsAre("submit mnist MODEL", "shutdown 0"));
+}
+
+TEST_F(SingleJobTest, AFailureGivesTheJobsOwnCodeAfterAnyNumberOfLooks) {
+  int looks = 0;
+  scheduler_.wait_for =
+      [&looks](const std::string&) -> absl::StatusOr<JobStatus> {
+    if (++looks < 3) return absl::DeadlineExceededError("not yet");
+    return Final(FAILED, 138);
+  };
+  SingleJob job(&scheduler_, job_, OnDone());
+  EXPECT_EQ(AwaitCode(), 138);
+  EXPECT_EQ(looks, 3);
+}
+
+TEST_F(SingleJobTest, AJobThatIsNotTakenEndsTheClusterWithOne) {
+  scheduler_.submit_result = absl::InvalidArgumentError("model: no graph");
+  SingleJob job(&scheduler_, job_, OnDone());
+  EXPECT_EQ(AwaitCode(), 1);
+  EXPECT_THAT(scheduler_.calls,
+              ElementsAre("submit mnist MODEL", "shutdown 1"));
+}
+
+TEST_F(SingleJobTest, AModelThatIsGoneEndsTheClusterWithOne) {
+  ASSERT_TRUE(RemoveTree(job_.model_file).ok());
+  SingleJob job(&scheduler_, job_, OnDone());
+  EXPECT_EQ(AwaitCode(), 1);
+  EXPECT_THAT(scheduler_.calls, ElementsAre("shutdown 1"));
+}
+
+TEST_F(SingleJobTest, AbandonedItEndsTheClusterWithTheGivenCode) {
+  scheduler_.wait_for = [](const std::string&) { return Final(RUNNING, 0); };
+  SingleJob job(&scheduler_, job_, OnDone());
+  EXPECT_TRUE(job.running());
+  job.Abandon(143);
+  EXPECT_EQ(AwaitCode(), 143);
+  EXPECT_THAT(scheduler_.calls,
+              ElementsAre("submit mnist MODEL", "shutdown 143"));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,77 @@
+// syncline-worker: one worker, chief or evaluator. It hosts the scheduler where
+// TF_CONFIG makes it so, and where it is alone a ps too; each of them joins the
+// cluster like any other member, over loopback.
+
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/daemon.h"
+#include "scheduler/hosted_scheduler.h"
+#include "server/ps_member.h"
+#include "worker/worker.h"
+
+namespace syncline {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
+    const DaemonOptions& options, uint64_t incarnation, Daemon* daemon,
+    MemberLink* link) {
+  Worker::Options worker;
+  worker.scheduler_address = daemon->scheduler_address();
+  worker.data_root = options.data_root;
+  SYNCLINE_ASSIGN_OR_RETURN(worker.work_dir, daemon->WorkDir());
+  worker.threads = options.threads;
+  worker.incarnation = incarnation;
+  worker.metrics = daemon->metrics();
+  return Worker::Create(worker,
+                        [link](DaemonMessage m) { link->Send(std::move(m)); });
+}
+
+absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
+  std::unique_ptr<HostedScheduler> scheduler;
+  std::unique_ptr<PsMember> ps;
+  MemberLink* const link = daemon->AddMember();
+  const uint64_t incarnation = EntropySeed();
+  if (options.hosts_scheduler) {
+    SYNCLINE_ASSIGN_OR_RETURN(scheduler,
+                              HostedScheduler::Create(options, daemon));
+  }
+  if (options.alone) {
+    SYNCLINE_ASSIGN_OR_RETURN(ps, PsMember::Create(options, daemon));
+  }
+  SYNCLINE_RETURN_IF_ERROR(
+      scheduler == nullptr
+          ? daemon->Listen({"syncline.Worker"})
+          : daemon->Listen(HostedScheduler::Services(), scheduler->Pages()));
+  const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
+  SYNCLINE_ASSIGN_OR_RETURN(const auto worker,
+                            CreateWorker(options, incarnation, daemon, link));
+  const absl::Cleanup leave = [daemon] { daemon->Leave(); };
+  if (scheduler != nullptr) scheduler->Start();
+  if (ps != nullptr) ps->Join({TaskKind::kPs, 0}, /*auto_index=*/false);
+  daemon->Join(link, options.task, options.auto_index, incarnation,
+               [&worker](const SchedulerMessage& command) {
+                 worker->OnCommand(command);
+               });
+
+  const int exit_code = daemon->AwaitExit(
+      [&scheduler] { return scheduler != nullptr && scheduler->busy(); });
+  daemon->Leave();
+  if (ps != nullptr) ps->Drain(daemon->drain_deadline());
+  if (scheduler != nullptr) {
+    scheduler->Drain(exit_code, daemon->drain_deadline());
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace syncline
+
+int main(int argc, char** argv) {
+  return syncline::DaemonMain(syncline::DaemonKind::kWorker, argc, argv,
+                              &syncline::RunWorker,
+                              &syncline::HostedScheduler::Validate);
+}
