@@ -32,6 +32,9 @@ constexpr absl::Duration kDrainLimit = absl::Seconds(10);
 constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kExitFailed = 1;
 
+// What fails while a process starts is told once, in our words.
+void DropGrpcLog(gpr_log_func_args*) {}
+
 void GrpcLog(gpr_log_func_args* args) {
   LogWarning("gRPC").Field("text", args->message);
 }
@@ -49,6 +52,12 @@ void PrintLines(const std::string& program, absl::string_view text) {
     std::fprintf(stderr, "%s: %.*s\n", program.c_str(),
                  static_cast<int>(line.size()), line.data());
   }
+}
+
+// One message where a person looks, and one in the log if that is elsewhere.
+void ReportFailure(const DaemonOptions& options, const absl::Status& status) {
+  if (!options.log_dir.empty()) LogError("failed").Status(status);
+  PrintLines(options.program, status.message());
 }
 
 std::string HostName() {
@@ -121,7 +130,7 @@ absl::Status Daemon::OpenLog() {
     SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.log_dir));
     log.file = absl::StrCat(options_.log_dir, "/", LogFileName(options_));
   }
-  gpr_set_log_function(&GrpcLog);
+  gpr_set_log_function(&DropGrpcLog);
   return InitLog(log);
 }
 
@@ -178,6 +187,7 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
   builder_.RegisterCallbackGenericService(&unknown_calls_);
   SYNCLINE_ASSIGN_OR_RETURN(listening_,
                             StartServer(&builder_, options_.listen));
+  gpr_set_log_function(&GrpcLog);
   address_ = options_.advertise.empty() ? PeerAddress(listening_.address)
                                         : options_.advertise;
   scheduler_address_ = options_.hosts_scheduler ? OwnAddress(listening_.address)
@@ -258,8 +268,7 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
     RequestExit(shutdown.exit_code(), shutdown.reason());
   };
   callbacks.on_rejected = [this](const absl::Status& status) {
-    LogError("the scheduler does not take this process").Status(status);
-    PrintLines(options_.program, status.message());
+    ReportFailure(options_, status);
     RequestExit(kExitFailed, "not taken by the scheduler");
   };
   link->Join(std::move(session), std::move(callbacks));
@@ -336,8 +345,7 @@ int DaemonMain(
   }
   const absl::StatusOr<int> code = run(line.options, daemon->get());
   if (code.ok()) return *code;
-  LogError("failed").Status(code.status());
-  PrintLines(program, code.status().message());
+  ReportFailure(line.options, code.status());
   return kExitFailed;
 }
 
