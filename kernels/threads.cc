@@ -1,5 +1,6 @@
 #include "kernels/threads.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,8 +15,11 @@ namespace syncline {
 void RestartWithPassiveWaiting(char** argv) {
   static constexpr char kPolicy[] = "OMP_WAIT_POLICY";
   if (getenv(kPolicy) != nullptr) return;
+  // Not through /proc/self/exe itself: the process would be called "exe".
+  char program[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0) return;
   if (setenv(kPolicy, "passive", 0) != 0) return;
-  execv("/proc/self/exe", argv);
+  execv(program, argv);
 }
 
 void SetComputeThreads(int threads) {

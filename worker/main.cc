@@ -9,6 +9,7 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/daemon.h"
+#include "kernels/threads.h"
 #include "scheduler/hosted_scheduler.h"
 #include "server/ps_member.h"
 #include "worker/worker.h"
@@ -71,6 +72,7 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
 }  // namespace syncline
 
 int main(int argc, char** argv) {
+  syncline::RestartWithPassiveWaiting(argv);
   return syncline::DaemonMain(syncline::DaemonKind::kWorker, argc, argv,
                               &syncline::RunWorker,
                               &syncline::HostedScheduler::Validate);
