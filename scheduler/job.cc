@@ -26,7 +26,10 @@ std::string Shortened(absl::string_view text) {
 // Whether a failure with this code may go away if the job is run again.
 int ExitCodeFor(int code) {
   return code == static_cast<int>(absl::StatusCode::kUnavailable) ||
-                 code == static_cast<int>(absl::StatusCode::kDeadlineExceeded)
+                 code ==
+                     static_cast<int>(absl::StatusCode::kDeadlineExceeded) ||
+                 // The member was told to stop.
+                 code == static_cast<int>(absl::StatusCode::kAborted)
              ? kExitRetryable
              : kExitPermanent;
 }

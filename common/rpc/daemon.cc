@@ -303,7 +303,7 @@ void Daemon::Leave() {
   const absl::Time deadline =
       StepDeadline(drain_deadline_, absl::Now(), kAnswerLimit);
   for (const auto& member : members_) {
-    member->Leave(absl::StrCat(address_, " is stopping: ", exit_text_),
+    member->Leave(absl::StrCat("it was told to stop (", exit_text_, ")"),
                   deadline);
   }
 }

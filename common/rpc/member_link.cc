@@ -65,7 +65,7 @@ void MemberLink::Leave(absl::string_view reason, absl::Time deadline) {
       DaemonMessage failed;
       failed.mutable_done()->set_job_id(running_job_);
       failed.mutable_done()->set_code(
-          static_cast<int>(absl::StatusCode::kUnavailable));
+          static_cast<int>(absl::StatusCode::kAborted));
       failed.mutable_done()->set_message(std::string(reason));
       session_->Send(std::move(failed));
       while (!running_job_.empty() && absl::Now() < deadline) {

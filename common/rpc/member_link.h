@@ -42,8 +42,8 @@ class MemberLink {
   // What the role has to say. Never blocks.
   void Send(DaemonMessage message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // If a job runs: tells the scheduler that it fails here for `reason`, and
-  // waits, up to `deadline`, until the scheduler has stopped it. Then closes
+  // If a job runs: tells the scheduler that it fails here (Aborted, `reason`),
+  // and waits, up to `deadline`, until it has stopped the job here. Then closes
   // the session. Idempotent.
   void Leave(absl::string_view reason, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -229,10 +229,8 @@ TEST_F(DaemonTest, ASignalDuringAJobFailsTheJobWithTheReason) {
   daemon->Leave();
   scheduler_.reset();  // its thread has ended
   EXPECT_EQ(failure.job_id(), "j-0001");
-  EXPECT_EQ(failure.code(), 14);  // UNAVAILABLE
-  EXPECT_THAT(
-      failure.message(),
-      HasSubstr(absl::StrCat(daemon->address(), " is stopping: SIGTERM")));
+  EXPECT_EQ(failure.code(), 10);  // ABORTED
+  EXPECT_EQ(failure.message(), "it was told to stop (SIGTERM)");
   EXPECT_EQ(link_->running_job(), "");
 }
 
