@@ -135,6 +135,7 @@ class GraphBuilder {
   void AddInput(const onnx::ValueInfoProto& input);
   bool ReadInputDims(const onnx::ValueInfoProto& input, Dims* dims);
   bool IsDeclared(const Value& value) const;
+  const Value* FindFileInitializer(const std::string& name) const;
   void CheckListedInitializer(const onnx::ValueInfoProto& input,
                               const Value& value);
   void AddNodes();
@@ -258,10 +259,8 @@ void GraphBuilder::AddInputs() {
 void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
   const std::string label = absl::StrCat("graph input ", Quote(input.name()));
   if (input.name().empty()) Problem("a graph input has no name");
-  const auto listed = by_name_.find(input.name());
-  if (listed != by_name_.end() &&
-      graph().values[listed->second].initializer >= 0) {
-    CheckListedInitializer(input, graph().values[listed->second]);
+  if (const Value* listed = FindFileInitializer(input.name())) {
+    CheckListedInitializer(input, *listed);
     return;
   }
   Value value;
@@ -289,20 +288,19 @@ void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
   graph().inputs.push_back(id);
 }
 
+const Value* GraphBuilder::FindFileInitializer(const std::string& name) const {
+  const auto it = by_name_.find(name);
+  if (it == by_name_.end()) return nullptr;
+  const Value& value = built_.graph.values[it->second];
+  if (value.initializer < 0) return nullptr;
+  const Initializer& found = built_.graph.initializers[value.initializer];
+  return found.origin == Initializer::Origin::kFile ? &value : nullptr;
+}
+
 // Files of IR version 3 list every initializer as a graph input.
 void GraphBuilder::CheckListedInitializer(const onnx::ValueInfoProto& input,
                                           const Value& value) {
-  const auto& type = input.type().tensor_type();
-  bool same = type.elem_type() == DTypeToOnnx(value.dtype);
-  if (type.has_shape()) {
-    same =
-        same && type.shape().dim_size() == static_cast<int>(value.dims.size());
-    for (int i = 0; same && i < type.shape().dim_size(); ++i) {
-      const auto& dim = type.shape().dim(i);
-      same = !dim.has_dim_value() || dim.dim_value() == value.dims[i];
-    }
-  }
-  if (!same) {
+  if (!Allows(input.type().tensor_type(), value.dtype, value.dims)) {
     Problem("graph input ", Quote(input.name()),
             " has another type or shape than its initializer, ",
             DescribeTensor(value.dtype, value.dims));

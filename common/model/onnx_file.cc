@@ -203,6 +203,19 @@ int DTypeToOnnx(DType dtype) {
   return onnx::TensorProto::UNDEFINED;
 }
 
+bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
+            absl::Span<const int64_t> dims) {
+  if (declared.elem_type() != DTypeToOnnx(dtype)) return false;
+  if (!declared.has_shape()) return true;
+  const auto& shape = declared.shape();
+  if (shape.dim_size() != static_cast<int>(dims.size())) return false;
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    const int64_t dim = shape.dim(i).dim_value();  // 0 where there is none
+    if (dim > 0 && dim != dims[i]) return false;
+  }
+  return true;
+}
+
 absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor) {
   if (tensor->data_location() == onnx::TensorProto::EXTERNAL ||
       tensor->external_data_size() > 0) {

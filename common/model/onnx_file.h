@@ -9,11 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/model/graph.h"
 
 namespace onnx {
 class ModelProto;
 class TensorProto;
+class TypeProto_Tensor;
 }  // namespace onnx
 
 namespace syncline {
@@ -27,6 +29,11 @@ absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model);
 // that is not built, by name.
 absl::StatusOr<DType> DTypeFromOnnx(int onnx_type);
 int DTypeToOnnx(DType dtype);
+
+// Whether a declared type allows this one; open dimensions (symbols and values
+// below 1) and an absent shape allow any.
+bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
+            absl::Span<const int64_t> dims);
 
 // Moves the content of `tensor` out of it: name, dims and type stay, so that
 // large weights are not held twice. Errors: InvalidArgument: type not built,

@@ -268,19 +268,7 @@ void ValueInference::Settle(ValueId id) {
   const auto it = declared_.find(graph_.values[id].name);
   if (it == declared_.end()) return;
   const InferredValue& value = values_[id];
-  const onnx::TypeProto::Tensor& declared = *it->second;
-  bool same = declared.elem_type() == DTypeToOnnx(value.dtype);
-  if (declared.has_shape()) {
-    same = same &&
-           declared.shape().dim_size() == static_cast<int>(value.dims.size());
-    for (int i = 0; same && i < declared.shape().dim_size(); ++i) {
-      const auto& dim = declared.shape().dim(i);
-      // Like an input's, a dimension below 1 is open.
-      same = !dim.has_dim_value() || dim.dim_value() < 1 ||
-             dim.dim_value() == value.dims[i];
-    }
-  }
-  if (!same) {
+  if (!Allows(*it->second, value.dtype, value.dims)) {
     problems_->push_back(
         absl::StrCat(Quote(graph_.values[id].name), " is ", Describe(value),
                      ", but the file declares another type or shape for it"));

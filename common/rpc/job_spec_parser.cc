@@ -30,6 +30,8 @@ namespace pb = google::protobuf;
 constexpr size_t kTextBytesMax = 1 << 20;
 // A job file is four levels deep; the limit keeps hostile ones off the stack.
 constexpr int kNestingMax = 32;
+// Each is looked for in the text again.
+constexpr size_t kUnknownKeysMax = 100;
 
 // Messages of the tokenizer quote the file, which may hold anything.
 std::string Printable(absl::string_view text) {
@@ -143,11 +145,12 @@ struct UnknownKey {
 };
 
 // Appends the keys of `object`, and of what is in it, that `type` does not
-// have.
+// have, up to kUnknownKeysMax.
 void FindUnknownKeys(const pb::Struct& object, const pb::Descriptor& type,
                      absl::string_view path, absl::string_view text,
                      std::vector<UnknownKey>* unknown) {
   for (const auto& [key, value] : object.fields()) {
+    if (unknown->size() == kUnknownKeysMax) return;
     const std::string key_path =
         path.empty() ? key : absl::StrCat(path, ".", key);
     const pb::FieldDescriptor* field = FindField(type, key);

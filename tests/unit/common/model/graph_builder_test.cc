@@ -141,6 +141,17 @@ TEST(GraphBuilderTest, DeclaredParameters) {
   EXPECT_EQ(Build(kText).graph.inputs.size(), 5u);
 }
 
+TEST(GraphBuilderTest, DeclaredParametersAreDefinedOnce) {
+  onnx::ModelProto model = FromText(
+      "g (float[N,2] x, float[2] w, float[2] w) => (float[N,2] y) "
+      "{ y = Add(x, w) }");
+  const std::vector<std::string> initialize = {"w"};
+  std::vector<std::string> problems;
+  BuildGraph(initialize, &model, &problems);
+  EXPECT_THAT(problems, ElementsAre("'w' is defined twice, by graph input 'w' "
+                                    "and by graph input 'w'"));
+}
+
 TEST(GraphBuilderTest, InitializersMayBeListedAsInputs) {
   onnx::ModelProto model = FromText(R"(
       g (float[N,2] x, float[2] b = {1, 2}) => (float[N,2] y) { y = Add(x, b) })");

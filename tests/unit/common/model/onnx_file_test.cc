@@ -143,6 +143,22 @@ std::string TensorError(onnx::TensorProto proto) {
   return std::string(TakeTensor(&proto).status().message());
 }
 
+TEST(OnnxFileTest, DeclaredTypesAllowWhatTheyLeaveOpen) {
+  onnx::TypeProto_Tensor declared;
+  declared.set_elem_type(onnx::TensorProto::FLOAT);
+  EXPECT_TRUE(Allows(declared, DType::kFloat32, Dims{7, 3}));
+  EXPECT_FALSE(Allows(declared, DType::kInt64, Dims{7, 3}));
+  declared.mutable_shape();
+  EXPECT_TRUE(Allows(declared, DType::kFloat32, Dims{}));
+  EXPECT_FALSE(Allows(declared, DType::kFloat32, Dims{7, 3}));
+  declared.mutable_shape()->add_dim()->set_dim_param("N");
+  declared.mutable_shape()->add_dim()->set_dim_value(3);
+  EXPECT_TRUE(Allows(declared, DType::kFloat32, Dims{7, 3}));
+  EXPECT_FALSE(Allows(declared, DType::kFloat32, Dims{7, 4}));
+  declared.mutable_shape()->mutable_dim(1)->set_dim_value(-1);
+  EXPECT_TRUE(Allows(declared, DType::kFloat32, Dims{7, 4}));
+}
+
 TEST(OnnxFileTest, BadTensorsAreRefused) {
   onnx::TensorProto good;
   good.set_data_type(onnx::TensorProto::FLOAT);

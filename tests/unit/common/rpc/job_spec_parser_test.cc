@@ -2,6 +2,7 @@
 // its form is reported with label, line and column, unknown fields all at once.
 // Method: table of texts and the exact report.
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -112,6 +113,11 @@ TEST(JobSpecParserTest, HostileTextIsRefusedNotFollowed) {
   std::string json = "{\"model\":";
   for (int i = 0; i < 200'000; ++i) json += "[";
   EXPECT_THAT(ErrorOf(json), StartsWith("job"));
+  json = "{\"a\": 1";
+  for (int i = 0; i < 50'000; ++i) absl::StrAppend(&json, ",\"a", i, "\": 1");
+  EXPECT_EQ(std::count(json.begin(), json.end(), ':'), 50'001);
+  const std::string error = ErrorOf(json + "}");
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 99);
   // Bytes that are no text do not reach a terminal.
   EXPECT_EQ(ErrorOf("\xff\x1b[2J").find('\x1b'), std::string::npos);
   EXPECT_THAT(ErrorOf(std::string((1 << 20) + 1, ' ')), HasSubstr("too large"));
