@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
@@ -198,6 +199,11 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
     case RetryPolicy::Next::kProbe:
       return Probe(active);
     case RetryPolicy::Next::kResend:
+      if (active->retry->attempts() == 1 && absl::IsUnavailable(status)) {
+        LogWarning("a ps is out of reach; trying again")
+            .Job(options_.job_id)
+            .Status(Describe(*active, status));
+      }
       return Resend(active, decision.delay);
   }
 }
