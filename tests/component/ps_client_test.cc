@@ -32,6 +32,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+constexpr int64_t kClocks = 10;
+
 class FakeShard final : public ParameterServer::Service {
  public:
   explicit FakeShard(const BlockMap* map) : map_(*map) {
@@ -71,6 +73,7 @@ class FakeShard final : public ParameterServer::Service {
                     InitResponse*) override {
     const grpc::Status entered = Enter(request->SerializeAsString());
     if (!entered.ok()) return entered;
+    EXPECT_EQ(request->header().total_clocks(), kClocks);
     const auto blocks = Split(request->header().blocks(), request->payload());
     MutexLock lock(&mu_);
     for (const auto& [id, values] : blocks) values_[id] = values;
@@ -258,7 +261,7 @@ class PsClientTest : public ::testing::Test {
         expected[t][i] -= memory_->gradients[t][i];
       }
     }
-    ASSERT_EQ(client_->Init(), absl::OkStatus());
+    ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
     ASSERT_EQ(RunStep(0), absl::OkStatus());
     EXPECT_EQ(memory_->values, expected);
   }
@@ -303,7 +306,7 @@ TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
 TEST_F(PsClientTest, PullReadsAllValues) {
   SetUpCluster({3000, 70}, 2);
   const auto initial = memory_->values;
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   for (auto& values : memory_->values)
     std::fill(values.begin(), values.end(), 0);
   ASSERT_EQ(client_->Pull(0), absl::OkStatus());
@@ -312,7 +315,7 @@ TEST_F(PsClientTest, PullReadsAllValues) {
 
 TEST_F(PsClientTest, RepeatsWithTheSameBytes) {
   SetUpCluster({3000, 70}, 1);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   const size_t before = shards_[0]->seen().size();
   shards_[0]->FailNext({{grpc::StatusCode::UNAVAILABLE, "draining"},
                         {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"}});
@@ -325,7 +328,7 @@ TEST_F(PsClientTest, RepeatsWithTheSameBytes) {
 
 TEST_F(PsClientTest, ARefusalEndsTheStepAndNamesWhoAndWhen) {
   SetUpCluster({3000, 70}, 2);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[1]->FailNext(
       {{grpc::StatusCode::FAILED_PRECONDITION, "incarnation was replaced"}});
   const absl::Status status = RunStep(5);
@@ -341,7 +344,7 @@ TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
   PsClient::Options options;
   options.step_timeout = absl::Milliseconds(600);
   SetUpCluster({3000, 70}, 2, options);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[1]->Shutdown();
   const absl::Status status = RunStep(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -353,7 +356,7 @@ TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
   PsClient::Options options;
   options.step_timeout = absl::Milliseconds(50);
   SetUpCluster({70}, 1, options);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->MoveAtEachProbe();
   shards_[0]->FailNext(std::vector<grpc::Status>(
       40,
@@ -365,7 +368,7 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
   PsClient::Options options;
   options.step_timeout = absl::Milliseconds(400);
   SetUpCluster({70, 50'000}, 1, options);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);  // the other tensor never comes
@@ -379,7 +382,7 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
 
 TEST_F(PsClientTest, CancelEndsAWaitAtOnce) {
   SetUpCluster({70, 50'000}, 1);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);
@@ -393,7 +396,7 @@ TEST_F(PsClientTest, CancelEndsAWaitAtOnce) {
 TEST_F(PsClientTest, WithoutSamplesEveryShardGetsAnEmptyCloseAndIsRead) {
   SetUpCluster({3000, 70}, 2);
   const auto initial = memory_->values;
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   for (auto& values : memory_->values)
     std::fill(values.begin(), values.end(), 0);
   client_->BeginStep({.clock = 0, .sample_count = 0, .finished = true});
@@ -432,7 +435,7 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
   options.send_norm = true;
   options.chunk_bytes = 4096;
   SetUpCluster({3000, 70}, 1, options);
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   double norm = 0;
   for (const Block& block : map_->blocks()) {
     double partial = 0;
@@ -470,7 +473,7 @@ TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {
   for (auto& g : memory_->gradients) tensors.gradients.push_back(g);
   tensors.owner = memory_;
   client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
-  ASSERT_EQ(client_->Init(), absl::OkStatus());
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(1);
