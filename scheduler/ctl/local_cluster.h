@@ -40,6 +40,9 @@ class LocalCluster {
 
   const std::string& scheduler_address() const { return scheduler_address_; }
 
+  // Ps and workers.
+  int member_count() const { return options_.workers + options_.ps; }
+
   // Unavailable if a daemon has ended: its name, how, and the end of its log.
   absl::Status CheckAlive();
 

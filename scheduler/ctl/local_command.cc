@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr absl::Duration kRegisterTimeout = absl::Seconds(30);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kGrace = absl::Seconds(5);
 // How long a job may take to end after Ctrl-C, or after a daemon has died.
 constexpr absl::Duration kEndTimeout = absl::Seconds(15);
@@ -65,6 +67,7 @@ class LocalRun {
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     SYNCLINE_ASSIGN_OR_RETURN(cluster_, StartCluster());
     JobsClient client(cluster_->scheduler_address());
+    SYNCLINE_RETURN_IF_ERROR(AwaitMembers(&client));
     SYNCLINE_ASSIGN_OR_RETURN(
         const std::string job_id,
         client.Submit(job_.spec, job_.model_file,
@@ -108,6 +111,26 @@ class LocalRun {
                      cluster.workers, " workers (", cluster.threads_per_worker,
                      " threads each)"));
     return LocalCluster::Start(cluster, &interrupts_);
+  }
+
+  // Until everybody has registered: a job is submitted to a whole cluster.
+  absl::Status AwaitMembers(JobsClient* client) {
+    const absl::Time deadline = absl::Now() + kRegisterTimeout;
+    for (;;) {
+      SYNCLINE_RETURN_IF_ERROR(cluster_->CheckAlive());
+      const auto cluster = client->GetCluster();
+      if (cluster.ok() && cluster->members_size() == cluster_->member_count()) {
+        return absl::OkStatus();
+      }
+      if (absl::Now() > deadline) {
+        return absl::UnavailableError(absl::StrCat(
+            "not all daemons registered within ",
+            absl::FormatDuration(kRegisterTimeout), "; see ", LogDir()));
+      }
+      if (interrupts_.WaitFor(kPollInterval)) {
+        return absl::CancelledError("interrupted");
+      }
+    }
   }
 
   void Say(const std::string& line) const {

@@ -16,16 +16,10 @@ constexpr int kBarWidth = 24;
 // The state in a line; the end of a job is told by whoever watches, in full.
 std::string StateLine(const JobStatus& job) {
   switch (job.state()) {
-    case QUEUED: {
-      std::string line = "queued";
-      if (job.queue_position() > 0) {
-        absl::StrAppend(&line, ", ", job.queue_position(), " ahead");
-      }
-      if (!job.waiting_for().empty()) {
-        absl::StrAppend(&line, ": ", job.waiting_for());
-      }
-      return line;
-    }
+    case QUEUED:
+      return job.waiting_for().empty()
+                 ? "queued"
+                 : absl::StrCat("queued: ", job.waiting_for());
     case PREPARING:
       return absl::StrCat("preparing on ", job.workers_size(), " workers and ",
                           job.ps_size(), " ps");

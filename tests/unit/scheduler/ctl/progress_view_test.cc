@@ -38,10 +38,8 @@ TEST(ProgressViewTest, SaysEachStateOnce) {
   ProgressView view(Style::kLines, 80);
   JobStatus job;
   job.set_state(QUEUED);
-  job.set_queue_position(2);
-  EXPECT_EQ(view.Update(job, At(0)), "queued, 2 ahead\n");
+  EXPECT_EQ(view.Update(job, At(0)), "queued\n");
   EXPECT_EQ(view.Update(job, At(1)), "");
-  job.set_queue_position(0);
   job.set_waiting_for("1 more worker");
   EXPECT_EQ(view.Update(job, At(2)), "queued: 1 more worker\n");
   job.set_state(PREPARING);
