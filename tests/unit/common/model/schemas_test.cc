@@ -11,6 +11,7 @@
 #include "common/model/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx/defs/schema.h"
 
 namespace syncline {
 namespace {
@@ -38,6 +39,18 @@ TEST(SchemasTest, EveryOpsetHasASchema) {
       const bool exists = name != "Gelu" || opset >= 20;
       EXPECT_EQ(FindSchema(op, opset) != nullptr, exists);
       EXPECT_EQ(SinceVersion(op, opset) != 0, exists);
+    }
+  }
+}
+
+TEST(SchemasTest, VersionsAgreeWithLibonnx) {
+  for (const std::string& name : SupportedOperators()) {
+    const OperatorInfo& op = *FindOperator(name);
+    for (int opset = kOpsetMin; opset <= 17; ++opset) {
+      const onnx::OpSchema* schema = FindSchema(op, opset);
+      if (schema == nullptr) continue;
+      EXPECT_EQ(SinceVersion(op, opset), schema->SinceVersion())
+          << name << " at " << opset;
     }
   }
 }
