@@ -192,10 +192,12 @@ absl::StatusOr<std::string> Model::Serialize(
       out = graph->add_initializer();
       out->set_name(name);
     }
-    WriteTensor(initializer.tensor, out);
-    const auto it = weights.find(name);
-    if (it == weights.end()) continue;
-    out->set_raw_data(it->second.data(), it->second.size() * sizeof(float));
+    absl::string_view bytes = initializer.tensor.bytes;
+    if (const auto it = weights.find(name); it != weights.end()) {
+      bytes = {reinterpret_cast<const char*>(it->second.data()),
+               it->second.size() * sizeof(float)};
+    }
+    WriteTensor(initializer.tensor.dtype, initializer.tensor.dims, bytes, out);
   }
   // IR version 3 wants initializers among the inputs; later ones do not.
   if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, graph);

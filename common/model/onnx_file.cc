@@ -254,12 +254,13 @@ absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor) {
   return out;
 }
 
-void WriteTensor(const ConstantTensor& tensor, onnx::TensorProto* out) {
-  out->set_data_type(DTypeToOnnx(tensor.dtype));
+void WriteTensor(DType dtype, absl::Span<const int64_t> dims,
+                 absl::string_view bytes, onnx::TensorProto* out) {
+  out->set_data_type(DTypeToOnnx(dtype));
   out->clear_dims();
-  for (int64_t dim : tensor.dims) out->add_dims(dim);
+  for (int64_t dim : dims) out->add_dims(dim);
   ClearContent(out);
-  out->set_raw_data(tensor.bytes);
+  out->set_raw_data(bytes.data(), bytes.size());
 }
 
 }  // namespace syncline

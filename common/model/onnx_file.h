@@ -40,8 +40,9 @@ bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
 // values outside the file, more or fewer values than the dims say.
 absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor);
 
-// Writes type, dims and content.
-void WriteTensor(const ConstantTensor& tensor, onnx::TensorProto* out);
+// Writes type, dims and content; `bytes` as in ConstantTensor.
+void WriteTensor(DType dtype, absl::Span<const int64_t> dims,
+                 absl::string_view bytes, onnx::TensorProto* out);
 
 }  // namespace syncline
 

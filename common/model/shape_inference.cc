@@ -75,7 +75,8 @@ class NodeContext : public onnx::InferenceContext {
     }
     if (data_[i] == nullptr) {
       data_[i] = std::make_unique<onnx::TensorProto>();
-      WriteTensor(initializer.tensor, data_[i].get());
+      const ConstantTensor& tensor = initializer.tensor;
+      WriteTensor(tensor.dtype, tensor.dims, tensor.bytes, data_[i].get());
     }
     return data_[i].get();
   }

@@ -130,7 +130,7 @@ TEST(OnnxFileTest, TensorsRoundTripAsRawData) {
   tensor.dims = {1, 2};
   tensor.bytes = std::string(16, '\x01');
   onnx::TensorProto proto;
-  WriteTensor(tensor, &proto);
+  WriteTensor(tensor.dtype, tensor.dims, tensor.bytes, &proto);
   EXPECT_TRUE(proto.has_raw_data());
   const auto back = TakeTensor(&proto);
   ASSERT_TRUE(back.ok());
