@@ -30,8 +30,7 @@ ConsistencyController::ConsistencyController(Options options)
       delivered_(options_.block_count),
       version_(options_.block_count, 0) {
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0);
-  workers_.assign(options_.workers.size(),
-                  WorkerProgress(options_.block_count));
+  workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
   StartSyncClock();
 }
 
@@ -168,6 +167,12 @@ void ConsistencyController::Close(const absl::Status& status,
   parked_pulls_.clear();
 }
 
+bool ConsistencyController::IsParkedPush(CallToken token) const {
+  return std::any_of(
+      parked_pushes_.begin(), parked_pushes_.end(),
+      [&](const ShardCall& call) { return call.token == token; });
+}
+
 int64_t ConsistencyController::min_clock() const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
@@ -179,7 +184,7 @@ int64_t ConsistencyController::min_clock() const {
 
 int64_t ConsistencyController::max_clock() const {
   int64_t most = 0;
-  for (const WorkerProgress& worker : workers_) {
+  for (const PushLedger& worker : workers_) {
     most = std::max(most, worker.closed());
   }
   return sync() ? std::min(most, sync_clock_) : most;
@@ -232,7 +237,7 @@ void ConsistencyController::StartPush(ShardCall call, ShardActions* out) {
 
 bool ConsistencyController::MustPark(const ShardCall& call) const {
   const int64_t clock = call.push->clock;
-  const WorkerProgress& worker = workers_[call.rank];
+  const PushLedger& worker = workers_[call.rank];
   // Duplicates, and what comes after the last clock, have nothing to wait for.
   if (clock < worker.closed() || worker.finished()) return false;
   return clock > worker.closed() || (sync() && clock > sync_clock_) ||
@@ -240,7 +245,7 @@ bool ConsistencyController::MustPark(const ShardCall& call) const {
 }
 
 void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
-  WorkerProgress& worker = workers_[call.rank];
+  PushLedger& worker = workers_[call.rank];
   if (call.push->clock < worker.closed()) {
     duplicate_blocks_ += call.push->blocks.size();
   } else if (worker.finished()) {
@@ -265,7 +270,7 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
 
 void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   const PushFacts& push = *call.push;
-  WorkerProgress& worker = workers_[call.rank];
+  PushLedger& worker = workers_[call.rank];
   if (worker.Open(push) && sync()) sync_samples_ += push.sample_count;
   for (uint32_t position = 0; position < push.blocks.size(); ++position) {
     const BlockIndex block = push.blocks[position];
@@ -299,7 +304,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
 }
 
 void ConsistencyController::CloseClock(uint32_t rank, ShardActions* out) {
-  WorkerProgress& worker = workers_[rank];
+  PushLedger& worker = workers_[rank];
   const int64_t clock = worker.closed();
   worker.Close();
   if (!sync()) return;
@@ -485,7 +490,7 @@ absl::Status ConsistencyController::CheckCutClocks(
   std::vector<int64_t> smallest(workers_.size());
   bool too_late = false;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    const WorkerProgress& worker = workers_[rank];
+    const PushLedger& worker = workers_[rank];
     smallest[rank] = worker.closed() + (worker.started() ? 1 : 0);
     too_late |= clocks[rank] < smallest[rank];
   }
@@ -585,7 +590,7 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
                         }));
   }
   const auto lacks = [&](uint32_t rank) {
-    const WorkerProgress& worker = workers_[rank];
+    const PushLedger& worker = workers_[rank];
     int64_t needed = pull.clock;
     if (options_.mode == ConsistencyMode::kBoundedStaleness &&
         rank != call.rank) {
@@ -615,7 +620,7 @@ std::string ConsistencyController::Missing(
 }
 
 std::string ConsistencyController::Standing(uint32_t rank) const {
-  const WorkerProgress& worker = workers_[rank];
+  const PushLedger& worker = workers_[rank];
   return absl::StrCat(options_.workers[rank].name, " (clock ", worker.closed(),
                       worker.started()
                           ? absl::StrCat(", ", worker.received_count(), " of ",

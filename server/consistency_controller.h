@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/cut_schedule.h"
+#include "server/push_ledger.h"
 #include "server/shard_call.h"
-#include "server/worker_progress.h"
 
 namespace syncline {
 
@@ -104,8 +104,12 @@ class ConsistencyController {
   // Ends all parked calls, and every later one, with `status`.
   void Close(const absl::Status& status, ShardActions* out);
 
+  // The call is parked and its push has not been accepted.
+  bool IsParkedPush(CallToken token) const;
+  bool closed() const { return !closed_.ok(); }
+
   // For status and metrics.
-  const WorkerProgress& worker(uint32_t rank) const { return workers_[rank]; }
+  const PushLedger& worker(uint32_t rank) const { return workers_[rank]; }
   uint32_t worker_count() const {
     return static_cast<uint32_t>(workers_.size());
   }
@@ -172,7 +176,7 @@ class ConsistencyController {
   bool active(uint32_t rank) const { return !workers_[rank].finished(); }
 
   const Options options_;
-  std::vector<WorkerProgress> workers_;  // by rank
+  std::vector<PushLedger> workers_;  // by rank
   CutSchedule cuts_;
   std::vector<bool> block_initialised_;
   uint32_t initialised_count_ = 0;

@@ -55,7 +55,12 @@ class DenseShard {
   static uint64_t MemoryBytes(OptimizerKind kind,
                               absl::Span<const size_t> counts);
 
-  // Takes the first elements of `values` from `first` on as the block's values.
+  // For a schedule that ends with the job. Before the first Apply.
+  void SetTotalClocks(int64_t clocks) {
+    options_.learning_rate.total_clocks = clocks;
+  }
+
+  // Takes the elements of `values` from `first` on as the block's values.
   void Init(BlockIndex block, const FloatSource& values, size_t first);
 
   // Keeps the gradient of the summed loss that starts at element `first`.
@@ -105,7 +110,7 @@ class DenseShard {
   static const float* SumPiece(const Block& block, size_t begin, size_t count,
                                Scratch* scratch);
 
-  const Options options_;
+  Options options_;
   std::vector<Block> blocks_;
   uint64_t value_bytes_ = 0;
   uint64_t slot_bytes_ = 0;

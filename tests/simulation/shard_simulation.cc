@@ -403,7 +403,7 @@ std::vector<int64_t> Simulation::ChooseCut() {
   std::vector<int64_t> clocks(script_.worker_count());
   int64_t highest = 0;
   for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
-    const WorkerProgress& worker = controller_->worker(rank);
+    const PushLedger& worker = controller_->worker(rank);
     clocks[rank] = worker.closed() + (worker.started() ? 1 : 0) +
                    static_cast<int64_t>(random_.Below(3));
     if (announced_ > 0) {
@@ -663,7 +663,7 @@ void Simulation::CheckCutState(const PullFacts& pull, BlockIndex block) {
 
 bool Simulation::MayReadWholeShard(uint32_t rank, int64_t clock) const {
   for (uint32_t other = 0; other < script_.worker_count(); ++other) {
-    const WorkerProgress& worker = controller_->worker(other);
+    const PushLedger& worker = controller_->worker(other);
     if (worker.finished()) continue;
     int64_t needed = clock;
     if (other != rank) {
@@ -683,7 +683,7 @@ void Simulation::CheckNobodyWaitsInVain() {
     return;
   }
   for (const auto& [token, call] : outstanding_) {
-    const WorkerProgress& worker = controller_->worker(call.rank);
+    const PushLedger& worker = controller_->worker(call.rank);
     const bool pushed =
         !call.push.has_value() || call.push->clock < worker.closed();
     if (pushed && call.pull.has_value() && call.pull->cut_id == 0 &&

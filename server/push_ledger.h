@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_WORKER_PROGRESS_H_
-#define SYNCLINE_SERVER_WORKER_PROGRESS_H_
+#ifndef SYNCLINE_SERVER_PUSH_LEDGER_H_
+#define SYNCLINE_SERVER_PUSH_LEDGER_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace syncline {
 // pushes. A worker has one open clock, whose number is that of the clocks it
 // has closed; it closes when all the blocks it announced have arrived. Pure;
 // thread-compatible.
-class WorkerProgress {
+class PushLedger {
  public:
-  explicit WorkerProgress(uint32_t block_count) : received_(block_count, -1) {}
+  explicit PushLedger(uint32_t block_count) : received_(block_count, -1) {}
 
   // Checks a push of the open clock against what earlier messages of the clock
   // announced and against the number of blocks. Changes nothing.
@@ -64,4 +64,4 @@ class WorkerProgress {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_WORKER_PROGRESS_H_
+#endif  // SYNCLINE_SERVER_PUSH_LEDGER_H_

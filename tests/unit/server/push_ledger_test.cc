@@ -1,7 +1,7 @@
 // Goal: the exactly-once record of one worker.
 // Method: examples of each refusal, and of a clock's life.
 
-#include "server/worker_progress.h"
+#include "server/push_ledger.h"
 
 #include "gtest/gtest.h"
 
@@ -18,8 +18,8 @@ PushFacts Facts(int64_t clock, uint64_t samples, uint32_t blocks_in_clock,
   return push;
 }
 
-TEST(WorkerProgressTest, AClockClosesWhenItsBlocksHaveArrived) {
-  WorkerProgress worker(3);
+TEST(PushLedgerTest, AClockClosesWhenItsBlocksHaveArrived) {
+  PushLedger worker(3);
   const PushFacts push = Facts(0, 4, 2, {0, 2});
   ASSERT_TRUE(worker.CheckOpenPush(push).ok());
   EXPECT_TRUE(worker.Open(push));
@@ -40,8 +40,8 @@ TEST(WorkerProgressTest, AClockClosesWhenItsBlocksHaveArrived) {
   EXPECT_TRUE(worker.Receive(0));
 }
 
-TEST(WorkerProgressTest, TheLastClockFinishes) {
-  WorkerProgress worker(1);
+TEST(PushLedgerTest, TheLastClockFinishes) {
+  PushLedger worker(1);
   PushFacts push = Facts(0, 0, 0, {});
   push.finished = true;
   ASSERT_TRUE(worker.CheckOpenPush(push).ok());
@@ -52,8 +52,8 @@ TEST(WorkerProgressTest, TheLastClockFinishes) {
   EXPECT_TRUE(worker.finished());
 }
 
-TEST(WorkerProgressTest, RefusesContradictions) {
-  WorkerProgress worker(3);
+TEST(PushLedgerTest, RefusesContradictions) {
+  PushLedger worker(3);
   EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 4, {0})).ok());
   EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 0, 1, {0})).ok());
   EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 1, {0, 1})).ok());

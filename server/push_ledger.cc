@@ -1,10 +1,10 @@
-#include "server/worker_progress.h"
+#include "server/push_ledger.h"
 
 #include "absl/strings/str_cat.h"
 
 namespace syncline {
 
-absl::Status WorkerProgress::CheckOpenPush(const PushFacts& push) const {
+absl::Status PushLedger::CheckOpenPush(const PushFacts& push) const {
   if (push.blocks_in_clock > received_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("blocks_in_clock is ", push.blocks_in_clock,
@@ -35,7 +35,7 @@ absl::Status WorkerProgress::CheckOpenPush(const PushFacts& push) const {
   return absl::OkStatus();
 }
 
-bool WorkerProgress::Open(const PushFacts& push) {
+bool PushLedger::Open(const PushFacts& push) {
   if (started_) return false;
   started_ = true;
   finishes_ = push.finished;
@@ -46,14 +46,14 @@ bool WorkerProgress::Open(const PushFacts& push) {
   return true;
 }
 
-bool WorkerProgress::Receive(BlockIndex block) {
+bool PushLedger::Receive(BlockIndex block) {
   if (received_in(block, closed_)) return false;
   received_[block] = closed_;
   ++received_count_;
   return true;
 }
 
-void WorkerProgress::Close() {
+void PushLedger::Close() {
   ++closed_;
   finished_ = finishes_;
   started_ = false;

@@ -1,0 +1,447 @@
+#include "server/job_shard.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+
+namespace syncline {
+namespace {
+
+using Kind = ShardAction::Kind;
+
+constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
+
+}  // namespace
+
+void PullValues::Free::operator()(float* values) const { std::free(values); }
+
+// A pull that the lanes are answering, each for its own blocks.
+class JobShard::Reading {
+ public:
+  Reading(Done done, PullValues result, size_t blocks)
+      : done_(std::move(done)), result_(std::move(result)), left_(blocks) {}
+
+  void Copy(absl::Span<const float> values, size_t first) {
+    std::memcpy(result_.values.get() + first, values.data(),
+                values.size() * sizeof(float));
+    if (left_.fetch_sub(1) == 1) Finish();
+  }
+  void Finish() { done_(absl::OkStatus(), std::move(result_)); }
+
+ private:
+  Done done_;
+  PullValues result_;
+  std::atomic<size_t> left_;
+};
+
+// One action for one block.
+struct JobShard::LaneStep {
+  Kind kind;
+  BlockIndex block = 0;
+  uint32_t rank = 0;
+  int64_t clock = 0;
+  uint64_t sample_count = 0;
+  double squared_norm = -1;
+  size_t first = 0;  // element in `source` or in the result of `reading`
+  std::shared_ptr<const FloatSource> source = nullptr;
+  std::shared_ptr<Reading> reading = nullptr;
+};
+
+JobShard::JobShard(const JobConfig& config, Lanes* lanes,
+                   InFlightBudget* budget, NormExchange exchange)
+    : config_(config),
+      layout_(config.map, config.ps_rank),
+      lanes_(lanes),
+      budget_(budget),
+      exchange_(std::move(exchange)),
+      dense_(config.shard, layout_.counts()),
+      norms_(layout_.counts().size()),
+      controller_(config.controller),
+      knows_total_clocks_(!config.needs_total_clocks),
+      kept_(layout_.counts().size()) {}
+
+// --- Events ------------------------------------------------------------------
+
+void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
+                    int64_t total_clocks, Payload payload, Done done) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mu_);
+    const CallToken token = next_token_++;
+    PendingCall& call = calls_[token];
+    call.payload = std::move(payload);
+    call.offsets = layout_.Offsets(blocks);
+    call.done = std::move(done);
+    if (!knows_total_clocks_ && total_clocks == 0) {
+      End(token,
+          absl::InvalidArgumentError(absl::StrCat(
+              config_.label,
+              ": total_clocks is 0, but the learning rate ends with the job")),
+          &outcome);
+    } else {
+      if (!knows_total_clocks_) dense_.SetTotalClocks(total_clocks);
+      knows_total_clocks_ = true;
+      ShardActions actions;
+      controller_.OnInit(token, caller.rank(), caller.incarnation(), blocks,
+                         absl::Now(), &actions);
+      Take(actions, &outcome);
+    }
+    SubmitSteps(&outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+}
+
+CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
+  Outcome outcome;
+  CallToken token = 0;
+  {
+    MutexLock lock(&mu_);
+    token = next_token_++;
+    call.token = token;
+    PendingCall& pending = calls_[token];
+    pending.payload = std::move(payload);
+    if (call.push.has_value()) {
+      pending.offsets = layout_.Offsets(call.push->blocks);
+    }
+    if (call.pull.has_value()) pending.pulled = call.pull->blocks;
+    pending.done = std::move(done);
+    ShardActions actions;
+    controller_.OnCall(std::move(call), absl::Now(), &actions);
+    Take(actions, &outcome);
+    LimitParkedPush(token, &outcome);
+    SubmitSteps(&outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  return token;
+}
+
+void JobShard::Cancel(CallToken token) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    controller_.OnCancel(token, &actions);
+    Take(actions, &outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+}
+
+absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
+                                std::vector<int64_t> clocks,
+                                absl::Duration hold) {
+  Outcome outcome;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    status =
+        controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
+                               std::move(clocks), hold, absl::Now(), &actions);
+    Take(actions, &outcome);
+    SubmitSteps(&outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  return status;
+}
+
+absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
+  Outcome outcome;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    status = controller_.OnEndCut(caller.rank(), caller.incarnation(), cut_id,
+                                  absl::Now(), &actions);
+    Take(actions, &outcome);
+    SubmitSteps(&outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  return status;
+}
+
+void JobShard::Tick(absl::Time now) {
+  Outcome outcome;
+  int64_t retry_clock = -1;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    controller_.OnTick(now, &actions);
+    Take(actions, &outcome);
+    SubmitSteps(&outcome);
+    if (norm_clock_ >= 0 && norm_retry_at_ <= now) {
+      retry_clock = std::exchange(norm_clock_, -1);
+    }
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  if (retry_clock >= 0) SendNorms(retry_clock);
+}
+
+void JobShard::Close(const absl::Status& status) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mu_);
+    norm_clock_ = -1;
+    ShardActions actions;
+    controller_.Close(status, &actions);
+    Take(actions, &outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+}
+
+// --- Actions -----------------------------------------------------------------
+
+void JobShard::Take(const ShardActions& actions, Outcome* outcome) {
+  if (outcome->lanes.empty()) outcome->lanes.resize(lanes_->count());
+  for (const ShardAction& action : actions) TakeOne(action, outcome);
+  // What was delivered is held by the lanes now, and bounded by the controller.
+  for (const ShardAction& action : actions) {
+    if (action.kind != Kind::kDeliver) continue;
+    const auto call = calls_.find(action.token);
+    if (call != calls_.end()) ReleasePayload(&call->second);
+  }
+}
+
+void JobShard::ReleasePayload(PendingCall* call) {
+  parked_bytes_ -= std::exchange(call->parked_bytes, 0);
+  call->payload = Payload();
+}
+
+void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
+  const size_t block_bytes =
+      action.kind == Kind::kDeliver || action.kind == Kind::kApply ||
+              action.kind == Kind::kFold
+          ? layout_.counts()[action.block] * sizeof(float)
+          : 0;
+  switch (action.kind) {
+    case Kind::kInit:
+    case Kind::kDeliver: {
+      const PendingCall& call = calls_.at(action.token);
+      AddStep({.kind = action.kind,
+               .block = action.block,
+               .rank = action.rank,
+               .first = call.offsets[action.position],
+               .source = call.payload.values},
+              outcome);
+      if (action.kind == Kind::kDeliver) {
+        ++kept_[action.block];
+        fold_bytes_ += block_bytes;
+      }
+      return;
+    }
+    case Kind::kFold:
+    case Kind::kApply:
+      AddStep({.kind = action.kind,
+               .block = action.block,
+               .clock = action.clock,
+               .sample_count = action.sample_count,
+               .squared_norm = action.squared_norm},
+              outcome);
+      fold_bytes_ -= kept_[action.block] * block_bytes;
+      // A folded gradient is one more until it is applied.
+      kept_[action.block] = action.kind == Kind::kFold ? 1 : 0;
+      fold_bytes_ += kept_[action.block] * block_bytes;
+      return;
+    case Kind::kSendNorms:
+      SubmitSteps(outcome);
+      lanes_->SubmitAfterAll([self = shared_from_this(),
+                              clock = action.clock](DenseShard::Scratch*) {
+        self->SendNorms(clock);
+      });
+      return;
+    case Kind::kRead:
+      return TakeRead(action, outcome);
+    case Kind::kAck:
+      return End(action.token, absl::OkStatus(), outcome);
+    case Kind::kFail:
+      return End(action.token, action.status, outcome);
+  }
+}
+
+void JobShard::TakeRead(const ShardAction& action, Outcome* outcome) {
+  const auto found = calls_.find(action.token);
+  SYNCLINE_CHECK(found != calls_.end());
+  const std::vector<size_t> offsets = layout_.Offsets(found->second.pulled);
+  PullValues result;
+  result.min_clock = action.min_clock;
+  result.max_clock = action.max_clock;
+  result.bytes = offsets.back() * sizeof(float);
+  if (absl::Status room = budget_->Acquire(result.bytes, &result.hold);
+      !room.ok()) {
+    return End(action.token, std::move(room), outcome);
+  }
+  ReleasePayload(&found->second);
+  PendingCall call = std::move(found->second);
+  calls_.erase(found);
+  if (result.bytes > 0) {
+    result.values.reset(static_cast<float*>(std::malloc(result.bytes)));
+    SYNCLINE_CHECK(result.values != nullptr);
+  }
+  result.blocks = call.pulled;
+  const auto reading = std::make_shared<Reading>(
+      std::move(call.done), std::move(result), call.pulled.size());
+  for (size_t i = 0; i < call.pulled.size(); ++i) {
+    AddStep({.kind = Kind::kRead,
+             .block = call.pulled[i],
+             .first = offsets[i],
+             .reading = reading},
+            outcome);
+  }
+  if (call.pulled.empty()) {
+    outcome->ended.push_back(
+        {[reading](absl::Status, PullValues) { reading->Finish(); },
+         absl::OkStatus()});
+  }
+}
+
+void JobShard::End(CallToken token, absl::Status status, Outcome* outcome) {
+  const auto call = calls_.find(token);
+  SYNCLINE_CHECK(call != calls_.end());
+  ReleasePayload(&call->second);
+  outcome->ended.push_back({std::move(call->second.done), std::move(status)});
+  calls_.erase(call);
+}
+
+void JobShard::AddStep(LaneStep step, Outcome* outcome) {
+  outcome->lanes[lanes_->LaneOf(step.block)].push_back(std::move(step));
+}
+
+void JobShard::SubmitSteps(Outcome* outcome) {
+  for (size_t lane = 0; lane < outcome->lanes.size(); ++lane) {
+    if (outcome->lanes[lane].empty()) continue;
+    lanes_->Submit(
+        static_cast<int>(lane),
+        [self = shared_from_this(), steps = std::move(outcome->lanes[lane])](
+            DenseShard::Scratch* scratch) mutable {
+          self->RunSteps(steps, scratch);
+        });
+    outcome->lanes[lane].clear();
+  }
+}
+
+void JobShard::RunSteps(std::vector<LaneStep>& steps,
+                        DenseShard::Scratch* scratch) {
+  for (LaneStep& step : steps) {
+    switch (step.kind) {
+      case Kind::kInit:
+        dense_.Init(step.block, *step.source, step.first);
+        break;
+      case Kind::kDeliver:
+        dense_.Keep(step.block, step.rank, std::move(step.source), step.first);
+        break;
+      case Kind::kFold:
+        norms_[step.block] =
+            dense_.Fold(step.block, step.sample_count, scratch);
+        break;
+      case Kind::kApply:
+        dense_.Apply(step.block, step.clock, step.sample_count,
+                     step.squared_norm, scratch);
+        break;
+      default:
+        step.reading->Copy(dense_.values(step.block), step.first);
+        break;
+    }
+  }
+}
+
+void JobShard::LimitParkedPush(CallToken token, Outcome* outcome) {
+  const auto found = calls_.find(token);
+  if (found == calls_.end() || !controller_.IsParkedPush(token)) return;
+  found->second.parked_bytes = found->second.payload.hold.bytes();
+  parked_bytes_ += found->second.parked_bytes;
+  if (parked_bytes_ <= budget_->limit_bytes() / 2) return;
+  ShardActions ignored;
+  controller_.OnCancel(token, &ignored);
+  End(token,
+      absl::ResourceExhaustedError(absl::StrCat(
+          config_.label, ": pushes that must wait hold ", parked_bytes_,
+          " bytes, at most half of ", budget_->limit_bytes(), " are allowed")),
+      outcome);
+}
+
+// --- Norms -------------------------------------------------------------------
+
+// Called when all folds of the clock have run, and again by Tick; nothing is
+// folded before OnNorm, so the norms stand still.
+void JobShard::SendNorms(int64_t clock) {
+  exchange_(clock, norms_,
+            [self = shared_from_this(), clock](absl::StatusOr<double> norm) {
+              self->OnNorm(clock, std::move(norm));
+            });
+}
+
+void JobShard::OnNorm(int64_t clock, absl::StatusOr<double> squared_norm) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mu_);
+    if (squared_norm.ok()) {
+      // The next clock's folds may skip blocks that nobody sends.
+      std::fill(norms_.begin(), norms_.end(), 0);
+      ShardActions actions;
+      controller_.OnNorm(clock, *squared_norm, absl::Now(), &actions);
+      Take(actions, &outcome);
+      SubmitSteps(&outcome);
+    } else if (!controller_.closed()) {
+      controller_.OnNormDelayed(clock, squared_norm.status());
+      norm_clock_ = clock;
+      norm_retry_at_ = absl::Now() + kNormRetryDelay;
+    }
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+}
+
+// --- Status ------------------------------------------------------------------
+
+ShardStatus::Job JobShard::Status() const {
+  MutexLock lock(&mu_);
+  ShardStatus::Job status;
+  status.set_job_id(config_.job_id);
+  status.set_block_count(dense_.block_count());
+  status.set_blocks_initialised(controller_.initialised_count());
+  status.set_value_bytes(dense_.value_bytes());
+  status.set_slot_bytes(dense_.slot_bytes());
+  status.set_fold_bytes(fold_bytes_);
+  status.set_parked_pulls(static_cast<uint32_t>(controller_.parked_pulls()));
+  status.set_parked_pushes(static_cast<uint32_t>(controller_.parked_pushes()));
+  for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
+    const PushLedger& progress = controller_.worker(rank);
+    ShardStatus::Worker* worker = status.add_workers();
+    worker->set_rank(rank);
+    worker->set_closed_clocks(progress.closed());
+    worker->set_blocks_received(progress.received_count());
+    worker->set_blocks_expected(progress.expected_count());
+    worker->set_finished(progress.finished());
+  }
+  return status;
+}
+
+uint64_t JobShard::NewDuplicateBlocks() {
+  MutexLock lock(&mu_);
+  const uint64_t before =
+      std::exchange(told_duplicates_, controller_.duplicate_blocks());
+  return told_duplicates_ - before;
+}
+
+uint64_t JobShard::NewAbandonedCuts() {
+  MutexLock lock(&mu_);
+  const uint64_t before =
+      std::exchange(told_abandoned_, controller_.abandoned_cuts());
+  return told_abandoned_ - before;
+}
+
+int64_t JobShard::min_clock() const {
+  MutexLock lock(&mu_);
+  return controller_.min_clock();
+}
+
+int64_t JobShard::max_clock() const {
+  MutexLock lock(&mu_);
+  return controller_.max_clock();
+}
+
+}  // namespace syncline

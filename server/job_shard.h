@@ -1,0 +1,158 @@
+#ifndef SYNCLINE_SERVER_JOB_SHARD_H_
+#define SYNCLINE_SERVER_JOB_SHARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/parameter_server.pb.h"
+#include "server/consistency_controller.h"
+#include "server/dense_shard.h"
+#include "server/in_flight_budget.h"
+#include "server/job_config.h"
+#include "server/lanes.h"
+#include "server/shard_layout.h"
+
+namespace syncline {
+
+// Values that were read for a pull.
+struct PullValues {
+  struct Free {
+    void operator()(float* values) const;
+  };
+  std::vector<BlockIndex> blocks;
+  int64_t min_clock = 0;
+  int64_t max_clock = 0;
+  std::unique_ptr<float, Free> values;  // of the blocks, in their order
+  size_t bytes = 0;
+  InFlightBudget::Hold hold;  // until they are sent
+};
+
+// One job on this ps: asks the controller, and carries out what it says in the
+// lanes, in its order. Thread-safe. Callbacks run on any thread, exactly once,
+// never under a lock.
+//
+// Lock order: mu_, then a lane's queue.
+class JobShard : public std::enable_shared_from_this<JobShard> {
+ public:
+  using Done = absl::AnyInvocable<void(absl::Status, PullValues)>;
+  // Finds the global norm of a clock from this shard's blocks' squared norms,
+  // in the order of ShardLayout::ids(). Does not block.
+  using NormExchange =
+      std::function<void(int64_t clock, std::vector<double> squared_norms,
+                         std::function<void(absl::StatusOr<double>)> done)>;
+
+  // A received payload and what it holds of the budget.
+  struct Payload {
+    std::shared_ptr<const FloatSource> values;  // null: none
+    InFlightBudget::Hold hold;
+  };
+
+  // `lanes` and `budget` outlive all calls and CloseAndWait.
+  JobShard(const JobConfig& config, Lanes* lanes, InFlightBudget* budget,
+           NormExchange exchange);
+
+  const ShardLayout& layout() const { return layout_; }
+  const JobConfig& config() const { return config_; }
+
+  void Init(const Caller& caller, std::vector<BlockIndex> blocks,
+            int64_t total_clocks, Payload payload, Done done);
+  // Push, Pull or both; the token is set here and returned, for Cancel.
+  CallToken Call(ShardCall call, Payload payload, Done done);
+  void Cancel(CallToken token);
+  absl::Status BeginCut(const Caller& caller, uint64_t cut_id,
+                        std::vector<int64_t> clocks, absl::Duration hold);
+  absl::Status EndCut(const Caller& caller, uint64_t cut_id);
+  // Ends what is overdue, and looks after a norm that has not come.
+  void Tick(absl::Time now);
+  // Ends parked calls and all later ones with `status`.
+  void Close(const absl::Status& status);
+
+  ShardStatus::Job Status() const;
+  // Since the last time each was asked.
+  uint64_t NewDuplicateBlocks();
+  uint64_t NewAbandonedCuts();
+  int64_t min_clock() const;
+  int64_t max_clock() const;
+
+ private:
+  class Reading;
+  struct LaneStep;
+  struct PendingCall {
+    Payload payload;
+    std::vector<size_t> offsets;  // of the payload's blocks, in elements
+    std::vector<BlockIndex> pulled;
+    uint64_t parked_bytes = 0;  // its part of parked_bytes_
+    Done done;
+  };
+  struct Ended {
+    Done done;
+    absl::Status status;
+  };
+  // What an event brought about, before it is carried out.
+  struct Outcome {
+    std::vector<std::vector<LaneStep>> lanes;
+    std::vector<Ended> ended;
+  };
+
+  // Translates actions into steps of the lanes.
+  void Take(const ShardActions& actions, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeOne(const ShardAction& action, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeRead(const ShardAction& action, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(CallToken token, absl::Status status, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleasePayload(PendingCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddStep(LaneStep step, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Hands steps to the lanes; under the lock, so that lanes see events in the
+  // controller's order.
+  void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunSteps(std::vector<LaneStep>& steps, DenseShard::Scratch* scratch);
+  // Keeps half of the budget free of pushes that cannot be accepted yet, for
+  // those that they wait for.
+  void LimitParkedPush(CallToken token, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void SendNorms(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnNorm(int64_t clock, absl::StatusOr<double> squared_norm)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  const JobConfig config_;
+  const ShardLayout layout_;
+  Lanes* const lanes_;
+  InFlightBudget* const budget_;
+  const NormExchange exchange_;
+  // The lanes' alone, but for the learning rate's end, which is set before the
+  // first gradient reaches them.
+  DenseShard dense_;
+  std::vector<double> norms_;  // by block, written by its lane
+
+  mutable Mutex mu_;
+  ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
+  CallToken next_token_ ABSL_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_map<CallToken, PendingCall> calls_ ABSL_GUARDED_BY(mu_);
+  bool knows_total_clocks_ ABSL_GUARDED_BY(mu_);
+  uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<uint32_t> kept_ ABSL_GUARDED_BY(mu_);  // gradients, by block
+  uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t norm_clock_ ABSL_GUARDED_BY(mu_) = -1;  // to be sent again
+  absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_JOB_SHARD_H_

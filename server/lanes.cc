@@ -1,0 +1,61 @@
+#include "server/lanes.h"
+
+#include <atomic>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+
+namespace syncline {
+
+Lanes::Lane::Lane(int index)
+    : thread(absl::StrCat("lane", index), 1,
+             std::numeric_limits<size_t>::max()) {}
+
+Lanes::Lanes(int count) {
+  SYNCLINE_CHECK(count > 0);
+  for (int i = 0; i < count; ++i) lanes_.push_back(std::make_unique<Lane>(i));
+}
+
+Lanes::~Lanes() {
+  for (const auto& lane : lanes_) lane->thread.Stop();
+}
+
+void Lanes::Submit(int lane, Task task) {
+  Lane* const target = lanes_[lane].get();
+  SYNCLINE_CHECK(target->thread.TrySubmit(
+      [target, task = std::move(task)]() mutable { task(&target->scratch); }));
+}
+
+void Lanes::SubmitAfterAll(Task task) {
+  struct Shared {
+    std::atomic<size_t> left;
+    Task task;
+  };
+  auto shared = std::make_shared<Shared>();
+  shared->left = lanes_.size();
+  shared->task = std::move(task);
+  for (int lane = 0; lane < count(); ++lane) {
+    Submit(lane, [shared](DenseShard::Scratch* scratch) {
+      if (shared->left.fetch_sub(1) == 1) shared->task(scratch);
+    });
+  }
+}
+
+void Lanes::Drain() {
+  Mutex mu;
+  CondVar drained;
+  bool done = false;
+  SubmitAfterAll([&](DenseShard::Scratch*) {
+    MutexLock lock(&mu);
+    done = true;
+    drained.Signal();
+  });
+  MutexLock lock(&mu);
+  while (!done) drained.WaitUntil(&mu, absl::Now() + absl::Minutes(1));
+}
+
+}  // namespace syncline

@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_SERVER_LANES_H_
+#define SYNCLINE_SERVER_LANES_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/thread_pool.h"
+#include "server/dense_shard.h"
+
+namespace syncline {
+
+// Threads that own blocks: block b of every shard belongs to lane b mod count,
+// and only that lane touches it. Tasks of one lane run in the order in which
+// they were submitted, so data needs no lock. Thread-safe.
+class Lanes {
+ public:
+  using Task = absl::AnyInvocable<void(DenseShard::Scratch*)>;
+
+  explicit Lanes(int count);
+  ~Lanes();  // runs what was submitted, joins
+
+  int count() const { return static_cast<int>(lanes_.size()); }
+  int LaneOf(BlockIndex block) const {
+    return static_cast<int>(block % lanes_.size());
+  }
+  // Never blocks and never refuses: what may wait is bounded by what callers
+  // may have in flight.
+  void Submit(int lane, Task task);
+  // Runs `task` in some lane once all that was submitted before has run, in all
+  // lanes.
+  void SubmitAfterAll(Task task);
+  // Blocks until all that was submitted before has run. Not from a lane.
+  void Drain();
+
+ private:
+  struct Lane {
+    explicit Lane(int index);
+    DenseShard::Scratch scratch;
+    ThreadPool thread;  // last: it uses the scratch
+  };
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_LANES_H_

@@ -1,0 +1,159 @@
+#include "server/norm_exchange.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/grpc_channel.h"
+#include "common/rpc/grpc_status.h"
+#include "server/job_config.h"
+
+namespace syncline {
+namespace {
+
+std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
+                                      const BlockMap& map) {
+  std::vector<NormFolder::Shard> shards;
+  for (int rank = 0; rank < assignment.ps_size(); ++rank) {
+    const Member& member = assignment.ps(rank).member();
+    const absl::Span<const uint32_t> blocks = map.shard_blocks(rank);
+    shards.push_back({member.incarnation(),
+                      MemberName(member),
+                      {blocks.begin(), blocks.end()}});
+  }
+  return shards;
+}
+
+// What one FoldNorm call needs while it is out.
+struct Asking {
+  std::unique_ptr<grpc::ClientContext> context;
+  FoldNormRequest request;
+  FoldNormResponse response;
+};
+
+}  // namespace
+
+NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
+                           uint32_t ps_rank, std::string label,
+                           absl::Duration wait_max)
+    : job_id_(assignment.job_id()),
+      ps_rank_(ps_rank),
+      incarnation_(assignment.ps(ps_rank).member().incarnation()),
+      blocks_(map.shard_blocks(ps_rank).begin(),
+              map.shard_blocks(ps_rank).end()),
+      folder_name_(MemberName(assignment.ps(0).member())),
+      folder_address_(assignment.ps(0).member().address()),
+      wait_max_(wait_max),
+      folder_(Shards(assignment, map), std::move(label)) {}
+
+void NormExchange::Exchange(int64_t clock, std::vector<double> squared_norms,
+                            Done done) {
+  if (ps_rank_ != 0) return Ask(clock, squared_norms, std::move(done));
+  FoldHere(0, incarnation_, clock, blocks_, squared_norms,
+           absl::Now() + wait_max_, std::move(done));
+}
+
+void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
+                        Done done) {
+  if (ps_rank_ != 0) {
+    return done(absl::FailedPreconditionError(absl::StrCat(
+        "norms of job ", job_id_, " are folded at ", folder_name_)));
+  }
+  FoldHere(request.ps_rank(), request.incarnation(), request.clock(),
+           request.blocks(), request.squared_norms(), deadline,
+           std::move(done));
+}
+
+void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
+                            int64_t clock, absl::Span<const uint32_t> blocks,
+                            absl::Span<const double> squared_norms,
+                            absl::Time deadline, Done done) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    const uint64_t token = next_token_++;
+    waiting_[token] = std::move(done);
+    folder_.OnNorms(token, ps_rank, incarnation, clock, blocks, squared_norms,
+                    deadline, &answers);
+  }
+  Answer(answers);
+}
+
+void NormExchange::Ask(int64_t clock, const std::vector<double>& squared_norms,
+                       Done done) {
+  auto asking = std::make_shared<Asking>();
+  asking->request.set_job_id(job_id_);
+  asking->request.set_ps_rank(ps_rank_);
+  asking->request.set_incarnation(incarnation_);
+  asking->request.set_clock(clock);
+  asking->request.mutable_blocks()->Add(blocks_.begin(), blocks_.end());
+  asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
+                                               squared_norms.end());
+  asking->context = MakeContext(absl::Now() + wait_max_);
+  ParameterServer::Stub* stub = nullptr;
+  absl::Status closed;
+  {
+    MutexLock lock(&mu_);
+    closed = closed_;
+    if (closed.ok()) {
+      if (stub_ == nullptr) {
+        stub_ = ParameterServer::NewStub(MakeChannel(folder_address_));
+      }
+      stub = stub_.get();
+      asking_ = asking->context.get();
+    }
+  }
+  if (!closed.ok()) return done(closed);
+  stub->async()->FoldNorm(
+      asking->context.get(), &asking->request, &asking->response,
+      [self = shared_from_this(), asking,
+       done = std::move(done)](const grpc::Status& status) {
+        {
+          MutexLock lock(&self->mu_);
+          self->asking_ = nullptr;
+        }
+        if (status.ok()) return done(asking->response.squared_norm());
+        done(Annotate(FromGrpcStatus(status), self->folder_name_));
+      });
+}
+
+void NormExchange::Answer(const NormFolder::Answers& answers) {
+  for (const NormFolder::Answer& answer : answers) {
+    Done done;
+    {
+      MutexLock lock(&mu_);
+      const auto found = waiting_.find(answer.token);
+      SYNCLINE_CHECK(found != waiting_.end());
+      done = std::move(found->second);
+      waiting_.erase(found);
+    }
+    if (answer.status.ok()) {
+      done(answer.squared_norm);
+    } else {
+      done(answer.status);
+    }
+  }
+}
+
+void NormExchange::Tick(absl::Time now) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    folder_.OnTick(now, &answers);
+  }
+  Answer(answers);
+}
+
+void NormExchange::Close(const absl::Status& status) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    closed_ = status;
+    folder_.Close(status, &answers);
+    if (asking_ != nullptr) asking_->TryCancel();
+  }
+  Answer(answers);
+}
+
+}  // namespace syncline

@@ -1,0 +1,74 @@
+#ifndef SYNCLINE_SERVER_NORM_EXCHANGE_H_
+#define SYNCLINE_SERVER_NORM_EXCHANGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/wire/block_map.h"
+#include "grpcpp/client_context.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "server/norm_folder.h"
+
+namespace syncline {
+
+// One shard's part in finding a job's global gradient norms: the shard of rank
+// 0 folds, the others ask it (FoldNorm in proto/parameter_server.proto).
+// Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
+class NormExchange : public std::enable_shared_from_this<NormExchange> {
+ public:
+  using Done = std::function<void(absl::StatusOr<double>)>;
+
+  // `label` names job and ps in messages. Calls wait at most `wait_max`.
+  NormExchange(const JobAssignment& assignment, const BlockMap& map,
+               uint32_t ps_rank, std::string label, absl::Duration wait_max);
+
+  // The norm that this shard is part of.
+  void Exchange(int64_t clock, std::vector<double> squared_norms, Done done);
+
+  // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0; else
+  // NormFolder's.
+  void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
+
+  void Tick(absl::Time now);
+  // Ends everything that waits, and every later call, with `status`.
+  void Close(const absl::Status& status);
+
+ private:
+  void FoldHere(uint32_t ps_rank, uint64_t incarnation, int64_t clock,
+                absl::Span<const uint32_t> blocks,
+                absl::Span<const double> squared_norms, absl::Time deadline,
+                Done done);
+  void Ask(int64_t clock, const std::vector<double>& squared_norms, Done done);
+  void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string job_id_;
+  const uint32_t ps_rank_;
+  const uint64_t incarnation_;
+  const std::vector<uint32_t> blocks_;
+  const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
+  const std::string folder_address_;
+  const absl::Duration wait_max_;
+
+  Mutex mu_;
+  NormFolder folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
+  absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
+  // The others'.
+  std::unique_ptr<ParameterServer::Stub> stub_ ABSL_GUARDED_BY(mu_);
+  grpc::ClientContext* asking_ ABSL_GUARDED_BY(mu_) = nullptr;
+  absl::Status closed_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_NORM_EXCHANGE_H_

@@ -1,0 +1,383 @@
+#include "server/parameter_service.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/grpc_status.h"
+#include "common/wire/frame.h"
+#include "grpcpp/server_context.h"
+#include "proto/parameter_server.grpc.pb.h"
+
+namespace syncline {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "payloads are little-endian and used as they are");
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// The payload of a received frame, as the shard sees it.
+class PayloadSource : public FloatSource {
+ public:
+  explicit PayloadSource(PayloadView view) : view_(std::move(view)) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    view_.CopyTo(first * sizeof(float), count * sizeof(float), out);
+  }
+
+ private:
+  const PayloadView view_;
+};
+
+// A message without any field.
+ByteBuffer EmptyMessage() {
+  const grpc::Slice slice;
+  return ByteBuffer(&slice, 1);
+}
+
+// A slice over the values that owns them, with their part of the budget.
+grpc::Slice ToSlice(PullValues values) {
+  auto* owner = new PullValues(std::move(values));
+  return grpc::Slice(
+      owner->values.get(), owner->bytes,
+      [](void* p) { delete static_cast<PullValues*>(p); }, owner);
+}
+
+// One call that the shard answers, possibly much later. Deletes itself.
+class ShardReactor : public ServerUnaryReactor {
+ public:
+  ShardReactor(PsRpc rpc, PsMetrics* metrics)
+      : rpc_(rpc), metrics_(metrics), start_(absl::Now()) {}
+
+  // Before the call is handed to gRPC.
+  void CancelWith(std::shared_ptr<JobShard> shard, CallToken token) {
+    shard_ = std::move(shard);
+    token_ = token;
+  }
+  void Answer(const absl::Status& status) {
+    metrics_->Answered(rpc_, status.code(), absl::Now() - start_);
+    Finish(ToGrpcStatus(status));
+  }
+
+ private:
+  void OnCancel() override {
+    if (shard_ != nullptr) shard_->Cancel(token_);
+  }
+  void OnDone() override { delete this; }
+
+  const PsRpc rpc_;
+  PsMetrics* const metrics_;
+  const absl::Time start_;
+  std::shared_ptr<JobShard> shard_;
+  CallToken token_ = 0;
+};
+
+// When a parked call is answered: after `wait`, and somewhat before the caller
+// stops listening, so that it hears who is missing.
+absl::Time ParkDeadline(const CallbackServerContext& context,
+                        absl::Duration wait) {
+  const absl::Time now = absl::Now();
+  const absl::Duration left = absl::FromChrono(context.deadline()) - now;
+  const absl::Duration margin = std::min(left / 10, absl::Milliseconds(500));
+  return now + std::min(wait, left - margin);
+}
+
+using Service = ParameterServer::WithRawCallbackMethod_Init<
+    ParameterServer::WithRawCallbackMethod_PushPull<
+        ParameterServer::WithRawCallbackMethod_Push<
+            ParameterServer::WithRawCallbackMethod_Pull<
+                ParameterServer::WithCallbackMethod_BeginCut<
+                    ParameterServer::WithCallbackMethod_EndCut<
+                        ParameterServer::WithCallbackMethod_FoldNorm<
+                            ParameterServer::WithCallbackMethod_GetShardStatus<
+                                ParameterServer::Service>>>>>>>>;
+
+class ParameterService final : public Service {
+ public:
+  ParameterService(JobTable* jobs, InFlightBudget* budget, PsMetrics* metrics)
+      : jobs_(jobs), budget_(budget), metrics_(metrics) {}
+
+  ServerUnaryReactor* Init(CallbackServerContext* context,
+                           const ByteBuffer* request,
+                           ByteBuffer* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kInit, metrics_);
+    return Started(reactor, StartInit(request, response, reactor));
+  }
+  ServerUnaryReactor* PushPull(CallbackServerContext* context,
+                               const ByteBuffer* request,
+                               ByteBuffer* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kPushPull, metrics_);
+    return Started(reactor, StartPushPull(context, request, response, reactor));
+  }
+  ServerUnaryReactor* Push(CallbackServerContext* context,
+                           const ByteBuffer* request,
+                           ByteBuffer* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kPush, metrics_);
+    return Started(reactor, StartPush(context, request, response, reactor));
+  }
+  ServerUnaryReactor* Pull(CallbackServerContext* context,
+                           const ByteBuffer* request,
+                           ByteBuffer* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kPull, metrics_);
+    return Started(reactor, StartPull(context, request, response, reactor));
+  }
+  ServerUnaryReactor* BeginCut(CallbackServerContext* context,
+                               const BeginCutRequest* request,
+                               BeginCutResponse* response) override {
+    return Now(context, PsRpc::kBeginCut, DoBeginCut(*request));
+  }
+  ServerUnaryReactor* EndCut(CallbackServerContext* context,
+                             const EndCutRequest* request,
+                             EndCutResponse* response) override {
+    return Now(context, PsRpc::kEndCut, DoEndCut(*request));
+  }
+  ServerUnaryReactor* GetShardStatus(CallbackServerContext* context,
+                                     const ShardStatusRequest* request,
+                                     ShardStatus* response) override {
+    return Now(context, PsRpc::kGetShardStatus, DoStatus(*request, response));
+  }
+  ServerUnaryReactor* FoldNorm(CallbackServerContext* context,
+                               const FoldNormRequest* request,
+                               FoldNormResponse* response) override;
+
+ private:
+  static ServerUnaryReactor* Started(ShardReactor* reactor,
+                                     const absl::Status& status) {
+    if (!status.ok()) reactor->Answer(status);
+    return reactor;
+  }
+  ServerUnaryReactor* Now(CallbackServerContext* context, PsRpc rpc,
+                          const absl::Status& status) {
+    auto* reactor = new ShardReactor(rpc, metrics_);
+    reactor->Answer(status);
+    return reactor;
+  }
+
+  // Takes the frame apart and leaves nothing in `request`: gRPC would keep it
+  // for as long as the call is parked.
+  absl::Status Receive(const ByteBuffer* request,
+                       google::protobuf::MessageLite* header,
+                       JobShard::Payload* payload, size_t* payload_bytes);
+
+  absl::Status StartInit(const ByteBuffer* request, ByteBuffer* response,
+                         ShardReactor* reactor);
+  absl::Status StartPushPull(CallbackServerContext* context,
+                             const ByteBuffer* request, ByteBuffer* response,
+                             ShardReactor* reactor);
+  absl::Status StartPush(CallbackServerContext* context,
+                         const ByteBuffer* request, ByteBuffer* response,
+                         ShardReactor* reactor);
+  absl::Status StartPull(CallbackServerContext* context,
+                         const ByteBuffer* request, ByteBuffer* response,
+                         ShardReactor* reactor);
+  // Hands a checked call with a pull to its shard.
+  void StartRead(const std::shared_ptr<const JobEntry>& job, ShardCall call,
+                 JobShard::Payload payload, ByteBuffer* response,
+                 ShardReactor* reactor);
+
+  absl::Status DoBeginCut(const BeginCutRequest& request);
+  absl::Status DoEndCut(const EndCutRequest& request);
+  absl::Status DoStatus(const ShardStatusRequest& request,
+                        ShardStatus* response);
+
+  JobTable* const jobs_;
+  InFlightBudget* const budget_;
+  PsMetrics* const metrics_;
+};
+
+absl::Status ParameterService::Receive(const ByteBuffer* request,
+                                       google::protobuf::MessageLite* header,
+                                       JobShard::Payload* payload,
+                                       size_t* payload_bytes) {
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request->Length(), &payload->hold));
+  PayloadView view;
+  SYNCLINE_RETURN_IF_ERROR(DecodeFrame(*request, header, &view));
+  const_cast<ByteBuffer*>(request)->Clear();
+  *payload_bytes = view.size_bytes();
+  metrics_->Received(view.size_bytes());
+  if (view.size_bytes() > 0) {
+    payload->values = std::make_shared<PayloadSource>(std::move(view));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::StartInit(const ByteBuffer* request,
+                                         ByteBuffer* response,
+                                         ShardReactor* reactor) {
+  InitHeader header;
+  JobShard::Payload payload;
+  size_t payload_bytes = 0;
+  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
+  absl::StatusOr<std::vector<BlockIndex>> blocks =
+      job->shard->layout().CheckInit(header, payload_bytes);
+  if (!blocks.ok()) return Annotate(blocks.status(), job->config.label);
+  job->shard->Init(header.caller(), *std::move(blocks), header.total_clocks(),
+                   std::move(payload),
+                   [response, reactor](absl::Status status, PullValues) {
+                     *response = EmptyMessage();
+                     reactor->Answer(status);
+                   });
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
+                                             const ByteBuffer* request,
+                                             ByteBuffer* response,
+                                             ShardReactor* reactor) {
+  PushPullHeader header;
+  JobShard::Payload payload;
+  size_t payload_bytes = 0;
+  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  const Caller& caller = header.push().caller();
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
+  const ShardLayout& layout = job->shard->layout();
+  absl::StatusOr<PushFacts> push =
+      layout.CheckPush(header.push(), payload_bytes);
+  if (!push.ok()) return Annotate(push.status(), job->config.label);
+  absl::StatusOr<PullFacts> pull = layout.CheckPull(header.pull());
+  if (!pull.ok()) return Annotate(pull.status(), job->config.label);
+  ShardCall call;
+  call.rank = caller.rank();
+  call.incarnation = caller.incarnation();
+  call.deadline =
+      ParkDeadline(*context, absl::Seconds(header.pull().wait_seconds()));
+  call.push = *std::move(push);
+  call.pull = *std::move(pull);
+  StartRead(job, std::move(call), std::move(payload), response, reactor);
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::StartPull(CallbackServerContext* context,
+                                         const ByteBuffer* request,
+                                         ByteBuffer* response,
+                                         ShardReactor* reactor) {
+  PullHeader header;
+  JobShard::Payload payload;
+  size_t payload_bytes = 0;
+  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
+  absl::StatusOr<PullFacts> pull = job->shard->layout().CheckPull(header);
+  if (!pull.ok()) return Annotate(pull.status(), job->config.label);
+  ShardCall call;
+  call.rank = header.caller().rank();
+  call.incarnation = header.caller().incarnation();
+  call.deadline = ParkDeadline(*context, absl::Seconds(header.wait_seconds()));
+  call.pull = *std::move(pull);
+  StartRead(job, std::move(call), {}, response, reactor);
+  return absl::OkStatus();
+}
+
+void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
+                                 ShardCall call, JobShard::Payload payload,
+                                 ByteBuffer* response, ShardReactor* reactor) {
+  const CallToken token = job->shard->Call(
+      std::move(call), std::move(payload),
+      [this, job, response, reactor](absl::Status status, PullValues values) {
+        if (status.ok()) {
+          PullResponseHeader header;
+          for (const BlockIndex block : values.blocks) {
+            header.add_blocks(job->shard->layout().ids()[block]);
+          }
+          header.set_min_clock(values.min_clock);
+          header.set_max_clock(values.max_clock);
+          metrics_->Sent(values.bytes);
+          std::vector<grpc::Slice> slices;
+          if (values.bytes > 0) slices.push_back(ToSlice(std::move(values)));
+          *response = EncodeFrame(header, std::move(slices));
+        }
+        reactor->Answer(status);
+      });
+  reactor->CancelWith(job->shard, token);
+}
+
+absl::Status ParameterService::StartPush(CallbackServerContext* context,
+                                         const ByteBuffer* request,
+                                         ByteBuffer* response,
+                                         ShardReactor* reactor) {
+  PushHeader header;
+  JobShard::Payload payload;
+  size_t payload_bytes = 0;
+  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
+  absl::StatusOr<PushFacts> push =
+      job->shard->layout().CheckPush(header, payload_bytes);
+  if (!push.ok()) return Annotate(push.status(), job->config.label);
+  ShardCall call;
+  call.rank = header.caller().rank();
+  call.incarnation = header.caller().incarnation();
+  call.deadline = ParkDeadline(*context, job->config.wait_max);
+  call.push = *std::move(push);
+  const CallToken token =
+      job->shard->Call(std::move(call), std::move(payload),
+                       [response, reactor](absl::Status status, PullValues) {
+                         PushResponse accepted;
+                         accepted.set_outcome(PushResponse::ACCEPTED);
+                         const grpc::Slice slice(accepted.SerializeAsString());
+                         *response = ByteBuffer(&slice, 1);
+                         reactor->Answer(status);
+                       });
+  reactor->CancelWith(job->shard, token);
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::DoBeginCut(const BeginCutRequest& request) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
+  if (request.cut_id() == 0 || !(request.hold_seconds() > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        job->config.label, ": cut_id is ", request.cut_id(),
+        " and hold_seconds ", request.hold_seconds(), ", both must be > 0"));
+  }
+  return job->shard->BeginCut(
+      request.caller(), request.cut_id(),
+      {request.clocks().begin(), request.clocks().end()},
+      absl::Seconds(request.hold_seconds()));
+}
+
+absl::Status ParameterService::DoEndCut(const EndCutRequest& request) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
+  return job->shard->EndCut(request.caller(), request.cut_id());
+}
+
+absl::Status ParameterService::DoStatus(const ShardStatusRequest& request,
+                                        ShardStatus* response) {
+  if (!request.job_id().empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.job_id()));
+    *response->add_jobs() = job->shard->Status();
+  } else {
+    for (const auto& job : jobs_->All()) {
+      if (job->shard != nullptr) *response->add_jobs() = job->shard->Status();
+    }
+  }
+  response->set_in_flight_bytes(budget_->used_bytes());
+  response->set_in_flight_limit_bytes(budget_->limit_bytes());
+  return absl::OkStatus();
+}
+
+ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
+                                               const FoldNormRequest* request,
+                                               FoldNormResponse* response) {
+  auto* reactor = new ShardReactor(PsRpc::kFoldNorm, metrics_);
+  const auto job = jobs_->Find(request->job_id());
+  if (!job.ok()) return Started(reactor, job.status());
+  (*job)->norms->Fold(*request, ParkDeadline(*context, (*job)->config.wait_max),
+                      [response, reactor](absl::StatusOr<double> norm) {
+                        if (norm.ok()) response->set_squared_norm(*norm);
+                        reactor->Answer(norm.status());
+                      });
+  return reactor;
+}
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeParameterService(JobTable* jobs,
+                                                    InFlightBudget* budget,
+                                                    PsMetrics* metrics) {
+  return std::make_unique<ParameterService>(jobs, budget, metrics);
+}
+
+}  // namespace syncline
