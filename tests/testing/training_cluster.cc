@@ -1,0 +1,316 @@
+#include "tests/testing/training_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/model/training_graph.h"
+#include "common/rpc/job_spec_validator.h"
+#include "grpcpp/server.h"
+
+namespace syncline {
+namespace {
+
+constexpr absl::Duration kPrepareTimeout = absl::Seconds(60);
+
+uint64_t WorkerIncarnation(uint32_t rank) { return 1000 + rank; }
+
+int CountOf(const std::vector<DaemonMessage>& messages,
+            bool (*matches)(const DaemonMessage&)) {
+  return static_cast<int>(
+      std::count_if(messages.begin(), messages.end(), matches));
+}
+
+}  // namespace
+
+class TrainingCluster::Artifacts final : public ArtifactTransfer {
+ public:
+  absl::Status Fetch(const std::string& job_id, const std::string& name,
+                     const std::string& to_file, absl::Time) override {
+    MutexLock lock(&mu_);
+    const auto file = files_.find(absl::StrCat(job_id, "/", name));
+    if (file == files_.end()) {
+      return absl::NotFoundError(absl::StrCat("no artifact ", name));
+    }
+    return WriteFileAtomically(to_file, file->second);
+  }
+  absl::Status Upload(const std::string& job_id, const std::string& name,
+                      const std::string& from_file, absl::Time) override {
+    SYNCLINE_ASSIGN_OR_RETURN(std::string content,
+                              ReadFile(from_file, 1ull << 30));
+    Put(job_id, name, std::move(content));
+    return absl::OkStatus();
+  }
+  void Put(const std::string& job_id, const std::string& name,
+           std::string content) {
+    MutexLock lock(&mu_);
+    files_[absl::StrCat(job_id, "/", name)] = std::move(content);
+  }
+  std::map<std::string, std::string> OfJob(const std::string& job_id) {
+    const std::string prefix = absl::StrCat(job_id, "/");
+    std::map<std::string, std::string> files;
+    MutexLock lock(&mu_);
+    for (const auto& [path, content] : files_) {
+      if (path.rfind(prefix, 0) == 0) {
+        files[path.substr(prefix.size())] = content;
+      }
+    }
+    return files;
+  }
+
+ private:
+  Mutex mu_;
+  std::map<std::string, std::string> files_ ABSL_GUARDED_BY(mu_);
+};
+
+TrainingCluster::TrainingCluster(const Options& options)
+    : options_(options), artifacts_(std::make_shared<Artifacts>()) {
+  for (uint32_t rank = 0; rank < options.ps; ++rank) {
+    Ps ps;
+    ps.server = *PsServer::Create({.lanes = 1});
+    grpc::ServerBuilder builder;
+    ps.server->RegisterService(&builder);
+    ps.listening = *StartServer(&builder, "127.0.0.1:0");
+    ps_.push_back(std::move(ps));
+  }
+  inbox_->messages.resize(options.workers);
+  for (uint32_t rank = 0; rank < options.workers; ++rank) {
+    Worker::Options worker;
+    worker.data_root = options.data_root;
+    worker.work_dir = absl::StrCat(options.work_dir, "/worker", rank);
+    worker.threads = 1;
+    worker.incarnation = WorkerIncarnation(rank);
+    worker.artifacts = artifacts_;
+    workers_.push_back(
+        *Worker::Create(worker, [inbox = inbox_, rank](DaemonMessage message) {
+          MutexLock lock(&inbox->mu);
+          inbox->messages[rank].push_back(std::move(message));
+          inbox->changed.SignalAll();
+        }));
+  }
+}
+
+TrainingCluster::~TrainingCluster() {
+  workers_.clear();
+  for (Ps& ps : ps_) {
+    for (int i = 1; i <= jobs_; ++i) {
+      ps.server->CloseJob(absl::StrCat("t-", i), "the test is over");
+    }
+    ps.listening.server->Shutdown();
+  }
+}
+
+JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
+                                              absl::string_view model,
+                                              absl::Status* status) {
+  JobAssignment assignment;
+  assignment.set_job_id(job_id_);
+  *assignment.mutable_spec() = spec;
+  assignment.set_routing_version(1);
+  assignment.set_model_artifact("model.onnx");
+  for (uint32_t rank = 0; rank < options_.workers; ++rank) {
+    Participant* worker = assignment.add_workers();
+    worker->set_rank(rank);
+    Member* member = worker->mutable_member();
+    member->mutable_task()->set_type(rank == 0 ? CHIEF : WORKER);
+    member->mutable_task()->set_index(rank == 0 ? 0 : rank - 1);
+    member->set_incarnation(WorkerIncarnation(rank));
+  }
+  for (uint32_t rank = 0; rank < options_.ps; ++rank) {
+    Participant* ps = assignment.add_ps();
+    ps->set_rank(rank);
+    ps->mutable_member()->mutable_task()->set_type(PS);
+    ps->mutable_member()->mutable_task()->set_index(rank);
+    ps->mutable_member()->set_incarnation(2000 + rank);
+    ps->mutable_member()->set_address(ps_address(rank));
+  }
+  const auto parsed = ParseJobModel(spec, model, "model");
+  if (!parsed.ok()) {
+    *status = parsed.status();
+    return assignment;
+  }
+  std::vector<std::string> problems;
+  const TrainingGraph graph = ResolveTrainingGraph(spec, **parsed, &problems);
+  *status = ProblemsToStatus(problems);
+  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
+    ParameterInfo* info = assignment.add_parameters();
+    info->set_name(parameter.name);
+    for (const int64_t dim : parameter.dims) info->add_dims(dim);
+  }
+  return assignment;
+}
+
+absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
+  job_id_ = absl::StrCat("t-", ++jobs_);
+  {
+    MutexLock lock(&inbox_->mu);
+    for (auto& messages : inbox_->messages) messages.clear();
+  }
+  spec.mutable_resources()->set_workers(options_.workers);
+  spec.mutable_resources()->set_ps(options_.ps);
+  SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(ValidateJobSpec(spec)));
+  artifacts_->Put(job_id_, "model.onnx", std::string(model));
+  absl::Status status;
+  const JobAssignment assignment =
+      MakeAssignment(WithDefaults(spec), model, &status);
+  SYNCLINE_RETURN_IF_ERROR(status);
+  for (uint32_t rank = 0; rank < options_.ps; ++rank) {
+    SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->OpenJob(assignment, rank));
+  }
+  SchedulerMessage command;
+  *command.mutable_prepare()->mutable_assignment() = assignment;
+  for (const auto& worker : workers_) worker->OnCommand(command);
+  const auto is_prepared = [](const DaemonMessage& m) {
+    return m.has_prepared();
+  };
+  if (!Await(kPrepareTimeout, [&](const std::vector<DaemonMessage>& m) {
+        return CountOf(m, is_prepared) > 0;
+      })) {
+    return absl::DeadlineExceededError("not prepared");
+  }
+  std::vector<std::string> problems;
+  for (uint32_t rank = 0; rank < options_.workers; ++rank) {
+    for (const DaemonMessage& message : Messages(rank)) {
+      for (const std::string& problem : message.prepared().problems()) {
+        problems.push_back(problem);
+      }
+    }
+  }
+  return ProblemsToStatus(problems);
+}
+
+void TrainingCluster::Run() {
+  SchedulerMessage command;
+  command.mutable_run()->set_job_id(job_id_);
+  for (const auto& worker : workers_) worker->OnCommand(command);
+}
+
+absl::Status TrainingCluster::AwaitDone(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&inbox_->mu);
+  while (true) {
+    size_t done = 0;
+    for (const auto& messages : inbox_->messages) {
+      for (const DaemonMessage& message : messages) {
+        if (!message.has_done()) continue;
+        ++done;
+        // As the scheduler does: the first failure ends the job.
+        if (message.done().code() != 0) {
+          return absl::Status(
+              static_cast<absl::StatusCode>(message.done().code()),
+              message.done().message());
+        }
+        break;
+      }
+    }
+    if (done == inbox_->messages.size()) return absl::OkStatus();
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError("the job has not ended");
+    }
+    inbox_->changed.WaitUntil(&inbox_->mu, deadline);
+  }
+}
+
+absl::Status TrainingCluster::Stop(absl::Duration timeout) {
+  SchedulerMessage command;
+  command.mutable_stop()->set_job_id(job_id_);
+  command.mutable_stop()->set_reason("the test stops it");
+  for (const auto& worker : workers_) worker->OnCommand(command);
+  for (Ps& ps : ps_) ps.server->CloseJob(job_id_, "the test stops it");
+  const auto is_released = [](const DaemonMessage& m) {
+    return m.has_done() && m.done().released();
+  };
+  return Await(timeout,
+               [&](const std::vector<DaemonMessage>& m) {
+                 return CountOf(m, is_released) > 0;
+               })
+             ? absl::OkStatus()
+             : absl::DeadlineExceededError("not released");
+}
+
+TrainingCluster::Outcome TrainingCluster::RunJob(JobSpec spec,
+                                                 absl::string_view model) {
+  absl::Status status = Prepare(std::move(spec), model);
+  if (status.ok()) {
+    Run();
+    status = AwaitDone(absl::Minutes(2));
+  }
+  const absl::Status stopped = Stop(absl::Seconds(30));
+  if (status.ok()) status = stopped;
+  Outcome outcome = TakeOutcome();
+  outcome.status = status;
+  return outcome;
+}
+
+TrainingCluster::Outcome TrainingCluster::TakeOutcome() {
+  Outcome outcome;
+  for (const DaemonMessage& message : Messages(0)) {
+    if (message.report().has_evaluation()) {
+      outcome.evaluations.push_back(message.report().evaluation());
+    }
+    if (message.report().has_progress()) {
+      outcome.last_progress = message.report().progress();
+    }
+  }
+  outcome.artifacts = artifacts_->OfJob(job_id_);
+  const auto trained = outcome.artifacts.find("trained.onnx");
+  if (trained == outcome.artifacts.end()) return outcome;
+  const auto model = Model::Parse(trained->second, "trained.onnx");
+  SYNCLINE_CHECK(model.ok());
+  for (const Initializer& initializer : (*model)->graph().initializers) {
+    if (initializer.tensor.dtype != DType::kFloat32) continue;
+    const absl::Span<const float> values = initializer.tensor.floats();
+    outcome.weights[(*model)->graph().values[initializer.value].name] = {
+        values.begin(), values.end()};
+  }
+  return outcome;
+}
+
+bool TrainingCluster::AwaitClock(uint32_t rank, int64_t clock,
+                                 absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&inbox_->mu);
+  while (true) {
+    for (const DaemonMessage& message : inbox_->messages[rank]) {
+      if (message.report().progress().clock() >= clock) return true;
+    }
+    if (absl::Now() > deadline) return false;
+    inbox_->changed.WaitUntil(&inbox_->mu, deadline);
+  }
+}
+
+void TrainingCluster::KillPs(uint32_t rank) {
+  ps_[rank].listening.server->Shutdown(
+      absl::ToChronoTime(absl::Now() - absl::Seconds(1)));
+}
+
+const std::string& TrainingCluster::ps_address(uint32_t rank) const {
+  return ps_[rank].listening.address;
+}
+
+void TrainingCluster::Send(uint32_t rank, const SchedulerMessage& command) {
+  workers_[rank]->OnCommand(command);
+}
+
+std::vector<DaemonMessage> TrainingCluster::Messages(uint32_t rank) {
+  MutexLock lock(&inbox_->mu);
+  return inbox_->messages[rank];
+}
+
+template <typename Enough>
+bool TrainingCluster::Await(absl::Duration timeout, const Enough& enough) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&inbox_->mu);
+  while (
+      !std::all_of(inbox_->messages.begin(), inbox_->messages.end(), enough)) {
+    if (absl::Now() > deadline) return false;
+    inbox_->changed.WaitUntil(&inbox_->mu, deadline);
+  }
+  return true;
+}
+
+}  // namespace syncline

@@ -1,0 +1,102 @@
+#ifndef SYNCLINE_TESTS_TESTING_TRAINING_CLUSTER_H_
+#define SYNCLINE_TESTS_TESTING_TRAINING_CLUSTER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/rpc/grpc_channel.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/server.h"
+#include "tests/testing/job_builder.h"
+#include "worker/artifact_transfer.h"
+#include "worker/worker.h"
+
+namespace syncline {
+
+// Ps and workers in this process, with real gRPC between them and without a
+// scheduler: the test plays its part, step by step or with RunJob. Thread-
+// compatible.
+class TrainingCluster {
+ public:
+  // What workers fetch and upload: a map in place of the scheduler's files.
+  class Artifacts;
+
+  struct Options {
+    uint32_t workers = 1;
+    uint32_t ps = 1;
+    std::string work_dir;
+    std::string data_root;
+  };
+  explicit TrainingCluster(const Options& options);
+  ~TrainingCluster();
+
+  // How a job ended.
+  struct Outcome {
+    // The first problem of preparing, or the first failure that was not a
+    // cancellation; OK if all workers succeeded.
+    absl::Status status;
+    std::vector<Evaluation> evaluations;
+    std::map<std::string, std::string> artifacts;
+    // Parameters of "trained.onnx".
+    Weights weights;
+    WorkerProgress last_progress;  // of the chief
+  };
+  // Prepare, run, wait, stop, all of it. resources are set to the cluster's.
+  Outcome RunJob(JobSpec spec, absl::string_view model);
+
+  // The steps of RunJob. A timeout fails with DeadlineExceeded.
+  absl::Status Prepare(JobSpec spec, absl::string_view model);
+  void Run();
+  absl::Status AwaitDone(absl::Duration timeout);
+  // Waits until every worker has released the job; closes it on the ps.
+  absl::Status Stop(absl::Duration timeout);
+  Outcome TakeOutcome();
+
+  // Waits until rank `rank` has reported clock `clock` or more.
+  bool AwaitClock(uint32_t rank, int64_t clock, absl::Duration timeout);
+
+  // The ps goes away without a word; its port refuses connections then.
+  void KillPs(uint32_t rank);
+  const std::string& ps_address(uint32_t rank) const;
+  // Sends a command to one worker and returns nothing: answers are kept.
+  void Send(uint32_t rank, const SchedulerMessage& command);
+  // Answers of one worker so far.
+  std::vector<DaemonMessage> Messages(uint32_t rank);
+
+ private:
+  struct Ps {
+    std::unique_ptr<PsServer> server;
+    ListeningServer listening;
+  };
+  struct Inbox {
+    Mutex mu;
+    CondVar changed;
+    std::vector<std::vector<DaemonMessage>> messages ABSL_GUARDED_BY(mu);
+  };
+  JobAssignment MakeAssignment(const JobSpec& spec, absl::string_view model,
+                               absl::Status* status);
+  // Waits until `enough` says so of all messages.
+  template <typename Enough>
+  bool Await(absl::Duration timeout, const Enough& enough);
+
+  const Options options_;
+  std::shared_ptr<Artifacts> artifacts_;
+  std::vector<Ps> ps_;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  std::vector<std::unique_ptr<Worker>> workers_;
+  int jobs_ = 0;
+  std::string job_id_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_TRAINING_CLUSTER_H_
