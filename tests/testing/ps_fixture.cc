@@ -1,0 +1,296 @@
+#include "tests/testing/ps_fixture.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/grpc_status.h"
+#include "common/rpc/job_spec_validator.h"
+
+namespace syncline {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(20);
+
+JobSpec DefaultSpec() {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  spec.mutable_learning_rate()->set_base(1);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
+  return spec;
+}
+
+}  // namespace
+
+PsFixture::PsFixture(const Options& options) {
+  assignment_.set_job_id("j-0001");
+  assignment_.set_routing_version(1);
+  JobSpec spec = DefaultSpec();
+  if (options.spec) options.spec(&spec);
+  *assignment_.mutable_spec() = WithDefaults(spec);
+  std::vector<TensorSize> tensors;
+  for (const int64_t size : options.tensor_sizes) {
+    ParameterInfo* info = assignment_.add_parameters();
+    info->set_name(absl::StrCat("t", tensors.size()));
+    info->add_dims(size);
+    tensors.push_back({info->name(), size});
+  }
+  for (uint32_t rank = 0; rank < options.workers; ++rank) {
+    Participant* worker = assignment_.add_workers();
+    worker->set_rank(rank);
+    worker->mutable_member()->mutable_task()->set_type(WORKER);
+    worker->mutable_member()->mutable_task()->set_index(rank);
+    worker->mutable_member()->set_address(absl::StrCat("10.0.0.", rank, ":1"));
+    worker->mutable_member()->set_incarnation(100 + rank);
+  }
+  for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
+    Node node;
+    PsServer::Options ps;
+    ps.lanes = 2;
+    ps.in_flight_bytes = options.in_flight_bytes;
+    ps.metrics = options.metrics;
+    auto server = PsServer::Create(ps);
+    SYNCLINE_CHECK(server.ok());
+    node.server = *std::move(server);
+    grpc::ServerBuilder builder;
+    node.server->RegisterService(&builder);
+    auto listening = StartServer(&builder, "127.0.0.1:0");
+    SYNCLINE_CHECK(listening.ok());
+    node.grpc = std::move(listening->server);
+    node.address = listening->address;
+    node.stub = ParameterServer::NewStub(MakeChannel(node.address));
+    Participant* participant = assignment_.add_ps();
+    participant->set_rank(rank);
+    participant->mutable_member()->mutable_task()->set_type(PS);
+    participant->mutable_member()->mutable_task()->set_index(rank);
+    participant->mutable_member()->set_address(node.address);
+    participant->mutable_member()->set_incarnation(500 + rank);
+    nodes_.push_back(std::move(node));
+  }
+  map_ =
+      std::make_unique<BlockMap>(*BlockMap::Create(tensors, options.ps_count));
+  for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
+    const absl::Status opened = server(rank).OpenJob(assignment_, rank);
+    if (!opened.ok()) std::fprintf(stderr, "%s\n", opened.ToString().c_str());
+    SYNCLINE_CHECK(opened.ok());
+  }
+}
+
+PsFixture::~PsFixture() {
+  for (Node& node : nodes_) node.server->Drain(absl::Now() + kTimeout);
+  for (Node& node : nodes_) node.grpc->Shutdown();
+}
+
+PlainWorker::PlainWorker(PsFixture* fixture, uint32_t rank)
+    : fixture_(fixture), rank_(rank) {
+  int64_t start = 0;
+  for (const ParameterInfo& info : fixture->assignment().parameters()) {
+    tensor_starts_.push_back(start);
+    start += info.dims(0);
+  }
+}
+
+Caller PlainWorker::caller() const {
+  Caller caller;
+  caller.set_job_id("j-0001");
+  caller.set_rank(rank_);
+  caller.set_incarnation(100 + rank_);
+  caller.set_routing_version(1);
+  return caller;
+}
+
+std::string PlainWorker::Gather(uint32_t ps, const Flat& values) const {
+  std::string bytes;
+  for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
+    const Block& block = fixture_->map().blocks()[id];
+    bytes.append(
+        reinterpret_cast<const char*>(
+            values.data() + tensor_starts_[block.tensor] + block.offset),
+        block.count * sizeof(float));
+  }
+  return bytes;
+}
+
+absl::Status PlainWorker::Scatter(uint32_t ps, const PullResponse& response,
+                                  Flat* values) const {
+  const absl::Span<const uint32_t> ids = fixture_->map().shard_blocks(ps);
+  if (!std::equal(ids.begin(), ids.end(), response.header().blocks().begin(),
+                  response.header().blocks().end())) {
+    return absl::InternalError("answered with other blocks");
+  }
+  size_t at = 0;
+  for (const uint32_t id : ids) {
+    const Block& block = fixture_->map().blocks()[id];
+    const size_t bytes = block.count * sizeof(float);
+    if (at + bytes > response.payload().size()) {
+      return absl::InternalError("answered with too few bytes");
+    }
+    std::memcpy(values->data() + tensor_starts_[block.tensor] + block.offset,
+                response.payload().data() + at, bytes);
+    at += bytes;
+  }
+  return at == response.payload().size()
+             ? absl::OkStatus()
+             : absl::InternalError("answered with too many bytes");
+}
+
+absl::Status PlainWorker::Init(const Flat& values, int64_t total_clocks) {
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    InitRequest request;
+    *request.mutable_header()->mutable_caller() = caller();
+    request.mutable_header()->set_total_clocks(total_clocks);
+    for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
+      request.mutable_header()->add_blocks(id);
+    }
+    request.set_payload(Gather(ps, values));
+    InitResponse response;
+    SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).Init(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+  }
+  return absl::OkStatus();
+}
+
+PushRequest PlainWorker::MakePush(uint32_t ps, int64_t clock,
+                                  const Flat& gradient,
+                                  uint64_t samples) const {
+  PushRequest request;
+  PushHeader* header = request.mutable_header();
+  *header->mutable_caller() = caller();
+  header->set_clock(clock);
+  header->set_sample_count(samples);
+  for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
+    header->add_blocks(id);
+  }
+  header->set_blocks_in_clock(header->blocks_size());
+  double squares = 0;
+  for (const float g : gradient) squares += double{g} * g;
+  if (fixture_->assignment().spec().optimizer().clip_norm() > 0 &&
+      fixture_->assignment().spec().consistency().mode() !=
+          ConsistencySpec::SYNC) {
+    header->set_squared_norm(squares);
+  }
+  request.set_payload(Gather(ps, gradient));
+  return request;
+}
+
+PullRequest PlainWorker::MakePull(uint32_t ps, int64_t clock) const {
+  PullRequest request;
+  *request.mutable_header()->mutable_caller() = caller();
+  request.mutable_header()->set_clock(clock);
+  request.mutable_header()->set_wait_seconds(absl::ToDoubleSeconds(kTimeout));
+  for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
+    request.mutable_header()->add_blocks(id);
+  }
+  return request;
+}
+
+absl::Status PlainWorker::Send(uint32_t ps, const PushRequest& request,
+                               absl::Duration timeout) {
+  PushResponse response;
+  return FromGrpcStatus(fixture_->stub(ps).Push(
+      MakeContext(absl::Now() + timeout).get(), request, &response));
+}
+
+absl::Status PlainWorker::Send(uint32_t ps, const PullRequest& request,
+                               absl::Duration timeout) {
+  PullResponse response;
+  return FromGrpcStatus(fixture_->stub(ps).Pull(
+      MakeContext(absl::Now() + timeout).get(), request, &response));
+}
+
+absl::StatusOr<Flat> PlainWorker::PullAll(int64_t clock, uint64_t cut_id) {
+  Flat values(fixture_->map().element_count());
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    PullRequest request = MakePull(ps, clock);
+    request.mutable_header()->set_cut_id(cut_id);
+    PullResponse response;
+    SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).Pull(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+    SYNCLINE_RETURN_IF_ERROR(Scatter(ps, response, &values));
+  }
+  return values;
+}
+
+absl::StatusOr<Flat> PlainWorker::Pull(int64_t clock) {
+  return PullAll(clock, 0);
+}
+
+absl::StatusOr<Flat> PlainWorker::PullCut(uint64_t cut_id) {
+  return PullAll(0, cut_id);
+}
+
+absl::Status PlainWorker::Push(int64_t clock, const Flat& gradient,
+                               uint64_t samples, bool finished) {
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    PushRequest request = MakePush(ps, clock, gradient, samples);
+    request.mutable_header()->set_finished(finished);
+    SYNCLINE_RETURN_IF_ERROR(Send(ps, request));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Flat> PlainWorker::PushPull(int64_t clock, const Flat& gradient,
+                                           uint64_t samples, bool finished) {
+  // With several shards and a clipped norm no shard answers before all have
+  // been pushed to.
+  SYNCLINE_RETURN_IF_ERROR(fixture_->ps_count() > 1
+                               ? Push(clock, gradient, samples, finished)
+                               : absl::OkStatus());
+  Flat values(fixture_->map().element_count());
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    PushPullRequest request;
+    PushRequest push = MakePush(ps, clock, gradient, samples);
+    push.mutable_header()->set_finished(finished);
+    *request.mutable_header()->mutable_push() = push.header();
+    *request.mutable_header()->mutable_pull() =
+        MakePull(ps, clock + 1).header();
+    request.mutable_header()->mutable_pull()->clear_caller();
+    request.set_payload(push.payload());
+    PullResponse response;
+    SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).PushPull(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+    SYNCLINE_RETURN_IF_ERROR(Scatter(ps, response, &values));
+  }
+  return values;
+}
+
+absl::StatusOr<Flat> PlainWorker::PushPullNothing(int64_t clock) {
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    PushRequest request;
+    *request.mutable_header()->mutable_caller() = caller();
+    request.mutable_header()->set_clock(clock);
+    SYNCLINE_RETURN_IF_ERROR(Send(ps, request));
+  }
+  return Pull(clock + 1);
+}
+
+absl::Status PlainWorker::BeginCut(uint64_t cut_id,
+                                   std::vector<int64_t> clocks) {
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    BeginCutRequest request;
+    *request.mutable_caller() = caller();
+    request.set_cut_id(cut_id);
+    request.mutable_clocks()->Add(clocks.begin(), clocks.end());
+    request.set_hold_seconds(20);
+    BeginCutResponse response;
+    SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).BeginCut(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlainWorker::EndCut(uint64_t cut_id) {
+  for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+    EndCutRequest request;
+    *request.mutable_caller() = caller();
+    request.set_cut_id(cut_id);
+    EndCutResponse response;
+    SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).EndCut(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace syncline

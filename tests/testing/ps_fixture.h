@@ -1,0 +1,103 @@
+#ifndef SYNCLINE_TESTS_TESTING_PS_FIXTURE_H_
+#define SYNCLINE_TESTS_TESTING_PS_FIXTURE_H_
+
+// Parameter servers in this process, with real gRPC between them and a plain
+// client: one that knows only the proto, generated code and nothing of ours.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/grpc_channel.h"
+#include "common/rpc/metrics.h"
+#include "common/wire/block_map.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "server/server.h"
+
+namespace syncline {
+
+// `ps_count` servers and one job on them: workers with incarnation 100 + rank
+// named "worker:<rank>", at made-up addresses.
+class PsFixture {
+ public:
+  struct Options {
+    uint32_t ps_count = 1;
+    uint32_t workers = 1;
+    std::vector<int64_t> tensor_sizes = {1000, 7, 3000, 1};
+    uint64_t in_flight_bytes = 256 << 20;
+    MetricsRegistry* metrics = nullptr;
+    // Changes the job after sensible defaults: SGD at rate 1, SYNC.
+    std::function<void(JobSpec*)> spec = {};
+  };
+  // Fails the test if anything does not start.
+  explicit PsFixture(const Options& options);
+  ~PsFixture();
+
+  PsServer& server(uint32_t ps) { return *nodes_[ps].server; }
+  ParameterServer::Stub& stub(uint32_t ps) { return *nodes_[ps].stub; }
+  const std::string& address(uint32_t ps) const { return nodes_[ps].address; }
+  const BlockMap& map() const { return *map_; }
+  const JobAssignment& assignment() const { return assignment_; }
+  uint32_t ps_count() const { return static_cast<uint32_t>(nodes_.size()); }
+
+ private:
+  struct Node {
+    std::unique_ptr<PsServer> server;
+    std::unique_ptr<grpc::Server> grpc;
+    std::unique_ptr<ParameterServer::Stub> stub;
+    std::string address;
+  };
+  JobAssignment assignment_;
+  std::vector<Node> nodes_;
+  std::unique_ptr<BlockMap> map_;
+};
+
+// Values or gradients of all tensors, one after the other.
+using Flat = std::vector<float>;
+
+// One worker of the fixture's job. Calls block, until 20 s have passed.
+class PlainWorker {
+ public:
+  PlainWorker(PsFixture* fixture, uint32_t rank);
+
+  // All shards.
+  absl::Status Init(const Flat& values, int64_t total_clocks = 0);
+  absl::StatusOr<Flat> Pull(int64_t clock);
+  absl::StatusOr<Flat> PullCut(uint64_t cut_id);
+  absl::Status Push(int64_t clock, const Flat& gradient, uint64_t samples,
+                    bool finished = false);
+  absl::StatusOr<Flat> PushPull(int64_t clock, const Flat& gradient,
+                                uint64_t samples, bool finished = false);
+  absl::StatusOr<Flat> PushPullNothing(int64_t clock);
+  absl::Status BeginCut(uint64_t cut_id, std::vector<int64_t> clocks);
+  absl::Status EndCut(uint64_t cut_id);
+
+  // One shard; for calls that should fail.
+  PushRequest MakePush(uint32_t ps, int64_t clock, const Flat& gradient,
+                       uint64_t samples) const;
+  PullRequest MakePull(uint32_t ps, int64_t clock) const;
+  absl::Status Send(uint32_t ps, const PushRequest& request,
+                    absl::Duration timeout = absl::Seconds(20));
+  absl::Status Send(uint32_t ps, const PullRequest& request,
+                    absl::Duration timeout = absl::Seconds(20));
+  Caller caller() const;
+
+ private:
+  std::string Gather(uint32_t ps, const Flat& values) const;
+  absl::Status Scatter(uint32_t ps, const PullResponse& response,
+                       Flat* values) const;
+  absl::StatusOr<Flat> PullAll(int64_t clock, uint64_t cut_id);
+
+  PsFixture* const fixture_;
+  const uint32_t rank_;
+  std::vector<int64_t> tensor_starts_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_PS_FIXTURE_H_
