@@ -434,14 +434,4 @@ uint64_t JobShard::NewAbandonedCuts() {
   return told_abandoned_ - before;
 }
 
-int64_t JobShard::min_clock() const {
-  MutexLock lock(&mu_);
-  return controller_.min_clock();
-}
-
-int64_t JobShard::max_clock() const {
-  MutexLock lock(&mu_);
-  return controller_.max_clock();
-}
-
 }  // namespace syncline

@@ -81,8 +81,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Since the last time each was asked.
   uint64_t NewDuplicateBlocks();
   uint64_t NewAbandonedCuts();
-  int64_t min_clock() const;
-  int64_t max_clock() const;
 
  private:
   class Reading;

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <atomic>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -23,6 +23,18 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
+
+// Clocks between the fastest and the slowest worker that has not finished.
+int64_t ClockSpread(const ShardStatus::Job& job) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t most = 0;
+  for (const ShardStatus::Worker& worker : job.workers()) {
+    if (worker.finished()) continue;
+    least = std::min<int64_t>(least, worker.closed_clocks());
+    most = std::max<int64_t>(most, worker.closed_clocks());
+  }
+  return std::max<int64_t>(most - least, 0);
+}
 
 class PsServerImpl final : public PsServer {
  public:
@@ -157,9 +169,8 @@ void PsServerImpl::SampleMetrics() {
     sample.parameter_bytes += static_cast<double>(status.value_bytes());
     sample.slot_bytes += static_cast<double>(status.slot_bytes());
     sample.fold_bytes += static_cast<double>(status.fold_bytes());
-    sample.clock_spread = std::max(
-        sample.clock_spread,
-        static_cast<double>(job->shard->max_clock() - job->shard->min_clock()));
+    sample.clock_spread =
+        std::max(sample.clock_spread, static_cast<double>(ClockSpread(status)));
   }
   metrics_.Set(sample);
 }
