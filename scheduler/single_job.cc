@@ -24,45 +24,25 @@ bool IsFinal(const JobStatus& status) {
          status.state() == CANCELLED;
 }
 
-std::string Reason(const JobStatus& status) {
-  if (status.transitions().empty()) return "";
-  return status.transitions().rbegin()->reason();
+// The scheduler logs states and the chief evaluations; what nobody else says is
+// what a queued job waits for, and what came out in the end.
+void LogWaiting(const JobStatus& status, std::string* said) {
+  if (status.state() != QUEUED || status.waiting_for() == *said) return;
+  *said = status.waiting_for();
+  LogInfo("the job waits").Job(status.job_id()).Field("for", *said);
 }
 
-// Logs what changed between two looks.
-class ProgressLog {
- public:
-  void Update(const JobStatus& status) {
-    if (status.state() != state_) {
-      LogInfo("job")
-          .Job(status.job_id())
-          .Field("state", JobState_Name(status.state()))
-          .Field("reason", Reason(status));
-    }
-    if (status.waiting_for() != waiting_for_ && status.state() == QUEUED) {
-      LogInfo("job waits")
-          .Job(status.job_id())
-          .Field("for", status.waiting_for());
-    }
-    for (int i = evaluations_; i < status.evaluations_size(); ++i) {
-      const Evaluation& e = status.evaluations(i);
-      LogInfo("evaluation")
-          .Job(status.job_id())
-          .Field("epoch", e.epoch())
-          .Field("loss", e.loss())
-          .Field("accuracy", e.accuracy())
-          .Field("final", e.final() ? 1 : 0);
-    }
-    state_ = status.state();
-    waiting_for_ = status.waiting_for();
-    evaluations_ = status.evaluations_size();
-  }
-
- private:
-  JobState state_ = JOB_STATE_UNSPECIFIED;
-  std::string waiting_for_;
-  int evaluations_ = 0;
-};
+void LogOutcome(const JobStatus& status) {
+  LogInfo line("the job is over");
+  line.Job(status.job_id())
+      .Field("state", JobState_Name(status.state()))
+      .Field("exit_code", status.exit_code());
+  if (status.evaluations().empty()) return;
+  const Evaluation& last = *status.evaluations().rbegin();
+  line.Field("loss", last.loss());
+  if (last.has_accuracy()) line.Field("accuracy", last.accuracy());
+  if (last.has_auc()) line.Field("auc", last.auc());
+}
 
 }  // namespace
 
@@ -123,7 +103,7 @@ absl::StatusOr<std::string> SingleJob::Submit() {
 }
 
 int SingleJob::Follow(const std::string& job_id) {
-  ProgressLog progress;
+  std::string said;
   int exit_code = 0;
   while (!Abandoned(&exit_code)) {
     const auto status = scheduler_->WaitFor(job_id, absl::Now() + kLook);
@@ -132,8 +112,10 @@ int SingleJob::Follow(const std::string& job_id) {
       LogError("the job is lost").Job(job_id).Status(status.status());
       return kExitFailed;
     }
-    progress.Update(*status);
-    if (IsFinal(*status)) return status->exit_code();
+    LogWaiting(*status, &said);
+    if (!IsFinal(*status)) continue;
+    LogOutcome(*status);
+    return status->exit_code();
   }
   return exit_code;
 }
