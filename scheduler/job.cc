@@ -25,13 +25,14 @@ std::string Shortened(absl::string_view text) {
 
 // Whether a failure with this code may go away if the job is run again.
 int ExitCodeFor(int code) {
-  return code == static_cast<int>(absl::StatusCode::kUnavailable) ||
-                 code ==
-                     static_cast<int>(absl::StatusCode::kDeadlineExceeded) ||
-                 // The member was told to stop.
-                 code == static_cast<int>(absl::StatusCode::kAborted)
-             ? kExitRetryable
-             : kExitPermanent;
+  switch (static_cast<absl::StatusCode>(code)) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:  // its process was told to stop
+      return kExitRetryable;
+    default:
+      return kExitPermanent;
+  }
 }
 
 // Drops every second one, not the first.
@@ -156,15 +157,14 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
     return;
   }
   party->stage = Stage::kPrepared;
-  const std::string who = MemberText(party->participant.member());
-  for (const std::string& problem : prepared.problems()) {
-    problems_.push_back(absl::StrCat(who, ": ", problem));
-  }
+  party->problems.assign(prepared.problems().begin(),
+                         prepared.problems().end());
   // With a problem the job is lost, but the others may have some to add.
-  if (!problems_.empty())
+  if (!party->problems.empty()) {
     refused_by_ = std::min(refused_by_, now + timing_.grace);
+  }
   if (!All(Stage::kPrepared, /*workers_only=*/false)) return;
-  if (problems_.empty()) {
+  if (refused_by_ == absl::InfiniteFuture()) {
     BeginRun(now, actions);
   } else {
     FailUnprepared(now, actions);
@@ -172,7 +172,14 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
 }
 
 void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
-  Fail(absl::StrJoin(problems_, "\n"), kExitPermanent, now, actions);
+  std::vector<std::string> problems;
+  for (const Party& party : parties_) {
+    const std::string who = MemberText(party.participant.member());
+    for (const std::string& problem : party.problems) {
+      problems.push_back(absl::StrCat(who, ": ", problem));
+    }
+  }
+  Fail(absl::StrJoin(problems, "\n"), kExitPermanent, now, actions);
 }
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {

@@ -101,6 +101,7 @@ class Job {
     Participant participant;
     bool is_ps = false;
     Stage stage = Stage::kPreparing;
+    std::vector<std::string> problems = {};  // of preparing
   };
   // A failure that waits for a better reason.
   struct Suspicion {
@@ -124,7 +125,7 @@ class Job {
   std::vector<Party> parties_;  // workers by rank, then ps by rank
   std::optional<JobProgressTracker> progress_;
   std::optional<Suspicion> suspicion_;
-  std::vector<std::string> problems_;  // of preparing
+  // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();
   bool finishing_ = false;
   absl::Time started_ = absl::InfiniteFuture();

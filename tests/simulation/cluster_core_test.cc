@@ -1,0 +1,50 @@
+// Goal: whatever happens to its daemons, its users and itself, the scheduler
+// keeps its promises: one job per member, first in first out, a job with a lost
+// member fails at once, every job ends, everybody is freed, states only move
+// forward, and a start is on disk before it is told. Method: many seeded
+// histories in simulated time; the promises are checked after every event.
+
+#include "scheduler/cluster_core.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/cluster_simulation.h"
+
+namespace syncline {
+namespace {
+
+constexpr uint64_t kSeeds = 500;
+
+TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
+  int succeeded = 0;
+  int failed = 0;
+  int cancelled = 0;
+  int losses = 0;
+  int restarts = 0;
+  int repeated = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    ClusterSimulation simulation(seed);
+    simulation.Run();
+    ASSERT_TRUE(simulation.violations().empty())
+        << absl::StrJoin(simulation.violations(), "\n");
+    ASSERT_GE(simulation.submitted(), 6);
+    succeeded += simulation.ended_in(SUCCEEDED);
+    failed += simulation.ended_in(FAILED);
+    cancelled += simulation.ended_in(CANCELLED);
+    losses += simulation.losses();
+    restarts += simulation.restarts();
+    repeated += simulation.repeated_messages();
+  }
+  // The histories are neither too kind nor too cruel to show anything.
+  EXPECT_GT(succeeded, 1000);
+  EXPECT_GT(failed, 500);
+  EXPECT_GT(cancelled, 200);
+  EXPECT_GT(losses, 1000);
+  EXPECT_GT(restarts, 200);
+  EXPECT_GT(repeated, 1000);
+}
+
+}  // namespace
+}  // namespace syncline

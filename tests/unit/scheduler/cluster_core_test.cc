@@ -1,0 +1,300 @@
+// Goal: the edges between membership, queue and jobs that the seeded histories
+// (tests/simulation/cluster_core_test.cc) cross but do not name. Method: events
+// one by one, invented times.
+
+#include "scheduler/cluster_core.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ClusterCore::Options CoreOptions() {
+  ClusterCore::Options options;
+  options.version = "0.1.0";
+  options.queue_max = 3;
+  options.keep = absl::Hours(1);
+  return options;
+}
+
+class ClusterCoreTest : public ::testing::Test {
+ protected:
+  void Join(SessionId session, TaskType type, uint32_t index,
+            uint64_t incarnation, const std::string& job_id = "") {
+    Register request;
+    Member* member = request.mutable_member();
+    member->mutable_task()->set_type(type);
+    member->mutable_task()->set_index(index);
+    member->set_address("h:1");
+    member->set_incarnation(incarnation);
+    member->set_version("0.1.0");
+    request.set_job_id(job_id);
+    actions_.clear();
+    core_.OnRegister(session, request, now_, &actions_);
+  }
+  std::string Submit(uint32_t workers, uint32_t ps) {
+    JobSpec spec;
+    spec.mutable_resources()->set_workers(workers);
+    spec.mutable_resources()->set_ps(ps);
+    auto job = core_.Prepare(spec, {}, core_.NextJobId(), now_);
+    EXPECT_TRUE(job.ok()) << job.status();
+    const std::string id = job->status.job_id();
+    actions_.clear();
+    core_.Submit(*job, now_, &actions_);
+    return id;
+  }
+  void Prepared(SessionId session, const std::string& job_id) {
+    DaemonMessage message;
+    message.mutable_prepared()->set_job_id(job_id);
+    actions_.clear();
+    core_.OnMessage(session, message, now_, &actions_);
+  }
+  void Released(SessionId session, const std::string& job_id) {
+    DaemonMessage message;
+    message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_released(true);
+    actions_.clear();
+    core_.OnMessage(session, message, now_, &actions_);
+  }
+  void Beat(SessionId session) {
+    DaemonMessage message;
+    message.mutable_heartbeat();
+    core_.OnMessage(session, message, now_, &actions_);
+  }
+  void Tick(absl::Duration later) {
+    now_ += later;
+    actions_.clear();
+    core_.OnTick(now_, &actions_);
+  }
+  void Cancel(const std::string& job_id) {
+    actions_.clear();
+    EXPECT_TRUE(core_.Cancel(job_id, "", now_, &actions_).ok());
+  }
+  JobState State(const std::string& job_id) const {
+    return (*core_.FindJob(job_id))->status().state();
+  }
+  std::string WaitingFor(const std::string& job_id) const {
+    return (*core_.FindJob(job_id))->status().waiting_for();
+  }
+  // "1 registered" ...: the commands of the last event.
+  std::vector<std::string> Commands() const {
+    static constexpr const char* kNames[] = {"",    "registered", "prepare",
+                                             "run", "stop",       "shutdown"};
+    std::vector<std::string> commands;
+    for (const ClusterAction& action : actions_) {
+      if (auto* send = std::get_if<SendCommand>(&action)) {
+        commands.push_back(absl::StrCat(send->session, " ",
+                                        kNames[send->message.command_case()]));
+      }
+    }
+    return commands;
+  }
+  // The sessions that the last event ended, and why.
+  std::vector<std::string> Ended() const {
+    std::vector<std::string> ended;
+    for (const ClusterAction& action : actions_) {
+      if (auto* end = std::get_if<EndSession>(&action)) {
+        ended.push_back(absl::StrCat(end->session, " ", end->status.message()));
+      }
+    }
+    return ended;
+  }
+
+  ClusterCore core_{CoreOptions()};
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  ClusterActions actions_;
+};
+
+TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
+  const std::string first = Submit(2, 1);
+  const std::string second = Submit(1, 1);
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  EXPECT_THAT(WaitingFor(first),
+              AllOf(HasSubstr("needs 2 workers and 1 ps"),
+                    HasSubstr("free: 1 worker, 1 ps"), HasSubstr("ever had")));
+  EXPECT_THAT(WaitingFor(second), HasSubstr("1 job ahead; "));
+  Join(3, CHIEF, 0, 3);
+  EXPECT_EQ(State(first), PREPARING);
+  EXPECT_EQ(WaitingFor(first), "");
+  EXPECT_EQ(WaitingFor(second),
+            "needs 1 worker and 1 ps; free: 0 workers, 0 ps");
+  EXPECT_EQ((*core_.FindJob(first))->status().workers(0).member().task().type(),
+            CHIEF);
+}
+
+TEST_F(ClusterCoreTest, EvaluatorsAreNeitherWorkersNorPs) {
+  Join(1, EVALUATOR, 0, 1);
+  Join(2, PS, 0, 2);
+  EXPECT_EQ(State(Submit(1, 1)), QUEUED);
+}
+
+TEST_F(ClusterCoreTest, AFullQueueIsRefused) {
+  for (int i = 0; i < 3; ++i) Submit(1, 1);
+  EXPECT_EQ(core_.CheckAccepting().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(core_.Prepare({}, {}, "j-0009", now_).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  Cancel("j-0001");
+  EXPECT_TRUE(core_.CheckAccepting().ok());
+}
+
+TEST_F(ClusterCoreTest, AMemberIsFreeOnlyWhenItSaysSo) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  const std::string first = Submit(1, 1);
+  const std::string second = Submit(1, 1);
+  Cancel(first);
+  EXPECT_THAT(Commands(), ElementsAre("1 stop", "2 stop"));
+  EXPECT_EQ(State(second), QUEUED);
+  Released(1, first);
+  Released(2, "j-0099");  // of another job
+  EXPECT_EQ(State(second), QUEUED);
+  Released(2, first);
+  EXPECT_EQ(State(second), PREPARING);
+  Released(2, first);  // repeated: it works for the second one now
+  EXPECT_EQ(core_.engaged_count(), 2);
+}
+
+TEST_F(ClusterCoreTest, WhoDoesNotReleaseLosesItsSessionAndIsStoppedAgain) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  const std::string job = Submit(1, 1);
+  Cancel(job);
+  Released(2, job);
+  for (int i = 0; i < 9; ++i) {
+    Tick(absl::Seconds(1));
+    EXPECT_THAT(Ended(), IsEmpty());
+    Beat(1);
+    Beat(2);
+  }
+  Tick(absl::Seconds(1));
+  EXPECT_THAT(Ended(),
+              ElementsAre("1 did not release job j-0001 within 10.0 s"));
+  // It comes back, still at it: not free.
+  Join(3, WORKER, 0, 1, job);
+  EXPECT_THAT(Commands(), ElementsAre("3 registered", "3 stop"));
+  EXPECT_EQ(State(Submit(1, 1)), QUEUED);
+  Released(3, job);
+  EXPECT_EQ(State("j-0002"), PREPARING);
+}
+
+TEST_F(ClusterCoreTest, ASecondStreamOfAProcessEndsTheFirst) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  const std::string job = Submit(1, 1);
+  Join(3, WORKER, 0, 1, job);
+  EXPECT_THAT(Ended(), ElementsAre(HasSubstr("1 this process opened")));
+  EXPECT_EQ(State(job), FAILED);
+  EXPECT_EQ(core_.membership().FindIncarnation(1)->session, 3);
+  actions_.clear();
+  core_.OnStreamClosed(1, now_, &actions_);  // the old one's end is past
+  EXPECT_NE(core_.membership().Find(3), nullptr);
+}
+
+TEST_F(ClusterCoreTest, ASilentMemberIsLostWithItsSilenceNamed) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  const std::string job = Submit(1, 1);
+  now_ += absl::Seconds(4);
+  Beat(1);
+  Tick(absl::Milliseconds(1200));
+  EXPECT_EQ(State(job), FAILED);
+  EXPECT_THAT((*core_.FindJob(job))->status().transitions(2).reason(),
+              HasSubstr("ps 0 at h:1 (incarnation 0x0000000000000002) was "
+                        "lost: silent for 5.2 s"));
+  EXPECT_THAT(Ended(), ElementsAre(HasSubstr("2 lease expired")));
+}
+
+TEST_F(ClusterCoreTest, ARestartFailsWhatRanAndKeepsTheQueue) {
+  std::vector<StoredJob> jobs(3);
+  const JobState states[] = {SUCCEEDED, RUNNING, QUEUED};
+  for (int i = 0; i < 3; ++i) {
+    jobs[i].status.set_job_id(absl::StrCat("j-000", i + 1));
+    jobs[i].status.set_state(states[i]);
+    jobs[i].status.mutable_spec()->mutable_resources()->set_workers(1);
+    jobs[i].status.add_transitions()->set_state(states[i]);
+  }
+  core_.Restore(jobs, now_, &actions_);
+  EXPECT_EQ(State("j-0001"), SUCCEEDED);
+  EXPECT_EQ(State("j-0002"), FAILED);
+  EXPECT_EQ((*core_.FindJob("j-0002"))->status().exit_code(), 138);
+  EXPECT_EQ(State("j-0003"), QUEUED);
+  EXPECT_EQ(core_.NextJobId(), "j-0004");
+  Join(1, WORKER, 0, 1, "j-0002");
+  EXPECT_THAT(Commands(), ElementsAre("1 registered", "1 stop"));
+  Released(1, "j-0002");
+  EXPECT_THAT(Commands(), ElementsAre("1 prepare"));
+}
+
+TEST_F(ClusterCoreTest, FilesExpireAfterTheJobAndNotBefore) {
+  const std::string job = Submit(1, 1);
+  Artifact artifact;
+  artifact.set_name("model.onnx");
+  ASSERT_TRUE(core_.AddArtifact(job, artifact, &actions_).ok());
+  const auto deleted = [&] {
+    for (const ClusterAction& action : actions_) {
+      if (std::holds_alternative<DeleteFiles>(action)) return true;
+    }
+    return false;
+  };
+  Tick(absl::Hours(5));
+  EXPECT_FALSE(deleted());  // still queued
+  Cancel(job);
+  Tick(absl::Minutes(59));
+  EXPECT_FALSE(deleted());
+  Tick(absl::Minutes(1));
+  EXPECT_TRUE(deleted());
+  EXPECT_THAT((*core_.FindJob(job))->status().artifacts(), IsEmpty());
+  Tick(absl::Minutes(1));
+  EXPECT_FALSE(deleted());  // once
+}
+
+TEST_F(ClusterCoreTest, UploadsComeFromTheJobsOwnProcesses) {
+  Join(1, WORKER, 0, 11);
+  Join(2, PS, 0, 12);
+  Join(3, WORKER, 1, 13);
+  const std::string job = Submit(1, 1);
+  EXPECT_TRUE(core_.CheckUpload(job, 11).ok());
+  EXPECT_EQ(core_.CheckUpload(job, 13).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(core_.CheckUpload(job, 99).code(),
+            absl::StatusCode::kFailedPrecondition);
+  Cancel(job);
+  EXPECT_TRUE(core_.CheckUpload(job, 11).ok());  // its log, before it is free
+  Released(1, job);
+  EXPECT_FALSE(core_.CheckUpload(job, 11).ok());
+}
+
+TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {
+  Join(1, WORKER, 0, 1);
+  actions_.clear();
+  core_.Shutdown(3, "done", &actions_);
+  EXPECT_THAT(Commands(), ElementsAre("1 shutdown"));
+  Join(2, PS, 0, 2);
+  EXPECT_THAT(Commands(), ElementsAre("2 registered", "2 shutdown"));
+  EXPECT_EQ(core_.CheckAccepting().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ClusterCoreTest, NobodyKnowsAJobBeforeItIsSubmitted) {
+  ASSERT_TRUE(core_.Prepare({}, {}, core_.NextJobId(), now_).ok());
+  EXPECT_EQ(core_.FindJob("j-0001").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(core_.FindJob("").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(core_.FindJob("j-1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(core_.Cancel("x", "", now_, &actions_).code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,305 @@
+// Goal: a job goes forward through its states, ends with the best reason that
+// is known, and counts late messages for nothing. Method: one job, two workers
+// and a ps, messages and losses in each order that matters.
+
+#include "scheduler/job.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr SessionId kChief = 1;
+constexpr SessionId kWorker = 2;
+constexpr SessionId kPs = 3;
+constexpr int kUnavailable = 14;
+
+class JobTest : public ::testing::Test {
+ protected:
+  JobTest()
+      : job_(Stored(), {.prepare_timeout = absl::Seconds(60),
+                        .grace = absl::Seconds(2)}) {}
+
+  static StoredJob Stored() {
+    StoredJob stored;
+    stored.status.set_job_id("j-0001");
+    stored.status.set_state(QUEUED);
+    stored.status.add_transitions()->set_state(QUEUED);
+    stored.status.mutable_spec()->mutable_limits()->set_max_seconds(100);
+    stored.status.mutable_spec()->mutable_training()->set_epochs(1);
+    return stored;
+  }
+  static Job::Place At(SessionId session, TaskType type, uint32_t index) {
+    Job::Place place{session, {}};
+    place.member.mutable_task()->set_type(type);
+    place.member.mutable_task()->set_index(index);
+    place.member.set_address("h:1");
+    place.member.set_incarnation(session);
+    return place;
+  }
+
+  void Start() {
+    job_.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
+               now_, &actions_);
+  }
+  void Prepare(SessionId session, std::vector<std::string> problems = {}) {
+    JobPrepared prepared;
+    for (const auto& problem : problems) prepared.add_problems(problem);
+    job_.OnPrepared(session, prepared, now_, &actions_);
+  }
+  void StartAndRun() {
+    Start();
+    for (const SessionId session : {kChief, kWorker, kPs}) Prepare(session);
+  }
+  void Report(SessionId session, int64_t clock) {
+    WorkerReport report;
+    report.mutable_progress()->set_clock(clock);
+    report.mutable_progress()->set_clocks_total(1000);
+    job_.OnReport(session, report, now_, &actions_);
+  }
+  void Done(SessionId session, int code = 0, const std::string& message = "") {
+    JobDone done;
+    done.set_code(code);
+    done.set_message(message);
+    job_.OnDone(session, done, now_, &actions_);
+  }
+  void Gone(SessionId session, const std::string& lost = "") {
+    job_.OnGone(session, lost, now_, &actions_);
+  }
+  void Tick(absl::Duration later) {
+    now_ += later;
+    job_.OnTick(now_, &actions_);
+  }
+  JobState state() const { return job_.status().state(); }
+  std::string reason() const {
+    const JobStatus& status = job_.status();
+    return status.transitions(status.transitions_size() - 1).reason();
+  }
+  // To whom a command of this kind was sent.
+  std::vector<SessionId> Told(SchedulerMessage::CommandCase command) const {
+    std::vector<SessionId> sessions;
+    for (const ClusterAction& action : actions_) {
+      auto* send = std::get_if<SendCommand>(&action);
+      if (send != nullptr && send->message.command_case() == command) {
+        sessions.push_back(send->session);
+      }
+    }
+    return sessions;
+  }
+
+  Job job_;
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  ClusterActions actions_;
+};
+
+TEST_F(JobTest, GoesThroughItsStates) {
+  Start();
+  EXPECT_EQ(state(), PREPARING);
+  EXPECT_THAT(Told(SchedulerMessage::kPrepare),
+              ElementsAre(kChief, kWorker, kPs));
+  Prepare(kPs);
+  Prepare(kPs);  // twice is once
+  Prepare(kChief);
+  EXPECT_EQ(state(), PREPARING);
+  Prepare(kWorker);
+  EXPECT_EQ(state(), RUNNING);
+  EXPECT_THAT(Told(SchedulerMessage::kRun), ElementsAre(kChief, kWorker));
+  Done(kWorker);
+  EXPECT_FALSE(job_.stopping());
+  Done(kChief);
+  EXPECT_TRUE(job_.stopping());
+  EXPECT_EQ(state(), RUNNING);
+  Gone(kPs);
+  Gone(kChief);
+  EXPECT_EQ(state(), RUNNING);
+  Gone(kWorker);
+  EXPECT_EQ(state(), SUCCEEDED);
+  EXPECT_EQ(job_.status().exit_code(), 0);
+}
+
+TEST_F(JobTest, ADoneFromAPsOrBeforeTheRunMeansNothing) {
+  Start();
+  Done(kChief);
+  Done(kWorker);
+  EXPECT_FALSE(job_.stopping());
+  for (const SessionId session : {kChief, kWorker, kPs}) Prepare(session);
+  Done(kPs);
+  Done(kChief);
+  EXPECT_FALSE(job_.stopping());
+}
+
+TEST_F(JobTest, AllProblemsOfPreparingAreTold) {
+  Start();
+  Prepare(kWorker, {"no file", "no gzip"});
+  EXPECT_EQ(state(), PREPARING);
+  Prepare(kPs);
+  Prepare(kChief, {"no file"});
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(),
+            "chief 0 at h:1: no file\n"
+            "worker 4 at h:1: no file\nworker 4 at h:1: no gzip");
+  EXPECT_EQ(job_.status().exit_code(), 1);
+}
+
+TEST_F(JobTest, AProblemDoesNotWaitForThoseWhoAreSilent) {
+  Start();
+  Prepare(kWorker, {"no file"});
+  Tick(absl::Milliseconds(1900));
+  EXPECT_EQ(state(), PREPARING);
+  Tick(absl::Milliseconds(100));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_THAT(Told(SchedulerMessage::kRun), IsEmpty());
+}
+
+TEST_F(JobTest, PreparingEndsWithTheNamesOfTheMissing) {
+  Start();
+  Prepare(kPs);
+  Tick(absl::Seconds(61));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(),
+            "not prepared within 1m: chief 0 at h:1, worker 4 at h:1");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, ALostMemberIsNamedWithItsLastClock) {
+  StartAndRun();
+  Report(kChief, 240);
+  Report(kWorker, 231);
+  Gone(kPs, "stream closed");
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(),
+            "ps 7 at h:1 (incarnation 0x0000000000000003) was lost: stream "
+            "closed; last clock 231");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+  EXPECT_THAT(job_.Participants(), ElementsAre(kChief, kWorker));
+}
+
+TEST_F(JobTest, ALostWorkersOwnClockIsTold) {
+  StartAndRun();
+  Report(kChief, 240);
+  Gone(kChief, "silent for 5.2 s");
+  EXPECT_THAT(reason(), AllOf(HasSubstr("chief 0"), HasSubstr("clock 240")));
+}
+
+TEST_F(JobTest, ALossIsABetterReasonThanTheComplaintOfAWorker) {
+  StartAndRun();
+  Done(kWorker, kUnavailable, "connection refused");
+  EXPECT_EQ(state(), RUNNING);
+  Tick(absl::Seconds(1));
+  Gone(kPs, "stream closed");
+  EXPECT_THAT(reason(), HasSubstr("ps 7"));
+}
+
+TEST_F(JobTest, AComplaintWithoutALossIsTheReasonAfterAMoment) {
+  StartAndRun();
+  Done(kWorker, kUnavailable, "connection refused");
+  Tick(absl::Seconds(2));
+  EXPECT_EQ(reason(), "worker 4 at h:1: connection refused");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, AnyOtherFailureEndsTheJobAtOnce) {
+  StartAndRun();
+  Done(kChief, 3, "label 11 is out of range");
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(), "chief 0 at h:1: label 11 is out of range");
+  EXPECT_EQ(job_.status().exit_code(), 1);
+  Done(kWorker, 3, "another");  // the first one counts
+  EXPECT_THAT(reason(), HasSubstr("label 11"));
+}
+
+TEST_F(JobTest, AMemberThatIsToldToStopIsWorthARetry) {
+  StartAndRun();
+  Done(kPs, 10, "stopped by SIGTERM");
+  EXPECT_EQ(reason(), "ps 7 at h:1: stopped by SIGTERM");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, ALossAfterTheWorkIsDoneDoesNotUndoIt) {
+  StartAndRun();
+  Done(kChief);
+  Done(kWorker);
+  Gone(kPs, "stream closed");
+  Gone(kChief);
+  Gone(kWorker, "did not release");
+  EXPECT_EQ(state(), SUCCEEDED);
+}
+
+TEST_F(JobTest, TheTimeLimitIsNamed) {
+  StartAndRun();
+  Tick(absl::Seconds(101));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_THAT(reason(), HasSubstr("limits.max_seconds"));
+  EXPECT_EQ(job_.status().exit_code(), 1);
+}
+
+TEST_F(JobTest, CancellingKeepsTheProgress) {
+  StartAndRun();
+  Report(kChief, 7);
+  Report(kWorker, 5);
+  job_.Cancel("enough", now_, &actions_);
+  EXPECT_EQ(state(), CANCELLED);
+  EXPECT_EQ(reason(), "enough");
+  EXPECT_EQ(job_.status().progress().clock(), 5);
+  Report(kChief, 9);
+  Gone(kPs, "stream closed");
+  EXPECT_EQ(state(), CANCELLED);
+  EXPECT_EQ(job_.StopReason(), "CANCELLED: enough");
+}
+
+TEST_F(JobTest, StrangersAreIgnored) {
+  StartAndRun();
+  Done(99, 3, "I am not of this job");
+  Gone(99, "stream closed");
+  Report(99, 1);
+  EXPECT_EQ(state(), RUNNING);
+}
+
+TEST_F(JobTest, OnlyTheChiefEvaluatesAndTheListIsBounded) {
+  StartAndRun();
+  WorkerReport report;
+  for (uint32_t epoch = 1; epoch <= 10'000; ++epoch) {
+    report.mutable_evaluation()->set_epoch(epoch);
+    job_.OnReport(kChief, report, now_, &actions_);
+    job_.OnReport(kWorker, report, now_, &actions_);
+  }
+  const auto& evaluations = job_.status().evaluations();
+  EXPECT_LE(evaluations.size(), 4096);
+  EXPECT_GE(evaluations.size(), 1024);
+  EXPECT_EQ(evaluations[0].epoch(), 1);
+  EXPECT_EQ(evaluations[evaluations.size() - 1].epoch(), 10'000);
+  for (int i = 1; i < evaluations.size(); ++i) {
+    EXPECT_LT(evaluations[i - 1].epoch(), evaluations[i].epoch());
+  }
+}
+
+TEST_F(JobTest, AClockThatIsSetBackDoesNotTurnTheHistoryAround) {
+  Start();
+  now_ -= absl::Minutes(5);
+  job_.Cancel("", now_, &actions_);
+  const auto& transitions = job_.status().transitions();
+  EXPECT_GE(transitions[2].time().seconds(), transitions[1].time().seconds());
+}
+
+TEST_F(JobTest, AnArtifactThatComesAgainReplacesTheFirst) {
+  Artifact artifact;
+  artifact.set_name("trained.onnx");
+  artifact.set_size_bytes(1);
+  job_.AddArtifact(artifact, &actions_);
+  artifact.set_size_bytes(2);
+  job_.AddArtifact(artifact, &actions_);
+  ASSERT_EQ(job_.status().artifacts_size(), 1);
+  EXPECT_EQ(job_.status().artifacts(0).size_bytes(), 2);
+}
+
+}  // namespace
+}  // namespace syncline
