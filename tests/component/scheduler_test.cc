@@ -631,8 +631,14 @@ TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), SUCCEEDED);
   const std::string queued = *scheduler_->Submit(Spec(9, 1), kModel);
-  EXPECT_EQ(scheduler_->WaitFor(queued, absl::Now()).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
+  // Not over by the deadline: its latest status, if there was time for one.
+  const auto waiting =
+      scheduler_->WaitFor(queued, absl::Now() + absl::Milliseconds(100));
+  if (waiting.ok()) {
+    EXPECT_EQ(waiting->state(), QUEUED);
+  } else {
+    EXPECT_EQ(waiting.status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
   EXPECT_EQ(scheduler_->Submit(Spec(1, 1), "nonsense").status().code(),
             absl::StatusCode::kInvalidArgument);
 
