@@ -1,5 +1,6 @@
 #include "scheduler/ctl/tf_config_command.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -64,7 +65,13 @@ std::vector<TaskAddress> TasksOf(const ClusterStatus& cluster) {
     tasks.push_back({{static_cast<TaskKind>(task.type()), task.index()},
                      entry.member().address()});
   }
-  if (!cluster.scheduler_address().empty()) {
+  // A chief or worker 0 that hosts the scheduler is found without an entry for
+  // it, and no two entries have one address.
+  const bool hosted = std::any_of(
+      tasks.begin(), tasks.end(), [&cluster](const TaskAddress& entry) {
+        return entry.address == cluster.scheduler_address();
+      });
+  if (!cluster.scheduler_address().empty() && !hosted) {
     tasks.push_back({{TaskKind::kScheduler, 0}, cluster.scheduler_address()});
   }
   return tasks;
