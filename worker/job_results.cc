@@ -17,10 +17,10 @@ absl::StatusOr<std::string> ExportModel(const PreparedJob& job) {
 
 absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, const std::vector<Evaluation>& evaluations,
-    const WorkerProgress& progress) {
+    const WorkerProgress& totals) {
   JobStatus status;
   status.set_job_id(job_id);
-  *status.mutable_progress()->add_workers() = progress;
+  *status.mutable_progress()->add_workers() = totals;
   for (const Evaluation& evaluation : evaluations) {
     *status.add_evaluations() = evaluation;
   }

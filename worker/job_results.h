@@ -13,11 +13,11 @@ namespace syncline {
 // The submitted model with the executor's current parameters, as ONNX binary.
 absl::StatusOr<std::string> ExportModel(const PreparedJob& job);
 
-// metrics.json: a JobStatus in JSON with job_id, evaluations and the chief's
-// progress as `progress.workers[0]`.
+// metrics.json: a JobStatus in JSON with job_id, evaluations and, as
+// `progress.workers[0]`, the chief's totals.
 absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, const std::vector<Evaluation>& evaluations,
-    const WorkerProgress& progress);
+    const WorkerProgress& totals);
 
 }  // namespace syncline
 

@@ -186,7 +186,7 @@ absl::Status JobRun::UploadResults(Trainer* trainer) {
       UploadText("trained.onnx", model, UploadTimeout(model)));
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::string metrics,
-      MetricsJson(job_id(), trainer->evaluations(), trainer->Progress()));
+      MetricsJson(job_id(), trainer->evaluations(), trainer->Totals()));
   return UploadText("metrics.json", metrics, UploadTimeout(metrics));
 }
 

@@ -6,7 +6,7 @@ namespace syncline {
 
 ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
                              absl::Time start)
-    : epochs_(epochs), reported_(start) {
+    : whole_{.start = start}, recent_{.start = start} {
   progress_.set_rank(rank);
   progress_.set_clocks_total(epochs.clocks_total);
   progress_.set_clocks_per_epoch(epochs.steps_per_epoch);
@@ -18,8 +18,8 @@ void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
   WorkerProgress& p = progress_;
   p.set_clock(clock + 1);
   p.set_samples(p.samples() + samples);
-  samples_since_ += samples;
-  loss_since_ += loss_sum;
+  whole_.Add(samples, loss_sum);
+  recent_.Add(samples, loss_sum);
   p.set_data_seconds(p.data_seconds() + absl::ToDoubleSeconds(times.data));
   p.set_compute_seconds(p.compute_seconds() +
                         absl::ToDoubleSeconds(times.compute));
@@ -30,16 +30,25 @@ void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
 WorkerProgress ProgressMeter::Report(absl::Time now) {
   MutexLock lock(&mu_);
   WorkerProgress report = progress_;
-  const double seconds = absl::ToDoubleSeconds(now - reported_);
-  const double samples = static_cast<double>(samples_since_);
-  report.set_loss(samples_since_ > 0
-                      ? loss_since_ / samples
-                      : std::numeric_limits<double>::quiet_NaN());
-  report.set_samples_per_second(seconds > 0 ? samples / seconds : 0);
-  reported_ = now;
-  samples_since_ = 0;
-  loss_since_ = 0;
+  recent_.Describe(now, &report);
+  recent_ = {.start = now};
   return report;
+}
+
+WorkerProgress ProgressMeter::Totals(absl::Time now) const {
+  MutexLock lock(&mu_);
+  WorkerProgress report = progress_;
+  whole_.Describe(now, &report);
+  return report;
+}
+
+void ProgressMeter::Interval::Describe(absl::Time now,
+                                       WorkerProgress* progress) const {
+  const double seconds = absl::ToDoubleSeconds(now - start);
+  const auto count = static_cast<double>(samples);
+  progress->set_loss(samples > 0 ? loss_sum / count
+                                 : std::numeric_limits<double>::quiet_NaN());
+  progress->set_samples_per_second(seconds > 0 ? count / seconds : 0);
 }
 
 }  // namespace syncline

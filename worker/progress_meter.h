@@ -30,15 +30,26 @@ class ProgressMeter {
 
   // Loss and speed are over the time since the previous report.
   WorkerProgress Report(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  // Loss and speed are over all of it.
+  WorkerProgress Totals(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  const Epochs epochs_;
+  struct Interval {
+    absl::Time start;
+    uint64_t samples = 0;
+    double loss_sum = 0;
 
-  Mutex mu_;
-  WorkerProgress progress_ ABSL_GUARDED_BY(mu_);  // totals
-  absl::Time reported_ ABSL_GUARDED_BY(mu_);
-  uint64_t samples_since_ ABSL_GUARDED_BY(mu_) = 0;
-  double loss_since_ ABSL_GUARDED_BY(mu_) = 0;
+    void Add(uint64_t more_samples, double more_loss) {
+      samples += more_samples;
+      loss_sum += more_loss;
+    }
+    void Describe(absl::Time now, WorkerProgress* progress) const;
+  };
+
+  mutable Mutex mu_;
+  WorkerProgress progress_ ABSL_GUARDED_BY(mu_);
+  Interval whole_ ABSL_GUARDED_BY(mu_);
+  Interval recent_ ABSL_GUARDED_BY(mu_);  // since the last report
 };
 
 }  // namespace syncline

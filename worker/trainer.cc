@@ -100,11 +100,13 @@ Trainer::Trainer(const PreparedJob& job, Options options)
 }
 
 absl::Status Trainer::Run() {
-  PeriodicTask report("progress", kReportPeriod,
-                      [this] { options_.on_progress(Progress()); });
+  const auto send_report = [this] {
+    options_.on_progress(meter_.Report(absl::Now()));
+  };
+  PeriodicTask report("progress", kReportPeriod, send_report);
   absl::Status status = Train();
   report.Stop();
-  options_.on_progress(Progress());
+  send_report();
   if (!status.ok() && stop_.load()) return absl::CancelledError("stopped");
   return status;
 }
@@ -114,7 +116,7 @@ void Trainer::Stop() {
   client_.Cancel(absl::CancelledError("stopped"));
 }
 
-WorkerProgress Trainer::Progress() { return meter_.Report(absl::Now()); }
+WorkerProgress Trainer::Totals() const { return meter_.Totals(absl::Now()); }
 
 absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Start());

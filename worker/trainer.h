@@ -54,7 +54,8 @@ class Trainer {
 
   // The chief's, after Run.
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
-  WorkerProgress Progress();
+  // Of the whole run.
+  WorkerProgress Totals() const;
 
  private:
   absl::Status Start();

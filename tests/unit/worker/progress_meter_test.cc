@@ -38,6 +38,11 @@ TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
   EXPECT_EQ(second.samples(), 74u);
   EXPECT_DOUBLE_EQ(second.loss(), 0.5);
   EXPECT_DOUBLE_EQ(second.samples_per_second(), 10);
+
+  const WorkerProgress totals = meter.Totals(kStart + absl::Seconds(4));
+  EXPECT_EQ(totals.samples(), 74u);
+  EXPECT_DOUBLE_EQ(totals.loss(), 101.0 / 74);
+  EXPECT_DOUBLE_EQ(totals.samples_per_second(), 18.5);
 }
 
 TEST(ProgressMeterTest, WithoutAStepTheLossIsUnknown) {
