@@ -22,6 +22,8 @@ constexpr absl::Duration kTickPeriod = absl::Milliseconds(100);
 // A session has no natural end: leases, keep-alive and the answer timeout find
 // what is stuck long before this.
 constexpr absl::Duration kStreamLife = absl::Hours(24 * 365);
+// While there is no session, the reason is logged this often.
+constexpr absl::Duration kComplaintPeriod = absl::Seconds(30);
 // How long the end of a cancelled stream may take before a line is logged.
 constexpr absl::Duration kCloseWarning = absl::Seconds(5);
 
@@ -108,6 +110,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
  public:
   SchedulerSessionImpl(const Options& options, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
+        scheduler_address_(options.scheduler_address),
         channel_(MakeChannel(options.scheduler_address)),
         core_({.scheduler_address = options.scheduler_address,
                .self = options.self,
@@ -162,9 +165,20 @@ class SchedulerSessionImpl final : public SchedulerSession,
     MutexLock lock(&mu_);
     SessionActions actions;
     core_.OnStreamEnded(status, absl::Now(), &actions);
+    if (!closing_ && !core_.closed()) Complain(status);
     Execute(&actions);
     stream_open_ = false;
     stream_ended_.SignalAll();
+  }
+
+  // Members of a cluster start in any order: one line, then now and then.
+  void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const absl::Time now = absl::Now();
+    if (now < complain_at_) return;
+    complain_at_ = now + kComplaintPeriod;
+    LogWarning("no session with the scheduler, trying again")
+        .Field("scheduler", scheduler_address_)
+        .Status(status);
   }
 
   void CloseStreamAndWait() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -213,6 +227,10 @@ class SchedulerSessionImpl final : public SchedulerSession,
     if (auto* command = std::get_if<DeliverCommand>(&action)) {
       if (callbacks_.on_command) callbacks_.on_command(command->command);
     } else if (auto* registered = std::get_if<DeliverRegistered>(&action)) {
+      {
+        MutexLock lock(&mu_);
+        complain_at_ = absl::InfinitePast();
+      }
       if (callbacks_.on_registered) {
         callbacks_.on_registered(registered->registered);
       }
@@ -222,9 +240,11 @@ class SchedulerSessionImpl final : public SchedulerSession,
   }
 
   const Callbacks callbacks_;
+  const std::string scheduler_address_;  // for messages
   const std::shared_ptr<grpc::Channel> channel_;
 
   Mutex mu_;
+  absl::Time complain_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   CondVar stream_ended_;
   SessionCore core_ ABSL_GUARDED_BY(mu_);
   // The last one, also when it has ended.
