@@ -100,10 +100,9 @@ class LocalRun {
     cluster.run_dir = RunDir();
     cluster.log_dir = LogDir();
     cluster.data_root =
-        fs::absolute(options_.data_root.empty()
-                         ? fs::path(options_.job_file).parent_path()
-                         : fs::path(options_.data_root))
-            .string();
+        options_.data_root.empty()
+            ? fs::absolute(options_.job_file).parent_path().string()
+            : fs::absolute(options_.data_root).string();
     cluster.workers = static_cast<int>(resources.workers());
     cluster.ps = static_cast<int>(resources.ps());
     cluster.threads_per_worker = ThreadsPerWorker(options_, cluster.workers);
