@@ -96,7 +96,10 @@ absl::StatusOr<std::vector<Artifact>> ChooseArtifacts(
 int RunSubmit(const std::string& scheduler, const std::string& job_file,
               bool watch, const Console& console) {
   const auto job = LoadJobFile(job_file);
-  if (!job.ok()) return console.PrintError(job.status());
+  if (!job.ok()) {
+    console.PrintError(job.status());
+    return kExitFailed;  // whatever the code: the file is at fault
+  }
   InterruptSignals interrupts;
   JobsClient client(scheduler);
   const auto job_id = client.Submit(

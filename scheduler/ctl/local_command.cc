@@ -62,8 +62,12 @@ class LocalRun {
       : options_(options), console_(console) {}
 
   absl::StatusOr<int> Run() {
-    SYNCLINE_ASSIGN_OR_RETURN(job_,
-                              LoadJobFile(options_.job_file, options_.size));
+    auto job = LoadJobFile(options_.job_file, options_.size);
+    if (!job.ok()) {
+      console_.PrintError(job.status());
+      return kExitFailed;  // whatever the code: the file is at fault
+    }
+    job_ = *std::move(job);
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     SYNCLINE_ASSIGN_OR_RETURN(cluster_, StartCluster());
     JobsClient client(cluster_->scheduler_address());

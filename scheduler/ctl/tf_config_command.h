@@ -16,7 +16,8 @@ namespace syncline {
 absl::StatusOr<std::vector<TaskAddress>> ParseClusterFlags(
     const std::vector<std::string>& flags);
 
-// A running cluster's tasks, its scheduler among them.
+// A running cluster's tasks; its scheduler among them unless a member hosts it,
+// which TF_CONFIG then implies.
 std::vector<TaskAddress> TasksOf(const ClusterStatus& cluster);
 
 // `synctl tf-config`: writes the TF_CONFIG of `task` in the cluster of the

@@ -195,9 +195,14 @@ TEST_F(BadInputTest, ATruncatedGzip) {
   ExpectFailed(Submit(job, MlpModel(784, 32, 10)), HasSubstr("images.gz"));
 }
 
-TEST_F(BadInputTest, AnOversizedModelMessageIsNoCrash) {
-  // Not a model, larger than gRPC's default message: it must be refused by what
-  // it is, not by its size, and not crash anybody.
+TEST_F(BadInputTest, AnOversizedJobFile) {
+  const std::string file = cluster_->dir().Write(
+      "huge.textproto", "name: \"huge\"\n#" + std::string(5 << 20, '-'));
+  ExpectRefused(SubmitFile(file), HasSubstr("huge.textproto"));
+}
+
+TEST_F(BadInputTest, ALargeFileThatIsNoModel) {
+  // Larger than gRPC's default message: refused by what it is.
   const std::string junk(6 << 20, 'x');
   ExpectRefused(Submit(DigitsJob(), junk), HasSubstr("digits.onnxtxt"));
 }

@@ -107,6 +107,21 @@ TEST_F(LocalClusterTest, AKilledSynctlTakesItsDaemonsAlong) {
                          [&] { return ProcessesUsing(OutDir()).empty(); }));
 }
 
+TEST_F(LocalClusterTest, ALostDaemonEndsItRetryable) {
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(EndlessJob()));
+  ASSERT_TRUE(
+      Eventually(absl::Seconds(60),
+                 [&] { return absl::StrContains(local->out(), "epoch 1"); }))
+      << local->out() << local->err();
+  const std::vector<int> workers = ProcessesUsing(OutDir() + "/run/worker-1");
+  ASSERT_THAT(workers, testing::SizeIs(1));
+  kill(workers[0], SIGKILL);
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(60)));
+  EXPECT_EQ(result.exit.code, 138);
+  EXPECT_THAT(result.err, HasSubstr("worker 1 at "));
+  EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
 TEST_F(LocalClusterTest, AFailedJobLeavesNoProcess) {
   JobSpec job = DigitsJob();
   job.mutable_data()->mutable_train()->mutable_csv()->set_path("no-such.csv");

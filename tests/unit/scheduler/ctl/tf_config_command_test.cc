@@ -45,6 +45,8 @@ TEST(TasksOfTest, NamesTheSchedulerToo) {
   member->mutable_task()->set_type(CHIEF);
   member->set_address("a:1");
   EXPECT_EQ(Describe(TasksOf(cluster)), "chief:0=a:1 scheduler:0=s:7070 ");
+  cluster.set_scheduler_address("a:1");
+  EXPECT_EQ(Describe(TasksOf(cluster)), "chief:0=a:1 ") << "the chief hosts it";
 }
 
 TEST(RunTfConfigTest, WritesWhatParseTfConfigReads) {
