@@ -11,7 +11,8 @@ namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(1);
 constexpr char kClearLine[] = "\r\033[K";
-constexpr int kBarWidth = 24;
+constexpr int kBarWidthMax = 24;
+constexpr int kBarWidthMin = 4;
 
 // The state in a line; the end of a job is told by whoever watches, in full.
 std::string StateLine(const JobStatus& job) {
@@ -30,17 +31,20 @@ std::string StateLine(const JobStatus& job) {
   }
 }
 
-std::string Bar(const JobProgress& progress) {
-  const double done =
-      progress.clocks_total() > 0
-          ? std::clamp(static_cast<double>(progress.clock()) /
-                           static_cast<double>(progress.clocks_total()),
-                       0.0, 1.0)
-          : 0.0;
-  const int full = static_cast<int>(done * kBarWidth);
+double Done(const JobProgress& progress) {
+  return std::clamp(static_cast<double>(progress.clock()) /
+                        static_cast<double>(progress.clocks_total()),
+                    0.0, 1.0);
+}
+
+// A bar of `width` columns, brackets and the space after it included; empty if
+// that is too narrow to show anything.
+std::string Bar(double done, int width) {
+  const int cells = std::min(width - 3, kBarWidthMax);
+  if (cells < kBarWidthMin) return "";
+  const int full = static_cast<int>(done * cells);
   return absl::StrCat("[", std::string(full, '#'),
-                      std::string(kBarWidth - full, '.'), "] ",
-                      static_cast<int>(100 * done), "%");
+                      std::string(cells - full, '.'), "] ");
 }
 
 }  // namespace
@@ -88,7 +92,10 @@ std::string ProgressView::Progress(const JobStatus& job, absl::Time now) {
 }
 
 std::string ProgressView::LiveLine(const JobProgress& progress) const {
-  std::string line = absl::StrCat(Bar(progress), "  ", ProgressText(progress));
+  const double done = Done(progress);
+  std::string line =
+      absl::StrCat(static_cast<int>(100 * done), "%  ", ProgressText(progress));
+  line.insert(0, Bar(done, width_ - 1 - static_cast<int>(line.size())));
   // One column stays free: a full line would wrap and could not be erased.
   line.resize(std::min<size_t>(line.size(), std::max(1, width_ - 1)));
   return absl::StrCat(kClearLine, line);
