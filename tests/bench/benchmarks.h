@@ -21,6 +21,10 @@ struct BenchOptions {
 // Samples of drawn digits into batches, against a memcpy of the same floats.
 absl::Status RunReadBench(const BenchOptions& options, Report* report);
 
+// An MLP 784-256-10 at batch 1,024: one worker through one ps, daemons of their
+// own, against the same worker's parts in this process.
+absl::Status RunTrainBench(const BenchOptions& options, Report* report);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_TESTS_BENCH_BENCHMARKS_H_

@@ -24,14 +24,19 @@ struct Benchmark {
 constexpr Benchmark kBenchmarks[] = {
     {"read", "drawn digits into batches against a memcpy of the same floats",
      RunReadBench},
+    {"train",
+     "samples/s of an MLP 784-256-10 with one worker and one ps against the "
+     "same worker alone",
+     RunTrainBench},
 };
 
 int Main(int argc, char** argv) {
   CLI::App app("Measures Syncline: ratios within one run, interleaved.");
   BenchOptions options;
   bool json = false;
+  // One core is left to the ps, the other side of what is measured.
   options.threads =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
   app.add_flag("--smoke", options.smoke, "small sizes, few repetitions");
   app.add_flag("--json", json, "one JSON array instead of tables");
   app.add_option("--repetitions", options.repetitions, "of each measurement")

@@ -1,0 +1,260 @@
+// What the parameter server costs a worker: the same job, trained once by a
+// worker daemon through one ps daemon, and once in this process with nothing
+// but the worker's own parts and the optimizer kernel of the ps.
+//
+// Both read the same digits through the same prefetcher, run the same executor
+// with the same number of threads, and end with the same loss, which is checked
+// first. Compared are samples per second of the training loop: preparing the
+// job, the one evaluation at its end and the upload of results are outside.
+// Worker and ps share this machine's cores, as does whatever else runs.
+
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/job_spec_validator.h"
+#include "kernels/optimizer.h"
+#include "tests/bench/benchmarks.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/test_cluster.h"
+#include "worker/data/prefetcher.h"
+#include "worker/evaluator.h"
+#include "worker/initializers.h"
+#include "worker/prepared_job.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kInputs = 784;
+constexpr int kHidden = 256;
+constexpr int kClasses = 10;
+constexpr int kBatch = 1024;
+constexpr float kLearningRate = 0.002f;
+
+JobSpec Job(int steps, int threads) {
+  JobSpec job = DigitsJob();
+  job.set_name("bench-train");
+  DataSpec& data = *job.mutable_data();
+  data.mutable_train()->mutable_digits()->set_count(steps * kBatch);
+  data.mutable_test()->mutable_digits()->set_count(1000);
+  data.mutable_test()->mutable_digits()->set_seed(2);
+  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  job.mutable_learning_rate()->set_base(kLearningRate);
+  job.mutable_training()->set_batch_size(kBatch);
+  job.mutable_training()->set_threads(threads);
+  return job;
+}
+
+// Where the time of one run's training loop went.
+struct Result {
+  int64_t steps = 0;
+  double samples_per_second = 0;
+  double test_loss = 0;
+  std::vector<std::pair<std::string, double>> parts;  // seconds, by name
+};
+
+// The worker's parts in this process.
+class LoneWorker {
+ public:
+  static absl::StatusOr<std::unique_ptr<LoneWorker>> Create(const JobSpec& job);
+
+  // From the initial values to the last step.
+  absl::StatusOr<Result> Train();
+
+ private:
+  void Reset();
+  void Update(int tensor, int64_t clock, int64_t samples);
+
+  std::unique_ptr<PreparedJob> job_;
+  OptimizerParams optimizer_;
+  // By parameter: Adam's moments.
+  std::vector<AlignedFloats> first_moments_;
+  std::vector<AlignedFloats> second_moments_;
+};
+
+absl::StatusOr<std::unique_ptr<LoneWorker>> LoneWorker::Create(
+    const JobSpec& job) {
+  JobAssignment assignment;
+  *assignment.mutable_spec() = WithDefaults(job);
+  assignment.add_workers();
+  assignment.add_ps();
+  const std::string model = MlpModel(kInputs, kHidden, kClasses);
+  // The scheduler's part: it tells the members what the parameters are.
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto parsed, ParseJobModel(assignment.spec(), model, "the model"));
+  std::vector<std::string> problems;
+  for (const auto& parameter :
+       ResolveTrainingGraph(assignment.spec(), *parsed, &problems).parameters) {
+    ParameterInfo* info = assignment.add_parameters();
+    info->set_name(parameter.name);
+    info->mutable_dims()->Assign(parameter.dims.begin(), parameter.dims.end());
+  }
+  auto worker = std::make_unique<LoneWorker>();
+  worker->job_ = PrepareJob(assignment, 0, model, PrepareOptions(), &problems);
+  if (!problems.empty()) {
+    return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+  }
+  const OptimizerSpec& spec = assignment.spec().optimizer();
+  worker->optimizer_ = {.kind = OptimizerKind::kAdam,
+                        .beta1 = spec.beta1(),
+                        .beta2 = spec.beta2(),
+                        .epsilon = spec.epsilon()};
+  return worker;
+}
+
+void LoneWorker::Reset() {
+  const auto& parameters = job_->training.parameters;
+  first_moments_.clear();
+  second_moments_.clear();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const absl::Span<float> values =
+        job_->executor->parameter(static_cast<int>(i));
+    InitializeParameter(job_->spec().model().initialize(parameters[i].rule),
+                        FansOf(job_->model->graph(), parameters[i].value),
+                        job_->spec().training().seed(), parameters[i].name,
+                        values);
+    first_moments_.emplace_back(values.size());
+    second_moments_.emplace_back(values.size());
+  }
+}
+
+void LoneWorker::Update(int tensor, int64_t clock, int64_t samples) {
+  const absl::Span<float> values = job_->executor->parameter(tensor);
+  const OptimizerStep step = {
+      .learning_rate = kLearningRate,
+      .gradient_scale = 1.0f / static_cast<float>(samples),
+      .t = clock + 1};
+  ApplyOptimizer(optimizer_, step, job_->executor->gradient(tensor).data(),
+                 values.data(), first_moments_[tensor].data(),
+                 second_moments_[tensor].data(), values.size());
+}
+
+absl::StatusOr<Result> LoneWorker::Train() {
+  Reset();
+  Prefetcher::Options options;
+  options.plan = {.sample_count = job_->train->size(),
+                  .batch_size = kBatch,
+                  .seed = job_->spec().training().seed()};
+  options.clocks = BatchPlan(options.plan).steps_per_epoch();
+  Prefetcher prefetcher(job_->train.get(), options);
+
+  absl::Duration optimizing;
+  const absl::Time begin = absl::Now();
+  for (int64_t clock = 0; clock < options.clocks; ++clock) {
+    SYNCLINE_ASSIGN_OR_RETURN(const Batch* batch,
+                              prefetcher.Next(absl::Now() + absl::Minutes(1)));
+    const auto update = [&](int tensor) {
+      const absl::Time updating = absl::Now();
+      Update(tensor, clock, batch->size);
+      optimizing += absl::Now() - updating;
+    };
+    SYNCLINE_RETURN_IF_ERROR(
+        job_->executor->TrainStep(*batch, clock, 0, update).status());
+  }
+  const absl::Duration took = absl::Now() - begin;
+
+  std::atomic<bool> stop{false};
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const Evaluation evaluation,
+      Evaluator(job_->spec(), job_->test.get(), job_->executor.get())
+          .Run(stop));
+  Result result;
+  result.steps = options.clocks;
+  result.samples_per_second = job_->train->size() / absl::ToDoubleSeconds(took);
+  result.test_loss = evaluation.loss();
+  result.parts = {{"compute", absl::ToDoubleSeconds(took - optimizing -
+                                                    prefetcher.waited())},
+                  {"optimizer", absl::ToDoubleSeconds(optimizing)},
+                  {"data", absl::ToDoubleSeconds(prefetcher.waited())}};
+  return result;
+}
+
+// The same through daemons. Waits by one watching process, because asking again
+// and again would take the cores that are measured.
+absl::StatusOr<Result> TrainOnCluster(TestCluster* cluster,
+                                      const std::string& job_file) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string job_id,
+                            cluster->Submit(job_file));
+  SYNCLINE_RETURN_IF_ERROR(cluster->Synctl({"watch", job_id}).status());
+  SYNCLINE_ASSIGN_OR_RETURN(const JobStatus job, cluster->Get(job_id));
+  if (job.state() != SUCCEEDED || job.progress().workers_size() != 1 ||
+      job.evaluations_size() == 0) {
+    return absl::InternalError(
+        absl::StrCat("the job did not end well: ", job.ShortDebugString()));
+  }
+  const WorkerProgress& worker = job.progress().workers(0);
+  Result result;
+  result.steps = worker.clock();
+  result.parts = {{"compute", worker.compute_seconds()},
+                  {"push", worker.push_seconds()},
+                  {"wait and pull", worker.wait_seconds()},
+                  {"data", worker.data_seconds()}};
+  double seconds = 0;
+  for (const auto& [part, spent] : result.parts) seconds += spent;
+  result.samples_per_second = worker.samples() / seconds;
+  result.test_loss = job.evaluations().rbegin()->loss();
+  return result;
+}
+
+absl::Status CheckSameLoss(const Result& alone, const Result& cluster,
+                           double initial_loss) {
+  const bool same =
+      std::abs(alone.test_loss - cluster.test_loss) <= 1e-4 * alone.test_loss;
+  if (alone.steps == cluster.steps && same && alone.test_loss < initial_loss) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat(
+      "the runs differ or do not learn: test loss alone ", alone.test_loss,
+      " after ", alone.steps, " steps, through the ps ", cluster.test_loss,
+      " after ", cluster.steps));
+}
+
+void AddResult(const std::string& name, const Result& result, Report* report) {
+  report->Add(name, "samples/s", result.samples_per_second);
+  for (const auto& [part, seconds] : result.parts) {
+    report->Add(absl::StrCat(name, ": ", part), "ms/step",
+                1000 * seconds / result.steps);
+  }
+}
+
+}  // namespace
+
+absl::Status RunTrainBench(const BenchOptions& options, Report* report) {
+  const JobSpec job = Job(options.smoke ? 8 : 96, options.threads);
+  SYNCLINE_ASSIGN_OR_RETURN(const auto lone_worker, LoneWorker::Create(job));
+  TestCluster::Options members;
+  members.ps = 1;
+  members.workers = 1;
+  TestCluster cluster(members);
+  SYNCLINE_RETURN_IF_ERROR(cluster.Start());
+  const std::string job_file =
+      WriteJob(cluster.dir(), job, MlpModel(kInputs, kHidden, kClasses));
+
+  report->Set("model", absl::StrCat(kInputs, "-", kHidden, "-", kClasses));
+  report->Set("batch", kBatch);
+  report->Set("threads", options.threads);
+  const double initial_loss = std::log(kClasses);
+  for (int i = 0; i < options.repetitions; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(const Result alone, lone_worker->Train());
+    SYNCLINE_ASSIGN_OR_RETURN(const Result through_ps,
+                              TrainOnCluster(&cluster, job_file));
+    SYNCLINE_RETURN_IF_ERROR(CheckSameLoss(alone, through_ps, initial_loss));
+    report->Set("steps", alone.steps);
+    report->Set("test_loss", through_ps.test_loss);
+    AddResult("alone", alone, report);
+    AddResult("through ps", through_ps, report);
+  }
+  report->AddRatio("through ps / alone", "through ps", "alone", 0.8);
+  return absl::OkStatus();
+}
+
+}  // namespace syncline
