@@ -113,6 +113,33 @@ TEST_F(CommandsTest, ADownloadBringsTheResults) {
   EXPECT_THAT(unknown.err, HasSubstr("trained.onnx"));
 }
 
+TEST_F(CommandsTest, ATrainedModelOfManyChunksIsAModelToSubmit) {
+  JobSpec job = DigitsJob();
+  job.set_name("large");
+  job.mutable_training()->set_max_clocks(1);
+  ASSERT_OK_AND_ASSIGN(
+      const JobStatus first,
+      cluster_->Train(WriteJob(cluster_->dir(), job, MlpModel(784, 4096, 10))));
+  ASSERT_OK_AND_ASSIGN(const std::string file,
+                       cluster_->FetchModel(first.job_id()));
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, ReadFile(file, 1 << 30));
+  EXPECT_GT(bytes.size(), 12u << 20);
+
+  // It keeps its values where no rule says otherwise; a step of almost no
+  // length leaves them as they are.
+  job.set_name("large-again");
+  job.mutable_model()->clear_initialize();
+  job.mutable_learning_rate()->set_base(1e-30f);
+  ASSERT_OK_AND_ASSIGN(const JobStatus second,
+                       cluster_->Train(WriteJob(cluster_->dir(), job, bytes)));
+  ASSERT_OK_AND_ASSIGN(const std::string again,
+                       cluster_->FetchModel(second.job_id()));
+  ASSERT_OK_AND_ASSIGN(const Weights before, ReadWeights(file));
+  ASSERT_OK_AND_ASSIGN(const Weights after, ReadWeights(again));
+  EXPECT_EQ(before.size(), 4u);
+  EXPECT_EQ(LargestDifference(before, after), 0);
+}
+
 TEST_F(CommandsTest, CancelEndsAJobAndFreesItsTasks) {
   ASSERT_OK_AND_ASSIGN(const std::string job_id,
                        cluster_->Submit(Write(EndlessJob())));
