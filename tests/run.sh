@@ -86,8 +86,8 @@ if [[ -n $skipped ]]; then
   echo "$skipped"
 fi
 for stage in "${stages[@]}"; do
-  if results=$(grep -E '^[0-9]+% tests passed' "build/logs/$stage.log"); then
-    echo "ctest $stage: $results"
-  fi
+  grep -qE '^[0-9]+% tests passed' "build/logs/$stage.log" || continue
+  echo "=== ctest in stage $stage"
+  grep -E '^[0-9]+% tests passed|^Total Test time' "build/logs/$stage.log"
 done
 exit "$failed"
