@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/file.h"
-#include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
@@ -21,38 +20,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/wait_log.h"
 
 namespace syncline {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr absl::Duration kPatience = absl::Seconds(20);
-
-// A list that a test can wait on. Thread-safe.
-template <typename T>
-class Log {
- public:
-  void Add(T value) {
-    MutexLock lock(&mu_);
-    values_.push_back(std::move(value));
-    changed_.SignalAll();
-  }
-  // The first `count` values; fewer if they do not come in time.
-  std::vector<T> Await(size_t count) {
-    MutexLock lock(&mu_);
-    const absl::Time deadline = absl::Now() + kPatience;
-    while (values_.size() < count && changed_.WaitUntil(&mu_, deadline)) {
-    }
-    EXPECT_GE(values_.size(), count);
-    return values_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  std::vector<T> values_ ABSL_GUARDED_BY(mu_);
-};
 
 // Answers Register by `on_register`, then says `commands` and reads until the
 // client leaves or says `done`, upon which the stream ends.
@@ -63,10 +36,10 @@ class ScriptedDaemons final : public Daemons::Service {
   std::function<absl::Status(const Register&)> on_register =
       [](const Register&) { return absl::OkStatus(); };
   std::vector<SchedulerMessage> commands;
-  Log<DaemonMessage> received;
+  WaitLog<DaemonMessage> received;
   std::map<std::string, std::string> files;  // set before the server starts
   bool spoil_checksum = false;
-  Log<std::pair<std::string, std::string>> uploads;
+  WaitLog<std::pair<std::string, std::string>> uploads;
 
   grpc::Status Session(grpc::ServerContext*, Stream* stream) override {
     DaemonMessage message;
@@ -178,9 +151,9 @@ class SchedulerSessionTest : public ::testing::Test {
   std::filesystem::path dir_;
   ScriptedDaemons daemons_;
   ListeningServer server_;
-  Log<SchedulerMessage> commands_;
-  Log<Registered> registered_;
-  Log<absl::Status> rejected_;
+  WaitLog<SchedulerMessage> commands_;
+  WaitLog<Registered> registered_;
+  WaitLog<absl::Status> rejected_;
 };
 
 TEST_F(SchedulerSessionTest, CommandsArriveInOrderAndHeartbeatsFlow) {
