@@ -14,7 +14,7 @@
 namespace syncline {
 namespace {
 
-constexpr uint64_t kSeeds = 500;
+constexpr uint64_t kSeeds = 1000;
 
 TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
   int succeeded = 0;
@@ -38,12 +38,12 @@ TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
     repeated += simulation.repeated_messages();
   }
   // The histories are neither too kind nor too cruel to show anything.
-  EXPECT_GT(succeeded, 1000);
-  EXPECT_GT(failed, 500);
-  EXPECT_GT(cancelled, 200);
-  EXPECT_GT(losses, 1000);
-  EXPECT_GT(restarts, 200);
-  EXPECT_GT(repeated, 1000);
+  EXPECT_GT(succeeded, 2000);
+  EXPECT_GT(failed, 1000);
+  EXPECT_GT(cancelled, 400);
+  EXPECT_GT(losses, 2000);
+  EXPECT_GT(restarts, 400);
+  EXPECT_GT(repeated, 2000);
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ constexpr int kWorkers = 5;
 constexpr int kPs = 3;
 constexpr absl::Duration kChaos = absl::Seconds(90);
 constexpr absl::Duration kPeace = absl::Minutes(10);
-constexpr absl::Duration kTick = absl::Milliseconds(200);
+constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kBeat = absl::Seconds(1);
 // A lease, the message that was under way, and a tick.
-constexpr absl::Duration kNoticedWithin = absl::Milliseconds(5500);
+constexpr absl::Duration kNoticedWithin = absl::Milliseconds(5800);
 
 ClusterCore::Options CoreOptions() {
   ClusterCore::Options options;
@@ -53,8 +53,22 @@ void ClusterSimulation::Run() {
   RunUntil(chaos_end);
   chaos_ = false;
   for (size_t i = 0; i < daemons_.size(); ++i) Start(i);
-  RunUntil(chaos_end + kPeace);
+  while (!IsQuiet() && now_ < chaos_end + kPeace) {
+    RunUntil(now_ + absl::Seconds(10));
+  }
   CheckEnd();
+}
+
+bool ClusterSimulation::IsQuiet() const {
+  return core_->engaged_count() == 0 && core_->queue_length() == 0 &&
+         std::all_of(daemons_.begin(), daemons_.end(), [&](const Daemon& d) {
+           return core_->membership().Find(d.session) != nullptr;
+         });
+}
+
+void ClusterSimulation::Tick() {
+  Feed([this](ClusterActions* a) { core_->OnTick(now_, a); });
+  After(kTick, [this] { Tick(); });
 }
 
 int ClusterSimulation::ended_in(JobState state) const {

@@ -80,8 +80,10 @@ class ClusterSimulation {
   void Feed(const std::function<void(ClusterActions*)>& event);
   void Execute(const ClusterActions& actions);
   void RestartScheduler();
+  void Tick();
   void Submit();
   void CancelSomething();
+  bool IsQuiet() const;
   void Check(const ClusterActions& actions);
   void CheckJob(const Job& job);
   void CheckEnd();
