@@ -18,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/host_port.h"
 #include "common/base/log.h"
+#include "common/base/malloc_policy.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
@@ -321,6 +322,7 @@ int DaemonMain(
     const std::function<absl::StatusOr<int>(const DaemonOptions&, Daemon*)>&
         run,
     const std::function<absl::Status(const DaemonOptions&)>& validate) {
+  KeepMessageMemory();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of a write
   const char* tf_config = std::getenv("TF_CONFIG");
   const DaemonCommandLine line =

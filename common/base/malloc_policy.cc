@@ -1,0 +1,21 @@
+#include "common/base/malloc_policy.h"
+
+#include <cstdlib>  // defines __GLIBC__
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace syncline {
+
+void KeepMessageMemory() {
+#ifdef __GLIBC__
+  constexpr int kKeptBytes = 8 << 20;  // twice the largest message
+  constexpr int kArenas = 4;
+  mallopt(M_TRIM_THRESHOLD, kKeptBytes);
+  mallopt(M_MMAP_THRESHOLD, kKeptBytes);
+  mallopt(M_ARENA_MAX, kArenas);
+#endif
+}
+
+}  // namespace syncline
