@@ -25,6 +25,10 @@ absl::Status RunReadBench(const BenchOptions& options, Report* report);
 // own, against the same worker's parts in this process.
 absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 
+// 64 MiB through one ps in another process, against gRPC echoing the same
+// bytes.
+absl::Status RunPushPullBench(const BenchOptions& options, Report* report);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_TESTS_BENCH_BENCHMARKS_H_

@@ -12,6 +12,7 @@
 #include "kernels/threads.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/report.h"
+#include "tests/bench/serve.h"
 
 namespace syncline {
 namespace {
@@ -29,6 +30,9 @@ constexpr Benchmark kBenchmarks[] = {
      "samples/s of an MLP 784-256-10 with one worker and one ps against the "
      "same worker alone",
      RunTrainBench},
+    {"pushpull",
+     "64 MiB through one ps over TCP loopback against gRPC echoing the bytes",
+     RunPushPullBench},
 };
 
 int Main(int argc, char** argv) {
@@ -80,6 +84,7 @@ int Main(int argc, char** argv) {
 }  // namespace syncline
 
 int main(int argc, char** argv) {
+  if (syncline::IsServeCommand(argc, argv)) return syncline::Serve(argc, argv);
   // As the worker's daemon does: the two must differ in the ps alone.
   syncline::RestartWithPassiveWaiting(argv);
   return syncline::Main(argc, argv);

@@ -1,0 +1,164 @@
+#include "tests/bench/serve.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/grpc_channel.h"
+#include "common/rpc/job_spec_validator.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "server/server.h"
+#include "tests/testing/eventually.h"
+
+namespace syncline {
+namespace {
+
+constexpr char kServePs[] = "serve-ps";
+constexpr char kServeEcho[] = "serve-echo";
+constexpr uint64_t kPsIncarnation = 11;
+
+// The least that gRPC can do with a message: nothing.
+class EchoService final
+    : public ParameterServer::WithRawCallbackMethod_PushPull<
+          ParameterServer::Service> {
+ public:
+  grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override {
+    *response = *request;
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
+int ListenForever(grpc::ServerBuilder* builder) {
+  const absl::StatusOr<ListeningServer> listening =
+      StartServer(builder, "127.0.0.1:0");
+  if (!listening.ok()) {
+    std::fprintf(stderr, "%s\n", listening.status().ToString().c_str());
+    return 1;
+  }
+  std::printf("%s\n", listening->address.c_str());
+  std::fflush(stdout);
+  listening->server->Wait();
+  return 0;
+}
+
+int ServeEcho() {
+  EchoService service;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  return ListenForever(&builder);
+}
+
+int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
+  absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
+  if (!server.ok()) return 1;
+  const absl::Status opened =
+      (*server)->OpenJob(OneTensorJob(elements, optimizer), 0);
+  if (!opened.ok()) {
+    std::fprintf(stderr, "%s\n", opened.ToString().c_str());
+    return 1;
+  }
+  grpc::ServerBuilder builder;
+  (*server)->RegisterService(&builder);
+  return ListenForever(&builder);
+}
+
+}  // namespace
+
+bool IsServeCommand(int argc, char** argv) {
+  return argc > 1 && (argv[1] == std::string(kServePs) ||
+                      argv[1] == std::string(kServeEcho));
+}
+
+int Serve(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (argv[1] == std::string(kServeEcho)) return ServeEcho();
+  int64_t elements = 0;
+  OptimizerSpec::Kind optimizer = OptimizerSpec::KIND_UNSPECIFIED;
+  if (argc != 4 || !absl::SimpleAtoi(argv[2], &elements) ||
+      !OptimizerSpec::Kind_Parse(argv[3], &optimizer)) {
+    std::fprintf(stderr, "usage: serve-ps ELEMENTS OPTIMIZER\n");
+    return 2;
+  }
+  return ServePs(elements, optimizer);
+}
+
+JobAssignment OneTensorJob(int64_t elements, OptimizerSpec::Kind optimizer) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(optimizer);
+  spec.mutable_learning_rate()->set_base(1);
+  JobAssignment job;
+  job.set_job_id("bench");
+  job.set_routing_version(1);
+  *job.mutable_spec() = WithDefaults(spec);
+  ParameterInfo* parameter = job.add_parameters();
+  parameter->set_name("w");
+  parameter->add_dims(elements);
+  Member* worker = job.add_workers()->mutable_member();
+  worker->mutable_task()->set_type(WORKER);
+  worker->set_incarnation(kBenchWorkerIncarnation);
+  Member* ps = job.add_ps()->mutable_member();
+  ps->mutable_task()->set_type(PS);
+  ps->set_incarnation(kPsIncarnation);
+  return job;
+}
+
+absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Ps(
+    int64_t elements, OptimizerSpec::Kind optimizer) {
+  return Start(
+      {kServePs, absl::StrCat(elements), OptimizerSpec::Kind_Name(optimizer)});
+}
+
+absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Echo() {
+  return Start({kServeEcho});
+}
+
+absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Start(
+    std::vector<std::string> arguments) {
+  auto peer = std::make_unique<ServedPeer>();
+  ChildProcess::Options options;
+  options.argv.push_back(std::filesystem::read_symlink("/proc/self/exe"));
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  options.output_file = peer->dir_.File("output");
+  options.error_file = peer->dir_.File("error");
+  SYNCLINE_ASSIGN_OR_RETURN(peer->process_, ChildProcess::Spawn(options));
+  const bool listens = Eventually(absl::Seconds(30), [&] {
+    std::ifstream in(options.output_file);
+    return static_cast<bool>(std::getline(in, peer->address_)) && !in.eof();
+  });
+  if (listens) return peer;
+  std::ifstream in(options.error_file);
+  std::string line;
+  std::getline(in, line);
+  return absl::UnavailableError(
+      absl::StrCat(arguments[0], " does not listen: ", line));
+}
+
+uint64_t ServedPeer::MemoryBytes(const std::string& field) const {
+  std::ifstream in(absl::StrCat("/proc/", process_->pid(), "/status"));
+  std::string name;
+  uint64_t kib = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.compare(0, field.size() + 1, field + ":") != 0) continue;
+    const absl::string_view rest =
+        absl::string_view(line).substr(field.size() + 1);
+    if (absl::SimpleAtoi(rest.substr(0, rest.find('k')), &kib)) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace syncline

@@ -1,0 +1,52 @@
+#ifndef SYNCLINE_TESTS_BENCH_SERVE_H_
+#define SYNCLINE_TESTS_BENCH_SERVE_H_
+
+// The other process of a benchmark that needs one: this program again, as
+// "syncline-bench serve-ps ..." or "serve-echo". Not for people.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "scheduler/ctl/child_process.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+
+// argv[1] names one of the two.
+bool IsServeCommand(int argc, char** argv);
+// Serves until it is killed, which it is when its parent ends. Prints its
+// address when it listens. Returns an exit code if it cannot.
+int Serve(int argc, char** argv);
+
+// A job with one worker, one ps and one tensor, for serve-ps.
+JobAssignment OneTensorJob(int64_t elements, OptimizerSpec::Kind optimizer);
+inline constexpr uint64_t kBenchWorkerIncarnation = 7;
+
+// One such process, started and listening.
+class ServedPeer {
+ public:
+  // A ps that has opened OneTensorJob.
+  static absl::StatusOr<std::unique_ptr<ServedPeer>> Ps(
+      int64_t elements, OptimizerSpec::Kind optimizer);
+  // Answers every call of any method with what it was sent, as it was sent.
+  static absl::StatusOr<std::unique_ptr<ServedPeer>> Echo();
+
+  const std::string& address() const { return address_; }
+  // "VmRSS" or "VmHWM" of /proc/PID/status, in bytes; 0 if unreadable.
+  uint64_t MemoryBytes(const std::string& field) const;
+
+ private:
+  static absl::StatusOr<std::unique_ptr<ServedPeer>> Start(
+      std::vector<std::string> arguments);
+
+  TempDir dir_;
+  std::unique_ptr<ChildProcess> process_;
+  std::string address_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_BENCH_SERVE_H_
