@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -19,8 +18,6 @@ constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
 
 }  // namespace
 
-void PullValues::Free::operator()(float* values) const { std::free(values); }
-
 // A pull that the lanes are answering, each for its own blocks.
 class JobShard::Reading {
  public:
@@ -28,7 +25,7 @@ class JobShard::Reading {
       : done_(std::move(done)), result_(std::move(result)), left_(blocks) {}
 
   void Copy(absl::Span<const float> values, size_t first) {
-    std::memcpy(result_.values.get() + first, values.data(),
+    std::memcpy(result_.values.floats() + first, values.data(),
                 values.size() * sizeof(float));
     if (left_.fetch_sub(1) == 1) Finish();
   }
@@ -53,16 +50,18 @@ struct JobShard::LaneStep {
   std::shared_ptr<Reading> reading = nullptr;
 };
 
-JobShard::JobShard(const JobConfig& config, Lanes* lanes,
-                   InFlightBudget* budget, NormExchange exchange)
+JobShard::JobShard(const JobConfig& config, const Resources& resources,
+                   NormExchange exchange)
     : config_(config),
       layout_(config.map, config.ps_rank),
-      lanes_(lanes),
-      budget_(budget),
+      lanes_(resources.lanes),
+      budget_(resources.budget),
+      buffers_(resources.buffers),
       exchange_(std::move(exchange)),
       dense_(config.shard, layout_.counts()),
       norms_(layout_.counts().size()),
       controller_(config.controller),
+      unsent_(config.controller.workers.size()),
       knows_total_clocks_(!config.needs_total_clocks),
       kept_(layout_.counts().size()) {}
 
@@ -105,6 +104,8 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
     token = next_token_++;
     call.token = token;
     PendingCall& pending = calls_[token];
+    pending.rank = call.rank;
+    pending.deadline = call.deadline;
     pending.payload = std::move(payload);
     if (call.push.has_value()) {
       pending.offsets = layout_.Offsets(call.push->blocks);
@@ -128,6 +129,12 @@ void JobShard::Cancel(CallToken token) {
     ShardActions actions;
     controller_.OnCancel(token, &actions);
     Take(actions, &outcome);
+    EndWaitingReads(
+        [token](CallToken waiting, const PendingCall&) {
+          return waiting == token ? absl::CancelledError("the caller gave up")
+                                  : absl::OkStatus();
+        },
+        &outcome);
   }
   for (Ended& ended : outcome.ended) ended.done(ended.status, {});
 }
@@ -173,6 +180,14 @@ void JobShard::Tick(absl::Time now) {
     ShardActions actions;
     controller_.OnTick(now, &actions);
     Take(actions, &outcome);
+    EndWaitingReads(
+        [this, now](CallToken, const PendingCall& call) {
+          if (call.deadline > now) return absl::OkStatus();
+          return absl::DeadlineExceededError(absl::StrCat(
+              config_.label, ": ", config_.controller.workers[call.rank].name,
+              " does not take the answers that it has"));
+        },
+        &outcome);
     SubmitSteps(&outcome);
     if (norm_clock_ >= 0 && norm_retry_at_ <= now) {
       retry_clock = std::exchange(norm_clock_, -1);
@@ -190,6 +205,8 @@ void JobShard::Close(const absl::Status& status) {
     ShardActions actions;
     controller_.Close(status, &actions);
     Take(actions, &outcome);
+    EndWaitingReads([&](CallToken, const PendingCall&) { return status; },
+                    &outcome);
   }
   for (Ended& ended : outcome.ended) ended.done(ended.status, {});
 }
@@ -254,8 +271,14 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
         self->SendNorms(clock);
       });
       return;
-    case Kind::kRead:
-      return TakeRead(action, outcome);
+    case Kind::kRead: {
+      PendingCall& call = calls_.at(action.token);
+      ReleasePayload(&call);
+      Unsent* unsent = &unsent_[call.rank];
+      unsent->waiting.push_back(
+          {action.token, action.min_clock, action.max_clock});
+      return StartReads(unsent, outcome);
+    }
     case Kind::kAck:
       return End(action.token, absl::OkStatus(), outcome);
     case Kind::kFail:
@@ -263,39 +286,84 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
   }
 }
 
-void JobShard::TakeRead(const ShardAction& action, Outcome* outcome) {
-  const auto found = calls_.find(action.token);
+void JobShard::StartReads(Unsent* unsent, Outcome* outcome) {
+  while (!unsent->waiting.empty() && unsent->bytes < kUnsentBytesMax) {
+    const WaitingRead read = unsent->waiting.front();
+    unsent->waiting.pop_front();
+    StartRead(read, unsent, outcome);
+  }
+}
+
+void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
+                         Outcome* outcome) {
+  const auto found = calls_.find(read.token);
   SYNCLINE_CHECK(found != calls_.end());
-  const std::vector<size_t> offsets = layout_.Offsets(found->second.pulled);
   PullValues result;
-  result.min_clock = action.min_clock;
-  result.max_clock = action.max_clock;
+  result.blocks = found->second.pulled;
+  const std::vector<size_t> offsets = layout_.Offsets(result.blocks);
+  result.min_clock = read.min_clock;
+  result.max_clock = read.max_clock;
   result.bytes = offsets.back() * sizeof(float);
   if (absl::Status room = budget_->Acquire(result.bytes, &result.hold);
       !room.ok()) {
-    return End(action.token, std::move(room), outcome);
+    return End(read.token, std::move(room), outcome);
   }
-  ReleasePayload(&found->second);
   PendingCall call = std::move(found->second);
   calls_.erase(found);
-  if (result.bytes > 0) {
-    result.values.reset(static_cast<float*>(std::malloc(result.bytes)));
-    SYNCLINE_CHECK(result.values != nullptr);
+  if (result.blocks.empty()) {
+    outcome->ended.push_back(
+        {[done = std::move(call.done), result = std::move(result)](
+             absl::Status status, PullValues) mutable {
+           done(std::move(status), std::move(result));
+         },
+         absl::OkStatus()});
+    return;
   }
-  result.blocks = call.pulled;
+  result.values = buffers_->Get(result.bytes);
+  unsent->bytes += result.bytes;
+  result.sent = std::shared_ptr<void>(
+      nullptr, [shard = weak_from_this(), rank = call.rank,
+                bytes = result.bytes](void*) {
+        if (const auto self = shard.lock()) self->OnSent(rank, bytes);
+      });
+  const std::vector<BlockIndex> blocks = result.blocks;
   const auto reading = std::make_shared<Reading>(
-      std::move(call.done), std::move(result), call.pulled.size());
-  for (size_t i = 0; i < call.pulled.size(); ++i) {
+      std::move(call.done), std::move(result), blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
     AddStep({.kind = Kind::kRead,
-             .block = call.pulled[i],
+             .block = blocks[i],
              .first = offsets[i],
              .reading = reading},
             outcome);
   }
-  if (call.pulled.empty()) {
-    outcome->ended.push_back(
-        {[reading](absl::Status, PullValues) { reading->Finish(); },
-         absl::OkStatus()});
+}
+
+void JobShard::OnSent(uint32_t rank, uint64_t bytes) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mu_);
+    outcome.lanes.resize(lanes_->count());
+    unsent_[rank].bytes -= bytes;
+    StartReads(&unsent_[rank], &outcome);
+    SubmitSteps(&outcome);
+  }
+  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+}
+
+void JobShard::EndWaitingReads(
+    const std::function<absl::Status(CallToken, const PendingCall&)>& ends,
+    Outcome* outcome) {
+  for (Unsent& unsent : unsent_) {
+    std::deque<WaitingRead> kept;
+    for (const WaitingRead& read : unsent.waiting) {
+      absl::Status status = ends(read.token, calls_.at(read.token));
+      if (status.ok()) {
+        kept.push_back(read);
+      } else {
+        End(read.token, std::move(status), outcome);
+      }
+    }
+    unsent.waiting = std::move(kept);
   }
 }
 

@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_JOB_SHARD_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "proto/parameter_server.pb.h"
+#include "server/buffer_pool.h"
 #include "server/consistency_controller.h"
 #include "server/dense_shard.h"
 #include "server/in_flight_budget.h"
@@ -26,15 +28,14 @@ namespace syncline {
 
 // Values that were read for a pull.
 struct PullValues {
-  struct Free {
-    void operator()(float* values) const;
-  };
   std::vector<BlockIndex> blocks;
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  std::unique_ptr<float, Free> values;  // of the blocks, in their order
+  BufferPool::Buffer values;  // of the blocks, in their order
   size_t bytes = 0;
-  InFlightBudget::Hold hold;  // until they are sent
+  // What is held until the values are sent, and who is told then.
+  InFlightBudget::Hold hold;
+  std::shared_ptr<void> sent;
 };
 
 // One job on this ps: asks the controller, and carries out what it says in the
@@ -57,8 +58,18 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     InFlightBudget::Hold hold;
   };
 
-  // `lanes` and `budget` outlive all calls and CloseAndWait.
-  JobShard(const JobConfig& config, Lanes* lanes, InFlightBudget* budget,
+  // Shared by the jobs of a ps. They outlive all calls.
+  struct Resources {
+    Lanes* lanes = nullptr;
+    InFlightBudget* budget = nullptr;
+    BufferPool* buffers = nullptr;
+  };
+
+  // A worker that does not take its answers gets no more than this at a time;
+  // so much is also enough to keep a network busy.
+  static constexpr uint64_t kUnsentBytesMax = 16 << 20;
+
+  JobShard(const JobConfig& config, const Resources& resources,
            NormExchange exchange);
 
   const ShardLayout& layout() const { return layout_; }
@@ -86,11 +97,24 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   class Reading;
   struct LaneStep;
   struct PendingCall {
+    uint32_t rank = 0;
+    absl::Time deadline;
     Payload payload;
     std::vector<size_t> offsets;  // of the payload's blocks, in elements
     std::vector<BlockIndex> pulled;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
     Done done;
+  };
+  // A pull that may be answered, but waits until earlier answers to the same
+  // worker are sent. Values are read after the wait, so that memory is bounded.
+  struct WaitingRead {
+    CallToken token = 0;
+    int64_t min_clock = 0;
+    int64_t max_clock = 0;
+  };
+  struct Unsent {
+    uint64_t bytes = 0;
+    std::deque<WaitingRead> waiting;
   };
   struct Ended {
     Done done;
@@ -107,8 +131,16 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeOne(const ShardAction& action, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TakeRead(const ShardAction& action, Outcome* outcome)
+  void StartReads(Unsent* unsent, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartRead(const WaitingRead& read, Unsent* unsent, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the reads that `ends` says so of.
+  void EndWaitingReads(
+      const std::function<absl::Status(CallToken, const PendingCall&)>& ends,
+      Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An answer of so many bytes is out.
+  void OnSent(uint32_t rank, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void End(CallToken token, absl::Status status, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleasePayload(PendingCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -131,6 +163,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const ShardLayout layout_;
   Lanes* const lanes_;
   InFlightBudget* const budget_;
+  BufferPool* const buffers_;
   const NormExchange exchange_;
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them.
@@ -141,6 +174,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
   CallToken next_token_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<CallToken, PendingCall> calls_ ABSL_GUARDED_BY(mu_);
+  std::vector<Unsent> unsent_ ABSL_GUARDED_BY(mu_);  // by rank
   bool knows_total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint32_t> kept_ ABSL_GUARDED_BY(mu_);  // gradients, by block

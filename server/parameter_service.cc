@@ -43,7 +43,7 @@ ByteBuffer EmptyMessage() {
 grpc::Slice ToSlice(PullValues values) {
   auto* owner = new PullValues(std::move(values));
   return grpc::Slice(
-      owner->values.get(), owner->bytes,
+      owner->values.floats(), owner->bytes,
       [](void* p) { delete static_cast<PullValues*>(p); }, owner);
 }
 

@@ -23,6 +23,8 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
+// As much as one worker can have unsent.
+constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
 
 // Clocks between the fastest and the slowest worker that has not finished.
 int64_t ClockSpread(const ShardStatus::Job& job) {
@@ -41,6 +43,7 @@ class PsServerImpl final : public PsServer {
   explicit PsServerImpl(const Options& options, int lanes)
       : metrics_(options.metrics),
         budget_(std::make_shared<InFlightBudget>(options.in_flight_bytes)),
+        buffers_(std::make_shared<BufferPool>(kIdleBufferBytes)),
         lanes_(lanes),
         service_(MakeParameterService(&jobs_, budget_.get(), &metrics_)),
         ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {}
@@ -68,6 +71,7 @@ class PsServerImpl final : public PsServer {
 
   PsMetrics metrics_;
   const std::shared_ptr<InFlightBudget> budget_;
+  const std::shared_ptr<BufferPool> buffers_;
   JobTable jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
@@ -97,7 +101,7 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
                                               config.label, config.wait_max);
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
-        config, &lanes_, budget_.get(),
+        config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
         [norms = job->norms](int64_t clock, std::vector<double> squared_norms,
                              std::function<void(absl::StatusOr<double>)> done) {
           norms->Exchange(clock, std::move(squared_norms), std::move(done));

@@ -16,6 +16,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/job_spec_validator.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "server/malloc_arenas.h"
 #include "server/server.h"
 #include "tests/testing/eventually.h"
 
@@ -62,6 +63,7 @@ int ServeEcho() {
 }
 
 int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
+  LimitMallocArenas();  // as syncline-ps does
   absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
   if (!server.ok()) return 1;
   const absl::Status opened =

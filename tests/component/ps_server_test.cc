@@ -328,6 +328,18 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
   }));
 }
 
+TEST(PsServerTest, AnswersBeyondWhatIsSentAtATimeFollow) {
+  // 31 MiB of answers to one worker, 16 at a time.
+  PsFixture fixture({.tensor_sizes = {1015808}});
+  PlainWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init(Constant(fixture, 2)));
+  ForEachWorker(8, [&](uint32_t) {
+    PlainWorker again(&fixture, 0);
+    ASSERT_OK_AND_ASSIGN(const Flat values, again.Pull(0));
+    EXPECT_EQ(values, Constant(fixture, 2));
+  });
+}
+
 TEST(PsServerTest, ACutShowsOneState) {
   PsFixture fixture({.ps_count = 2, .workers = 2, .spec = [](JobSpec* spec) {
                        spec->mutable_consistency()->set_mode(

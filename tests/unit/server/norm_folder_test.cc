@@ -1,0 +1,141 @@
+// Goal: the global norm is the sum over blocks in block order, whatever the
+// shards and their order of arrival; every call ends once.
+// Method: random placements and orders against one serial sum; examples of the
+// refusals.
+
+#include "server/norm_folder.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const absl::Time kStart = absl::UnixEpoch();
+const absl::Time kDeadline = kStart + absl::Seconds(5);
+
+TEST(NormFolderTest, FoldsInBlockOrder) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    const uint32_t shard_count = 1 + random.Below(4);
+    const uint32_t block_count = 1 + random.Below(20);
+    std::vector<double> norms(block_count);
+    std::vector<NormFolder::Shard> shards(shard_count);
+    std::vector<std::vector<double>> shard_norms(shard_count);
+    double expected = 0;
+    for (uint32_t block = 0; block < block_count; ++block) {
+      norms[block] = random.Uniform() * 1e10 / (1 + random.Below(1000000));
+      expected += norms[block];
+      const uint64_t shard = random.Below(shard_count);
+      shards[shard].blocks.push_back(block);
+      shard_norms[shard].push_back(norms[block]);
+    }
+    for (uint32_t shard = 0; shard < shard_count; ++shard) {
+      shards[shard].incarnation = 10 + shard;
+    }
+    NormFolder folder(shards, "job");
+    for (int64_t clock = 3; clock < 6; ++clock) {
+      std::vector<uint32_t> order;
+      for (uint32_t shard = 0; shard < shard_count; ++shard) {
+        if (shards[shard].blocks.empty()) continue;
+        order.push_back(shard);
+        if (random.Below(3) == 0) order.push_back(shard);  // a repeat
+      }
+      for (size_t i = order.size(); i > 1; --i) {
+        std::swap(order[i - 1], order[random.Below(i)]);
+      }
+      NormFolder::Answers answers;
+      for (size_t i = 0; i < order.size(); ++i) {
+        folder.OnNorms(i, order[i], 10 + order[i], clock,
+                       shards[order[i]].blocks, shard_norms[order[i]],
+                       kDeadline, &answers);
+      }
+      ASSERT_EQ(answers.size(), order.size());
+      for (const NormFolder::Answer& answer : answers) {
+        ASSERT_TRUE(answer.status.ok());
+        ASSERT_EQ(answer.squared_norm, expected);
+      }
+    }
+  }
+}
+
+class TwoShards : public ::testing::Test {
+ protected:
+  NormFolder::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
+    NormFolder::Answers answers;
+    folder_.OnNorms(token, rank, 10 + rank, clock, {rank}, {1.0 + rank},
+                    kDeadline, &answers);
+    return answers;
+  }
+  NormFolder folder_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
+                     "job j on ps:0"};
+};
+
+TEST_F(TwoShards, AnOverdueCallNamesTheMissingShard) {
+  EXPECT_THAT(Send(1, 0, 7), IsEmpty());
+  NormFolder::Answers answers;
+  folder_.OnTick(kDeadline - absl::Seconds(1), &answers);
+  EXPECT_THAT(answers, IsEmpty());
+  folder_.OnTick(kDeadline, &answers);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(answers[0].status.message()),
+              HasSubstr("norm of clock 7 ran out of time; missing: ps:1"));
+  // Asking again waits on; what was sent counts.
+  EXPECT_THAT(Send(2, 0, 7), IsEmpty());
+  EXPECT_EQ(Send(3, 1, 7).size(), 2u);
+}
+
+TEST_F(TwoShards, ARepeatOfTheLastClockIsAnsweredAtOnce) {
+  Send(1, 0, 7);
+  ASSERT_EQ(Send(2, 1, 7).size(), 2u);
+  const NormFolder::Answers again = Send(3, 0, 7);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].squared_norm, 3.0);
+}
+
+TEST_F(TwoShards, RefusesWhatCannotBe) {
+  const auto refused = [&](uint32_t rank, uint64_t incarnation, int64_t clock,
+                           std::vector<uint32_t> blocks,
+                           std::vector<double> norms) {
+    NormFolder::Answers answers;
+    folder_.OnNorms(1, rank, incarnation, clock, blocks, norms, kDeadline,
+                    &answers);
+    EXPECT_EQ(answers.size(), 1u);
+    return answers.at(0).status;
+  };
+  EXPECT_EQ(refused(2, 12, 0, {}, {}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused(1, 12, 0, {1}, {1}).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused(1, 11, 0, {0}, {1}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused(1, 11, 0, {1}, {}).code(),
+            absl::StatusCode::kInvalidArgument);
+  Send(1, 0, 7);
+  EXPECT_THAT(std::string(refused(1, 11, 8, {1}, {1}).message()),
+              HasSubstr("norms of clock 8 from ps:1 at b:2, expected 7"));
+  Send(2, 1, 7);
+  EXPECT_FALSE(refused(1, 11, 6, {1}, {1}).ok());
+}
+
+TEST_F(TwoShards, ClosingEndsEveryCall) {
+  Send(1, 0, 7);
+  NormFolder::Answers answers;
+  folder_.Close(absl::CancelledError("over"), &answers);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].status.message(), "over");
+  EXPECT_EQ(Send(2, 1, 7).at(0).status.message(), "over");
+}
+
+}  // namespace
+}  // namespace syncline
