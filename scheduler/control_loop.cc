@@ -87,8 +87,7 @@ void ControlLoop::Execute(const ClusterActions& actions) {
   for (const ClusterAction& action : actions) {
     if (auto* send = std::get_if<SendCommand>(&action)) {
       if (send->message.has_registered()) {
-        LogInfo("member registered")
-            .Field("task", TaskText(send->message.registered().task()));
+        LogInfo("member registered").Field("member", MemberOf(send->session));
       }
       if (auto session = FindSession(send->session)) {
         session->Send(send->message);
@@ -184,9 +183,18 @@ void ControlLoop::OnClosed(SessionId id) {
   // The daemons of a scheduler that stops are not lost: what runs is marked by
   // its successor.
   if (draining_) return;
+  if (const std::string member = MemberOf(id); !member.empty()) {
+    LogInfo("member left").Field("member", member);
+  }
   (void)Post([id](ClusterCore* core, absl::Time now, ClusterActions* actions) {
     core->OnStreamClosed(id, now, actions);
   });
+}
+
+std::string ControlLoop::MemberOf(SessionId id) const {
+  MutexLock lock(&mu_);
+  const Membership::Entry* entry = core_.membership().Find(id);
+  return entry == nullptr ? "" : MemberTextWithIncarnation(entry->member);
 }
 
 std::shared_ptr<ControlLoop::Session> ControlLoop::FindSession(

@@ -110,6 +110,8 @@ class ControlLoop {
   absl::Status Enqueue(const std::string& job_id, const CheckedJob& job,
                        const Artifact& model);
   std::shared_ptr<Session> FindSession(SessionId id) const;
+  // "ps 1 at HOST:PORT (incarnation 0x..)"; empty if it is no member.
+  std::string MemberOf(SessionId id) const;
 
   StateStore* const state_;
   ArtifactStore* const artifacts_;

@@ -103,7 +103,8 @@ void AppendJob(const StatusPageData::JobView& view, absl::Time now,
   absl::StrAppend(html, ProgressBar(progress), "</td><td>");
   if (job.state() != QUEUED && job.state() != PREPARING) {
     absl::StrAppend(html, "loss ", Number(progress.loss()), "<br>",
-                    Number(progress.samples_per_second()), " samples/s");
+                    absl::StrFormat("%.0f", progress.samples_per_second()),
+                    " samples/s");
   }
   if (job.state() == RUNNING) {
     absl::StrAppend(html, "<br>", TimeLeftText(progress.seconds_left()),

@@ -1,0 +1,143 @@
+// Goal: what cannot be written is not promised, and what has happened is
+// written as soon as it can be. Method: the real loop over a store that fails
+// on demand.
+
+#include "scheduler/control_loop.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
+#include "common/base/random.h"
+#include "gtest/gtest.h"
+#include "tests/testing/wait_log.h"
+
+namespace syncline {
+namespace {
+
+class FailingStore final : public StateStore {
+ public:
+  absl::StatusOr<std::vector<StoredJob>> Load() const override {
+    return std::vector<StoredJob>();
+  }
+  absl::Status PutNew(const StoredJob& job) override {
+    return Put(job.status, true);
+  }
+  absl::Status Put(const JobStatus& status, bool) override {
+    MutexLock lock(&mu_);
+    if (full_) return absl::ResourceExhaustedError("disk full");
+    written.Add(status);
+    return absl::OkStatus();
+  }
+  void SetFull(bool full) {
+    MutexLock lock(&mu_);
+    full_ = full;
+  }
+
+  WaitLog<JobStatus> written;
+
+ private:
+  Mutex mu_;
+  bool full_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class NoteWatcher final : public ControlLoop::Watcher {
+ public:
+  void OnStatus(std::shared_ptr<const JobStatus> status) override {
+    seen.Add(status->state());
+  }
+  void OnDrain() override {}
+  WaitLog<JobState> seen;
+};
+
+class ControlLoopTest : public ::testing::Test {
+ protected:
+  ControlLoopTest()
+      : dir_(std::filesystem::path(::testing::TempDir()) /
+             absl::StrCat("loop_", absl::Hex(EntropySeed()))),
+        artifacts_(*ArtifactStore::Open(dir_)),
+        loop_({.version = "0.1.0"}, {}, &store_, artifacts_.get(), &metrics_) {}
+  ~ControlLoopTest() override {
+    loop_.Stop();
+    std::filesystem::remove_all(dir_);
+  }
+
+  absl::StatusOr<std::string> Submit() {
+    auto model = *artifacts_->BeginUpload(100);
+    FileChunk chunk;
+    chunk.set_data("model");
+    chunk.set_last(true);
+    chunk.set_crc32c(Crc32c("model"));
+    EXPECT_TRUE(model->Append(chunk).ok());
+    CheckedJob job;
+    job.spec.mutable_resources()->set_workers(1);
+    WaitLog<absl::StatusOr<std::string>> outcome;
+    loop_.Submit(job, model.get(), [&](auto id) { outcome.Add(id); });
+    const auto outcomes = outcome.Await(1);
+    EXPECT_EQ(outcomes.size(), 1);
+    return outcomes.at(0);
+  }
+
+  const std::filesystem::path dir_;
+  FailingStore store_;
+  SchedulerMetrics metrics_{nullptr};
+  std::unique_ptr<ArtifactStore> artifacts_;
+  ControlLoop loop_;
+};
+
+TEST_F(ControlLoopTest, AJobThatCannotBeWrittenIsNotAccepted) {
+  store_.SetFull(true);
+  const auto refused = Submit();
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  loop_.Read([](const ClusterCore& core, absl::Time) {
+    EXPECT_TRUE(core.Jobs().empty());
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "jobs"));
+  store_.SetFull(false);
+  EXPECT_TRUE(Submit().ok());
+}
+
+TEST_F(ControlLoopTest, AStateThatCouldNotBeWrittenIsWrittenLater) {
+  const std::string job_id = *Submit();
+  store_.SetFull(true);
+  WaitLog<absl::Status> cancelled;
+  loop_.Cancel(job_id, "", [&](const auto& s) { cancelled.Add(s.status()); });
+  ASSERT_EQ(cancelled.Await(1).size(), 1);
+  EXPECT_TRUE(cancelled.Await(1)[0].ok());
+  EXPECT_EQ(store_.written.Await(1).back().state(), QUEUED);
+  store_.SetFull(false);
+  const auto written = store_.written.Await(2);
+  ASSERT_EQ(written.size(), 2);
+  EXPECT_EQ(written[1].state(), CANCELLED);
+}
+
+TEST_F(ControlLoopTest, WatchersSeeTheStatusAtOnceAndTheEnd) {
+  const std::string job_id = *Submit();
+  const auto watcher = std::make_shared<NoteWatcher>();
+  ASSERT_TRUE(loop_.Watch(job_id, watcher).ok());
+  EXPECT_EQ(watcher->seen.Await(1).at(0), QUEUED);
+  loop_.Cancel(job_id, "", [](const auto&) {});
+  const auto seen = watcher->seen.AwaitThat(
+      [](const auto& states) { return states.back() == CANCELLED; });
+  EXPECT_EQ(seen.back(), CANCELLED);
+  // One that comes late sees the end alone.
+  const auto late = std::make_shared<NoteWatcher>();
+  ASSERT_TRUE(loop_.Watch(job_id, late).ok());
+  EXPECT_EQ(late->seen.Await(1).at(0), CANCELLED);
+  EXPECT_EQ(loop_.Watch("j-4711", late).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ControlLoopTest, AStoppedLoopAnswers) {
+  const std::string job_id = *Submit();
+  loop_.Stop();
+  EXPECT_EQ(Submit().status().code(), absl::StatusCode::kUnavailable);
+  WaitLog<absl::Status> cancelled;
+  loop_.Cancel(job_id, "", [&](const auto& s) { cancelled.Add(s.status()); });
+  EXPECT_EQ(cancelled.Await(1).at(0).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(loop_.Get(job_id).ok());
+}
+
+}  // namespace
+}  // namespace syncline
