@@ -18,9 +18,12 @@ constexpr int kEvaluationsMax = 4096;
 // A daemon's problems are for people; more than this is not read.
 constexpr size_t kReasonBytesMax = 16 << 10;
 
+// Cuts between characters: a record that is not UTF-8 cannot be read again.
 std::string Shortened(absl::string_view text) {
   if (text.size() <= kReasonBytesMax) return std::string(text);
-  return absl::StrCat(text.substr(0, kReasonBytesMax), " ...");
+  size_t kept = kReasonBytesMax;
+  while (kept > 0 && (text[kept] & 0xc0) == 0x80) --kept;
+  return absl::StrCat(text.substr(0, kept), " ...");
 }
 
 // Whether a failure with this code may go away if the job is run again.

@@ -301,5 +301,20 @@ TEST_F(JobTest, AnArtifactThatComesAgainReplacesTheFirst) {
   EXPECT_EQ(job_.status().artifacts(0).size_bytes(), 2);
 }
 
+// A record that is cut within a character is one that nobody can parse.
+TEST_F(JobTest, ALongReasonIsCutBetweenCharacters) {
+  for (const char* padding : {"", "x"}) {
+    Job job(Stored(),
+            {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)});
+    std::string reason = padding;
+    for (int i = 0; i < 10'000; ++i) reason += "\u00e9";
+    job.Fail(reason, 1, now_, &actions_);
+    JobStatus read;
+    ASSERT_TRUE(read.ParseFromString(job.status().SerializeAsString()));
+    EXPECT_THAT(read.transitions(1).reason(),
+                ::testing::EndsWith("\u00e9 ..."));
+  }
+}
+
 }  // namespace
 }  // namespace syncline
