@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -61,6 +62,13 @@ void ClusterCore::Restore(std::vector<StoredJob> jobs, absl::Time now,
 
 void ClusterCore::OnRegister(SessionId session, const Register& request,
                              absl::Time now, ClusterActions* actions) {
+  if (const auto* registered = membership_.Find(session)) {
+    actions->push_back(EndSession{
+        session, absl::InvalidArgumentError(absl::StrCat(
+                     "this stream is that of ",
+                     MemberTextWithIncarnation(registered->member)))});
+    return Lose(session, "it registered twice", now, actions);
+  }
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
   if (same != nullptr) {
@@ -68,7 +76,6 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
     Lose(older, "it opened another session", now, actions);
-    if (older == session) return;
   }
   const auto entry = membership_.Admit(session, request, now);
   if (!entry.ok()) {
@@ -344,10 +351,12 @@ void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
 
 absl::Status ClusterCore::CheckUpload(const std::string& job_id,
                                       uint64_t incarnation) const {
+  // Who is engaged only to be stopped named the job itself: that is no proof.
   const Membership::Entry* entry = membership_.FindIncarnation(incarnation);
-  if (entry != nullptr) {
-    const auto it = engaged_.find(entry->session);
-    if (it != engaged_.end() && it->second.job_id == job_id) {
+  const auto job = FindJob(job_id);
+  if (entry != nullptr && job.ok()) {
+    const std::vector<SessionId> participants = (*job)->Participants();
+    if (absl::c_linear_search(participants, entry->session)) {
       return absl::OkStatus();
     }
   }

@@ -202,6 +202,17 @@ TEST_F(ClusterCoreTest, ASecondStreamOfAProcessEndsTheFirst) {
   EXPECT_NE(core_.membership().Find(3), nullptr);
 }
 
+TEST_F(ClusterCoreTest, ASecondProcessOnOneStreamEndsIt) {
+  Join(1, WORKER, 0, 11);
+  Join(1, PS, 0, 12);
+  EXPECT_THAT(Commands(), IsEmpty());
+  EXPECT_THAT(Ended(), ElementsAre(HasSubstr("1 this stream is that of")));
+  EXPECT_EQ(core_.membership().size(), 0u);
+  core_.OnStreamClosed(1, now_, &actions_);
+  Tick(absl::Seconds(6));  // nothing of it is left to expire
+  EXPECT_THAT(Ended(), IsEmpty());
+}
+
 TEST_F(ClusterCoreTest, ASilentMemberIsLostWithItsSilenceNamed) {
   Join(1, WORKER, 0, 1);
   Join(2, PS, 0, 2);
@@ -274,6 +285,20 @@ TEST_F(ClusterCoreTest, UploadsComeFromTheJobsOwnProcesses) {
   EXPECT_TRUE(core_.CheckUpload(job, 11).ok());  // its log, before it is free
   Released(1, job);
   EXPECT_FALSE(core_.CheckUpload(job, 11).ok());
+}
+
+TEST_F(ClusterCoreTest, WhoIsStoppedWhenItComesBackUploadsNothing) {
+  Join(1, WORKER, 0, 11);
+  Join(2, PS, 0, 12);
+  const std::string job = Submit(1, 1);
+  core_.OnStreamClosed(1, now_, &actions_);
+  Join(3, WORKER, 0, 11, job);
+  EXPECT_EQ(core_.CheckUpload(job, 11).code(),
+            absl::StatusCode::kFailedPrecondition);
+  // It says what it worked for; no path may come of it.
+  Join(4, WORKER, 1, 14, "../outside");
+  EXPECT_EQ(core_.CheckUpload("../outside", 14).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {
