@@ -50,6 +50,7 @@ using ActiveCallPtr = std::shared_ptr<ActiveCall>;
 std::string Standing(const ShardStatus& status) {
   std::string standing = "standing";
   for (const ShardStatus::Job& job : status.jobs()) {
+    absl::StrAppend(&standing, " ", job.blocks_initialised());
     for (const ShardStatus::Worker& worker : job.workers()) {
       absl::StrAppend(&standing, " ", worker.closed_clocks(), "+",
                       worker.blocks_received(), worker.finished() ? "f" : "");
