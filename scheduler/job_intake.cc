@@ -2,8 +2,11 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "common/rpc/job_spec_validator.h"
@@ -28,6 +31,12 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
   job.spec = WithDefaults(spec);
   const TrainingGraph graph =
       ResolveTrainingGraph(job.spec, **model, &problems);
+  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
+    if (IsUtf8(parameter.name)) continue;
+    problems.push_back(absl::StrCat(label, ": the name of parameter '",
+                                    absl::CHexEscape(parameter.name),
+                                    "' is not UTF-8"));
+  }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(problems));
   for (const TrainingGraph::Parameter& parameter : graph.parameters) {
     ParameterInfo& info = job.parameters.emplace_back();

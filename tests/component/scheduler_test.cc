@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/file.h"
 #include "common/base/random.h"
 #include "common/base/version.h"
+#include "common/model/model.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -378,6 +380,21 @@ TEST_F(SchedulerTest, BadJobsAreRefusedWithAllProblemsAtOnce) {
   EXPECT_EQ(Get("j-0001").status().code(), absl::StatusCode::kNotFound);
 }
 
+// ONNX lets any bytes be a name; a record with such a name could be written but
+// not be read again.
+TEST_F(SchedulerTest, AParameterWhoseNameIsNotTextIsRefused) {
+  std::string text = absl::StrReplaceAll(
+      kModel, {{"[4, 1] w =", "[4, 1] wxy ="}, {"(x, w, b)", "(x, wxy, b)"}});
+  const auto model = Model::Parse(text, "tiny");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::string binary = absl::StrReplaceAll(
+      (*model)->WithWeights({}).value(), {{"wxy", "w\xffy"}});
+  const absl::Status status = Submit(Spec(1, 1), binary).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("w\\xffy' is not UTF-8"));
+  RestartScheduler();
+}
+
 TEST_F(SchedulerTest, UploadsThatBreakOffAreRefused) {
   const auto context = MakeContext(absl::Now() + kPatience);
   SubmitResponse response;
@@ -587,6 +604,11 @@ TEST_F(SchedulerTest, OldFilesAreDeletedAndTheJobIsKept) {
                             dir_ / "model", deadline)
                   .message(),
               HasSubstr("deleted"));
+  // One that dies before it has deleted them leaves that to the next.
+  StopScheduler();
+  ASSERT_TRUE(MakeDirs(files).ok());
+  StartScheduler(server_.address);
+  EXPECT_FALSE(std::filesystem::exists(files));
 }
 
 TEST_F(SchedulerTest, ATaskThatIsTakenIsRefusedWithItsHolder) {
