@@ -247,7 +247,10 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   SYNCLINE_ASSIGN_OR_RETURN(auto artifacts,
                             ArtifactStore::Open(options.state_dir));
   std::set<std::string> ids;
-  for (const StoredJob& job : jobs) ids.insert(job.status.job_id());
+  for (const StoredJob& job : jobs) {
+    // Without any: its files have expired, though perhaps not all are deleted.
+    if (!job.status.artifacts().empty()) ids.insert(job.status.job_id());
+  }
   SYNCLINE_RETURN_IF_ERROR(artifacts->KeepOnly(ids));
   LogInfo("scheduler state read")
       .Field("directory", options.state_dir)
