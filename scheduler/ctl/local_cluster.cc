@@ -53,6 +53,8 @@ absl::Status LocalCluster::Spawn(const std::string& name,
 absl::Status LocalCluster::StartScheduler(InterruptSignals* interrupts) {
   const std::string port_file =
       absl::StrCat(options_.run_dir, "/scheduler.address");
+  // A run that was killed in the same folder has left its own.
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(port_file));
   SYNCLINE_RETURN_IF_ERROR(
       Spawn("scheduler", "syncline-scheduler",
             {absl::StrCat("--state-dir=", options_.run_dir, "/state"),

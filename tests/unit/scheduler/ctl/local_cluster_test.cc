@@ -61,6 +61,12 @@ TEST_F(LocalClusterStartTest, ASchedulerThatEndsIsToldWithItsLog) {
                     HasSubstr("no space left")));
 }
 
+TEST_F(LocalClusterStartTest, AnAddressOfAnEarlierRunCountsForNothing) {
+  dir_.Write("scheduler.address", "127.0.0.1:1");
+  Script("syncline-scheduler", "exit 4");
+  EXPECT_TRUE(absl::IsUnavailable(Start().status()));
+}
+
 TEST_F(LocalClusterStartTest, CtrlCEndsTheWaitForTheScheduler) {
   Script("syncline-scheduler", "exec sleep 1000");
   kill(getpid(), SIGINT);
