@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 #include "scheduler/describe.h"
 
@@ -361,8 +362,8 @@ absl::Status ClusterCore::CheckUpload(const std::string& job_id,
     }
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("job ", job_id, " is not of the process with incarnation 0x",
-                   absl::Hex(incarnation, absl::kZeroPad16)));
+      absl::StrCat("job ", job_id, " is not of the process with incarnation ",
+                   IncarnationText(incarnation)));
 }
 
 absl::Status ClusterCore::AddArtifact(const std::string& job_id,

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/incarnation.h"
 
 namespace syncline {
 
@@ -31,8 +32,8 @@ std::string MemberText(const Member& member) {
 }
 
 std::string MemberTextWithIncarnation(const Member& member) {
-  return absl::StrCat(MemberText(member), " (incarnation 0x",
-                      absl::Hex(member.incarnation(), absl::kZeroPad16), ")");
+  return absl::StrCat(MemberText(member), " (incarnation ",
+                      IncarnationText(member.incarnation()), ")");
 }
 
 std::string CountText(uint64_t count, absl::string_view noun) {

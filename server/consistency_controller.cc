@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 
 namespace syncline {
@@ -201,10 +202,10 @@ absl::Status ConsistencyController::CheckCaller(uint32_t rank,
                      " calls, the job has ranks 0 to ", workers_.size() - 1));
   }
   if (incarnation != options_.workers[rank].incarnation) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(options_.label, ": incarnation ", absl::Hex(incarnation),
-                     " of ", options_.workers[rank].name, " was replaced by ",
-                     absl::Hex(options_.workers[rank].incarnation)));
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.label, ": incarnation ", IncarnationText(incarnation), " of ",
+        options_.workers[rank].name, " was replaced by ",
+        IncarnationText(options_.workers[rank].incarnation)));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/incarnation.h"
 #include "common/base/log.h"
 
 namespace syncline {
@@ -36,7 +37,7 @@ absl::Status PsCommands::Open(const JobAssignment& assignment) {
     return server_->OpenJob(assignment, ps.rank());
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("this process (incarnation ", absl::Hex(incarnation_),
+      absl::StrCat("this process (incarnation ", IncarnationText(incarnation_),
                    ") is not among the ps of the job"));
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/incarnation.h"
 #include "common/base/mutex.h"
 #include "common/base/rotating_file.h"
 #include "common/base/status_macros.h"
@@ -52,9 +53,10 @@ class Log {
     return absl::OkStatus();
   }
 
-  void SetNode(absl::string_view node) {
+  void SetMember(absl::string_view node, uint64_t incarnation) {
     MutexLock lock(&mu_);
     node_ = std::string(node);
+    incarnation_ = incarnation;
   }
 
   void Write(LogLevel level, absl::string_view job, absl::string_view rest) {
@@ -92,7 +94,7 @@ class Log {
     if (!role_.empty()) absl::StrAppend(&prefix, " role=", role_);
     if (!node_.empty()) absl::StrAppend(&prefix, " node=", node_);
     if (incarnation_ != 0) {
-      absl::StrAppend(&prefix, " incarnation=", absl::Hex(incarnation_));
+      absl::StrAppend(&prefix, " incarnation=", IncarnationText(incarnation_));
     }
     if (!job.empty()) absl::StrAppend(&prefix, " job=", job);
     return prefix;
@@ -151,7 +153,9 @@ absl::Status InitLog(const LogOptions& options) {
   return Log::Get().Init(options);
 }
 
-void SetLogNode(absl::string_view node) { Log::Get().SetNode(node); }
+void SetLogMember(absl::string_view node, uint64_t incarnation) {
+  Log::Get().SetMember(node, incarnation);
+}
 
 LogLine::LogLine(LogLevel level, absl::string_view message) : level_(level) {
   absl::StrAppend(&line_, " msg=", Quoted(message));

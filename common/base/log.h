@@ -25,7 +25,7 @@ enum class LogLevel { kInfo = 0, kWarning = 1, kError = 2 };
 
 struct LogOptions {
   std::string role;  // "ps"
-  std::string node;  // "ps:1"; may be set later by SetLogNode
+  std::string node;  // "ps:1"; may be set later by SetLogMember
   uint64_t incarnation = 0;
   LogLevel min_level = LogLevel::kInfo;
   // Empty: standard error. Else appended to, and rotated to FILE.1, FILE.2 ...
@@ -37,7 +37,8 @@ struct LogOptions {
 // Sets where lines go; called once from main before any thread starts. Without
 // it lines go to standard error. Errors: the file cannot be opened.
 absl::Status InitLog(const LogOptions& options);
-void SetLogNode(absl::string_view node);
+// The name and incarnation the scheduler knows this process by.
+void SetLogMember(absl::string_view node, uint64_t incarnation);
 
 // One line under construction. Single thread; lines of different threads do not
 // mix.

@@ -19,7 +19,6 @@
 #include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
-#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "grpc/support/log.h"
@@ -125,7 +124,6 @@ absl::Status Daemon::OpenLog() {
   if (!options_.auto_index && options_.kind != DaemonKind::kScheduler) {
     log.node = TaskName(options_.task);
   }
-  log.incarnation = EntropySeed();
   log.min_level = options_.log_level;
   if (!options_.log_dir.empty()) {
     SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.log_dir));
@@ -255,11 +253,12 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
   const bool first = link == members_.front().get();
   MemberLink::Callbacks callbacks;
   callbacks.on_command = std::move(on_command);
-  callbacks.on_registered = [this, first](const Registered& registered) {
+  callbacks.on_registered = [this, first,
+                             incarnation](const Registered& registered) {
     const std::string name =
         TaskName({static_cast<TaskKind>(registered.task().type()),
                   registered.task().index()});
-    if (first) SetLogNode(name);
+    if (first) SetLogMember(name, incarnation);
     LogInfo("registered")
         .Field("task", name)
         .Field("scheduler", scheduler_address_);
