@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -186,6 +187,9 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
   builder_.RegisterCallbackGenericService(&unknown_calls_);
   SYNCLINE_ASSIGN_OR_RETURN(listening_,
                             StartServer(&builder_, options_.listen));
+  // The caller destroys its roles when it gets an error: no call may reach them
+  // then.
+  absl::Cleanup stop_serving = [this] { StopServing(); };
   gpr_set_log_function(&GrpcLog);
   address_ = options_.advertise.empty() ? PeerAddress(listening_.address)
                                         : options_.advertise;
@@ -199,9 +203,12 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
       .Field("grpc", listening_.address)
       .Field("advertised", address_)
       .Field("http", http_ == nullptr ? "off" : http_->address());
-  if (options_.port_file.empty()) return absl::OkStatus();
-  return WriteFileAtomically(options_.port_file,
-                             absl::StrCat(listening_.address, "\n"));
+  if (!options_.port_file.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(
+        options_.port_file, absl::StrCat(listening_.address, "\n")));
+  }
+  std::move(stop_serving).Cancel();
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::StartHttp(HttpServer::Pages pages) {

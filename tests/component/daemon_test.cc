@@ -276,6 +276,15 @@ TEST_F(DaemonTest, APortInUseIsNamed) {
                                      ": Address already in use")));
 }
 
+// Its roles are gone by the time that the daemon is.
+TEST_F(DaemonTest, WhatCannotListenAsAWholeServesNothing) {
+  options_.port_file = "/nowhere/port";
+  auto daemon = Daemon::Create(options_);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  EXPECT_FALSE((*daemon)->Listen({"syncline.ParameterServer"}).ok());
+  EXPECT_LT(HealthOf((*daemon)->address(), ""), 0);
+}
+
 TEST_F(DaemonTest, ATemporaryWorkDirIsRemovedAtTheEnd) {
   auto daemon = Daemon::Create(options_);
   ASSERT_TRUE(daemon.ok());
