@@ -63,7 +63,8 @@ void ChunkBuilder::AddBlock(uint32_t id, std::vector<Chunk>* full) {
   const Block& block = map_.blocks()[id];
   const size_t bytes = static_cast<size_t>(block.count) * sizeof(float);
   Chunk& open = open_[block.shard];
-  if (!open.blocks.empty() && open.bytes + bytes > chunk_bytes_max_) {
+  if (open.blocks.size() == kBlocksMax ||
+      (!open.blocks.empty() && open.bytes + bytes > chunk_bytes_max_)) {
     full->push_back(Take(&open));
   }
   open.blocks.push_back(id);

@@ -36,8 +36,11 @@ std::vector<BlockRun> ToRuns(const BlockMap& map,
 // Thread-compatible.
 class ChunkBuilder {
  public:
+  // Two lists of this many block ids fit into a header (common/wire/frame.h).
+  static constexpr size_t kBlocksMax = 4096;
+
   // Chunks have at most `chunk_bytes_max` bytes, or one block if that is
-  // larger. `map` outlives the builder.
+  // larger, and at most kBlocksMax blocks. `map` outlives the builder.
   ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max);
 
   // Adds all blocks of `tensor`. Returns the chunks that are full.

@@ -138,5 +138,18 @@ TEST(ToRunsTest, AGapSplits) {
   EXPECT_EQ(runs[1].count, map.blocks()[2].count);
 }
 
+// A header of a message has room for some thousand blocks (common/wire/frame).
+TEST(ChunkBuilderTest, ManyTinyTensorsTravelInSeveralChunks) {
+  constexpr size_t kTensors = 20'000;
+  const BlockMap map = MakeMap(std::vector<int64_t>(kTensors, 1), 1);
+  ChunkBuilder builder(&map, 1 << 20);
+  size_t blocks = 0;
+  for (const Chunk& chunk : BackwardStep(map, &builder, kTensors)) {
+    EXPECT_LE(chunk.blocks.size(), ChunkBuilder::kBlocksMax);
+    blocks += chunk.blocks.size();
+  }
+  EXPECT_EQ(blocks, kTensors);
+}
+
 }  // namespace
 }  // namespace syncline
