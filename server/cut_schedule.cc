@@ -42,6 +42,10 @@ absl::Status CutSchedule::End(uint64_t id) {
     cuts_.erase(cut);
     return absl::OkStatus();
   }
+  const bool repeat = std::any_of(
+      past_.begin(), past_.end(),
+      [&](const Past& past) { return past.id == id && !past.abandoned; });
+  if (repeat) return absl::OkStatus();
   return absl::FailedPreconditionError(Absence(id));
 }
 

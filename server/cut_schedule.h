@@ -34,7 +34,8 @@ class CutSchedule {
   absl::Status Announce(uint64_t id, std::vector<int64_t> clocks,
                         absl::Duration hold);
 
-  // Removes a cut, passed or not. Errors: FailedPrecondition: not announced.
+  // Removes a cut, passed or not. OK without effect if it has ended already.
+  // Errors: FailedPrecondition: not announced, or abandoned.
   absl::Status End(uint64_t id);
 
   // The cut that makes this push wait; null: none. Valid until the next change.

@@ -38,6 +38,8 @@ TEST(CutScheduleTest, RepeatsAreHarmlessAndContradictionsAreNot) {
   EXPECT_EQ(cuts.Announce(3, {9}, kHold).code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(cuts.End(1).ok());
+  EXPECT_TRUE(cuts.End(1).ok());
+  EXPECT_EQ(cuts.End(9).code(), absl::StatusCode::kFailedPrecondition);
   // A repeat that comes late must not bring the cut back.
   EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
   EXPECT_EQ(cuts.Find(1), nullptr);
