@@ -265,8 +265,12 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
   } else {
     Deliver(call, out);
   }
-  if (call.pull.has_value()) return StartPull(std::move(call), out);
-  out->push_back({.kind = Kind::kAck, .token = call.token});
+  if (!call.pull.has_value()) {
+    out->push_back({.kind = Kind::kAck, .token = call.token});
+    return;
+  }
+  out->push_back({.kind = Kind::kAccept, .token = call.token});
+  StartPull(std::move(call), out);
 }
 
 void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {

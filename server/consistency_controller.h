@@ -24,6 +24,7 @@ struct ShardAction {
   enum class Kind {
     kInit,       // Write the value of `block` from call `token`.
     kDeliver,    // Keep the gradient of `block` from call `token`, of `rank`.
+    kAccept,     // Call `token` goes on as a pull; its payload has been used.
     kFold,       // Sum the kept gradients of `block` in rank order, for a norm.
     kSendNorms,  // All blocks of `clock` are folded: find the global norm.
     kApply,      // One optimizer step of `block` with its kept gradients.

@@ -216,12 +216,6 @@ void JobShard::Close(const absl::Status& status) {
 void JobShard::Take(const ShardActions& actions, Outcome* outcome) {
   if (outcome->lanes.empty()) outcome->lanes.resize(lanes_->count());
   for (const ShardAction& action : actions) TakeOne(action, outcome);
-  // What was delivered is held by the lanes now, and bounded by the controller.
-  for (const ShardAction& action : actions) {
-    if (action.kind != Kind::kDeliver) continue;
-    const auto call = calls_.find(action.token);
-    if (call != calls_.end()) ReleasePayload(&call->second);
-  }
 }
 
 void JobShard::ReleasePayload(PendingCall* call) {
@@ -251,6 +245,10 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       }
       return;
     }
+    case Kind::kAccept:
+      // What was delivered is held by the lanes now, and bounded by the
+      // controller. A repeat must not take the room of what it waits for.
+      return ReleasePayload(&calls_.at(action.token));
     case Kind::kFold:
     case Kind::kApply:
       AddStep({.kind = action.kind,

@@ -340,6 +340,30 @@ TEST(PsServerTest, AnswersBeyondWhatIsSentAtATimeFollow) {
   });
 }
 
+// Repeats that held their payload would take the room that the worker they wait
+// for needs.
+TEST(PsServerTest, ARepeatedPushHoldsNoBytesWhileItsPullWaits) {
+  PsFixture fixture({.workers = 2});
+  ASSERT_OK(PlainWorker(&fixture, 0).Init(Constant(fixture, 0)));
+  const auto push_pull = [&] {
+    const absl::StatusOr<Flat> values =
+        PlainWorker(&fixture, 0).PushPull(0, Constant(fixture, 1), 1);
+    ASSERT_OK(values);
+    EXPECT_EQ(*values, Constant(fixture, -2));
+  };
+  std::thread first(push_pull);
+  std::thread repeat(push_pull);
+  EXPECT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 2, 0); }));
+  ShardStatus status;
+  EXPECT_OK(FromGrpcStatus(
+      fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+                                     ShardStatusRequest(), &status)));
+  EXPECT_EQ(status.in_flight_bytes(), 0u);
+  EXPECT_OK(PlainWorker(&fixture, 1).Push(0, Constant(fixture, 3), 1));
+  first.join();
+  repeat.join();
+}
+
 TEST(PsServerTest, ACutShowsOneState) {
   PsFixture fixture({.ps_count = 2, .workers = 2, .spec = [](JobSpec* spec) {
                        spec->mutable_consistency()->set_mode(

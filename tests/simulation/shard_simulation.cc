@@ -522,6 +522,8 @@ void Simulation::ExecuteOne(const ShardAction& action) {
       return shard_->Keep(action.block, action.rank,
                           Gradient(call, action.block), 0);
     }
+    case Kind::kAccept:
+      return;
     case Kind::kFold:
       shard_->Fold(action.block, action.sample_count, &scratch_);
       return;
