@@ -105,6 +105,10 @@ class ConsistencyController {
   // Ends all parked calls, and every later one, with `status`.
   void Close(const absl::Status& status, ShardActions* out);
 
+  // Whether this is the chief, who alone may initialise and cut. Errors: as
+  // OnInit fails its call.
+  absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
+
   // The call is parked and its push has not been accepted.
   bool IsParkedPush(CallToken token) const;
   bool closed() const { return !closed_.ok(); }
@@ -131,7 +135,6 @@ class ConsistencyController {
 
   // Who may call.
   absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
-  absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
 
   // Pushes.
   void StartPush(ShardCall call, ShardActions* out);

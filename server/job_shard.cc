@@ -77,15 +77,20 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
     call.payload = std::move(payload);
     call.offsets = layout_.Offsets(blocks);
     call.done = std::move(done);
-    if (!knows_total_clocks_ && total_clocks == 0) {
+    const bool tells_total_clocks =
+        !knows_total_clocks_ &&
+        controller_.CheckChief(caller.rank(), caller.incarnation()).ok();
+    if (tells_total_clocks && total_clocks == 0) {
       End(token,
           absl::InvalidArgumentError(absl::StrCat(
               config_.label,
               ": total_clocks is 0, but the learning rate ends with the job")),
           &outcome);
     } else {
-      if (!knows_total_clocks_) dense_.SetTotalClocks(total_clocks);
-      knows_total_clocks_ = true;
+      if (tells_total_clocks) {
+        dense_.SetTotalClocks(total_clocks);
+        knows_total_clocks_ = true;
+      }
       ShardActions actions;
       controller_.OnInit(token, caller.rank(), caller.incarnation(), blocks,
                          absl::Now(), &actions);

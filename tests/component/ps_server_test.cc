@@ -516,6 +516,16 @@ TEST(PsServerTest, ASchedulesEndComesWithTheInitialValues) {
   const absl::Status unknown = worker.Init(Constant(fixture, 0));
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(unknown), HasSubstr("total_clocks is 0"));
+  InitRequest zombie;
+  *zombie.mutable_header()->mutable_caller() = worker.caller();
+  zombie.mutable_header()->mutable_caller()->set_incarnation(7);
+  zombie.mutable_header()->set_total_clocks(100);
+  InitResponse response;
+  EXPECT_EQ(
+      fixture.stub(0)
+          .Init(MakeContext(absl::Now() + kTimeout).get(), zombie, &response)
+          .error_code(),
+      grpc::StatusCode::FAILED_PRECONDITION);
   ASSERT_OK(worker.Init(Constant(fixture, 0), /*total_clocks=*/2));
   ASSERT_OK(worker.PushPull(0, Constant(fixture, 1), 1));
   ASSERT_OK_AND_ASSIGN(const Flat values,
