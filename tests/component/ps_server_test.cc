@@ -433,7 +433,7 @@ TEST_F(RefusalTest, StrangeCallers) {
   ExpectPush(absl::StatusCode::kInvalidArgument, "ranks 0 to 1");
   header().mutable_caller()->set_incarnation(1);
   ExpectPush(absl::StatusCode::kFailedPrecondition,
-             "of worker:0 at 10.0.0.0:1 was replaced by 64");
+             "of worker:0 at 10.0.0.0:1 was replaced by 0x0000000000000064");
 }
 
 TEST_F(RefusalTest, BlocksThatAreNotHere) {

@@ -264,7 +264,8 @@ TEST_F(ControllerTest, StrangersAndTheDeadAreRefused) {
   EXPECT_THAT(Call(call), ElementsAre(Kind::kFail));
   EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(failure_.message()),
-              HasSubstr("incarnation c of worker:0 at b:2 was replaced by b"));
+              HasSubstr("incarnation 0x000000000000000c of worker:0 at b:2 was "
+                        "replaced by 0x000000000000000b"));
   ShardActions actions;
   controller_->OnInit(3, 1, 11, {0}, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kFail));
