@@ -17,6 +17,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/message_buffer.h"
+#include "worker/message_call.h"
 #include "worker/retry_policy.h"
 #include "worker/send_window.h"
 
@@ -34,10 +35,11 @@ std::string MethodPath(absl::string_view method) {
 
 // One call on its way through attempts, probes and backoffs. Its fields are
 // used by one step of that way at a time, `context` and `alarm` also by Cancel.
-struct ActiveCall {
+struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   explicit ActiveCall(FanoutCall::Call c) : call(std::move(c)) {}
 
   FanoutCall::Call call;
+  bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
   grpc::ByteBuffer response;
@@ -90,6 +92,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   };
 
   void Attempt(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
+  // The request has left; a push makes room for the next.
+  void OnSent(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAttempt(const ActiveCallPtr& active, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Probe(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
@@ -107,6 +111,9 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
   SendWindow<ActiveCallPtr>& WindowOf(const Call& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the queued calls that may go now.
+  std::vector<ActiveCallPtr> LeaveWindow(ActiveCall* active)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the first error and drops what is queued.
   void Close(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -169,16 +176,41 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
     return;
   }
   active->response.Clear();
-  links_[active->call.shard]->stub.UnaryCall(
-      context.get(), MethodPath(active->call.method), grpc::StubOptions(),
-      &active->call.request, &active->response,
-      [self = shared_from_this(), active = active,
-       context = context](const grpc::Status& status) mutable {
-        self->OnAttempt(active, status);
-        active.reset();
-        context.reset();
-        self->Leave();
-      });
+  MessageCall message;
+  message.context = context.get();
+  message.method = MethodPath(active->call.method);
+  message.request = &active->call.request;
+  message.response = &active->response;
+  // on_done comes after on_sent and keeps what both need.
+  message.on_sent = [self = this, raw = active.get()] {
+    self->OnSent(raw->shared_from_this());
+  };
+  message.on_done = [self = shared_from_this(), active = active,
+                     context = context](const grpc::Status& status) mutable {
+    self->OnAttempt(active, status);
+    active.reset();
+    context.reset();
+    self->Leave();
+  };
+  StartMessageCall(&links_[active->call.shard]->stub, std::move(message));
+}
+
+void FanoutCall::State::OnSent(const ActiveCallPtr& active) {
+  if (active->call.direction != Direction::kPush) return;
+  std::vector<ActiveCallPtr> next;
+  {
+    MutexLock lock(&mu_);
+    next = LeaveWindow(active.get());
+  }
+  for (const ActiveCallPtr& call : next) Attempt(call);
+}
+
+std::vector<ActiveCallPtr> FanoutCall::State::LeaveWindow(ActiveCall* active) {
+  if (!std::exchange(active->in_window, false)) return {};
+  std::vector<ActiveCallPtr> next =
+      WindowOf(active->call).Leave(active->call.bytes);
+  for (const ActiveCallPtr& call : next) active_.insert(call);
+  return next;
 }
 
 void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
@@ -289,8 +321,7 @@ void FanoutCall::State::Finish(const ActiveCallPtr& active,
       Close(Describe(*active, status));
       failed = true;
     }
-    next = WindowOf(active->call).Leave(active->call.bytes);
-    for (const ActiveCallPtr& call : next) active_.insert(call);
+    next = LeaveWindow(active.get());
     --pending_;
     if (pending_ == 0) idle_.SignalAll();
   }

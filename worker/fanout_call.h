@@ -33,8 +33,10 @@ class FanoutCall {
     std::vector<Peer> peers;  // by shard
     // How long a call goes on without a sign of progress.
     absl::Duration patience;
-    // Bytes in flight per peer, once for calls that push and once for calls
-    // that pull: a pull may wait for a push that must still leave.
+    // Bytes per peer that are on their way at a time, once for calls that push
+    // and once for calls that pull. A push takes part until its request has
+    // left, since its answer may wait for the next one; a pull until it is
+    // answered.
     size_t window_bytes = 0;
     Counter* retries = nullptr;  // may be null
   };

@@ -125,16 +125,13 @@ absl::Status PsClient::Wait() { return calls_.Wait(); }
 void PsClient::Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
 
 void PsClient::SendGradients(const Chunk& chunk) {
-  const size_t shard_bytes =
-      static_cast<size_t>(map_.shard_elements(chunk.shard)) * sizeof(float);
-  const bool one_trip = step_.pull && shard_bytes <= options_.window_bytes;
   FanoutCall::Call call;
   call.shard = chunk.shard;
   call.clock = step_.clock;
   call.bytes = chunk.bytes;
   Count(options_.pushed_bytes, chunk.bytes);
   PushHeader push = MakePushHeader(chunk.shard, chunk.blocks);
-  if (one_trip) {
+  if (step_.pull) {
     PushPullHeader header;
     *header.mutable_push() = std::move(push);
     *header.mutable_pull() = MakePullHeader(chunk.blocks, step_.clock + 1, 0);
@@ -146,13 +143,6 @@ void PsClient::SendGradients(const Chunk& chunk) {
   } else {
     call.method = "Push";
     call.request = EncodeFrame(push, Slices(chunk, tensors_.gradients));
-    if (step_.pull) {
-      call.on_response = [this, chunk,
-                          clock = step_.clock + 1](const grpc::ByteBuffer&) {
-        StartPull(chunk, clock, 0);
-        return absl::OkStatus();
-      };
-    }
   }
   calls_.Start(std::move(call));
 }

@@ -45,11 +45,10 @@ class PsClient {
     bool send_norm = false;
     // Payload of one message. Smaller leaves earlier, larger costs less.
     size_t chunk_bytes = 1 << 20;
-    // Bytes in flight per shard, pushing and pulling alike. A shard whose
-    // gradient fits is served by one PushPull per chunk. A bigger one gets
-    // calls of their own for pushes and pulls: parked PushPulls would fill the
-    // window that the pushes they wait for must still pass.
-    size_t window_bytes = 64 << 20;
+    // Bytes on their way to a shard at a time, and as many on their way back to
+    // pulls. Enough to keep a network busy; requests beyond it would only lie
+    // in the memory of the ps, each a part of itself.
+    size_t window_bytes = 8 << 20;
     // May be null.
     Counter* retries = nullptr;
     Counter* pushed_bytes = nullptr;
