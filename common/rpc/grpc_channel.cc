@@ -27,6 +27,7 @@ constexpr int kKeepAliveTimeoutMs = 5'000;
 constexpr int kReconnectFirstMs = 100;
 constexpr int kReconnectMaxMs = 2'000;
 constexpr int kConnectTimeoutMs = 5'000;
+constexpr int kStreamWindowBytes = 1 << 20;
 
 // gRPC says only that it failed; the system says why.
 std::string WhyNotBound(const HostPort& address) {
@@ -97,6 +98,11 @@ absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
                               kKeepAliveTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  // gRPC's own estimate lets a client send many large messages at once, which
+  // then lie in memory half received.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                              kStreamWindowBytes);
   builder->SetMaxReceiveMessageSize(kMessageBytesMax);
   builder->SetMaxSendMessageSize(kMessageBytesMax);
   int port = 0;
