@@ -84,8 +84,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   struct Link {
     Link(const Options& options, const Peer& peer)
         : stub(MakeChannel(peer.address)),
-          push_window(options.window_bytes),
-          pull_window(options.window_bytes) {}
+          push_window(options.push_window_bytes),
+          pull_window(options.pull_window_bytes) {}
     grpc::GenericStub stub;
     SendWindow<ActiveCallPtr> push_window;  // guarded by mu_
     SendWindow<ActiveCallPtr> pull_window;  // guarded by mu_

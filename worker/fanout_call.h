@@ -33,11 +33,11 @@ class FanoutCall {
     std::vector<Peer> peers;  // by shard
     // How long a call goes on without a sign of progress.
     absl::Duration patience;
-    // Bytes per peer that are on their way at a time, once for calls that push
-    // and once for calls that pull. A push takes part until its request has
-    // left, since its answer may wait for the next one; a pull until it is
-    // answered.
-    size_t window_bytes = 0;
+    // Bytes per peer that are on their way at a time, of calls that push and of
+    // calls that pull. A push takes part until its request has left, since its
+    // answer may wait for the next one; a pull until it is answered.
+    size_t push_window_bytes = 0;
+    size_t pull_window_bytes = 0;
     Counter* retries = nullptr;  // may be null
   };
   enum class Direction { kPush, kPull };

@@ -29,7 +29,8 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
   fanout.job_id = options.job_id;
   fanout.peers = options.ps;
   fanout.patience = options.step_timeout;
-  fanout.window_bytes = options.window_bytes;
+  fanout.push_window_bytes = options.push_window_bytes;
+  fanout.pull_window_bytes = options.pull_window_bytes;
   fanout.retries = options.retries;
   return fanout;
 }

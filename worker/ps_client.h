@@ -45,10 +45,12 @@ class PsClient {
     bool send_norm = false;
     // Payload of one message. Smaller leaves earlier, larger costs less.
     size_t chunk_bytes = 1 << 20;
-    // Bytes on their way to a shard at a time, and as many on their way back to
-    // pulls. Enough to keep a network busy; requests beyond it would only lie
-    // in the memory of the ps, each a part of itself.
-    size_t window_bytes = 8 << 20;
+    // Bytes that are leaving for a shard at a time. Enough to keep a connection
+    // busy: what is beyond it would arrive interleaved, and lie in the memory
+    // of the ps until it is whole.
+    size_t push_window_bytes = 2 << 20;
+    // Bytes of values that are asked for at a time, by calls that only pull.
+    size_t pull_window_bytes = 8 << 20;
     // May be null.
     Counter* retries = nullptr;
     Counter* pushed_bytes = nullptr;

@@ -297,7 +297,8 @@ TEST_F(PsClientTest, MovesGradientsOutAndValuesBack) {
 TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
   PsClient::Options options;
   options.chunk_bytes = 16 << 10;
-  options.window_bytes = 32 << 10;  // of 400 kB
+  options.push_window_bytes = 32 << 10;  // of 400 kB
+  options.pull_window_bytes = 32 << 10;
   SetUpCluster({100'000}, 1, options);
   shards_[0]->HoldPullsUntilClosed();
   ExpectStepMovesEverything();
