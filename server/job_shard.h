@@ -67,7 +67,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   // A worker that does not take its answers gets no more than this at a time;
   // so much is also enough to keep a network busy.
-  static constexpr uint64_t kUnsentBytesMax = 16 << 20;
+  static constexpr uint64_t kUnsentBytesMax = 4 << 20;
 
   JobShard(const JobConfig& config, const Resources& resources,
            NormExchange exchange);

@@ -5,9 +5,8 @@
 namespace syncline {
 
 void LimitMallocArenas() {
-  // The main arena and one more: gRPC's threads and the lanes rarely allocate
-  // at the same time.
-  mallopt(M_ARENA_MAX, 2);
+  // What is allocated on the way of a gradient is large and rare.
+  mallopt(M_ARENA_MAX, 1);
 }
 
 }  // namespace syncline

@@ -329,7 +329,7 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
 }
 
 TEST(PsServerTest, AnswersBeyondWhatIsSentAtATimeFollow) {
-  // 31 MiB of answers to one worker, 16 at a time.
+  // 31 MiB of answers to one worker, which has 4 on their way at a time.
   PsFixture fixture({.tensor_sizes = {1015808}});
   PlainWorker worker(&fixture, 0);
   ASSERT_OK(worker.Init(Constant(fixture, 2)));
