@@ -3,6 +3,7 @@
 // which echoes the same bytes in the same messages.
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -20,7 +21,9 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/serve.h"
+#include "worker/message_call.h"
 #include "worker/ps_client.h"
+#include "worker/send_window.h"
 
 namespace syncline {
 namespace {
@@ -28,13 +31,13 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 constexpr double kMiB = 1 << 20;
 
-// Sends `bytes` in messages of `chunk_bytes`, all in flight at a time, and
-// takes back what comes.
+// Sends `values` in messages of `chunk_bytes`, at most `window_bytes` leaving
+// at a time, as the worker's client does, and takes back what comes.
 class EchoClient {
  public:
   EchoClient(const std::string& address, size_t chunk_bytes,
-             const std::vector<float>& values)
-      : stub_(MakeChannel(address)) {
+             size_t window_bytes, const std::vector<float>& values)
+      : stub_(MakeChannel(address)), window_(window_bytes) {
     const char* data = reinterpret_cast<const char*>(values.data());
     const size_t bytes = values.size() * sizeof(float);
     for (size_t at = 0; at < bytes; at += chunk_bytes) {
@@ -45,18 +48,18 @@ class EchoClient {
   }
 
   absl::Status RoundTrip() {
+    std::vector<Call*> first;
     {
       MutexLock lock(&mu_);
       pending_ = calls_.size();
       status_ = absl::OkStatus();
+      for (Call& call : calls_) {
+        if (window_.TryEnter(call.request.Length(), &call)) {
+          first.push_back(&call);
+        }
+      }
     }
-    for (Call& call : calls_) {
-      call.response.Clear();
-      call.context = MakeContext(absl::Now() + kTimeout);
-      stub_.UnaryCall(call.context.get(), "/syncline.ParameterServer/PushPull",
-                      grpc::StubOptions(), &call.request, &call.response,
-                      [this](grpc::Status status) { OnDone(status); });
-    }
+    for (Call* call : first) Start(call);
     MutexLock lock(&mu_);
     while (pending_ > 0) done_.WaitUntil(&mu_, absl::Now() + kTimeout);
     return status_;
@@ -90,6 +93,28 @@ class EchoClient {
     return crc;
   }
 
+  void Start(Call* call) {
+    call->response.Clear();
+    call->context = MakeContext(absl::Now() + kTimeout);
+    MessageCall message;
+    message.context = call->context.get();
+    message.method = "/syncline.ParameterServer/PushPull";
+    message.request = &call->request;
+    message.response = &call->response;
+    message.on_sent = [this, call] { OnSent(call->request.Length()); };
+    message.on_done = [this](const grpc::Status& status) { OnDone(status); };
+    StartMessageCall(&stub_, std::move(message));
+  }
+
+  void OnSent(size_t bytes) {
+    std::vector<Call*> next;
+    {
+      MutexLock lock(&mu_);
+      next = window_.Leave(bytes);
+    }
+    for (Call* call : next) Start(call);
+  }
+
   void OnDone(const grpc::Status& status) {
     MutexLock lock(&mu_);
     if (!status.ok()) status_ = FromGrpcStatus(status);
@@ -97,9 +122,10 @@ class EchoClient {
   }
 
   grpc::GenericStub stub_;
-  std::vector<Call> calls_;
+  std::deque<Call> calls_;
   Mutex mu_;
   CondVar done_;
+  SendWindow<Call*> window_ ABSL_GUARDED_BY(mu_);
   size_t pending_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
@@ -107,7 +133,7 @@ class EchoClient {
 // A worker's client and its memory.
 class PsTrainer {
  public:
-  PsTrainer(const std::string& address, size_t chunk_bytes, int64_t elements)
+  PsTrainer(const std::string& address, int64_t elements)
       : values_(elements), gradient_(elements) {
     Random random(1);
     for (float& value : values_) value = static_cast<float>(random.Uniform());
@@ -118,7 +144,6 @@ class PsTrainer {
     options.incarnation = kBenchWorkerIncarnation;
     options.ps = {{"ps:0", address}};
     options.step_timeout = kTimeout;
-    options.chunk_bytes = chunk_bytes;
     PsClient::Tensors tensors;
     tensors.values = {absl::MakeSpan(values_)};
     tensors.gradients = {absl::MakeConstSpan(gradient_)};
@@ -171,13 +196,14 @@ absl::StatusOr<double> TimeMs(Run run) {
 
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report) {
   const int64_t elements = options.smoke ? 1 << 20 : 16 << 20;
-  const size_t chunk_bytes = PsClient::Options().chunk_bytes;
+  const PsClient::Options client;
   const double megabytes = elements * sizeof(float) / kMiB;
   SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
                             ServedPeer::Ps(elements, OptimizerSpec::SGD));
   SYNCLINE_ASSIGN_OR_RETURN(const auto echo, ServedPeer::Echo());
-  PsTrainer trainer(ps->address(), chunk_bytes, elements);
-  EchoClient echoing(echo->address(), chunk_bytes, trainer.gradient());
+  PsTrainer trainer(ps->address(), elements);
+  EchoClient echoing(echo->address(), client.chunk_bytes,
+                     client.push_window_bytes, trainer.gradient());
 
   SYNCLINE_RETURN_IF_ERROR(trainer.Init());
   for (int i = 0; i < 2; ++i) {
@@ -198,7 +224,9 @@ absl::Status RunPushPullBench(const BenchOptions& options, Report* report) {
   }
   report->Set("optimizer", "SGD");
   report->Set("values", absl::StrCat(megabytes, " MiB"));
-  report->Set("messages", absl::StrCat(chunk_bytes >> 10, " KiB"));
+  report->Set("messages", absl::StrCat(client.chunk_bytes >> 10, " KiB"));
+  report->Set("leaving at a time",
+              absl::StrCat(client.push_window_bytes >> 10, " KiB"));
   report->Set("result crc32c", absl::Hex(trainer.Checksum()));
   report->AddRatio("rate against echo", "PushPull, each way",
                    "gRPC echo, each way", 0.6);
