@@ -98,7 +98,8 @@ TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
   EXPECT_TRUE(server_.calls.empty());
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_THAT(answers_[0].prepared().problems(),
-              ElementsAre(HasSubstr("incarnation 4d) is not among the ps")));
+              ElementsAre(HasSubstr(
+                  "(incarnation 0x000000000000004d) is not among the ps")));
 }
 
 TEST_F(PsCommandsTest, AStopForAnUnknownJobIsAnsweredToo) {
