@@ -432,6 +432,15 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
+  if (spec.wire_type() > WIRE_FLOAT32) {
+    NotBuilt("wire_type", spec.wire_type(), "WIRE_FLOAT32", problems);
+  }
+  if (spec.non_finite() > FAIL_JOB) {
+    NotBuilt("non_finite", spec.non_finite(), "FAIL_JOB", problems);
+  }
+  if (spec.tables_size() > 0) {
+    problems->Add("tables", "embedding tables are not built yet");
+  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
