@@ -1,40 +1,17 @@
 #include "kernels/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "common/base/check.h"
+#include "kernels/mean_gradient.h"
 
 namespace syncline {
 namespace {
 
-// The gradient as every optimizer sees it. Without branches, so that loops
-// vectorise: no clipping is clipping at infinity, no decay is decay by zero.
-class Gradient {
- public:
-  Gradient(const OptimizerParams& params, const OptimizerStep& step, bool decay)
-      : scale_(step.gradient_scale),
-        limit_(params.clip_value > 0 ? params.clip_value
-                                     : std::numeric_limits<float>::infinity()),
-        decay_(decay ? params.weight_decay : 0) {}
-
-  float At(float gradient, float value) const {
-    const float mean = gradient * scale_;
-    // Comparisons with NaN are false, so NaN passes through both.
-    const float above = mean < -limit_ ? -limit_ : mean;
-    const float clipped = above > limit_ ? limit_ : above;
-    return clipped + decay_ * value;
-  }
-
- private:
-  const float scale_;
-  const float limit_;
-  const float decay_;
-};
-
 void Sgd(const OptimizerParams& params, const OptimizerStep& step,
          const float* __restrict gradient, float* __restrict value,
          size_t count) {
-  const Gradient g(params, step, true);
+  const MeanGradient g(params, step, true);
   const float rate = step.learning_rate;
   for (size_t i = 0; i < count; ++i) {
     value[i] -= rate * g.At(gradient[i], value[i]);
@@ -44,7 +21,7 @@ void Sgd(const OptimizerParams& params, const OptimizerStep& step,
 void Momentum(const OptimizerParams& params, const OptimizerStep& step,
               const float* __restrict gradient, float* __restrict value,
               float* __restrict velocity, size_t count) {
-  const Gradient g(params, step, true);
+  const MeanGradient g(params, step, true);
   const float rate = step.learning_rate;
   const float momentum = params.momentum;
   for (size_t i = 0; i < count; ++i) {
@@ -57,7 +34,7 @@ void Momentum(const OptimizerParams& params, const OptimizerStep& step,
 void Nesterov(const OptimizerParams& params, const OptimizerStep& step,
               const float* __restrict gradient, float* __restrict value,
               float* __restrict velocity, size_t count) {
-  const Gradient g(params, step, true);
+  const MeanGradient g(params, step, true);
   const float rate = step.learning_rate;
   const float momentum = params.momentum;
   for (size_t i = 0; i < count; ++i) {
@@ -71,7 +48,7 @@ void Nesterov(const OptimizerParams& params, const OptimizerStep& step,
 void Adagrad(const OptimizerParams& params, const OptimizerStep& step,
              const float* __restrict gradient, float* __restrict value,
              float* __restrict squares, size_t count) {
-  const Gradient g(params, step, true);
+  const MeanGradient g(params, step, true);
   const float rate = step.learning_rate;
   const float epsilon = params.epsilon;
   for (size_t i = 0; i < count; ++i) {
@@ -82,33 +59,40 @@ void Adagrad(const OptimizerParams& params, const OptimizerStep& step,
   }
 }
 
-// Adam, and AdamW: they differ in where the decay goes.
-void Adam(const OptimizerParams& params, const OptimizerStep& step,
+// power(n) is n^-learning_rate_power.
+template <typename Power>
+void Ftrl(const OptimizerParams& params, const OptimizerStep& step, Power power,
           const float* __restrict gradient, float* __restrict value,
-          float* __restrict first, float* __restrict second, size_t count) {
-  const bool decoupled = params.kind == OptimizerKind::kAdamW;
-  const Gradient g(params, step, !decoupled);
-  const float shrink = decoupled ? step.learning_rate * params.weight_decay : 0;
-  const float beta1 = params.beta1;
-  const float beta2 = params.beta2;
-  const float rest1 = 1 - beta1;
-  const float rest2 = 1 - beta2;
-  const float epsilon = params.epsilon;
-  // Moments start at zero; these undo that bias.
-  const double t = static_cast<double>(step.t);
-  const double correction1 = 1 - std::pow(static_cast<double>(beta1), t);
-  const double correction2 = 1 - std::pow(static_cast<double>(beta2), t);
-  const float rate = static_cast<float>(step.learning_rate / correction1);
-  const float root_scale = static_cast<float>(1 / std::sqrt(correction2));
+          float* __restrict squares, float* __restrict linear, size_t count) {
+  if (step.learning_rate == 0) return;
+  const MeanGradient g(params, step, true);
+  const float inverse_rate = 1 / step.learning_rate;
+  const float l1 = params.l1;
+  const float l2 = params.l2;
   for (size_t i = 0; i < count; ++i) {
     const float mean = g.At(gradient[i], value[i]);
-    const float m = beta1 * first[i] + rest1 * mean;
-    const float s = beta2 * second[i] + rest2 * (mean * mean);
-    first[i] = m;
-    second[i] = s;
-    const float kept = value[i] - shrink * value[i];
-    value[i] = kept - rate * m / (std::sqrt(s) * root_scale + epsilon);
+    const float n = squares[i] + mean * mean;
+    const float strength = power(n) * inverse_rate;
+    const float sigma = strength - power(squares[i]) * inverse_rate;
+    const float z = linear[i] + (mean - sigma * value[i]);
+    squares[i] = n;
+    linear[i] = z;
+    const float moved = (std::copysign(l1, z) - z) / (strength + l2);
+    const float kept = std::fabs(z) <= l1 ? 0 : moved;
+    value[i] = n == 0 ? value[i] : kept;
   }
+}
+
+void ApplyFtrl(const OptimizerParams& params, const OptimizerStep& step,
+               const float* gradient, float* value, float* squares,
+               float* linear, size_t count) {
+  const float power = -params.learning_rate_power;
+  if (power == 0.5f) {
+    const auto root = [](float n) { return std::sqrt(n); };
+    return Ftrl(params, step, root, gradient, value, squares, linear, count);
+  }
+  const auto any = [power](float n) { return std::pow(n, power); };
+  Ftrl(params, step, any, gradient, value, squares, linear, count);
 }
 
 }  // namespace
@@ -123,15 +107,18 @@ int OptimizerSlots(OptimizerKind kind) {
       return 1;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kFtrl:
       return 2;
+    case OptimizerKind::kRowWiseAdagrad:
+      break;
   }
-  return 0;
+  SYNCLINE_CHECK(false && "not an optimizer of dense tensors");
 }
 
 float InitialSlotValue(const OptimizerParams& params, int slot) {
-  return params.kind == OptimizerKind::kAdagrad && slot == 0
-             ? params.initial_accumulator
-             : 0;
+  const bool squares = params.kind == OptimizerKind::kAdagrad ||
+                       params.kind == OptimizerKind::kFtrl;
+  return squares && slot == 0 ? params.initial_accumulator : 0;
 }
 
 void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
@@ -148,7 +135,47 @@ void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
       return Adagrad(params, step, gradient, value, slot0, count);
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return Adam(params, step, gradient, value, slot0, slot1, count);
+      return ApplyAdam(params, step, AdamCorrectionAt(params, step.t), gradient,
+                       value, slot0, slot1, count);
+    case OptimizerKind::kFtrl:
+      return ApplyFtrl(params, step, gradient, value, slot0, slot1, count);
+    case OptimizerKind::kRowWiseAdagrad:
+      break;
+  }
+  SYNCLINE_CHECK(false && "not an optimizer of dense tensors");
+}
+
+AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t) {
+  const double updates = static_cast<double>(t);
+  return {.first = 1 - std::pow(static_cast<double>(params.beta1), updates),
+          .second_root = std::sqrt(
+              1 - std::pow(static_cast<double>(params.beta2), updates))};
+}
+
+// Adam and AdamW differ in where the decay goes.
+void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
+               const AdamCorrection& correction,
+               const float* __restrict gradient, float* __restrict value,
+               float* __restrict first, float* __restrict second,
+               size_t count) {
+  const bool decoupled = params.kind == OptimizerKind::kAdamW;
+  const MeanGradient g(params, step, !decoupled);
+  const float shrink = decoupled ? step.learning_rate * params.weight_decay : 0;
+  const float beta1 = params.beta1;
+  const float beta2 = params.beta2;
+  const float rest1 = 1 - beta1;
+  const float rest2 = 1 - beta2;
+  const float epsilon = params.epsilon;
+  const float rate = static_cast<float>(step.learning_rate / correction.first);
+  const float root_scale = static_cast<float>(1 / correction.second_root);
+  for (size_t i = 0; i < count; ++i) {
+    const float mean = g.At(gradient[i], value[i]);
+    const float m = beta1 * first[i] + rest1 * mean;
+    const float s = beta2 * second[i] + rest2 * (mean * mean);
+    first[i] = m;
+    second[i] = s;
+    const float kept = value[i] - shrink * value[i];
+    value[i] = kept - rate * m / (std::sqrt(s) * root_scale + epsilon);
   }
 }
 

@@ -12,7 +12,9 @@ enum class OptimizerKind {
   kNesterov,
   kAdagrad,
   kAdam,
-  kAdamW
+  kAdamW,
+  kFtrl,
+  kRowWiseAdagrad  // rows of tables only: kernels/row_optimizer.h
 };
 
 // What stays the same for a whole job. The fields are those of OptimizerSpec in
@@ -23,9 +25,13 @@ struct OptimizerParams {
   float beta1 = 0.9f;
   float beta2 = 0.999f;
   float epsilon = 1e-8f;
-  float initial_accumulator = 0;  // slot 0 of kAdagrad before the first step
+  // Sum of squares of kAdagrad, kRowWiseAdagrad, kFtrl before the first step.
+  float initial_accumulator = 0;
   float weight_decay = 0;
-  float clip_value = 0;  // 0: off
+  float clip_value = 0;               // 0: off
+  float l1 = 0;                       // kFtrl
+  float l2 = 0;                       // kFtrl
+  float learning_rate_power = -0.5f;  // kFtrl; [-1, 0]
 };
 
 // What changes from step to step.
@@ -42,6 +48,8 @@ struct OptimizerStep {
 //   kMomentum, kNesterov  velocity
 //   kAdagrad              sum of squares
 //   kAdam, kAdamW         first moment, second moment
+//   kFtrl                 sum of squares, z
+// REQUIRES, here and below: not kRowWiseAdagrad.
 int OptimizerSlots(OptimizerKind kind);
 // Value of every element's slot before the first step.
 float InitialSlotValue(const OptimizerParams& params, int slot);
@@ -56,6 +64,9 @@ float InitialSlotValue(const OptimizerParams& params, int slot);
 //   kAdam      m = b1 * m + (1 - b1) * g  s = b2 * s + (1 - b2) * g^2
 //              value -= lr * (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + eps)
 //   kAdamW     as kAdam after             value -= lr * decay * value
+//   kFtrl      n' = n + g^2               z += g - (n'^-p - n^-p) / lr * value
+//              value = |z| <= l1 ? 0 : (sign(z) * l1 - z) / (n'^-p / lr + l2)
+//              with p the learning-rate power; nothing while n' or lr is 0
 //
 //   gradient, value [count]; slot0, slot1 [count] or null where the kind has
 //   none. They do not overlap; no alignment is assumed.
@@ -63,10 +74,24 @@ float InitialSlotValue(const OptimizerParams& params, int slot);
 // cut, so results do not depend on `count`. NaN stays NaN.
 // Sources: Polyak 1964; Sutskever et al., ICML 2013 (in the form of PyTorch and
 // ONNX); Duchi et al., JMLR 2011; Kingma and Ba, ICLR 2015; Loshchilov and
-// Hutter, ICLR 2019.
+// Hutter, ICLR 2019; McMahan et al., KDD 2013, algorithm 1, with beta = 0 and
+// the power of the squares left open.
 void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
                     const float* gradient, float* value, float* slot0,
                     float* slot1, size_t count);
+
+// What undoes the bias of Adam's moments, which start at zero: a function of t,
+// dearer to compute than a short range is to update.
+struct AdamCorrection {
+  double first = 1;        // 1 - beta1^t
+  double second_root = 1;  // sqrt(1 - beta2^t)
+};
+AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t);
+
+// ApplyOptimizer of kAdam and kAdamW to whoever keeps the correction of step.t.
+void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
+               const AdamCorrection& correction, const float* gradient,
+               float* value, float* first, float* second, size_t count);
 
 // Sum of (gradient * scale)^2 in fp64, added to `sum` in element order: cutting
 // a range and passing the sum on gives the same bits.

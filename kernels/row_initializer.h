@@ -14,15 +14,16 @@ namespace syncline {
 // row's values. Immutable, hence thread-safe.
 //
 // Element j is made from counter j by two rounds of a 32-bit mixer keyed with
-// the key's hash, 24 bits of it are used, and the normal distribution is its
-// inverse function in float32: integer operations and single roundings only, so
-// the bits are the same on every machine, and loops over them vectorise.
+// the key's hash; 23 of its bits become an odd multiple of 2^-23 in (-1, 1),
+// and the normal distribution is the inverse of its function, in float32.
+// Integer operations and single roundings only: the bits are the same on every
+// machine, and loops over them vectorise.
 class RowInitializer {
  public:
   enum class Scheme { kZeros, kConstant, kUniform, kNormal };
 
   // kConstant: `amplitude` is the value. kUniform: values in
-  // [-amplitude, amplitude). kNormal: mean 0, standard deviation `amplitude`.
+  // (-amplitude, amplitude). kNormal: mean 0, standard deviation `amplitude`.
   RowInitializer(Scheme scheme, float amplitude, uint64_t seed,
                  absl::string_view table);
 

@@ -39,6 +39,30 @@ inline float Exp(float x) {
   return x < kLow ? 0.0f : result;
 }
 
+// Natural logarithm of a normal number above 0, within 2 units in the last
+// place.
+inline float Log(float x) {
+  constexpr float kLn2High = 0.693359375f;  // few bits: n * kLn2High is exact
+  constexpr float kLn2Low = -2.12194440e-4f;
+  constexpr uint32_t kRootHalf = 0x3f3504f3;
+  constexpr uint32_t kMantissa = (1u << 23) - 1;
+  // x = 2^n * m with m in [sqrt(1/2), sqrt(2)).
+  const uint32_t shifted = std::bit_cast<uint32_t>(x) - kRootHalf;
+  const float n = static_cast<float>(static_cast<int32_t>(shifted) >> 23);
+  const float m = std::bit_cast<float>((shifted & kMantissa) + kRootHalf);
+  // log(m) = 2 artanh(f / (2 + f)); the series' next term is below 2^-28.
+  const float f = m - 1.0f;
+  const float s = f / (2.0f + f);
+  const float s2 = s * s;
+  float p = 2.0f / 9;
+  p = p * s2 + 2.0f / 7;
+  p = p * s2 + 2.0f / 5;
+  p = p * s2 + 2.0f / 3;
+  // 2 s = f - f s, which keeps the leading term exact.
+  const float tail = s * (p * s2 - f);
+  return n * kLn2High + (f + (tail + n * kLn2Low));
+}
+
 // 1 / (1 + e^-x), without overflow.
 inline float Logistic(float x) { return 1.0f / (1.0f + Exp(-x)); }
 

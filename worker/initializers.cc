@@ -12,15 +12,6 @@ namespace {
 constexpr uint64_t kInitializerStream = 0x696e6974;  // "init"
 constexpr float kScaleDefault = 0.05f;
 
-// FNV-1a: names need spread, not secrecy, and the same number everywhere.
-uint64_t HashName(absl::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  }
-  return hash;
-}
-
 // [.., in, out], or [.., out, in] if `transposed`. What stands before is a
 // batch of matrices and feeds other outputs.
 Fans MatrixFans(absl::Span<const int64_t> dims, bool transposed) {

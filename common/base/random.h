@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
+
 namespace syncline {
 
 // Mixes 64 bits; distinct inputs give distinct outputs.
@@ -17,6 +19,16 @@ constexpr uint64_t Mix64(uint64_t x) {
 // A seed for a sub-stream: SeedFor(SeedFor(seed, epoch), rank).
 constexpr uint64_t SeedFor(uint64_t seed, uint64_t stream) {
   return Mix64(Mix64(seed) ^ (stream * 0xd6e8feb86659fd93ull + 1));
+}
+
+// A name as a number, for SeedFor. FNV-1a: names need spread, not secrecy, and
+// the same number everywhere.
+constexpr uint64_t HashName(absl::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  }
+  return hash;
 }
 
 // SplitMix64: the same sequence on every platform, compiler and library, which

@@ -27,7 +27,8 @@ namespace {
 
 constexpr OptimizerKind kKinds[] = {
     OptimizerKind::kSgd,     OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-    OptimizerKind::kAdagrad, OptimizerKind::kAdam,     OptimizerKind::kAdamW};
+    OptimizerKind::kAdagrad, OptimizerKind::kAdam,     OptimizerKind::kAdamW,
+    OptimizerKind::kFtrl};
 
 // One element in double, written from the papers, without any sharing of code.
 struct Reference {
@@ -69,6 +70,18 @@ struct Reference {
         value -= rate * (a / (1 - std::pow(p.beta1, s.t))) /
                  (std::sqrt(b / (1 - std::pow(p.beta2, s.t))) + p.epsilon);
         break;
+      case OptimizerKind::kFtrl: {
+        const double before = std::pow(a, -p.learning_rate_power);
+        a += g * g;
+        const double after = std::pow(a, -p.learning_rate_power);
+        b += g - (after - before) / rate * value;
+        value = std::abs(b) <= p.l1
+                    ? 0
+                    : (std::copysign(p.l1, b) - b) / (after / rate + p.l2);
+        break;
+      }
+      case OptimizerKind::kRowWiseAdagrad:
+        FAIL() << "has a test of its own";
     }
   }
 };
@@ -101,6 +114,11 @@ OptimizerParams Params(OptimizerKind kind) {
   params.kind = kind;
   params.epsilon = 1e-6f;
   if (kind == OptimizerKind::kAdagrad) params.initial_accumulator = 0.1f;
+  if (kind == OptimizerKind::kFtrl) {
+    params.initial_accumulator = 0.1f;
+    params.l1 = 0.2f;
+    params.l2 = 0.5f;
+  }
   return params;
 }
 
@@ -147,6 +165,30 @@ TEST(OptimizerTest, FollowsTheReferenceWithClipping) {
     params.weight_decay = 0.01f;
     ExpectFollowsReference(params);
   }
+}
+
+TEST(OptimizerTest, FtrlFollowsTheReferenceAtAnyPower) {
+  for (const float power : {0.0f, -0.3f, -1.0f}) {
+    OptimizerParams params = Params(OptimizerKind::kFtrl);
+    params.learning_rate_power = power;
+    ExpectFollowsReference(params);
+  }
+}
+
+TEST(OptimizerTest, FtrlKeepsValuesThatL1HoldsAtZero) {
+  OptimizerParams params = {.kind = OptimizerKind::kFtrl, .l1 = 1};
+  State state(params, 2);
+  state.Apply(params, {.learning_rate = 0.5f}, {0.5f, -3}, 0, 2);
+  EXPECT_EQ(state.value[0], 0.0f);
+  EXPECT_NEAR(state.value[1], (3 - 1) / (3 / 0.5), 1e-6);
+}
+
+TEST(OptimizerTest, FtrlWaitsForALearningRate) {
+  const OptimizerParams params = Params(OptimizerKind::kFtrl);
+  State state(params, 2);
+  state.value = {1, 2};
+  state.Apply(params, {.learning_rate = 0}, {1, 1}, 0, 2);
+  EXPECT_EQ(state.value, (std::vector<float>{1, 2}));
 }
 
 TEST(OptimizerTest, ClippingIsOfTheMeanAndBeforeDecay) {

@@ -44,6 +44,14 @@ TEST(VectorMathTest, ExpAtItsEnds) {
   EXPECT_TRUE(std::isnan(Exp(kNan)));
 }
 
+TEST(VectorMathTest, LogIsWithinTwoUnitsInTheLastPlace) {
+  const auto exact = [](double x) { return std::log(x); };
+  EXPECT_LT(LargestRelativeError(0.5f, 2.0f, Log, exact), 2.4e-7);
+  EXPECT_LT(LargestRelativeError(1e-6f, 1e-3f, Log, exact), 2.4e-7);
+  EXPECT_LT(LargestRelativeError(2, 1e30f, Log, exact), 2.4e-7);
+  EXPECT_EQ(Log(1.0f), 0.0f);
+}
+
 TEST(VectorMathTest, TanhKeepsItsRelativeError) {
   const auto exact = [](double x) { return std::tanh(x); };
   EXPECT_LT(LargestRelativeError(-0.7f, 0.7f, Tanh, exact), 4e-7);

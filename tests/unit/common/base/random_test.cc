@@ -58,5 +58,11 @@ TEST(RandomTest, EntropyIsNeverZeroAndDiffers) {
   EXPECT_NE(first, EntropySeed());
 }
 
+TEST(RandomTest, NamesHaveTheirNumbers) {
+  EXPECT_EQ(HashName(""), 0xcbf29ce484222325ull);
+  EXPECT_EQ(HashName("a"), 0xaf63dc4c8601ec8cull);  // FNV's own test vector
+  EXPECT_NE(HashName("ab"), HashName("ba"));
+}
+
 }  // namespace
 }  // namespace syncline
