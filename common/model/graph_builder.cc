@@ -96,8 +96,10 @@ absl::StatusOr<ConstantTensor> ConstantValue(const Node& node) {
 class GraphBuilder {
  public:
   GraphBuilder(absl::Span<const std::string> initialize,
-               onnx::ModelProto* model, std::vector<std::string>* problems)
+               absl::Span<const std::string> tables, onnx::ModelProto* model,
+               std::vector<std::string>* problems)
       : initialize_(initialize),
+        tables_(tables),
         model_(model),
         file_(model->mutable_graph()),
         problems_(problems) {}
@@ -134,6 +136,7 @@ class GraphBuilder {
   void AddInputs();
   void AddInput(const onnx::ValueInfoProto& input);
   bool ReadInputDims(const onnx::ValueInfoProto& input, Dims* dims);
+  bool IsTable(const Value& value) const;
   bool IsDeclared(const Value& value) const;
   const Value* FindFileInitializer(const std::string& name) const;
   void CheckListedInitializer(const onnx::ValueInfoProto& input,
@@ -161,6 +164,7 @@ class GraphBuilder {
                       Initializer::Origin origin, const std::string& definer);
 
   const absl::Span<const std::string> initialize_;
+  const absl::Span<const std::string> tables_;
   onnx::ModelProto* const model_;
   onnx::GraphProto* const file_;
   std::vector<std::string>* const problems_;
@@ -249,7 +253,8 @@ void GraphBuilder::AddInputs() {
   // The symbol of the batch dimension may be used by an earlier input too.
   for (const auto& input : file_->input()) {
     const auto& shape = input.type().tensor_type().shape();
-    if (batch_symbol_.empty() && shape.dim_size() > 0) {
+    if (batch_symbol_.empty() && shape.dim_size() > 0 &&
+        !absl::c_linear_search(tables_, input.name())) {
       batch_symbol_ = shape.dim(0).dim_param();
     }
   }
@@ -277,7 +282,10 @@ void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
     value.dtype = *dtype;
     readable = ReadInputDims(input, &value.dims);
   }
-  if (readable && IsDeclared(value)) {
+  // The open first dimension of a table is its number of rows, not a batch.
+  const bool is_table = readable && IsTable(value);
+  if (is_table && value.dims[0] == kBatchDim) value.dims[0] = 0;
+  if (is_table || (readable && IsDeclared(value))) {
     ConstantTensor tensor;
     tensor.dims = value.dims;
     AddInitializer(std::move(value), std::move(tensor),
@@ -335,6 +343,12 @@ bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
     return false;
   }
   return true;
+}
+
+bool GraphBuilder::IsTable(const Value& value) const {
+  return value.dtype == DType::kFloat32 && value.dims.size() == 2 &&
+         value.dims[1] != kBatchDim &&
+         absl::c_linear_search(tables_, value.name);
 }
 
 bool GraphBuilder::IsDeclared(const Value& value) const {
@@ -527,12 +541,13 @@ void GraphBuilder::AddOutputs() {
 
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
-                      std::vector<std::string>* problems) {
+                      std::vector<std::string>* problems,
+                      absl::Span<const std::string> tables) {
   if (!model->has_graph()) {
     problems->push_back("the file has no graph");
     return {};
   }
-  return GraphBuilder(initialize, model, problems).Build();
+  return GraphBuilder(initialize, tables, model, problems).Build();
 }
 
 }  // namespace syncline

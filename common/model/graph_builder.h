@@ -24,10 +24,12 @@ struct BuiltGraph {
 // names, cycles. Shapes and types of computed values are left open. Moves the
 // content of initializers out of `model`.
 //   initialize  patterns of declared parameters, see model.h
+//   tables      names of embedding tables, see model.h
 // Appends one line per problem; the result is complete only if there is none.
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
-                      std::vector<std::string>* problems);
+                      std::vector<std::string>* problems,
+                      absl::Span<const std::string> tables = {});
 
 }  // namespace syncline
 

@@ -73,14 +73,15 @@ Model::~Model() = default;
 
 absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
-    absl::Span<const std::string> initialize) {
+    absl::Span<const std::string> initialize,
+    absl::Span<const std::string> tables) {
   std::shared_ptr<Model> model(new Model());
   Proto& proto = *model->proto_;
   proto.label = std::string(label);
   SYNCLINE_RETURN_IF_ERROR(Annotate(ReadOnnxFile(bytes, &proto.file), label));
 
   std::vector<std::string> problems;
-  BuiltGraph built = BuildGraph(initialize, &proto.file, &problems);
+  BuiltGraph built = BuildGraph(initialize, &proto.file, &problems, tables);
   SYNCLINE_RETURN_IF_ERROR(ToStatus(label, problems));
   model->graph_ = std::move(built.graph);
   proto.file_nodes = std::move(built.file_nodes);

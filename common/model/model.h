@@ -33,6 +33,10 @@ namespace syncline {
 // initializer without values, to be filled by the job's rule; WithWeights turns
 // it into a real one, so what is exported is self-contained. This is how a
 // model of any size is written by hand in ONNX text syntax.
+//
+// Tables: a float32 graph input [rows, dim] that is named in `tables` is
+// declared in the same way. Its number of rows may be open, for a vocabulary
+// that nobody knows; the initializer then has 0 rows.
 class Model {
  public:
   // For InferShapes: all inputs are fixed; take them as the file has them.
@@ -42,7 +46,8 @@ class Model {
 
   // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
   // names the file in errors; `initialize` are the patterns of the job's rules
-  // (ParseJobModel in training_graph.h passes them). Treats the bytes as
+  // (ParseJobModel in training_graph.h passes them), `tables` the names of its
+  // embedding tables. Treats the bytes as
   // hostile.
   // Errors: InvalidArgument, one problem per line, each naming the node, its
   // operator and the opset: not ONNX, text syntax error with line, no graph,
@@ -50,7 +55,8 @@ class Model {
   // name, a wrong attribute or type, external data, shapes that do not fit.
   static absl::StatusOr<std::shared_ptr<const Model>> Parse(
       absl::string_view bytes, absl::string_view label,
-      absl::Span<const std::string> initialize = {});
+      absl::Span<const std::string> initialize = {},
+      absl::Span<const std::string> tables = {});
   ~Model();
 
   const Graph& graph() const { return graph_; }

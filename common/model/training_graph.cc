@@ -28,6 +28,7 @@ class Resolver {
   TrainingGraph Resolve() {
     ResolveLossOutput();
     ResolveFeeds();
+    result_.tables = ResolveTables(spec_, graph_, result_.feeds, problems_);
     MatchPatterns();
     CheckPatterns();
     MarkReached();
@@ -76,6 +77,7 @@ class Resolver {
   // Marks the values that a gradient of the loss reaches.
   void MarkReached();
   void ResolveParameters();
+  bool IsTable(const Initializer& initializer) const;
   void CheckBatchSizes();
 
   const JobSpec& spec_;
@@ -263,6 +265,13 @@ void Resolver::ResolveParameters() {
   }
 }
 
+// A table has rows by key instead of values, and a rule of its own for them.
+bool Resolver::IsTable(const Initializer& initializer) const {
+  return absl::c_any_of(spec_.tables(), [&](const TableSpec& table) {
+    return table.name() == NameOf(initializer);
+  });
+}
+
 void Resolver::MatchPatterns() {
   matches_.resize(graph_.initializers.size());
   rule_uses_.resize(spec_.model().initialize_size());
@@ -270,6 +279,7 @@ void Resolver::MatchPatterns() {
   for (size_t i = 0; i < graph_.initializers.size(); ++i) {
     const Initializer& initializer = graph_.initializers[i];
     if (initializer.origin == Initializer::Origin::kConstant) continue;
+    if (IsTable(initializer)) continue;
     matches_[i].fillable = initializer.tensor.dtype == DType::kFloat32;
     MatchFreezes(initializer, &matches_[i]);
     if (matches_[i].fillable) MatchRules(initializer, &matches_[i]);
@@ -349,7 +359,9 @@ absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
   for (const InitializerRule& rule : spec.model().initialize()) {
     patterns.push_back(rule.pattern());
   }
-  return Model::Parse(bytes, label, patterns);
+  std::vector<std::string> tables;
+  for (const TableSpec& table : spec.tables()) tables.push_back(table.name());
+  return Model::Parse(bytes, label, patterns, tables);
 }
 
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,

@@ -8,11 +8,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/model/model.h"
+#include "common/model/training_tables.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
 
-// Model::Parse with the patterns of spec.model.initialize. Errors: as there.
+// Model::Parse with the patterns of spec.model.initialize and the names of
+// spec.tables. Errors: as there.
 absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label);
 
@@ -28,6 +30,7 @@ struct TrainingGraph {
   };
   std::vector<Parameter> parameters;  // trained float32 ones, in initializer
                                       // order: the file's, then declared ones
+  std::vector<TrainingTable> tables;  // by JobSpec.tables index
   std::vector<ValueId> feeds;         // by DataSpec.feeds index
   ValueId loss_output = kNoValue;
 };

@@ -1,5 +1,7 @@
 // WithDefaults: the defaults that proto/job_spec.proto documents.
 
+#include <algorithm>
+
 #include "common/rpc/job_spec_fields.h"
 #include "common/rpc/job_spec_validator.h"
 
@@ -50,10 +52,18 @@ void FillOptimizer(OptimizerSpec* optimizer) {
     if (!optimizer->has_beta2()) optimizer->set_beta2(0.999f);
     if (!optimizer->has_epsilon()) optimizer->set_epsilon(1e-8f);
   }
-  if (kind == O::ADAGRAD) {
+  if (IsOneOf(kind, {O::ADAGRAD, O::ROW_WISE_ADAGRAD})) {
     if (!optimizer->has_epsilon()) optimizer->set_epsilon(1e-10f);
     if (!optimizer->has_initial_accumulator()) {
       optimizer->set_initial_accumulator(0);
+    }
+  }
+  if (kind == O::FTRL) {
+    if (!optimizer->has_initial_accumulator()) {
+      optimizer->set_initial_accumulator(0);
+    }
+    if (!optimizer->has_learning_rate_power()) {
+      optimizer->set_learning_rate_power(-0.5f);
     }
   }
 }
@@ -66,6 +76,35 @@ void FillLearningRate(LearningRateSpec* rate) {
     rate->set_start(rate->base() / 25);
   }
   if (ReadsFinal(rate->schedule()) && !rate->has_final()) rate->set_final(0);
+}
+
+// Filters are a quarter of a small table at most.
+uint64_t DefaultFilterBytes(uint64_t memory_bytes) {
+  constexpr uint64_t kFilterBytes = 16 << 20;
+  return memory_bytes == 0 ? kFilterBytes
+                           : std::min(kFilterBytes, memory_bytes / 4);
+}
+
+void FillTable(const OptimizerSpec& of_job, TableSpec* table) {
+  if (table->scheme() == InitializerRule::SCHEME_UNSPECIFIED) {
+    table->set_scheme(InitializerRule::UNIFORM);
+  }
+  if (table->scale() == 0) table->set_scale(DefaultScale(table->scheme()));
+  if (!table->has_optimizer()) {
+    *table->mutable_optimizer() = of_job;
+    table->mutable_optimizer()->clear_clip_value();
+    table->mutable_optimizer()->clear_clip_norm();
+  }
+  FillOptimizer(table->mutable_optimizer());
+  AdmissionSpec* admission = table->mutable_admission();
+  if (admission->min_sightings() == 0) admission->set_min_sightings(1);
+  if (admission->min_sightings() == 1) {
+    if (admission->probability() == 0) admission->set_probability(1);
+  } else if (admission->filter_bytes() == 0) {
+    admission->set_filter_bytes(DefaultFilterBytes(table->memory_bytes()));
+  }
+  ExpirySpec* expiry = table->mutable_expiry();
+  if (expiry->min_score() > 0 && expiry->decay() == 0) expiry->set_decay(0.98f);
 }
 
 }  // namespace
@@ -81,6 +120,9 @@ JobSpec WithDefaults(const JobSpec& spec) {
     full.add_metrics(ACCURACY);
   }
   FillOptimizer(full.mutable_optimizer());
+  for (TableSpec& table : *full.mutable_tables()) {
+    FillTable(full.optimizer(), &table);
+  }
   FillLearningRate(full.mutable_learning_rate());
   if (full.consistency().mode() == ConsistencySpec::MODE_UNSPECIFIED) {
     full.mutable_consistency()->set_mode(ConsistencySpec::SYNC);

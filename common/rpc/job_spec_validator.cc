@@ -7,12 +7,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/rpc/job_spec_fields.h"
+#include "common/rpc/job_spec_problems.h"
+#include "common/rpc/table_spec_validator.h"
 #include "google/protobuf/descriptor.h"
 
 namespace syncline {
@@ -25,48 +26,6 @@ namespace pb = google::protobuf;
 constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
 constexpr uint32_t kBatchMax = 1'048'576;
-
-// Collects "path: message".
-class Problems {
- public:
-  explicit Problems(std::vector<std::string>* list) : list_(list) {}
-
-  template <typename... Parts>
-  void Add(absl::string_view path, const Parts&... message) {
-    list_->push_back(absl::StrCat(path, ": ", message...));
-  }
-  // Values above `max`; all such fields take 0 as "the default".
-  void AtMost(absl::string_view path, uint64_t value, uint64_t max) {
-    if (value > max) Add(path, value, " is too large, at most ", max);
-  }
-  void NotNegative(absl::string_view path, double value) {
-    if (value < 0) Add(path, value, " is negative, must be >= 0");
-  }
-  void Positive(absl::string_view path, double value) {
-    if (!(value > 0)) Add(path, value, " must be > 0");
-  }
-  void UnitInterval(absl::string_view path, double value) {
-    if (!(value >= 0 && value < 1)) Add(path, value, " is outside [0, 1)");
-  }
-  void Seconds(absl::string_view path, double value) {
-    NotNegative(path, value);
-    if (value > 1e9) Add(path, value, " is too large, at most 1e+09");
-  }
-  void NotEmpty(absl::string_view path, absl::string_view value) {
-    if (value.empty()) Add(path, "is required");
-  }
-
- private:
-  std::vector<std::string>* const list_;
-};
-
-std::string Indexed(absl::string_view path, int index) {
-  return absl::StrCat(path, "[", index, "]");
-}
-
-std::string Quote(absl::string_view text) {
-  return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
-}
 
 // "kind: LAMB is not built yet; use SGD".
 template <typename Enum>
@@ -319,40 +278,18 @@ void CheckOptimizer(const OptimizerSpec& optimizer, Problems* problems) {
     problems->Add("optimizer.kind", "is required");
     return;  // what else is given cannot be judged without it
   }
+  if (kind == O::ROW_WISE_ADAGRAD) {
+    problems->Add("optimizer.kind",
+                  "ROW_WISE_ADAGRAD is for tables only; name it in "
+                  "tables[].optimizer");
+    return;
+  }
   if (kind > O::ADAMW) {
     NotBuilt("optimizer.kind", kind,
              "SGD, MOMENTUM, NESTEROV, ADAGRAD, ADAM or ADAMW", problems);
     return;
   }
-  // A field that the kind does not read is a mistake, not a wish to ignore.
-  const auto only_for = [&](absl::string_view path, bool given,
-                            std::initializer_list<O::Kind> kinds) {
-    if (!given || IsOneOf(kind, kinds)) return;
-    problems->Add(path, "has no meaning for ", O::Kind_Name(kind),
-                  ", only for ",
-                  absl::StrJoin(kinds, ", ", [](std::string* out, O::Kind k) {
-                    absl::StrAppend(out, O::Kind_Name(k));
-                  }));
-  };
-  only_for("optimizer.momentum", optimizer.has_momentum(),
-           {O::MOMENTUM, O::NESTEROV});
-  only_for("optimizer.beta1", optimizer.has_beta1(), {O::ADAM, O::ADAMW});
-  only_for("optimizer.beta2", optimizer.has_beta2(), {O::ADAM, O::ADAMW});
-  only_for("optimizer.epsilon", optimizer.has_epsilon(),
-           {O::ADAM, O::ADAMW, O::ADAGRAD});
-  only_for("optimizer.initial_accumulator", optimizer.has_initial_accumulator(),
-           {O::ADAGRAD});
-  problems->UnitInterval("optimizer.momentum", optimizer.momentum());
-  problems->UnitInterval("optimizer.beta1", optimizer.beta1());
-  problems->UnitInterval("optimizer.beta2", optimizer.beta2());
-  if (optimizer.has_epsilon()) {
-    problems->Positive("optimizer.epsilon", optimizer.epsilon());
-  }
-  problems->NotNegative("optimizer.initial_accumulator",
-                        optimizer.initial_accumulator());
-  problems->NotNegative("optimizer.weight_decay", optimizer.weight_decay());
-  problems->NotNegative("optimizer.clip_value", optimizer.clip_value());
-  problems->NotNegative("optimizer.clip_norm", optimizer.clip_norm());
+  CheckOptimizerFields("optimizer", optimizer, problems);
   if (optimizer.clip_value() != 0 && optimizer.clip_norm() != 0) {
     problems->Add("optimizer.clip_norm", "not together with clip_value");
   }
@@ -438,9 +375,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.non_finite() > FAIL_JOB) {
     NotBuilt("non_finite", spec.non_finite(), "FAIL_JOB", problems);
   }
-  if (spec.tables_size() > 0) {
-    problems->Add("tables", "embedding tables are not built yet");
-  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
@@ -462,6 +396,50 @@ void CheckSizes(const JobSpec& spec, Problems* problems) {
 
 }  // namespace
 
+void CheckOptimizerFields(const std::string& path,
+                          const OptimizerSpec& optimizer, Problems* problems) {
+  using O = OptimizerSpec;
+  // A field that the kind does not read is a mistake, not a wish to ignore.
+  const auto only_for = [&](absl::string_view field, bool given,
+                            std::initializer_list<O::Kind> kinds) {
+    if (!given || IsOneOf(optimizer.kind(), kinds)) return;
+    problems->Add(absl::StrCat(path, ".", field), "has no meaning for ",
+                  O::Kind_Name(optimizer.kind()), ", only for ",
+                  absl::StrJoin(kinds, ", ", [](std::string* out, O::Kind k) {
+                    absl::StrAppend(out, O::Kind_Name(k));
+                  }));
+  };
+  only_for("momentum", optimizer.has_momentum(), {O::MOMENTUM, O::NESTEROV});
+  only_for("beta1", optimizer.has_beta1(), {O::ADAM, O::ADAMW});
+  only_for("beta2", optimizer.has_beta2(), {O::ADAM, O::ADAMW});
+  only_for("epsilon", optimizer.has_epsilon(),
+           {O::ADAM, O::ADAMW, O::ADAGRAD, O::ROW_WISE_ADAGRAD});
+  only_for("initial_accumulator", optimizer.has_initial_accumulator(),
+           {O::ADAGRAD, O::ROW_WISE_ADAGRAD, O::FTRL});
+  only_for("l1", optimizer.l1() != 0, {O::FTRL});
+  only_for("l2", optimizer.l2() != 0, {O::FTRL});
+  only_for("learning_rate_power", optimizer.has_learning_rate_power(),
+           {O::FTRL});
+  problems->UnitInterval(path + ".momentum", optimizer.momentum());
+  problems->UnitInterval(path + ".beta1", optimizer.beta1());
+  problems->UnitInterval(path + ".beta2", optimizer.beta2());
+  if (optimizer.has_epsilon()) {
+    problems->Positive(path + ".epsilon", optimizer.epsilon());
+  }
+  problems->NotNegative(path + ".initial_accumulator",
+                        optimizer.initial_accumulator());
+  problems->NotNegative(path + ".weight_decay", optimizer.weight_decay());
+  problems->NotNegative(path + ".clip_value", optimizer.clip_value());
+  problems->NotNegative(path + ".clip_norm", optimizer.clip_norm());
+  problems->NotNegative(path + ".l1", optimizer.l1());
+  problems->NotNegative(path + ".l2", optimizer.l2());
+  if (!(optimizer.learning_rate_power() >= -1 &&
+        optimizer.learning_rate_power() <= 0)) {
+    problems->Add(path + ".learning_rate_power",
+                  optimizer.learning_rate_power(), " is outside [-1, 0]");
+  }
+}
+
 std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   std::vector<std::string> list;
   CheckFieldValues(spec, &list);
@@ -473,6 +451,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckOptimizer(spec.optimizer(), &problems);
   CheckLearningRate(spec.learning_rate(), &problems);
   CheckConsistency(spec.consistency(), &problems);
+  CheckTables(spec, &problems);
   CheckWhatIsNotBuilt(spec, &problems);
   CheckSizes(spec, &problems);
   return list;

@@ -53,6 +53,22 @@ std::vector<std::string> NodeNames(const Graph& graph) {
   return names;
 }
 
+TEST(GraphBuilderTest, TablesAreDeclaredByName) {
+  onnx::ModelProto model = FromText(R"(
+      g (float[R,4] emb, float[N,2] x, float[5,2] b) => (float[N,2] y)
+      { y = Identity(x) })");
+  std::vector<std::string> problems;
+  const Graph graph = BuildGraph({}, &model, &problems, {"emb", "b"}).graph;
+  EXPECT_THAT(problems, IsEmpty());
+  ASSERT_EQ(graph.initializers.size(), 2u);
+  // The symbol of its rows is not the batch.
+  EXPECT_EQ(graph.initializers[0].tensor.dims, (Dims{0, 4}));
+  EXPECT_EQ(graph.initializers[0].origin, Initializer::Origin::kDeclared);
+  EXPECT_EQ(graph.initializers[1].tensor.dims, (Dims{5, 2}));
+  ASSERT_EQ(graph.inputs.size(), 1u);
+  EXPECT_EQ(graph.values[graph.inputs[0]].dims, (Dims{kBatchDim, 2}));
+}
+
 TEST(GraphBuilderTest, NamesBecomeNumbers) {
   const Graph graph = Build(R"(
       g (float[N,2] x) => (float[N,3] y)

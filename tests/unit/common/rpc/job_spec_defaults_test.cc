@@ -107,6 +107,69 @@ TEST(JobSpecDefaultsTest, TheResultIsValidAndStable) {
   }
 }
 
+TEST(JobSpecDefaultsTest, OfTables) {
+  const JobSpec spec = FromText(absl::StrCat(kShort, R"(
+    optimizer { kind: ADAM clip_value: 1 }
+    learning_rate { base: 1 }
+    tables { name: "a" }
+    tables {
+      name: "b"
+      scheme: XAVIER_UNIFORM
+      optimizer { kind: ROW_WISE_ADAGRAD }
+      admission { min_sightings: 3 }
+      expiry { min_score: 0.8 decay_clocks: 100 }
+      memory_bytes: 4194304
+    }
+    tables {
+      name: "c"
+      scheme: ZEROS
+      optimizer { kind: FTRL }
+      admission { min_sightings: 2 }
+    })"));
+  ASSERT_THAT(ValidateJobSpec(spec), IsEmpty());
+  const JobSpec full = WithDefaults(spec);
+  const JobSpec expected = FromText(R"(
+    tables {
+      name: "a"
+      scheme: UNIFORM
+      scale: 0.05
+      optimizer { kind: ADAM beta1: 0.9 beta2: 0.999 epsilon: 1e-8 }
+      admission { min_sightings: 1 probability: 1 }
+      expiry {}
+    }
+    tables {
+      name: "b"
+      scheme: XAVIER_UNIFORM
+      scale: 1
+      optimizer {
+        kind: ROW_WISE_ADAGRAD
+        epsilon: 1e-10
+        initial_accumulator: 0
+      }
+      admission { min_sightings: 3 filter_bytes: 1048576 }
+      expiry { min_score: 0.8 decay: 0.98 decay_clocks: 100 }
+      memory_bytes: 4194304
+    }
+    tables {
+      name: "c"
+      scheme: ZEROS
+      optimizer {
+        kind: FTRL
+        initial_accumulator: 0
+        learning_rate_power: -0.5
+      }
+      admission { min_sightings: 2 filter_bytes: 16777216 }
+      expiry {}
+    })");
+  ASSERT_EQ(full.tables_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(MessageDifferencer::Equals(full.tables(i), expected.tables(i)))
+        << full.tables(i).DebugString();
+  }
+  EXPECT_THAT(ValidateJobSpec(full), IsEmpty());
+  EXPECT_TRUE(MessageDifferencer::Equals(WithDefaults(full), full));
+}
+
 TEST(JobSpecDefaultsTest, NoMetricWithoutATestSplitOrForRegression) {
   JobSpec spec = FromText(kShort);
   spec.mutable_data()->clear_test();

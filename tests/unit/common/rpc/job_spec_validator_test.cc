@@ -122,14 +122,14 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "optimizer.epsilon: 0 must be > 0"},
       {"optimizer { kind: ADAM initial_accumulator: 1 }",
        "optimizer.initial_accumulator: has no meaning for ADAM, only for "
-       "ADAGRAD"},
+       "ADAGRAD, ROW_WISE_ADAGRAD, FTRL"},
       {"optimizer { kind: ADAGRAD initial_accumulator: -1 }",
        "optimizer.initial_accumulator: -1 is negative, must be >= 0"},
       {"optimizer { kind: ADAGRAD beta1: 0.5 }",
        "optimizer.beta1: has no meaning for ADAGRAD, only for ADAM, ADAMW"},
       {"optimizer { epsilon: 1 }",
        "optimizer.epsilon: has no meaning for SGD, only for ADAM, ADAMW, "
-       "ADAGRAD"},
+       "ADAGRAD, ROW_WISE_ADAGRAD"},
       {"optimizer { weight_decay: -1 }",
        "optimizer.weight_decay: -1 is negative, must be >= 0"},
       {"optimizer { clip_value: -1 }",

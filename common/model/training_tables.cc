@@ -1,0 +1,152 @@
+#include "common/model/training_tables.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/describe.h"
+
+namespace syncline {
+namespace {
+
+constexpr int64_t kTableDimMax = 65'536;
+
+class TableResolver {
+ public:
+  TableResolver(const std::string& path, const TableSpec& spec,
+                const Graph& graph, absl::Span<const ValueId> feeds,
+                std::vector<std::string>* problems)
+      : path_(path),
+        spec_(spec),
+        graph_(graph),
+        feeds_(feeds),
+        problems_(problems) {}
+
+  TrainingTable Resolve() {
+    table_.name = spec_.name();
+    const ValueId id = graph_.FindValue(spec_.name());
+    if (id == kNoValue || graph_.values[id].initializer < 0) {
+      Problem(".name",
+              "is not a float32 initializer of the model, nor a graph "
+              "input of shape [rows, dim]");
+      return table_;
+    }
+    const Value& value = graph_.values[id];
+    if (!HasTableShape(value)) return table_;
+    table_.value = id;
+    table_.initializer = value.initializer;
+    table_.rows = value.dims[0];
+    table_.dim = static_cast<uint32_t>(value.dims[1]);
+    FindReaders();
+    CheckBudget();
+    return table_;
+  }
+
+ private:
+  template <typename... Parts>
+  void Problem(absl::string_view field, const Parts&... parts) {
+    problems_->push_back(
+        absl::StrCat(path_, field, ": ", Quote(spec_.name()), " ", parts...));
+  }
+  bool HasTableShape(const Value& value) {
+    if (value.dtype != DType::kFloat32 || value.dims.size() != 2) {
+      Problem(".name", "is ", DescribeTensor(value.dtype, value.dims),
+              ", but a table is float32[rows,dim]");
+      return false;
+    }
+    if (value.dims[1] < 1 || value.dims[1] > kTableDimMax) {
+      Problem(".name", "has rows of ", value.dims[1], " elements, outside 1..",
+              kTableDimMax);
+      return false;
+    }
+    return true;
+  }
+
+  void FindReaders() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (absl::c_count(node.inputs, table_.value) == 0) continue;
+      if (CheckReader(node)) table_.gathers.push_back(static_cast<int>(n));
+    }
+    if (absl::c_linear_search(graph_.outputs, table_.value)) {
+      Problem(".name",
+              "is a graph output, but a table is never in a worker's "
+              "memory as a whole");
+    }
+    const bool read = absl::c_any_of(graph_.nodes, [&](const Node& node) {
+      return absl::c_linear_search(node.inputs, table_.value);
+    });
+    if (!read) Problem(".name", "is read by no Gather");
+  }
+
+  bool CheckReader(const Node& node) {
+    if (node.op_type != "Gather" || node.inputs[0] != table_.value) {
+      Problem(".name", "is read by ", node.name, " (", node.op_type,
+              "), but only Gather may read a table");
+      return false;
+    }
+    if (node.Int("axis", 0) != 0 && node.Int("axis", 0) != -2) {
+      Problem(".name", "is read by ", node.name, " along axis ",
+              node.Int("axis", 0), ", but the rows of a table are axis 0");
+      return false;
+    }
+    const ValueId indices = node.inputs[1];
+    if (graph_.values[indices].dtype != DType::kInt64 ||
+        !absl::c_linear_search(feeds_, indices)) {
+      Problem(".name", "is read by ", node.name, " with indices ",
+              Quote(graph_.values[indices].name),
+              ", which are not an int64 graph input that data.feeds feeds");
+      return false;
+    }
+    return true;
+  }
+
+  void CheckBudget() {
+    const uint64_t row = TableRowBytes(spec_.optimizer().kind(), table_.dim);
+    const uint64_t bytes = spec_.memory_bytes();
+    if (bytes == 0 || bytes - spec_.admission().filter_bytes() >= row) return;
+    Problem(".memory_bytes", "has rows of ", row, " bytes with optimizer ",
+            "state, but only ", bytes - spec_.admission().filter_bytes(),
+            " bytes for them");
+  }
+
+  const std::string path_;
+  const TableSpec& spec_;
+  const Graph& graph_;
+  const absl::Span<const ValueId> feeds_;
+  std::vector<std::string>* const problems_;
+  TrainingTable table_;
+};
+
+}  // namespace
+
+std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
+                                         const Graph& graph,
+                                         absl::Span<const ValueId> feeds,
+                                         std::vector<std::string>* problems) {
+  std::vector<TrainingTable> tables;
+  for (int i = 0; i < spec.tables_size(); ++i) {
+    tables.push_back(TableResolver(absl::StrCat("tables[", i, "]"),
+                                   spec.tables(i), graph, feeds, problems)
+                         .Resolve());
+  }
+  return tables;
+}
+
+uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim) {
+  const uint64_t values = uint64_t{dim} * sizeof(float);
+  const uint64_t key = sizeof(int64_t);
+  switch (optimizer) {
+    case OptimizerSpec::ADAGRAD:
+      return key + 2 * values;
+    case OptimizerSpec::ROW_WISE_ADAGRAD:
+      return key + values + sizeof(float);
+    case OptimizerSpec::ADAM:
+    case OptimizerSpec::FTRL:
+      return key + 3 * values;
+    default:
+      return key + values;
+  }
+}
+
+}  // namespace syncline

@@ -1,0 +1,39 @@
+#ifndef SYNCLINE_COMMON_MODEL_TRAINING_TABLES_H_
+#define SYNCLINE_COMMON_MODEL_TRAINING_TABLES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// How one embedding table of a job lies over the model.
+struct TrainingTable {
+  std::string name;
+  ValueId value = kNoValue;  // kNoValue: not resolved
+  int initializer = -1;      // index into Graph::initializers
+  int64_t rows = 0;          // 0: open
+  uint32_t dim = 0;
+  std::vector<int> gathers;  // indices into Graph::nodes, ascending
+};
+
+// Finds each table of `spec` in the graph: a float32 initializer, of the file
+// or declared, of shape [rows, dim], dim 1 to 65,536, that nothing but Gather
+// along axis 0 reads, with indices that are an int64 graph input among `feeds`;
+// no graph output. Appends one "field: problem" per problem and returns one
+// entry per table, in the order of the spec.
+std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
+                                         const Graph& graph,
+                                         absl::Span<const ValueId> feeds,
+                                         std::vector<std::string>* problems);
+
+// Bytes of a row with its key and optimizer slots, bookkeeping aside.
+uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_TRAINING_TABLES_H_
