@@ -7,6 +7,8 @@
 namespace syncline {
 namespace {
 
+constexpr size_t kMaskBits = 32;  // of OpEntry::differentiable_inputs
+
 std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
   std::vector<bool> needed(graph.values.size(), false);
   needed[output] = true;
@@ -30,9 +32,12 @@ std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
 bool IsDifferentiable(const Graph& graph, const Node& node, size_t input) {
   const OpEntry* const entry = FindOp(node.op_type);
   const ValueId v = node.inputs[input];
-  return entry != nullptr && v != kNoValue &&
+  const ValueId y = node.outputs[0];
+  return entry != nullptr && v != kNoValue && y != kNoValue &&
+         input < kMaskBits &&
          (entry->differentiable_inputs >> input & 1) != 0 &&
-         graph.values[v].dtype == DType::kFloat32;
+         graph.values[v].dtype == DType::kFloat32 &&
+         graph.values[y].dtype == DType::kFloat32;
 }
 
 }  // namespace

@@ -13,22 +13,31 @@ namespace {
 // One line per operator. worker/ops has the code for each.
 constexpr OperatorInfo kOperators[] = {
     {"Add", 2, {7, 13, 14}},
+    {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
+    {"Concat", 32, {11, 13}},
     {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},
     {"Div", 2, {7, 13, 14}},
     {"Dropout", 1, {10, 12, 13, 22}},
     {"Flatten", 1, {11, 13, 21, 23, 24, 25}},
+    {"Gather", 1, {11, 13}},
     {"Gelu", 1, {20}},
     {"Gemm", 3, {11, 13}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
     {"LogSoftmax", 1, {11, 13}},
     {"MatMul", 2, {9, 13}},
     {"Mul", 2, {7, 13, 14}},
+    {"ReduceMean", 1, {11, 13, 18}},
+    {"ReduceSum", 1, {11, 13}},
     {"Relu", 1, {6, 13, 14}},
     {"Reshape", 1, {5, 13, 14, 19, 21, 23, 24, 25}},
+    {"ScatterND", 3, {11, 13, 16, 18}},
     {"Sigmoid", 1, {6, 13}},
     {"Softmax", 1, {11, 13}},
+    {"Squeeze", 1, {11, 13, 21, 23, 24, 25}},
     {"Sub", 2, {7, 13, 14}},
     {"Tanh", 1, {6, 13}},
+    {"Transpose", 1, {1, 13, 21, 23, 24, 25}},
+    {"Unsqueeze", 1, {11, 13, 21, 23, 24, 25}},
 };
 
 // The newest opset that libonnx 1.12 knows. Of our operators, what came later
@@ -74,6 +83,11 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
   if (op.op_type == "Gelu") return opset_version >= 20 ? GeluSchema() : nullptr;
+  // From 18 on its axes are an input, as ReduceSum's have been since 13; they
+  // are one signature and one rule for shapes.
+  if (op.op_type == "ReduceMean" && opset_version >= 18) {
+    return onnx::OpSchemaRegistry::Schema("ReduceSum", kOpsetOfLibonnx, "");
+  }
   return onnx::OpSchemaRegistry::Schema(
       std::string(op.op_type), std::min(opset_version, kOpsetOfLibonnx), "");
 }

@@ -222,7 +222,8 @@ absl::Status ValueInference::InferNode(const Node& node,
 }
 
 absl::Status ValueInference::CheckInputValues(const Node& node) const {
-  // Products of these are taken without a look at overflow.
+  // Products of its target shape are taken without a look at overflow.
+  if (node.op_type != "Reshape") return absl::OkStatus();
   for (ValueId id : node.inputs) {
     if (id == kNoValue || graph_.values[id].initializer < 0) continue;
     const ConstantTensor& tensor =

@@ -229,7 +229,11 @@ void Resolver::MarkReached() {
     const size_t trained = std::min<size_t>(
         FindOperator(node->op_type)->trained_inputs, node->inputs.size());
     for (size_t i = 0; i < trained; ++i) {
-      if (node->inputs[i] != kNoValue) reached_[node->inputs[i]] = true;
+      const ValueId id = node->inputs[i];
+      // Through integers no gradient flows.
+      if (id != kNoValue && value(id).dtype == DType::kFloat32) {
+        reached_[id] = true;
+      }
     }
   }
 }

@@ -101,7 +101,8 @@ class Op {
   virtual ~Op() = default;
 
   const Traits& traits() const { return traits_; }
-  // Errors: Internal from a library. Not retried.
+  // Errors, not retried: Internal from a library; InvalidArgument: an index
+  // that is out of range.
   virtual absl::Status Forward(const Tensors& t) = 0;
   // Follows a Forward of the same step. Called only if an input wants a
   // gradient.

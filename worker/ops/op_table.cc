@@ -5,26 +5,38 @@
 
 namespace syncline {
 
+// As many inputs as a node has.
+inline constexpr uint32_t kEveryInput = ~uint32_t{0};
+
 // One line per operator: its name, and which inputs have a gradient. MakeX is
 // in the operator's own file. (A list macro, so that it stays one line: each is
 // declared and tabulated from here.)
 #define SYNCLINE_OPERATORS(OPERATOR) \
   OPERATOR(Add, 0b11)                \
+  OPERATOR(Cast, 0b1)                \
+  OPERATOR(Concat, kEveryInput)      \
   OPERATOR(Div, 0b11)                \
   OPERATOR(Dropout, 0b1)             \
   OPERATOR(Flatten, 0b1)             \
+  OPERATOR(Gather, 0b1)              \
   OPERATOR(Gelu, 0b1)                \
   OPERATOR(Gemm, 0b111)              \
   OPERATOR(Identity, 0b1)            \
   OPERATOR(LogSoftmax, 0b1)          \
   OPERATOR(MatMul, 0b11)             \
   OPERATOR(Mul, 0b11)                \
+  OPERATOR(ReduceMean, 0b1)          \
+  OPERATOR(ReduceSum, 0b1)           \
   OPERATOR(Relu, 0b1)                \
   OPERATOR(Reshape, 0b1)             \
+  OPERATOR(ScatterND, 0b101)         \
   OPERATOR(Sigmoid, 0b1)             \
   OPERATOR(Softmax, 0b1)             \
+  OPERATOR(Squeeze, 0b1)             \
   OPERATOR(Sub, 0b11)                \
-  OPERATOR(Tanh, 0b1)
+  OPERATOR(Tanh, 0b1)                \
+  OPERATOR(Transpose, 0b1)           \
+  OPERATOR(Unsqueeze, 0b1)
 
 #define SYNCLINE_DECLARE_OPERATOR(name, inputs) OpFactory Make##name;
 SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)

@@ -89,6 +89,17 @@ TEST(ShapeInferenceTest, EveryOperator) {
       {"float[2,3,4] a", "Flatten <axis=0> (a)", "float32[1,24]"},
       {"float[2,3,4] a", "Softmax <axis=-1> (a)", "float32[2,3,4]"},
       {"float[2,3,4] a", "LogSoftmax <axis=0> (a)", "float32[2,3,4]"},
+      {"float[5,4] a, int64[2,3] i", "Gather(a, i)", "float32[2,3,4]"},
+      {"float[5,4] a, int32[2] i", "Gather <axis=-1> (a, i)", "float32[5,2]"},
+      {"int64[5] a, int64 i", "Gather(a, i)", "int64[]"},
+      {"float[2,3] a, float[2,1] b", "Concat <axis=1> (a, b)", "float32[2,4]"},
+      {"float[2,3,4] a", "Transpose <perm=[2,0,1]> (a)", "float32[4,2,3]"},
+      {"float[2,3] a", "Transpose(a)", "float32[3,2]"},
+      {"int64[2,3] a", "Cast <to=1> (a)", "float32[2,3]"},
+      {"float[4,3] a, int64[2,1] i, float[2,3] u", "ScatterND(a, i, u)",
+       "float32[4,3]"},
+      {"float[2,3] a", "ReduceSum(a)", "float32[1,1]"},
+      {"float[2,3] a", "ReduceMean <keepdims=0> (a)", "float32[]"},
   };
   for (const Case& c : cases) {
     for (int opset : {11, 13, 14, 17, 18, 25}) {
@@ -101,6 +112,39 @@ TEST(ShapeInferenceTest, EveryOperator) {
               "float32[2,3]");
   }
   EXPECT_EQ(Output(11, "float[2] a", "Dropout <ratio=0.1> (a)"), "float32[2]");
+}
+
+TEST(ShapeInferenceTest, AxesAreAnAttributeOrAnInputByVersion) {
+  for (const std::string op : {"ReduceSum", "ReduceMean"}) {
+    const int input_since = op == "ReduceSum" ? 13 : 18;
+    for (int opset : {11, 12, 13, 17, 18, 25}) {
+      const Inferred inferred =
+          opset < input_since
+              ? Infer(opset, absl::StrCat("(float[2,3,4] a) => (y) { y = ", op,
+                                          " <axes=[1]> (a) }"))
+              : Infer(opset, absl::StrCat("(float[2,3,4] a) => (y) <int64[1] "
+                                          "x = {1}> { y = ",
+                                          op, "(a, x) }"));
+      EXPECT_THAT(inferred.problems, IsEmpty());
+      EXPECT_EQ(inferred["y"], "float32[2,1,4]") << op << " at " << opset;
+    }
+  }
+  for (int opset : {13, 21, 25}) {
+    const Inferred inferred = Infer(opset, R"(
+        (float[2,3] a) => (y, z) <int64[2] i = {0, -1}>
+        { y = Unsqueeze(a, i)  z = Squeeze(y, i) })");
+    EXPECT_THAT(inferred.problems, IsEmpty());
+    EXPECT_EQ(inferred["y"], "float32[1,2,3,1]");
+    EXPECT_EQ(inferred["z"], "float32[2,3]");
+  }
+}
+
+TEST(ShapeInferenceTest, IndicesMayBeAnyNumbers) {
+  const Inferred inferred = Infer(13, R"(
+      (float[2,9] a) => (y) <int64[9] i = {8, 7, 6, 5, 4, 3, 2, -1, -2}>
+      { y = Gather <axis=1> (a, i) })");
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  EXPECT_EQ(inferred["y"], "float32[2,9]");
 }
 
 TEST(ShapeInferenceTest, DropoutHasAMask) {

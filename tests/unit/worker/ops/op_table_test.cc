@@ -10,6 +10,7 @@
 #include "worker/ops/op_table.h"
 
 #include <limits>
+#include <list>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
@@ -29,6 +30,14 @@ using testing::ToFloats;
 using Inputs = std::vector<DoubleArray>;
 using Gradients = std::vector<DoubleArray>;
 
+// An input of int64 at a position among the inputs; int32 where that is said.
+struct IntegerInput {
+  size_t position;
+  Dims dims;
+  std::vector<int64_t> values;
+  bool narrow = false;
+};
+
 struct OpCase {
   std::string op_type;
   int version;
@@ -36,7 +45,97 @@ struct OpCase {
   std::vector<Dims> inputs;  // of the differentiable ones
   std::function<DoubleArray(const Inputs&)> forward;
   std::function<Gradients(const Inputs&, const DoubleArray& dy)> gradient;
+  std::vector<IntegerInput> integers = {};
+
+  // Where differentiable input `i` is among all inputs.
+  size_t Position(size_t i) const {
+    for (const IntegerInput& integer : integers) i += integer.position <= i;
+    return i;
+  }
 };
+
+using Terms = std::vector<reference::Term>;
+
+OpCase LinearCase(std::string op_type, int version,
+                  std::map<std::string, Attribute> attributes,
+                  std::vector<Dims> inputs, std::vector<IntegerInput> integers,
+                  Terms terms, Dims out) {
+  return {std::move(op_type),
+          version,
+          std::move(attributes),
+          std::move(inputs),
+          [=](const Inputs& in) { return reference::Linear(terms, out, in); },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::LinearGradient(terms, in, dy);
+          },
+          std::move(integers)};
+}
+
+OpCase GatherCase(Dims data, int64_t axis, Dims index_dims,
+                  std::vector<int64_t> indices, bool narrow = false) {
+  const size_t at = axis < 0 ? axis + data.size() : axis;
+  return LinearCase("Gather", 13, {{"axis", axis}}, {data},
+                    {{1, index_dims, indices, narrow}},
+                    reference::GatherTerms(data, at, index_dims, indices),
+                    reference::Replaced(data, at, index_dims));
+}
+
+// Axes as an attribute, or from a version on as an input.
+OpCase ReduceCase(std::string op_type, Dims data, std::vector<int64_t> axes,
+                  bool keep, bool as_input) {
+  Dims kept = data;
+  for (size_t d = 0; d < data.size(); ++d) {
+    for (int64_t axis : axes) {
+      if (axis == static_cast<int64_t>(d) ||
+          axis + data.size() == static_cast<size_t>(d)) {
+        kept[d] = 1;
+      }
+    }
+    if (axes.empty()) kept[d] = 1;
+  }
+  Dims out = kept;
+  if (!keep) {
+    out.clear();
+    for (size_t d = 0; d < data.size(); ++d) {
+      if (kept[d] == data[d] && data[d] != 1) out.push_back(data[d]);
+    }
+  }
+  const double count = reference::Product(data) / reference::Product(kept);
+  const double weight = op_type == "ReduceMean" ? 1 / count : 1;
+  std::map<std::string, Attribute> attributes = {{"keepdims", int64_t{keep}}};
+  std::vector<IntegerInput> integers;
+  if (as_input) {
+    integers.push_back({1, {static_cast<int64_t>(axes.size())}, axes});
+  } else if (!axes.empty()) {
+    attributes["axes"] = axes;
+  }
+  return LinearCase(std::move(op_type), as_input ? 18 : 11, attributes, {data},
+                    integers, reference::ReduceTerms(data, kept, weight), out);
+}
+
+OpCase ConcatCase(int64_t axis, std::vector<Dims> inputs, Dims out) {
+  const size_t at = axis < 0 ? axis + out.size() : axis;
+  return LinearCase("Concat", 13, {{"axis", axis}}, inputs, {},
+                    reference::ConcatTerms(inputs, at, out), out);
+}
+
+OpCase TransposeCase(Dims data, std::vector<int64_t> permutation,
+                     bool given = true) {
+  Dims out;
+  for (int64_t d : permutation) out.push_back(data[d]);
+  std::map<std::string, Attribute> attributes;
+  if (given) attributes["perm"] = permutation;
+  return LinearCase("Transpose", 13, attributes, {data}, {},
+                    reference::TransposeTerms(data, permutation, out), out);
+}
+
+OpCase ScatterAddCase(Dims data, Dims index_dims, std::vector<int64_t> indices,
+                      Dims updates) {
+  return LinearCase(
+      "ScatterND", 16, {{"reduction", std::string("add")}}, {data, updates},
+      {{1, index_dims, indices}},
+      reference::ScatterAddTerms(data, index_dims.back(), indices), data);
+}
 
 template <typename F, typename FA, typename FB>
 OpCase BinaryCase(std::string op_type, Dims a, Dims b, F f, FA fa, FB fb) {
@@ -183,8 +282,28 @@ std::vector<OpCase> Cases() {
       ViewCase("Flatten", {2, 3, 4}, {2, 12}),
       ViewCase("Flatten", {2, 3, 4}, {6, 4}, {{"axis", int64_t{2}}}),
       ViewCase("Reshape", {2, 3, 4}, {4, 6}),
+      ViewCase("Squeeze", {2, 1, 3}, {2, 3}),
+      ViewCase("Unsqueeze", {2, 3}, {2, 1, 3, 1}),
+      ViewCase("Cast", {2, 3}, {2, 3}),  // to the same type
       ViewCase("Identity", {2, 3}, {2, 3}),
       ViewCase("Dropout", {2, 3}, {2, 3}),  // in inference
+      GatherCase({5, 3}, 0, {4}, {0, 4, 4, 2}),
+      GatherCase({5, 3}, 0, {2, 3}, {-1, 0, -5, 4, 4, 1}),
+      GatherCase({2, 4, 3}, 1, {3}, {3, -4, 3}),
+      GatherCase({2, 4, 3}, -1, {2, 2}, {0, 2, 1, 2}),
+      GatherCase({4}, 0, {}, {2}),
+      GatherCase({5, 3}, 0, {3}, {1, -1, 1}, /*narrow=*/true),
+      ScatterAddCase({4, 3}, {3, 1}, {2, 0, 2}, {3, 3}),
+      ScatterAddCase({4, 3}, {2, 2, 1}, {3, -1, 0, 3}, {2, 2, 3}),
+      ScatterAddCase({2, 3, 2}, {3, 2}, {1, 2, 0, 0, 1, -1}, {3, 2}),
+      ScatterAddCase({5}, {0, 1}, {}, {0}),
+      ConcatCase(0, {{2, 3}, {1, 3}}, {3, 3}),
+      ConcatCase(-1, {{2, 3}, {2, 1}, {2, 2}}, {2, 6}),
+      ConcatCase(1, {{2, 3, 2}, {2, 0, 2}}, {2, 3, 2}),
+      TransposeCase({3, 4}, {1, 0}, /*given=*/false),
+      TransposeCase({2, 3, 4}, {0, 2, 1}),
+      TransposeCase({2, 3, 4, 2}, {3, 1, 0, 2}),
+      TransposeCase({2, 3, 4}, {0, 1, 2}),
       MatMulCase({3, 4}, {4, 2}),
       MatMulCase({4}, {4}),
       MatMulCase({4}, {4, 2}),
@@ -205,6 +324,21 @@ std::vector<OpCase> Cases() {
       LogSoftmaxCase(13, {{"axis", int64_t{1}}}, 1, 2),
       LogSoftmaxCase(11, {}, 1, 3),
   };
+  for (const std::string op : {"ReduceSum", "ReduceMean"}) {
+    for (const bool keep : {false, true}) {
+      for (const bool as_input : {false, true}) {
+        const auto reduce = [&](Dims data, std::vector<int64_t> axes) {
+          cases.push_back(ReduceCase(op, data, axes, keep, as_input));
+        };
+        reduce({4, 5}, {1});
+        reduce({4, 5}, {0});
+        reduce({2, 3, 4}, {1});
+        reduce({2, 3, 4}, {0, -1});
+        reduce({2, 3, 4, 5}, {1, 3});
+        reduce({2, 3}, {});
+      }
+    }
+  }
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
       const Dims a = ta ? Dims{4, 3} : Dims{3, 4};
@@ -238,13 +372,17 @@ class Bench {
       in_.push_back(RandomArray(dims, 10 + in_.size()));
       floats_.push_back(ToFloats(in_.back().values));
       spec_.inputs.push_back({.present = true, .dims = dims});
+      positions_.push_back(c.Position(positions_.size()));
     }
+    wants_at_ = wants_;
+    inputs_.assign(spec_.inputs.size(), nullptr);
+    for (const IntegerInput& integer : c.integers) AddIntegers(integer);
     want_y_ = c.forward(in_);
     dy_ = RandomArray(want_y_.dims, 3);
     want_dx_ = c.gradient(in_, dy_);
     spec_.node = &node_;
     spec_.outputs.push_back({.present = true, .dims = want_y_.dims});
-    spec_.wants_gradient = wants_;
+    spec_.wants_gradient = wants_at_;
     y_.assign(want_y_.values.size(), kNan);
   }
 
@@ -273,7 +411,7 @@ class Bench {
   void ForgetWhatBackwardDoesNotRead() {
     const Op::Traits& traits = op_->traits();
     for (size_t i = 0; i < floats_.size(); ++i) {
-      if (traits.backward_inputs >> i & 1) continue;
+      if (traits.backward_inputs >> positions_[i] & 1) continue;
       floats_[i].assign(floats_[i].size(), kNan);
     }
     if ((traits.backward_outputs & 1) == 0) y_.assign(y_.size(), kNan);
@@ -285,10 +423,11 @@ class Bench {
     uint32_t mask = 0;
     for (size_t i = 0; i < in_.size(); ++i) {
       dx.emplace_back(in_[i].values.size(), accumulate ? 1.0f : kNan);
-      if (accumulate) mask |= 1u << i;
+      if (accumulate) mask |= 1u << positions_[i];
     }
+    pointers.resize(spec_.inputs.size());
     for (size_t i = 0; i < in_.size(); ++i) {
-      pointers.push_back(wants_[i] ? dx[i].data() : nullptr);
+      if (wants_[i]) pointers[positions_[i]] = dx[i].data();
     }
     const std::vector<float> dy = ToFloats(dy_.values);
     Run(dy.data(), pointers, mask);
@@ -306,10 +445,11 @@ class Bench {
     if (!op_->traits().gradient_in_place || !wants_[0]) return;
     std::vector<float> dy = ToFloats(dy_.values);
     std::vector<std::vector<float>> others(in_.size());
-    std::vector<float*> pointers = {dy.data()};
+    std::vector<float*> pointers(spec_.inputs.size());
+    pointers[0] = dy.data();
     for (size_t i = 1; i < in_.size(); ++i) {
       others[i].assign(in_[i].values.size(), kNan);
-      pointers.push_back(wants_[i] ? others[i].data() : nullptr);
+      if (wants_[i]) pointers[positions_[i]] = others[i].data();
     }
     Run(dy.data(), pointers, 0);
     ExpectNear(dy, want_dx_[0].values, kTolerance);
@@ -323,11 +463,30 @@ class Bench {
   static constexpr double kTolerance = 1e-5;
 
   Op::Tensors Tensors(float* y) {
-    inputs_.clear();
-    for (const auto& x : floats_) inputs_.push_back(x.data());
+    for (size_t i = 0; i < floats_.size(); ++i) {
+      inputs_[positions_[i]] = floats_[i].data();
+    }
     outputs_ = {y};
     return {
         .inputs = inputs_, .outputs = outputs_, .workspace = workspace_.data()};
+  }
+
+  // Constant as far as the Op can see: it may read them when it is made.
+  void AddIntegers(const IntegerInput& integer) {
+    const size_t width = integer.narrow ? sizeof(int32_t) : sizeof(int64_t);
+    std::string& bytes = integers_.emplace_back();
+    for (const int64_t value : integer.values) {
+      bytes.append(reinterpret_cast<const char*>(&value), width);
+    }
+    const auto at = spec_.inputs.begin() + integer.position;
+    spec_.inputs.insert(
+        at, {.present = true,
+             .dtype = integer.narrow ? DType::kInt32 : DType::kInt64,
+             .dims = integer.dims,
+             .constant = bytes.data()});
+    wants_at_.insert(wants_at_.begin() + integer.position, false);
+    inputs_.assign(spec_.inputs.size(), nullptr);
+    inputs_[integer.position] = bytes.data();
   }
 
   void Run(const float* dy, const std::vector<float*>& dx, uint32_t mask) {
@@ -346,6 +505,9 @@ class Bench {
   Gradients want_dx_;
   std::vector<std::vector<float>> floats_;
   std::vector<float> y_;
+  std::vector<size_t> positions_;    // of in_ among all inputs
+  std::vector<bool> wants_at_;       // by position
+  std::list<std::string> integers_;  // at fixed addresses
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<char> workspace_;
@@ -416,8 +578,10 @@ TEST(OpTableTest, DifferentiableInputsAreThoseOfTheReference) {
   for (const OpCase& c : Cases()) {
     const OpEntry* entry = FindOp(c.op_type);
     ASSERT_NE(entry, nullptr);
-    const uint32_t all = (1u << c.inputs.size()) - 1;
-    EXPECT_EQ(entry->differentiable_inputs & all, all) << c.op_type;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      EXPECT_TRUE(entry->differentiable_inputs >> c.Position(i) & 1)
+          << c.op_type;
+    }
   }
 }
 
@@ -434,6 +598,79 @@ absl::Status Refused(const std::string& op_type, std::vector<TensorType> inputs,
   spec.outputs = {inputs[0]};
   spec.inputs = std::move(inputs);
   return CreateOp(spec).status();
+}
+
+// Runs a node without gradients.
+template <typename T>
+absl::Status RunOnce(const std::string& op_type, const TensorType& data,
+                     const void* values, const TensorType& output,
+                     std::vector<T>* y, const TensorType& indices = {},
+                     const void* index_values = nullptr) {
+  Node node;
+  node.name = "it";
+  node.op_type = op_type;
+  OpSpec spec;
+  spec.node = &node;
+  spec.inputs = {data, indices};
+  spec.outputs = {output};
+  auto op = CreateOp(spec);
+  if (!op.ok()) return op.status();
+  const std::vector<const void*> inputs = {values, index_values};
+  const std::vector<void*> outputs = {y->data()};
+  return (*op)->Forward({.inputs = inputs, .outputs = outputs});
+}
+
+TensorType Typed(DType dtype, Dims dims) {
+  return {.present = true, .dtype = dtype, .dims = std::move(dims)};
+}
+
+TEST(OpTableTest, AnIndexOutsideTheDimensionIsRefused) {
+  const std::vector<float> x = {1, 2, 3};
+  std::vector<float> y(2);
+  for (const int64_t bad : {int64_t{3}, int64_t{-4}, int64_t{1} << 40}) {
+    const std::vector<int64_t> indices = {0, bad};
+    EXPECT_EQ(RunOnce("Gather", Typed(DType::kFloat32, {3}), x.data(),
+                      Typed(DType::kFloat32, {2}), &y,
+                      Typed(DType::kInt64, {2}), indices.data()),
+              absl::InvalidArgumentError(
+                  absl::StrCat("index ", bad,
+                               ", number 1 of 2, is outside a dimension of "
+                               "3")));
+  }
+}
+
+TEST(OpTableTest, GatherMovesAnyType) {
+  const std::vector<int64_t> x = {int64_t{1} << 60, -7, 3};
+  const std::vector<int64_t> indices = {2, 0};
+  std::vector<int64_t> y(2);
+  ASSERT_TRUE(RunOnce("Gather", Typed(DType::kInt64, {3}), x.data(),
+                      Typed(DType::kInt64, {2}), &y, Typed(DType::kInt64, {2}),
+                      indices.data())
+                  .ok());
+  EXPECT_EQ(y, std::vector<int64_t>({3, int64_t{1} << 60}));
+}
+
+TEST(OpTableTest, CastConvertsAndSaturates) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::vector<float> x = {1.9f, -1.9f, 3e30f, -kInf, std::nanf("")};
+  std::vector<int64_t> whole(5);
+  ASSERT_TRUE(RunOnce("Cast", Typed(DType::kFloat32, {5}), x.data(),
+                      Typed(DType::kInt64, {5}), &whole)
+                  .ok());
+  EXPECT_EQ(whole,
+            std::vector<int64_t>({1, -1, std::numeric_limits<int64_t>::max(),
+                                  std::numeric_limits<int64_t>::min(), 0}));
+  const std::vector<int64_t> ids = {-3, 0, 1 << 20};
+  std::vector<float> y(3);
+  ASSERT_TRUE(RunOnce("Cast", Typed(DType::kInt64, {3}), ids.data(),
+                      Typed(DType::kFloat32, {3}), &y)
+                  .ok());
+  EXPECT_EQ(y, std::vector<float>({-3, 0, 1 << 20}));
+  std::vector<uint8_t> flags(3);
+  ASSERT_TRUE(RunOnce("Cast", Typed(DType::kInt64, {3}), ids.data(),
+                      Typed(DType::kBool, {3}), &flags)
+                  .ok());
+  EXPECT_EQ(flags, std::vector<uint8_t>({1, 0, 1}));
 }
 
 TEST(OpTableTest, RefusalsNameTheNode) {
@@ -454,6 +691,28 @@ TEST(OpTableTest, RefusalsNameTheNode) {
       {Refused("Gelu", {matrix}, {{"approximate", std::string("cube")}}),
        "node \"it\" (Gelu): approximate is \"cube\"; it must be \"none\" or "
        "\"tanh\""},
+      {Refused("Gather", {matrix, matrix}),
+       "node \"it\" (Gather): indices are float32; they must be int32 or "
+       "int64"},
+      {Refused("Gather", {matrix, integers}, {{"axis", int64_t{-3}}}),
+       "node \"it\" (Gather): axis -3 is outside the input's 2 dimensions"},
+      {Refused("ReduceSum", {matrix, integers}),
+       "node \"it\" (ReduceSum): axes must be constant, of type int64"},
+      {Refused("ReduceMean", {integers}),
+       "node \"it\" (ReduceMean): input 0 is int64; only float32 is computed"},
+      {Refused("Concat", std::vector<TensorType>(33, matrix)),
+       "node \"it\" (Concat): 33 inputs; at most 32 can be joined at once"},
+      {Refused("Concat", {matrix, integers}),
+       "node \"it\" (Concat): int64[2,3] cannot be a part of float32[2,3]"},
+      {Refused("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 1}}}),
+       "node \"it\" (Transpose): perm is no permutation of 2 dimensions"},
+      {Refused("ScatterND", {matrix, integers, matrix}),
+       "node \"it\" (ScatterND): reduction is \"none\"; only \"add\" is "
+       "computed"},
+      {Refused("ScatterND", {matrix, integers, matrix},
+               {{"reduction", std::string("add")}}),
+       "node \"it\" (ScatterND): data [2,3], indices [2,3] and updates [2,3] "
+       "do not fit"},
       {Refused("Softmax", {matrix}, {{"axis", int64_t{2}}}),
        "node \"it\" (Softmax): axis 2 is outside the input's 2 dimensions"},
   };

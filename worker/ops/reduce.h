@@ -1,0 +1,17 @@
+#ifndef SYNCLINE_WORKER_OPS_REDUCE_H_
+#define SYNCLINE_WORKER_OPS_REDUCE_H_
+
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+enum class Reduction { kSum, kMean };
+
+// Sum or mean over some axes, which are an attribute or a constant input; none
+// means all of them, or with noop_with_empty_axes nothing.
+absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
+                                               Reduction reduction);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_OPS_REDUCE_H_
