@@ -10,36 +10,40 @@
 
 namespace syncline {
 
+// What a spilled row is found by. Rows are kept in this order.
+struct ColdKey {
+  uint32_t partition = 0;
+  int64_t key = 0;
+};
+
 // Where the rows of one table go that its memory has no room for. A row is
-// `row_bytes` bytes of the table's own (bookkeeping, values, optimizer slots);
-// it is found by (partition, key), and kept in that order. Thread-safe; calls
-// block on the disk.
+// `row_bytes` bytes of the table's own (bookkeeping, values, optimizer slots),
+// the same for all. Thread-safe; calls block on the disk.
 //
 // Errors, the same for every call; each message names the folder:
-//   ResourceExhausted  the disk or the bytes allowed on it are full
+//   ResourceExhausted  the disk, or what is allowed of it, is full
 //   DataLoss           what was written does not read back as it was
 //   Unavailable        the disk does not answer as it should
 class ColdStore {
  public:
   virtual ~ColdStore() = default;
 
-  // Writes rows of one partition, all or none; an older row of the same key is
-  // replaced. `rows` is keys.size() x row_bytes.
-  virtual absl::Status Put(uint32_t partition, absl::Span<const int64_t> keys,
+  // Writes rows [keys.size() x row_bytes], all or none; older rows of the same
+  // keys are replaced.
+  virtual absl::Status Put(absl::Span<const ColdKey> keys,
                            const char* rows) = 0;
 
-  // Looks for rows of one partition. found[i] says whether rows + i x row_bytes
-  // was written.
-  virtual absl::Status Get(uint32_t partition, absl::Span<const int64_t> keys,
-                           char* rows, bool* found) = 0;
+  // Looks for rows: found[i] says whether keys[i] was written, rows + i x
+  // row_bytes then has it. Ascending keys are cheapest.
+  virtual absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
+                           bool* found) = 0;
 
-  // Forgets rows of one partition. Absent ones are ignored.
-  virtual absl::Status Delete(uint32_t partition,
-                              absl::Span<const int64_t> keys) = 0;
+  // Forgets rows. Absent ones are ignored.
+  virtual absl::Status Delete(absl::Span<const ColdKey> keys) = 0;
 
-  // Appends up to `limit` rows of one partition with a key of at least `from`,
-  // by key.
-  virtual absl::Status Scan(uint32_t partition, int64_t from, size_t limit,
+  // Appends up to `limit` rows of from.partition with keys of at least
+  // from.key.
+  virtual absl::Status Scan(ColdKey from, size_t limit,
                             std::vector<int64_t>* keys,
                             std::vector<char>* rows) = 0;
 

@@ -1,0 +1,176 @@
+#ifndef SYNCLINE_SERVER_TABLE_PARTITION_H_
+#define SYNCLINE_SERVER_TABLE_PARTITION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "kernels/row_optimizer.h"
+#include "server/admission_filter.h"
+#include "server/cold_store.h"
+#include "server/row_expiry.h"
+#include "server/row_layout.h"
+#include "server/row_partition.h"
+#include "server/slab_pool.h"
+#include "server/table_options.h"
+
+namespace syncline {
+
+// Whether a table has room, as its partitions find it. Thread-safe.
+class TableRoom {
+ public:
+  // OK, or the last reason why rows found none.
+  absl::Status Check() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // In pairs: a partition found no room for a row, and has some again.
+  void Starved(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  void Relieved() { starved_.fetch_sub(1, std::memory_order_relaxed); }
+  // Only a reserve is left on disk, for what is on its way; OK: more than that.
+  void SetDisk(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  std::atomic<int> starved_{0};
+  std::atomic<bool> disk_low_{false};
+  mutable Mutex mu_;
+  absl::Status why_ ABSL_GUARDED_BY(mu_);
+};
+
+// What the partitions of a table have in common.
+struct TableContext {
+  TableContext(const TableOptions& table_options, size_t slab_bytes,
+               bool huge_pages, std::unique_ptr<ColdStore> cold_store);
+
+  const TableOptions options;
+  const RowOptimizer optimizer;
+  const RowLayout layout;
+  const RowExpiry expiry;
+  // Internally synchronised.
+  const std::unique_ptr<ColdStore> cold;  // may be null
+  SlabPool pool;
+  TableRoom room;
+};
+
+// The rows of one partition, in memory and on disk: who gets in, who is written
+// out, who goes. The rules, in the order in which they make room:
+//   1. admission is stricter: twice the sightings, half the probability (where
+//      the table has such a rule), once eight ninths of the rows are there
+//   2. expired rows go
+//   3. cold rows are written to disk, coldest first by a second chance: each
+//   use
+//      warms a row up, to at most three; each pass of the hand cools it by one
+//   4. the push is refused
+// A row that was read back keeps its copy on disk: if it is not changed, it
+// goes for nothing. What is in memory counts, copies on disk may be older.
+// Thread-compatible.
+class TablePartition {
+ public:
+  static constexpr uint32_t kNone = RowPartition::kNone;
+
+  // `context` outlives it; `counts` are those of the lane that has it.
+  TablePartition(TableContext* context, TableStats* counts, uint32_t id,
+                 uint32_t rows_per_slab, uint32_t rows_max,
+                 size_t filter_bytes);
+  ~TablePartition();
+  TablePartition(const TablePartition&) = delete;
+  TablePartition& operator=(const TablePartition&) = delete;
+
+  uint32_t id() const { return id_; }
+  RowPartition& rows() { return rows_; }
+  const RowPartition& rows() const { return rows_; }
+  bool has_cold_rows() const { return cold_rows_ > 0; }
+
+  // --- Rows in memory ---
+
+  bool Expired(const char* row, uint32_t clock) const {
+    return context_->expiry.enabled() &&
+           Judge(row, clock) != RowExpiry::Verdict::kLives;
+  }
+  // Removes an expired row of memory, and its copy on disk.
+  absl::Status Expire(uint32_t row, uint32_t clock);
+  // A row was used; `changed`: it no longer is what its copy on disk says.
+  void Touch(uint32_t row, bool changed) {
+    uint8_t& mark = rows_.mark(row);
+    if ((mark & RowPartition::kHeatBits) < kHeatMost) ++mark;
+    if (changed) mark |= kChanged;
+  }
+
+  // --- Keys without a row in memory ---
+  // `spilled`: what the cold store has of the key, or null.
+
+  // The row for a push of `key`; kNone if it gets none.
+  // Errors: as TableShard::Push; *row is then kNone.
+  absl::Status Enter(int64_t key, uint64_t hash, uint32_t clock,
+                     const char* spilled, uint32_t* row);
+  // Whether the spilled row of `key` still counts at `clock`.
+  bool LivesOnDisk(const char* spilled, uint32_t clock) const;
+  // Takes a row that lives on disk into memory, if there is room: it was read.
+  void Promote(int64_t key, uint64_t hash, uint32_t clock, const char* spilled);
+
+  // --- Upkeep ---
+
+  // Rows last pushed before this clock are too old.
+  void SetTooOld(uint32_t clock) { too_old_ = clock; }
+  // Removes expired rows, in memory and on disk, looking at up to *budget of
+  // them from where it stopped; takes what it looked at from *budget. If there
+  // was no room for a row, tries to make some. True: it has been round.
+  absl::Status Maintain(uint32_t clock, size_t* budget, bool* round);
+
+  // Appends up to `limit` rows with keys from *from on, by key. Sets *more:
+  // there may be more, from the new *from on.
+  absl::Status Scan(uint32_t clock, size_t limit, int64_t* from, bool* more,
+                    std::vector<int64_t>* keys, std::vector<float>* values);
+
+  // Adds sizes; counts are the lane's.
+  void AddSizes(TableStats* stats) const;
+
+ private:
+  // Marks of RowPartition.
+  static constexpr uint8_t kHeatMost = 3;
+  static constexpr uint8_t kChanged = 0x40;  // since it was written to disk
+  static constexpr uint8_t kOnDisk = 0x80;   // so is a copy, perhaps older
+
+  RowExpiry::Verdict Judge(const char* row, uint32_t clock) const {
+    return context_->expiry.Judge(RowLayout::Score(row), RowLayout::Clock(row),
+                                  clock, too_old_);
+  }
+  void CountExpired(RowExpiry::Verdict verdict);
+  bool Admitted(int64_t key, uint64_t hash, uint32_t clock);
+  uint32_t AddRow(int64_t key, uint64_t hash, const char* spilled,
+                  bool stale_copy);
+
+  absl::Status MakeRoom(uint32_t clock);
+  absl::Status RemoveExpired(uint32_t clock, uint32_t begin, uint32_t end);
+  absl::Status RemoveExpiredOnDisk(uint32_t clock, size_t* budget);
+  absl::Status Spill();
+  void ChooseVictims(size_t count);
+  absl::Status WriteVictims();
+  void WatchDisk();
+  absl::Status Starve(const absl::Status& why);
+  void Relieve();
+
+  TableContext* const context_;
+  TableStats* const counts_;
+  const uint32_t id_;
+  RowPartition rows_;
+  AdmissionFilter filter_;
+  uint64_t cold_rows_ = 0;  // keys on disk that are not in memory
+  uint32_t too_old_ = 0;
+  int64_t next_sweep_clock_ = 0;  // of MakeRoom
+  bool starved_ = false;
+  uint32_t hand_ = 0;   // of the second chance
+  uint32_t sweep_ = 0;  // where Maintain continues: a row, then a key on disk
+  bool sweeps_disk_ = false;
+  int64_t sweep_key_ = 0;
+  std::vector<uint32_t> victims_;
+  std::vector<ColdKey> cold_keys_;  // scratch, like the two below
+  std::vector<int64_t> keys_;
+  std::vector<char> cold_bytes_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_TABLE_PARTITION_H_

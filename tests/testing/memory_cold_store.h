@@ -1,0 +1,93 @@
+#ifndef SYNCLINE_TESTS_TESTING_MEMORY_COLD_STORE_H_
+#define SYNCLINE_TESTS_TESTING_MEMORY_COLD_STORE_H_
+
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "server/cold_store.h"
+
+namespace syncline {
+
+// A cold store in a map, which fails when told to. Thread-safe; what it is told
+// and what it has counted is looked at between calls.
+class MemoryColdStore : public ColdStore {
+ public:
+  explicit MemoryColdStore(
+      size_t row_bytes,
+      uint64_t limit = std::numeric_limits<uint64_t>::max() / 2)
+      : row_bytes_(row_bytes), limit_(limit) {}
+
+  absl::Status Put(absl::Span<const ColdKey> keys, const char* rows) override {
+    MutexLock lock(&mu_);
+    if (!put_error.ok()) return put_error;
+    if ((rows_.size() + keys.size()) * row_bytes_ > limit_) {
+      return absl::ResourceExhaustedError("the store is full");
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      rows_[Name(keys[i])] = std::string(rows + i * row_bytes_, row_bytes_);
+    }
+    ++puts;
+    return absl::OkStatus();
+  }
+
+  absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
+                   bool* found) override {
+    MutexLock lock(&mu_);
+    if (!get_error.ok()) return get_error;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto row = rows_.find(Name(keys[i]));
+      found[i] = row != rows_.end();
+      if (!found[i]) continue;
+      std::memcpy(rows + i * row_bytes_, row->second.data(), row_bytes_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Delete(absl::Span<const ColdKey> keys) override {
+    MutexLock lock(&mu_);
+    if (!put_error.ok()) return put_error;
+    for (const ColdKey& key : keys) rows_.erase(Name(key));
+    return absl::OkStatus();
+  }
+
+  absl::Status Scan(ColdKey from, size_t limit, std::vector<int64_t>* keys,
+                    std::vector<char>* rows) override {
+    MutexLock lock(&mu_);
+    if (!get_error.ok()) return get_error;
+    for (auto row = rows_.lower_bound(Name(from));
+         row != rows_.end() && row->first.first == from.partition && limit > 0;
+         ++row, --limit) {
+      keys->push_back(row->first.second);
+      rows->insert(rows->end(), row->second.begin(), row->second.end());
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t disk_bytes() const override {
+    MutexLock lock(&mu_);
+    return rows_.size() * row_bytes_;
+  }
+  uint64_t disk_limit_bytes() const override { return limit_; }
+
+  absl::Status put_error;
+  absl::Status get_error;
+  int puts = 0;
+
+ private:
+  using RowName = std::pair<uint32_t, int64_t>;
+  static RowName Name(const ColdKey& key) { return {key.partition, key.key}; }
+
+  const size_t row_bytes_;
+  const uint64_t limit_;
+  mutable Mutex mu_;
+  std::map<RowName, std::string> rows_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_MEMORY_COLD_STORE_H_
