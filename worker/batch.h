@@ -12,8 +12,10 @@ struct Batch {
   // Samples; 0 for a worker that has run out of data in this epoch.
   int64_t size = 0;
   // By DataSpec.feeds index: [size, elements of the field], float32, row-major,
-  // scale and offset applied.
+  // scale and offset applied. Empty where the graph input is int64.
   std::vector<std::vector<float>> feeds;
+  // The same for int64 graph inputs, values as in the data; empty elsewhere.
+  std::vector<std::vector<int64_t>> int_feeds;
   // [size, label_width]: the class number for classification losses, the target
   // for regression. Class numbers are exact in float32 (below 2^24).
   std::vector<float> labels;

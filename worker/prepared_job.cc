@@ -11,7 +11,7 @@ namespace {
 
 // What the graph wants of each sample.
 struct SampleShape {
-  std::vector<int64_t> feed_elements;
+  std::vector<FeedShape> feeds;
   int64_t class_count = 0;  // 0: regression
   int64_t label_width = 1;
 };
@@ -94,7 +94,8 @@ class Preparation {
     };
     SampleShape shape;
     for (const ValueId feed : job_.training.feeds) {
-      shape.feed_elements.push_back(per_sample(feed));
+      const DType dtype = job_.model->graph().values[feed].dtype;
+      shape.feeds.push_back({per_sample(feed), dtype == DType::kInt64});
     }
     const int64_t scores = per_sample(job_.training.loss_output);
     switch (spec().loss().kind()) {
@@ -123,9 +124,9 @@ class Preparation {
   std::unique_ptr<Dataset> Open(absl::string_view field,
                                 const DataSource& source,
                                 const SampleShape& shape) {
-    auto dataset = Dataset::Open(source, spec().data(), options_.data_root,
-                                 shape.feed_elements, shape.class_count,
-                                 shape.label_width);
+    auto dataset =
+        Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
+                      shape.class_count, shape.label_width);
     if (!dataset.ok()) {
       AddProblems(field, dataset.status());
       return nullptr;

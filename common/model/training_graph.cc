@@ -67,7 +67,7 @@ class Resolver {
   void CheckClasses(const std::string& output, int64_t count);
   void ResolveFeeds();
   void ReportNoInput(const std::string& path, const std::string& name);
-  void CheckFedInput(const std::string& path, const Value& input);
+  void CheckFedInput(int feed, const Value& input);
   // Lays the patterns of model.initialize and model.freeze over the
   // initializers.
   void MatchPatterns();
@@ -185,7 +185,7 @@ void Resolver::ResolveFeeds() {
       ReportNoInput(path, spec_.data().feeds(i).input());
       result_.feeds.push_back(kNoValue);
     } else {
-      CheckFedInput(path, value(fed.mapped()));
+      CheckFedInput(i, value(fed.mapped()));
       result_.feeds.push_back(fed.mapped());
     }
   }
@@ -205,10 +205,21 @@ void Resolver::ReportNoInput(const std::string& path, const std::string& name) {
           " of the model, which takes ", Names(graph_.inputs));
 }
 
-void Resolver::CheckFedInput(const std::string& path, const Value& input) {
-  if (input.dtype != DType::kFloat32) {
+void Resolver::CheckFedInput(int feed, const Value& input) {
+  const Feed& spec = spec_.data().feeds(feed);
+  const std::string path = absl::StrCat("data.feeds[", feed, "].input");
+  if (input.dtype != DType::kFloat32 && input.dtype != DType::kInt64) {
     Problem(path, ": ", Quote(input.name), " is ", DTypeName(input.dtype),
-            ", but feeds are float32");
+            ", but feeds are float32 or int64");
+  }
+  if (input.dtype == DType::kInt64 &&
+      (spec.scale() != 1 || spec.offset() != 0)) {
+    Problem("data.feeds[", feed, "]: scale and offset are for float32, but ",
+            Quote(input.name), " is int64");
+  }
+  if (input.dtype == DType::kFloat32 && spec.padding() != 0) {
+    Problem("data.feeds[", feed, "].padding: is for int64, but ",
+            Quote(input.name), " is float32, which is padded with 0");
   }
   if (input.dims.empty() || input.dims[0] != kBatchDim) {
     Problem(path, ": ", Quote(input.name), " is ", DimsToString(input.dims),

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -117,8 +118,8 @@ void CheckSource(const std::string& path, const DataSource& source,
     }
     case DataSource::kLibsvm:
       problems->NotEmpty(path + ".libsvm.path", source.libsvm().path());
-      CheckCount(path + ".libsvm.dimension", source.libsvm().dimension(),
-                 kCsvColumnsMax, problems);
+      problems->AtMost(path + ".libsvm.dimension", source.libsvm().dimension(),
+                       kCsvColumnsMax);
       return;
     case DataSource::kDigits:
       CheckCount(path + ".digits.count", source.digits().count(), kSamplesMax,
@@ -146,14 +147,17 @@ uint32_t ColumnCount(absl::string_view field) {
 void CheckField(const std::string& path, absl::string_view field,
                 absl::string_view source_path, const DataSource& source,
                 Problems* problems) {
-  absl::string_view values;
+  std::vector<absl::string_view> names = {"image"};
   switch (source.format_case()) {
     case DataSource::kIdx:
     case DataSource::kDigits:
-      values = "image";
       break;
     case DataSource::kLibsvm:
-      values = "features";
+      names = {"features", "indices", "values"};
+      if (field == "features" && source.libsvm().dimension() == 0) {
+        problems->Add(path, "'features' needs ", source_path,
+                      ".libsvm.dimension of at least 1");
+      }
       break;
     case DataSource::kCsv:
       if (!source.csv().has_header() && ColumnCount(field) == 0) {
@@ -166,9 +170,10 @@ void CheckField(const std::string& path, absl::string_view field,
     case DataSource::FORMAT_NOT_SET:
       return;
   }
-  if (field != values && field != "label") {
+  if (!absl::c_linear_search(names, field) && field != "label") {
     problems->Add(path, Quote(field), " is not a field of ", source_path,
-                  ", which has '", values, "' and 'label'");
+                  ", which has '", absl::StrJoin(names, "', '"),
+                  "' and 'label'");
   }
 }
 
@@ -186,6 +191,9 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
     if (!inserted) {
       problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
                     first->second, " already");
+    }
+    if (feed.padding() != 0 && feed.field() != "indices") {
+      problems->Add(path + ".padding", "is for 'indices' of libsvm only");
     }
     if (feed.field().empty()) continue;
     CheckField(path + ".field", feed.field(), "data.train", data.train(),

@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDigits(int64_t count) {
   feed->set_input("x");
   feed->set_field("image");
   feed->set_scale(1 / 255.0f);
-  return Dataset::Open(data.train(), data, "", {kPixels}, 10, 1);
+  return Dataset::Open(data.train(), data, "", {{kPixels}}, 10, 1);
 }
 
 // One pass in shuffled order; samples per second.

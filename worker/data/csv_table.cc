@@ -110,19 +110,36 @@ absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
   return range;
 }
 
+// The used columns of one type: [size, columns], in file order.
+template <typename T>
+struct ColumnBlock {
+  std::vector<int64_t> columns;  // of the file, ascending
+  std::vector<T> values;
+
+  int64_t stride() const { return columns.size(); }
+  const T* Row(int64_t sample) const { return &values[sample * stride()]; }
+};
+
 class CsvTable : public SampleTable {
  public:
-  int64_t size() const override { return values_.size() / stride_; }
+  int64_t size() const override { return size_; }
   int64_t width(int field) const override { return fields_[field].width; }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     const Field& where = fields_[field];
     for (const int64_t sample : samples) {
-      const float* row = &values_[sample * stride_ + where.begin];
+      const float* row = floats_.Row(sample) + where.begin;
       for (int64_t i = 0; i < where.width; ++i) {
         out[i] = row[i] * scale + offset;
       }
       out += where.width;
+    }
+  }
+  void ReadInts(int field, absl::Span<const int64_t> samples,
+                int64_t* out) const override {
+    const Field& where = fields_[field];
+    for (const int64_t sample : samples) {
+      out = std::copy_n(ints_.Row(sample) + where.begin, where.width, out);
     }
   }
   std::string Where(int field, int64_t sample) const override {
@@ -132,18 +149,19 @@ class CsvTable : public SampleTable {
  private:
   friend class CsvLoader;
   struct Field {
-    int64_t begin;  // in a row of values_
+    int64_t begin;  // in a row of floats_ or ints_
     int64_t width;
   };
   std::vector<Field> fields_;
-  int64_t stride_ = 0;         // used columns
-  std::vector<float> values_;  // [size, stride_], used columns in file order
+  int64_t size_ = 0;
+  ColumnBlock<float> floats_;
+  ColumnBlock<int64_t> ints_;
   LineOrigins origins_;
 };
 
 class CsvLoader {
  public:
-  CsvLoader(const CsvSource& source, absl::Span<const std::string> fields)
+  CsvLoader(const CsvSource& source, absl::Span<const FieldRequest> fields)
       : delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
         has_header_(source.has_header()),
         fields_(fields),
@@ -170,10 +188,11 @@ class CsvLoader {
 
   absl::StatusOr<std::unique_ptr<SampleTable>> Finish(
       const std::string& path) && {
-    if (table_->values_.empty()) {
+    if (table_->size_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": no samples"));
     }
-    table_->values_.shrink_to_fit();
+    table_->floats_.values.shrink_to_fit();
+    table_->ints_.values.shrink_to_fit();
     return std::move(table_);
   }
 
@@ -205,12 +224,22 @@ class CsvLoader {
           absl::StrCat(reader.Where(), ": ", count, " columns, expected ",
                        schema_.column_count, " as in ", first_line_));
     }
-    for (const int64_t i : used_columns_) {
-      const absl::StatusOr<float> value = ParseNumber(columns_[i].text);
-      if (!value.ok()) return ValueError(reader, i, value.status());
-      table_->values_.push_back(*value);
-    }
+    SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseNumber, &table_->floats_));
+    SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseInteger, &table_->ints_));
     table_->origins_.Add(reader);
+    ++table_->size_;
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status AddValues(const LineReader& reader,
+                         absl::StatusOr<T> (*parse)(absl::string_view),
+                         ColumnBlock<T>* block) {
+    for (const int64_t i : block->columns) {
+      const absl::StatusOr<T> value = parse(columns_[i].text);
+      if (!value.ok()) return ValueError(reader, i, value.status());
+      block->values.push_back(*value);
+    }
     return absl::OkStatus();
   }
 
@@ -231,53 +260,61 @@ class CsvLoader {
     schema_.column_count = columns_.size();
     std::vector<ColumnRange> ranges;
     std::vector<std::string> problems;
-    std::vector<bool> used(columns_.size(), false);
-    for (const std::string& field : fields_) {
-      const auto range = ResolveField(field, schema_);
+    for (const FieldRequest& field : fields_) {
+      const auto range = ResolveField(field.name, schema_);
       if (!range.ok()) {
         problems.push_back(
             absl::StrCat(first_line_, ": ", range.status().message()));
         continue;
       }
-      std::fill(used.begin() + range->begin, used.begin() + range->end, true);
       ranges.push_back(*range);
     }
     if (!problems.empty()) {
       return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
     }
-    PlaceFields(ranges, used);
+    table_->fields_.resize(ranges.size());
+    PlaceFields(ranges, /*integers=*/false, &table_->floats_);
+    PlaceFields(ranges, /*integers=*/true, &table_->ints_);
     return absl::OkStatus();
   }
 
-  // A range's columns are all used, so they are neighbours in a row of values.
-  void PlaceFields(absl::Span<const ColumnRange> ranges,
-                   const std::vector<bool>& used) {
+  // Gives the fields of one type their columns. A range's columns are all used,
+  // so they are neighbours in a row of the block.
+  template <typename T>
+  void PlaceFields(absl::Span<const ColumnRange> ranges, bool integers,
+                   ColumnBlock<T>* block) {
+    std::vector<bool> used(columns_.size(), false);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (fields_[i].integers != integers) continue;
+      std::fill(used.begin() + ranges[i].begin, used.begin() + ranges[i].end,
+                true);
+    }
     std::vector<int64_t> place(used.size(), kUnused);
     for (size_t i = 0; i < used.size(); ++i) {
       if (!used[i]) continue;
-      place[i] = used_columns_.size();
-      used_columns_.push_back(i);
+      place[i] = block->stride();
+      block->columns.push_back(i);
     }
-    table_->stride_ = used_columns_.size();
-    for (const ColumnRange& range : ranges) {
-      table_->fields_.push_back({place[range.begin], range.end - range.begin});
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (fields_[i].integers != integers) continue;
+      table_->fields_[i] = {place[ranges[i].begin],
+                            ranges[i].end - ranges[i].begin};
     }
   }
 
   const char delimiter_;
   const bool has_header_;
-  const absl::Span<const std::string> fields_;
+  const absl::Span<const FieldRequest> fields_;
   std::unique_ptr<CsvTable> table_;
   Schema schema_;
-  std::string first_line_;             // "FILE:LINE"
-  std::vector<int64_t> used_columns_;  // ascending
-  std::vector<Column> columns_;        // of the line at hand
+  std::string first_line_;       // "FILE:LINE"
+  std::vector<Column> columns_;  // of the line at hand
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
-    const CsvSource& source, absl::Span<const std::string> fields,
+    const CsvSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root) {
   if (source.delimiter().size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -18,23 +18,33 @@
 namespace syncline {
 namespace {
 
-struct LinearMap {
+struct FeedMap {
+  bool integers = false;
   float scale = 1;
   float offset = 0;
 };
 
 // Fields in the order in which a table is asked for them: by feed index, then
 // the label.
-std::vector<std::string> RequestedFields(const DataSpec& data) {
-  std::vector<std::string> fields;
-  for (const Feed& feed : data.feeds()) fields.push_back(feed.field());
+std::vector<FieldRequest> RequestedFields(const DataSpec& data,
+                                          absl::Span<const FeedShape> feeds,
+                                          int64_t label_width) {
+  std::vector<FieldRequest> fields;
+  for (int i = 0; i < data.feeds_size(); ++i) {
+    FieldRequest field(data.feeds(i).field());
+    field.integers = feeds[i].integers;
+    field.padded_width = feeds[i].elements;
+    field.padding = data.feeds(i).padding();
+    fields.push_back(std::move(field));
+  }
   const std::string& label = data.label().field();
-  fields.push_back(label.empty() ? "label" : label);
+  fields.emplace_back(label.empty() ? "label" : label);
+  fields.back().padded_width = label_width;
   return fields;
 }
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
-    const DataSource& source, absl::Span<const std::string> fields,
+    const DataSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root) {
   switch (source.format_case()) {
     case DataSource::kIdx:
@@ -53,23 +63,23 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
 
 // All fields whose size does not fit, one per line.
 absl::Status CheckWidths(const SampleTable& table,
-                         absl::Span<const std::string> fields,
+                         absl::Span<const FieldRequest> fields,
                          const DataSpec& data,
-                         absl::Span<const int64_t> feed_elements,
+                         absl::Span<const FeedShape> feeds,
                          int64_t label_width) {
   std::vector<std::string> problems;
   const int label = data.feeds_size();
   for (int i = 0; i < label; ++i) {
-    if (table.width(i) == feed_elements[i]) continue;
+    if (table.width(i) == feeds[i].elements) continue;
     problems.push_back(
-        absl::StrCat(table.Where(i, 0), ": field \"", fields[i], "\" has ",
+        absl::StrCat(table.Where(i, 0), ": field \"", fields[i].name, "\" has ",
                      table.width(i), " values per sample, the graph input \"",
-                     data.feeds(i).input(), "\" takes ", feed_elements[i]));
+                     data.feeds(i).input(), "\" takes ", feeds[i].elements));
   }
   if (table.width(label) != label_width) {
     problems.push_back(
-        absl::StrCat(table.Where(label, 0), ": label field \"", fields[label],
-                     "\" has ", table.width(label),
+        absl::StrCat(table.Where(label, 0), ": label field \"",
+                     fields[label].name, "\" has ", table.width(label),
                      " values per sample, the loss takes ", label_width));
   }
   if (problems.empty()) return absl::OkStatus();
@@ -98,11 +108,13 @@ absl::Status CheckLabels(const SampleTable& table, int field,
 class MappedTable : public Dataset {
  public:
   MappedTable(std::unique_ptr<const SampleTable> table, const DataSpec& data,
-              LabelMap labels)
+              absl::Span<const FeedShape> feeds, LabelMap labels)
       : table_(std::move(table)), labels_(std::move(labels)) {
-    for (const Feed& feed : data.feeds()) {
-      feeds_.push_back(
-          {feed.scale() == 0 ? 1.0f : feed.scale(), feed.offset()});
+    for (size_t i = 0; i < feeds.size(); ++i) {
+      const Feed& feed = data.feeds(static_cast<int>(i));
+      feeds_.push_back({feeds[i].integers,
+                        feed.scale() == 0 ? 1.0f : feed.scale(),
+                        feed.offset()});
     }
   }
 
@@ -111,10 +123,17 @@ class MappedTable : public Dataset {
   void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
     batch->feeds.resize(feeds_.size());
+    batch->int_feeds.resize(feeds_.size());
     for (size_t i = 0; i < feeds_.size(); ++i) {
-      batch->feeds[i].resize(indices.size() * table_->width(i));
-      table_->Read(i, indices, feeds_[i].scale, feeds_[i].offset,
-                   batch->feeds[i].data());
+      const size_t count = indices.size() * table_->width(i);
+      if (feeds_[i].integers) {
+        batch->int_feeds[i].resize(count);
+        table_->ReadInts(i, indices, batch->int_feeds[i].data());
+      } else {
+        batch->feeds[i].resize(count);
+        table_->Read(i, indices, feeds_[i].scale, feeds_[i].offset,
+                     batch->feeds[i].data());
+      }
     }
     const int label = feeds_.size();
     batch->label_width = table_->width(label);
@@ -126,24 +145,25 @@ class MappedTable : public Dataset {
  private:
   const std::unique_ptr<const SampleTable> table_;
   const LabelMap labels_;
-  std::vector<LinearMap> feeds_;
+  std::vector<FeedMap> feeds_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     const DataSource& source, const DataSpec& data, absl::string_view data_root,
-    absl::Span<const int64_t> feed_elements, int64_t class_count,
+    absl::Span<const FeedShape> feeds, int64_t class_count,
     int64_t label_width) {
-  SYNCLINE_CHECK(static_cast<int>(feed_elements.size()) == data.feeds_size());
-  const std::vector<std::string> fields = RequestedFields(data);
+  SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
+  const std::vector<FieldRequest> fields =
+      RequestedFields(data, feeds, label_width);
   SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<SampleTable> table,
                             LoadTable(source, fields, data_root));
   SYNCLINE_RETURN_IF_ERROR(
-      CheckWidths(*table, fields, data, feed_elements, label_width));
+      CheckWidths(*table, fields, data, feeds, label_width));
   LabelMap labels(data.label(), class_count);
   SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, data.feeds_size(), labels));
-  return std::make_unique<MappedTable>(std::move(table), data,
+  return std::make_unique<MappedTable>(std::move(table), data, feeds,
                                        std::move(labels));
 }
 

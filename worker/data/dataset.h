@@ -15,22 +15,28 @@
 
 namespace syncline {
 
+// What a graph input takes of each sample.
+struct FeedShape {
+  int64_t elements = 0;
+  bool integers = false;  // int64; else float32
+};
+
 // All samples of one DataSource, loaded and checked, in file order. Immutable
 // after Open, hence thread-safe.
 class Dataset {
  public:
   // Loads `source`, mapped by `data` (feeds, label). Relative paths are below
-  // `data_root`. `feed_elements` are the element counts the graph inputs want
-  // per sample, by feed index; `class_count` bounds the labels of a
-  // classification loss (0: regression, no bound) and `label_width` is how many
-  // label values a sample has.
-  // Errors, each naming file, and line or record: NotFound (missing file, a
-  // glob without match), InvalidArgument (malformed, wrong magic, field unknown
-  // or of the wrong size, label outside the classes, NaN or infinity), DataLoss
-  // (truncated, bad gzip checksum), PermissionDenied.
+  // `data_root`. `feeds` are what the graph inputs take, by feed index, which
+  // fields of variable width are padded to; `class_count` bounds the labels of
+  // a classification loss (0: regression, no bound) and `label_width` is how
+  // many label values a sample has. Errors, each naming file, and line or
+  // record: NotFound (missing file, a glob without match), InvalidArgument
+  // (malformed, wrong magic, field unknown or of the wrong size, label outside
+  // the classes, NaN or infinity), DataLoss (truncated, bad gzip checksum),
+  // PermissionDenied.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
-      absl::string_view data_root, absl::Span<const int64_t> feed_elements,
+      absl::string_view data_root, absl::Span<const FeedShape> feeds,
       int64_t class_count, int64_t label_width);
   virtual ~Dataset() = default;
 

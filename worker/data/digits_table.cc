@@ -12,11 +12,11 @@ namespace {
 
 class DigitsTable : public SampleTable {
  public:
-  DigitsTable(const DigitsSource& source, absl::Span<const std::string> fields,
+  DigitsTable(const DigitsSource& source, absl::Span<const FieldRequest> fields,
               int64_t kept_bytes_max)
       : size_(source.count()), seed_(source.seed()) {
-    for (const std::string& name : fields) {
-      is_label_.push_back(name == "label");
+    for (const FieldRequest& field : fields) {
+      is_label_.push_back(field.name == "label");
     }
     kept_.resize(std::min(size_, kept_bytes_max / kDigitPixels) * kDigitPixels);
     for (size_t at = 0; at < kept_.size(); at += kDigitPixels) {
@@ -63,14 +63,13 @@ class DigitsTable : public SampleTable {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
-    const DigitsSource& source, absl::Span<const std::string> fields,
+    const DigitsSource& source, absl::Span<const FieldRequest> fields,
     int64_t kept_bytes_max) {
-  for (const std::string& name : fields) {
-    if (name == "image" || name == "label") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("no field \"", name,
-                     "\"; a digits source has \"image\" and "
-                     "\"label\""));
+  for (const FieldRequest& field : fields) {
+    if (field.name != "image" && field.name != "label") {
+      return NoSuchField(field, "a digits source", "\"image\" and \"label\"");
+    }
+    if (field.integers) return NotIntegers(field, "a digits source");
   }
   if (source.count() == 0) {
     return absl::InvalidArgumentError("count: must be at least 1");

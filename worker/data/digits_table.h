@@ -2,7 +2,6 @@
 #define SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_
 
 #include <memory>
-#include <string>
 
 #include "proto/job_spec.pb.h"
 #include "worker/data/sample_table.h"
@@ -13,7 +12,7 @@ namespace syncline {
 // "label". The first ones are drawn once and kept, one byte per pixel, in up to
 // `kept_bytes_max`; what is beyond is drawn again at each read.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
-    const DigitsSource& source, absl::Span<const std::string> fields,
+    const DigitsSource& source, absl::Span<const FieldRequest> fields,
     int64_t kept_bytes_max = 256 << 20);
 
 }  // namespace syncline

@@ -162,6 +162,13 @@ class IdxTable : public SampleTable {
       out += width;
     }
   }
+  void ReadInts(int field, absl::Span<const int64_t> samples,
+                int64_t* out) const override {
+    const int64_t width = fields_[field]->width();
+    for (const int64_t sample : samples) {
+      out = std::copy_n(fields_[field]->Row(sample), width, out);
+    }
+  }
   std::string Where(int field, int64_t sample) const override {
     return fields_[field]->Where(sample);
   }
@@ -199,24 +206,22 @@ absl::Status CheckPairs(const ByteField& images, const ByteField& labels) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
-    const IdxSource& source, absl::Span<const std::string> fields,
+    const IdxSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root) {
   SYNCLINE_CHECK(!fields.empty());
   std::shared_ptr<const ByteField> images;
   std::shared_ptr<const ByteField> labels;
   std::vector<std::shared_ptr<const ByteField>> table;
-  for (const std::string& name : fields) {
-    if (name != "image" && name != "label") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no field \"", name,
-                       "\"; an IDX source has \"image\" and "
-                       "\"label\""));
+  for (const FieldRequest& request : fields) {
+    const bool is_image = request.name == "image";
+    if (!is_image && request.name != "label") {
+      return NoSuchField(request, "an IDX source", "\"image\" and \"label\"");
     }
-    auto& field = name == "image" ? images : labels;
+    auto& field = is_image ? images : labels;
     if (field == nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(
           ByteField loaded,
-          ByteField::Load(name == "image" ? source.images() : source.labels(),
+          ByteField::Load(is_image ? source.images() : source.labels(),
                           data_root));
       field = std::make_shared<const ByteField>(std::move(loaded));
     }

@@ -2,7 +2,6 @@
 #define SYNCLINE_WORKER_DATA_IDX_TABLE_H_
 
 #include <memory>
-#include <string>
 
 #include "proto/job_spec.pb.h"
 #include "worker/data/sample_table.h"
@@ -17,12 +16,13 @@ namespace syncline {
 //   4  4  size of the first dimension (samples), big-endian; then the others
 //   .  .  the bytes, row-major
 //
-// Fields: "image" (all dimensions but the first) and "label" (one dimension).
+// Fields: "image" (all dimensions but the first) and "label" (one dimension),
+// both also as integers.
 // With globs, the k-th image file goes with the k-th label file. One byte per
 // value is kept.
 // Source: LeCun, Cortes and Burges, "The MNIST database", file formats.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
-    const IdxSource& source, absl::Span<const std::string> fields,
+    const IdxSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root);
 
 }  // namespace syncline

@@ -1,6 +1,7 @@
 #include "worker/data/libsvm_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,31 +18,75 @@ namespace {
 
 constexpr absl::string_view kBlanks = " \t\r\v\f";
 
+enum class LibsvmField { kFeatures, kLabel, kIndices, kValues };
+
+absl::StatusOr<LibsvmField> ResolveField(const FieldRequest& request) {
+  constexpr char kSource[] = "a libsvm source";
+  const bool is_indices = request.name == "indices";
+  LibsvmField field = LibsvmField::kIndices;
+  if (request.name == "features") {
+    field = LibsvmField::kFeatures;
+  } else if (request.name == "label") {
+    field = LibsvmField::kLabel;
+  } else if (request.name == "values") {
+    field = LibsvmField::kValues;
+  } else if (!is_indices) {
+    return NoSuchField(request, kSource,
+                       "\"features\", \"label\", \"indices\" and \"values\"");
+  }
+  if (request.integers && !is_indices) return NotIntegers(request, kSource);
+  if (!request.integers && is_indices) {
+    return absl::InvalidArgumentError(
+        "field \"indices\" of a libsvm source is int64 and can only feed an "
+        "int64 input");
+  }
+  return field;
+}
+
 class LibsvmTable : public SampleTable {
  public:
-  LibsvmTable(int64_t dimension, absl::Span<const std::string> fields)
-      : dimension_(dimension) {
-    for (const std::string& name : fields) {
-      is_label_.push_back(name == "label");
+  // Adds a field, in the order of the request.
+  absl::Status AddField(const FieldRequest& request, int64_t dimension) {
+    SYNCLINE_ASSIGN_OR_RETURN(const LibsvmField field, ResolveField(request));
+    int64_t width = request.padded_width;
+    if (field == LibsvmField::kLabel) width = 1;
+    if (field == LibsvmField::kFeatures) {
+      if (dimension == 0) {
+        return absl::InvalidArgumentError(
+            "dimension: must be at least 1 for \"features\"");
+      }
+      width = dimension;
     }
+    const bool padded =
+        field == LibsvmField::kIndices || field == LibsvmField::kValues;
+    if (padded) values_max_ = std::min(values_max_, width);
+    fields_.push_back({field, width, request.padding});
+    index_max_ = dimension > 0 ? dimension : index_max_;
+    return absl::OkStatus();
   }
 
   int64_t size() const override { return labels_.size(); }
-  int64_t width(int field) const override {
-    return is_label_[field] ? 1 : dimension_;
-  }
+  int64_t width(int field) const override { return fields_[field].width; }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
-    if (is_label_[field]) {
-      for (const int64_t s : samples) *out++ = labels_[s] * scale + offset;
-      return;
+    switch (fields_[field].kind) {
+      case LibsvmField::kLabel:
+        for (const int64_t s : samples) *out++ = labels_[s] * scale + offset;
+        return;
+      case LibsvmField::kFeatures:
+        return ReadFeatures(field, samples, scale, offset, out);
+      default:
+        return ReadValues(field, samples, scale, offset, out);
     }
-    std::fill(out, out + samples.size() * dimension_, offset);
+  }
+  void ReadInts(int field, absl::Span<const int64_t> samples,
+                int64_t* out) const override {
     for (const int64_t sample : samples) {
-      for (int64_t i = begins_[sample]; i < begins_[sample + 1]; ++i) {
-        out[columns_[i]] = values_[i] * scale + offset;
-      }
-      out += dimension_;
+      int64_t* const end = out + fields_[field].width;
+      out = std::copy(&indices_[begins_[sample]],
+                      &indices_[begins_[sample + 1]], out);
+      std::fill(out, end, fields_[field].padding);
+      out = end;
     }
   }
   std::string Where(int field, int64_t sample) const override {
@@ -59,8 +104,13 @@ class LibsvmTable : public SampleTable {
       if (token.empty()) break;
       SYNCLINE_ASSIGN_OR_RETURN(previous, AddValue(token, previous));
     }
+    const int64_t count = indices_.size() - begins_.back();
+    if (count > values_max_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          count, " values, but the graph input takes at most ", values_max_));
+    }
     labels_.push_back(*label_value);
-    begins_.push_back(columns_.size());
+    begins_.push_back(indices_.size());
     origins_.Add(reader);
     return absl::OkStatus();
   }
@@ -68,11 +118,41 @@ class LibsvmTable : public SampleTable {
   void Finish() {
     labels_.shrink_to_fit();
     begins_.shrink_to_fit();
-    columns_.shrink_to_fit();
+    indices_.shrink_to_fit();
     values_.shrink_to_fit();
   }
 
  private:
+  struct Field {
+    LibsvmField kind;
+    int64_t width;
+    int64_t padding;
+  };
+
+  void ReadFeatures(int field, absl::Span<const int64_t> samples, float scale,
+                    float offset, float* out) const {
+    const int64_t width = fields_[field].width;
+    std::fill(out, out + samples.size() * width, offset);
+    for (const int64_t sample : samples) {
+      for (int64_t i = begins_[sample]; i < begins_[sample + 1]; ++i) {
+        out[indices_[i] - 1] = values_[i] * scale + offset;
+      }
+      out += width;
+    }
+  }
+
+  void ReadValues(int field, absl::Span<const int64_t> samples, float scale,
+                  float offset, float* out) const {
+    for (const int64_t sample : samples) {
+      float* const end = out + fields_[field].width;
+      for (int64_t i = begins_[sample]; i < begins_[sample + 1]; ++i) {
+        *out++ = values_[i] * scale + offset;
+      }
+      std::fill(out, end, 0.0f);
+      out = end;
+    }
+  }
+
   // Cuts off the next token; empty at the end of the line.
   static absl::string_view NextToken(absl::string_view* line) {
     line->remove_prefix(
@@ -96,9 +176,9 @@ class LibsvmTable : public SampleTable {
       return error("expected index:value");
     }
     if (index == 0) return error("indices start at 1");
-    if (index > dimension_) {
+    if (index > index_max_) {
       return error(
-          absl::StrCat("the index is above the dimension, ", dimension_));
+          absl::StrCat("the index is above the dimension, ", index_max_));
     }
     if (index <= previous) {
       return error(
@@ -108,17 +188,18 @@ class LibsvmTable : public SampleTable {
     if (!value.ok()) {
       return Annotate(value.status(), absl::StrCat("value of index ", index));
     }
-    columns_.push_back(static_cast<uint32_t>(index - 1));
+    indices_.push_back(index);
     values_.push_back(*value);
     return index;
   }
 
-  const int64_t dimension_;
-  std::vector<bool> is_label_;  // by requested field
+  std::vector<Field> fields_;  // by request
+  int64_t index_max_ = std::numeric_limits<int64_t>::max();
+  int64_t values_max_ = std::numeric_limits<int64_t>::max();  // in a line
   std::vector<float> labels_;
   // Compressed rows: sample s has values [begins_[s], begins_[s + 1]).
   std::vector<int64_t> begins_ = {0};
-  std::vector<uint32_t> columns_;
+  std::vector<int64_t> indices_;  // from 1
   std::vector<float> values_;
   LineOrigins origins_;
 };
@@ -139,21 +220,14 @@ absl::Status AddFile(const std::string& path, LibsvmTable* table) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
-    const LibsvmSource& source, absl::Span<const std::string> fields,
+    const LibsvmSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root) {
-  for (const std::string& name : fields) {
-    if (name == "features" || name == "label") continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("no field \"", name,
-                     "\"; a libsvm source has "
-                     "\"features\" and \"label\""));
-  }
-  if (source.dimension() == 0) {
-    return absl::InvalidArgumentError("dimension: must be at least 1");
+  auto table = std::make_unique<LibsvmTable>();
+  for (const FieldRequest& field : fields) {
+    SYNCLINE_RETURN_IF_ERROR(table->AddField(field, source.dimension()));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
                             FindFiles(source.path(), data_root));
-  auto table = std::make_unique<LibsvmTable>(source.dimension(), fields);
   for (const std::string& path : paths) {
     SYNCLINE_RETURN_IF_ERROR(AddFile(path, table.get()));
   }

@@ -2,7 +2,6 @@
 #define SYNCLINE_WORKER_DATA_LIBSVM_TABLE_H_
 
 #include <memory>
-#include <string>
 
 #include "proto/job_spec.pb.h"
 #include "worker/data/sample_table.h"
@@ -10,12 +9,18 @@
 namespace syncline {
 
 // Loads lines of "label index:value index:value ...", with ascending indices
-// from 1; "#" begins a comment, blank lines are skipped. Fields: "features"
-// (dense, `dimension` wide, absent indices are 0) and "label". Kept sparse, 8
-// bytes per value in the file.
+// from 1; "#" begins a comment, blank lines are skipped. Fields:
+//   features  dense, `dimension` wide, absent indices are 0
+//   label
+//   indices   int64: the line's indices, as in the file, then padding
+//   values    the values that go with them, then 0 (whatever the offset), so
+//             that rows of an embedding times values leave padding out of a sum
+// A line with more values than indices or values are padded to is an error.
+// `dimension` may be 0, no bound, where "features" is not asked for. Kept
+// sparse, 12 bytes per value in the file.
 // Source: Chang and Lin, "LIBSVM", README.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
-    const LibsvmSource& source, absl::Span<const std::string> fields,
+    const LibsvmSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root);
 
 }  // namespace syncline

@@ -29,6 +29,14 @@ absl::Status NumberError(absl::string_view text, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(Quote(text), " ", problem));
 }
 
+// std::from_chars knows no plus; "+-1" stays an error.
+absl::string_view WithoutBlanksAndPlus(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-')
+    text.remove_prefix(1);
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
@@ -85,11 +93,7 @@ absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
 }
 
 absl::StatusOr<float> ParseNumber(absl::string_view text) {
-  absl::string_view digits = absl::StripAsciiWhitespace(text);
-  // std::from_chars knows no plus; "+-1" stays an error.
-  if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') {
-    digits.remove_prefix(1);
-  }
+  const absl::string_view digits = WithoutBlanksAndPlus(text);
   const char* const end = digits.data() + digits.size();
   float value = 0;
   auto parsed = std::from_chars(digits.data(), end, value);
@@ -107,6 +111,20 @@ absl::StatusOr<float> ParseNumber(absl::string_view text) {
   }
   if (std::isnan(value)) return NumberError(text, "is not a finite number");
   if (std::isinf(value)) return NumberError(text, "is not a finite number");
+  return value;
+}
+
+absl::StatusOr<int64_t> ParseInteger(absl::string_view text) {
+  const absl::string_view digits = WithoutBlanksAndPlus(text);
+  const char* const end = digits.data() + digits.size();
+  int64_t value = 0;
+  const auto parsed = std::from_chars(digits.data(), end, value);
+  if (parsed.ec == std::errc::result_out_of_range) {
+    return NumberError(text, "does not fit int64");
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return NumberError(text, "is not an integer");
+  }
   return value;
 }
 

@@ -46,6 +46,10 @@ class LineReader {
 // text: not a number, NaN, infinite, outside float32.
 absl::StatusOr<float> ParseNumber(absl::string_view text);
 
+// Reads a whole field as an int64, likewise. Errors: InvalidArgument that
+// quotes the text: not an integer, outside int64.
+absl::StatusOr<int64_t> ParseInteger(absl::string_view text);
+
 // Which line each sample came from, in a few bytes per file where samples are
 // on consecutive lines. Thread-compatible.
 class LineOrigins {

@@ -182,17 +182,47 @@ TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
           { y = Relu(x) })",
        {"model: nothing to train: no float32 initializer that is not frozen "
         "influences 'y'"}},
-      // Feeds are float32.
+      // Feeds are float32 or int64.
       {R"(<ir_version: 8, opset_import: ["" : 13]>
-          g (int64[N,4] x) => (float[4] y) <float[4] w = {1,2,3,4}>
+          g (int32[N,4] x) => (float[4] y) <float[4] w = {1,2,3,4}>
           { y = Relu(w) z = Identity(x) })",
        {"loss.output: 'y' is float32[4], but SOFTMAX_CROSS_ENTROPY needs "
         "float32[N,classes] with at least 2 classes",
-        "data.feeds[0].input: 'x' is int64, but feeds are float32"}},
+        "data.feeds[0].input: 'x' is int32, but feeds are float32 or int64"}},
   };
   for (const auto& [text, problems] : table) {
     EXPECT_EQ(Resolve("", text).problems, problems) << text;
   }
+}
+
+TEST(TrainingGraphTest, WhatFitsAnInt64FeedOnly) {
+  const std::string model =
+      Replaced("(float[N,4] x,", "(float[N,4] x, int64[N,4] ids,");
+  const auto problems = [&](const std::string& feeds) {
+    return Resolve(feeds, model).problems;
+  };
+  EXPECT_THAT(problems("data { feeds { input: 'ids' field: 'indices' "
+                       "padding: -1 } }"),
+              IsEmpty());
+  EXPECT_THAT(problems("data { feeds { input: 'ids' field: 'indices' "
+                       "scale: 2 } }"),
+              ElementsAre("data.feeds[1]: scale and offset are for float32, "
+                          "but 'ids' is int64"));
+  EXPECT_THAT(problems("data { feeds { input: 'ids' field: 'indices' "
+                       "offset: 1 } }"),
+              ElementsAre("data.feeds[1]: scale and offset are for float32, "
+                          "but 'ids' is int64"));
+  EXPECT_THAT(problems("data { feeds { input: 'ids' field: 'indices' } "
+                       "feeds { input: 'v' field: 'values' } }"),
+              ElementsAre("data.feeds[2].input: 'v' is not an input of the "
+                          "model, which takes ('x', 'ids')"));
+  EXPECT_THAT(
+      Resolve("data { feeds { input: 'z' field: 'indices' "
+              "padding: 3 } }",
+              Replaced("(float[N,4] x,", "(float[N,4] x, float[N,4] z,"))
+          .problems,
+      ElementsAre("data.feeds[1].padding: is for int64, but 'z' is "
+                  "float32, which is padded with 0"));
 }
 
 TEST(TrainingGraphTest, AllProblemsComeAtOnce) {

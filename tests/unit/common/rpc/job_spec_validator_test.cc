@@ -75,6 +75,8 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "data.test.idx.labels: is required"},
       {"data { feeds { input: 'image' field: 'image' } }",
        "data.feeds[1].input: 'image' is fed by data.feeds[0] already"},
+      {"data { feeds { input: 'x' field: 'image' padding: -1 } }",
+       "data.feeds[1].padding: is for 'indices' of libsvm only"},
       {"data { feeds { field: 'image' } }", "data.feeds[1].input: is required"},
       {"data { feeds { input: 'x' } }", "data.feeds[1].field: is required"},
       {"data { label { field: '3' } train { csv { path: 'a' has_header: true } "
@@ -282,13 +284,21 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        "features",
        "",
        kSoftmax,
-       {"data.train.libsvm.dimension: 0 is outside 1..10000000"}},
+       {"data.feeds[0].field: 'features' needs data.train.libsvm.dimension of "
+        "at least 1"}},
+      {"libsvm { path: 'a' }", "indices", "label", kSoftmax, {}},
+      {"libsvm { path: 'a' dimension: 10000001 }",
+       "values",
+       "label",
+       kSoftmax,
+       {"data.train.libsvm.dimension: 10000001 is too large, at most "
+        "10000000"}},
       {kLibsvm,
        "image",
        "",
        kSoftmax,
        {"data.feeds[0].field: 'image' is not a field of data.train, which has "
-        "'features' and 'label'"}},
+        "'features', 'indices', 'values' and 'label'"}},
       {"",
        "x",
        "",

@@ -23,12 +23,13 @@ class CsvTableTest : public DataFilesTest {
   CsvTableTest() { source_.set_path("t.csv"); }
 
   absl::StatusOr<std::unique_ptr<SampleTable>> Load(
-      absl::string_view content, const std::vector<std::string>& fields) const {
+      absl::string_view content,
+      const std::vector<FieldRequest>& fields) const {
     Write("t.csv", content);
     return LoadCsv(source_, fields, dir_);
   }
   std::string Error(absl::string_view content,
-                    const std::vector<std::string>& fields) const {
+                    const std::vector<FieldRequest>& fields) const {
     const absl::Status status = Load(content, fields).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
@@ -64,6 +65,42 @@ TEST_F(CsvTableTest, RangesMayOverlapAndLeaveGaps) {
   EXPECT_THAT(All(**table, 1), ElementsAre(0, 1));
   EXPECT_THAT(All(**table, 2), ElementsAre(1));
   EXPECT_THAT(All(**table, 3), ElementsAre(5));
+}
+
+FieldRequest Integers(const char* name) {
+  FieldRequest field(name);
+  field.integers = true;
+  return field;
+}
+
+TEST_F(CsvTableTest, ColumnsMayBeIntegers) {
+  // Beyond float32's whole numbers; the same column both ways.
+  const auto table = Load("1,9007199254740993,0.5,-3\n4, +5 ,6,7\n",
+                          {Integers("0:2"), "1:3", Integers("3"), "0"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->size(), 2);
+  EXPECT_EQ((*table)->width(0), 2);
+  int64_t ints[4];
+  (*table)->ReadInts(0, {1, 0}, ints);
+  EXPECT_THAT(ints, ElementsAre(4, 5, 1, 9007199254740993));
+  (*table)->ReadInts(2, {0}, ints);
+  EXPECT_EQ(ints[0], -3);
+  EXPECT_THAT(All(**table, 1), ElementsAre(9007199254740992.0f, 0.5, 5, 6));
+  EXPECT_THAT(All(**table, 3), ElementsAre(1, 4));
+}
+
+TEST_F(CsvTableTest, NamesWhatIsNoInteger) {
+  const std::vector<std::pair<const char*, const char*>> bad = {
+      {"1\n1.5\n", "t.csv:2:1: \"1.5\" is not an integer (column 0)"},
+      {"1e3\n", "\"1e3\" is not an integer"},
+      {"x\n", "\"x\" is not an integer"},
+      {"0x10\n", "\"0x10\" is not an integer"},
+      {"9223372036854775808\n", "\"9223372036854775808\" does not fit int64"},
+      {"\"\"\n", "\"\" is not an integer"},
+  };
+  for (const auto& [content, message] : bad) {
+    EXPECT_THAT(Error(content, {Integers("0")}), HasSubstr(message));
+  }
 }
 
 TEST_F(CsvTableTest, FieldsAreNamesOfTheHeader) {

@@ -30,10 +30,10 @@ DataSpec Spec(const std::string& text) {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTrain(
     const std::string& text, const std::string& root,
-    const std::vector<int64_t>& feed_elements, int64_t class_count,
+    const std::vector<FeedShape>& feeds, int64_t class_count,
     int64_t label_width = 1) {
   const DataSpec spec = Spec(text);
-  return Dataset::Open(spec.train(), spec, root, feed_elements, class_count,
+  return Dataset::Open(spec.train(), spec, root, feeds, class_count,
                        label_width);
 }
 
@@ -46,7 +46,7 @@ TEST_F(DatasetTest, MapsSeveralFeedsAndTheLabel) {
       "feeds { input: 'a' field: '0:2' scale: 0.5 }"
       "feeds { input: 'b' field: '2' offset: 10 }"
       "label { field: '4' classes: -7 classes: 7 }",
-      dir_, {2, 1}, 2);
+      dir_, {{2}, {1}}, 2);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 2);
   Batch batch;
@@ -65,12 +65,41 @@ TEST_F(DatasetTest, MapsSeveralFeedsAndTheLabel) {
   EXPECT_TRUE(batch.feeds[0].empty() && batch.labels.empty());
 }
 
+TEST_F(DatasetTest, Int64InputsAreFedBesideFloatOnes) {
+  Write("t.svm", "1 3:0.5 900719925474099301:2\n0\n");
+  const auto dataset = OpenTrain(
+      "train { libsvm { path: 't.svm' } }"
+      "feeds { input: 'ids' field: 'indices' padding: -1 }"
+      "feeds { input: 'weights' field: 'values' scale: 2 }",
+      dir_, {{.elements = 3, .integers = true}, {3}}, 2);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Batch batch;
+  (*dataset)->Read({0, 1}, &batch);
+  EXPECT_TRUE(batch.feeds[0].empty() && batch.int_feeds[1].empty());
+  EXPECT_THAT(batch.int_feeds[0],
+              ElementsAre(3, 900719925474099301, -1, -1, -1, -1));
+  EXPECT_THAT(batch.feeds[1], ElementsAre(1, 4, 0, 0, 0, 0));
+  (*dataset)->Read({}, &batch);
+  EXPECT_TRUE(batch.int_feeds[0].empty());
+}
+
+TEST_F(DatasetTest, AFieldWithoutIntegersCannotFeedAnInt64Input) {
+  EXPECT_EQ(
+      OpenTrain("train { digits { count: 5 } }"
+                "feeds { input: 'x' field: 'image' }",
+                dir_, {{.elements = 784, .integers = true}}, 10)
+          .status()
+          .message(),
+      "field \"image\" of a digits source cannot feed an int64 input: its "
+      "values are not integers");
+}
+
 TEST_F(DatasetTest, RegressionTargetsMayBeWide) {
   Write("t.csv", "1,2,0.5,-1e3\n");
   const auto dataset = OpenTrain(
       "train { csv { path: 't.csv' } }"
       "feeds { input: 'x' field: '0:2' } label { field: '2:4' }",
-      dir_, {2}, 0, 2);
+      dir_, {{2}}, 0, 2);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   Batch batch;
   (*dataset)->Read({0}, &batch);
@@ -84,7 +113,7 @@ TEST_F(DatasetTest, NamesAllFieldsThatDoNotFitTheGraph) {
       "train { csv { path: 't.csv' } }"
       "feeds { input: 'x' field: '0:2' }"
       "feeds { input: 'y' field: '2' } label { field: '0:2' }",
-      dir_, {3, 1}, 2);
+      dir_, {{3}, {1}}, 2);
   EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(dataset.status().message()),
@@ -98,15 +127,15 @@ TEST_F(DatasetTest, NamesTheLabelOutsideTheClassesByFileAndLine) {
   const std::string csv =
       "train { csv { path: 't.csv' } }"
       "feeds { input: 'x' field: '0' } label { field: '1' }";
-  EXPECT_EQ(OpenTrain(csv, dir_, {1}, 3).status().message(),
+  EXPECT_EQ(OpenTrain(csv, dir_, {{1}}, 3).status().message(),
             Path("t.csv:3: label 3 is not one of the 3 classes, 0..2"));
-  EXPECT_TRUE(OpenTrain(csv, dir_, {1}, 4).ok());
+  EXPECT_TRUE(OpenTrain(csv, dir_, {{1}}, 4).ok());
 
   Write("t.svm", "1 1:1\n-1 1:1\n");
   const std::string libsvm =
       "train { libsvm { path: 't.svm' dimension: 1 } }"
       "feeds { input: 'x' field: 'features' }";
-  EXPECT_EQ(OpenTrain(libsvm, dir_, {1}, 2).status().message(),
+  EXPECT_EQ(OpenTrain(libsvm, dir_, {{1}}, 2).status().message(),
             Path("t.svm:2: label -1 is not one of the 2 classes, 0..1"));
 
   Write("img", absl::string_view("\0\0\x08\x01\0\0\0\x02"
@@ -116,7 +145,7 @@ TEST_F(DatasetTest, NamesTheLabelOutsideTheClassesByFileAndLine) {
   const std::string idx =
       "train { idx { images: 'img' labels: 'lab' } }"
       "feeds { input: 'x' field: 'image' }";
-  EXPECT_EQ(OpenTrain(idx, dir_, {1}, 10).status().message(),
+  EXPECT_EQ(OpenTrain(idx, dir_, {{1}}, 10).status().message(),
             Path("lab: record 1: label 10 is not one of the 10 classes, 0..9"));
 }
 
@@ -128,14 +157,14 @@ TEST_F(DatasetTest, LabelsAreCheckedToTheLastSample) {
       std::string(
           OpenTrain("train { csv { path: 't.csv' } }"
                     "feeds { input: 'x' field: '0' } label { field: '1' }",
-                    dir_, {1}, 2)
+                    dir_, {{1}}, 2)
               .status()
               .message()),
       HasSubstr(Path("t.csv:10001: label 5")));
 }
 
 TEST_F(DatasetTest, ASourceWithoutFormatIsRefused) {
-  EXPECT_EQ(OpenTrain("feeds { input: 'x' field: '0' }", dir_, {1}, 0)
+  EXPECT_EQ(OpenTrain("feeds { input: 'x' field: '0' }", dir_, {{1}}, 0)
                 .status()
                 .code(),
             absl::StatusCode::kInvalidArgument);
@@ -145,7 +174,7 @@ TEST_F(DatasetTest, OpensDigits) {
   const auto dataset = OpenTrain(
       "train { digits { count: 50 seed: 3 } }"
       "feeds { input: 'x' field: 'image' scale: 0.00392156862745098 }",
-      dir_, {784}, 10);
+      dir_, {{784}}, 10);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   Batch batch;
   (*dataset)->Read({0, 49}, &batch);
@@ -183,7 +212,7 @@ TEST_F(RealDataTest, Mnist) {
       "train { idx { images: 'mnist/t10k-images-idx3-ubyte.gz' "
       "              labels: 'mnist/t10k-labels-idx1-ubyte.gz' } }"
       "feeds { input: 'x' field: 'image' }",
-      root_, {784}, 10);
+      root_, {{784}}, 10);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 10'000);
   EXPECT_THAT(
@@ -201,7 +230,7 @@ TEST_F(RealDataTest, Optdigits) {
       "train { csv { path: 'digits/optdigits.tra' } }"
       "feeds { input: 'x' field: '0:64' scale: 0.0625 }"
       "label { field: '64' }",
-      root_, {64}, 10);
+      root_, {{64}}, 10);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 3823);
   EXPECT_THAT(ClassCounts(**dataset, 10),
@@ -218,7 +247,7 @@ TEST_F(RealDataTest, A9a) {
   const auto dataset = OpenTrain(
       "train { libsvm { path: 'libsvm/a9a.gz' dimension: 123 } }"
       "feeds { input: 'x' field: 'features' }",
-      root_, {123}, 2);
+      root_, {{123}}, 2);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 32'560);
   EXPECT_THAT(ClassCounts(**dataset, 2), ElementsAre(24'719, 7841));

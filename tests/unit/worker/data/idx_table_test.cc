@@ -86,6 +86,20 @@ TEST_F(IdxTableTest, AFieldCanBeAskedForTwice) {
   EXPECT_EQ(Values(**table, 0, {0, 1}), Values(**table, 1, {0, 1}));
 }
 
+TEST_F(IdxTableTest, BytesMayBeIntegers) {
+  ASSERT_TRUE(Load().ok());
+  FieldRequest image("image");
+  image.integers = true;
+  const auto table = LoadIdx(source_, {image, "image"}, dir_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::vector<int64_t> samples = {1, 0};
+  std::vector<int64_t> ints(2 * (*table)->width(0));
+  std::vector<float> floats(ints.size());
+  (*table)->ReadInts(0, samples, ints.data());
+  (*table)->Read(1, samples, 1, 0, floats.data());
+  EXPECT_EQ(std::vector<float>(ints.begin(), ints.end()), floats);
+}
+
 TEST_F(IdxTableTest, JoinsFilesOfAGlob) {
   source_.set_images("img-*");
   source_.set_labels("lab-*");

@@ -101,6 +101,69 @@ TEST_F(LibsvmTableTest, NamesBadLines) {
   }
 }
 
+class PaddedLibsvmTest : public LibsvmTableTest {
+ protected:
+  // "indices" and "values", 3 wide, padded with -7.
+  absl::StatusOr<std::unique_ptr<SampleTable>> LoadPadded(
+      absl::string_view content) const {
+    FieldRequest indices("indices");
+    indices.integers = true;
+    indices.padded_width = 3;
+    indices.padding = -7;
+    FieldRequest values("values");
+    values.padded_width = 3;
+    Write("t.svm", content);
+    return LoadLibsvm(source_, {indices, values, "label"}, dir_);
+  }
+  static std::vector<int64_t> Ints(const SampleTable& table,
+                                   const std::vector<int64_t>& samples) {
+    std::vector<int64_t> out(samples.size() * table.width(0), -99);
+    table.ReadInts(0, samples, out.data());
+    return out;
+  }
+};
+
+TEST_F(PaddedLibsvmTest, BagsArePaddedToTheirWidth) {
+  const auto table = LoadPadded("1 1:0.5 4:2\n0\n1 1:1 2:2 3:3\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->width(0), 3);
+  EXPECT_EQ((*table)->width(1), 3);
+  EXPECT_THAT(Ints(**table, {0, 2, 1}),
+              ElementsAre(1, 4, -7, 1, 2, 3, -7, -7, -7));
+  EXPECT_THAT(Values(**table, 1, {0, 2, 1}),
+              ElementsAre(0.5, 2, 0, 1, 2, 3, 0, 0, 0));
+  // Padding is no value: it stays out of a sum whatever the offset.
+  EXPECT_THAT(Values(**table, 1, {0}, 2, 10), ElementsAre(11, 14, 0));
+  EXPECT_THAT(Values(**table, 2, {0, 1}), ElementsAre(1, 0));
+}
+
+TEST_F(PaddedLibsvmTest, NamesTheLineThatIsTooLong) {
+  EXPECT_EQ(LoadPadded("1 1:1\n1 1:1 2:1 3:1 4:1\n").status().message(),
+            Path("t.svm:2: 4 values, but the graph input takes at most 3"));
+}
+
+TEST_F(PaddedLibsvmTest, WithoutADimensionAnyIndexIsTaken) {
+  source_.set_dimension(0);
+  const auto table = LoadPadded("1 7:1 9223372036854775807:1\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Ints(**table, {0}), ElementsAre(7, 9223372036854775807, -7));
+  EXPECT_THAT(Error("1 1:1\n"), HasSubstr("dimension: must be at least 1"));
+}
+
+TEST_F(LibsvmTableTest, IndicesAreIntegersAndNothingElseIs) {
+  Write("t.svm", "1 1:1\n");
+  EXPECT_THAT(
+      std::string(LoadLibsvm(source_, {"indices"}, dir_).status().message()),
+      HasSubstr("\"indices\" of a libsvm source is int64"));
+  for (const char* name : {"features", "label", "values"}) {
+    FieldRequest field(name);
+    field.integers = true;
+    EXPECT_THAT(
+        std::string(LoadLibsvm(source_, {field}, dir_).status().message()),
+        HasSubstr("cannot feed an int64 input"));
+  }
+}
+
 TEST_F(LibsvmTableTest, NamesAnUnknownField) {
   Write("t.svm", "1 1:1\n");
   EXPECT_THAT(

@@ -119,6 +119,29 @@ TEST_F(TextInputTest, RefusesWhatIsNoFiniteNumber) {
   EXPECT_LT(ParseNumber(std::string(1000, 'x')).status().message().size(), 80u);
 }
 
+TEST_F(TextInputTest, ParsesWholeIntegersOfInt64) {
+  const std::vector<std::pair<absl::string_view, int64_t>> good = {
+      {"0", 0},
+      {"-0", 0},
+      {" +7\t", 7},
+      {"9223372036854775807", std::numeric_limits<int64_t>::max()},
+      {"-9223372036854775808", std::numeric_limits<int64_t>::min()},
+  };
+  for (const auto& [text, expected] : good) {
+    const auto value = ParseInteger(text);
+    ASSERT_TRUE(value.ok()) << text << ": " << value.status();
+    EXPECT_EQ(*value, expected) << text;
+  }
+  for (const char* text :
+       {"", " ", "+", "-", "+-1", "1.0", "1e3", "0x1", "a"}) {
+    EXPECT_THAT(std::string(ParseInteger(text).status().message()),
+                HasSubstr("is not an integer"));
+  }
+  EXPECT_THAT(
+      std::string(ParseInteger("-9223372036854775809").status().message()),
+      HasSubstr("does not fit int64"));
+}
+
 TEST_F(TextInputTest, OriginsSurviveSkippedLinesAndSeveralFiles) {
   LineOrigins origins;
   std::vector<std::string> expected;
