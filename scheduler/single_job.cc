@@ -9,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/evaluation_values.h"
 
 namespace syncline {
 namespace {
@@ -40,8 +41,9 @@ void LogOutcome(const JobStatus& status) {
   if (status.evaluations().empty()) return;
   const Evaluation& last = *status.evaluations().rbegin();
   line.Field("loss", last.loss());
-  if (last.has_accuracy()) line.Field("accuracy", last.accuracy());
-  if (last.has_auc()) line.Field("auc", last.auc());
+  for (const EvaluationValue& metric : EvaluationValues(last)) {
+    line.Field(metric.field, metric.value);
+  }
 }
 
 }  // namespace

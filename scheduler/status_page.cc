@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/rpc/evaluation_values.h"
 #include "scheduler/describe.h"
 
 namespace syncline {
@@ -74,10 +75,9 @@ std::string EvaluationText(const JobStatus& job) {
   const Evaluation& last = job.evaluations(job.evaluations_size() - 1);
   std::string text = absl::StrCat("test after epoch ", last.epoch(), ": loss ",
                                   Number(last.loss()));
-  if (last.has_accuracy()) {
-    absl::StrAppend(&text, ", accuracy ", Number(last.accuracy()));
+  for (const EvaluationValue& metric : EvaluationValues(last)) {
+    absl::StrAppend(&text, ", ", metric.title, " ", Number(metric.value));
   }
-  if (last.has_auc()) absl::StrAppend(&text, ", AUC ", Number(last.auc()));
   return text;
 }
 

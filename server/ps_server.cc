@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/available_memory.h"
 #include "common/base/log.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
-#include "server/available_memory.h"
 #include "server/in_flight_budget.h"
 #include "server/job_table.h"
 #include "server/lanes.h"

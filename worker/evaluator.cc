@@ -4,7 +4,6 @@
 #include <numeric>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "google/protobuf/util/time_util.h"
@@ -17,9 +16,7 @@ Evaluator::Evaluator(const JobSpec& spec, const Dataset* dataset,
     : spec_(spec), dataset_(dataset), executor_(executor) {}
 
 absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop) {
-  EvaluationMetrics metrics(spec_.loss().kind(),
-                            absl::c_linear_search(spec_.metrics(), ACCURACY),
-                            absl::c_linear_search(spec_.metrics(), AUC));
+  EvaluationMetrics metrics(spec_.loss().kind(), spec_.metrics());
   const int64_t batch_size = spec_.training().eval_batch_size();
   std::vector<int64_t> indices;
   for (int64_t begin = 0; begin < dataset_->size(); begin += batch_size) {
@@ -32,12 +29,7 @@ absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop) {
     metrics.Add(result.loss_sum, result.scores, result.width, batch_.labels);
   }
   Evaluation evaluation;
-  evaluation.set_samples(static_cast<uint64_t>(metrics.samples()));
-  evaluation.set_loss(metrics.loss());
-  if (const auto accuracy = metrics.accuracy()) {
-    evaluation.set_accuracy(*accuracy);
-  }
-  if (const auto auc = metrics.auc()) evaluation.set_auc(*auc);
+  metrics.Report(&evaluation);
   *evaluation.mutable_time() =
       google::protobuf::util::TimeUtil::NanosecondsToTimestamp(
           absl::ToUnixNanos(absl::Now()));

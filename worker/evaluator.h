@@ -20,7 +20,7 @@ class Evaluator {
   // defaults.
   Evaluator(const JobSpec& spec, const Dataset* dataset, Executor* executor);
 
-  // Fills samples, loss, accuracy, auc and time. Errors: Cancelled when `stop`
+  // Fills samples, loss, metrics and time. Errors: Cancelled when `stop`
   // turns true, which is looked at before each batch; the executor's.
   absl::StatusOr<Evaluation> Run(const std::atomic<bool>& stop);
 

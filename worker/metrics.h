@@ -3,24 +3,26 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
 
-// Loss, accuracy and AUC over the batches of one evaluation, exact whatever the
-// batch size. AUC keeps 8 bytes per sample. Thread-compatible.
+// Loss and metrics (Metric in job_spec.proto defines them) over the batches of
+// one evaluation: sums over all samples in double, whatever the batch size. AUC
+// keeps 4 bytes per sample. Thread-compatible.
 class EvaluationMetrics {
  public:
-  // What is not asked for, or not defined for the loss, is not computed.
-  EvaluationMetrics(LossSpec::Kind loss, bool accuracy, bool auc);
+  // `wanted` are values of Metric. What is not asked for, or has no meaning for
+  // the loss, is not computed.
+  EvaluationMetrics(LossSpec::Kind loss, absl::Span<const int> wanted);
 
   // One batch of n samples: `loss_sum` over them, `scores` [n, width] of the
-  // loss's output (logits), `labels` [n] class numbers; those of a regression
-  // are not looked at.
+  // loss's output (logits), `labels`: [n] class numbers or, for regression,
+  // [n, width] targets.
   void Add(double loss_sum, absl::Span<const float> scores, int64_t width,
            absl::Span<const float> labels);
 
@@ -29,28 +31,48 @@ class EvaluationMetrics {
   double loss() const;
   // Fraction of samples whose class has the largest logit (the first, of
   // equals), or, with one logit, whose class is 1 exactly if it is > 0. A NaN
-  // is never right. Absent without samples.
+  // is never right. Absent, like all below, without samples.
   std::optional<double> accuracy() const;
-  // Probability that a sample of class 1 scores above one of class 0, ties
-  // counted half; with two logits the score is their difference. Absent where
-  // it is not defined: other than two classes, only one of them in the data, a
-  // score that is NaN. Costs a sort. Source: Hanley and McNeil 1982.
+  // The same for the five largest. Absent with five classes or fewer.
+  std::optional<double> top5_accuracy() const;
+  // With two logits the score is their difference. Absent where it is not
+  // defined: other than two classes, only one of them in the data, a score that
+  // is NaN. Costs a sort.
   std::optional<double> auc() const;
+  // Infinite where a class has probability 0.
+  std::optional<double> log_loss() const;
+  std::optional<double> perplexity() const;
+  // Absent, too, without samples of class 1 and with other than two classes.
+  std::optional<double> calibration() const;
+  // Absent, too, with more than two classes.
+  std::optional<double> mean_squared_error() const;
+
+  // Sets samples, loss, and each metric that is there.
+  void Report(Evaluation* evaluation) const;
 
  private:
-  void AddAccuracy(absl::Span<const float> scores, int64_t width,
-                   absl::Span<const float> labels);
-  void AddScores(absl::Span<const float> scores, int64_t width,
-                 absl::Span<const float> labels);
+  bool Wants(Metric metric) const { return (wanted_ >> metric & 1) != 0; }
+  void AddClassification(absl::Span<const float> logits, float label);
+  void AddBinary(absl::Span<const float> logits, float label);
+  void AddRegression(absl::Span<const float> outputs,
+                     absl::Span<const float> targets);
+  // sum / samples; absent unless it is wanted and there are samples.
+  std::optional<double> Mean(Metric metric, double sum) const;
 
-  const bool want_accuracy_;
-  const bool want_auc_;
+  uint32_t wanted_ = 0;  // bit m: Metric m
+  const bool is_regression_;
+  int64_t width_ = 0;  // logits per sample
   bool auc_defined_ = true;
   int64_t samples_ = 0;
   int64_t correct_ = 0;
+  int64_t in_top5_ = 0;
   double loss_sum_ = 0;
-  std::vector<float> positive_;  // scores of class 1
-  std::vector<float> negative_;  // scores of class 0
+  double log_loss_sum_ = 0;
+  double probability_sum_ = 0;    // of class 1
+  double squared_error_sum_ = 0;  // of samples' means
+  int64_t positives_ = 0;
+  std::vector<float> positive_scores_;
+  std::vector<float> negative_scores_;
 };
 
 }  // namespace syncline

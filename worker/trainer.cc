@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/evaluation_values.h"
 #include "worker/initializers.h"
 
 namespace syncline {
@@ -219,8 +220,9 @@ void Trainer::LogEvaluation(const Evaluation& evaluation) const {
       .Field("clock", evaluation.clock())
       .Field("samples", evaluation.samples())
       .Field("loss", evaluation.loss());
-  if (evaluation.has_accuracy()) line.Field("accuracy", evaluation.accuracy());
-  if (evaluation.has_auc()) line.Field("auc", evaluation.auc());
+  for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
+    line.Field(metric.field, metric.value);
+  }
 }
 
 absl::Status Trainer::AnnounceCut(int64_t clock) {

@@ -168,9 +168,17 @@ void Resolver::CheckClasses(const std::string& output, int64_t count) {
             " has ", count, " classes");
   }
   for (int i = 0; i < spec_.metrics_size(); ++i) {
-    if (spec_.metrics(i) == AUC && count != 2) {
-      Problem("metrics[", i, "]: AUC is for 2 classes, but ", Quote(output),
-              " has ", count);
+    const Metric metric = spec_.metrics(i);
+    const bool binary =
+        metric == AUC || metric == CALIBRATION || metric == MEAN_SQUARED_ERROR;
+    if (binary && count != 2) {
+      Problem("metrics[", i, "]: ", Metric_Name(metric),
+              " is for 2 classes, but ", Quote(output), " has ", count);
+    }
+    if (metric == TOP5_ACCURACY && count <= 5) {
+      Problem("metrics[", i,
+              "]: TOP5_ACCURACY is for more than 5 classes, but ",
+              Quote(output), " has ", count);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/rpc/job_spec_fields.h"
 #include "common/rpc/job_spec_problems.h"
 #include "common/rpc/table_spec_validator.h"
@@ -125,8 +126,11 @@ void CheckSource(const std::string& path, const DataSource& source,
       CheckCount(path + ".digits.count", source.digits().count(), kSamplesMax,
                  problems);
       return;
+    case DataSource::kCriteo:
+      problems->NotEmpty(path + ".criteo.path", source.criteo().path());
+      return;
     case DataSource::FORMAT_NOT_SET:
-      problems->Add(path, "needs one of idx, csv, libsvm, digits");
+      problems->Add(path, "needs one of idx, csv, libsvm, digits, criteo");
       return;
   }
 }
@@ -140,6 +144,17 @@ uint32_t ColumnCount(absl::string_view field) {
   if (parts.size() == 1) return begin < kCsvColumnsMax ? 1 : 0;
   if (!absl::SimpleAtoi(parts[1], &end)) return 0;
   return begin < end && end <= kCsvColumnsMax ? end - begin : 0;
+}
+
+bool IsCriteoField(absl::string_view field) {
+  uint32_t column = 0;
+  if (absl::ConsumePrefix(&field, "dense:")) {
+    return absl::SimpleAtoi(field, &column) && column < 13;
+  }
+  if (absl::ConsumePrefix(&field, "categories:")) {
+    return absl::SimpleAtoi(field, &column) && column < 26;
+  }
+  return field == "label" || field == "dense" || field == "categories";
 }
 
 // What the source itself tells about a field's name; the rest is known when the
@@ -159,6 +174,12 @@ void CheckField(const std::string& path, absl::string_view field,
                       ".libsvm.dimension of at least 1");
       }
       break;
+    case DataSource::kCriteo:
+      if (IsCriteoField(field)) return;
+      problems->Add(path, Quote(field), " is not a field of ", source_path,
+                    ", which has 'label', 'dense', 'dense:0' to 'dense:12', "
+                    "'categories' and 'categories:0' to 'categories:25'");
+      return;
     case DataSource::kCsv:
       if (!source.csv().has_header() && ColumnCount(field) == 0) {
         problems->Add(path, Quote(field),
@@ -252,6 +273,18 @@ void CheckData(const JobSpec& spec, Problems* problems) {
   }
 }
 
+// The number of classes, which the model knows, aside.
+bool HasMeaning(Metric metric, LossSpec::Kind loss) {
+  switch (loss) {
+    case LossSpec::MEAN_SQUARED_ERROR:
+      return metric == MEAN_SQUARED_ERROR;
+    case LossSpec::SIGMOID_CROSS_ENTROPY:
+      return metric != TOP5_ACCURACY;
+    default:
+      return true;
+  }
+}
+
 void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
   const LossSpec::Kind loss = spec.loss().kind();
   if (loss == LossSpec::KIND_UNSPECIFIED) {
@@ -272,9 +305,9 @@ void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
     if (std::exchange(seen[metric], true)) {
       problems->Add(path, Metric_Name(metric), " is listed twice");
     }
-    if (loss == LossSpec::MEAN_SQUARED_ERROR) {
-      problems->Add(path, Metric_Name(metric),
-                    " has no meaning for MEAN_SQUARED_ERROR");
+    if (!HasMeaning(metric, loss)) {
+      problems->Add(path, Metric_Name(metric), " has no meaning for ",
+                    LossSpec::Kind_Name(loss));
     }
   }
 }

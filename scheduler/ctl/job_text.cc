@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/rpc/evaluation_values.h"
 #include "scheduler/ctl/exit_codes.h"
 
 namespace syncline {
@@ -136,12 +137,13 @@ std::string ProgressText(const JobProgress& progress) {
 std::string EvaluationText(const Evaluation& evaluation) {
   std::string text = absl::StrFormat("epoch %d: test loss %.4f",
                                      evaluation.epoch(), evaluation.loss());
-  if (evaluation.has_accuracy()) {
-    absl::StrAppendFormat(&text, ", accuracy %.2f%%",
-                          100 * evaluation.accuracy());
-  }
-  if (evaluation.has_auc()) {
-    absl::StrAppendFormat(&text, ", AUC %.4f", evaluation.auc());
+  for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
+    if (metric.is_fraction) {
+      absl::StrAppendFormat(&text, ", %s %.2f%%", metric.title,
+                            100 * metric.value);
+    } else {
+      absl::StrAppendFormat(&text, ", %s %.4f", metric.title, metric.value);
+    }
   }
   return absl::StrCat(text, " (", FormatCount(evaluation.samples()),
                       " samples)");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/data/criteo_table.h"
 #include "worker/data/csv_table.h"
 #include "worker/data/digits_table.h"
 #include "worker/data/idx_table.h"
@@ -55,6 +56,8 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
       return LoadLibsvm(source.libsvm(), fields, data_root);
     case DataSource::kDigits:
       return LoadDigits(source.digits(), fields);
+    case DataSource::kCriteo:
+      return LoadCriteo(source.criteo(), fields, data_root);
     case DataSource::FORMAT_NOT_SET:
       break;
   }

@@ -145,6 +145,12 @@ TEST(TrainingGraphTest, BadNames) {
        {"data.label.classes: 2 values, but 'y' has 3 classes"}},
       {"data { test { libsvm { path: 't' dimension: 4 } } } metrics: AUC",
        {"metrics[0]: AUC is for 2 classes, but 'y' has 3"}},
+      {"data { test { libsvm { path: 't' dimension: 4 } } } "
+       "metrics: [CALIBRATION, MEAN_SQUARED_ERROR, TOP5_ACCURACY, LOG_LOSS]",
+       {"metrics[0]: CALIBRATION is for 2 classes, but 'y' has 3",
+        "metrics[1]: MEAN_SQUARED_ERROR is for 2 classes, but 'y' has 3",
+        "metrics[2]: TOP5_ACCURACY is for more than 5 classes, but 'y' has "
+        "3"}},
       {"training { batch_size: 1048576 eval_batch_size: 1 }", {}},
   };
   for (const auto& [edit, problems] : table) {

@@ -104,6 +104,10 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "metrics[0]: AUC has no meaning for MEAN_SQUARED_ERROR"},
       {"metrics: ACCURACY loss { kind: MEAN_SQUARED_ERROR }",
        "metrics[0]: ACCURACY has no meaning for MEAN_SQUARED_ERROR"},
+      {"metrics: PERPLEXITY loss { kind: MEAN_SQUARED_ERROR }",
+       "metrics[0]: PERPLEXITY has no meaning for MEAN_SQUARED_ERROR"},
+      {"metrics: TOP5_ACCURACY loss { kind: SIGMOID_CROSS_ENTROPY }",
+       "metrics[0]: TOP5_ACCURACY has no meaning for SIGMOID_CROSS_ENTROPY"},
       {"metrics: 9", "metrics[0]: 9 is no value of Metric"},
       {"optimizer { kind: KIND_UNSPECIFIED }", "optimizer.kind: is required"},
       {"optimizer { kind: LAMB }",
@@ -293,6 +297,20 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        kSoftmax,
        {"data.train.libsvm.dimension: 10000001 is too large, at most "
         "10000000"}},
+      {"criteo { path: 'a' }", "categories", "label", kSoftmax, {}},
+      {"criteo { path: 'a' }", "dense:12", "label", kSoftmax, {}},
+      {"criteo { path: 'a' }",
+       "categories:26",
+       "label",
+       kSoftmax,
+       {"data.feeds[0].field: 'categories:26' is not a field of data.train, "
+        "which has 'label', 'dense', 'dense:0' to 'dense:12', 'categories' and "
+        "'categories:0' to 'categories:25'"}},
+      {"criteo { }",
+       "dense",
+       "label",
+       kSoftmax,
+       {"data.train.criteo.path: is required"}},
       {kLibsvm,
        "image",
        "",
@@ -303,7 +321,7 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        "x",
        "",
        kSoftmax,
-       {"data.train: needs one of idx, csv, libsvm, digits"}},
+       {"data.train: needs one of idx, csv, libsvm, digits, criteo"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(absl::StrCat(c.source, " ", c.feed, " ", c.label));
@@ -351,7 +369,7 @@ TEST(JobSpecValidatorTest, AllProblemsComeAtOnce) {
       problems,
       ElementsAre("name: '' is not 1..64 characters of [A-Za-z0-9._-]",
                   "model.path: is required",
-                  "data.train: needs one of idx, csv, libsvm, digits",
+                  "data.train: needs one of idx, csv, libsvm, digits, criteo",
                   "data.feeds: is empty: no graph input gets data",
                   "loss.kind: is required", "optimizer.kind: is required",
                   "learning_rate.base: 0 must be > 0"));

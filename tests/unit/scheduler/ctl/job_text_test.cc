@@ -75,6 +75,17 @@ TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
   EXPECT_EQ(EvaluationText(evaluation),
             "epoch 3: test loss 0.5000, accuracy 85.05%, AUC 0.9021 (16,281 "
             "samples)");
+  evaluation.clear_accuracy();
+  evaluation.clear_auc();
+  evaluation.set_top5_accuracy(0.9);
+  evaluation.set_log_loss(0.25);
+  evaluation.set_calibration(1.01);
+  evaluation.set_perplexity(1.284);
+  evaluation.set_mean_squared_error(0.125);
+  EXPECT_EQ(EvaluationText(evaluation),
+            "epoch 3: test loss 0.5000, top-5 accuracy 90.00%, log loss "
+            "0.2500, calibration 1.0100, perplexity 1.2840, mean squared error "
+            "0.1250 (16,281 samples)");
 }
 
 TEST(JobAgeTest, EndsWithTheJob) {

@@ -1,4 +1,4 @@
-#include "server/available_memory.h"
+#include "common/base/available_memory.h"
 
 #include <algorithm>
 #include <fstream>

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_AVAILABLE_MEMORY_H_
-#define SYNCLINE_SERVER_AVAILABLE_MEMORY_H_
+#ifndef SYNCLINE_COMMON_BASE_AVAILABLE_MEMORY_H_
+#define SYNCLINE_COMMON_BASE_AVAILABLE_MEMORY_H_
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ uint64_t ParseCgroupLeft(absl::string_view max, absl::string_view current);
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_AVAILABLE_MEMORY_H_
+#endif  // SYNCLINE_COMMON_BASE_AVAILABLE_MEMORY_H_

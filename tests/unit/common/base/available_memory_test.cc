@@ -2,7 +2,7 @@
 // taken for a limit.
 // Method: texts as the kernel writes them, and broken ones.
 
-#include "server/available_memory.h"
+#include "common/base/available_memory.h"
 
 #include <limits>
 
