@@ -61,42 +61,52 @@ void RowOptimizer::InitState(float* state) const {
   }
 }
 
-void RowOptimizer::Apply(const OptimizerStep& step, const float* gradient,
-                         float* value, float* state) const {
-  switch (params_.kind) {
-    case OptimizerKind::kRowWiseAdagrad:
-      return ApplyRowWise(step, gradient, value, state);
-    case OptimizerKind::kAdam:
-      return ApplyLazyAdam(step, gradient, value, state);
-    default:
-      return ApplyOptimizer(params_, step, gradient, value, state, state + dim_,
-                            dim_);
+void RowOptimizer::Apply(const OptimizerStep& step, size_t count,
+                         const float* const* gradients,
+                         float* const* rows) const {
+  if (params_.kind == OptimizerKind::kRowWiseAdagrad) {
+    return ApplyRowWise(step, count, gradients, rows);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (params_.kind == OptimizerKind::kAdam) {
+      ApplyLazyAdam(step, gradients[i], rows[i]);
+    } else {
+      ApplyOptimizer(params_, step, gradients[i], rows[i], rows[i] + dim_,
+                     rows[i] + 2 * dim_, dim_);
+    }
   }
 }
 
-void RowOptimizer::ApplyRowWise(const OptimizerStep& step,
-                                const float* __restrict gradient,
-                                float* __restrict value,
-                                float* __restrict squares) const {
+// All rows in one call: what is the same for them is prepared once, which for
+// short rows takes as long as a row.
+void RowOptimizer::ApplyRowWise(const OptimizerStep& step, size_t count,
+                                const float* const* gradients,
+                                float* const* rows) const {
   const MeanGradient g(params_, step, true);
-  const int64_t count = static_cast<int64_t>(dim_);
-  const float sum = SumOf(count, [&](int64_t i) {
-    const float mean = g.At(gradient[i], value[i]);
-    return mean * mean;
-  });
-  const float a = *squares + sum / static_cast<float>(dim_);
-  *squares = a;
-  const float divisor = std::sqrt(a) + params_.epsilon;
+  const int64_t dim = static_cast<int64_t>(dim_);
+  const float float_dim = static_cast<float>(dim_);
+  const float epsilon = params_.epsilon;
   const float rate = step.learning_rate;
-  for (int64_t i = 0; i < count; ++i) {
-    value[i] -= rate * g.At(gradient[i], value[i]) / divisor;
+  for (size_t i = 0; i < count; ++i) {
+    const float* __restrict gradient = gradients[i];
+    float* __restrict value = rows[i];
+    const float sum = SumOf(dim, [&](int64_t j) {
+      const float mean = g.At(gradient[j], value[j]);
+      return mean * mean;
+    });
+    const float a = value[dim] + sum / float_dim;
+    const float divisor = std::sqrt(a) + epsilon;
+    for (int64_t j = 0; j < dim; ++j) {
+      value[j] -= rate * g.At(gradient[j], value[j]) / divisor;
+    }
+    value[dim] = a;
   }
 }
 
 void RowOptimizer::ApplyLazyAdam(const OptimizerStep& step,
-                                 const float* gradient, float* value,
-                                 float* state) const {
-  float* const count = state + 2 * dim_;
+                                 const float* gradient, float* row) const {
+  float* const first = row + dim_;
+  float* const count = first + 2 * dim_;
   const uint32_t before = std::bit_cast<uint32_t>(*count);
   const uint32_t t =
       before + (before < std::numeric_limits<uint32_t>::max() ? 1 : 0);
@@ -104,7 +114,7 @@ void RowOptimizer::ApplyLazyAdam(const OptimizerStep& step,
   const AdamCorrection correction = t <= kCorrectionsKept
                                         ? corrections_[t - 1]
                                         : AdamCorrectionAt(params_, t);
-  ApplyAdam(params_, step, correction, gradient, value, state, state + dim_,
+  ApplyAdam(params_, step, correction, gradient, row, first, first + dim_,
             dim_);
 }
 

@@ -37,16 +37,17 @@ class RowOptimizer {
   size_t state_floats() const { return state_floats_; }
   void InitState(float* state) const;
 
-  // One step: gradient, value [dim], state [state_floats()]. They do not
-  // overlap; no alignment is assumed. step.t is ignored.
-  void Apply(const OptimizerStep& step, const float* gradient, float* value,
-             float* state) const;
+  // One step of each of `count` rows: gradients[i] is its gradient [dim],
+  // rows[i] its values [dim] and right behind them its state [state_floats()].
+  // Nothing overlaps; no alignment is assumed. step.t is ignored.
+  void Apply(const OptimizerStep& step, size_t count,
+             const float* const* gradients, float* const* rows) const;
 
  private:
-  void ApplyRowWise(const OptimizerStep& step, const float* gradient,
-                    float* value, float* squares) const;
+  void ApplyRowWise(const OptimizerStep& step, size_t count,
+                    const float* const* gradients, float* const* rows) const;
   void ApplyLazyAdam(const OptimizerStep& step, const float* gradient,
-                     float* value, float* state) const;
+                     float* row) const;
 
   const OptimizerParams params_;
   const size_t dim_;

@@ -86,20 +86,23 @@ void TableLane::Locate() {
 
 // --- Push ---
 
-void TableLane::Update(TablePartition* partition, uint32_t row,
-                       const float* gradient, const RowStep& step) {
-  const RowLayout& layout = context_->layout;
+char* TableLane::Record(TablePartition* partition, uint32_t row,
+                        uint32_t push_clock) {
   char* const at = partition->rows().At(row);
   partition->Touch(row, true);
   const uint32_t before = RowLayout::Clock(at);
-  const uint32_t clock = std::max(before, Clock32(step.clock));
+  const uint32_t clock = std::max(before, push_clock);
   const float score =
       context_->expiry.ScoreAt(RowLayout::Score(at), before, clock) + 1;
   RowLayout::SetPast(at, score, clock);
   hot_keys_.Offer(RowLayout::Key(at), score);
+  return at;
+}
+
+void TableLane::Apply(const RowStep& step, size_t count) {
   context_->optimizer.Apply({.learning_rate = step.learning_rate,
                              .gradient_scale = step.gradient_scale},
-                            gradient, RowLayout::Values(at), layout.State(at));
+                            count, group_.gradients, group_.values);
 }
 
 absl::Status TableLane::Push(absl::Span<const GradientRows> ranks,
@@ -120,6 +123,7 @@ absl::Status TableLane::PushGroup(const float* gradients, const RowStep& step) {
   const uint32_t clock = Clock32(step.clock);
   Locate();
   counts_.pushed_rows += group_.size;
+  size_t count = 0;
   for (size_t i = 0; i < group_.size; ++i) {
     TablePartition* const partition = group_.partitions[i];
     const uint32_t row = group_.rows[i];
@@ -133,8 +137,12 @@ absl::Status TableLane::PushGroup(const float* gradients, const RowStep& step) {
       group_.partitions[i] = nullptr;
       continue;
     }
-    Update(partition, row, gradients + i * dim_, step);
+    char* const at = Record(partition, row, clock);
+    group_.gradients[count] = gradients + i * dim_;
+    group_.values[count++] = RowLayout::Values(at);
   }
+  Apply(step, count);
+  if (count == group_.size) return status;
   for (size_t i = 0; i < group_.size; ++i) {
     if (group_.rows[i] != RowPartition::kNone) continue;
     if (group_.partitions[i] == nullptr) continue;
@@ -198,7 +206,11 @@ absl::Status TableLane::PushMissing(const RowStep& step) {
                           Clock32(step.clock), SpilledOf(i), &row),
          &status);
     if (row == RowPartition::kNone) continue;
-    Update(partition, row, missing_.gradients.data() + i * dim_, step);
+    char* const at = Record(partition, row, Clock32(step.clock));
+    // At once: the next may send this one to disk.
+    group_.gradients[0] = missing_.gradients.data() + i * dim_;
+    group_.values[0] = RowLayout::Values(at);
+    Apply(step, 1);
   }
   ClearMissing();
   return status;

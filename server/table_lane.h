@@ -86,6 +86,9 @@ class TableLane {
     uint64_t hashes[kGroupRows];
     TablePartition* partitions[kGroupRows];
     uint32_t rows[kGroupRows];
+    // Those to be updated, without gaps.
+    const float* gradients[kGroupRows];
+    float* values[kGroupRows];
   };
 
   // Rows that are not in memory, put aside until there are many of them.
@@ -102,8 +105,9 @@ class TableLane {
   }
   // From group_.keys: hashes, partitions, and rows (kNone: not in memory).
   void Locate();
-  void Update(TablePartition* partition, uint32_t row, const float* gradient,
-              const RowStep& step);
+  // What a push changes of a row besides its values; the row.
+  char* Record(TablePartition* partition, uint32_t row, uint32_t clock);
+  void Apply(const RowStep& step, size_t count);
   absl::Status PushGroup(const float* gradients, const RowStep& step);
   absl::Status ReadGroup(uint32_t clock, float* out);
   void PutAside(size_t i);

@@ -208,6 +208,7 @@ uint32_t TablePartition::AddRow(int64_t key, uint64_t hash, const char* spilled,
                                     : uint8_t{1} | kChanged;
   const uint32_t row = rows_.Add(key, hash, mark);
   if (row == kNone) return kNone;
+  marks_uses_ |= rows_.size() > rows_.rows_max() / 2;
   char* const at = rows_.At(row);
   if (spilled != nullptr) --cold_rows_;
   if (loads) {

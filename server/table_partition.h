@@ -93,6 +93,7 @@ class TablePartition {
   absl::Status Expire(uint32_t row, uint32_t clock);
   // A row was used; `changed`: it no longer is what its copy on disk says.
   void Touch(uint32_t row, bool changed) {
+    if (!marks_uses_) return;
     uint8_t& mark = rows_.mark(row);
     if ((mark & RowPartition::kHeatBits) < kHeatMost) ++mark;
     if (changed) mark |= kChanged;
@@ -160,6 +161,9 @@ class TablePartition {
   uint64_t cold_rows_ = 0;  // keys on disk that are not in memory
   uint32_t too_old_ = 0;
   int64_t next_sweep_clock_ = 0;  // of MakeRoom
+  // Once rows are about to be written to disk: until then marks need not be
+  // touched, each of which is a cache line of its own.
+  bool marks_uses_ = false;
   bool starved_ = false;
   uint32_t hand_ = 0;   // of the second chance
   uint32_t sweep_ = 0;  // where Maintain continues: a row, then a key on disk

@@ -12,14 +12,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/reference.h"
 
 namespace syncline {
 namespace {
 
-using ::testing::Each;
+// A row: values and, behind them, state.
+struct Row {
+  Row(const RowOptimizer& optimizer, const std::vector<float>& value)
+      : floats(value.size() + optimizer.state_floats()) {
+    std::copy(value.begin(), value.end(), floats.begin());
+    optimizer.InitState(floats.data() + value.size());
+  }
+  void Apply(const RowOptimizer& optimizer, const OptimizerStep& step,
+             const std::vector<float>& gradient) {
+    const float* const gradients[] = {gradient.data()};
+    float* const rows[] = {floats.data()};
+    optimizer.Apply(step, 1, gradients, rows);
+  }
+  std::vector<float> floats;
+};
 
 constexpr OptimizerKind kKinds[] = {
     OptimizerKind::kSgd, OptimizerKind::kAdagrad,
@@ -74,8 +87,7 @@ void ExpectFollowsReference(const OptimizerParams& params, size_t dim,
   Random random(dim);
   std::vector<float> value(dim), gradient(dim);
   for (float& v : value) v = static_cast<float>(random.Normal());
-  std::vector<float> state(optimizer.state_floats());
-  optimizer.InitState(state.data());
+  Row ours(optimizer, value);
   reference::Row<double> row = ReferenceOf(params, value);
   for (int t = 0; t < steps; ++t) {
     std::vector<double> mean(dim);
@@ -83,11 +95,12 @@ void ExpectFollowsReference(const OptimizerParams& params, size_t dim,
       gradient[i] = static_cast<float>(random.Normal());
       mean[i] = gradient[i] * 0.25;
     }
-    optimizer.Apply({.learning_rate = 0.05f, .gradient_scale = 0.25f},
-                    gradient.data(), value.data(), state.data());
+    ours.Apply(optimizer, {.learning_rate = 0.05f, .gradient_scale = 0.25f},
+               gradient);
     StepReference(params, 0.05f, mean, &row);
     for (size_t i = 0; i < dim; ++i) {
-      ASSERT_NEAR(value[i], row.value[i], 5e-5) << "t=" << t << " i=" << i;
+      ASSERT_NEAR(ours.floats[i], row.value[i], 5e-5)
+          << "t=" << t << " i=" << i;
     }
   }
 }
@@ -127,31 +140,51 @@ TEST(RowOptimizerTest, OnlyOptimizersOfRows) {
 TEST(RowOptimizerTest, EachRowHasItsOwnAdamClock) {
   const RowOptimizer optimizer({.kind = OptimizerKind::kAdam, .epsilon = 1e-8f},
                                2);
-  std::vector<float> old_value(2), old_state(5), new_value(2), new_state(5);
-  optimizer.InitState(old_state.data());
-  optimizer.InitState(new_state.data());
-  const std::vector<float> gradient = {3, -3};
+  Row often(optimizer, {0, 0}), once(optimizer, {0, 0});
   const OptimizerStep step = {.learning_rate = 0.1f};
-  for (int i = 0; i < 100; ++i) {
-    optimizer.Apply(step, gradient.data(), old_value.data(), old_state.data());
-  }
+  for (int i = 0; i < 100; ++i) often.Apply(optimizer, step, {3, -3});
   // With the correction of the 101st step the first would be three times as
   // long.
-  optimizer.Apply(step, gradient.data(), new_value.data(), new_state.data());
-  EXPECT_NEAR(new_value[0], -0.1, 1e-6);
-  EXPECT_NEAR(old_value[0], -10, 1e-3);
+  once.Apply(optimizer, step, {3, -3});
+  EXPECT_NEAR(once.floats[0], -0.1, 1e-6);
+  EXPECT_NEAR(often.floats[0], -10, 1e-3);
+}
+
+TEST(RowOptimizerTest, ManyRowsMoveAsEachAlone) {
+  Random random(3);
+  for (const OptimizerKind kind : kKinds) {
+    for (const size_t dim : {1, 8, 13, 16}) {
+      const RowOptimizer optimizer(Params(kind), dim);
+      std::vector<Row> alone, together;
+      std::vector<std::vector<float>> gradients(20, std::vector<float>(dim));
+      for (std::vector<float>& gradient : gradients) {
+        for (float& g : gradient) g = static_cast<float>(random.Normal());
+        alone.emplace_back(optimizer, gradient);
+      }
+      together = alone;
+      std::vector<const float*> from;
+      std::vector<float*> to;
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        alone[i].Apply(optimizer, {.learning_rate = 0.1f}, gradients[i]);
+        from.push_back(gradients[i].data());
+        to.push_back(together[i].floats.data());
+      }
+      optimizer.Apply({.learning_rate = 0.1f}, from.size(), from.data(),
+                      to.data());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        EXPECT_EQ(alone[i].floats, together[i].floats);
+      }
+    }
+  }
 }
 
 TEST(RowOptimizerTest, NanStaysVisible) {
   for (const OptimizerKind kind : kKinds) {
     const RowOptimizer optimizer(Params(kind), 9);
-    std::vector<float> value(9, 1.0f), state(optimizer.state_floats());
-    optimizer.InitState(state.data());
-    const std::vector<float> gradient(9,
-                                      std::numeric_limits<float>::quiet_NaN());
-    optimizer.Apply({.learning_rate = 0.5f}, gradient.data(), value.data(),
-                    state.data());
-    EXPECT_THAT(value, Each(testing::IsNan()));
+    Row row(optimizer, std::vector<float>(9, 1.0f));
+    row.Apply(optimizer, {.learning_rate = 0.5f},
+              std::vector<float>(9, std::numeric_limits<float>::quiet_NaN()));
+    for (size_t i = 0; i < 9; ++i) EXPECT_TRUE(std::isnan(row.floats[i]));
   }
 }
 

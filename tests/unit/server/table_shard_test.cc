@@ -233,35 +233,39 @@ class Model {
       if (Expired(key, step.clock)) rows_.erase(key);
       auto [row, fresh] = rows_.try_emplace(key);
       if (fresh) {
-        row->second.value = Initial(key);
-        row->second.state.resize(optimizer_.state_floats());
-        optimizer_.InitState(row->second.state.data());
+        row->second.floats = Initial(key);
+        row->second.floats.resize(options_.dim + optimizer_.state_floats());
+        optimizer_.InitState(row->second.floats.data() + options_.dim);
       }
       row->second.clock = std::max(row->second.clock, step.clock);
+      const float* const gradients[] = {sum.data()};
+      float* const rows[] = {row->second.floats.data()};
       optimizer_.Apply({.learning_rate = step.learning_rate,
                         .gradient_scale = step.gradient_scale},
-                       sum.data(), row->second.value.data(),
-                       row->second.state.data());
+                       1, gradients, rows);
     }
   }
 
   std::vector<float> Row(int64_t key, int64_t clock) const {
     const auto row = rows_.find(key);
     if (row == rows_.end() || Expired(key, clock)) return Initial(key);
-    return row->second.value;
+    return row->second.Values(options_.dim);
   }
 
   Gradients All(int64_t clock) const {
     Gradients all;
     for (const auto& [key, row] : rows_) {
-      if (!Expired(key, clock)) all[key] = row.value;
+      if (!Expired(key, clock)) all[key] = row.Values(options_.dim);
     }
     return all;
   }
 
  private:
   struct Kept {
-    std::vector<float> value, state;
+    std::vector<float> Values(size_t dim) const {
+      return {floats.begin(), floats.begin() + dim};
+    }
+    std::vector<float> floats;  // values, then state
     int64_t clock = 0;
   };
 

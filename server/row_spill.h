@@ -1,0 +1,64 @@
+#ifndef SYNCLINE_SERVER_ROW_SPILL_H_
+#define SYNCLINE_SERVER_ROW_SPILL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/cold_store.h"
+
+namespace syncline {
+
+// The folder of one daemon below --spill-dir. What is spilled is worth nothing
+// without the memory it came from, so an earlier process's leftovers are
+// removed when this is opened, and everything when it is closed. Thread-safe.
+class SpillFolder {
+ public:
+  // `name` tells the daemons that share `root` apart, e.g. "ps-0".
+  // Errors, naming the path: those of the file system when it cannot be made or
+  // written; Unavailable: another process has it.
+  static absl::StatusOr<std::unique_ptr<SpillFolder>> Open(
+      const std::string& root, absl::string_view name);
+  ~SpillFolder();
+  SpillFolder(const SpillFolder&) = delete;
+  SpillFolder& operator=(const SpillFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  // A path for a table's rows that no other has; nothing is made.
+  std::string PathFor(absl::string_view job, uint32_t table) const;
+
+ private:
+  SpillFolder(std::string path, int lock)
+      : path_(std::move(path)), lock_(lock) {}
+
+  const std::string path_;
+  const int lock_;  // of an open file in it
+};
+
+// The cold rows of one table in a RocksDB of their own. Without a log: a row
+// that is here has left memory only because there was no room.
+class RowSpill {
+ public:
+  struct Options {
+    std::string folder;    // made by Open, removed with the store
+    size_t row_bytes = 0;  // TableShard::SpilledRowBytes
+    uint64_t memory_bytes =
+        0;  // of write buffers, caches, filters; >= kMemoryMin
+    uint64_t disk_bytes = 0;  // >= kDiskMin
+  };
+  static constexpr uint64_t kMemoryMin = 1 << 20;
+  static constexpr uint64_t kDiskMin = 1 << 20;
+
+  // Errors, naming the folder: InvalidArgument: a limit below its least;
+  // Unavailable, ResourceExhausted, PermissionDenied: the disk refuses.
+  static absl::StatusOr<std::unique_ptr<ColdStore>> Open(
+      const Options& options);
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_ROW_SPILL_H_
