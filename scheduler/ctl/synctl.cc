@@ -12,6 +12,7 @@
 #include "scheduler/ctl/console.h"
 #include "scheduler/ctl/doctor.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/generate_command.h"
 #include "scheduler/ctl/local_command.h"
 #include "scheduler/ctl/tf_config_command.h"
 
@@ -59,6 +60,14 @@ Examples:
   synctl local mnist.textproto --ps 2 --workers 3
   synctl local mnist.textproto --data-root /data --out results/mnist)";
 
+constexpr char kGenerateFooter[] = R"(
+Row N of a seed is the same on every machine, whatever else is generated. Prints
+the AUC of the teacher that drew the labels: what a perfect model would reach.
+
+Examples:
+  synctl generate criteo --rows 2000000 --out train.tsv
+  synctl generate criteo --rows 100000 --first-row 2000000 --out test.tsv)";
+
 constexpr char kDoctorFooter[] = R"(
 Looks at TF_CONFIG in the environment: its form; and, unless --offline, whether
 all host names resolve, this task's port is free, the scheduler answers, and all
@@ -84,6 +93,7 @@ class CommandLine {
     AddJobCommands();
     AddQueryCommands();
     AddLocal();
+    AddGenerate();
     AddClusterCommands();
   }
 
@@ -101,8 +111,9 @@ class CommandLine {
   using Command = std::function<int(const Console&)>;
 
   CLI::App* Add(const std::string& name, const std::string& about,
-                Command command) {
-    CLI::App* sub = app_.add_subcommand(name, about);
+                Command command, CLI::App* parent = nullptr) {
+    if (parent == nullptr) parent = &app_;
+    CLI::App* sub = parent->add_subcommand(name, about);
     sub->add_option("--output,-o", output_, "text, or json: one object a line")
         ->check(CLI::IsMember({"text", "json"}))
         ->default_str("text");
@@ -199,6 +210,30 @@ class CommandLine {
     local->footer(kLocalFooter);
   }
 
+  void AddGenerate() {
+    CLI::App* generate =
+        app_.add_subcommand("generate", "Write a data set to train on");
+    generate->require_subcommand(1);
+    CLI::App* criteo = Add(
+        "criteo", "Click logs in Criteo's format, with a hidden teacher",
+        [this](const Console& console) {
+          return RunGenerateCriteo(criteo_, console);
+        },
+        generate);
+    criteo->add_option("--rows", criteo_.rows, "Lines to write")->required();
+    criteo->add_option("--first-row", criteo_.first_row,
+                       "Number of the first; default 0. One teacher's training "
+                       "and test sets are different rows");
+    criteo->add_option("--vocabulary", criteo_.generator.vocabulary,
+                       "Values over the 26 categories; default 10,000,000");
+    criteo->add_option("--zipf", criteo_.generator.zipf,
+                       "Exponent of their frequencies; default 1.05");
+    criteo->add_option("--seed", criteo_.generator.seed,
+                       "Of rows and teacher; default 0");
+    criteo->add_option("--out", criteo_.path, "File to write")->required();
+    criteo->footer(kGenerateFooter);
+  }
+
   void AddClusterCommands() {
     AddRemote("cluster", "List the cluster's members",
               [this](const Console& console) {
@@ -258,6 +293,7 @@ class CommandLine {
   std::vector<std::string> states_;
   uint32_t limit_ = 0;
   LocalOptions local_;
+  GenerateCriteoOptions criteo_;
   bool offline_ = false;
   std::vector<std::string> cluster_;
   std::string task_;
