@@ -44,12 +44,16 @@ bool HasBatchDim(const Value& value) {
   return absl::c_linear_search(value.dims, kBatchDim);
 }
 
-// Declared parameters have become initializers.
-void RemoveDeclaredInputs(const Graph& graph, onnx::GraphProto* file) {
+// Declared parameters have become initializers, but for `inputs`.
+void RemoveDeclaredInputs(const Graph& graph,
+                          absl::Span<const std::string> inputs_kept,
+                          onnx::GraphProto* file) {
   absl::flat_hash_set<absl::string_view> declared;
   for (const Initializer& initializer : graph.initializers) {
-    if (initializer.origin == Initializer::Origin::kDeclared) {
-      declared.insert(graph.values[initializer.value].name);
+    const std::string& name = graph.values[initializer.value].name;
+    if (initializer.origin == Initializer::Origin::kDeclared &&
+        !absl::c_linear_search(inputs_kept, name)) {
+      declared.insert(name);
     }
   }
   auto* inputs = file->mutable_input();
@@ -58,6 +62,29 @@ void RemoveDeclaredInputs(const Graph& graph, onnx::GraphProto* file) {
                                  return declared.contains(input.name());
                                }),
                 inputs->end());
+}
+
+// Makes the file's initializer a graph input, without values.
+void MakeInput(const ConstantTensor& tensor, const std::string& name,
+               onnx::GraphProto* file) {
+  auto* initializers = file->mutable_initializer();
+  initializers->erase(std::remove_if(initializers->begin(), initializers->end(),
+                                     [&](const onnx::TensorProto& proto) {
+                                       return proto.name() == name;
+                                     }),
+                      initializers->end());
+  if (absl::c_any_of(file->input(), [&](const onnx::ValueInfoProto& input) {
+        return input.name() == name;
+      })) {
+    return;
+  }
+  onnx::ValueInfoProto* const input = file->add_input();
+  input->set_name(name);
+  auto* const type = input->mutable_type()->mutable_tensor_type();
+  type->set_elem_type(DTypeToOnnx(tensor.dtype));
+  for (const int64_t dim : tensor.dims) {
+    type->mutable_shape()->add_dim()->set_dim_value(dim);
+  }
 }
 
 }  // namespace
@@ -147,8 +174,8 @@ absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
 }
 
 absl::StatusOr<std::string> Model::WithWeights(
-    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
-    const {
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+    absl::Span<const std::string> inputs) const {
   std::vector<std::string> problems;
   absl::flat_hash_map<std::string, const Initializer*> by_name;
   for (const Initializer& initializer : graph_.initializers) {
@@ -156,7 +183,7 @@ absl::StatusOr<std::string> Model::WithWeights(
     const std::string& name = graph_.values[initializer.value].name;
     by_name[name] = &initializer;
     if (initializer.origin == Initializer::Origin::kDeclared &&
-        !weights.contains(name)) {
+        !weights.contains(name) && !absl::c_linear_search(inputs, name)) {
       problems.push_back(absl::StrCat("no weights for ", Quote(name),
                                       ", which has none in the file"));
     }
@@ -174,12 +201,12 @@ absl::StatusOr<std::string> Model::WithWeights(
     }
   }
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
-  return Serialize(weights);
+  return Serialize(weights, inputs);
 }
 
 absl::StatusOr<std::string> Model::Serialize(
-    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
-    const {
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+    absl::Span<const std::string> inputs) const {
   onnx::ModelProto file = proto_->file;
   onnx::GraphProto* graph = file.mutable_graph();
   int file_initializers = 0;
@@ -189,6 +216,8 @@ absl::StatusOr<std::string> Model::Serialize(
     onnx::TensorProto* out = nullptr;
     if (initializer.origin == Initializer::Origin::kFile) {
       out = graph->mutable_initializer(file_initializers++);
+    } else if (absl::c_linear_search(inputs, name)) {
+      continue;
     } else {
       out = graph->add_initializer();
       out->set_name(name);
@@ -200,8 +229,15 @@ absl::StatusOr<std::string> Model::Serialize(
     }
     WriteTensor(initializer.tensor.dtype, initializer.tensor.dims, bytes, out);
   }
+  for (const Initializer& initializer : graph_.initializers) {
+    const std::string& name = graph_.values[initializer.value].name;
+    if (initializer.origin == Initializer::Origin::kFile &&
+        absl::c_linear_search(inputs, name)) {
+      MakeInput(initializer.tensor, name, graph);
+    }
+  }
   // IR version 3 wants initializers among the inputs; later ones do not.
-  if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, graph);
+  if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, inputs, graph);
   std::string bytes;
   if (!file.SerializeToString(&bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -70,12 +70,14 @@ class Model {
   absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
 
   // The submitted file, with the named float32 initializers replaced, as ONNX
-  // binary. Everything else (names, metadata, opset) is kept.
+  // binary. Those named in `inputs` are graph inputs in it, without values,
+  // whatever they were: tables whose rows go elsewhere. Everything else (names,
+  // metadata, opset) is kept.
   // Errors: InvalidArgument: unknown name or wrong element count; a declared
-  // parameter that is missing from `weights`.
+  // parameter that is in neither.
   absl::StatusOr<std::string> WithWeights(
-      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
-      const;
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+      absl::Span<const std::string> inputs = {}) const;
 
  private:
   struct Proto;
@@ -84,8 +86,8 @@ class Model {
   absl::Status SetComputedShapes();
   // REQUIRES: the weights fit.
   absl::StatusOr<std::string> Serialize(
-      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights)
-      const;
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+      absl::Span<const std::string> inputs) const;
 
   std::unique_ptr<Proto> proto_;
   Graph graph_;

@@ -66,7 +66,10 @@ class TableResolver {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (absl::c_count(node.inputs, table_.value) == 0) continue;
-      if (CheckReader(node)) table_.gathers.push_back(static_cast<int>(n));
+      int feed = -1;
+      if (CheckReader(node, &feed)) {
+        table_.lookups.push_back({static_cast<int>(n), feed});
+      }
     }
     if (absl::c_linear_search(graph_.outputs, table_.value)) {
       Problem(".name",
@@ -79,7 +82,22 @@ class TableResolver {
     if (!read) Problem(".name", "is read by no Gather");
   }
 
-  bool CheckReader(const Node& node) {
+  // The feed that `id` is, perhaps under another shape; -1: none.
+  int FeedOf(ValueId id) const {
+    constexpr absl::string_view kViews[] = {"Flatten", "Identity", "Reshape",
+                                            "Squeeze", "Unsqueeze"};
+    while (id != kNoValue && graph_.values[id].producer >= 0) {
+      const Node& node = graph_.nodes[graph_.values[id].producer];
+      if (!absl::c_linear_search(kViews, node.op_type)) return -1;
+      id = node.inputs[0];
+    }
+    const auto fed = absl::c_find(feeds_, id);
+    return id == kNoValue || fed == feeds_.end()
+               ? -1
+               : static_cast<int>(fed - feeds_.begin());
+  }
+
+  bool CheckReader(const Node& node, int* feed) {
     if (node.op_type != "Gather" || node.inputs[0] != table_.value) {
       Problem(".name", "is read by ", node.name, " (", node.op_type,
               "), but only Gather may read a table");
@@ -91,8 +109,8 @@ class TableResolver {
       return false;
     }
     const ValueId indices = node.inputs[1];
-    if (graph_.values[indices].dtype != DType::kInt64 ||
-        !absl::c_linear_search(feeds_, indices)) {
+    *feed = FeedOf(indices);
+    if (graph_.values[indices].dtype != DType::kInt64 || *feed < 0) {
       Problem(".name", "is read by ", node.name, " with indices ",
               Quote(graph_.values[indices].name),
               ", which are not an int64 graph input that data.feeds feeds");

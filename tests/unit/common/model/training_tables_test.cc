@@ -67,7 +67,36 @@ TEST(TrainingTablesTest, ATableIsFound) {
   EXPECT_EQ(tables[0].initializer, 0);
   EXPECT_EQ(tables[0].rows, 1000);
   EXPECT_EQ(tables[0].dim, 16u);
-  EXPECT_THAT(tables[0].gathers, ElementsAre(0));
+  ASSERT_EQ(tables[0].lookups.size(), 1u);
+  EXPECT_EQ(tables[0].lookups[0].node, 0);
+  EXPECT_EQ(tables[0].lookups[0].feed, 0);
+}
+
+TEST(TrainingTablesTest, IdsMayHaveAnotherShape) {
+  Graph graph = MakeGraph();
+  const auto add = [&](const char* op, ValueId from) {
+    Value value = {.name = op, .dtype = DType::kInt64, .dims = {kBatchDim}};
+    value.producer = static_cast<int>(graph.nodes.size());
+    graph.values.push_back(value);
+    Node node;
+    node.name = op;
+    node.op_type = op;
+    node.inputs = {from};
+    node.outputs = {static_cast<ValueId>(graph.values.size() - 1)};
+    graph.nodes.push_back(node);
+    return node.outputs[0];
+  };
+  const ValueId viewed = add("Reshape", add("Unsqueeze", kIds));
+  graph.nodes[0].inputs[1] = viewed;
+  std::vector<std::string> problems;
+  const auto tables = ResolveTables(OneTable(), graph, {kOut, kIds}, &problems);
+  EXPECT_THAT(problems, IsEmpty());
+  ASSERT_EQ(tables[0].lookups.size(), 1u);
+  EXPECT_EQ(tables[0].lookups[0].feed, 1);
+
+  graph.nodes[0].inputs[1] = add("Add", viewed);
+  ResolveTables(OneTable(), graph, {kIds}, &problems);
+  EXPECT_THAT(problems, ElementsAre(testing::HasSubstr("data.feeds feeds")));
 }
 
 TEST(TrainingTablesTest, OneProblemEach) {
