@@ -89,12 +89,12 @@ void TableLane::Locate() {
 char* TableLane::Record(TablePartition* partition, uint32_t row,
                         uint32_t push_clock) {
   char* const at = partition->rows().At(row);
-  partition->Touch(row, true);
   const uint32_t before = RowLayout::Clock(at);
   const uint32_t clock = std::max(before, push_clock);
   const float score =
       context_->expiry.ScoreAt(RowLayout::Score(at), before, clock) + 1;
   RowLayout::SetPast(at, score, clock);
+  partition->Touch(row, at, true);
   hot_keys_.Offer(RowLayout::Key(at), score);
   return at;
 }
@@ -257,7 +257,7 @@ absl::Status TableLane::ReadGroup(uint32_t clock, float* out) {
       continue;
     }
     ++counts_.read_from_memory;
-    partition->Touch(row, false);
+    partition->Touch(row, at, false);
     std::copy_n(RowLayout::Values(at), dim_, values);
   }
   // After the loop: taking rows in may move others of the group to disk.

@@ -203,12 +203,12 @@ bool TablePartition::Admitted(int64_t key, uint64_t hash, uint32_t clock) {
 uint32_t TablePartition::AddRow(int64_t key, uint64_t hash, const char* spilled,
                                 bool stale_copy) {
   const bool loads = spilled != nullptr && !stale_copy;
-  const uint8_t mark = loads        ? uint8_t{2} | kOnDisk
-                       : stale_copy ? uint8_t{1} | kChanged | kOnDisk
-                                    : uint8_t{1} | kChanged;
+  const uint8_t mark = loads
+                           ? HeatOf(RowLayout::SpilledScore(spilled)) | kOnDisk
+                           : uint8_t{1} | kChanged | (stale_copy ? kOnDisk : 0);
   const uint32_t row = rows_.Add(key, hash, mark);
   if (row == kNone) return kNone;
-  marks_uses_ |= rows_.size() > rows_.rows_max() / 2;
+  watches_use_ |= rows_.size() > rows_.rows_max() / 2;
   char* const at = rows_.At(row);
   if (spilled != nullptr) --cold_rows_;
   if (loads) {
@@ -292,8 +292,7 @@ void TablePartition::Relieve() {
   starved_ = false;
 }
 
-// Second chance (Corbato 1968) with a small counter: the hand cools warm rows
-// and stops at those that are cold already.
+// The hand cools warm rows and takes those that are cold already.
 void TablePartition::ChooseVictims(size_t count) {
   victims_.clear();
   while (victims_.size() < count) {

@@ -1,7 +1,9 @@
 #ifndef SYNCLINE_SERVER_TABLE_PARTITION_H_
 #define SYNCLINE_SERVER_TABLE_PARTITION_H_
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -92,11 +94,12 @@ class TablePartition {
   // Removes an expired row of memory, and its copy on disk.
   absl::Status Expire(uint32_t row, uint32_t clock);
   // A row was used; `changed`: it no longer is what its copy on disk says.
-  void Touch(uint32_t row, bool changed) {
-    if (!marks_uses_) return;
+  void Touch(uint32_t row, const char* at, bool changed) {
+    if (!watches_use_) return;
     uint8_t& mark = rows_.mark(row);
-    if ((mark & RowPartition::kHeatBits) < kHeatMost) ++mark;
-    if (changed) mark |= kChanged;
+    mark = static_cast<uint8_t>((mark & RowPartition::kOwnerBits) |
+                                HeatOf(RowLayout::Score(at)) |
+                                (changed ? kChanged : 0));
   }
 
   // --- Keys without a row in memory ---
@@ -130,10 +133,16 @@ class TablePartition {
 
  private:
   // Marks of RowPartition.
-  static constexpr uint8_t kHeatMost = 3;
+  static constexpr int kHeatMost = RowPartition::kHeatBits;
   static constexpr uint8_t kChanged = 0x40;  // since it was written to disk
   static constexpr uint8_t kOnDisk = 0x80;   // so is a copy, perhaps older
 
+  // 1 for up to one push, then one more for each doubling.
+  static uint8_t HeatOf(float score) {
+    const int doublings =
+        static_cast<int>(std::bit_cast<uint32_t>(score) >> 23) - 127;
+    return static_cast<uint8_t>(std::clamp(1 + doublings, 1, kHeatMost));
+  }
   RowExpiry::Verdict Judge(const char* row, uint32_t clock) const {
     return context_->expiry.Judge(RowLayout::Score(row), RowLayout::Clock(row),
                                   clock, too_old_);
@@ -161,9 +170,9 @@ class TablePartition {
   uint64_t cold_rows_ = 0;  // keys on disk that are not in memory
   uint32_t too_old_ = 0;
   int64_t next_sweep_clock_ = 0;  // of MakeRoom
-  // Once rows are about to be written to disk: until then marks need not be
-  // touched, each of which is a cache line of its own.
-  bool marks_uses_ = false;
+  // Once rows may have to be written to disk: until then their marks need not
+  // be touched, each of which is a cache line of its own.
+  bool watches_use_ = false;
   bool starved_ = false;
   uint32_t hand_ = 0;   // of the second chance
   uint32_t sweep_ = 0;  // where Maintain continues: a row, then a key on disk

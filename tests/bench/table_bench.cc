@@ -6,7 +6,8 @@
 //   table_bench [--benchmark_filter=...] [--benchmark_repetitions=9]
 //               [--benchmark_enable_random_interleaving=true]
 
-#include <sys/resource.h>
+#include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +24,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "kernels/row_optimizer.h"
+#include "server/row_spill.h"
 #include "server/table_shard.h"
 
 namespace syncline {
@@ -345,6 +347,7 @@ void BM_TableBytes(benchmark::State& state) {
   const int64_t rows = state.range(0);
   constexpr uint32_t kDim = 16;
   for (auto _ : state) {
+    malloc_trim(0);
     const uint64_t before = ResidentBytes();
     const TableMap map = Map();
     TableShard shard(Options(kDim, 16ull << 30), map, 0, 1, nullptr);
@@ -373,6 +376,103 @@ BENCHMARK(BM_TableBytes)
     ->Arg(10000000)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
+
+// --- More rows than memory ---
+
+// Keys by rank with probability proportional to rank^-s (Zipf), scattered over
+// all int64.
+class ZipfKeys {
+ public:
+  ZipfKeys(uint64_t ranks, double s) : sums_(ranks) {
+    double sum = 0;
+    for (uint64_t i = 0; i < ranks; ++i) {
+      sum += std::pow(static_cast<double>(i + 1), -s);
+      sums_[i] = sum;
+    }
+  }
+  static int64_t KeyOf(uint64_t rank) {
+    return static_cast<int64_t>(Mix64(rank * 3 + 1));
+  }
+  int64_t Draw(Random* random) const {
+    const double at = random->Uniform() * sums_.back();
+    return KeyOf(std::lower_bound(sums_.begin(), sums_.end(), at) -
+                 sums_.begin());
+  }
+
+ private:
+  std::vector<double> sums_;
+};
+
+// Pull, then push, batches of 8,192 draws, duplicates combined, of a table of
+// eight times the rows that its memory holds; all of them have been pushed
+// before. In memory: the same traffic with memory for everything.
+void BM_TableZipf(benchmark::State& state) {
+  constexpr uint32_t kDim = 16;
+  constexpr uint64_t kBudget = 16 << 20;
+  constexpr uint64_t kRows = 8 * kBudget / 92;
+  const bool spills = state.range(0) != 0;
+  const std::string folder =
+      "/tmp/syncline-table-bench-" + std::to_string(getpid());
+  TableOptions options = Options(kDim, spills ? kBudget * 3 / 4 : 1ull << 30);
+  std::unique_ptr<ColdStore> cold;
+  if (spills) {
+    auto opened =
+        RowSpill::Open({.folder = folder,
+                        .row_bytes = TableShard::SpilledRowBytes(options),
+                        .memory_bytes = kBudget / 4,
+                        .disk_bytes = 4ull << 30});
+    SYNCLINE_CHECK(opened.ok());
+    cold = *std::move(opened);
+  }
+  const uint64_t before = ResidentBytes();
+  const TableMap map = Map();
+  TableShard shard(options, map, 0, 1, std::move(cold));
+  const Floats gradient(size_t{kDim} * kBatchRows);
+  std::vector<float> out(size_t{kDim} * kBatchRows);
+  const auto push = [&](const std::vector<int64_t>& keys) {
+    const GradientRows rows = {.keys = keys, .values = &gradient};
+    SYNCLINE_CHECK(shard.Push(0, {rows}, kStep).ok());
+  };
+  for (uint64_t first = 0; first < kRows; first += kBatchRows) {
+    std::vector<int64_t> keys;
+    for (uint64_t i = first; i < std::min(kRows, first + kBatchRows); ++i) {
+      keys.push_back(ZipfKeys::KeyOf(i));
+    }
+    push(Unique(map, std::move(keys)));
+  }
+  const ZipfKeys zipf(kRows, 1.05);
+  Random random(7);
+  std::vector<std::vector<int64_t>> batches(512);
+  for (std::vector<int64_t>& keys : batches) {
+    for (size_t i = 0; i < kBatchRows; ++i) keys.push_back(zipf.Draw(&random));
+    keys = Unique(map, std::move(keys));
+  }
+  size_t next = 0;
+  const auto step = [&] {
+    const std::vector<int64_t>& keys = batches[next++ % batches.size()];
+    SYNCLINE_CHECK(shard.Read(0, keys, 1, out.data()).ok());
+    push(keys);
+    return 2 * static_cast<int64_t>(keys.size());
+  };
+  // Until the rows in memory are those that belong there.
+  while (next < batches.size()) step();
+  const TableStats filled = shard.Stats(0);
+  int64_t rows = 0;
+  for (auto _ : state) rows += step();
+  SetRows(state, rows);
+  const TableStats stats = shard.Stats(0);
+  SYNCLINE_CHECK(stats.rows_in_memory + stats.rows_on_disk == kRows);
+  state.counters["from_disk"] =
+      static_cast<double>(stats.read_from_disk - filled.read_from_disk) /
+      static_cast<double>(rows / 2);
+  state.counters["disk_MB"] = static_cast<double>(stats.disk_bytes) * 1e-6;
+  state.counters["written_share"] =
+      static_cast<double>(stats.spilled_rows - filled.spilled_rows) /
+      static_cast<double>(rows / 2);
+  state.counters["resident/budget"] =
+      static_cast<double>(ResidentBytes() - before) / kBudget;
+}
+BENCHMARK(BM_TableZipf)->ArgName("spills")->Arg(0)->Arg(1)->UseRealTime();
 
 }  // namespace
 }  // namespace syncline
