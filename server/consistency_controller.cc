@@ -26,11 +26,12 @@ void Fail(CallToken token, absl::Status status, ShardActions* out) {
 
 ConsistencyController::ConsistencyController(Options options)
     : options_(std::move(options)),
-      block_initialised_(options_.block_count, false),
+      block_initialised_(dense_block_count(), false),
       expecting_(options_.block_count),
       delivered_(options_.block_count),
       version_(options_.block_count, 0) {
-  SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0);
+  SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
+                 options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
   StartSyncClock();
 }
@@ -168,6 +169,18 @@ void ConsistencyController::Close(const absl::Status& status,
   parked_pulls_.clear();
 }
 
+absl::Status ConsistencyController::CheckHeldCut(uint32_t rank,
+                                                 uint64_t incarnation,
+                                                 uint64_t cut_id) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckCaller(rank, incarnation));
+  const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
+  if (cut != nullptr && cut->passed) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.label, ": scan by ", options_.workers[rank].name, ": ",
+      cut == nullptr ? cuts_.Absence(cut_id)
+                     : absl::StrCat("cut ", cut_id, " is not passed yet")));
+}
+
 bool ConsistencyController::IsParkedPush(CallToken token) const {
   return std::any_of(
       parked_pushes_.begin(), parked_pushes_.end(),
@@ -228,7 +241,7 @@ void ConsistencyController::StartPush(ShardCall call, ShardActions* out) {
     return Fail(call.token,
                 absl::FailedPreconditionError(absl::StrCat(
                     options_.label, ": push before initialisation, ",
-                    initialised_count_, " of ", options_.block_count,
+                    initialised_count_, " of ", dense_block_count(),
                     " blocks have values")),
                 out);
   }
@@ -435,6 +448,7 @@ bool ConsistencyController::CanReadShard(uint32_t rank, int64_t clock) const {
 void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
   out->push_back({.kind = Kind::kRead,
                   .token = call.token,
+                  .clock = call.pull->clock,
                   .min_clock = min_clock(),
                   .max_clock = max_clock()});
 }
@@ -580,7 +594,7 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
   const PullFacts& pull = *call.pull;
   if (!initialised()) {
     return absl::StrCat("initial values from ", options_.workers[0].name, ": ",
-                        initialised_count_, " of ", options_.block_count,
+                        initialised_count_, " of ", dense_block_count(),
                         " blocks have some");
   }
   if (awaiting_norm_) {

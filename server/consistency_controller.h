@@ -37,7 +37,7 @@ struct ShardAction {
   BlockIndex block = 0;
   uint32_t position = 0;  // of the block in the call's list
   uint32_t rank = 0;
-  int64_t clock = 0;          // of the gradient
+  int64_t clock = 0;          // of the gradient, or of the pull
   uint64_t sample_count = 0;  // what the sum is divided by
   // Squared L2 norm of the mean gradient over all shards; negative where norms
   // are not clipped.
@@ -74,8 +74,11 @@ class ConsistencyController {
     bool clip_norm = false;
     std::vector<Worker> workers = {};  // by rank, at least one
     uint32_t block_count = 0;          // of this shard, at least one
-    std::string label = {};            // "job j-0001 on ps:0 at 10.0.0.5:4000"
-    size_t parked_max = 65536;         // calls; above it they are refused
+    // So many of them, the last ones, are virtual slots of tables: they need no
+    // Init, because rows come into being when they are first pushed.
+    uint32_t slot_count = 0;
+    std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
+    size_t parked_max = 65536;  // calls; above it they are refused
   };
 
   explicit ConsistencyController(Options options);
@@ -108,6 +111,11 @@ class ConsistencyController {
   // Whether this is the chief, who alone may initialise and cut. Errors: as
   // OnInit fails its call.
   absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
+
+  // Whether this caller may read at the cut now, because this shard has passed
+  // it and it is held. Errors: as a call's, FailedPrecondition.
+  absl::Status CheckHeldCut(uint32_t rank, uint64_t incarnation,
+                            uint64_t cut_id) const;
 
   // The call is parked and its push has not been accepted.
   bool IsParkedPush(CallToken token) const;
@@ -173,9 +181,10 @@ class ConsistencyController {
                        const std::string& why) const;
   void Park(ShardCall call, bool as_push, ShardActions* out);
 
-  bool initialised() const {
-    return initialised_count_ == options_.block_count;
+  uint32_t dense_block_count() const {
+    return options_.block_count - options_.slot_count;
   }
+  bool initialised() const { return initialised_count_ == dense_block_count(); }
   bool sync() const { return options_.mode == ConsistencyMode::kSync; }
   bool active(uint32_t rank) const { return !workers_[rank].finished(); }
 

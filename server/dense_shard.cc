@@ -90,16 +90,21 @@ double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
   return squares;
 }
 
-void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
-                       double squared_norm, Scratch* scratch) {
-  Block& block = blocks_[index];
+float DenseShard::GradientScale(uint64_t sample_count,
+                                double squared_norm) const {
   double scale = 1.0 / static_cast<double>(sample_count);
   if (squared_norm > options_.clip_norm * options_.clip_norm) {
     scale *= options_.clip_norm / std::sqrt(squared_norm);
   }
+  return static_cast<float>(scale);
+}
+
+void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
+                       double squared_norm, Scratch* scratch) {
+  Block& block = blocks_[index];
   const OptimizerStep step = {
-      .learning_rate = static_cast<float>(options_.learning_rate.At(clock)),
-      .gradient_scale = static_cast<float>(scale),
+      .learning_rate = LearningRateAt(clock),
+      .gradient_scale = GradientScale(sample_count, squared_norm),
       .t = ++block.updates};
 
   const int slots = OptimizerSlots(options_.optimizer.kind);

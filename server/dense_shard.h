@@ -79,6 +79,13 @@ class DenseShard {
   void Apply(BlockIndex block, int64_t clock, uint64_t sample_count,
              double squared_norm, Scratch* scratch);
 
+  // What a clock's steps have in common, tables' included: turns a summed
+  // gradient into the mean, scaled down as Apply says; and the learning rate.
+  float GradientScale(uint64_t sample_count, double squared_norm) const;
+  float LearningRateAt(int64_t clock) const {
+    return static_cast<float>(options_.learning_rate.At(clock));
+  }
+
   absl::Span<const float> values(BlockIndex block) const {
     return {blocks_[block].memory.data(), blocks_[block].count};
   }

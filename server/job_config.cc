@@ -15,7 +15,8 @@ absl::Status Unsupported(absl::string_view field, absl::string_view value) {
       absl::StrCat(field, ": ", value, " is not built"));
 }
 
-absl::StatusOr<OptimizerParams> ReadOptimizer(const OptimizerSpec& spec) {
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec) {
   OptimizerParams params;
   switch (spec.kind()) {
     case OptimizerSpec::SGD:
@@ -36,8 +37,14 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(const OptimizerSpec& spec) {
     case OptimizerSpec::ADAMW:
       params.kind = OptimizerKind::kAdamW;
       break;
+    case OptimizerSpec::FTRL:
+      params.kind = OptimizerKind::kFtrl;
+      break;
+    case OptimizerSpec::ROW_WISE_ADAGRAD:
+      params.kind = OptimizerKind::kRowWiseAdagrad;
+      break;
     default:
-      return Unsupported("optimizer.kind",
+      return Unsupported(absl::StrCat(field, ".kind"),
                          OptimizerSpec::Kind_Name(spec.kind()));
   }
   params.momentum = spec.momentum();
@@ -47,6 +54,9 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(const OptimizerSpec& spec) {
   params.initial_accumulator = spec.initial_accumulator();
   params.weight_decay = spec.weight_decay();
   params.clip_value = spec.clip_value();
+  params.l1 = spec.l1();
+  params.l2 = spec.l2();
+  params.learning_rate_power = spec.learning_rate_power();
   return params;
 }
 
@@ -133,7 +143,103 @@ absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
   return BlockMap::Create(tensors, assignment.ps_size());
 }
 
+absl::StatusOr<RowInitializer> ReadScheme(absl::string_view field,
+                                          const TableSpec& spec, uint32_t dim,
+                                          uint64_t seed) {
+  using R = InitializerRule;
+  using Scheme = RowInitializer::Scheme;
+  const auto make = [&](Scheme scheme, float amplitude) {
+    return RowInitializer(scheme, amplitude, seed, spec.name());
+  };
+  switch (spec.scheme()) {
+    case R::ZEROS:
+      return make(Scheme::kZeros, 0);
+    case R::CONSTANT:
+      return make(Scheme::kConstant, spec.value());
+    case R::UNIFORM:
+      return make(Scheme::kUniform, spec.scale());
+    case R::NORMAL:
+      return make(Scheme::kNormal, spec.scale());
+    case R::XAVIER_UNIFORM:
+      return make(Scheme::kUniform,
+                  RowInitializer::XavierUniform(spec.scale(), dim));
+    case R::XAVIER_NORMAL:
+      return make(Scheme::kNormal,
+                  RowInitializer::XavierNormal(spec.scale(), dim));
+    default:
+      return Unsupported(absl::StrCat(field, ".scheme"),
+                         R::Scheme_Name(spec.scheme()));
+  }
+}
+
+ExpiryOptions ReadExpiry(const ExpirySpec& spec) {
+  ExpiryOptions options;
+  options.unseen_clocks = static_cast<int64_t>(spec.unseen_clocks());
+  options.unseen_time = absl::Seconds(spec.unseen_seconds());
+  options.min_score = spec.min_score();
+  if (spec.min_score() > 0) {
+    options.decay = spec.decay();
+    options.decay_clocks = static_cast<int64_t>(spec.decay_clocks());
+  }
+  return options;
+}
+
+absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
+                                           int index) {
+  const std::string field = absl::StrCat("tables[", index, "]");
+  const TableSpec& spec = assignment.spec().tables(index);
+  const TableInfo& info = assignment.tables(index);
+  if (info.name() != spec.name() || info.dim() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": '", spec.name(), "' was assigned as '",
+                     info.name(), "' with rows of ", info.dim(), " elements"));
+  }
+  const auto map = TableMap::Create(info.slots(), assignment.ps_size());
+  if (!map.ok()) return Annotate(map.status(), field);
+  JobConfig::Table table{.layout = {spec.name(), info.dim(), *map},
+                         .options = {}};
+  TableOptions& options = table.options;
+  options.name = spec.name();
+  options.dim = info.dim();
+  options.seed = assignment.spec().training().seed();
+  SYNCLINE_ASSIGN_OR_RETURN(options.initializer,
+                            ReadScheme(field, spec, info.dim(), options.seed));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      options.optimizer,
+      ReadOptimizer(absl::StrCat(field, ".optimizer"), spec.optimizer()));
+  options.optimizer.clip_value = assignment.spec().optimizer().clip_value();
+  options.admission.min_sightings = spec.admission().min_sightings();
+  options.admission.probability =
+      spec.admission().min_sightings() > 1 ? 1 : spec.admission().probability();
+  options.admission.filter_bytes = spec.admission().filter_bytes();
+  options.expiry = ReadExpiry(spec.expiry());
+  options.memory_bytes = spec.memory_bytes();
+  table.disk_bytes = spec.disk_bytes();
+  return table;
+}
+
+absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
+  if (assignment.tables_size() != assignment.spec().tables_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", assignment.job_id(), " was assigned ", assignment.tables_size(),
+        " tables, its spec has ", assignment.spec().tables_size()));
+  }
+  for (int i = 0; i < assignment.tables_size(); ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(JobConfig::Table table, ReadTable(assignment, i));
+    config->tables.push_back(std::move(table));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+ShardLayout LayoutOf(const JobConfig& config) {
+  std::vector<TableLayout> tables;
+  for (const JobConfig::Table& table : config.tables) {
+    tables.push_back(table.layout);
+  }
+  return ShardLayout(config.map, config.ps_rank, std::move(tables));
+}
 
 std::string MemberName(const Member& member) {
   const TaskId task{static_cast<TaskKind>(member.task().type()),
@@ -162,7 +268,10 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
 
   const JobSpec& spec = assignment.spec();
   SYNCLINE_ASSIGN_OR_RETURN(config.shard.optimizer,
-                            ReadOptimizer(spec.optimizer()));
+                            ReadOptimizer("optimizer", spec.optimizer()));
+  if (config.shard.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
+    return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(config.shard.learning_rate,
                             ReadLearningRate(spec.learning_rate()));
   config.shard.clip_norm = spec.optimizer().clip_norm();
@@ -173,12 +282,16 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                       ? spec.limits().step_timeout_seconds()
                                       : 60);
 
+  SYNCLINE_RETURN_IF_ERROR(ReadTables(assignment, &config));
+
   SYNCLINE_RETURN_IF_ERROR(
       ReadConsistency(spec.consistency(), &config.controller));
   config.controller.clip_norm = config.shard.clip_norm > 0;
   config.controller.label = config.label;
-  config.controller.block_count =
-      static_cast<uint32_t>(config.map.shard_blocks(ps_rank).size());
+  const ShardLayout layout = LayoutOf(config);
+  config.controller.block_count = layout.block_count();
+  config.controller.slot_count =
+      layout.block_count() - static_cast<uint32_t>(layout.ids().size());
   for (const Participant& worker : assignment.workers()) {
     config.controller.workers.push_back(
         {worker.member().incarnation(), MemberName(worker.member())});

@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_JOB_CONFIG_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -9,6 +10,8 @@
 #include "proto/job.pb.h"
 #include "server/consistency_controller.h"
 #include "server/dense_shard.h"
+#include "server/shard_layout.h"
+#include "server/table_shard.h"
 
 namespace syncline {
 
@@ -20,6 +23,14 @@ struct JobConfig {
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
   DenseShard::Options shard;
+  // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
+  // what the job asks for; 0: a share of the daemon's.
+  struct Table {
+    TableLayout layout;
+    TableOptions options;
+    uint64_t disk_bytes = 0;
+  };
+  std::vector<Table> tables;
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;
@@ -29,9 +40,13 @@ struct JobConfig {
 
 // Reads an assignment whose spec has every default filled in.
 // Errors: InvalidArgument: a field that this version cannot obey, no worker,
-// `ps_rank` is not among the ps, or the block map's.
+// `ps_rank` is not among the ps, a table without its spec, or the block map's
+// and the table maps'.
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
+
+// What messages may say of the job's blocks and tables on this shard.
+ShardLayout LayoutOf(const JobConfig& config);
 
 // "worker:2 at 10.0.0.7:4000".
 std::string MemberName(const Member& member);

@@ -18,23 +18,46 @@ constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
 
 }  // namespace
 
-// A pull that the lanes are answering, each for its own blocks.
+// A pull that the lanes are answering, each for its own blocks and rows.
 class JobShard::Reading {
  public:
-  Reading(Done done, PullValues result, size_t blocks)
-      : done_(std::move(done)), result_(std::move(result)), left_(blocks) {}
+  Reading(Done done, PullValues result, size_t steps)
+      : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
 
+  // Where element `first` of the answer belongs.
+  float* At(size_t first) { return result_.values.floats() + first; }
   void Copy(absl::Span<const float> values, size_t first) {
-    std::memcpy(result_.values.floats() + first, values.data(),
-                values.size() * sizeof(float));
-    if (left_.fetch_sub(1) == 1) Finish();
+    std::memcpy(At(first), values.data(), values.size() * sizeof(float));
+    StepDone(absl::OkStatus());
   }
-  void Finish() { done_(absl::OkStatus(), std::move(result_)); }
+  void StepDone(absl::Status status) {
+    if (!status.ok()) {
+      MutexLock lock(&mu_);
+      status_ = std::move(status);
+    }
+    if (left_.fetch_sub(1) == 1) done_(Status(), std::move(result_));
+  }
 
  private:
+  absl::Status Status() {
+    MutexLock lock(&mu_);
+    return status_;
+  }
+
   Done done_;
   PullValues result_;
   std::atomic<size_t> left_;
+  Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// One action for rows of one table in one lane: an update if `reading` is null.
+struct JobShard::RowsStep {
+  std::vector<RowRange> ranks;  // one in a read
+  int64_t clock = 0;
+  uint64_t sample_count = 0;
+  double squared_norm = -1;
+  std::shared_ptr<Reading> reading;
 };
 
 // One action for one block.
@@ -48,22 +71,33 @@ struct JobShard::LaneStep {
   size_t first = 0;  // element in `source` or in the result of `reading`
   std::shared_ptr<const FloatSource> source = nullptr;
   std::shared_ptr<Reading> reading = nullptr;
+  std::unique_ptr<RowsStep> rows = nullptr;  // set: only this counts
 };
 
 JobShard::JobShard(const JobConfig& config, const Resources& resources,
-                   NormExchange exchange)
+                   NormExchange exchange, std::unique_ptr<JobTables> tables)
     : config_(config),
-      layout_(config.map, config.ps_rank),
+      layout_(LayoutOf(config)),
       lanes_(resources.lanes),
       budget_(resources.budget),
       buffers_(resources.buffers),
       exchange_(std::move(exchange)),
       dense_(config.shard, layout_.counts()),
       norms_(layout_.counts().size()),
+      tables_(std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
       knows_total_clocks_(!config.needs_total_clocks),
-      kept_(layout_.counts().size()) {}
+      kept_(layout_.counts().size()),
+      slots_(config.controller.slot_count) {
+  for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
+    const TableMap& map = layout_.tables()[table].map;
+    const uint32_t first = map.FirstSlot(config.ps_rank);
+    for (uint32_t i = 0; i < map.SlotCount(config.ps_rank); ++i) {
+      slot_lanes_.push_back(tables_->LaneOf(table, first + i));
+    }
+  }
+}
 
 // --- Events ------------------------------------------------------------------
 
@@ -102,6 +136,13 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
 }
 
 CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
+  if (payload.pushed != nullptr) {
+    if (absl::Status room = tables_->AcceptsPushes(payload.pushed->lists);
+        !room.ok()) {
+      done(room, {});
+      return 0;
+    }
+  }
   Outcome outcome;
   CallToken token = 0;
   {
@@ -111,6 +152,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
     PendingCall& pending = calls_[token];
     pending.rank = call.rank;
     pending.deadline = call.deadline;
+    pending.pulled_rows = std::move(payload.pulled);
     pending.payload = std::move(payload);
     if (call.push.has_value()) {
       pending.offsets = layout_.Offsets(call.push->blocks);
@@ -229,6 +271,11 @@ void JobShard::ReleasePayload(PendingCall* call) {
 }
 
 void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
+  const bool names_block =
+      action.kind == Kind::kDeliver || action.kind == Kind::kApply;
+  if (names_block && !layout_.is_dense(action.block)) {
+    return TakeSlot(action, outcome);
+  }
   const size_t block_bytes =
       action.kind == Kind::kDeliver || action.kind == Kind::kApply ||
               action.kind == Kind::kFold
@@ -279,7 +326,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       ReleasePayload(&call);
       Unsent* unsent = &unsent_[call.rank];
       unsent->waiting.push_back(
-          {action.token, action.min_clock, action.max_clock});
+          {action.token, action.clock, action.min_clock, action.max_clock});
       return StartReads(unsent, outcome);
     }
     case Kind::kAck:
@@ -287,6 +334,59 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
     case Kind::kFail:
       return End(action.token, action.status, outcome);
   }
+}
+
+void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
+  const size_t slot = SlotOf(action.block);
+  if (action.kind == Kind::kDeliver) {
+    PendingCall& call = calls_.at(action.token);
+    const std::shared_ptr<CallRows>& rows = call.payload.pushed;
+    const size_t dense_blocks = call.offsets.size() - 1;
+    // In SYNC what others wait for must not count against them; else these rows
+    // are in memory until their lane has got to them, and bounded by it.
+    if (config_.controller.mode != ConsistencyMode::kSync &&
+        rows->payload_hold.bytes() == 0) {
+      rows->payload_hold = std::move(call.payload.hold);
+    }
+    RowRange range =
+        RowsOfSlot(rows, action.position - dense_blocks, action.rank);
+    fold_bytes_ += RowBytes(range);
+    return slots_.Keep(slot, std::move(range));
+  }
+  std::vector<RowRange> ranks = slots_.Take(slot);
+  for (const RowRange& range : ranks) fold_bytes_ -= RowBytes(range);
+  ApplyRows(action, std::move(ranks), outcome);
+}
+
+uint64_t JobShard::RowBytes(const RowRange& range) const {
+  return range.count *
+         (sizeof(int64_t) + tables_->dim(range.list->table) * sizeof(float));
+}
+
+void JobShard::ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
+                         Outcome* outcome) {
+  std::vector<LaneStep>& steps =
+      outcome->lanes[slot_lanes_[SlotOf(action.block)]];
+  RowsStep* const last = steps.empty() ? nullptr : steps.back().rows.get();
+  const bool joins =
+      last != nullptr && last->reading == nullptr &&
+      last->clock == action.clock &&
+      last->sample_count == action.sample_count &&
+      std::equal(
+          last->ranks.begin(), last->ranks.end(), ranks.begin(), ranks.end(),
+          [](const RowRange& a, const RowRange& b) { return a.GoesOnWith(b); });
+  if (joins) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      last->ranks[i].count += ranks[i].count;
+    }
+    return;
+  }
+  LaneStep& step = steps.emplace_back();
+  step.rows = std::make_unique<RowsStep>();
+  step.rows->ranks = std::move(ranks);
+  step.rows->clock = action.clock;
+  step.rows->sample_count = action.sample_count;
+  step.rows->squared_norm = action.squared_norm;
 }
 
 void JobShard::StartReads(Unsent* unsent, Outcome* outcome) {
@@ -303,10 +403,17 @@ void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
   SYNCLINE_CHECK(found != calls_.end());
   PullValues result;
   result.blocks = found->second.pulled;
+  result.rows = found->second.pulled_rows;
   const std::vector<size_t> offsets = layout_.Offsets(result.blocks);
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
   result.bytes = offsets.back() * sizeof(float);
+  if (result.rows != nullptr) {
+    for (const RowList& list : result.rows->lists) {
+      result.bytes +=
+          list.keys.size() * tables_->dim(list.table) * sizeof(float);
+    }
+  }
   if (absl::Status room = budget_->Acquire(result.bytes, &result.hold);
       !room.ok()) {
     return End(read.token, std::move(room), outcome);
@@ -330,15 +437,47 @@ void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
         if (const auto self = shard.lock()) self->OnSent(rank, bytes);
       });
   const std::vector<BlockIndex> blocks = result.blocks;
+  const size_t dense_blocks = offsets.size() - 1;
+  std::vector<LanePiece> pieces = CutByLane(result.rows, blocks);
   const auto reading = std::make_shared<Reading>(
-      std::move(call.done), std::move(result), blocks.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
+      std::move(call.done), std::move(result), dense_blocks + pieces.size());
+  for (size_t i = 0; i < dense_blocks; ++i) {
     AddStep({.kind = Kind::kRead,
              .block = blocks[i],
              .first = offsets[i],
              .reading = reading},
             outcome);
   }
+  // Rows may not look expired to a pull that is older than the others.
+  const int64_t clock = std::max(read.clock, read.min_clock);
+  for (LanePiece& piece : pieces) {
+    LaneStep& step = outcome->lanes[piece.lane].emplace_back();
+    step.rows = std::make_unique<RowsStep>();
+    step.rows->ranks.push_back(std::move(piece.rows));
+    step.rows->clock = clock;
+    step.rows->reading = reading;
+  }
+}
+
+std::vector<JobShard::LanePiece> JobShard::CutByLane(
+    const std::shared_ptr<CallRows>& rows,
+    absl::Span<const BlockIndex> blocks) const {
+  std::vector<LanePiece> pieces;
+  if (rows == nullptr) return pieces;
+  size_t slots = 0;
+  for (const RowList& list : rows->lists) slots += list.runs.size();
+  for (size_t i = 0; i < slots; ++i) {
+    const BlockIndex block = blocks[blocks.size() - slots + i];
+    const int lane = slot_lanes_[SlotOf(block)];
+    RowRange range = RowsOfSlot(rows, i, 0);
+    if (!pieces.empty() && pieces.back().lane == lane &&
+        pieces.back().rows.GoesOnWith(range)) {
+      pieces.back().rows.count += range.count;
+    } else {
+      pieces.push_back({lane, std::move(range)});
+    }
+  }
+  return pieces;
 }
 
 void JobShard::OnSent(uint32_t rank, uint64_t bytes) {
@@ -385,19 +524,23 @@ void JobShard::AddStep(LaneStep step, Outcome* outcome) {
 void JobShard::SubmitSteps(Outcome* outcome) {
   for (size_t lane = 0; lane < outcome->lanes.size(); ++lane) {
     if (outcome->lanes[lane].empty()) continue;
-    lanes_->Submit(
-        static_cast<int>(lane),
-        [self = shared_from_this(), steps = std::move(outcome->lanes[lane])](
-            DenseShard::Scratch* scratch) mutable {
-          self->RunSteps(steps, scratch);
-        });
+    lanes_->Submit(static_cast<int>(lane),
+                   [self = shared_from_this(), lane = static_cast<int>(lane),
+                    steps = std::move(outcome->lanes[lane])](
+                       DenseShard::Scratch* scratch) mutable {
+                     self->RunSteps(lane, steps, scratch);
+                   });
     outcome->lanes[lane].clear();
   }
 }
 
-void JobShard::RunSteps(std::vector<LaneStep>& steps,
+void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
                         DenseShard::Scratch* scratch) {
   for (LaneStep& step : steps) {
+    if (step.rows != nullptr) {
+      RunRows(lane, step.rows.get());
+      continue;
+    }
     switch (step.kind) {
       case Kind::kInit:
         dense_.Init(step.block, *step.source, step.first);
@@ -420,6 +563,21 @@ void JobShard::RunSteps(std::vector<LaneStep>& steps,
   }
 }
 
+void JobShard::RunRows(int lane, RowsStep* step) {
+  if (step->reading != nullptr) {
+    const RowRange& rows = step->ranks[0];
+    float* const out =
+        step->reading->At(rows.first_element(tables_->dim(rows.list->table)));
+    step->reading->StepDone(tables_->Read(lane, rows, step->clock, out));
+    return;
+  }
+  tables_->Push(lane, step->ranks,
+                {.clock = step->clock,
+                 .learning_rate = dense_.LearningRateAt(step->clock),
+                 .gradient_scale = dense_.GradientScale(step->sample_count,
+                                                        step->squared_norm)});
+}
+
 void JobShard::LimitParkedPush(CallToken token, Outcome* outcome) {
   const auto found = calls_.find(token);
   if (found == calls_.end() || !controller_.IsParkedPush(token)) return;
@@ -433,6 +591,46 @@ void JobShard::LimitParkedPush(CallToken token, Outcome* outcome) {
           config_.label, ": pushes that must wait hold ", parked_bytes_,
           " bytes, at most half of ", budget_->limit_bytes(), " are allowed")),
       outcome);
+}
+
+// --- Tables ------------------------------------------------------------------
+
+void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
+                    const std::string& cursor, ScanDone done) {
+  const absl::StatusOr<int> lane = tables_->ScanLane(table, cursor);
+  absl::Status status = lane.status();
+  if (status.ok()) {
+    MutexLock lock(&mu_);
+    status =
+        controller_.CheckHeldCut(caller.rank(), caller.incarnation(), cut_id);
+    // Under the lock: what the cut holds back reaches the lane after this.
+    if (status.ok()) {
+      lanes_->Submit(*lane,
+                     [self = shared_from_this(), table, cursor,
+                      clock = controller_.min_clock(),
+                      done = std::move(done)](DenseShard::Scratch*) mutable {
+                       done(self->tables_->Scan(table, cursor, clock));
+                     });
+      return;
+    }
+  }
+  done(status);
+}
+
+void JobShard::MaintainTables(absl::Time now) {
+  if (tables_->empty()) return;
+  MutexLock lock(&mu_);
+  // Lanes that are behind are not asked again.
+  if (maintaining_lanes_ > 0 || controller_.closed()) return;
+  maintaining_lanes_ = lanes_->count();
+  for (int lane = 0; lane < lanes_->count(); ++lane) {
+    lanes_->Submit(
+        lane, [self = shared_from_this(), lane, clock = controller_.min_clock(),
+               now](DenseShard::Scratch*) {
+          self->tables_->Maintain(lane, clock, now);
+          --self->maintaining_lanes_;
+        });
+  }
 }
 
 // --- Norms -------------------------------------------------------------------
@@ -477,6 +675,9 @@ ShardStatus::Job JobShard::Status() const {
   status.set_value_bytes(dense_.value_bytes());
   status.set_slot_bytes(dense_.slot_bytes());
   status.set_fold_bytes(fold_bytes_);
+  for (ShardStatus::Table& table : tables_->Status()) {
+    *status.add_tables() = std::move(table);
+  }
   status.set_parked_pulls(static_cast<uint32_t>(controller_.parked_pulls()));
   status.set_parked_pushes(static_cast<uint32_t>(controller_.parked_pushes()));
   for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SERVER_JOB_SHARD_H_
 #define SYNCLINE_SERVER_JOB_SHARD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,10 +18,12 @@
 #include "common/base/mutex.h"
 #include "proto/parameter_server.pb.h"
 #include "server/buffer_pool.h"
+#include "server/call_rows.h"
 #include "server/consistency_controller.h"
 #include "server/dense_shard.h"
 #include "server/in_flight_budget.h"
 #include "server/job_config.h"
+#include "server/job_tables.h"
 #include "server/lanes.h"
 #include "server/shard_layout.h"
 
@@ -28,10 +31,11 @@ namespace syncline {
 
 // Values that were read for a pull.
 struct PullValues {
-  std::vector<BlockIndex> blocks;
+  std::vector<BlockIndex> blocks;  // dense ones, then slots
+  std::shared_ptr<CallRows> rows;  // as asked for; null: none
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  BufferPool::Buffer values;  // of the blocks, in their order
+  BufferPool::Buffer values;  // of the dense blocks, then of the rows
   size_t bytes = 0;
   // What is held until the values are sent, and who is told then.
   InFlightBudget::Hold hold;
@@ -56,6 +60,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   struct Payload {
     std::shared_ptr<const FloatSource> values;  // null: none
     InFlightBudget::Hold hold;
+    // Rows to push, whose values are those above, and rows to pull; null: none.
+    std::shared_ptr<CallRows> pushed;
+    std::shared_ptr<CallRows> pulled;
   };
 
   // Shared by the jobs of a ps. They outlive all calls.
@@ -69,8 +76,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // so much is also enough to keep a network busy.
   static constexpr uint64_t kUnsentBytesMax = 4 << 20;
 
+  using ScanDone = absl::AnyInvocable<void(absl::StatusOr<JobTables::Scanned>)>;
+
   JobShard(const JobConfig& config, const Resources& resources,
-           NormExchange exchange);
+           NormExchange exchange, std::unique_ptr<JobTables> tables);
 
   const ShardLayout& layout() const { return layout_; }
   const JobConfig& config() const { return config_; }
@@ -83,8 +92,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status BeginCut(const Caller& caller, uint64_t cut_id,
                         std::vector<int64_t> clocks, absl::Duration hold);
   absl::Status EndCut(const Caller& caller, uint64_t cut_id);
+  // Rows of a table at a cut that is passed and held, see ScanTable in
+  // proto/parameter_server.proto.
+  void Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
+            const std::string& cursor, ScanDone done);
   // Ends what is overdue, and looks after a norm that has not come.
   void Tick(absl::Time now);
+  // Once a second: lets time pass for the tables' rows.
+  void MaintainTables(absl::Time now);
   // Ends parked calls and all later ones with `status`.
   void Close(const absl::Status& status);
 
@@ -96,12 +111,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
  private:
   class Reading;
   struct LaneStep;
+  struct RowsStep;
   struct PendingCall {
     uint32_t rank = 0;
     absl::Time deadline;
     Payload payload;
     std::vector<size_t> offsets;  // of the payload's blocks, in elements
     std::vector<BlockIndex> pulled;
+    std::shared_ptr<CallRows> pulled_rows;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
     Done done;
   };
@@ -109,6 +126,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // worker are sent. Values are read after the wait, so that memory is bounded.
   struct WaitingRead {
     CallToken token = 0;
+    int64_t clock = 0;  // of the pull
     int64_t min_clock = 0;
     int64_t max_clock = 0;
   };
@@ -131,6 +149,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeOne(const ShardAction& action, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same for actions on a table's slot.
+  void TakeSlot(const ShardAction& action, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Joins the step of the lane's slot before if rows lie one behind the other.
+  void ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
+                 Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartReads(Unsent* unsent, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRead(const WaitingRead& read, Unsent* unsent, Outcome* outcome)
@@ -149,7 +173,18 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Hands steps to the lanes; under the lock, so that lanes see events in the
   // controller's order.
   void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunSteps(std::vector<LaneStep>& steps, DenseShard::Scratch* scratch);
+  void RunSteps(int lane, std::vector<LaneStep>& steps,
+                DenseShard::Scratch* scratch);
+  void RunRows(int lane, RowsStep* step);
+  // A pull's rows, in pieces of one lane each.
+  struct LanePiece {
+    int lane = 0;
+    RowRange rows;
+  };
+  std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
+                                   absl::Span<const BlockIndex> blocks) const;
+  uint64_t RowBytes(const RowRange& range) const;
+  size_t SlotOf(BlockIndex block) const { return block - dense_.block_count(); }
   // Keeps half of the budget free of pushes that cannot be accepted yet, for
   // those that they wait for.
   void LimitParkedPush(CallToken token, Outcome* outcome)
@@ -169,6 +204,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // first gradient reaches them.
   DenseShard dense_;
   std::vector<double> norms_;  // by block, written by its lane
+  const std::unique_ptr<JobTables> tables_;
+  std::vector<int> slot_lanes_;  // by SlotOf
+  std::atomic<int> maintaining_lanes_{0};
 
   mutable Mutex mu_;
   ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
@@ -178,6 +216,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool knows_total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint32_t> kept_ ABSL_GUARDED_BY(mu_);  // gradients, by block
+  SlotGradients slots_ ABSL_GUARDED_BY(mu_);
   uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;

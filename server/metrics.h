@@ -20,8 +20,9 @@ enum class PsRpc {
   kEndCut,
   kFoldNorm,
   kGetShardStatus,
+  kScanTable,
 };
-inline constexpr int kPsRpcCount = 8;
+inline constexpr int kPsRpcCount = 9;
 
 // All metrics of a ps. Thread-safe.
 //

@@ -47,6 +47,15 @@ grpc::Slice ToSlice(PullValues values) {
       [](void* p) { delete static_cast<PullValues*>(p); }, owner);
 }
 
+// A slice over a vector that it owns.
+template <typename T>
+grpc::Slice ToSlice(std::vector<T> values) {
+  auto* owner = new std::vector<T>(std::move(values));
+  return grpc::Slice(
+      owner->data(), owner->size() * sizeof(T),
+      [](void* p) { delete static_cast<std::vector<T>*>(p); }, owner);
+}
+
 // One call that the shard answers, possibly much later. Deletes itself.
 class ShardReactor : public ServerUnaryReactor {
  public:
@@ -76,6 +85,14 @@ class ShardReactor : public ServerUnaryReactor {
   CallToken token_ = 0;
 };
 
+void AddTables(const CallRows& rows, PullResponseHeader* header) {
+  for (const RowList& list : rows.lists) {
+    TableRows* table = header->add_tables();
+    table->set_table(list.table);
+    table->set_rows(static_cast<uint32_t>(list.keys.size()));
+  }
+}
+
 // When a parked call is answered: after `wait`, and somewhat before the caller
 // stops listening, so that it hears who is missing.
 absl::Time ParkDeadline(const CallbackServerContext& context,
@@ -93,8 +110,10 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
                 ParameterServer::WithCallbackMethod_BeginCut<
                     ParameterServer::WithCallbackMethod_EndCut<
                         ParameterServer::WithCallbackMethod_FoldNorm<
-                            ParameterServer::WithCallbackMethod_GetShardStatus<
-                                ParameterServer::Service>>>>>>>>;
+                            ParameterServer::WithRawCallbackMethod_ScanTable<
+                                ParameterServer::
+                                    WithCallbackMethod_GetShardStatus<
+                                        ParameterServer::Service>>>>>>>>>;
 
 class ParameterService final : public Service {
  public:
@@ -143,6 +162,12 @@ class ParameterService final : public Service {
   ServerUnaryReactor* FoldNorm(CallbackServerContext* context,
                                const FoldNormRequest* request,
                                FoldNormResponse* response) override;
+  ServerUnaryReactor* ScanTable(CallbackServerContext* context,
+                                const ByteBuffer* request,
+                                ByteBuffer* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kScanTable, metrics_);
+    return Started(reactor, StartScan(request, response, reactor));
+  }
 
  private:
   static ServerUnaryReactor* Started(ShardReactor* reactor,
@@ -174,6 +199,11 @@ class ParameterService final : public Service {
   absl::Status StartPull(CallbackServerContext* context,
                          const ByteBuffer* request, ByteBuffer* response,
                          ShardReactor* reactor);
+  absl::Status StartScan(const ByteBuffer* request, ByteBuffer* response,
+                         ShardReactor* reactor);
+  // Keeps the rows of a call, and room for what was copied of them; null if
+  // there are none.
+  absl::StatusOr<std::shared_ptr<CallRows>> Keep(std::vector<RowList> lists);
   // Hands a checked call with a pull to its shard.
   void StartRead(const std::shared_ptr<const JobEntry>& job, ShardCall call,
                  JobShard::Payload payload, ByteBuffer* response,
@@ -235,19 +265,22 @@ absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
   SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
   const Caller& caller = header.push().caller();
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
-  const ShardLayout& layout = job->shard->layout();
-  absl::StatusOr<PushFacts> push =
-      layout.CheckPush(header.push(), payload_bytes);
-  if (!push.ok()) return Annotate(push.status(), job->config.label);
-  absl::StatusOr<PullFacts> pull = layout.CheckPull(header.pull());
-  if (!pull.ok()) return Annotate(pull.status(), job->config.label);
+  CheckedPush push;
+  CheckedPull pull;
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(job->shard->layout().CheckPushPull(
+                   header, {payload.values.get(), payload_bytes}, &push, &pull),
+               job->config.label));
+  SYNCLINE_ASSIGN_OR_RETURN(payload.pushed, Keep(std::move(push.rows)));
+  if (payload.pushed != nullptr) payload.pushed->values = payload.values;
+  SYNCLINE_ASSIGN_OR_RETURN(payload.pulled, Keep(std::move(pull.rows)));
   ShardCall call;
   call.rank = caller.rank();
   call.incarnation = caller.incarnation();
   call.deadline =
       ParkDeadline(*context, absl::Seconds(header.pull().wait_seconds()));
-  call.push = *std::move(push);
-  call.pull = *std::move(pull);
+  call.push = std::move(push.facts);
+  call.pull = std::move(pull.facts);
   StartRead(job, std::move(call), std::move(payload), response, reactor);
   return absl::OkStatus();
 }
@@ -261,14 +294,17 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
   size_t payload_bytes = 0;
   SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
-  absl::StatusOr<PullFacts> pull = job->shard->layout().CheckPull(header);
+  absl::StatusOr<CheckedPull> pull = job->shard->layout().CheckPull(
+      header, {payload.values.get(), payload_bytes});
   if (!pull.ok()) return Annotate(pull.status(), job->config.label);
+  JobShard::Payload keys;
+  SYNCLINE_ASSIGN_OR_RETURN(keys.pulled, Keep(std::move(pull->rows)));
   ShardCall call;
   call.rank = header.caller().rank();
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(*context, absl::Seconds(header.wait_seconds()));
-  call.pull = *std::move(pull);
-  StartRead(job, std::move(call), {}, response, reactor);
+  call.pull = std::move(pull->facts);
+  StartRead(job, std::move(call), std::move(keys), response, reactor);
   return absl::OkStatus();
 }
 
@@ -281,8 +317,10 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
         if (status.ok()) {
           PullResponseHeader header;
           for (const BlockIndex block : values.blocks) {
+            if (!job->shard->layout().is_dense(block)) break;
             header.add_blocks(job->shard->layout().ids()[block]);
           }
+          if (values.rows != nullptr) AddTables(*values.rows, &header);
           header.set_min_clock(values.min_clock);
           header.set_max_clock(values.max_clock);
           metrics_->Sent(values.bytes);
@@ -304,14 +342,16 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
   size_t payload_bytes = 0;
   SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
-  absl::StatusOr<PushFacts> push =
-      job->shard->layout().CheckPush(header, payload_bytes);
+  absl::StatusOr<CheckedPush> push = job->shard->layout().CheckPush(
+      header, {payload.values.get(), payload_bytes});
   if (!push.ok()) return Annotate(push.status(), job->config.label);
+  SYNCLINE_ASSIGN_OR_RETURN(payload.pushed, Keep(std::move(push->rows)));
+  if (payload.pushed != nullptr) payload.pushed->values = payload.values;
   ShardCall call;
   call.rank = header.caller().rank();
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(*context, job->config.wait_max);
-  call.push = *std::move(push);
+  call.push = std::move(push->facts);
   const CallToken token =
       job->shard->Call(std::move(call), std::move(payload),
                        [response, reactor](absl::Status status, PullValues) {
@@ -323,6 +363,51 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
                        });
   reactor->CancelWith(job->shard, token);
   return absl::OkStatus();
+}
+
+absl::Status ParameterService::StartScan(const ByteBuffer* request,
+                                         ByteBuffer* response,
+                                         ShardReactor* reactor) {
+  ScanTableHeader header;
+  JobShard::Payload payload;
+  size_t payload_bytes = 0;
+  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
+  auto room = std::make_shared<InFlightBudget::Hold>();
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(kChunkBytesMax, room.get()));
+  job->shard->Scan(
+      header.caller(), header.table(), header.cut_id(), header.cursor(),
+      [this, job, room, response,
+       reactor](absl::StatusOr<JobTables::Scanned> rows) {
+        if (rows.ok()) {
+          ScanTableResponseHeader header;
+          header.set_rows(static_cast<uint32_t>(rows->keys.size()));
+          header.set_next_cursor(rows->next_cursor);
+          std::vector<grpc::Slice> slices;
+          if (!rows->keys.empty()) {
+            slices.push_back(ToSlice(std::move(rows->keys)));
+            slices.push_back(ToSlice(std::move(rows->values)));
+          }
+          *response = EncodeFrame(header, std::move(slices));
+          metrics_->Sent(response->Length());
+        }
+        reactor->Answer(rows.status());
+      });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<CallRows>> ParameterService::Keep(
+    std::vector<RowList> lists) {
+  if (lists.empty()) return std::shared_ptr<CallRows>();
+  auto rows = std::make_shared<CallRows>();
+  uint64_t bytes = 0;
+  for (const RowList& list : lists) {
+    bytes +=
+        list.keys.size() * sizeof(int64_t) + list.runs.size() * sizeof(SlotRun);
+  }
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(bytes, &rows->hold));
+  rows->lists = std::move(lists);
+  return rows;
 }
 
 absl::Status ParameterService::DoBeginCut(const BeginCutRequest& request) {

@@ -1,12 +1,43 @@
 #include "server/ps_member.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "common/base/available_memory.h"
+#include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "server/free_disk.h"
 
 namespace syncline {
+namespace {
+
+constexpr absl::Duration kReportPeriod = absl::Seconds(2);
+
+// Half of what there is: the rest is for dense parameters, for messages, and
+// for others on this machine.
+uint64_t DefaultTableMemory() {
+  constexpr uint64_t kUnknown = 1ull << 30;
+  const uint64_t available = AvailableMemoryBytes();
+  return available == std::numeric_limits<uint64_t>::max() ? kUnknown
+                                                           : available / 2;
+}
+
+// What rows may take on disk. An operator who asks for disk hears at once if
+// there is none; where nobody asked, rows then stay in memory.
+absl::StatusOr<uint64_t> TableDisk(const DaemonOptions& options) {
+  if (options.table_disk_bytes == 0) return 0;
+  const absl::StatusOr<uint64_t> free = FreeDiskBytes(options.spill_dir);
+  if (free.ok()) return options.table_disk_bytes.value_or(*free / 2);
+  if (options.table_disk_bytes.has_value()) {
+    return Annotate(free.status(), "--spill-dir");
+  }
+  LogWarning("rows of tables stay in memory").Status(free.status());
+  return 0;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
     const DaemonOptions& options, Daemon* daemon) {
@@ -14,6 +45,15 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
   ps.lanes = options.lanes;
   ps.in_flight_bytes = options.in_flight_bytes;
   ps.metrics = daemon->metrics();
+  ps.table_memory_bytes = options.table_memory_bytes > 0
+                              ? options.table_memory_bytes
+                              : DefaultTableMemory();
+  SYNCLINE_ASSIGN_OR_RETURN(ps.table_disk_bytes, TableDisk(options));
+  ps.spill_dir = options.spill_dir;
+  LogInfo("room for tables")
+      .Field("memory_bytes", ps.table_memory_bytes)
+      .Field("disk_bytes", ps.table_disk_bytes)
+      .Field("spill_dir", ps.spill_dir);
   SYNCLINE_ASSIGN_OR_RETURN(auto server, PsServer::Create(ps));
   server->RegisterService(daemon->builder());
   return absl::WrapUnique(new PsMember(std::move(server), daemon));
@@ -25,7 +65,15 @@ PsMember::PsMember(std::unique_ptr<PsServer> server, Daemon* daemon)
       incarnation_(EntropySeed()),
       server_(std::move(server)),
       commands_(server_.get(), incarnation_,
-                [link = link_](DaemonMessage m) { link->Send(std::move(m)); }) {
+                [link = link_](DaemonMessage m) { link->Send(std::move(m)); }),
+      reports_("ps-reports", kReportPeriod, [this] { Report(); }) {}
+
+void PsMember::Report() {
+  for (PsReport& report : server_->Reports()) {
+    DaemonMessage message;
+    *message.mutable_ps_report() = std::move(report);
+    link_->Send(std::move(message));
+  }
 }
 
 void PsMember::Join(const TaskId& task, bool auto_index) {

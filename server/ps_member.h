@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/periodic_task.h"
 #include "common/rpc/daemon.h"
 #include "server/ps_commands.h"
 #include "server/server.h"
@@ -27,12 +28,15 @@ class PsMember {
 
  private:
   PsMember(std::unique_ptr<PsServer> server, Daemon* daemon);
+  // Tells the scheduler how the jobs' tables fare.
+  void Report();
 
   Daemon* const daemon_;
   MemberLink* const link_;
   const uint64_t incarnation_;
   const std::unique_ptr<PsServer> server_;
-  PsCommands commands_;  // last: it uses the rest
+  PsCommands commands_;
+  PeriodicTask reports_;  // last, like the one before: they use the rest
 };
 
 }  // namespace syncline

@@ -3,10 +3,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/available_memory.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
 #include "server/in_flight_budget.h"
@@ -14,7 +16,10 @@
 #include "server/lanes.h"
 #include "server/metrics.h"
 #include "server/parameter_service.h"
+#include "server/row_spill.h"
 #include "server/server.h"
+#include "server/table_budget.h"
+#include "server/table_metrics.h"
 
 namespace syncline {
 namespace {
@@ -23,6 +28,9 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
+// A smaller table has no memory to spare for what spilling needs.
+constexpr uint64_t kSpillingTableMin = 4 * RowSpill::kMemoryMin;
+constexpr int kSpillFoldersMax = 1024;
 // As much as one worker can have unsent.
 constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
 
@@ -38,11 +46,32 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
   return std::max<int64_t>(most - least, 0);
 }
 
+// The first that no other process on this machine has, so that what an earlier
+// one left behind is found and removed.
+absl::StatusOr<std::unique_ptr<SpillFolder>> OpenSpillFolder(
+    const std::string& root) {
+  absl::Status last;
+  for (int i = 0; i < kSpillFoldersMax; ++i) {
+    auto folder = SpillFolder::Open(root, absl::StrCat("syncline-ps-", i));
+    if (!absl::IsUnavailable(folder.status())) return folder;
+    last = folder.status();
+  }
+  return last;
+}
+
 class PsServerImpl final : public PsServer {
  public:
-  explicit PsServerImpl(const Options& options, int lanes)
-      : metrics_(options.metrics),
+  PsServerImpl(const Options& options, int lanes,
+               std::unique_ptr<SpillFolder> spill)
+      : own_registry_(options.metrics == nullptr
+                          ? std::make_unique<MetricsRegistry>()
+                          : nullptr),
+        metrics_(options.metrics),
+        table_metrics_(options.metrics == nullptr ? own_registry_.get()
+                                                  : options.metrics),
         budget_(std::make_shared<InFlightBudget>(options.in_flight_bytes)),
+        table_budget_(options.table_memory_bytes, options.table_disk_bytes),
+        spill_(std::move(spill)),
         buffers_(std::make_shared<BufferPool>(kIdleBufferBytes)),
         lanes_(lanes),
         service_(MakeParameterService(&jobs_, budget_.get(), &metrics_)),
@@ -61,16 +90,28 @@ class PsServerImpl final : public PsServer {
   absl::Status OpenJob(const JobAssignment& assignment,
                        uint32_t ps_rank) override;
   void CloseJob(const std::string& job_id, absl::string_view reason) override;
+  std::vector<PsReport> Reports() const override;
   void Drain(absl::Time deadline) override;
 
  private:
   absl::Status CheckMemory(const JobConfig& config) const;
+  // Sets memory and disk aside for the job's tables and opens them.
+  absl::StatusOr<std::unique_ptr<JobTables>> OpenTables(JobConfig* config);
+  // Null: the table's rows stay in memory. Else part of its memory is the
+  // store's.
+  absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
+                                                       uint32_t table);
   void Tick();
   void SampleMetrics();
   void CountEvents(JobShard* shard);
 
+  const std::unique_ptr<MetricsRegistry> own_registry_;
   PsMetrics metrics_;
+  Mutex table_metrics_mu_;
+  TableMetrics table_metrics_ ABSL_GUARDED_BY(table_metrics_mu_);
   const std::shared_ptr<InFlightBudget> budget_;
+  TableBudget table_budget_;
+  const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
   JobTable jobs_;
   Lanes lanes_;
@@ -80,7 +121,7 @@ class PsServerImpl final : public PsServer {
 };
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
-  const ShardLayout layout(config.map, config.ps_rank);
+  const ShardLayout layout = LayoutOf(config);
   const uint64_t needed =
       DenseShard::MemoryBytes(config.shard.optimizer.kind, layout.counts());
   const uint64_t available = AvailableMemoryBytes();
@@ -90,12 +131,57 @@ absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
       " MiB, ", available >> 20, " MiB are available"));
 }
 
+absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
+    JobConfig* config) {
+  std::vector<TableBudget::Share> asked;
+  for (const JobConfig::Table& table : config->tables) {
+    asked.push_back({table.options.memory_bytes, table.disk_bytes});
+  }
+  const auto shares = table_budget_.Reserve(config->job_id, asked);
+  if (!shares.ok()) return Annotate(shares.status(), config->label);
+  absl::Cleanup release = [&] { table_budget_.Release(config->job_id); };
+  JobTables::ColdStores cold;
+  for (size_t i = 0; i < config->tables.size(); ++i) {
+    config->tables[i].options.memory_bytes = (*shares)[i].memory_bytes;
+    config->tables[i].disk_bytes = (*shares)[i].disk_bytes;
+    SYNCLINE_ASSIGN_OR_RETURN(auto store,
+                              OpenSpill(config, static_cast<uint32_t>(i)));
+    cold.push_back(std::move(store));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      auto tables, JobTables::Create(*config, lanes_.count(), std::move(cold)));
+  std::move(release).Cancel();
+  return tables;
+}
+
+absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
+    JobConfig* config, uint32_t index) {
+  JobConfig::Table& table = config->tables[index];
+  const uint64_t memory = table.options.memory_bytes;
+  if (spill_ == nullptr || table.disk_bytes < RowSpill::kDiskMin ||
+      memory < kSpillingTableMin) {
+    return std::unique_ptr<ColdStore>();
+  }
+  RowSpill::Options options;
+  options.folder = spill_->PathFor(config->job_id, index);
+  options.row_bytes = TableShard::SpilledRowBytes(table.options);
+  options.memory_bytes = std::max(memory / 16, RowSpill::kMemoryMin);
+  options.disk_bytes = table.disk_bytes;
+  table.options.memory_bytes -= options.memory_bytes;
+  absl::StatusOr<std::unique_ptr<ColdStore>> store = RowSpill::Open(options);
+  if (store.ok()) return store;
+  return Annotate(store.status(), absl::StrCat(config->label, ": table '",
+                                               table.options.name, "'"));
+}
+
 absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
                                    uint32_t ps_rank) {
   SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
                             ReadJobConfig(assignment, ps_rank));
   SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
   SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
+  SYNCLINE_ASSIGN_OR_RETURN(auto tables, OpenTables(&config));
+  absl::Cleanup release = [&] { table_budget_.Release(config.job_id); };
   auto job = std::make_shared<JobEntry>();
   job->norms = std::make_shared<NormExchange>(assignment, config.map, ps_rank,
                                               config.label, config.wait_max);
@@ -105,15 +191,18 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
         [norms = job->norms](int64_t clock, std::vector<double> squared_norms,
                              std::function<void(absl::StatusOr<double>)> done) {
           norms->Exchange(clock, std::move(squared_norms), std::move(done));
-        });
+        },
+        std::move(tables));
   }
-  job->config = std::move(config);
+  job->config = config;
   SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));
+  std::move(release).Cancel();
   LogInfo("shard opened")
       .Job(assignment.job_id())
       .Field("rank", ps_rank)
       .Field("blocks", job->config.controller.block_count)
       .Field("of_blocks", job->config.map.blocks().size())
+      .Field("tables", job->config.tables.size())
       .Field("workers", job->config.controller.workers.size());
   return absl::OkStatus();
 }
@@ -130,7 +219,23 @@ void PsServerImpl::CloseJob(const std::string& job_id,
     lanes_.Drain();
     CountEvents(job->shard.get());
   }
+  table_budget_.Release(job_id);
+  {
+    MutexLock lock(&table_metrics_mu_);
+    table_metrics_.Forget(job_id);
+  }
   LogInfo("shard closed").Job(job_id).Field("reason", reason);
+}
+
+std::vector<PsReport> PsServerImpl::Reports() const {
+  std::vector<PsReport> reports;
+  for (const auto& job : jobs_.All()) {
+    if (job->shard == nullptr || job->config.tables.empty()) continue;
+    PsReport& report = reports.emplace_back();
+    report.set_job_id(job->config.job_id);
+    *report.mutable_tables() = job->shard->Status().tables();
+  }
+  return reports;
 }
 
 void PsServerImpl::Drain(absl::Time deadline) {
@@ -156,6 +261,9 @@ void PsServerImpl::Tick() {
   }
   if (++ticks_since_sample_ < kTicksPerSample) return;
   ticks_since_sample_ = 0;
+  for (const auto& job : jobs_.All()) {
+    if (job->shard != nullptr) job->shard->MaintainTables(now);
+  }
   SampleMetrics();
 }
 
@@ -168,6 +276,12 @@ void PsServerImpl::SampleMetrics() {
     if (job->shard == nullptr) continue;
     CountEvents(job->shard.get());
     const ShardStatus::Job status = job->shard->Status();
+    {
+      MutexLock lock(&table_metrics_mu_);
+      for (const ShardStatus::Table& table : status.tables()) {
+        table_metrics_.Set(job->config.job_id, table);
+      }
+    }
     sample.parked_pushes += status.parked_pushes();
     sample.parked_pulls += status.parked_pulls();
     sample.parameter_bytes += static_cast<double>(status.value_bytes());
@@ -196,7 +310,11 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(
         absl::StrCat("in_flight_bytes is ", options.in_flight_bytes,
                      ", must be at least 8 MiB, a message each way"));
   }
-  return std::make_unique<PsServerImpl>(options, lanes);
+  std::unique_ptr<SpillFolder> spill;
+  if (options.table_disk_bytes > 0) {
+    SYNCLINE_ASSIGN_OR_RETURN(spill, OpenSpillFolder(options.spill_dir));
+  }
+  return std::make_unique<PsServerImpl>(options, lanes, std::move(spill));
 }
 
 }  // namespace syncline

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,6 +13,7 @@
 #include "grpcpp/server_builder.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
 
 namespace syncline {
 
@@ -23,6 +25,10 @@ class PsServer {
     // Bytes of requests and responses held at a time; above it calls are
     // answered ResourceExhausted.
     uint64_t in_flight_bytes = 1ull << 30;
+    // For the rows of embedding tables of all jobs, in memory and on disk.
+    uint64_t table_memory_bytes = 1ull << 30;
+    uint64_t table_disk_bytes = 0;       // 0: rows stay in memory
+    std::string spill_dir = {};          // where; needed with table_disk_bytes
     MetricsRegistry* metrics = nullptr;  // outlives the server; may be null
   };
   static absl::StatusOr<std::unique_ptr<PsServer>> Create(
@@ -34,12 +40,14 @@ class PsServer {
 
   // Opens the shard of rank `ps_rank` of a job. `self_incarnation` is what
   // other shards see. Errors: AlreadyExists, InvalidArgument (spec, block map),
-  // ResourceExhausted (memory).
+  // ResourceExhausted (memory, or disk for tables).
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
   virtual void CloseJob(const std::string& job_id,
                         absl::string_view reason) = 0;
+  // The open jobs that have tables, as their shards last looked at them.
+  virtual std::vector<PsReport> Reports() const = 0;
   // Refuses new calls with Unavailable and ends the parked ones by `deadline`.
   virtual void Drain(absl::Time deadline) = 0;
 };

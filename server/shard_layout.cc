@@ -15,6 +15,7 @@ constexpr BlockIndex kNotHere = std::numeric_limits<BlockIndex>::max();
 // Sums over all workers stay within 64 bits.
 constexpr uint64_t kSamplesMax = uint64_t{1} << 40;
 constexpr double kWaitSecondsMax = 1e6;
+constexpr size_t kKeyElements = sizeof(int64_t) / sizeof(float);
 
 absl::Status NotNegative(absl::string_view field, int64_t value) {
   if (value >= 0) return absl::OkStatus();
@@ -22,15 +23,45 @@ absl::Status NotNegative(absl::string_view field, int64_t value) {
       absl::StrCat(field, " is ", value, ", must be at least 0"));
 }
 
+absl::Status CheckSize(const PayloadPart& payload, uint64_t expected_elements,
+                       int blocks, const std::string& rows) {
+  const uint64_t expected = expected_elements * sizeof(float);
+  if (payload.bytes == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the payload has ", payload.bytes, " bytes, its ", blocks,
+                   " blocks", rows, " have ", expected));
+}
+
+// " and 12 rows"; nothing without tables.
+std::string RowsText(
+    const google::protobuf::RepeatedPtrField<TableRows>& tables) {
+  uint64_t rows = 0;
+  for (const TableRows& table : tables) rows += table.rows();
+  return rows == 0 ? "" : absl::StrCat(" and ", rows, " rows");
+}
+
+uint64_t KeyElements(
+    const google::protobuf::RepeatedPtrField<TableRows>& tables) {
+  uint64_t rows = 0;
+  for (const TableRows& table : tables) rows += table.rows();
+  return rows * kKeyElements;
+}
+
 }  // namespace
 
-ShardLayout::ShardLayout(BlockMap map, uint32_t shard)
+ShardLayout::ShardLayout(BlockMap map, uint32_t shard,
+                         std::vector<TableLayout> tables)
     : map_(std::move(map)),
       shard_(shard),
+      tables_(std::move(tables)),
       index_of_(map_.blocks().size(), kNotHere) {
   for (const uint32_t id : ids()) {
     index_of_[id] = static_cast<BlockIndex>(counts_.size());
     counts_.push_back(static_cast<size_t>(map_.blocks()[id].count));
+  }
+  first_block_.push_back(static_cast<BlockIndex>(counts_.size()));
+  for (const TableLayout& table : tables_) {
+    first_block_.push_back(first_block_.back() + table.map.SlotCount(shard_));
   }
 }
 
@@ -39,12 +70,39 @@ absl::StatusOr<std::vector<BlockIndex>> ShardLayout::CheckInit(
   SYNCLINE_RETURN_IF_ERROR(NotNegative("total_clocks", header.total_clocks()));
   SYNCLINE_ASSIGN_OR_RETURN(std::vector<BlockIndex> blocks,
                             Indices(header.blocks()));
-  SYNCLINE_RETURN_IF_ERROR(CheckPayload(blocks, payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize({nullptr, payload_bytes},
+                                     Offsets(blocks).back(),
+                                     header.blocks_size(), ""));
   return blocks;
 }
 
-absl::StatusOr<PushFacts> ShardLayout::CheckPush(const PushHeader& header,
-                                                 size_t payload_bytes) const {
+absl::StatusOr<CheckedPush> ShardLayout::CheckPush(
+    const PushHeader& header, const PayloadPart& payload) const {
+  return ReadPush(header, payload, 0);
+}
+
+absl::StatusOr<CheckedPull> ShardLayout::CheckPull(
+    const PullHeader& header, const PayloadPart& payload) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckPullFields(header));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(payload, KeyElements(header.tables()), 0,
+                                     RowsText(header.tables())));
+  return ReadPull(header, payload, 0);
+}
+
+absl::Status ShardLayout::CheckPushPull(const PushPullHeader& header,
+                                        const PayloadPart& payload,
+                                        CheckedPush* push,
+                                        CheckedPull* pull) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckPullFields(header.pull()));
+  const uint64_t key_elements = KeyElements(header.pull().tables());
+  SYNCLINE_ASSIGN_OR_RETURN(*push,
+                            ReadPush(header.push(), payload, key_elements));
+  const size_t first_key = payload.bytes / sizeof(float) - key_elements;
+  SYNCLINE_ASSIGN_OR_RETURN(*pull, ReadPull(header.pull(), payload, first_key));
+  return absl::OkStatus();
+}
+
+absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
   SYNCLINE_RETURN_IF_ERROR(NotNegative("push.clock", header.clock()));
   if (header.sample_count() > kSamplesMax) {
     return absl::InvalidArgumentError(
@@ -56,19 +114,10 @@ absl::StatusOr<PushFacts> ShardLayout::CheckPush(const PushHeader& header,
                                                    header.squared_norm(),
                                                    ", must be at least 0"));
   }
-  PushFacts facts;
-  facts.clock = header.clock();
-  facts.sample_count = header.sample_count();
-  facts.blocks_in_clock = header.blocks_in_clock();
-  facts.finished = header.finished();
-  facts.squared_norm = header.squared_norm();
-  SYNCLINE_ASSIGN_OR_RETURN(facts.blocks, Indices(header.blocks()));
-  SYNCLINE_RETURN_IF_ERROR(CheckPayload(facts.blocks, payload_bytes));
-  return facts;
+  return CheckTables("push.tables", header.tables());
 }
 
-absl::StatusOr<PullFacts> ShardLayout::CheckPull(
-    const PullHeader& header) const {
+absl::Status ShardLayout::CheckPullFields(const PullHeader& header) const {
   SYNCLINE_RETURN_IF_ERROR(NotNegative("pull.clock", header.clock()));
   if (!(header.wait_seconds() > 0 &&
         header.wait_seconds() <= kWaitSecondsMax)) {
@@ -76,17 +125,114 @@ absl::StatusOr<PullFacts> ShardLayout::CheckPull(
         absl::StrCat("pull.wait_seconds is ", header.wait_seconds(),
                      ", must be > 0 and at most ", kWaitSecondsMax));
   }
-  PullFacts facts;
-  facts.clock = header.clock();
-  facts.cut_id = header.cut_id();
-  SYNCLINE_ASSIGN_OR_RETURN(facts.blocks, Indices(header.blocks()));
-  if (const size_t bytes = Elements(facts.blocks) * sizeof(float);
-      bytes > kChunkBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pull.blocks have ", bytes, " bytes, at most ",
-                     kChunkBytesMax, " fit into a message"));
+  return CheckTables("pull.tables", header.tables());
+}
+
+absl::Status ShardLayout::CheckTables(absl::string_view field,
+                                      const TableList& tables) const {
+  for (int i = 0; i < tables.size(); ++i) {
+    const uint32_t table = tables[i].table();
+    const auto wrong = [&](const auto&... what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, "[", i, "]: ", what...));
+    };
+    if (table >= tables_.size()) {
+      return wrong("table ", table, " does not exist, there are ",
+                   tables_.size(), " tables");
+    }
+    if (i > 0 && table <= tables[i - 1].table()) {
+      return wrong("table ", table, " comes after table ",
+                   tables[i - 1].table(), ", they must be ascending");
+    }
+    if (tables[i].rows() == 0) {
+      return wrong("rows is 0, must be at least 1");
+    }
   }
-  return facts;
+  return absl::OkStatus();
+}
+
+uint64_t ShardLayout::PushElements(absl::Span<const BlockIndex> blocks,
+                                   const TableList& tables) const {
+  uint64_t elements = Offsets(blocks).back();
+  for (const TableRows& rows : tables) {
+    elements +=
+        uint64_t{rows.rows()} * (kKeyElements + tables_[rows.table()].dim);
+  }
+  return elements;
+}
+
+// Sizes are compared before anything is allocated by them.
+absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
+    const PushHeader& header, const PayloadPart& payload,
+    size_t behind_elements) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckPushFields(header));
+  CheckedPush push;
+  push.facts.clock = header.clock();
+  push.facts.sample_count = header.sample_count();
+  push.facts.blocks_in_clock = header.blocks_in_clock();
+  push.facts.finished = header.finished();
+  push.facts.squared_norm = header.squared_norm();
+  SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(
+      payload,
+      PushElements(push.facts.blocks, header.tables()) + behind_elements,
+      header.blocks_size(),
+      absl::StrCat(RowsText(header.tables()),
+                   behind_elements > 0 ? " and a pull's keys" : "")));
+  size_t at = Offsets(push.facts.blocks).back();
+  for (const TableRows& rows : header.tables()) {
+    SYNCLINE_ASSIGN_OR_RETURN(RowList list,
+                              ReadKeys(rows, payload, at, &push.facts.blocks));
+    list.first = at + list.keys.size() * kKeyElements;
+    at = list.first + list.keys.size() * tables_[list.table].dim;
+    push.rows.push_back(std::move(list));
+  }
+  return push;
+}
+
+absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
+                                                  const PayloadPart& payload,
+                                                  size_t first_element) const {
+  CheckedPull pull;
+  pull.facts.clock = header.clock();
+  pull.facts.cut_id = header.cut_id();
+  SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
+  size_t values = Offsets(pull.facts.blocks).back();
+  size_t at = first_element;
+  for (const TableRows& rows : header.tables()) {
+    SYNCLINE_ASSIGN_OR_RETURN(RowList list,
+                              ReadKeys(rows, payload, at, &pull.facts.blocks));
+    at += list.keys.size() * kKeyElements;
+    list.first = values;
+    values += list.keys.size() * tables_[list.table].dim;
+    pull.rows.push_back(std::move(list));
+  }
+  if (values * sizeof(float) > kChunkBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pull.blocks", header.tables().empty() ? "" : " and pull.tables",
+        " have ", values * sizeof(float), " bytes, at most ", kChunkBytesMax,
+        " fit into a message"));
+  }
+  return pull;
+}
+
+absl::StatusOr<RowList> ShardLayout::ReadKeys(
+    const TableRows& rows, const PayloadPart& payload, size_t at,
+    std::vector<BlockIndex>* blocks) const {
+  RowList list;
+  list.table = rows.table();
+  list.keys.resize(rows.rows());
+  payload.source->CopyTo(at, list.keys.size() * kKeyElements,
+                         reinterpret_cast<float*>(list.keys.data()));
+  const TableLayout& table = tables_[list.table];
+  if (absl::Status cut = table.map.CutBySlot(list.keys, shard_, &list.runs);
+      !cut.ok()) {
+    return Annotate(cut, absl::StrCat("table '", table.name, "'"));
+  }
+  for (const SlotRun& run : list.runs) {
+    blocks->push_back(SlotBlock(list.table, run.slot));
+  }
+  return list;
 }
 
 std::vector<size_t> ShardLayout::Offsets(
@@ -94,6 +240,7 @@ std::vector<size_t> ShardLayout::Offsets(
   std::vector<size_t> offsets = {0};
   offsets.reserve(blocks.size() + 1);
   for (const BlockIndex block : blocks) {
+    if (!is_dense(block)) break;
     offsets.push_back(offsets.back() + counts_[block]);
   }
   return offsets;
@@ -123,21 +270,6 @@ absl::StatusOr<std::vector<BlockIndex>> ShardLayout::Indices(
     indices.push_back(index_of_[id]);
   }
   return indices;
-}
-
-absl::Status ShardLayout::CheckPayload(absl::Span<const BlockIndex> blocks,
-                                       size_t payload_bytes) const {
-  const size_t expected = Elements(blocks) * sizeof(float);
-  if (payload_bytes == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the payload has ", payload_bytes, " bytes, its ",
-                   blocks.size(), " blocks have ", expected));
-}
-
-size_t ShardLayout::Elements(absl::Span<const BlockIndex> blocks) const {
-  size_t elements = 0;
-  for (const BlockIndex block : blocks) elements += counts_[block];
-  return elements;
 }
 
 }  // namespace syncline

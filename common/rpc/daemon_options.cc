@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kExitBadFlags = 2;
 constexpr uint64_t kInFlightBytesMin = 16ull << 20;
+constexpr uint64_t kTableMemoryMin = 16ull << 20;
+constexpr uint64_t kTableBytesMax = 1ull << 50;
 
 // As given, before TF_CONFIG and the defaults that depend on it.
 struct Flags {
@@ -36,6 +39,9 @@ struct Flags {
   int threads = 0;
   int lanes = 0;
   uint64_t in_flight_bytes = 1ull << 30;
+  uint64_t table_memory_bytes = 0;
+  std::optional<uint64_t> table_disk_bytes;
+  std::string spill_dir = "/var/tmp";
   std::string state_dir = "syncline-state";
   double keep_days = 7;
   double lease_seconds = 5;
@@ -138,6 +144,21 @@ void AddPsFlags(CLI::App* app, Flags* flags) {
                   "Bytes of requests and responses held at a time; above it "
                   "callers are told to wait")
       ->check(CLI::Range(kInFlightBytesMin, uint64_t{1} << 40))
+      ->capture_default_str();
+  app->add_option("--table-memory", flags->table_memory_bytes,
+                  "Bytes of memory for the rows of embedding tables, such as "
+                  "8GiB. Default: half of the memory that is available when "
+                  "the process starts")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kTableMemoryMin, kTableBytesMax));
+  app->add_option("--table-disk", flags->table_disk_bytes,
+                  "Bytes of disk for rows that find no room in memory; 0: "
+                  "rows stay in memory. Default: half of what is free in "
+                  "--spill-dir when the process starts")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{0}, kTableBytesMax));
+  app->add_option("--spill-dir", flags->spill_dir,
+                  "Folder for rows on disk; they are deleted with their job")
       ->capture_default_str();
 }
 
@@ -350,6 +371,9 @@ class Resolver {
     options_.threads = flags_.threads;
     options_.lanes = flags_.lanes;
     options_.in_flight_bytes = flags_.in_flight_bytes;
+    options_.table_memory_bytes = flags_.table_memory_bytes;
+    options_.table_disk_bytes = flags_.table_disk_bytes;
+    options_.spill_dir = flags_.spill_dir;
     options_.state_dir = flags_.state_dir;
     options_.keep = absl::Hours(24 * flags_.keep_days);
     options_.lease = absl::Seconds(flags_.lease_seconds);

@@ -48,6 +48,9 @@ struct DaemonOptions {
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;
+  uint64_t table_memory_bytes = 0;           // 0: half of what is available
+  std::optional<uint64_t> table_disk_bytes;  // unset: half of what is free
+  std::string spill_dir;
   // Scheduler.
   std::string state_dir;
   absl::Duration keep;

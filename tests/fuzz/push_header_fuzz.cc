@@ -18,33 +18,82 @@
 namespace syncline {
 namespace {
 
-// Shard 0 of 2, of a model whose blocks have 4 and 3 elements in turn.
+// Shard 0 of 2, of a model whose blocks have 4 and 3 elements in turn and whose
+// two tables have rows of 1 and 5.
 const ShardLayout& Layout() {
   static const ShardLayout* const layout = [] {
     std::vector<TensorSize> tensors;
     for (int i = 0; i < 8; ++i) tensors.push_back({"t", 4 - i % 2});
-    return new ShardLayout(*BlockMap::Create(tensors, 2), 0);
+    const TableMap map = *TableMap::Create(4, 2);
+    return new ShardLayout(*BlockMap::Create(tensors, 2), 0,
+                           {{"a", 1, map}, {"b", 5, map}});
   }();
   return *layout;
 }
 
 void CheckBlocks(const std::vector<BlockIndex>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
-    SYNCLINE_CHECK(blocks[i] < Layout().counts().size());
+    SYNCLINE_CHECK(blocks[i] < Layout().block_count());
     SYNCLINE_CHECK(i == 0 || blocks[i - 1] < blocks[i]);
   }
 }
 
-void CheckHeader(const PushPullHeader& header, size_t payload_bytes) {
-  const auto push = Layout().CheckPush(header.push(), payload_bytes);
-  if (push.ok()) {
-    CheckBlocks(push->blocks);
-    SYNCLINE_CHECK(push->clock >= 0 && push->squared_norm >= 0);
-    SYNCLINE_CHECK(Layout().Offsets(push->blocks).back() * sizeof(float) ==
-                   payload_bytes);
+// Keys ascend, are this shard's, and are cut into slots without a gap; returns
+// where the values end.
+size_t CheckRows(const std::vector<RowList>& lists, size_t end) {
+  for (const RowList& list : lists) {
+    const TableLayout& table = Layout().tables()[list.table];
+    size_t at = 0;
+    for (const SlotRun& run : list.runs) {
+      SYNCLINE_CHECK(run.first == at && run.count > 0);
+      for (; at < run.first + run.count; ++at) {
+        SYNCLINE_CHECK(table.map.SlotOf(list.keys[at]) == run.slot);
+        SYNCLINE_CHECK(table.map.ShardOf(list.keys[at]) == 0);
+        SYNCLINE_CHECK(at == 0 ||
+                       table.map.Before(list.keys[at - 1], list.keys[at]));
+      }
+    }
+    SYNCLINE_CHECK(at == list.keys.size() && at > 0);
+    SYNCLINE_CHECK(list.first >= end);
+    end = list.first + list.keys.size() * table.dim;
   }
-  const auto pull = Layout().CheckPull(header.pull());
-  if (pull.ok()) CheckBlocks(pull->blocks);
+  return end;
+}
+
+void CheckFacts(const CheckedPush& push, size_t payload_bytes) {
+  CheckBlocks(push.facts.blocks);
+  SYNCLINE_CHECK(push.facts.clock >= 0 && push.facts.squared_norm >= 0);
+  const size_t end =
+      CheckRows(push.rows, Layout().Offsets(push.facts.blocks).back());
+  SYNCLINE_CHECK(end * sizeof(float) <= payload_bytes);
+}
+
+class Payload : public FloatSource {
+ public:
+  explicit Payload(const PayloadView& view) : view_(view) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    SYNCLINE_CHECK((first + count) * sizeof(float) <= view_.size_bytes());
+    view_.CopyTo(first * sizeof(float), count * sizeof(float), out);
+  }
+
+ private:
+  const PayloadView& view_;
+};
+
+void CheckHeader(const PushPullHeader& header, const PayloadView& view) {
+  const Payload payload(view);
+  const PayloadPart part = {&payload, view.size_bytes()};
+  const auto push = Layout().CheckPush(header.push(), part);
+  if (push.ok()) CheckFacts(*push, part.bytes);
+  const auto pull = Layout().CheckPull(header.pull(), part);
+  if (pull.ok()) CheckBlocks(pull->facts.blocks);
+  CheckedPush pushed;
+  CheckedPull pulled;
+  if (Layout().CheckPushPull(header, part, &pushed, &pulled).ok()) {
+    CheckFacts(pushed, part.bytes);
+    CheckBlocks(pulled.facts.blocks);
+    CheckRows(pulled.rows, Layout().Offsets(pulled.facts.blocks).back());
+  }
 }
 
 }  // namespace
@@ -62,7 +111,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   syncline::PushPullHeader header;
   syncline::PayloadView payload;
   if (!syncline::DecodeFrame(buffer, &header, &payload).ok()) return 0;
-  syncline::CheckHeader(header, payload.size_bytes());
+  syncline::CheckHeader(header, payload);
   std::string values(payload.size_bytes(), '\0');
   payload.CopyTo(0, values.size(), values.data());
 

@@ -11,6 +11,7 @@ ShardScript::ShardScript(const SimulationOptions& options) : options_(options) {
   Random random(SeedFor(options.seed, 1));
   workers_ = 1 + random.Below(4);
   blocks_ = 1 + random.Below(4);
+  slots_ = random.Below(blocks_ + 1);
   staleness_ = random.Below(4);
   clip_norm_ = options.clip_norm ? 0.5 + random.Uniform() : 0;
   const bool sync = options.mode == ConsistencyMode::kSync;
@@ -58,7 +59,9 @@ std::vector<float> ShardScript::gradient(uint32_t rank, int64_t clock,
 }
 
 std::vector<float> ShardScript::initial(BlockIndex block) const {
-  return std::vector<float>(kElements, static_cast<float>(block + 1));
+  const bool is_slot = block >= blocks_ - slots_;
+  return std::vector<float>(kElements,
+                            is_slot ? 0 : static_cast<float>(block + 1));
 }
 
 double ShardScript::squared_norm(uint32_t rank, int64_t clock) const {

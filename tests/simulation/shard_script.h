@@ -16,6 +16,9 @@ class ShardScript {
 
   uint32_t worker_count() const { return workers_; }
   uint32_t block_count() const { return blocks_; }
+  // The last of them are virtual slots of tables: zero from the start, and
+  // never initialised.
+  uint32_t slot_count() const { return slots_; }
   int64_t clock_count(uint32_t rank) const { return clocks_[rank]; }
   int64_t staleness() const { return staleness_; }
   double clip_norm() const { return clip_norm_; }
@@ -56,6 +59,7 @@ class ShardScript {
   const SimulationOptions options_;
   uint32_t workers_ = 0;
   uint32_t blocks_ = 0;
+  uint32_t slots_ = 0;
   int64_t staleness_ = 0;
   double clip_norm_ = 0;
   std::vector<int64_t> clocks_;

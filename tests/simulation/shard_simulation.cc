@@ -170,6 +170,7 @@ Simulation::Simulation(const SimulationOptions& options)
   controller.staleness_bound = script_.staleness();
   controller.clip_norm = options.clip_norm;
   controller.block_count = script_.block_count();
+  controller.slot_count = script_.slot_count();
   controller.label = "simulated shard";
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     controller.workers.push_back(
@@ -472,6 +473,7 @@ void Simulation::EndCut(uint64_t cut_id) {
 
 void Simulation::Initialise() {
   for (const BlockIndex block : AllBlocks()) {
+    if (block >= script_.block_count() - script_.slot_count()) break;
     for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
       agenda_.At(random_.Uniform() * 8, [this, block] {
         const CallToken token = next_token_++;

@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/wire/table_map.h"
 
 namespace syncline {
 namespace {
@@ -37,6 +38,12 @@ PsFixture::PsFixture(const Options& options) {
     info->add_dims(size);
     tensors.push_back({info->name(), size});
   }
+  for (size_t i = 0; i < options.table_dims.size(); ++i) {
+    TableInfo* info = assignment_.add_tables();
+    info->set_name(spec.tables(static_cast<int>(i)).name());
+    info->set_dim(options.table_dims[i]);
+    info->set_slots(TableMap::DefaultSlots(options.ps_count));
+  }
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
     Participant* worker = assignment_.add_workers();
     worker->set_rank(rank);
@@ -51,6 +58,7 @@ PsFixture::PsFixture(const Options& options) {
     ps.lanes = 2;
     ps.in_flight_bytes = options.in_flight_bytes;
     ps.metrics = options.metrics;
+    ps.table_memory_bytes = options.table_memory_bytes;
     auto server = PsServer::Create(ps);
     SYNCLINE_CHECK(server.ok());
     node.server = *std::move(server);

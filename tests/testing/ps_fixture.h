@@ -31,6 +31,9 @@ class PsFixture {
     std::vector<int64_t> tensor_sizes = {1000, 7, 3000, 1};
     uint64_t in_flight_bytes = 256 << 20;
     MetricsRegistry* metrics = nullptr;
+    // Elements of a row, for each table that `spec` adds.
+    std::vector<uint32_t> table_dims = {};
+    uint64_t table_memory_bytes = 64 << 20;
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.
     std::function<void(JobSpec*)> spec = {};
   };

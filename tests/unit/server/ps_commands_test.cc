@@ -30,6 +30,7 @@ class RecordingServer final : public PsServer {
   void CloseJob(const std::string& job_id, absl::string_view reason) override {
     calls.push_back(absl::StrCat("close ", job_id, " ", reason));
   }
+  std::vector<PsReport> Reports() const override { return {}; }
   void Drain(absl::Time) override {}
 
   absl::Status open_result;

@@ -4,6 +4,8 @@
 
 #include "server/shard_layout.h"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -51,8 +54,9 @@ TEST(ShardLayoutTest, TakesOverWhatFits) {
   PushHeader header = Push({0, 3});
   header.set_finished(true);
   header.set_squared_norm(2.5);
-  const auto facts = Layout(0).CheckPush(header, 1032 * 4);
-  ASSERT_TRUE(facts.ok()) << facts.status();
+  const auto push = Layout(0).CheckPush(header, {nullptr, 1032 * 4});
+  ASSERT_TRUE(push.ok()) << push.status();
+  const PushFacts* const facts = &push->facts;
   EXPECT_THAT(facts->blocks, ElementsAre(0, 1));
   EXPECT_EQ(facts->clock, 4);
   EXPECT_EQ(facts->sample_count, 32u);
@@ -65,8 +69,9 @@ TEST(ShardLayoutTest, TakesOverWhatFits) {
   pull.set_wait_seconds(1);
   pull.set_cut_id(9);
   pull.add_blocks(3);
-  const auto wanted = Layout(0).CheckPull(pull);
-  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  const auto read = Layout(0).CheckPull(pull, {});
+  ASSERT_TRUE(read.ok()) << read.status();
+  const PullFacts* const wanted = &read->facts;
   EXPECT_THAT(wanted->blocks, ElementsAre(1));
   EXPECT_EQ(wanted->clock, 5);
   EXPECT_EQ(wanted->cut_id, 9u);
@@ -75,7 +80,8 @@ TEST(ShardLayoutTest, TakesOverWhatFits) {
 TEST(ShardLayoutTest, RefusesBlocksAndSizes) {
   const ShardLayout layout = Layout(0);
   const auto why = [&](std::vector<uint32_t> blocks, size_t bytes) {
-    return Why(layout.CheckPush(Push(std::move(blocks)), bytes).status());
+    return Why(
+        layout.CheckPush(Push(std::move(blocks)), {nullptr, bytes}).status());
   };
   EXPECT_THAT(why({4}, 0), HasSubstr("block 4 does not exist, there are 4"));
   EXPECT_THAT(why({1}, 0), HasSubstr("belongs to ps rank 1"));
@@ -89,15 +95,16 @@ TEST(ShardLayoutTest, RefusesNumbers) {
   const ShardLayout layout = Layout(0);
   PushHeader push = Push({});
   push.set_clock(-1);
-  EXPECT_THAT(Why(layout.CheckPush(push, 0).status()), HasSubstr("push.clock"));
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+              HasSubstr("push.clock"));
   push = Push({});
   push.set_sample_count((uint64_t{1} << 40) + 1);
-  EXPECT_THAT(Why(layout.CheckPush(push, 0).status()),
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
               HasSubstr("push.sample_count"));
   for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
     push = Push({});
     push.set_squared_norm(norm);
-    EXPECT_THAT(Why(layout.CheckPush(push, 0).status()),
+    EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
                 HasSubstr("push.squared_norm"));
   }
   for (const double wait :
@@ -105,13 +112,14 @@ TEST(ShardLayoutTest, RefusesNumbers) {
         std::numeric_limits<double>::infinity()}) {
     PullHeader pull;
     pull.set_wait_seconds(wait);
-    EXPECT_THAT(Why(layout.CheckPull(pull).status()),
+    EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
                 HasSubstr("pull.wait_seconds"));
   }
   PullHeader pull;
   pull.set_wait_seconds(1);
   pull.set_clock(-7);
-  EXPECT_THAT(Why(layout.CheckPull(pull).status()), HasSubstr("pull.clock"));
+  EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
+              HasSubstr("pull.clock"));
   InitHeader init;
   init.set_total_clocks(-2);
   EXPECT_THAT(Why(layout.CheckInit(init, 0).status()),
@@ -124,10 +132,157 @@ TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
   PullHeader pull;
   pull.set_wait_seconds(1);
   for (uint32_t block = 0; block < 3; ++block) pull.add_blocks(block);
-  EXPECT_TRUE(layout.CheckPull(pull).ok());
+  EXPECT_TRUE(layout.CheckPull(pull, {}).ok());
   pull.add_blocks(3);  // 4 MiB
-  EXPECT_THAT(Why(layout.CheckPull(pull).status()),
+  EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
               HasSubstr("at most 4128768 fit into a message"));
+}
+
+// --- Rows --------------------------------------------------------------------
+
+// A payload in one piece.
+class TestPayload : public FloatSource {
+ public:
+  void AddKeys(const std::vector<int64_t>& keys) {
+    bytes_.append(reinterpret_cast<const char*>(keys.data()),
+                  keys.size() * sizeof(int64_t));
+  }
+  void AddFloats(size_t count) { bytes_.append(count * sizeof(float), '\0'); }
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    ASSERT_LE((first + count) * sizeof(float), bytes_.size());
+    std::memcpy(out, bytes_.data() + first * sizeof(float),
+                count * sizeof(float));
+  }
+  PayloadPart part() const { return {this, bytes_.size()}; }
+
+ private:
+  std::string bytes_;
+};
+
+// As Layout(shard), with tables "users" (dim 3) and "items" (dim 1).
+ShardLayout TableLayoutOf(uint32_t shard) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
+  const TableMap map = *TableMap::Create(256, 2);
+  return ShardLayout(*BlockMap::Create(tensors, 2), shard,
+                     {{"users", 3, map}, {"items", 1, map}});
+}
+
+// The first `count` keys from 0 on that a shard has, in the order of messages.
+std::vector<int64_t> KeysOf(uint32_t shard, size_t count) {
+  const TableMap map = *TableMap::Create(256, 2);
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; keys.size() < count; ++key) {
+    if (map.ShardOf(key) == shard) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end(),
+            [&](int64_t a, int64_t b) { return map.Before(a, b); });
+  return keys;
+}
+
+void AddTable(google::protobuf::RepeatedPtrField<TableRows>* tables,
+              uint32_t table, uint32_t rows) {
+  TableRows* added = tables->Add();
+  added->set_table(table);
+  added->set_rows(rows);
+}
+
+TEST(ShardLayoutTest, RowsComeBehindTheBlocks) {
+  const ShardLayout layout = TableLayoutOf(1);
+  const std::vector<int64_t> users = KeysOf(1, 5);
+  const std::vector<int64_t> items = KeysOf(1, 2);
+  PushPullHeader header;
+  *header.mutable_push() = Push({2});
+  AddTable(header.mutable_push()->mutable_tables(), 0, 5);
+  AddTable(header.mutable_push()->mutable_tables(), 1, 2);
+  header.mutable_pull()->set_wait_seconds(1);
+  header.mutable_pull()->add_blocks(2);
+  AddTable(header.mutable_pull()->mutable_tables(), 1, 2);
+  TestPayload payload;
+  payload.AddFloats(7);
+  payload.AddKeys(users);
+  payload.AddFloats(5 * 3);
+  payload.AddKeys(items);
+  payload.AddFloats(2);
+  payload.AddKeys(items);  // of the pull
+
+  CheckedPush push;
+  CheckedPull pull;
+  const absl::Status checked =
+      layout.CheckPushPull(header, payload.part(), &push, &pull);
+  ASSERT_TRUE(checked.ok()) << checked;
+  ASSERT_EQ(push.rows.size(), 2u);
+  EXPECT_EQ(push.rows[0].keys, users);
+  EXPECT_EQ(push.rows[0].first, 7u + 10);
+  EXPECT_EQ(push.rows[1].table, 1u);
+  EXPECT_EQ(push.rows[1].keys, items);
+  EXPECT_EQ(push.rows[1].first, 7u + 10 + 15 + 4);
+  ASSERT_EQ(pull.rows.size(), 1u);
+  EXPECT_EQ(pull.rows[0].keys, items);
+  EXPECT_EQ(pull.rows[0].first, 7u);  // of the answer
+  // Slots are blocks behind the dense ones: 128 of each table.
+  ASSERT_EQ(layout.counts().size(), 2u);
+  EXPECT_EQ(layout.block_count(), 2u + 2 * 128);
+  EXPECT_THAT(push.facts.blocks, testing::SizeIs(1 + push.rows[0].runs.size() +
+                                                 push.rows[1].runs.size()));
+  EXPECT_EQ(push.facts.blocks[1],
+            layout.SlotBlock(0, push.rows[0].runs[0].slot));
+  EXPECT_EQ(pull.facts.blocks.back(),
+            layout.SlotBlock(1, pull.rows[0].runs.back().slot));
+  EXPECT_TRUE(
+      std::is_sorted(push.facts.blocks.begin(), push.facts.blocks.end()));
+  EXPECT_THAT(layout.Offsets(push.facts.blocks), ElementsAre(0, 7));
+}
+
+TEST(ShardLayoutTest, RefusesRows) {
+  const ShardLayout layout = TableLayoutOf(0);
+  const auto why = [&](std::vector<std::pair<uint32_t, uint32_t>> tables,
+                       const std::vector<int64_t>& keys, size_t floats) {
+    PushHeader header = Push({});
+    for (const auto& [table, rows] : tables) {
+      AddTable(header.mutable_tables(), table, rows);
+    }
+    TestPayload payload;
+    payload.AddKeys(keys);
+    payload.AddFloats(floats);
+    return Why(layout.CheckPush(header, payload.part()).status());
+  };
+  const std::vector<int64_t> good = KeysOf(0, 2);
+  EXPECT_THAT(why({{2, 1}}, {}, 0),
+              HasSubstr("push.tables[0]: table 2 does not exist, there are 2"));
+  EXPECT_THAT(why({{1, 1}, {0, 1}}, {}, 0),
+              HasSubstr("push.tables[1]: table 0 comes after table 1"));
+  EXPECT_THAT(why({{1, 1}, {1, 1}}, {}, 0), HasSubstr("must be ascending"));
+  EXPECT_THAT(why({{0, 0}}, {}, 0), HasSubstr("rows is 0, must be at least 1"));
+  EXPECT_THAT(why({{0, 2}}, good, 5),
+              HasSubstr("36 bytes, its 0 blocks and 2 rows have 40"));
+  EXPECT_THAT(why({{0, 4294967295}}, good, 5), HasSubstr("4294967295 rows"));
+  EXPECT_THAT(why({{0, 2}}, {good[1], good[0]}, 6),
+              AllOf(HasSubstr("table 'users'"), HasSubstr("at position 1")));
+  EXPECT_THAT(why({{0, 2}}, {good[0], good[0]}, 6), HasSubstr("are unique"));
+  EXPECT_THAT(why({{0, 1}}, KeysOf(1, 1), 3),
+              HasSubstr("belongs to shard 1, not to shard 0"));
+}
+
+TEST(ShardLayoutTest, PulledRowsFitIntoAMessage) {
+  const ShardLayout layout(
+      *BlockMap::Create(std::vector<TensorSize>{{"a", 1}}, 1), 0,
+      {{"wide", 65536, *TableMap::Create(256, 1)}});
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 16; ++key) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(), [&](int64_t a, int64_t b) {
+    return layout.tables()[0].map.Before(a, b);
+  });
+  const auto pull_of = [&](size_t rows) {
+    PullHeader pull;
+    pull.set_wait_seconds(1);
+    AddTable(pull.mutable_tables(), 0, static_cast<uint32_t>(rows));
+    TestPayload payload;
+    payload.AddKeys({keys.begin(), keys.begin() + rows});
+    return layout.CheckPull(pull, payload.part()).status();
+  };
+  EXPECT_TRUE(pull_of(15).ok()) << pull_of(15);
+  EXPECT_THAT(Why(pull_of(16)),
+              HasSubstr("pull.tables have 4194304 bytes, at most 4128768"));
 }
 
 }  // namespace

@@ -195,6 +195,18 @@ std::vector<Bad> BadCases() {
        {"--in-flight-bytes=16777215", "--scheduler=s:1"},
        kNoTfConfig,
        "--in-flight-bytes"},
+      {kPs,
+       {"--table-memory=15MiB", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--table-memory"},
+      {kPs,
+       {"--table-memory=8parsecs", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--table-memory"},
+      {kPs,
+       {"--table-disk=-1", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--table-disk"},
       {kScheduler, {"--lease-seconds=0.4"}, kNoTfConfig, "--lease-seconds"},
       {kScheduler, {"--lease-seconds=3601"}, kNoTfConfig, "--lease-seconds"},
       {kScheduler, {"--keep-days=-1"}, kNoTfConfig, "--keep-days"},
@@ -236,10 +248,14 @@ TEST(DaemonOptionsTest, AllProblemsComeAtOnce) {
 TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
   const auto ps = ReadDaemonOptions(
       DaemonKind::kPs,
-      {"--scheduler=s:1", "--lanes=1024", "--in-flight-bytes=16777216"}, "");
+      {"--scheduler=s:1", "--lanes=1024", "--in-flight-bytes=16777216",
+       "--table-memory=16MiB", "--table-disk=0"},
+      "");
   ASSERT_FALSE(ps.exit_code.has_value()) << ps.text;
   EXPECT_EQ(ps.options.lanes, 1024);
   EXPECT_EQ(ps.options.in_flight_bytes, 16777216u);
+  EXPECT_EQ(ps.options.table_memory_bytes, 16777216u);
+  EXPECT_EQ(ps.options.table_disk_bytes, 0u);
   const auto scheduler = ReadDaemonOptions(
       DaemonKind::kScheduler, {"--lease-seconds=0.5", "--keep-days=0"}, "");
   ASSERT_FALSE(scheduler.exit_code.has_value()) << scheduler.text;
@@ -260,6 +276,9 @@ TEST(DaemonOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.keep, absl::Hours(24 * 7));
   EXPECT_EQ(options.lease, absl::Seconds(5));
   EXPECT_EQ(options.in_flight_bytes, 1ull << 30);
+  EXPECT_EQ(options.table_memory_bytes, 0u);
+  EXPECT_FALSE(options.table_disk_bytes.has_value());
+  EXPECT_EQ(options.spill_dir, "/var/tmp");
   EXPECT_EQ(options.log_level, LogLevel::kInfo);
   EXPECT_THAT(options.notes, IsEmpty());
 }

@@ -1,0 +1,178 @@
+#include "server/job_tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/frame.h"
+
+namespace syncline {
+namespace {
+
+// A full table refuses rows in every push; an operator needs to hear it now and
+// then.
+constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
+    const JobConfig& config, int lanes, ColdStores cold) {
+  std::vector<Table> tables;
+  for (size_t i = 0; i < config.tables.size(); ++i) {
+    const TableOptions& options = config.tables[i].options;
+    SYNCLINE_RETURN_IF_ERROR(
+        Annotate(TableShard::CheckOptions(options),
+                 absl::StrCat(config.label, ": table '", options.name, "'")));
+    tables.push_back({options.name, options.dim, options.memory_bytes,
+                      std::make_unique<TableShard>(
+                          options, config.tables[i].layout.map, config.ps_rank,
+                          lanes, std::move(cold[i]))});
+  }
+  return std::unique_ptr<JobTables>(
+      new JobTables(config.label, std::move(tables), lanes));
+}
+
+JobTables::JobTables(std::string label, std::vector<Table> tables, int lanes)
+    : label_(std::move(label)),
+      tables_(std::move(tables)),
+      samples_(tables_.size(), std::vector<TableStats>(lanes)) {}
+
+absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
+  if (failed_.load(std::memory_order_relaxed)) {
+    MutexLock lock(&mu_);
+    return failure_;
+  }
+  for (const RowList& list : lists) {
+    const Table& table = tables_[list.table];
+    if (absl::Status room = table.shard->AcceptsPushes(); !room.ok()) {
+      return Annotate(room, absl::StrCat(label_, ": table '", table.name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void JobTables::Push(int lane, absl::Span<const RowRange> ranks,
+                     const RowStep& step) {
+  const Table& table = tables_[ranks[0].list->table];
+  std::vector<GradientRows> rows;
+  rows.reserve(ranks.size());
+  for (const RowRange& range : ranks) {
+    rows.push_back({range.keys(), range.call->values.get(),
+                    range.first_element(table.dim)});
+  }
+  if (absl::Status pushed = table.shard->Push(lane, rows, step); !pushed.ok()) {
+    Remember(table, pushed);
+  }
+}
+
+absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,
+                             float* out) {
+  const Table& table = tables_[rows.list->table];
+  absl::Status read = table.shard->Read(lane, rows.keys(), clock, out);
+  if (read.ok()) return read;
+  return Annotate(read, absl::StrCat(label_, ": table '", table.name, "'"));
+}
+
+void JobTables::Remember(const Table& table, const absl::Status& status) {
+  const absl::Status named =
+      Annotate(status, absl::StrCat(label_, ": table '", table.name, "'"));
+  MutexLock lock(&mu_);
+  if (status.code() != absl::StatusCode::kResourceExhausted && failure_.ok()) {
+    failure_ = named;
+    failed_ = true;
+  } else if (absl::Now() < next_warning_) {
+    return;
+  }
+  next_warning_ = absl::Now() + kWarningPeriod;
+  LogWarning("rows that were pushed have no effect").Status(named);
+}
+
+absl::StatusOr<int> JobTables::ScanLane(uint32_t table,
+                                        const std::string& cursor) const {
+  if (table >= tables_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": table ", table, " does not exist, there are ",
+                     tables_.size(), " tables"));
+  }
+  ScanCursor at;
+  if (!cursor.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(at, ScanCursor::Decode(cursor));
+  }
+  if (tables_[table].shard->ScanDone(at)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": table '", tables_[table].name,
+                     "': cursor is behind the end"));
+  }
+  return tables_[table].shard->ScanLane(at);
+}
+
+absl::StatusOr<JobTables::Scanned> JobTables::Scan(uint32_t table,
+                                                   const std::string& cursor,
+                                                   int64_t clock) {
+  TableShard* const shard = tables_[table].shard.get();
+  ScanCursor at;
+  if (!cursor.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(at, ScanCursor::Decode(cursor));
+  }
+  const size_t row_bytes = sizeof(int64_t) + tables_[table].dim * sizeof(float);
+  Scanned scanned;
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(shard->Scan(clock, kChunkBytesMax / row_bytes, &at,
+                           &scanned.keys, &scanned.values),
+               absl::StrCat(label_, ": table '", tables_[table].name, "'")));
+  if (!shard->ScanDone(at)) scanned.next_cursor = at.Encode();
+  return scanned;
+}
+
+void JobTables::Maintain(int lane, int64_t clock, absl::Time now) {
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const Table& table = tables_[i];
+    if (absl::Status done = table.shard->Maintain(lane, clock, now);
+        !done.ok()) {
+      Remember(table, done);
+    }
+    TableStats sample = table.shard->Stats(lane);
+    MutexLock lock(&mu_);
+    samples_[i][lane] = std::move(sample);
+  }
+}
+
+std::vector<ShardStatus::Table> JobTables::Status() const {
+  std::vector<ShardStatus::Table> all;
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    TableStats sum = samples_[i][0];
+    for (size_t lane = 1; lane < samples_[i].size(); ++lane) {
+      sum.Add(samples_[i][lane]);
+    }
+    ShardStatus::Table& status = all.emplace_back();
+    status.set_name(tables_[i].name);
+    status.set_rows_in_memory(sum.rows_in_memory);
+    status.set_rows_on_disk(sum.rows_on_disk);
+    status.set_memory_bytes(sum.memory_bytes);
+    status.set_memory_limit_bytes(tables_[i].memory_limit_bytes);
+    status.set_disk_bytes(sum.disk_bytes);
+    status.set_disk_limit_bytes(sum.disk_limit_bytes);
+    status.set_pulled_from_memory(sum.read_from_memory);
+    status.set_pulled_from_disk(sum.read_from_disk);
+    status.set_pulled_absent(sum.read_absent);
+    status.set_pushed_rows(sum.pushed_rows);
+    status.set_refused_by_sightings(sum.refused_by_sightings);
+    status.set_refused_by_probability(sum.refused_by_probability);
+    status.set_refused_by_budget(sum.refused_by_budget);
+    status.set_expired_by_age(sum.expired_by_age);
+    status.set_expired_by_score(sum.expired_by_score);
+    status.set_spilled_rows(sum.spilled_rows);
+    for (const auto& hot : sum.hot_keys) {
+      ShardStatus::Table::HotKey* key = status.add_hot_keys();
+      key->set_key(hot.key);
+      key->set_pushes(hot.pushes);
+    }
+  }
+  return all;
+}
+
+}  // namespace syncline

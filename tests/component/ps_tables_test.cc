@@ -1,0 +1,408 @@
+// Goal: rows of embedding tables on parameter servers, over real gRPC: initial
+// values, each mode's arithmetic, exactly-once, cuts and scans, refusals that
+// say why, one result for any number of ps.
+// Method: servers in this process and a client made of generated code and
+// TableMap; expected values from the same kernels, row by row.
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/random.h"
+#include "common/rpc/grpc_status.h"
+#include "common/wire/table_map.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/row_initializer.h"
+#include "kernels/row_optimizer.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/ps_fixture.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kTimeout = absl::Seconds(20);
+constexpr uint32_t kDim = 3;
+constexpr uint64_t kSeed = 7;
+
+using Row = std::vector<float>;
+using Rows = std::map<int64_t, Row>;  // by key
+
+PsFixture::Options WithTable(ConsistencySpec::Mode mode, uint32_t ps_count = 1,
+                             uint32_t workers = 1) {
+  PsFixture::Options options;
+  options.ps_count = ps_count;
+  options.workers = workers;
+  options.tensor_sizes = {1000, 3000};
+  options.table_dims = {kDim};
+  options.spec = [mode](JobSpec* spec) {
+    spec->mutable_consistency()->set_mode(mode);
+    spec->mutable_training()->set_seed(kSeed);
+    TableSpec* table = spec->add_tables();
+    table->set_name("emb");
+    table->mutable_optimizer()->set_kind(OptimizerSpec::ADAGRAD);
+  };
+  return options;
+}
+
+Row InitialRow(int64_t key) {
+  Row row(kDim);
+  RowInitializer(RowInitializer::Scheme::kUniform, 0.05f, kSeed, "emb")
+      .Fill(key, row.data(), kDim);
+  return row;
+}
+
+// What a row becomes by these summed gradients, one update each.
+Row Updated(int64_t key, const std::vector<std::pair<Row, float>>& sums) {
+  const RowOptimizer optimizer(
+      {.kind = OptimizerKind::kAdagrad, .epsilon = 1e-10f}, kDim);
+  Row row = InitialRow(key);
+  row.resize(kDim + optimizer.state_floats());
+  optimizer.InitState(row.data() + kDim);
+  for (const auto& [gradient, scale] : sums) {
+    const float* const summed = gradient.data();
+    float* const values = row.data();
+    optimizer.Apply({.learning_rate = 1, .gradient_scale = scale}, 1, &summed,
+                    &values);
+  }
+  row.resize(kDim);
+  return row;
+}
+
+Rows RandomRows(uint64_t seed, size_t count) {
+  Random random(seed);
+  Rows rows;
+  while (rows.size() < count) {
+    Row row(kDim);
+    for (float& value : row) value = static_cast<float>(random.Normal());
+    rows[static_cast<int64_t>(random.Next() % 500) - 250] = row;
+  }
+  return rows;
+}
+
+// One worker's rows; dense blocks are left alone once they are initialised.
+class RowWorker {
+ public:
+  RowWorker(PsFixture* fixture, uint32_t rank)
+      : fixture_(fixture),
+        plain_(fixture, rank),
+        map_(*TableMap::Create(TableMap::DefaultSlots(fixture->ps_count()),
+                               fixture->ps_count())) {}
+
+  absl::Status Init() {
+    return plain_.Init(Flat(fixture_->map().element_count(), 1));
+  }
+  Caller caller() const { return plain_.caller(); }
+  PlainWorker& plain() { return plain_; }
+
+  // Keys of one shard in the order of messages.
+  std::vector<int64_t> KeysOf(uint32_t ps, const Rows& rows) const {
+    std::vector<int64_t> keys;
+    for (const auto& [key, row] : rows) {
+      if (map_.ShardOf(key) == ps) keys.push_back(key);
+    }
+    std::sort(keys.begin(), keys.end(),
+              [&](int64_t a, int64_t b) { return map_.Before(a, b); });
+    return keys;
+  }
+
+  PushRequest MakePush(uint32_t ps, int64_t clock, const Rows& gradients,
+                       uint64_t samples) const {
+    PushRequest request;
+    PushHeader* header = request.mutable_header();
+    *header->mutable_caller() = caller();
+    header->set_clock(clock);
+    const std::vector<int64_t> keys = KeysOf(ps, gradients);
+    if (keys.empty()) return request;
+    header->set_sample_count(samples);
+    std::vector<SlotRun> runs;
+    EXPECT_OK(map_.CutBySlot(keys, ps, &runs));
+    header->set_blocks_in_clock(static_cast<uint32_t>(runs.size()));
+    header->add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
+    std::string* payload = request.mutable_payload();
+    Append(keys, payload);
+    for (const int64_t key : keys) Append(gradients.at(key), payload);
+    return request;
+  }
+  PullRequest MakePull(uint32_t ps, int64_t clock, const Rows& wanted) const {
+    PullRequest request;
+    *request.mutable_header()->mutable_caller() = caller();
+    request.mutable_header()->set_clock(clock);
+    request.mutable_header()->set_wait_seconds(20);
+    const std::vector<int64_t> keys = KeysOf(ps, wanted);
+    if (keys.empty()) return request;
+    request.mutable_header()->add_tables()->set_rows(
+        static_cast<uint32_t>(keys.size()));
+    Append(keys, request.mutable_payload());
+    return request;
+  }
+
+  absl::Status Push(int64_t clock, const Rows& gradients, uint64_t samples) {
+    for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+      const absl::Status pushed =
+          plain_.Send(ps, MakePush(ps, clock, gradients, samples));
+      if (!pushed.ok()) return pushed;
+    }
+    return absl::OkStatus();
+  }
+  // The rows of the keys of `wanted`.
+  absl::StatusOr<Rows> Pull(int64_t clock, const Rows& wanted,
+                            uint64_t cut_id = 0) {
+    Rows rows;
+    for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+      PullRequest request = MakePull(ps, clock, wanted);
+      request.mutable_header()->set_cut_id(cut_id);
+      PullResponse response;
+      const absl::Status pulled = FromGrpcStatus(fixture_->stub(ps).Pull(
+          MakeContext(absl::Now() + kTimeout).get(), request, &response));
+      if (!pulled.ok()) return pulled;
+      const std::vector<int64_t> keys = KeysOf(ps, wanted);
+      EXPECT_EQ(response.payload().size(), keys.size() * kDim * sizeof(float));
+      EXPECT_EQ(response.header().tables_size(), keys.empty() ? 0 : 1);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        rows[keys[i]] = RowAt(response.payload(), i * kDim * sizeof(float));
+      }
+    }
+    return rows;
+  }
+  absl::StatusOr<ScanTableResponse> Scan(uint32_t ps, uint64_t cut_id,
+                                         const std::string& cursor) {
+    ScanTableRequest request;
+    *request.mutable_header()->mutable_caller() = caller();
+    request.mutable_header()->set_cut_id(cut_id);
+    request.mutable_header()->set_cursor(cursor);
+    ScanTableResponse response;
+    const absl::Status scanned = FromGrpcStatus(fixture_->stub(ps).ScanTable(
+        MakeContext(absl::Now() + kTimeout).get(), request, &response));
+    if (!scanned.ok()) return scanned;
+    return response;
+  }
+  absl::StatusOr<Rows> ScanAll(uint64_t cut_id) {
+    Rows rows;
+    for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+      std::string cursor;
+      do {
+        const auto response = Scan(ps, cut_id, cursor);
+        if (!response.ok()) return response.status();
+        const size_t count = response->header().rows();
+        const size_t values = count * sizeof(int64_t);
+        for (size_t i = 0; i < count; ++i) {
+          int64_t key = 0;
+          std::memcpy(&key, response->payload().data() + i * sizeof(key),
+                      sizeof(key));
+          const Row row =
+              RowAt(response->payload(), values + i * kDim * sizeof(float));
+          EXPECT_TRUE(rows.emplace(key, row).second) << key << " came twice";
+        }
+        cursor = response->header().next_cursor();
+      } while (!cursor.empty());
+    }
+    return rows;
+  }
+
+ private:
+  template <typename T>
+  static void Append(const std::vector<T>& values, std::string* bytes) {
+    bytes->append(reinterpret_cast<const char*>(values.data()),
+                  values.size() * sizeof(T));
+  }
+  static Row RowAt(const std::string& bytes, size_t offset) {
+    Row row(kDim);
+    std::memcpy(row.data(), bytes.data() + offset, kDim * sizeof(float));
+    return row;
+  }
+
+  PsFixture* const fixture_;
+  PlainWorker plain_;
+  const TableMap map_;
+};
+
+ShardStatus::Table StatusOf(PsFixture* fixture, uint32_t ps) {
+  ShardStatus status;
+  fixture->stub(ps).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+                                   ShardStatusRequest(), &status);
+  return status.jobs_size() == 1 && status.jobs(0).tables_size() == 1
+             ? status.jobs(0).tables(0)
+             : ShardStatus::Table();
+}
+
+TEST(PsTablesTest, AbsentRowsHaveInitialValuesAndStayAbsent) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC, 2));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows wanted = RandomRows(1, 40);
+  ASSERT_OK_AND_ASSIGN(const Rows pulled, worker.Pull(0, wanted));
+  for (const auto& [key, row] : pulled) EXPECT_EQ(row, InitialRow(key));
+  EXPECT_TRUE(Eventually(kTimeout, [&] {
+    return StatusOf(&fixture, 0).pulled_absent() +
+               StatusOf(&fixture, 1).pulled_absent() ==
+           40;
+  }));
+  EXPECT_EQ(StatusOf(&fixture, 0).rows_in_memory(), 0u);
+}
+
+TEST(PsTablesTest, AsyncAppliesAtOnceAndARetryOnce) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC, 2));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows gradients = RandomRows(1, 60);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    ASSERT_OK(worker.Push(0, gradients, 4));
+  }
+  const Rows second = RandomRows(2, 60);
+  ASSERT_OK(worker.Push(1, second, 2));
+  ASSERT_OK_AND_ASSIGN(const Rows pulled, worker.Pull(2, gradients));
+  for (const auto& [key, row] : pulled) {
+    std::vector<std::pair<Row, float>> sums = {{gradients.at(key), 0.25f}};
+    if (second.count(key) > 0) sums.push_back({second.at(key), 0.5f});
+    EXPECT_EQ(row, Updated(key, sums)) << key;
+  }
+}
+
+// Three workers, eight clocks; what all rows have become.
+Rows TrainSync(uint32_t ps_count) {
+  PsFixture fixture(WithTable(ConsistencySpec::SYNC, ps_count, 3));
+  std::vector<RowWorker> workers;
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    workers.emplace_back(&fixture, rank);
+  EXPECT_OK(workers[0].Init());
+  for (int64_t clock = 0; clock < 8; ++clock) {
+    // Rank order is not the order of arrival.
+    for (const uint32_t rank : {2u, 0u, 1u}) {
+      EXPECT_OK(workers[rank].Push(clock, RandomRows(100 * rank + clock, 50),
+                                   10 + rank));
+    }
+  }
+  Rows all;
+  for (int64_t key = -250; key < 250; ++key) all[key] = {};
+  const auto pulled = workers[0].Pull(8, all);
+  EXPECT_OK(pulled);
+  return pulled.ok() ? *pulled : Rows();
+}
+
+TEST(PsTablesTest, SyncIsOneUpdateOfTheSumInRankOrder) {
+  const Rows trained = TrainSync(1);
+  for (int64_t key = -250; key < 250; ++key) {
+    std::vector<std::pair<Row, float>> sums;
+    for (int64_t clock = 0; clock < 8; ++clock) {
+      Row sum;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        const Rows gradients = RandomRows(100 * rank + clock, 50);
+        const auto mine = gradients.find(key);
+        if (mine == gradients.end()) continue;
+        if (sum.empty()) {
+          sum = mine->second;
+          continue;
+        }
+        for (uint32_t j = 0; j < kDim; ++j) sum[j] += mine->second[j];
+      }
+      if (!sum.empty()) sums.push_back({sum, static_cast<float>(1.0 / 33)});
+    }
+    EXPECT_EQ(trained.at(key), Updated(key, sums)) << key;
+  }
+}
+
+TEST(PsTablesTest, TheNumberOfPsDoesNotChangeABit) {
+  EXPECT_EQ(TrainSync(1), TrainSync(3));
+}
+
+TEST(PsTablesTest, AScanAtACutHasEveryRowOnce) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC, 2));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows gradients = RandomRows(1, 200);
+  ASSERT_OK(worker.Push(0, gradients, 1));
+  EXPECT_EQ(worker.Scan(0, 9, "").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_OK(worker.plain().BeginCut(9, {1}));
+  ASSERT_OK_AND_ASSIGN(const Rows scanned, worker.ScanAll(9));
+  ASSERT_EQ(scanned.size(), gradients.size());
+  for (const auto& [key, row] : scanned) {
+    EXPECT_EQ(row, Updated(key, {{gradients.at(key), 1.0f}})) << key;
+  }
+  EXPECT_EQ(worker.Scan(0, 9, "x").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_OK(worker.plain().EndCut(9));
+  EXPECT_EQ(worker.Scan(0, 9, "").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(PsTablesTest, AStaleRoutingVersionIsAborted) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  PushRequest push = worker.MakePush(0, 0, RandomRows(1, 5), 1);
+  push.mutable_header()->mutable_caller()->set_routing_version(2);
+  const absl::Status stale = worker.plain().Send(0, push);
+  EXPECT_EQ(stale.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(stale.message()),
+              HasSubstr("routing version 2, the current one is 1"));
+}
+
+TEST(PsTablesTest, WrongRowsAreRefused) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC, 2));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows gradients = RandomRows(1, 30);
+  PushRequest other = worker.MakePush(1, 0, gradients, 1);
+  absl::Status refused = worker.plain().Send(0, other);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("table 'emb'"), HasSubstr("shard 1")));
+  PushRequest shorter = worker.MakePush(0, 0, gradients, 1);
+  shorter.mutable_payload()->pop_back();
+  refused = worker.plain().Send(0, shorter);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  // Nothing of it counts.
+  ASSERT_OK(worker.Push(0, gradients, 1));
+}
+
+TEST(PsTablesTest, StatusTellsWhatIsWhere) {
+  PsFixture fixture(WithTable(ConsistencySpec::ASYNC));
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows gradients = RandomRows(1, 100);
+  ASSERT_OK(worker.Push(0, gradients, 1));
+  ASSERT_OK(worker.Pull(1, gradients));
+  EXPECT_TRUE(Eventually(kTimeout, [&] {
+    const ShardStatus::Table table = StatusOf(&fixture, 0);
+    return table.rows_in_memory() == 100 && table.pulled_from_memory() == 100;
+  }));
+  const ShardStatus::Table table = StatusOf(&fixture, 0);
+  EXPECT_EQ(table.name(), "emb");
+  EXPECT_EQ(table.pushed_rows(), 100u);
+  EXPECT_GT(table.memory_bytes(), 100u * kDim * 8);
+  EXPECT_EQ(table.memory_limit_bytes(), 64u << 20);
+  EXPECT_FALSE(table.hot_keys().empty());
+}
+
+TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
+  PsFixture::Options options = WithTable(ConsistencySpec::ASYNC);
+  options.table_memory_bytes = 1 << 20;
+  PsFixture fixture(options);
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  absl::Status pushed;
+  int64_t next_key = 0;
+  for (int64_t clock = 0; clock < 100 && pushed.ok(); ++clock) {
+    Rows gradients;
+    for (int i = 0; i < 2000; ++i) gradients[next_key++] = Row(kDim, 1);
+    pushed = worker.Push(clock, gradients, 1);
+  }
+  EXPECT_EQ(pushed.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(pushed.message()), HasSubstr("table 'emb'"));
+  // What is there can be read.
+  ASSERT_OK_AND_ASSIGN(const Rows first, worker.Pull(0, {{0, {}}}));
+  EXPECT_EQ(first.at(0), Updated(0, {{Row(kDim, 1), 1.0f}}));
+}
+
+}  // namespace
+}  // namespace syncline
