@@ -15,7 +15,8 @@ Evaluator::Evaluator(const JobSpec& spec, const Dataset* dataset,
                      Executor* executor)
     : spec_(spec), dataset_(dataset), executor_(executor) {}
 
-absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop) {
+absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop,
+                                          Prepare prepare) {
   EvaluationMetrics metrics(spec_.loss().kind(), spec_.metrics());
   const int64_t batch_size = spec_.training().eval_batch_size();
   std::vector<int64_t> indices;
@@ -24,6 +25,7 @@ absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop) {
     indices.resize(std::min(batch_size, dataset_->size() - begin));
     std::iota(indices.begin(), indices.end(), begin);
     dataset_->Read(indices, &batch_);
+    SYNCLINE_RETURN_IF_ERROR(prepare(batch_));
     SYNCLINE_ASSIGN_OR_RETURN(const Executor::EvalResult result,
                               executor_->Evaluate(batch_));
     metrics.Add(result.loss_sum, result.scores, result.width, batch_.labels);

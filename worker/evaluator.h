@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -20,9 +22,12 @@ class Evaluator {
   // defaults.
   Evaluator(const JobSpec& spec, const Dataset* dataset, Executor* executor);
 
-  // Fills samples, loss, metrics and time. Errors: Cancelled when `stop`
-  // turns true, which is looked at before each batch; the executor's.
-  absl::StatusOr<Evaluation> Run(const std::atomic<bool>& stop);
+  // Makes the executor ready for a batch: what its tables hold.
+  using Prepare = absl::FunctionRef<absl::Status(const Batch&)>;
+  // Fills samples, loss, metrics and time. Errors: Cancelled when `stop` turns
+  // true, which is looked at before each batch; `prepare`'s and the executor's.
+  absl::StatusOr<Evaluation> Run(const std::atomic<bool>& stop,
+                                 Prepare prepare);
 
  private:
   const JobSpec spec_;

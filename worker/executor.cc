@@ -50,8 +50,10 @@ class CpuExecutor : public Executor {
               const Options& options)
       : model_(std::move(model)), training_(training), options_(options) {
     for (const auto& p : training_.parameters) parameters_.push_back(p.value);
+    std::vector<ValueId> trained = parameters_;
+    for (const auto& table : training_.tables) trained.push_back(table.value);
     with_gradients_ =
-        Differentiate(model_->graph(), training_.loss_output, parameters_);
+        Differentiate(model_->graph(), training_.loss_output, trained);
     forward_only_ = Differentiate(model_->graph(), training_.loss_output, {});
   }
 
@@ -67,6 +69,9 @@ class CpuExecutor : public Executor {
       const Batch& batch, int64_t clock, uint32_t rank,
       absl::FunctionRef<void(int)> on_gradient) override;
   absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override;
+  void UseTables(absl::Span<RowBatch* const> tables) override {
+    tables_.assign(tables.begin(), tables.end());
+  }
   int64_t arena_bytes() const override { return training_arena_bytes_; }
 
  private:
@@ -94,6 +99,7 @@ class CpuExecutor : public Executor {
   Differentiation forward_only_;
   ParameterSlab values_;
   ParameterSlab gradients_;
+  std::vector<RowBatch*> tables_;  // as UseTables said
   std::vector<CachedPlan> plans_;  // latest use first
   AlignedFloats arena_;            // shared by the plans: one runs at a time
   int64_t training_arena_bytes_ = 0;
@@ -119,24 +125,25 @@ absl::Status CpuExecutor::Prepare() {
   return absl::OkStatus();
 }
 
-// Everything that the loss depends on is there, in the one type that is
-// computed.
+// Everything that the loss depends on is there, in a type that is fed.
 absl::Status CpuExecutor::CheckInputs() const {
   const Graph& graph = model_->graph();
   std::vector<bool> given(graph.values.size(), false);
   for (ValueId v : training_.feeds) {
     if (v == kNoValue) continue;
     given[v] = true;
-    if (graph.values[v].dtype != DType::kFloat32) {
+    const DType dtype = graph.values[v].dtype;
+    if (dtype != DType::kFloat32 && dtype != DType::kInt64) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "graph input \"", graph.values[v].name, "\" is ",
-          DTypeName(graph.values[v].dtype), "; only float32 inputs are fed"));
+          "graph input \"", graph.values[v].name, "\" is ", DTypeName(dtype),
+          "; only float32 and int64 inputs are fed"));
     }
   }
   for (ValueId v : parameters_) given[v] = true;
   for (const Initializer& i : graph.initializers) {
     if (i.origin != Initializer::Origin::kDeclared) given[i.value] = true;
   }
+  for (const auto& table : training_.tables) given[table.value] = true;
   for (int n : with_gradients_.nodes) {
     for (ValueId v : graph.nodes[n].inputs) {
       if (v == kNoValue || graph.values[v].producer >= 0 || given[v]) continue;
@@ -173,6 +180,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
                         .flow = training ? &with_gradients_ : &forward_only_,
                         .feeds = training_.feeds,
                         .parameters = parameters_,
+                        .tables = training_.tables,
                         .loss_output = training_.loss_output,
                         .loss = options_.loss.kind(),
                         .batch_size = batch_size,
@@ -201,8 +209,10 @@ absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training,
   SYNCLINE_RETURN_IF_ERROR(
       plan->Bind({.arena = reinterpret_cast<char*>(arena_.data()),
                   .feeds = batch.feeds,
+                  .int_feeds = batch.int_feeds,
                   .parameters = values_.addresses(),
-                  .gradients = gradients_.addresses()}));
+                  .gradients = gradients_.addresses(),
+                  .tables = tables_}));
   return plan;
 }
 

@@ -12,6 +12,7 @@
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "worker/batch.h"
+#include "worker/row_batch.h"
 
 namespace syncline {
 
@@ -66,6 +67,11 @@ class Executor {
   };
   // Forward in inference mode (Dropout is the identity). Same errors.
   virtual absl::StatusOr<EvalResult> Evaluate(const Batch& batch) = 0;
+
+  // The rows that the steps and evaluations which follow read and whose
+  // gradients a step adds up, by TrainingGraph::tables index: those of their
+  // batch. They outlive their use; memory of theirs may change between steps.
+  virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
 
   // Bytes of the activation arena for the training batch.
   virtual int64_t arena_bytes() const = 0;

@@ -224,6 +224,9 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
     return;
   }
   active->last_error = status;
+  if (absl::IsResourceExhausted(status) && options_.held_back != nullptr) {
+    options_.held_back->Add();
+  }
   const RetryPolicy::Decision decision =
       active->retry->OnResult(status.code(), absl::Now());
   switch (decision.next) {

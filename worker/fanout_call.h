@@ -39,6 +39,8 @@ class FanoutCall {
     size_t push_window_bytes = 0;
     size_t pull_window_bytes = 0;
     Counter* retries = nullptr;  // may be null
+    // Of these, calls that the shard had no room for; may be null.
+    Counter* held_back = nullptr;
   };
   enum class Direction { kPush, kPull };
   struct Call {

@@ -6,13 +6,23 @@
 
 namespace syncline {
 
-absl::StatusOr<std::string> ExportModel(const PreparedJob& job) {
+absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
+                                        const DenseTables& tables) {
   absl::flat_hash_map<std::string, absl::Span<const float>> weights;
   const auto& parameters = job.training.parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     weights[parameters[i].name] = job.executor->parameter(static_cast<int>(i));
   }
-  return job.model->WithWeights(weights);
+  std::vector<std::string> inputs;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    const std::string& name = job.training.tables[t].name;
+    if (tables[t].has_value()) {
+      weights[name] = *tables[t];
+    } else {
+      inputs.push_back(name);
+    }
+  }
+  return job.model->WithWeights(weights, inputs);
 }
 
 absl::StatusOr<std::string> MetricsJson(

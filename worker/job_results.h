@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_WORKER_JOB_RESULTS_H_
 #define SYNCLINE_WORKER_JOB_RESULTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,14 @@
 
 namespace syncline {
 
-// The submitted model with the executor's current parameters, as ONNX binary.
-absl::StatusOr<std::string> ExportModel(const PreparedJob& job);
+// Trained tables, by JobSpec.tables index: those that are a tensor of the
+// model; the rest stay graph inputs of it.
+using DenseTables = std::vector<std::optional<std::vector<float>>>;
+
+// The submitted model with the executor's current parameters and these tables,
+// as ONNX binary.
+absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
+                                        const DenseTables& tables);
 
 // metrics.json: a JobStatus in JSON with job_id, evaluations and, as
 // `progress.workers[0]`, the chief's totals.

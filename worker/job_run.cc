@@ -20,8 +20,8 @@ constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 
 // Even a slow network moves a megabyte a second.
-absl::Duration UploadTimeout(const std::string& content) {
-  return absl::Seconds(30 + static_cast<double>(content.size()) * 1e-6);
+absl::Duration UploadTimeout(uint64_t bytes) {
+  return absl::Seconds(30 + static_cast<double>(bytes) * 1e-6);
 }
 
 // Rank of the process `incarnation`; -1 if it is none of the workers.
@@ -181,13 +181,37 @@ absl::Status JobRun::TrainAndUpload() {
 }
 
 absl::Status JobRun::UploadResults(Trainer* trainer) {
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string model, ExportModel(*job_));
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ExportTables(trainer));
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
+                            ExportModel(*job_, tables));
   SYNCLINE_RETURN_IF_ERROR(
-      UploadText("trained.onnx", model, UploadTimeout(model)));
+      UploadText("trained.onnx", model, UploadTimeout(model.size())));
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::string metrics,
       MetricsJson(job_id(), trainer->evaluations(), trainer->Totals()));
-  return UploadText("metrics.json", metrics, UploadTimeout(metrics));
+  return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
+}
+
+absl::StatusOr<DenseTables> JobRun::ExportTables(Trainer* trainer) {
+  DenseTables dense(job_->training.tables.size());
+  for (size_t t = 0; t < dense.size(); ++t) {
+    const TrainingTable& table = job_->training.tables[t];
+    const TableReader reader = trainer->ReaderOf(static_cast<uint32_t>(t));
+    SYNCLINE_ASSIGN_OR_RETURN(dense[t],
+                              ReadDenseTable(table.rows, table.dim, reader));
+    if (dense[t].has_value()) continue;
+    const std::string file = absl::StrCat(dir_, "/rows");
+    const std::string name = TableArtifact(table.name, t);
+    SYNCLINE_RETURN_IF_ERROR(
+        WriteTableRows(file, table.name, table.dim, reader));
+    SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
+    SYNCLINE_RETURN_IF_ERROR(
+        Annotate(artifacts_->Upload(job_id(), name, file,
+                                    absl::Now() + UploadTimeout(bytes)),
+                 absl::StrCat("uploading ", name)));
+  }
+  if (!dense.empty()) SYNCLINE_RETURN_IF_ERROR(trainer->EndTables());
+  return dense;
 }
 
 absl::Status JobRun::UploadText(const std::string& name,

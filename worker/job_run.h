@@ -13,6 +13,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/artifact_transfer.h"
+#include "worker/job_results.h"
 #include "worker/prepared_job.h"
 #include "worker/trainer.h"
 #include "worker/worker_metrics.h"
@@ -61,6 +62,8 @@ class JobRun {
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);
+  // Uploads what cannot be part of the model file, and returns the rest.
+  absl::StatusOr<DenseTables> ExportTables(Trainer* trainer);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout);
   // Arranges for executor_gone_ to tell when nobody uses the executor.

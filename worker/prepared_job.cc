@@ -27,6 +27,7 @@ class Preparation {
     PlaceBlocks();
     OpenData();
     CreateExecutor();
+    CreateRows();
   }
 
  private:
@@ -152,6 +153,14 @@ class Preparation {
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
+  }
+
+  void CreateRows() {
+    if (spec().tables_size() == 0) return;
+    auto rows = JobRows::Create(job_.assignment, *job_.model, job_.training,
+                                job_.test != nullptr);
+    if (!rows.ok()) return AddProblems("model", rows.status());
+    job_.rows = *std::move(rows);
   }
 
   PreparedJob& job_;

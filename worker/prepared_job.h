@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -13,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/executor.h"
+#include "worker/job_rows.h"
 
 namespace syncline {
 
@@ -25,9 +27,17 @@ struct PreparedJob {
   std::optional<BlockMap> map;
   // Shared with slices on their way through gRPC, which point into its memory.
   std::shared_ptr<Executor> executor;
+  // Null if the job has no tables.
+  std::shared_ptr<JobRows> rows;
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;  // the chief's, if the job has one
 
+  // Keeps the memory that gRPC's slices point into. The executor goes last.
+  std::shared_ptr<const void> memory() const {
+    return std::make_shared<
+        std::pair<std::shared_ptr<Executor>, std::shared_ptr<JobRows>>>(
+        executor, rows);
+  }
   bool is_chief() const { return rank == 0; }
   const JobSpec& spec() const { return assignment.spec(); }
   // "worker:2", as the job knows this rank.

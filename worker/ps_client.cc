@@ -9,20 +9,10 @@
 #include "kernels/optimizer.h"
 #include "worker/message_buffer.h"
 #include "worker/retry_policy.h"
+#include "worker/row_frames.h"
 
 namespace syncline {
 namespace {
-
-using Owner = std::shared_ptr<const void>;
-
-// A slice over memory that `owner` keeps alive.
-grpc::Slice BorrowedSlice(const float* data, int64_t count,
-                          const Owner& owner) {
-  return grpc::Slice(
-      const_cast<float*>(data), static_cast<size_t>(count) * sizeof(float),
-      [](void* shared) { delete static_cast<Owner*>(shared); },
-      new Owner(owner));
-}
 
 FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
   FanoutCall::Options fanout;
@@ -32,6 +22,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
   fanout.push_window_bytes = options.push_window_bytes;
   fanout.pull_window_bytes = options.pull_window_bytes;
   fanout.retries = options.retries;
+  fanout.held_back = options.held_back;
   return fanout;
 }
 
@@ -45,12 +36,24 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
     : options_(options),
       map_(std::move(map)),
       tensors_(std::move(tensors)),
-      builder_(&map_, std::min(options.chunk_bytes, kChunkBytesMax)),
+      builder_(&map_, chunk_bytes()),
       calls_(FanoutOptions(options)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 
 absl::Status PsClient::Init(int64_t total_clocks) {
+  // Shards with rows alone have to know the clocks too, and before others may
+  // push, for which they wait for the blocks.
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    if (!map_.shard_blocks(shard).empty() || !TakesPart(shard)) continue;
+    InitHeader header;
+    *header.mutable_caller() = MakeCaller();
+    header.set_total_clocks(total_clocks);
+    FanoutCall::Call call = MakeCall(shard, "Init", 0, 0);
+    call.request = EncodeFrame(header, {});
+    calls_.Start(std::move(call));
+  }
+  SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     for (Chunk& chunk : ShardChunks(shard)) {
       InitHeader header;
@@ -74,15 +77,78 @@ absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {
   return PullAll(clock, cut_id);
 }
 
+absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
+                                absl::Span<RowBatch* const> rows) {
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    for (const RowChunk& chunk : CutWanted(rows, shard, chunk_bytes())) {
+      StartRowPull(chunk, rows, clock, cut_id);
+    }
+  }
+  return calls_.Wait();
+}
+
+absl::Status PsClient::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
+                                 int64_t clock, RowSink sink) {
+  std::vector<int64_t> keys;
+  std::vector<float> values;
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    ScanTableHeader header;
+    *header.mutable_caller() = MakeCaller();
+    header.set_table(table);
+    header.set_cut_id(cut_id);
+    do {
+      ScanTableResponseHeader answer;
+      SYNCLINE_RETURN_IF_ERROR(
+          ScanChunk(shard, clock, header, &answer, &keys, &values));
+      if (values.size() != keys.size() * static_cast<size_t>(dim)) {
+        return absl::InternalError(absl::StrCat(
+            options_.ps[shard].name, " at ", options_.ps[shard].address,
+            ", ScanTable of table ", table, ": ", values.size(), " values for ",
+            keys.size(), " rows of ", dim));
+      }
+      SYNCLINE_RETURN_IF_ERROR(sink(keys, values));
+      header.set_cursor(answer.next_cursor());
+    } while (!header.cursor().empty());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsClient::ScanChunk(uint32_t shard, int64_t clock,
+                                 const ScanTableHeader& header,
+                                 ScanTableResponseHeader* answer,
+                                 std::vector<int64_t>* keys,
+                                 std::vector<float>* values) {
+  FanoutCall::Call call = MakeCall(shard, "ScanTable", clock, 0);
+  call.direction = FanoutCall::Direction::kPull;
+  call.request = EncodeFrame(header, {});
+  call.on_response = [=](const grpc::ByteBuffer& response) {
+    PayloadView payload;
+    SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, answer, &payload));
+    const size_t key_bytes = answer->rows() * sizeof(int64_t);
+    if (payload.size_bytes() < key_bytes) {
+      return absl::InternalError("answered fewer bytes than its keys have");
+    }
+    keys->resize(answer->rows());
+    values->resize((payload.size_bytes() - key_bytes) / sizeof(float));
+    payload.CopyTo(0, key_bytes, keys->data());
+    payload.CopyTo(key_bytes, values->size() * sizeof(float), values->data());
+    return absl::OkStatus();
+  };
+  calls_.Start(std::move(call));
+  return calls_.Wait();
+}
+
 absl::Status PsClient::BeginCut(uint64_t cut_id, int64_t clock,
-                                uint32_t workers) {
+                                uint32_t workers,
+                                std::optional<absl::Duration> hold) {
   BeginCutRequest request;
   *request.mutable_caller() = MakeCaller();
   request.set_cut_id(cut_id);
   for (uint32_t rank = 0; rank < workers; ++rank) request.add_clocks(clock);
   // Shards pass the cut at different times, apart by as much as one that waits
   // for a slow worker may take; then all of them are read.
-  request.set_hold_seconds(4 * absl::ToDoubleSeconds(options_.step_timeout));
+  request.set_hold_seconds(
+      absl::ToDoubleSeconds(hold.value_or(4 * options_.step_timeout)));
   return CallAll("BeginCut", clock, ToByteBuffer(request));
 }
 
@@ -107,10 +173,25 @@ void PsClient::OnGradientReady(uint32_t tensor) {
   for (const Chunk& chunk : builder_.Add(tensor)) SendGradients(chunk);
 }
 
-void PsClient::EndBackward() {
+void PsClient::PullEarly(absl::Span<RowBatch* const> next_rows,
+                         int64_t min_clock) {
+  early_rows_ = next_rows;
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    for (const RowChunk& chunk :
+         CutWanted(next_rows, shard, chunk_bytes(), WantedPart::kEarly)) {
+      StartRowPull(chunk, next_rows, step_.clock, 0, min_clock);
+    }
+  }
+}
+
+void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
+  if (!step_.pull) next_rows = {};
   if (step_.sample_count == 0) {
     for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-      if (!map_.shard_blocks(shard).empty()) SendEmptyClose(shard);
+      if (TakesPart(shard)) SendEmptyClose(shard);
+      for (const RowChunk& chunk : CutWanted(next_rows, shard, chunk_bytes())) {
+        StartRowPull(chunk, next_rows, step_.clock + 1, 0);
+      }
     }
     return;
   }
@@ -119,9 +200,25 @@ void PsClient::EndBackward() {
     for (const Chunk& chunk : builder_.Add(tensor)) SendGradients(chunk);
   }
   for (const Chunk& chunk : builder_.Flush()) SendGradients(chunk);
+  if (!options_.has_tables) return;
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    const absl::Status status = SendRows(shard, next_rows);
+    if (!status.ok()) calls_.Cancel(status);
+  }
 }
 
-absl::Status PsClient::Wait() { return calls_.Wait(); }
+absl::Status PsClient::Wait() {
+  SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
+  std::vector<RowChunk> stale;
+  {
+    MutexLock lock(&mu_);
+    stale.swap(stale_);
+  }
+  for (const RowChunk& chunk : stale) {
+    StartRowPull(chunk, early_rows_, step_.clock + 1, 0);
+  }
+  return stale.empty() ? absl::OkStatus() : calls_.Wait();
+}
 
 void PsClient::Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
 
@@ -148,12 +245,80 @@ void PsClient::SendGradients(const Chunk& chunk) {
   calls_.Start(std::move(call));
 }
 
-void PsClient::SendEmptyClose(uint32_t shard) {
+void PsClient::SendClose(uint32_t shard) {
   calls_.Start({.shard = shard,
                 .method = "Push",
                 .direction = FanoutCall::Direction::kPush,
                 .request = EncodeFrame(MakePushHeader(shard, {}), {}),
                 .clock = step_.clock});
+}
+
+absl::Status PsClient::SendRows(uint32_t shard,
+                                absl::Span<RowBatch* const> next_rows) {
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const std::vector<RowChunk> pushed,
+      CutGradients(step_.rows, shard, chunk_bytes(), kChunkBytesMax));
+  const std::vector<RowChunk> wanted =
+      CutWanted(next_rows, shard, chunk_bytes());
+  // Its samples count on this shard too, though it has nothing for it.
+  if (pushed.empty() && map_.shard_blocks(shard).empty()) SendClose(shard);
+  for (size_t i = 0; i < std::max(pushed.size(), wanted.size()); ++i) {
+    SendRowChunk(i < pushed.size() ? &pushed[i] : nullptr,
+                 i < wanted.size() ? &wanted[i] : nullptr, next_rows);
+  }
+  return absl::OkStatus();
+}
+
+void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
+                            absl::Span<RowBatch* const> next_rows) {
+  if (pushed == nullptr) {
+    return StartRowPull(*wanted, next_rows, step_.clock + 1, 0);
+  }
+  FanoutCall::Call call =
+      MakeCall(pushed->shard, "Push", step_.clock, pushed->bytes);
+  Count(options_.pushed_bytes, pushed->bytes);
+  std::vector<grpc::Slice> payload;
+  PushHeader push = MakePushHeader(pushed->shard, {});
+  AddGradients(step_.rows, *pushed, tensors_.owner, &push, &payload);
+  if (wanted == nullptr) {
+    call.request = EncodeFrame(push, std::move(payload));
+  } else {
+    PushPullHeader header;
+    *header.mutable_push() = std::move(push);
+    *header.mutable_pull() = MakePullHeader({}, step_.clock + 1, 0);
+    AddWantedKeys(next_rows, *wanted, tensors_.owner, header.mutable_pull(),
+                  &payload);
+    call.method = "PushPull";
+    call.request = EncodeFrame(header, std::move(payload));
+    call.bytes = std::max(pushed->bytes, wanted->bytes);
+    call.on_response = [this, chunk = *wanted,
+                        next_rows](const grpc::ByteBuffer& response) {
+      return StorePulledRows(chunk, next_rows, response,
+                             std::numeric_limits<int64_t>::min());
+    };
+  }
+  calls_.Start(std::move(call));
+}
+
+void PsClient::StartRowPull(const RowChunk& chunk,
+                            absl::Span<RowBatch* const> rows, int64_t clock,
+                            uint64_t cut_id, int64_t min_clock) {
+  FanoutCall::Call call = MakeCall(chunk.shard, "Pull", clock, chunk.bytes);
+  call.direction = FanoutCall::Direction::kPull;
+  PullHeader header = MakePullHeader({}, clock, cut_id);
+  *header.mutable_caller() = MakeCaller();
+  std::vector<grpc::Slice> payload;
+  AddWantedKeys(rows, chunk, tensors_.owner, &header, &payload);
+  call.request = EncodeFrame(header, std::move(payload));
+  call.on_response = [this, chunk, rows,
+                      min_clock](const grpc::ByteBuffer& response) {
+    return StorePulledRows(chunk, rows, response, min_clock);
+  };
+  calls_.Start(std::move(call));
+}
+
+void PsClient::SendEmptyClose(uint32_t shard) {
+  SendClose(shard);
   if (!step_.pull) return;
   for (Chunk& chunk : ShardChunks(shard)) {
     StartPull(std::move(chunk), step_.clock + 1, 0);
@@ -189,7 +354,7 @@ absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
 absl::Status PsClient::CallAll(const char* method, int64_t clock,
                                const grpc::ByteBuffer& request) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    if (map_.shard_blocks(shard).empty()) continue;
+    if (!TakesPart(shard)) continue;
     calls_.Start({.shard = shard,
                   .method = method,
                   .direction = FanoutCall::Direction::kPush,
@@ -215,8 +380,11 @@ PushHeader PsClient::MakePushHeader(uint32_t shard,
   header.set_clock(step_.clock);
   header.set_sample_count(step_.sample_count);
   if (step_.sample_count > 0) {
-    header.set_blocks_in_clock(
-        static_cast<uint32_t>(map_.shard_blocks(shard).size()));
+    size_t blocks = map_.shard_blocks(shard).size();
+    for (const RowBatch* table : step_.rows) {
+      blocks += table->ShardSlots(shard).size();
+    }
+    header.set_blocks_in_clock(static_cast<uint32_t>(blocks));
   }
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_finished(step_.finished);
@@ -236,7 +404,7 @@ PullHeader PsClient::MakePullHeader(absl::Span<const uint32_t> blocks,
 }
 
 std::vector<Chunk> PsClient::ShardChunks(uint32_t shard) const {
-  ChunkBuilder builder(&map_, std::min(options_.chunk_bytes, kChunkBytesMax));
+  ChunkBuilder builder(&map_, chunk_bytes());
   std::vector<Chunk> chunks = builder.AddShard(shard);
   for (Chunk& rest : builder.Flush()) chunks.push_back(std::move(rest));
   return chunks;
@@ -247,8 +415,9 @@ std::vector<grpc::Slice> PsClient::Slices(const Chunk& chunk,
                                           const Spans& tensors) const {
   std::vector<grpc::Slice> slices;
   for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
-    slices.push_back(BorrowedSlice(tensors[run.tensor].data() + run.offset,
-                                   run.count, tensors_.owner));
+    slices.push_back(BorrowedSlice(
+        tensors[run.tensor].data() + run.offset,
+        static_cast<size_t>(run.count) * sizeof(float), tensors_.owner));
   }
   return slices;
 }
@@ -259,7 +428,40 @@ double PsClient::SquaredNorm() const {
     sum += AddSquares(0, tensors_.gradients[block.tensor].data() + block.offset,
                       1.0f, static_cast<size_t>(block.count));
   }
+  for (const RowBatch* table : step_.rows) {
+    for (const SlotRun& run : table->slots()) {
+      sum += AddSquares(0, table->gradient(run.first), 1.0f,
+                        run.count * static_cast<size_t>(table->dim()));
+    }
+  }
   return sum;
+}
+
+FanoutCall::Call PsClient::MakeCall(uint32_t shard, const char* method,
+                                    int64_t clock, size_t bytes) const {
+  FanoutCall::Call call;
+  call.shard = shard;
+  call.method = method;
+  call.clock = clock;
+  call.bytes = bytes;
+  return call;
+}
+
+absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
+                                       absl::Span<RowBatch* const> rows,
+                                       const grpc::ByteBuffer& response,
+                                       int64_t min_clock) {
+  PullResponseHeader header;
+  PayloadView payload;
+  SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
+  if (header.min_clock() < min_clock) {
+    MutexLock lock(&mu_);
+    stale_.push_back(chunk);
+    return absl::OkStatus();
+  }
+  SYNCLINE_RETURN_IF_ERROR(StoreRows(rows, chunk, header, payload));
+  Count(options_.pulled_bytes, payload.size_bytes());
+  return absl::OkStatus();
 }
 
 absl::Status PsClient::StoreValues(const Chunk& chunk,

@@ -1,26 +1,32 @@
 #ifndef SYNCLINE_WORKER_PS_CLIENT_H_
 #define SYNCLINE_WORKER_PS_CLIENT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
 #include "common/wire/block_map.h"
 #include "common/wire/frame.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/chunk_builder.h"
 #include "worker/fanout_call.h"
+#include "worker/row_chunks.h"
 
 namespace syncline {
 
 // One worker's view of the parameter servers of a job: moves gradients there
 // and values back while the caller computes. Shards without a block are never
-// contacted.
+// contacted, unless the job has embedding tables.
 //
 // Values are written straight into the parameter memory, gradients are sent
 // straight out of the gradient memory: both belong to the caller, who leaves
@@ -51,8 +57,11 @@ class PsClient {
     size_t push_window_bytes = 2 << 20;
     // Bytes of values that are asked for at a time, by calls that only pull.
     size_t pull_window_bytes = 8 << 20;
+    // The job has embedding tables: every shard takes part.
+    bool has_tables = false;
     // May be null.
     Counter* retries = nullptr;
+    Counter* held_back = nullptr;
     Counter* pushed_bytes = nullptr;
     Counter* pulled_bytes = nullptr;
   };
@@ -69,7 +78,7 @@ class PsClient {
   PsClient(const Options& options, BlockMap map, Tensors tensors);
 
   // Sends the parameters' current values as the initial ones, and how many
-  // steps the job will have. Blocks.
+  // steps the job will have. Blocks. Rows of tables need no values.
   absl::Status Init(int64_t total_clocks);
   // Overwrites all parameters with the values for step `clock`. Blocks until
   // the consistency mode allows it.
@@ -77,10 +86,24 @@ class PsClient {
   // The same with the state at an announced cut. Blocks until all shards have
   // passed it.
   absl::Status PullCut(uint64_t cut_id, int64_t clock);
+  // Fills in what is wanted of `rows` (by table), as of step `clock`, or of an
+  // announced cut if `cut_id` is not 0. Blocks likewise. Creates no row.
+  absl::Status PullRows(int64_t clock, uint64_t cut_id,
+                        absl::Span<RowBatch* const> rows);
   // Announces, on all shards, a cut at which every one of `workers` has closed
-  // the steps before `clock`. Blocks for a round trip.
-  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers);
+  // the steps before `clock`, and that is held for `hold` at most, or four
+  // times step_timeout. Blocks for a round trip.
+  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
+                        std::optional<absl::Duration> hold = std::nullopt);
   absl::Status EndCut(uint64_t cut_id, int64_t clock);
+
+  // Rows of a table, [n] keys with [n, dim] values.
+  using RowSink = absl::FunctionRef<absl::Status(
+      absl::Span<const int64_t> keys, absl::Span<const float> values)>;
+  // Gives `sink` every row of a table as of a cut, a message at a time, in an
+  // order of the shards' own. Blocks. Errors: the sink's too.
+  absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
+                         int64_t clock, RowSink sink);
 
   struct Step {
     int64_t clock = 0;
@@ -90,12 +113,23 @@ class PsClient {
     bool finished = false;
     // Whether the values for the next step are wanted.
     bool pull = true;
+    // By table: the rows of the step's batch, whose gradients are pushed.
+    // Theirs is the memory's rule above.
+    absl::Span<RowBatch* const> rows = {};
   };
+  // Between BeginStep and EndBackward: pulls what is wanted early of
+  // `next_rows`, before the step's own gradients are applied; none of these may
+  // be among them. A row is good for the next step if all workers' steps before
+  // `min_clock` are in it; what comes older is pulled again by the end of Wait.
+  void PullEarly(absl::Span<RowBatch* const> next_rows, int64_t min_clock);
   // BeginStep, OnGradientReady for each tensor (unless sample_count is 0),
   // EndBackward, Wait. None but Wait blocks.
   void BeginStep(const Step& step);
   void OnGradientReady(uint32_t tensor);
-  void EndBackward();
+  // `next_rows`, by table, is what is wanted for the next step, but for what is
+  // wanted early; it is filled in by the end of Wait. Empty where there are no
+  // tables, or `pull` is false.
+  void EndBackward(absl::Span<RowBatch* const> next_rows = {});
   absl::Status Wait();
 
   // Ends all calls, of now and later. Thread-safe.
@@ -104,9 +138,32 @@ class PsClient {
  private:
   void SendGradients(const Chunk& chunk);
   void SendEmptyClose(uint32_t shard);
+  // Closes the step on `shard` where nothing is pushed to it.
+  void SendClose(uint32_t shard);
+  // Pushes rows of the step and pulls those for the next one.
+  absl::Status SendRows(uint32_t shard, absl::Span<RowBatch* const> next_rows);
+  // Either may be null.
+  void SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
+                    absl::Span<RowBatch* const> next_rows);
+  // Answers that are not as of `min_clock` count as stale.
+  void StartRowPull(const RowChunk& chunk, absl::Span<RowBatch* const> rows,
+                    int64_t clock, uint64_t cut_id,
+                    int64_t min_clock = std::numeric_limits<int64_t>::min());
+  // One message of a scan.
+  absl::Status ScanChunk(uint32_t shard, int64_t clock,
+                         const ScanTableHeader& header,
+                         ScanTableResponseHeader* answer,
+                         std::vector<int64_t>* keys,
+                         std::vector<float>* values);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   absl::Status PullAll(int64_t clock, uint64_t cut_id);
-  // One call without payload to every shard that has blocks.
+  bool TakesPart(uint32_t shard) const {
+    return options_.has_tables || !map_.shard_blocks(shard).empty();
+  }
+  size_t chunk_bytes() const {
+    return std::min(options_.chunk_bytes, kChunkBytesMax);
+  }
+  // One call without payload to every shard that takes part.
   absl::Status CallAll(const char* method, int64_t clock,
                        const grpc::ByteBuffer& request);
 
@@ -121,6 +178,13 @@ class PsClient {
   std::vector<grpc::Slice> Slices(const Chunk& chunk,
                                   const Spans& tensors) const;
   double SquaredNorm() const;
+  FanoutCall::Call MakeCall(uint32_t shard, const char* method, int64_t clock,
+                            size_t bytes) const;
+  // Copies a PullResponse for `chunk` into `rows`.
+  absl::Status StorePulledRows(const RowChunk& chunk,
+                               absl::Span<RowBatch* const> rows,
+                               const grpc::ByteBuffer& response,
+                               int64_t min_clock);
   // Copies a PullResponse for `chunk` into the parameters.
   absl::Status StoreValues(const Chunk& chunk,
                            const grpc::ByteBuffer& response);
@@ -132,6 +196,9 @@ class PsClient {
   Step step_;
   std::vector<uint32_t> held_;  // send_norm: tensors ready, in order
   double squared_norm_ = 0;
+  absl::Span<RowBatch* const> early_rows_;  // of PullEarly
+  Mutex mu_;
+  std::vector<RowChunk> stale_ ABSL_GUARDED_BY(mu_);  // of early_rows_
   FanoutCall calls_;  // last: its callbacks use the rest
 };
 

@@ -71,6 +71,9 @@ class Planner {
       if (spec_.feeds[i] == kNoValue) continue;
       memory_.values[spec_.feeds[i]] = {Kind::kFeed, static_cast<int>(i)};
     }
+    for (size_t i = 0; i < spec_.tables.size(); ++i) {
+      memory_.values[spec_.tables[i]] = {Kind::kRows, static_cast<int>(i)};
+    }
     for (size_t i = 0; i < spec_.parameters.size(); ++i) {
       const ValueId v = spec_.parameters[i];
       memory_.values[v] = {Kind::kParameter, static_cast<int>(i)};
@@ -148,6 +151,8 @@ class Planner {
     const Place& value = memory_.values[v];
     if (graph_.values[v].producer < 0 && value.kind == Kind::kParameter) {
       gradients_[v] = {Kind::kGradient, value.index};
+    } else if (value.kind == Kind::kRows) {
+      gradients_[v] = {Kind::kRowGradients, value.index};
     } else {
       gradients_[v] = NewBuffer(Bytes(v), step, ProducerBackwardStep(v));
     }
@@ -179,6 +184,9 @@ class Planner {
         FirstGradient(v, spec_.backward_step(p));
       }
       backward.input_gradients[i] = gradients_[v];
+      if (gradients_[v].kind == Kind::kRowGradients) {
+        backward.accumulate_mask |= 1u << i;
+      }
       if (gradients_[v].kind == Kind::kGradient) {
         ParameterBusyUntil(gradients_[v].index, spec_.backward_step(p));
       }

@@ -16,12 +16,14 @@ namespace syncline {
 // Where bytes are during a step.
 struct Place {
   enum class Kind {
-    kNone,       // nowhere: omitted or never read
-    kArena,      // `index` is a buffer of the arena
-    kFeed,       // `index` is a feed of the batch
-    kParameter,  // `index` is a parameter
-    kGradient,   // `index` is a parameter, whose gradient is meant
-    kConstant,   // at `constant`
+    kNone,          // nowhere: omitted or never read
+    kArena,         // `index` is a buffer of the arena
+    kFeed,          // `index` is a feed of the batch
+    kParameter,     // `index` is a parameter
+    kGradient,      // `index` is a parameter, whose gradient is meant
+    kRows,          // `index` is a table: the batch's rows of it
+    kRowGradients,  // `index` is a table, likewise; always added to
+    kConstant,      // at `constant`
   };
   Kind kind = Kind::kNone;
   int index = -1;
@@ -61,6 +63,7 @@ struct StepMemorySpec {
   absl::Span<const std::unique_ptr<Op>> ops;  // by position in flow->nodes
   absl::Span<const ValueId> feeds;
   absl::Span<const ValueId> parameters;
+  absl::Span<const ValueId> tables = {};
   ValueId loss_output = kNoValue;
 
   int loss_step() const { return static_cast<int>(flow->nodes.size()); }

@@ -39,9 +39,25 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
       Loss::Create(spec.loss, shapes[spec.loss_output], spec.batch_size));
   std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
   plan->shapes_ = std::move(shapes);
+  plan->PlaceTables();
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
   return plan;
+}
+
+void StepPlan::PlaceTables() {
+  lookups_.resize(graph().nodes.size());
+  for (size_t t = 0; t < spec_.tables.size(); ++t) {
+    const TrainingTable& table = spec_.tables[t];
+    int64_t rows = 1;
+    for (size_t l = 0; l < table.lookups.size(); ++l) {
+      const int node = table.lookups[l].node;
+      lookups_[node] = {static_cast<int>(t), l};
+      rows += ElementCount(shapes_[graph().nodes[node].inputs[1]]);
+    }
+    shapes_[table.value] = {rows, int64_t{table.dim}};
+    table_values_.push_back(table.value);
+  }
 }
 
 absl::Status StepPlan::MakeOps() {
@@ -50,6 +66,7 @@ absl::Status StepPlan::MakeOps() {
     constants[initializer.value] = initializer.tensor.bytes.data();
   }
   for (ValueId v : spec_.parameters) constants[v] = nullptr;
+  for (ValueId v : table_values_) constants[v] = nullptr;
   const std::vector<int>& nodes = spec_.flow->nodes;
   for (size_t p = 0; p < nodes.size(); ++p) {
     OpSpec spec;
@@ -62,6 +79,8 @@ absl::Status StepPlan::MakeOps() {
     for (ValueId v : spec.node->outputs) {
       spec.outputs.push_back(TypeOf(graph(), shapes_, constants, v));
     }
+    // It is given positions among the batch's rows in place of ids.
+    if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
     SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateOp(spec));
     ops_.push_back(std::move(op));
   }
@@ -75,6 +94,7 @@ void StepPlan::PlaceMemory() {
                             .ops = ops_,
                             .feeds = spec_.feeds,
                             .parameters = spec_.parameters,
+                            .tables = table_values_,
                             .loss_output = spec_.loss_output});
   MemoryPlan plan = PlanMemory(memory_.buffers);
   offsets_ = std::move(plan.offsets);
@@ -95,6 +115,8 @@ void StepPlan::PlaceMemory() {
     call.runs_forward = memory_.runs_forward[p];
     call.runs_backward = memory_.backward[p].runs;
     call.accumulate_mask = memory_.backward[p].accumulate_mask;
+    call.table = lookups_[call.node_index].table;
+    call.lookup = lookups_[call.node_index].lookup;
     call.inputs.resize(call.node->inputs.size());
     call.outputs.resize(call.node->outputs.size());
     call.output_gradients.resize(call.node->outputs.size());
@@ -102,18 +124,40 @@ void StepPlan::PlaceMemory() {
   }
 }
 
-absl::Status StepPlan::CheckFeeds(
-    absl::Span<const std::vector<float>> feeds) const {
+absl::Status StepPlan::CheckFeeds(const Memory& memory) const {
+  const auto size_of = [](const auto& feeds, size_t i) {
+    return i < feeds.size() ? static_cast<int64_t>(feeds[i].size()) : 0;
+  };
   for (size_t i = 0; i < spec_.feeds.size(); ++i) {
     const ValueId v = spec_.feeds[i];
     if (v == kNoValue) continue;
     const int64_t want = ElementCount(shapes_[v]);
-    const int64_t got =
-        i < feeds.size() ? static_cast<int64_t>(feeds[i].size()) : 0;
+    const int64_t got = graph().values[v].dtype == DType::kInt64
+                            ? size_of(memory.int_feeds, i)
+                            : size_of(memory.feeds, i);
     if (got != want) {
       return absl::InvalidArgumentError(absl::StrCat(
           "graph input \"", graph().values[v].name, "\" takes ", want,
           " numbers for ", spec_.batch_size, " samples, but is fed ", got));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::CheckTables(const Memory& memory) const {
+  for (size_t t = 0; t < spec_.tables.size(); ++t) {
+    const TrainingTable& table = spec_.tables[t];
+    bool fits = t < memory.tables.size() && memory.tables[t] != nullptr &&
+                memory.tables[t]->dim() == int64_t{table.dim};
+    for (size_t l = 0; fits && l < table.lookups.size(); ++l) {
+      const Node& node = graph().nodes[table.lookups[l].node];
+      fits = static_cast<int64_t>(memory.tables[t]->positions(l).size()) ==
+             ElementCount(shapes_[node.inputs[1]]);
+    }
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table \"", table.name, "\": its rows are not those of a batch of ",
+          spec_.batch_size, " samples"));
     }
   }
   return absl::OkStatus();
@@ -128,11 +172,18 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
     case Place::Kind::kArena:
       return memory.arena + offsets_[place.index];
     case Place::Kind::kFeed:
+      if (graph().values[spec_.feeds[place.index]].dtype == DType::kInt64) {
+        return const_cast<int64_t*>(memory.int_feeds[place.index].data());
+      }
       return const_cast<float*>(memory.feeds[place.index].data());
     case Place::Kind::kParameter:
       return memory.parameters[place.index];
     case Place::Kind::kGradient:
       return memory.gradients[place.index];
+    case Place::Kind::kRows:
+      return const_cast<float*>(memory.tables[place.index]->rows());
+    case Place::Kind::kRowGradients:
+      return memory.tables[place.index]->row_gradients();
     case Place::Kind::kConstant:
       return const_cast<void*>(place.constant);
   }
@@ -140,7 +191,9 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
 }
 
 absl::Status StepPlan::Bind(const Memory& memory) {
-  SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory.feeds));
+  SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
+  SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
+  tables_ = memory.tables.first(table_values_.size());
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -156,6 +209,9 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const ValueId v = call.node->inputs[i];
     call.inputs[i] = v == kNoValue ? nullptr : values_[v];
+  }
+  if (call.table >= 0) {
+    call.inputs[1] = memory.tables[call.table]->positions(call.lookup).data();
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const ValueId v = call.node->outputs[i];
@@ -201,6 +257,7 @@ absl::Status StepPlan::Backward(uint64_t seed,
       ready(*next);
     }
   };
+  for (RowBatch* table : tables_) table->ClearGradients();
   int step = static_cast<int>(calls_.size());  // the loss's
   report(step);
   for (size_t p = calls_.size(); p-- > 0;) {
@@ -235,6 +292,16 @@ std::string StepPlan::DescribeIfNotFinite(ValueId value,
   return where;
 }
 
+std::string StepPlan::DescribeRowNotFinite() const {
+  for (const RowBatch* table : tables_) {
+    const int64_t row = table->FindNonFinite();
+    if (row < 0) continue;
+    return absl::StrCat("table \"", table->name(), "\" holds NaN or infinity ",
+                        "in the row of key ", table->keys()[row]);
+  }
+  return "";
+}
+
 std::string StepPlan::FindNonFinite(uint64_t seed) {
   const auto given = [&](absl::Span<const ValueId> values,
                          absl::string_view what) -> std::string {
@@ -247,6 +314,7 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   };
   std::string found = given(spec_.feeds, "graph input");
   if (found.empty()) found = given(spec_.parameters, "parameter");
+  if (found.empty()) found = DescribeRowNotFinite();
   for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
     const Call& call = calls_[p];
     if (!RunForward(p, seed).ok()) break;

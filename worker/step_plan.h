@@ -11,9 +11,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/model.h"
+#include "common/model/training_tables.h"
 #include "worker/differentiation.h"
 #include "worker/loss.h"
 #include "worker/ops/op.h"
+#include "worker/row_batch.h"
 #include "worker/step_memory.h"
 
 namespace syncline {
@@ -30,6 +32,7 @@ class StepPlan {
     const Differentiation* flow = nullptr;
     absl::Span<const ValueId> feeds;
     absl::Span<const ValueId> parameters;
+    absl::Span<const TrainingTable> tables;
     ValueId loss_output = kNoValue;
     LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
     int64_t batch_size = 0;
@@ -42,13 +45,15 @@ class StepPlan {
   const Loss& loss() const { return loss_; }
 
   // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
-  // aligned; the spans are by feed and by parameter. Errors: InvalidArgument: a
-  // feed of the wrong size.
+  // aligned; the spans are by feed, by parameter and by table. Errors:
+  // InvalidArgument: a feed of the wrong size, a table without its rows.
   struct Memory {
     char* arena = nullptr;
     absl::Span<const std::vector<float>> feeds;
+    absl::Span<const std::vector<int64_t>> int_feeds;
     absl::Span<float* const> parameters;
     absl::Span<float* const> gradients;
+    absl::Span<RowBatch* const> tables;
   };
   absl::Status Bind(const Memory& memory);
 
@@ -76,6 +81,8 @@ class StepPlan {
     bool runs_forward = false;
     bool runs_backward = false;
     uint32_t accumulate_mask = 0;
+    int table = -1;  // it is this lookup of this table, else -1
+    size_t lookup = 0;
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     void* workspace = nullptr;
@@ -84,20 +91,32 @@ class StepPlan {
   };
 
   StepPlan(const Spec& spec, Loss loss) : spec_(spec), loss_(loss) {}
+  // Gives tables the shape that the batch's rows have, and finds the lookups.
+  void PlaceTables();
   absl::Status MakeOps();
   void PlaceMemory();
-  absl::Status CheckFeeds(absl::Span<const std::vector<float>> feeds) const;
+  absl::Status CheckFeeds(const Memory& memory) const;
+  absl::Status CheckTables(const Memory& memory) const;
   void BindCall(const Memory& memory, size_t position);
   void* Address(const Place& place, const Memory& memory) const;
   absl::Status RunForward(size_t position, uint64_t seed);
   Op::Tensors TensorsOf(const Call& call, uint64_t seed) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
+  std::string DescribeRowNotFinite() const;
 
   const Graph& graph() const { return spec_.model->graph(); }
 
   const Spec spec_;
   const Loss loss_;
-  std::vector<Dims> shapes_;              // by ValueId
+  // By Graph::nodes index: the table and lookup of a node that is one.
+  struct LookupOf {
+    int table = -1;
+    size_t lookup = 0;
+  };
+
+  std::vector<Dims> shapes_;  // by ValueId
+  std::vector<LookupOf> lookups_;
+  std::vector<ValueId> table_values_;     // by table
   std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes
   std::vector<Call> calls_;               // likewise
   StepMemory memory_;
@@ -106,6 +125,7 @@ class StepPlan {
   std::vector<int> ready_order_;  // parameters by ready step
   // Since Bind:
   std::vector<const void*> values_;  // by ValueId
+  absl::Span<RowBatch* const> tables_;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -1,5 +1,6 @@
 #include "worker/trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,8 @@ namespace syncline {
 namespace {
 
 constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
+// How long exporting tables may take.
+constexpr absl::Duration kExportHold = absl::Hours(24);
 // How often a wait for data looks at the stop flag.
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 
@@ -65,7 +68,9 @@ PsClient::Options ClientOptions(const PreparedJob& job,
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.send_norm = NeedsNorm(job.spec());
+  options.has_tables = job.rows != nullptr;
   options.retries = trainer.metrics->retries();
+  options.held_back = trainer.metrics->held_back();
   options.pushed_bytes = trainer.metrics->pushed_bytes();
   options.pulled_bytes = trainer.metrics->pulled_bytes();
   return options;
@@ -78,7 +83,7 @@ PsClient::Tensors ClientTensors(const PreparedJob& job) {
     tensors.values.push_back(job.executor->parameter(i));
     tensors.gradients.push_back(job.executor->gradient(i));
   }
-  tensors.owner = job.executor;
+  tensors.owner = job.memory();
   return tensors;
 }
 
@@ -146,6 +151,8 @@ absl::Status Trainer::Step(int64_t clock) {
   Stopwatch watch;
   SYNCLINE_ASSIGN_OR_RETURN(const Batch* batch, NextBatch());
   times.data = watch.Lap();
+  if (HasTables()) SYNCLINE_RETURN_IF_ERROR(ReadyRows(clock, *batch));
+  times.wait = watch.Lap();
 
   const bool last = clock + 1 == epochs_.clocks_total;
   const bool reads_cut = job_.is_chief() && EpochEndsAt(clock + 1);
@@ -153,17 +160,22 @@ absl::Status Trainer::Step(int64_t clock) {
   client_.BeginStep({.clock = clock,
                      .sample_count = samples,
                      .finished = last,
-                     .pull = !last && !reads_cut});
+                     .pull = !last && !reads_cut,
+                     .rows = HasTables() ? job_.rows->current()
+                                         : absl::Span<RowBatch* const>()});
+  const bool wants_rows = HasTables() && !last && !reads_cut;
+  if (wants_rows) PullRowsEarly(clock);
   double loss_sum = 0;
   absl::Duration pushing;
   if (batch->size > 0) {
     SYNCLINE_ASSIGN_OR_RETURN(loss_sum, Compute(clock, *batch, &pushing));
   }
   times.compute = watch.Lap() - pushing;
-  client_.EndBackward();
+  client_.EndBackward(wants_rows ? RowsAfter(clock)
+                                 : absl::Span<RowBatch* const>());
   times.push = watch.Lap() + pushing;
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
-  times.wait = watch.Lap();
+  times.wait += watch.Lap();
   meter_.AddStep(clock, samples, loss_sum, times);
   options_.metrics->OnStep(samples, times);
   return absl::OkStatus();
@@ -191,19 +203,141 @@ absl::StatusOr<const Batch*> Trainer::NextBatch() {
   return absl::CancelledError("stopped");
 }
 
+absl::Status Trainer::ReadyRows(int64_t clock, const Batch& batch) {
+  job_.rows->Advance();
+  executor_.UseTables(job_.rows->current());
+  if (rows_clock_ == clock) return absl::OkStatus();
+  Collect(batch, job_.rows->current());
+  return client_.PullRows(clock, /*cut_id=*/0, job_.rows->current());
+}
+
+absl::Span<RowBatch* const> Trainer::RowsAfter(int64_t clock) {
+  if (rows_clock_ == clock + 1) return job_.rows->next();
+  const Batch* const batch = prefetcher_.Peek();
+  if (batch == nullptr) return {};
+  Collect(*batch, job_.rows->next());
+  rows_clock_ = clock + 1;
+  return job_.rows->next();
+}
+
+// A pull for the next step waits for this step's push, because of the rows that
+// both of them use. The others may be read at once, where the mode does not
+// want this step of all workers in them.
+void Trainer::PullRowsEarly(int64_t clock) {
+  const ConsistencySpec& consistency = job_.spec().consistency();
+  int64_t min_clock = 0;
+  if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS) {
+    min_clock = clock + 1 - int64_t{consistency.staleness_bound()};
+    if (consistency.staleness_bound() == 0) return;
+  } else if (consistency.mode() != ConsistencySpec::ASYNC) {
+    return;
+  }
+  const absl::Span<RowBatch* const> next = RowsAfter(clock);
+  for (size_t t = 0; t < next.size(); ++t) {
+    const RowBatch& current = *job_.rows->current()[t];
+    next[t]->WantEarly([&](int64_t key) { return !current.Reads(key); });
+  }
+  client_.PullEarly(next, min_clock);
+}
+
 absl::Status Trainer::EndEpoch(int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(client_.PullCut(CutId(clock), clock));
   // The next cut before the end of this one, or a worker could run past it.
   if (clock < epochs_.clocks_total) {
     SYNCLINE_RETURN_IF_ERROR(AnnounceCut(epochs_.EndOf(clock)));
   }
+  if (HasTables()) {
+    // Rows are read batch by batch while the cut is held.
+    SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
+    if (clock == epochs_.clocks_total) return absl::OkStatus();
+    return client_.EndCut(CutId(clock), clock);
+  }
   SYNCLINE_RETURN_IF_ERROR(client_.EndCut(CutId(clock), clock));
   return Evaluate(clock);
 }
 
+TableReader Trainer::ReaderOf(uint32_t table) {
+  const int64_t clock = epochs_.clocks_total;
+  return {.scan =
+              [this, table, clock](TableReader::Sink sink) {
+                return client_.ScanTable(table, job_.training.tables[table].dim,
+                                         CutId(clock), clock, sink);
+              },
+          .read =
+              [this, table](absl::Span<const int64_t> keys, float* values) {
+                return ReadTable(table, keys, values);
+              }};
+}
+
+absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
+                                float* values) {
+  // One sample whose ids are the keys; nothing of the other tables.
+  Batch batch;
+  batch.size = 1;
+  batch.int_feeds.emplace_back(keys.begin(), keys.end());
+  std::vector<std::unique_ptr<RowBatch>> owned;
+  std::vector<RowBatch*> rows;
+  for (uint32_t t = 0; t < job_.rows->current().size(); ++t) {
+    const RowBatch& model = *job_.rows->current()[t];
+    RowBatch::Options options;
+    options.name = model.name();
+    options.dim = model.dim();
+    options.samples_max = 1;
+    if (t == table) {
+      options.lookups.push_back(
+          {.feed = 0, .ids_per_sample = static_cast<int64_t>(keys.size())});
+    }
+    owned.push_back(std::make_unique<RowBatch>(options, model.map()));
+    rows.push_back(owned.back().get());
+  }
+  Collect(batch, rows);
+  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(epochs_.clocks_total,
+                                            CutId(epochs_.clocks_total), rows));
+  const size_t dim = static_cast<size_t>(rows[table]->dim());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto row = static_cast<size_t>(rows[table]->positions(0)[i]) - 1;
+    std::copy_n(rows[table]->value(row), dim, values + i * dim);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::EndTables() {
+  return client_.EndCut(CutId(epochs_.clocks_total), epochs_.clocks_total);
+}
+
+absl::Status Trainer::ReadEvaluatedRows(int64_t clock, const Batch& batch) {
+  const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
+  Collect(batch, rows);
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    rows[t]->WantOnly([&](size_t i) {
+      const float* const row = cache->Find(rows[t]->keys()[i], clock);
+      if (row != nullptr) std::copy_n(row, rows[t]->dim(), rows[t]->value(i));
+      return row == nullptr;
+    });
+    options_.metrics->OnCachedRows(rows[t]->keys().size(),
+                                   rows[t]->wanted().size());
+  }
+  executor_.UseTables(rows);
+  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(clock, CutId(clock), rows));
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    for (const uint32_t i : rows[t]->wanted()) {
+      cache->Put(rows[t]->keys()[i], clock, rows[t]->value(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Evaluate(int64_t clock) {
   if (!evaluator_.has_value()) return absl::OkStatus();
-  SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation, evaluator_->Run(stop_));
+  const auto read_rows = [&](const Batch& batch) {
+    return HasTables() ? ReadEvaluatedRows(clock, batch) : absl::OkStatus();
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
+                            evaluator_->Run(stop_, read_rows));
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
@@ -226,9 +360,12 @@ void Trainer::LogEvaluation(const Evaluation& evaluation) const {
 }
 
 absl::Status Trainer::AnnounceCut(int64_t clock) {
-  return client_.BeginCut(
-      CutId(clock), clock,
-      static_cast<uint32_t>(job_.assignment.workers_size()));
+  // After the last one nobody waits while tables are exported.
+  std::optional<absl::Duration> hold;
+  if (HasTables() && clock == epochs_.clocks_total) hold = kExportHold;
+  return client_.BeginCut(CutId(clock), clock,
+                          static_cast<uint32_t>(job_.assignment.workers_size()),
+                          hold);
 }
 
 void Trainer::FillInitialValues() {

@@ -18,6 +18,7 @@
 #include "worker/prepared_job.h"
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
+#include "worker/table_export.h"
 #include "worker/worker_metrics.h"
 
 namespace syncline {
@@ -54,6 +55,11 @@ class Trainer {
 
   // The chief's, after Run.
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+  // Likewise: reads a table, by JobSpec.tables index, as it is after the last
+  // clock, until EndTables. Uses this. Errors: PsClient's, the sink's.
+  TableReader ReaderOf(uint32_t table);
+  // Nothing is scanned any more.
+  absl::Status EndTables();
   // Of the whole run.
   WorkerProgress Totals() const;
 
@@ -64,6 +70,19 @@ class Trainer {
   absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
                                  absl::Duration* pushing);
   absl::StatusOr<const Batch*> NextBatch();
+  // Has the rows of `batch`, which is that of `clock`.
+  absl::Status ReadyRows(int64_t clock, const Batch& batch);
+  // What the batch after `clock` reads; empty if it is not known yet.
+  absl::Span<RowBatch* const> RowsAfter(int64_t clock);
+  // Asks for what of that the consistency mode lets be read before this step's
+  // gradients are applied.
+  void PullRowsEarly(int64_t clock);
+  // Has the rows of an evaluation's batch, as of the cut at `clock`.
+  absl::Status ReadEvaluatedRows(int64_t clock, const Batch& batch);
+  // Rows of `table` at the final cut. `keys` are unique.
+  absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
+                         float* values);
+  bool HasTables() const { return job_.rows != nullptr; }
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
   void LogEvaluation(const Evaluation& evaluation) const;
@@ -81,6 +100,8 @@ class Trainer {
   ProgressMeter meter_;
   std::optional<Evaluator> evaluator_;
   std::vector<Evaluation> evaluations_;
+  // The clock that job_.rows->next() has been asked for; -1: none.
+  int64_t rows_clock_ = -1;
   std::atomic<bool> stop_{false};
   PsClient client_;
 };

@@ -32,6 +32,18 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
                                         "Parameter bytes received.");
   retries_ = &registry->AddCounter("syncline_worker_ps_retries_total",
                                    "Calls to a ps that were sent again.");
+  const auto lookups = [&](const char* result) {
+    return &registry->AddCounter(
+        "syncline_worker_row_cache_lookups_total",
+        "Rows of tables looked for in the worker's cache, by result: hit, miss "
+        "(then pulled).",
+        {{"result", result}});
+  };
+  cache_hits_ = lookups("hit");
+  cache_misses_ = lookups("miss");
+  held_back_ = &registry->AddCounter(
+      "syncline_worker_ps_held_back_total",
+      "Calls that a ps had no memory for, held back and sent again.");
 }
 
 void WorkerMetrics::OnStep(uint64_t samples,
@@ -45,6 +57,12 @@ void WorkerMetrics::OnStep(uint64_t samples,
   wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
   step_seconds_->Observe(absl::ToDoubleSeconds(times.data + times.compute +
                                                times.push + times.wait));
+}
+
+void WorkerMetrics::OnCachedRows(size_t read, size_t pulled) {
+  if (cache_hits_ == nullptr) return;
+  cache_hits_->Add(static_cast<double>(read - pulled));
+  cache_misses_->Add(static_cast<double>(pulled));
 }
 
 void WorkerMetrics::OnJobRunning(bool running) {

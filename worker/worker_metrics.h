@@ -15,11 +15,14 @@ class WorkerMetrics {
 
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
   void OnJobRunning(bool running);
+  // Of `read` rows that a cache might have had, `pulled` it had not.
+  void OnCachedRows(size_t read, size_t pulled);
 
   // May be null.
   Counter* pushed_bytes() const { return pushed_bytes_; }
   Counter* pulled_bytes() const { return pulled_bytes_; }
   Counter* retries() const { return retries_; }
+  Counter* held_back() const { return held_back_; }
 
  private:
   Counter* steps_ = nullptr;
@@ -33,6 +36,9 @@ class WorkerMetrics {
   Counter* pushed_bytes_ = nullptr;
   Counter* pulled_bytes_ = nullptr;
   Counter* retries_ = nullptr;
+  Counter* held_back_ = nullptr;
+  Counter* cache_hits_ = nullptr;
+  Counter* cache_misses_ = nullptr;
 };
 
 }  // namespace syncline

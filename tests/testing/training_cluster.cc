@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/training_graph.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/wire/table_map.h"
 #include "grpcpp/server.h"
 
 namespace syncline {
@@ -140,6 +141,12 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
     ParameterInfo* info = assignment.add_parameters();
     info->set_name(parameter.name);
     for (const int64_t dim : parameter.dims) info->add_dims(dim);
+  }
+  for (const TrainingTable& table : graph.tables) {
+    TableInfo* info = assignment.add_tables();
+    info->set_name(table.name);
+    info->set_dim(table.dim);
+    info->set_slots(TableMap::DefaultSlots(options_.ps));
   }
   return assignment;
 }

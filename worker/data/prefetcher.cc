@@ -55,6 +55,11 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
   return &slots_[next_++ % slots_.size()];
 }
 
+const Batch* Prefetcher::Peek() {
+  MutexLock lock(&mu_);
+  return next_ < read_ ? &slots_[next_ % slots_.size()] : nullptr;
+}
+
 bool Prefetcher::AwaitSlot(int64_t clock) {
   MutexLock lock(&mu_);
   while (!closed_ && clock >= consumed_ + static_cast<int64_t>(slots_.size())) {

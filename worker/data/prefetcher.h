@@ -35,6 +35,10 @@ class Prefetcher {
   // OutOfRange after the last clock.
   absl::StatusOr<const Batch*> Next(absl::Time deadline);
 
+  // The batch that Next will return, if it has been read; else null. Borrowed
+  // as that one will be; what Next has returned stays borrowed. Does not block.
+  const Batch* Peek();
+
   int64_t steps_per_epoch() const { return plan_.steps_per_epoch(); }
   // How long Next has blocked in all. Any thread.
   absl::Duration waited() const { return absl::Nanoseconds(waited_ns_.load()); }

@@ -34,6 +34,8 @@ class CountingDataset final : public Dataset {
   mutable std::vector<int64_t> read_;
 };
 
+absl::Status Ready(const Batch&) { return absl::OkStatus(); }
+
 // Scores every sample as class 1, at a loss of 2.
 class ConstantExecutor final : public Executor {
  public:
@@ -50,6 +52,7 @@ class ConstantExecutor final : public Executor {
                       .scores = scores_,
                       .width = 1};
   }
+  void UseTables(absl::Span<RowBatch* const>) override {}
   int64_t arena_bytes() const override { return 0; }
   const std::vector<int64_t>& batches() const { return batches_; }
 
@@ -71,7 +74,7 @@ TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   const std::atomic<bool> stop{false};
-  const auto evaluation = evaluator.Run(stop);
+  const auto evaluation = evaluator.Run(stop, Ready);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_THAT(dataset.read(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(executor.batches(), ElementsAre(4, 4, 2));
@@ -87,8 +90,8 @@ TEST(EvaluatorTest, CanBeRepeated) {
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   const std::atomic<bool> stop{false};
-  ASSERT_TRUE(evaluator.Run(stop).ok());
-  EXPECT_EQ(evaluator.Run(stop)->samples(), 3u);
+  ASSERT_TRUE(evaluator.Run(stop, Ready).ok());
+  EXPECT_EQ(evaluator.Run(stop, Ready)->samples(), 3u);
 }
 
 TEST(EvaluatorTest, StopsBeforeTheNextBatch) {
@@ -96,7 +99,8 @@ TEST(EvaluatorTest, StopsBeforeTheNextBatch) {
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   const std::atomic<bool> stop{true};
-  EXPECT_EQ(evaluator.Run(stop).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(evaluator.Run(stop, Ready).status().code(),
+            absl::StatusCode::kCancelled);
   EXPECT_THAT(executor.batches(), ::testing::IsEmpty());
 }
 

@@ -154,5 +154,27 @@ TEST(PrefetcherTest, WithoutClocksThereIsNothing) {
             absl::StatusCode::kOutOfRange);
 }
 
+TEST(PrefetcherTest, PeekShowsWhatNextWillReturnAndTakesNothing) {
+  CountingDataset dataset(40);
+  dataset.Hold(true);
+  Prefetcher prefetcher(&dataset, Plan(40, 8, 10));
+  EXPECT_EQ(prefetcher.Peek(), nullptr) << "nothing has been read";
+  dataset.Hold(false);
+  for (int clock = 0; clock < 10; ++clock) {
+    const auto batch = prefetcher.Next(Soon());
+    ASSERT_TRUE(batch.ok());
+    const std::vector<float> labels = (*batch)->labels;
+    const Batch* peeked = prefetcher.Peek();
+    while (peeked == nullptr && clock < 9) peeked = prefetcher.Peek();
+    EXPECT_EQ(prefetcher.Peek(), peeked);
+    EXPECT_EQ((*batch)->labels, labels) << "is still borrowed";
+    if (clock == 9) {
+      EXPECT_EQ(peeked, nullptr);
+    } else {
+      EXPECT_NE(peeked, *batch);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline

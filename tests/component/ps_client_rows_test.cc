@@ -1,0 +1,508 @@
+// Goal: the rows of embedding tables reach the shards that own them and come
+// back, once, as a step says, whatever failures the calls meet.
+// Method: shards in this process that speak the real protocol through the
+// generated service, keep rows in a map and apply "row -= gradient"; random
+// batches, against the same steps done here.
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/random.h"
+#include "common/rpc/grpc_channel.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server.h"
+#include "gtest/gtest.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "worker/ps_client.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kDims[] = {3, 1};
+constexpr int kTables = 2;
+constexpr int64_t kIds = 12;
+
+float InitialValue(int table, int64_t key, int64_t i) {
+  return static_cast<float>(1000 * table + 10 * key + i);
+}
+
+using Row = std::vector<float>;
+using Rows = std::map<int64_t, Row>;
+
+Row InitialRow(int table, int64_t key) {
+  Row row;
+  for (int64_t i = 0; i < kDims[table]; ++i) {
+    row.push_back(InitialValue(table, key, i));
+  }
+  return row;
+}
+
+// A shard that has no dense blocks, or one of one element.
+class RowShard final : public ParameterServer::Service {
+ public:
+  RowShard(uint32_t shard, const TableMap& map) : shard_(shard), map_(map) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(this);
+    server_ = *StartServer(&builder, "127.0.0.1:0");
+  }
+  ~RowShard() override { server_.server->Shutdown(); }
+
+  const std::string& address() const { return server_.address; }
+  void FailNext(std::vector<grpc::Status> statuses) {
+    MutexLock lock(&mu_);
+    failures_ = std::move(statuses);
+  }
+  Rows rows(int table) {
+    MutexLock lock(&mu_);
+    return rows_[table];
+  }
+  std::vector<PushHeader> pushes() {
+    MutexLock lock(&mu_);
+    return pushes_;
+  }
+  // Pulls say that all workers have come to this clock.
+  void SetMinClock(int64_t clock) {
+    MutexLock lock(&mu_);
+    min_clock_ = clock;
+  }
+  int pulls() {
+    MutexLock lock(&mu_);
+    return pulls_;
+  }
+  int inits() {
+    MutexLock lock(&mu_);
+    return inits_;
+  }
+
+  grpc::Status Init(grpc::ServerContext*, const InitRequest*,
+                    InitResponse*) override {
+    MutexLock lock(&mu_);
+    ++inits_;
+    return grpc::Status::OK;
+  }
+  grpc::Status Push(grpc::ServerContext*, const PushRequest* request,
+                    PushResponse*) override {
+    MutexLock lock(&mu_);
+    const grpc::Status failed = Fail();
+    if (!failed.ok()) return failed;
+    size_t offset = 0;
+    Apply(request->header(), request->payload(), &offset);
+    return grpc::Status::OK;
+  }
+  grpc::Status Pull(grpc::ServerContext*, const PullRequest* request,
+                    PullResponse* response) override {
+    MutexLock lock(&mu_);
+    const grpc::Status failed = Fail();
+    if (!failed.ok()) return failed;
+    ++pulls_;
+    Read(request->header(), request->payload(), 0, response);
+    return grpc::Status::OK;
+  }
+  grpc::Status PushPull(grpc::ServerContext*, const PushPullRequest* request,
+                        PullResponse* response) override {
+    MutexLock lock(&mu_);
+    const grpc::Status failed = Fail();
+    if (!failed.ok()) return failed;
+    size_t offset = 0;
+    Apply(request->header().push(), request->payload(), &offset);
+    Read(request->header().pull(), request->payload(), offset, response);
+    return grpc::Status::OK;
+  }
+  // One row a message.
+  grpc::Status ScanTable(grpc::ServerContext*, const ScanTableRequest* request,
+                         ScanTableResponse* response) override {
+    MutexLock lock(&mu_);
+    response->mutable_header();  // it is there, though empty
+    const Rows& rows = rows_[request->header().table()];
+    auto it = rows.begin();
+    if (!request->header().cursor().empty()) {
+      it = rows.upper_bound(std::stoll(request->header().cursor()));
+    }
+    if (it == rows.end()) return grpc::Status::OK;
+    response->mutable_header()->set_rows(1);
+    response->mutable_payload()->append(
+        reinterpret_cast<const char*>(&it->first), sizeof(int64_t));
+    response->mutable_payload()->append(
+        reinterpret_cast<const char*>(it->second.data()),
+        it->second.size() * sizeof(float));
+    response->mutable_header()->set_next_cursor(absl::StrCat(it->first));
+    return grpc::Status::OK;
+  }
+
+ private:
+  grpc::Status Fail() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (failures_.empty()) return grpc::Status::OK;
+    const grpc::Status failure = failures_.front();
+    failures_.erase(failures_.begin());
+    return failure;
+  }
+  Row& At(int table, int64_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return rows_[table].emplace(key, InitialRow(table, key)).first->second;
+  }
+  std::vector<int64_t> Keys(const TableRows& rows, const std::string& payload,
+                            size_t* offset) const {
+    std::vector<int64_t> keys(rows.rows());
+    EXPECT_LE(*offset + keys.size() * 8, payload.size());
+    std::memcpy(keys.data(), payload.data() + *offset, keys.size() * 8);
+    *offset += keys.size() * 8;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(map_.ShardOf(keys[i]), shard_);
+      EXPECT_TRUE(i == 0 || map_.Before(keys[i - 1], keys[i]));
+    }
+    return keys;
+  }
+  void Apply(const PushHeader& push, const std::string& payload, size_t* offset)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    pushes_.push_back(push);
+    received_ += static_cast<size_t>(push.blocks_size());
+    *offset = push.blocks_size() * sizeof(float);
+    for (const TableRows& rows : push.tables()) {
+      const size_t dim = static_cast<size_t>(kDims[rows.table()]);
+      std::vector<Row*> pushed;
+      std::set<uint32_t> slots;
+      for (const int64_t key : Keys(rows, payload, offset)) {
+        pushed.push_back(&At(static_cast<int>(rows.table()), key));
+        slots.insert(map_.SlotOf(key));
+      }
+      received_ += slots.size();
+      for (Row* row : pushed) {
+        std::vector<float> gradient(dim);
+        std::memcpy(gradient.data(), payload.data() + *offset, dim * 4);
+        *offset += dim * 4;
+        for (size_t i = 0; i < dim; ++i) (*row)[i] -= gradient[i];
+      }
+    }
+    if (received_ < push.blocks_in_clock()) return;
+    received_ = 0;
+    closed_ = push.clock() + 1;
+    changed_.SignalAll();
+  }
+  void Read(const PullHeader& pull, const std::string& payload, size_t offset,
+            PullResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // Waits for the worker's own pushes before, as shards do.
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (closed_ < pull.clock() && absl::Now() < deadline) {
+      changed_.WaitUntil(&mu_, deadline);
+    }
+    EXPECT_GE(closed_, pull.clock());
+    response->mutable_header()->set_min_clock(min_clock_);
+    for (const uint32_t block : pull.blocks()) {
+      response->mutable_header()->add_blocks(block);
+      response->mutable_payload()->append(sizeof(float), '\0');
+    }
+    for (const TableRows& rows : pull.tables()) {
+      *response->mutable_header()->add_tables() = rows;
+      const int table = static_cast<int>(rows.table());
+      for (const int64_t key : Keys(rows, payload, &offset)) {
+        const auto it = rows_[table].find(key);
+        const Row row =
+            it == rows_[table].end() ? InitialRow(table, key) : it->second;
+        response->mutable_payload()->append(
+            reinterpret_cast<const char*>(row.data()), row.size() * 4);
+      }
+    }
+    EXPECT_EQ(offset, payload.size());
+  }
+
+  const uint32_t shard_;
+  const TableMap map_;
+  ListeningServer server_;
+  Mutex mu_;
+  CondVar changed_;
+  size_t received_ ABSL_GUARDED_BY(mu_) = 0;  // blocks and slots of the clock
+  int64_t closed_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int, Rows> rows_ ABSL_GUARDED_BY(mu_);
+  std::vector<PushHeader> pushes_ ABSL_GUARDED_BY(mu_);
+  std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mu_);
+  int inits_ ABSL_GUARDED_BY(mu_) = 0;
+  int pulls_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t min_clock_ ABSL_GUARDED_BY(mu_) = 100;
+};
+
+class PsClientRowsTest : public ::testing::Test {
+ protected:
+  struct Memory {
+    std::vector<float> value = {0};
+    std::vector<float> gradient = {0};
+    std::vector<std::unique_ptr<RowBatch>> owned;
+  };
+
+  void SetUpCluster(uint32_t shards, PsClient::Options options = {}) {
+    map_ = std::make_unique<TableMap>(*TableMap::Create(256, shards));
+    for (uint32_t shard = 0; shard < shards; ++shard) {
+      shards_.push_back(std::make_unique<RowShard>(shard, *map_));
+      options.ps.push_back(
+          {absl::StrCat("ps:", shard), shards_.back()->address()});
+    }
+    options.job_id = "j-7";
+    options.has_tables = true;
+    memory_ = std::make_shared<Memory>();
+    PsClient::Tensors tensors;
+    tensors.values = {absl::MakeSpan(memory_->value)};
+    tensors.gradients = {memory_->gradient};
+    tensors.owner = memory_;
+    const TensorSize one = {.name = "b", .element_count = 1};
+    client_ = std::make_unique<PsClient>(
+        options, *BlockMap::Create({one}, shards), std::move(tensors));
+    for (std::vector<RowBatch*>* rows : {&current_, &next_}) {
+      for (int t = 0; t < kTables; ++t) {
+        RowBatch::Options batch;
+        batch.name = absl::StrCat("t", t);
+        batch.dim = kDims[t];
+        batch.samples_max = 1;
+        batch.lookups = {{.feed = 0, .ids_per_sample = kIds}};
+        batch.with_gradients = true;
+        memory_->owned.push_back(std::make_unique<RowBatch>(batch, *map_));
+        rows->push_back(memory_->owned.back().get());
+      }
+    }
+  }
+
+  // No sample, or one with these ids.
+  static void Collect(const std::vector<int64_t>& ids,
+                      const std::vector<RowBatch*>& rows) {
+    Batch batch;
+    batch.size = ids.empty() ? 0 : 1;
+    batch.int_feeds = {ids};
+    for (RowBatch* table : rows) table->Collect(batch);
+  }
+  static std::vector<int64_t> RandomIds(Random* random) {
+    std::vector<int64_t> ids(kIds);
+    for (int64_t& id : ids) id = static_cast<int64_t>(random->Below(40)) - 9;
+    return ids;
+  }
+
+  // Gradients of `rows`, applied to what is expected too.
+  void FillGradients(const std::vector<RowBatch*>& rows, Random* random) {
+    for (int t = 0; t < kTables; ++t) {
+      rows[t]->ClearGradients();
+      for (size_t i = 0; i < rows[t]->keys().size(); ++i) {
+        Row& want =
+            expected_[t]
+                .emplace(rows[t]->keys()[i], InitialRow(t, rows[t]->keys()[i]))
+                .first->second;
+        for (int64_t d = 0; d < kDims[t]; ++d) {
+          const auto g = static_cast<float>(random->Below(8));
+          rows[t]->row_gradients()[(1 + i) * kDims[t] + d] = g;
+          want[d] -= g;
+        }
+      }
+    }
+  }
+  void ExpectValues(const std::vector<RowBatch*>& rows) {
+    for (int t = 0; t < kTables; ++t) {
+      for (size_t i = 0; i < rows[t]->keys().size(); ++i) {
+        const int64_t key = rows[t]->keys()[i];
+        const auto it = expected_[t].find(key);
+        EXPECT_EQ(Row(rows[t]->value(i), rows[t]->value(i) + kDims[t]),
+                  it == expected_[t].end() ? InitialRow(t, key) : it->second)
+            << "table " << t << ", key " << key;
+      }
+    }
+  }
+  absl::Status Step(int64_t clock, const std::vector<RowBatch*>& next) {
+    const bool empty = current_[0]->keys().empty();
+    client_->BeginStep({.clock = clock,
+                        .sample_count = empty ? uint64_t{0} : uint64_t{1},
+                        .rows = current_});
+    if (!empty) client_->OnGradientReady(0);
+    client_->EndBackward(next);
+    return client_->Wait();
+  }
+
+  std::unique_ptr<TableMap> map_;
+  std::vector<std::unique_ptr<RowShard>> shards_;
+  std::shared_ptr<Memory> memory_;
+  std::vector<RowBatch*> current_;
+  std::vector<RowBatch*> next_;
+  std::map<int, Rows> expected_;
+  std::unique_ptr<PsClient> client_;
+};
+
+TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
+  for (const uint32_t shards : {1u, 3u}) {
+    for (const size_t chunk_bytes : {size_t{60}, size_t{1} << 20}) {
+      SCOPED_TRACE(absl::StrCat(shards, " shards, ", chunk_bytes));
+      shards_.clear();
+      current_.clear();
+      next_.clear();
+      expected_.clear();
+      client_.reset();
+      PsClient::Options options;
+      options.chunk_bytes = chunk_bytes;
+      SetUpCluster(shards, options);
+      ASSERT_EQ(client_->Init(10), absl::OkStatus());
+      for (const auto& shard : shards_) EXPECT_EQ(shard->inits(), 1);
+      Random random(shards + chunk_bytes);
+      Collect(RandomIds(&random), current_);
+      ASSERT_EQ(client_->PullRows(0, 0, current_), absl::OkStatus());
+      ExpectValues(current_);
+      for (int64_t clock = 0; clock < 20; ++clock) {
+        Collect(clock % 5 == 3 ? std::vector<int64_t>() : RandomIds(&random),
+                next_);
+        FillGradients(current_, &random);
+        ASSERT_EQ(Step(clock, next_), absl::OkStatus());
+        ExpectValues(next_);
+        current_.swap(next_);
+      }
+      for (int t = 0; t < kTables; ++t) {
+        Rows all;
+        for (const auto& shard : shards_) {
+          const Rows part = shard->rows(t);
+          all.insert(part.begin(), part.end());
+        }
+        EXPECT_EQ(all, expected_[t]);
+      }
+    }
+  }
+}
+
+TEST_F(PsClientRowsTest, EveryShardLearnsHowManySlotsAreTouched) {
+  SetUpCluster(3);
+  // All keys on one shard.
+  std::vector<int64_t> ids;
+  for (int64_t key = 0; ids.size() < kIds; ++key) {
+    if (map_->ShardOf(key) == 1) ids.push_back(key);
+  }
+  Collect(ids, current_);
+  Random random(1);
+  FillGradients(current_, &random);
+  ASSERT_EQ(Step(0, {}), absl::OkStatus());
+  uint32_t blocks = 0;
+  for (uint32_t shard = 0; shard < 3; ++shard) {
+    const std::vector<PushHeader> pushes = shards_[shard]->pushes();
+    ASSERT_THAT(pushes, ::testing::Not(IsEmpty())) << "its samples count";
+    for (const PushHeader& push : pushes) {
+      EXPECT_EQ(push.sample_count(), 1u);
+      blocks += static_cast<uint32_t>(push.blocks_size());
+      EXPECT_EQ(push.blocks_in_clock(), pushes[0].blocks_in_clock());
+    }
+    const size_t slots =
+        shard == 1 ? current_[0]->slots().size() + current_[1]->slots().size()
+                   : 0;
+    EXPECT_LE(pushes[0].blocks_in_clock(), slots + 1);
+    EXPECT_GE(pushes[0].blocks_in_clock(), slots);
+  }
+  EXPECT_EQ(blocks, 1u) << "the dense one";
+}
+
+TEST_F(PsClientRowsTest, ABatchWithoutSamplesClosesEveryShard) {
+  SetUpCluster(2);
+  Random random(2);
+  Collect({}, current_);
+  Collect(RandomIds(&random), next_);
+  ASSERT_EQ(Step(4, next_), absl::OkStatus());
+  ExpectValues(next_);
+  for (const auto& shard : shards_) {
+    const auto pushes = shard->pushes();
+    ASSERT_THAT(pushes, SizeIs(1));
+    EXPECT_EQ(pushes[0].sample_count(), 0u);
+    EXPECT_EQ(pushes[0].blocks_in_clock(), 0u);
+    EXPECT_THAT(pushes[0].tables(), IsEmpty());
+  }
+}
+
+TEST_F(PsClientRowsTest, RowsThatTheStepDoesNotPushMayComeEarly) {
+  SetUpCluster(2);
+  Random random(6);
+  Collect(RandomIds(&random), current_);
+  for (int64_t clock = 0; clock < 20; ++clock) {
+    // What comes too old is read once more.
+    const bool stale = clock % 3 == 0;
+    for (auto& shard : shards_) shard->SetMinClock(stale ? clock - 3 : clock);
+    const int pulls = shards_[0]->pulls() + shards_[1]->pulls();
+    Collect(RandomIds(&random), next_);
+    size_t early = 0;
+    for (int t = 0; t < kTables; ++t) {
+      next_[t]->WantEarly(
+          [&](int64_t key) { return !current_[t]->Reads(key); });
+      early += next_[t]->early_count();
+    }
+    FillGradients(current_, &random);
+    client_->BeginStep({.clock = clock, .sample_count = 1, .rows = current_});
+    client_->PullEarly(next_, /*min_clock=*/clock - 1);
+    client_->OnGradientReady(0);
+    client_->EndBackward(next_);
+    ASSERT_EQ(client_->Wait(), absl::OkStatus());
+    ExpectValues(next_);
+    const int more = shards_[0]->pulls() + shards_[1]->pulls() - pulls;
+    EXPECT_GE(more, early == 0 ? 0 : stale ? 2 : 1);
+    current_.swap(next_);
+  }
+}
+
+TEST_F(PsClientRowsTest, WhatAPsHasNoMemoryForIsHeldBackAndCounted) {
+  class Count final : public Counter {
+   public:
+    void Add(double amount) override { value = value + amount; }
+    std::atomic<double> value{0};
+  };
+  Count held_back;
+  PsClient::Options options;
+  options.held_back = &held_back;
+  SetUpCluster(1, options);
+  Random random(3);
+  Collect(RandomIds(&random), current_);
+  FillGradients(current_, &random);
+  const grpc::Status full(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                          "table t0 is full");
+  shards_[0]->FailNext({full, full, full});
+  ASSERT_EQ(Step(0, {}), absl::OkStatus());
+  EXPECT_EQ(held_back.value, 3);
+  EXPECT_EQ(shards_[0]->rows(0), expected_[0]);
+}
+
+TEST_F(PsClientRowsTest, ARefusalNamesWhoAndWhen) {
+  SetUpCluster(2);
+  Random random(3);
+  Collect(RandomIds(&random), current_);
+  FillGradients(current_, &random);
+  shards_[1]->FailNext(std::vector<grpc::Status>(
+      3, {grpc::StatusCode::FAILED_PRECONDITION, "replaced"}));
+  const absl::Status status = Step(5, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:1"), HasSubstr(shards_[1]->address()),
+                    HasSubstr("j-7"), HasSubstr("clock 5")));
+}
+
+TEST_F(PsClientRowsTest, AScanGivesEveryRowOnce) {
+  SetUpCluster(3);
+  Random random(4);
+  for (int64_t clock = 0; clock < 5; ++clock) {
+    Collect(RandomIds(&random), current_);
+    FillGradients(current_, &random);
+    ASSERT_EQ(Step(clock, {}), absl::OkStatus());
+  }
+  for (uint32_t t = 0; t < kTables; ++t) {
+    Rows all;
+    ASSERT_EQ(
+        client_->ScanTable(
+            t, kDims[t], 1, 5,
+            [&](absl::Span<const int64_t> keys,
+                absl::Span<const float> values) {
+              for (size_t i = 0; i < keys.size(); ++i) {
+                const auto row = values.subspan(i * kDims[t], kDims[t]);
+                EXPECT_TRUE(
+                    all.emplace(keys[i], Row(row.begin(), row.end())).second);
+              }
+              return absl::OkStatus();
+            }),
+        absl::OkStatus());
+    EXPECT_EQ(all, expected_[static_cast<int>(t)]);
+  }
+}
+
+}  // namespace
+}  // namespace syncline

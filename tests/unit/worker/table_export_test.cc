@@ -1,0 +1,119 @@
+// Goal: a trained table is exported whole: into the model where it fits, else
+// as a file that others read. Method: a reader over a map; files read back by
+// hand.
+
+#include "worker/table_export.h"
+
+#include <cstring>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "common/base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kDim = 2;
+using Rows = std::map<int64_t, std::vector<float>>;
+
+// Scans two rows a message; rows that are not there are (-key, 0).
+TableReader ReaderOf(const Rows* rows) {
+  return {.scan = [rows](TableReader::Sink sink) -> absl::Status {
+            std::vector<int64_t> keys;
+            std::vector<float> values;
+            for (const auto& [key, row] : *rows) {
+              keys.push_back(key);
+              values.insert(values.end(), row.begin(), row.end());
+              if (keys.size() < 2) continue;
+              const absl::Status status = sink(keys, values);
+              if (!status.ok()) return status;
+              keys.clear();
+              values.clear();
+            }
+            return sink(keys, values);
+          },
+          .read =
+              [](absl::Span<const int64_t> keys, float* values) {
+                EXPECT_LE(keys.size(), TableReader::kKeysMax);
+                for (size_t i = 0; i < keys.size(); ++i) {
+                  values[2 * i] = static_cast<float>(-keys[i]);
+                  values[2 * i + 1] = 0;
+                }
+                return absl::OkStatus();
+              }};
+}
+
+TEST(TableExportTest, ADenseTableHasInitialValuesWhereNothingWasTouched) {
+  const Rows rows = {{1, {5, 6}}, {3, {7, 8}}, {0, {1, 2}}};
+  const auto dense = ReadDenseTable(5, kDim, ReaderOf(&rows));
+  ASSERT_TRUE(dense.ok() && dense->has_value());
+  EXPECT_THAT(**dense, ElementsAre(1, 2, 5, 6, -2, 0, 7, 8, -4, 0));
+  const Rows none;
+  const auto large = ReadDenseTable(100'000, kDim, ReaderOf(&none));
+  ASSERT_TRUE(large.ok() && large->has_value());
+  EXPECT_EQ((**large)[2 * 99'999], -99'999.0f);
+}
+
+TEST(TableExportTest, WhatCannotBeATensorIsNone) {
+  for (const int64_t outside : {int64_t{5}, int64_t{-1}, int64_t{1} << 40}) {
+    const Rows rows = {{1, {5, 6}}, {outside, {7, 8}}};
+    const auto dense = ReadDenseTable(5, kDim, ReaderOf(&rows));
+    ASSERT_TRUE(dense.ok());
+    EXPECT_FALSE(dense->has_value()) << outside;
+  }
+  const Rows rows = {{1, {5, 6}}};
+  EXPECT_FALSE(ReadDenseTable(0, kDim, ReaderOf(&rows))->has_value());
+  EXPECT_FALSE(
+      ReadDenseTable(kDenseTableBytesMax / 8 + 1, kDim, ReaderOf(&rows))
+          ->has_value());
+}
+
+TEST(TableExportTest, RowsAreWrittenAsSafetensors) {
+  const TempDir dir;
+  const Rows rows = {{1, {5, 6}}, {-9, {7, 8}}, {int64_t{1} << 40, {1, 2}}};
+  const std::string path = dir.File("rows");
+  ASSERT_EQ(WriteTableRows(path, "em\"b", kDim, ReaderOf(&rows)),
+            absl::OkStatus());
+  const auto content = ReadFile(path, 1 << 20);
+  ASSERT_TRUE(content.ok()) << content.status();
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, content->data(), 8);
+  ASSERT_EQ(content->size(), 8 + header_bytes + 3 * (8 + 8));
+  const std::string header = content->substr(8, header_bytes);
+  EXPECT_TRUE(absl::StartsWith(
+      header,
+      "{\"__metadata__\":{\"table\":\"em_b\"},\"values\":{\"dtype\":\"F32\","
+      "\"shape\":[3,2],\"data_offsets\":[0,24]},\"keys\":{\"dtype\":\"I64\","
+      "\"shape\":[3],\"data_offsets\":[24,48]}} "))
+      << header;
+  std::vector<float> values(6);
+  std::memcpy(values.data(), content->data() + 8 + header_bytes, 24);
+  EXPECT_THAT(values, ElementsAre(7, 8, 5, 6, 1, 2));
+  std::vector<int64_t> keys(3);
+  std::memcpy(keys.data(), content->data() + 8 + header_bytes + 24, 24);
+  EXPECT_THAT(keys, ElementsAre(-9, 1, int64_t{1} << 40));
+  EXPECT_FALSE(ReadFile(path + ".keys", 1 << 20).ok()) << "is removed";
+}
+
+TEST(TableExportTest, ErrorsOfFilesNameThem) {
+  const TempDir dir;
+  const Rows rows;
+  EXPECT_THAT(
+      std::string(WriteTableRows(dir.File("no/dir"), "t", kDim, ReaderOf(&rows))
+                      .message()),
+      HasSubstr("no/dir"));
+}
+
+TEST(TableExportTest, ArtifactNamesAreValidAndUnique) {
+  EXPECT_EQ(TableArtifact("emb_1", 3), "tables/emb_1.safetensors");
+  EXPECT_EQ(TableArtifact("a/b", 3), "tables/a_b.3.safetensors");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,84 @@
+#include "worker/job_rows.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+absl::Status CheckAgreement(const JobAssignment& assignment,
+                            const TrainingGraph& training) {
+  bool agree =
+      assignment.tables_size() == static_cast<int>(training.tables.size());
+  for (int t = 0; agree && t < assignment.tables_size(); ++t) {
+    agree = assignment.tables(t).name() == training.tables[t].name &&
+            assignment.tables(t).dim() == training.tables[t].dim;
+  }
+  if (agree) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "its tables are not those of the assignment; are all daemons of one "
+      "version?");
+}
+
+// The id that stands for none. Only what varies in width is padded: libsvm's
+// indices.
+std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed) {
+  const Feed& f = spec.data().feeds(feed);
+  if (!spec.data().train().has_libsvm() || f.field() != "indices") {
+    return std::nullopt;
+  }
+  return f.padding();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
+    const JobAssignment& assignment, const Model& model,
+    const TrainingGraph& training, bool evaluates) {
+  SYNCLINE_RETURN_IF_ERROR(CheckAgreement(assignment, training));
+  const JobSpec& spec = assignment.spec();
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<Dims> shapes,
+                            model.InferShapes(1));
+  std::shared_ptr<JobRows> rows(new JobRows());
+  for (size_t t = 0; t < training.tables.size(); ++t) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const TableMap map,
+        TableMap::Create(assignment.tables(static_cast<int>(t)).slots(),
+                         static_cast<uint32_t>(assignment.ps_size())));
+    RowBatch::Options options;
+    options.name = training.tables[t].name;
+    options.dim = training.tables[t].dim;
+    for (const TrainingTable::Lookup& lookup : training.tables[t].lookups) {
+      options.lookups.push_back(
+          {.feed = lookup.feed,
+           .ids_per_sample = ElementCount(shapes[training.feeds[lookup.feed]]),
+           .padding = PaddingOf(spec, lookup.feed)});
+    }
+    options.samples_max = spec.training().eval_batch_size();
+    if (evaluates) rows->evaluated_.push_back(rows->Add(options, map));
+    const uint32_t cached = spec.tables(static_cast<int>(t)).cache_rows();
+    rows->caches_.push_back(
+        evaluates && cached > 0
+            ? std::make_unique<RowCache>(
+                  cached, static_cast<size_t>(options.dim), /*clocks=*/0)
+            : nullptr);
+    options.samples_max = spec.training().batch_size();
+    options.with_gradients = true;
+    rows->current_.push_back(rows->Add(options, map));
+    rows->next_.push_back(rows->Add(options, map));
+  }
+  return rows;
+}
+
+RowBatch* JobRows::Add(const RowBatch::Options& options, const TableMap& map) {
+  owned_.push_back(std::make_unique<RowBatch>(options, map));
+  return owned_.back().get();
+}
+
+void Collect(const Batch& batch, absl::Span<RowBatch* const> rows) {
+  for (RowBatch* table : rows) table->Collect(batch);
+}
+
+}  // namespace syncline

@@ -1,0 +1,57 @@
+#ifndef SYNCLINE_WORKER_JOB_ROWS_H_
+#define SYNCLINE_WORKER_JOB_ROWS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/model.h"
+#include "common/model/training_graph.h"
+#include "proto/job.pb.h"
+#include "worker/row_batch.h"
+#include "worker/row_cache.h"
+
+namespace syncline {
+
+// Memory for the rows that a rank has of its job's tables at a time: those of
+// the batch it trains on, of the next one, and of the one it evaluates. Spans
+// are by table. Thread-compatible.
+class JobRows {
+ public:
+  // Errors: InvalidArgument: the tables of the assignment are not those of the
+  // model.
+  static absl::StatusOr<std::shared_ptr<JobRows>> Create(
+      const JobAssignment& assignment, const Model& model,
+      const TrainingGraph& training, bool evaluates);
+
+  // Rows that the current step reads and pushes.
+  absl::Span<RowBatch* const> current() const { return current_; }
+  // Rows that the next step will.
+  absl::Span<RowBatch* const> next() const { return next_; }
+  // Empty where nothing is evaluated.
+  absl::Span<RowBatch* const> evaluated() const { return evaluated_; }
+  // Of the rows that are evaluated, those that one state of the tables keeps
+  // for the batches that follow (TableSpec.cache_rows); null: none.
+  RowCache* cache(size_t table) const { return caches_[table].get(); }
+  // The next step begins: `next` and `current` change places.
+  void Advance() { current_.swap(next_); }
+
+ private:
+  JobRows() = default;
+  RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
+
+  std::vector<std::unique_ptr<RowBatch>> owned_;
+  std::vector<RowBatch*> current_;
+  std::vector<RowBatch*> next_;
+  std::vector<RowBatch*> evaluated_;
+  std::vector<std::unique_ptr<RowCache>> caches_;  // by table
+};
+
+// Takes the keys of `batch` for each of `rows`.
+void Collect(const Batch& batch, absl::Span<RowBatch* const> rows);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_ROWS_H_

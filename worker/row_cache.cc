@@ -1,0 +1,53 @@
+#include "worker/row_cache.h"
+
+#include <algorithm>
+
+namespace syncline {
+
+RowCache::RowCache(size_t rows_max, size_t dim, int64_t clocks)
+    : dim_(dim), clocks_(clocks), slots_(rows_max), values_(rows_max * dim) {
+  slot_of_.reserve(rows_max);
+}
+
+const float* RowCache::Find(int64_t key, int64_t clock) {
+  const auto found = slot_of_.find(key);
+  if (found == slot_of_.end()) return nullptr;
+  Slot& slot = slots_[found->second];
+  if (clock < slot.clock || clock - slot.clock > clocks_) return nullptr;
+  slot.touched = true;
+  return values_.data() + found->second * dim_;
+}
+
+void RowCache::Put(int64_t key, int64_t clock, const float* row) {
+  if (slots_.empty()) return;
+  const auto found = slot_of_.find(key);
+  const uint32_t at = found != slot_of_.end() ? found->second : FreeSlot();
+  slot_of_[key] = at;
+  slots_[at] = {.key = key, .clock = clock, .used = true, .touched = false};
+  std::copy_n(row, dim_, values_.data() + at * dim_);
+}
+
+void RowCache::Drop(int64_t key) {
+  const auto found = slot_of_.find(key);
+  if (found == slot_of_.end()) return;
+  slots_[found->second] = Slot();
+  slot_of_.erase(found);
+}
+
+void RowCache::Clear() {
+  std::fill(slots_.begin(), slots_.end(), Slot());
+  slot_of_.clear();
+}
+
+uint32_t RowCache::FreeSlot() {
+  while (slots_[hand_].used && slots_[hand_].touched) {
+    slots_[hand_].touched = false;
+    hand_ = (hand_ + 1) % slots_.size();
+  }
+  const uint32_t at = static_cast<uint32_t>(hand_);
+  if (slots_[at].used) slot_of_.erase(slots_[at].key);
+  hand_ = (hand_ + 1) % slots_.size();
+  return at;
+}
+
+}  // namespace syncline

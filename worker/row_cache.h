@@ -1,0 +1,53 @@
+#ifndef SYNCLINE_WORKER_ROW_CACHE_H_
+#define SYNCLINE_WORKER_ROW_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace syncline {
+
+// Rows of one embedding table that a worker has read and may read again without
+// a pull, as long as they are recent enough and it has not changed them since.
+// When it is full, a row goes that was not found lately (the clock algorithm).
+// Thread-compatible.
+class RowCache {
+ public:
+  // `rows_max` rows of `dim` values, taken at once; each is good for `clocks`
+  // clocks after the one it was read for.
+  RowCache(size_t rows_max, size_t dim, int64_t clocks);
+
+  // The row of `key` for a read at `clock`; null if there is none that may be
+  // read. Borrowed until the next call that is not Find.
+  const float* Find(int64_t key, int64_t clock);
+  // A row that was pulled for `clock`. Replaces an older one.
+  void Put(int64_t key, int64_t clock, const float* row);
+  // The worker changes the row: what is kept of it would hide that.
+  void Drop(int64_t key);
+  void Clear();
+
+  size_t size() const { return slot_of_.size(); }
+
+ private:
+  struct Slot {
+    int64_t key = 0;
+    int64_t clock = 0;
+    bool used = false;     // holds a row
+    bool touched = false;  // found since the hand passed
+  };
+  // A slot without a row; takes one from a row if it must.
+  uint32_t FreeSlot();
+
+  const size_t dim_;
+  const int64_t clocks_;
+  std::vector<Slot> slots_;
+  std::vector<float> values_;  // [slots, dim]
+  absl::flat_hash_map<int64_t, uint32_t> slot_of_;
+  size_t hand_ = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_ROW_CACHE_H_

@@ -1,0 +1,45 @@
+#ifndef SYNCLINE_WORKER_ROW_FRAMES_H_
+#define SYNCLINE_WORKER_ROW_FRAMES_H_
+
+// How rows of embedding tables lie in messages (proto/parameter_server.proto):
+// the slices of what is sent point into the RowBatches, what arrives is copied
+// into them once.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/wire/frame.h"
+#include "grpcpp/support/slice.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/row_chunks.h"
+
+namespace syncline {
+
+// A slice over memory that `owner` keeps alive.
+grpc::Slice BorrowedSlice(const void* data, size_t bytes,
+                          const std::shared_ptr<const void>& owner);
+
+// Lists the rows of `chunk`, cut by CutGradients, in `header` and appends their
+// keys and gradients.
+void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
+                  const std::shared_ptr<const void>& owner, PushHeader* header,
+                  std::vector<grpc::Slice>* payload);
+
+// Lists the rows of `chunk`, cut by CutWanted, in `header` and appends their
+// keys.
+void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
+                   const std::shared_ptr<const void>& owner, PullHeader* header,
+                   std::vector<grpc::Slice>* payload);
+
+// Copies the answer to such a pull into the batches. Errors: Internal: it has
+// other rows than were asked for.
+absl::Status StoreRows(absl::Span<RowBatch* const> tables,
+                       const RowChunk& chunk, const PullResponseHeader& header,
+                       const PayloadView& payload);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_ROW_FRAMES_H_

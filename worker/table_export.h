@@ -1,0 +1,49 @@
+#ifndef SYNCLINE_WORKER_TABLE_EXPORT_H_
+#define SYNCLINE_WORKER_TABLE_EXPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace syncline {
+
+// Tables of more bytes than this are not written into the model file.
+inline constexpr uint64_t kDenseTableBytesMax = 256 << 20;
+
+// Where the rows of one trained table are read. Both block.
+struct TableReader {
+  using Sink = absl::FunctionRef<absl::Status(absl::Span<const int64_t> keys,
+                                              absl::Span<const float> values)>;
+  // Gives the sink every row there is, in any order.
+  std::function<absl::Status(Sink)> scan;
+  // Reads the rows of `keys`; those that are not there have their initial
+  // values. At most kKeysMax keys, unique.
+  static constexpr size_t kKeysMax = 1 << 14;
+  std::function<absl::Status(absl::Span<const int64_t> keys, float* values)>
+      read;
+};
+
+// The table as a tensor [rows, dim]; a row that was never touched has its
+// initial value. None if it cannot be one: `rows` is 0 (open), it would be
+// larger than kDenseTableBytesMax, or there is a key outside [0, rows).
+absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
+    int64_t rows, int64_t dim, const TableReader& reader);
+
+// The rows that there are, as a safetensors file (rows_file.h).
+absl::Status WriteTableRows(const std::string& path, const std::string& name,
+                            int64_t dim, const TableReader& reader);
+
+// "tables/NAME.safetensors". Characters that an artifact's name cannot have are
+// replaced, and `index`, the table's, then keeps it unique.
+std::string TableArtifact(const std::string& name, size_t index);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_TABLE_EXPORT_H_
