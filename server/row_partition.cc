@@ -58,9 +58,9 @@ void RowPartition::PrefetchRow(uint32_t row) const {
   const char* const begin = At(row);
   const size_t bytes = std::min(layout_.bytes(), kBytesAtMost);
   for (size_t i = 0; i < bytes; i += kCacheLineBytes) {
-    __builtin_prefetch(begin + i, 0, 2);
+    __builtin_prefetch(begin + i);
   }
-  __builtin_prefetch(begin + bytes - 1, 0, 2);
+  __builtin_prefetch(begin + bytes - 1);
 }
 
 uint32_t RowPartition::TakeRow() {
