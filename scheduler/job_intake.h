@@ -18,8 +18,7 @@ struct CheckedJob {
 
 // Checks a job as a whole, model included, before anything starts. Takes as
 // long as parsing the model. Errors: InvalidArgument with all problems, a line
-// each: those of the spec, those of the model, and, if both are good, those of
-// how they fit.
+// each: those of the spec, of how it fits the model, and of the model.
 absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
                                     absl::string_view model_bytes);
 

@@ -55,6 +55,9 @@ struct Value {
   enum class Kind { kInput, kInitializer, kComputed };
   std::string name;
   Kind kind = Kind::kComputed;
+  // False only in a model that is not whole (model.h): type and shape cannot be
+  // told.
+  bool known = true;
   DType dtype = DType::kFloat32;
   Dims dims;  // kBatchDim and kDerivedDim possible; initializers are concrete
   int32_t producer = -1;     // node index; -1 for inputs and initializers

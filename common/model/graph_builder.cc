@@ -121,6 +121,7 @@ class GraphBuilder {
   struct PendingNode {
     int file_index = 0;
     Node node;
+    bool good = true;
   };
 
   template <typename... Parts>
@@ -152,7 +153,7 @@ class GraphBuilder {
               const std::string& label);
   void AddConstant(const Node& node, const std::string& output,
                    const std::string& label);
-  void AddNode(int file_index, Node node, const std::string& label);
+  void AddNode(int file_index, Node node, bool good, const std::string& label);
   void ConnectInputs();
   void SortNodes();
   void AddOutputs();
@@ -242,6 +243,7 @@ void GraphBuilder::AddInitializers() {
     if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
     Value value;
     value.name = proto.name();
+    value.known = tensor.ok();
     // A broken one is defined all the same: its users are not to blame.
     AddInitializer(std::move(value),
                    tensor.ok() ? *std::move(tensor) : ConstantTensor(),
@@ -292,6 +294,7 @@ void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
                    Initializer::Origin::kDeclared, label);
     return;
   }
+  value.known = readable;
   const ValueId id = Define(std::move(value), label);
   graph().inputs.push_back(id);
 }
@@ -386,7 +389,7 @@ void GraphBuilder::AddNodes() {
     } else {
       // What a bad node defines is defined all the same: its users are not to
       // blame.
-      AddNode(i, std::move(node), label);
+      AddNode(i, std::move(node), good, label);
     }
   }
   if (!all_supported) {
@@ -415,7 +418,7 @@ bool GraphBuilder::ReadNode(const std::string& label,
          Verify(*schema, *file_node, label);
 }
 
-void GraphBuilder::AddNode(int file_index, Node node,
+void GraphBuilder::AddNode(int file_index, Node node, bool good,
                            const std::string& label) {
   for (const std::string& name : file_->node(file_index).output()) {
     if (name.empty()) {
@@ -425,9 +428,11 @@ void GraphBuilder::AddNode(int file_index, Node node,
     Value value;
     value.name = name;
     value.producer = static_cast<int32_t>(pending_.size());
-    node.outputs.push_back(Define(std::move(value), label));
+    const ValueId id = Define(std::move(value), label);
+    good &= graph().values[id].producer == static_cast<int>(pending_.size());
+    node.outputs.push_back(id);
   }
-  pending_.push_back({file_index, std::move(node)});
+  pending_.push_back({file_index, std::move(node), good});
 }
 
 bool GraphBuilder::AddAttributes(onnx::NodeProto* file_node,
@@ -467,6 +472,7 @@ void GraphBuilder::AddConstant(const Node& node, const std::string& output,
   if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
   Value value;
   value.name = output;
+  value.known = tensor.ok();
   AddInitializer(std::move(value),
                  tensor.ok() ? *std::move(tensor) : ConstantTensor(),
                  Initializer::Origin::kConstant, label);
@@ -484,6 +490,7 @@ void GraphBuilder::ConnectInputs() {
           Problem(DescribeNode(pending.node.name, pending.node.op_type,
                                graph().opset_version),
                   ": input ", Quote(name), " is not defined anywhere");
+          pending.good = false;
         }
       }
       pending.node.inputs.push_back(id);
@@ -511,12 +518,12 @@ void GraphBuilder::SortNodes() {
     }
     path.push_back(path.front());
     Problem("the graph has a cycle: ", absl::StrJoin(path, " -> "));
-    return;
   }
   std::vector<int32_t> new_index(pending_.size(), -1);
   for (int i : sorted.order) {
     new_index[i] = static_cast<int32_t>(graph().nodes.size());
-    built_.file_nodes.push_back(pending_[i].file_index);
+    built_.file_nodes.push_back(pending_[i].good ? pending_[i].file_index
+                                                 : BuiltGraph::kBadNode);
     graph().nodes.push_back(std::move(pending_[i].node));
   }
   for (Value& value : graph().values) {
@@ -531,6 +538,10 @@ void GraphBuilder::AddOutputs() {
     if (it == by_name_.end()) {
       Problem("graph output ", Quote(output.name()),
               " is not defined anywhere");
+      Value value;
+      value.name = output.name();
+      value.known = false;
+      graph().outputs.push_back(Define(std::move(value), "the outputs"));
       continue;
     }
     graph().outputs.push_back(it->second);

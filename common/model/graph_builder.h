@@ -15,7 +15,9 @@ namespace syncline {
 
 struct BuiltGraph {
   Graph graph;
-  // By Graph::nodes index: the node's index in the file.
+  // By Graph::nodes index: the node's index in the file; kBadNode if something
+  // is wrong with it, so that nothing can be said about its outputs.
+  static constexpr int kBadNode = -1;
   std::vector<int> file_nodes;
 };
 
@@ -25,7 +27,9 @@ struct BuiltGraph {
 // content of initializers out of `model`.
 //   initialize  patterns of declared parameters, see model.h
 //   tables      names of embedding tables, see model.h
-// Appends one line per problem; the result is complete only if there is none.
+// Appends one line per problem. What has one is there all the same, so that
+// what uses it is not reported too; the nodes of a cycle and what comes after
+// them are not. Without a valid opset the graph is empty.
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
                       std::vector<std::string>* problems,

@@ -25,9 +25,8 @@ constexpr int64_t kTrialBatches[] = {7919, 7927};
 
 constexpr size_t kProblemsShown = 50;
 
-absl::Status ToStatus(absl::string_view label,
-                      absl::Span<const std::string> problems) {
-  if (problems.empty()) return absl::OkStatus();
+std::vector<std::string> Labelled(absl::string_view label,
+                                  absl::Span<const std::string> problems) {
   const size_t shown = std::min(problems.size(), kProblemsShown);
   std::vector<std::string> lines;
   for (const std::string& problem : problems.subspan(0, shown)) {
@@ -37,7 +36,14 @@ absl::Status ToStatus(absl::string_view label,
     lines.push_back(absl::StrCat(label, ": and ", problems.size() - shown,
                                  " more problems"));
   }
-  return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
+  return lines;
+}
+
+absl::Status ToStatus(absl::string_view label,
+                      absl::Span<const std::string> problems) {
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrJoin(Labelled(label, problems), "\n"));
 }
 
 bool HasBatchDim(const Value& value) {
@@ -102,31 +108,50 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
     absl::Span<const std::string> initialize,
     absl::Span<const std::string> tables) {
+  std::vector<std::string> problems;
+  auto model = ParseWithProblems(bytes, label, initialize, tables, &problems);
+  if (problems.empty()) return model;
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+std::shared_ptr<const Model> Model::ParseWithProblems(
+    absl::string_view bytes, absl::string_view label,
+    absl::Span<const std::string> initialize,
+    absl::Span<const std::string> tables, std::vector<std::string>* problems) {
   std::shared_ptr<Model> model(new Model());
   Proto& proto = *model->proto_;
   proto.label = std::string(label);
-  SYNCLINE_RETURN_IF_ERROR(Annotate(ReadOnnxFile(bytes, &proto.file), label));
-
-  std::vector<std::string> problems;
-  BuiltGraph built = BuildGraph(initialize, &proto.file, &problems, tables);
-  SYNCLINE_RETURN_IF_ERROR(ToStatus(label, problems));
+  std::vector<std::string> found;
+  if (const auto read = ReadOnnxFile(bytes, &proto.file); !read.ok()) {
+    problems->push_back(absl::StrCat(label, ": ", read.message()));
+    return nullptr;
+  }
+  BuiltGraph built = BuildGraph(initialize, &proto.file, &found, tables);
   model->graph_ = std::move(built.graph);
   proto.file_nodes = std::move(built.file_nodes);
-  SYNCLINE_RETURN_IF_ERROR(model->SetComputedShapes());
-  return std::shared_ptr<const Model>(std::move(model));
+  const bool readable = model->graph_.opset_version > 0;
+  if (readable) model->SetComputedShapes(&found);
+  model->whole_ = found.empty();
+  for (std::string& line : Labelled(label, found)) {
+    problems->push_back(std::move(line));
+  }
+  return readable ? model : nullptr;
 }
 
-absl::Status Model::SetComputedShapes() {
-  std::vector<std::string> problems;
+void Model::SetComputedShapes(std::vector<std::string>* problems) {
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
+    std::vector<std::string> found;
     trials[t] = InferValues(graph_, proto_->file.graph(), proto_->file_nodes,
-                            kTrialBatches[t], BatchStyle::kSymbol, &problems);
-    SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+                            kTrialBatches[t], BatchStyle::kSymbol, &found);
+    if (t == 1 && !problems->empty()) break;  // the same again
+    problems->insert(problems->end(), found.begin(), found.end());
   }
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     Value& value = graph_.values[id];
     if (value.kind != Value::Kind::kComputed) continue;
+    value.known = trials[0][id].known && trials[1][id].known;
+    if (!value.known) continue;
     value.dtype = trials[0][id].dtype;
     value.dims = trials[0][id].dims;
     for (size_t d = 0; d < value.dims.size(); ++d) {
@@ -138,7 +163,6 @@ absl::Status Model::SetComputedShapes() {
               : kDerivedDim;
     }
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {

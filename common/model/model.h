@@ -57,8 +57,17 @@ class Model {
       absl::string_view bytes, absl::string_view label,
       absl::Span<const std::string> initialize = {},
       absl::Span<const std::string> tables = {});
+  // The same for a check that wants to find everything at once: appends the
+  // problems and gives what could be understood, which is good for its graph
+  // only; null if that is nothing.
+  static std::shared_ptr<const Model> ParseWithProblems(
+      absl::string_view bytes, absl::string_view label,
+      absl::Span<const std::string> initialize,
+      absl::Span<const std::string> tables, std::vector<std::string>* problems);
   ~Model();
 
+  // False only from ParseWithProblems.
+  bool whole() const { return whole_; }
   const Graph& graph() const { return graph_; }
 
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
@@ -83,7 +92,7 @@ class Model {
   struct Proto;
   Model();
   // Completes graph_ with types and shapes of computed values.
-  absl::Status SetComputedShapes();
+  void SetComputedShapes(std::vector<std::string>* problems);
   // REQUIRES: the weights fit.
   absl::StatusOr<std::string> Serialize(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
@@ -91,6 +100,7 @@ class Model {
 
   std::unique_ptr<Proto> proto_;
   Graph graph_;
+  bool whole_ = true;
 };
 
 // The operators this build can train, sorted: one visible table in schemas.cc.

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "common/model/graph_builder.h"
 #include "common/model/model.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
@@ -135,7 +136,7 @@ class ValueInference {
                                  absl::Span<const int> file_nodes) {
     for (size_t id = 0; id < values_.size(); ++id) {
       const Value& value = graph_.values[id];
-      if (value.kind == Value::Kind::kComputed) continue;
+      if (value.kind == Value::Kind::kComputed || !value.known) continue;
       values_[id] = {true, value.dtype, value.dims};
       std::replace(values_[id].dims.begin(), values_[id].dims.end(), kBatchDim,
                    batch_size_);
@@ -153,7 +154,7 @@ class ValueInference {
       const bool ready = std::all_of(
           node.inputs.begin(), node.inputs.end(),
           [&](ValueId id) { return id == kNoValue || values_[id].known; });
-      if (!ready) continue;
+      if (!ready || file_nodes[i] == BuiltGraph::kBadNode) continue;
       const absl::Status status = InferNode(node, file.node(file_nodes[i]));
       if (!status.ok()) Problem(node, status.message());
     }

@@ -25,7 +25,8 @@ enum class BatchStyle { kNumber, kSymbol };
 
 // Type and shape of every value with kBatchDim of the inputs replaced by
 // `batch_size`, by libonnx's rules and ours.
-//   file, file_nodes  the graph's origin, see BuiltGraph
+//   file, file_nodes  the graph's origin, see BuiltGraph; the outputs of bad
+//                     nodes are not known
 // Appends one line per problem, each naming the node and the shapes of its
 // inputs; what depends on a value that is not known is left unknown without a
 // problem of its own.

@@ -28,9 +28,14 @@ class Resolver {
   TrainingGraph Resolve() {
     ResolveLossOutput();
     ResolveFeeds();
-    result_.tables = ResolveTables(spec_, graph_, result_.feeds, problems_);
+    const bool whole = model_.whole();
+    // A bad node may read nothing, and nobody knows what it lets through.
+    if (whole) {
+      result_.tables = ResolveTables(spec_, graph_, result_.feeds, problems_);
+    }
     MatchPatterns();
     CheckPatterns();
+    if (!whole) return std::move(result_);
     MarkReached();
     ResolveParameters();
     CheckBatchSizes();
@@ -116,6 +121,7 @@ std::string Resolver::InitializerNames() const {
 void Resolver::ResolveLossOutput() {
   const std::string& name = spec_.loss().output();
   if (name.empty()) {
+    if (graph_.outputs.empty()) return;  // the model's own problem
     if (graph_.outputs.size() != 1) {
       Problem("loss.output: the model has several outputs ",
               Names(graph_.outputs), "; name one");
@@ -137,10 +143,14 @@ void Resolver::ResolveLossOutput() {
 }
 
 void Resolver::CheckLossShape(const Value& output) {
+  if (!output.known) return;
   const size_t rank = output.dims.size();
   const bool per_sample = rank >= 1 && output.dims[0] == kBatchDim;
   const int64_t width = rank == 2 ? output.dims[1] : 1;
   const LossSpec::Kind kind = spec_.loss().kind();
+  if (kind == LossSpec::KIND_UNSPECIFIED || !LossSpec::Kind_IsValid(kind)) {
+    return;
+  }
   bool fits = output.dtype == DType::kFloat32 && per_sample && rank <= 2;
   absl::string_view wanted = "float32[N,n] or [N]";
   if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) {
@@ -198,7 +208,7 @@ void Resolver::ResolveFeeds() {
     }
   }
   for (ValueId id : graph_.inputs) {
-    if (!inputs.contains(value(id).name)) continue;
+    if (!inputs.contains(value(id).name) || !value(id).known) continue;
     Problem(
         "data.feeds: graph input ", Quote(value(id).name),
         " is not fed, and no rule of model.initialize makes it a parameter");
@@ -214,6 +224,7 @@ void Resolver::ReportNoInput(const std::string& path, const std::string& name) {
 }
 
 void Resolver::CheckFedInput(int feed, const Value& input) {
+  if (!input.known) return;
   const Feed& spec = spec_.data().feeds(feed);
   const std::string path = absl::StrCat("data.feeds[", feed, "].input");
   if (input.dtype != DType::kFloat32 && input.dtype != DType::kInt64) {
@@ -378,13 +389,22 @@ void Resolver::CheckBatchSizes() {
 
 absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label) {
+  std::vector<std::string> problems;
+  auto model = ParseJobModelWithProblems(spec, bytes, label, &problems);
+  if (problems.empty()) return model;
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+std::shared_ptr<const Model> ParseJobModelWithProblems(
+    const JobSpec& spec, absl::string_view bytes, absl::string_view label,
+    std::vector<std::string>* problems) {
   std::vector<std::string> patterns;
   for (const InitializerRule& rule : spec.model().initialize()) {
     patterns.push_back(rule.pattern());
   }
   std::vector<std::string> tables;
   for (const TableSpec& table : spec.tables()) tables.push_back(table.name());
-  return Model::Parse(bytes, label, patterns, tables);
+  return Model::ParseWithProblems(bytes, label, patterns, tables, problems);
 }
 
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,

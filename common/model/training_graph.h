@@ -17,6 +17,10 @@ namespace syncline {
 // spec.tables. Errors: as there.
 absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label);
+// Model::ParseWithProblems likewise.
+std::shared_ptr<const Model> ParseJobModelWithProblems(
+    const JobSpec& spec, absl::string_view bytes, absl::string_view label,
+    std::vector<std::string>* problems);
 
 // How a job's spec lies over its model: which graph inputs are fed, which
 // initializers are trained and how they start, which output has the loss.
@@ -38,8 +42,10 @@ struct TrainingGraph {
 // Resolves names of `spec` against `model`; also checks the loss output's shape
 // against the loss kind and infers shapes for the batch sizes of the spec.
 // Appends one "field: problem" per problem to *problems and returns what could
-// be resolved. REQUIRES: `spec` is valid and has its defaults; `model` comes
-// from ParseJobModel with it.
+// be resolved. Of a model that is not whole only names are resolved, and shapes
+// where they are known.
+// REQUIRES: `spec` has its defaults; `model` comes from ParseJobModel with it.
+// Of an invalid spec it may say again what is wrong (JobSpec's validator does).
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,
                                    std::vector<std::string>* problems);
 

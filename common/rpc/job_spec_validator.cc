@@ -57,10 +57,11 @@ void CheckRule(const std::string& path, const InitializerRule& rule,
   if (rule.scheme() == InitializerRule::SCHEME_UNSPECIFIED) {
     problems->Add(path + ".scheme", "is required");
   }
+  problems->NotNegative(path + ".scale", rule.scale());
+  if (!InitializerRule::Scheme_IsValid(rule.scheme())) return;
   if (rule.value() != 0 && rule.scheme() != InitializerRule::CONSTANT) {
     problems->Add(path + ".value", "is for CONSTANT only");
   }
-  problems->NotNegative(path + ".scale", rule.scale());
   if (rule.scale() != 0 &&
       IsOneOf(rule.scheme(),
               {InitializerRule::ZEROS, InitializerRule::CONSTANT})) {
@@ -235,6 +236,7 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
     CheckField("data.label.field", field, "data.test", spec.data().test(),
                problems);
   }
+  if (!LossSpec::Kind_IsValid(spec.loss().kind())) return;
   const bool regression = spec.loss().kind() == LossSpec::MEAN_SQUARED_ERROR;
   if (!regression && ColumnCount(field) > 1) {
     problems->Add("data.label.field", Quote(field),
@@ -392,6 +394,7 @@ void CheckConsistency(const ConsistencySpec& consistency, Problems* problems) {
              "SYNC, BOUNDED_STALENESS or ASYNC", problems);
   }
   if (consistency.staleness_bound() != 0 &&
+      C::Mode_IsValid(consistency.mode()) &&
       consistency.mode() != C::BOUNDED_STALENESS) {
     problems->Add("consistency.staleness_bound",
                   "is for BOUNDED_STALENESS only");

@@ -12,8 +12,9 @@
 namespace syncline {
 
 // Reads protobuf text format or JSON (a first non-space '{' means JSON).
-// Errors: InvalidArgument with "label:line:column: message", unknown fields
-// included, all of them.
+// Errors: InvalidArgument with "label:line:column: message" for each field that
+// is unknown or has a value that cannot be; job_spec_parser.h has the rest of
+// such a job.
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
                                      absl::string_view label);
 
@@ -24,7 +25,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
 std::vector<std::string> ValidateJobSpec(const JobSpec& spec);
 
 // The spec with every default written out, so that no reader needs to know one.
-// REQUIRES: ValidateJobSpec is empty.
+// What is invalid in it stays so.
 JobSpec WithDefaults(const JobSpec& spec);
 
 // All problems as one status: OK, or InvalidArgument with a line each.

@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/rpc/job_outline.h"
 
 namespace syncline {
 
 // Puts "label:line: " before each problem ("field.path: what is wrong") whose
 // field is in `text`, a job file; before the nearest field around it where the
-// field itself is not written there. JSON has no locations: its problems get
-// "label: ", like those about nothing in the file.
+// field itself is not written there. Those about nothing in the file get
+// "label: ".
+//   outline  of `text`, perhaps with fields blanked
 std::vector<std::string> LocateProblems(
-    absl::string_view text, absl::string_view label,
+    absl::string_view text, const JobOutline& outline, absl::string_view label,
     const std::vector<std::string>& problems);
 
 }  // namespace syncline

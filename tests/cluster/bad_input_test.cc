@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -108,6 +110,71 @@ TEST_F(BadInputTest, AllProblemsOfAJobComeAtOnce) {
       AllOf(HasSubstr("learning_rate.base"), HasSubstr("optimizer.momentum"),
             HasSubstr("training.batch_size"), HasSubstr("strategy"),
             HasSubstr("digits.textproto:")));
+}
+
+// What the parser, the validator, the model's check and their fit find, and
+// nothing that only follows from it.
+void ExpectAllLayers(const std::string& err, const std::string& file) {
+  const std::vector<std::string> lines =
+      absl::StrSplit(absl::StripSuffix(err, "\n"), '\n');
+  EXPECT_THAT(
+      lines,
+      testing::UnorderedElementsAre(
+          AllOf(HasSubstr(file + ":2:"), HasSubstr("lerning_rate")),
+          AllOf(HasSubstr(file + ":3:"), HasSubstr("epochs")),
+          AllOf(HasSubstr(file + ":4: training.batch_size"),
+                HasSubstr("at most")),
+          AllOf(HasSubstr(file + ":7: data.feeds[0].input"),
+                HasSubstr("'pixels' is not an input")),
+          AllOf(HasSubstr(file + ":7: data.feeds"),
+                HasSubstr("'x' is not fed")),
+          AllOf(HasSubstr("all.onnxtxt"), HasSubstr("Erf")),
+          AllOf(HasSubstr("all.onnxtxt"), HasSubstr("supported operators")),
+          AllOf(HasSubstr("all.onnxtxt"), HasSubstr("Gemm"), HasSubstr("783")),
+          AllOf(HasSubstr("all.onnxtxt"), HasSubstr("cycle"))));
+}
+
+constexpr char kAllWrongModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+bad (float[N,784] x, float[783,10] w, float[10] b) => (float[N,10] y) {
+  h = Gemm(x, w, b)
+  e = Erf(x)
+  a = Add(h, c)
+  c = Relu(a)
+  y = Identity(c)
+}
+)";
+
+TEST_F(BadInputTest, NoLayerHidesAnother) {
+  cluster_->dir().Write("all.onnxtxt", kAllWrongModel);
+  const std::string file = cluster_->dir().Write("all.textproto", R"(name: "all"
+lerning_rate { base: 1 }
+training { epochs: "three"
+  batch_size: 9999999 }
+model { path: "all.onnxtxt" initialize { pattern: "*" scheme: ZEROS } }
+data { train { digits { count: 10 } }
+  feeds { input: "pixels" field: "image" } }
+loss { kind: SOFTMAX_CROSS_ENTROPY }
+optimizer { kind: SGD }
+)");
+  const auto result = SubmitFile(file);
+  ExpectRefused(result, HasSubstr("all.textproto"));
+  ExpectAllLayers(result->err, "all.textproto");
+}
+
+TEST_F(BadInputTest, NoLayerHidesAnotherInJson) {
+  cluster_->dir().Write("all.onnxtxt", kAllWrongModel);
+  const std::string file = cluster_->dir().Write("all.json", R"({"name": "all",
+"lerning_rate": {"base": 1},
+"training": {"epochs": "three",
+  "batchSize": 9999999},
+"model": {"path": "all.onnxtxt", "initialize": [{"pattern": "*", "scheme": "ZEROS"}]},
+"data": {"train": {"digits": {"count": 10}},
+  "feeds": [{"input": "pixels", "field": "image"}]},
+"loss": {"kind": "SOFTMAX_CROSS_ENTROPY"},
+"optimizer": {"kind": "SGD"}})");
+  const auto result = SubmitFile(file);
+  ExpectRefused(result, HasSubstr("all.json"));
+  ExpectAllLayers(result->err, "all.json");
 }
 
 TEST_F(BadInputTest, AModelFileThatIsNotThere) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
@@ -86,6 +87,61 @@ TEST_F(LoadJobFileTest, MisfitsBetweenSpecAndModelHaveTheirLine) {
   EXPECT_THAT(
       std::string(job.status().message()),
       AllOf(HasSubstr("job.textproto:8: data.feeds[0].input"), HasSubstr("q")));
+}
+
+// An unknown field, a value of the wrong type, a range, a name that the model
+// does not have, and in the model an operator and shapes: six mistakes.
+TEST_F(LoadJobFileTest, NoLayerHidesTheNext) {
+  WriteModel(R"(<ir_version: 8, opset_import: ["" : 13]>
+tiny (float[N,784] x, float[784,10] w, float[9] b) => (float[N,10] y) {
+  h = Gemm(x, w, b)
+  y = Erf(x)
+}
+)");
+  std::string text = kJob;
+  text.replace(text.find("input: \"x\""), 10, "input: \"q\"");
+  absl::StrAppend(&text, "trainin { epochs: 3 }\n",
+                  "training { seed: -1 batch_size: 9999999 }\n");
+  const auto job = LoadJobFile(WriteJob(text));
+  ASSERT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
+  const std::vector<std::string> lines =
+      absl::StrSplit(job.status().message(), '\n');
+  EXPECT_THAT(
+      lines,
+      testing::ElementsAre(
+          AllOf(HasSubstr("job.textproto:13:1: "), HasSubstr("trainin")),
+          AllOf(HasSubstr("job.textproto:14:18: "),
+                HasSubstr("Expected integer")),
+          HasSubstr("job.textproto:14: training.batch_size"),
+          AllOf(HasSubstr("job.textproto:8: data.feeds[0].input"),
+                HasSubstr("'q' is not an input")),
+          HasSubstr("job.textproto:8: data.feeds: graph input 'x'"),
+          AllOf(HasSubstr("tiny.onnxtxt"), HasSubstr("Erf")),
+          AllOf(HasSubstr("tiny.onnxtxt"), HasSubstr("supported operators")),
+          AllOf(HasSubstr("tiny.onnxtxt"), HasSubstr("Gemm"),
+                HasSubstr("does not broadcast"))));
+}
+
+TEST_F(LoadJobFileTest, AMistakeIsSaidOnce) {
+  WriteModel(kModel);
+  const std::pair<const char*, const char*> changes[] = {
+      {"input: \"x\"", "inputs: \"x\""},
+      {"pattern: \"*\"", "pattern: 3"},
+      {"loss { kind: SOFTMAX_CROSS_ENTROPY }", "loss { kind: SOFTMAX }"},
+      {"learning_rate {", "learning_rat {"},
+      {"train { digits { count: 100 } }", "train { digits { count: 0 } }"},
+      {"model {", "model { { "},
+  };
+  for (const auto& [before, after] : changes) {
+    std::string text = kJob;
+    text.replace(text.find(before), std::string(before).size(), after);
+    const auto job = LoadJobFile(WriteJob(text));
+    EXPECT_THAT(
+        std::vector<std::string>(absl::StrSplit(job.status().message(), '\n')),
+        testing::SizeIs(1))
+        << after << "\n"
+        << job.status();
+  }
 }
 
 TEST_F(LoadJobFileTest, AMissingModelIsAProblemOfModelPath) {

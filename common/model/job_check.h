@@ -1,0 +1,41 @@
+#ifndef SYNCLINE_COMMON_MODEL_JOB_CHECK_H_
+#define SYNCLINE_COMMON_MODEL_JOB_CHECK_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/model/model.h"
+#include "common/model/training_graph.h"
+#include "common/rpc/job_spec_follow_ons.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// What is wrong with a job as a whole: one list from its spec, its model and
+// how the one lies over the other. Nothing is said twice: what a misfit comes
+// from is enough.
+struct JobProblems {
+  std::vector<std::string> of_fields;  // "field.path: what"
+  std::vector<std::string> of_model;   // "label: what"
+  bool empty() const { return of_fields.empty() && of_model.empty(); }
+};
+
+// The problems of `spec` alone that `reported` does not have yet; they are
+// reported from then on.
+std::vector<std::string> CheckSpec(const JobSpec& spec,
+                                   ReportedFields* reported);
+
+// The model of a job that has no problems; else null, and *problems has more.
+// Takes as long as parsing the model.
+//   model_bytes  as for Model::Parse
+//   reported     what is known to be wrong with `spec`, CheckSpec's included
+//   graph        how `spec`, with its defaults, lies over the model
+std::shared_ptr<const Model> CheckModel(
+    const JobSpec& spec, absl::string_view model_bytes, absl::string_view label,
+    ReportedFields* reported, TrainingGraph* graph, JobProblems* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_JOB_CHECK_H_
