@@ -60,6 +60,13 @@ std::string ArtifactStore::PathOf(const std::string& job_id,
   return absl::StrCat(jobs_, "/", job_id, "/", name);
 }
 
+std::string ArtifactStore::FolderOf(const std::string& job_id) const {
+  std::error_code error;
+  const auto folder =
+      std::filesystem::absolute(absl::StrCat(jobs_, "/", job_id), error);
+  return error ? absl::StrCat(jobs_, "/", job_id) : folder.string();
+}
+
 absl::StatusOr<Artifact> ArtifactStore::Commit(FileChunkWriter* upload,
                                                const std::string& job_id,
                                                const std::string& name) {

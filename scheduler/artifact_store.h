@@ -37,6 +37,8 @@ class ArtifactStore {
   // Errors: NotFound.
   absl::StatusOr<std::unique_ptr<FileChunkReader>> Read(
       const std::string& job_id, const std::string& name) const;
+  // Absolute.
+  std::string FolderOf(const std::string& job_id) const;
   std::string PathOf(const std::string& job_id, const std::string& name) const;
 
   absl::Status DeleteJob(const std::string& job_id);

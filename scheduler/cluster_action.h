@@ -33,13 +33,15 @@ struct JobChanged {
   std::string job_id;
   bool transition = false;
 };
-// The job's files are past their keeping time.
-struct DeleteFiles {
+// The job is past its keeping time: its files go, and with `record` what is
+// known of it.
+struct DeleteJob {
   std::string job_id;
+  bool record = false;
 };
 
 using ClusterAction =
-    std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteFiles>;
+    std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteJob>;
 using ClusterActions = std::vector<ClusterAction>;
 
 }  // namespace syncline

@@ -41,8 +41,13 @@ bool IsWorker(const Member& member) {
 ClusterCore::ClusterCore(Options options)
     : options_(std::move(options)), membership_(options_.version) {}
 
-void ClusterCore::Restore(std::vector<StoredJob> jobs, absl::Time now,
-                          ClusterActions* actions) {
+void ClusterCore::Restore(std::vector<StoredJob> jobs,
+                          const std::vector<std::string>& unreadable,
+                          absl::Time now, ClusterActions* actions) {
+  settled_at_ = now + options_.settle;
+  for (const std::string& job_id : unreadable) {
+    next_job_ = std::max(next_job_, NumberOf(job_id) + 1);
+  }
   for (StoredJob& stored : jobs) {
     const uint64_t number = NumberOf(stored.status.job_id());
     jobs_[number] = std::make_unique<Job>(
@@ -83,20 +88,24 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     actions->push_back(EndSession{session, entry.status()});
     return;
   }
-  NoteCapacity();
   SchedulerMessage reply;
   *reply.mutable_registered()->mutable_task() = (*entry)->member.task();
   reply.mutable_registered()->set_heartbeat_seconds(
       absl::ToDoubleSeconds(options_.heartbeat));
   reply.mutable_registered()->set_lease_seconds(
       absl::ToDoubleSeconds(options_.lease));
+  reply.mutable_registered()->set_ends_with_scheduler(
+      options_.ends_with_scheduler);
   actions->push_back(SendCommand{session, std::move(reply)});
   // Whatever it worked for has failed when its last stream broke.
   if (!request.job_id().empty()) {
     SendStop(session, request.job_id(), "the job is not running any more", now,
              actions);
   }
-  if (shut_down_) actions->push_back(SendCommand{session, shutdown_});
+  if (shut_down_) {
+    actions->push_back(SendCommand{session, shutdown_});
+    ++shut_down_count_;
+  }
   StartJobs(now, actions);
 }
 
@@ -138,6 +147,7 @@ void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
                        ClusterActions* actions) {
   if (membership_.Find(session) == nullptr) return;
   ++lost_count_;
+  settled_at_ = now + options_.settle;
   membership_.Remove(session);
   const auto engagement = engaged_.find(session);
   if (engagement != engaged_.end()) {
@@ -212,7 +222,9 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
     job->OnTick(now, actions);
     Settle(job, now, actions);
   }
-  ExpireFiles(now, actions);
+  // Perhaps nobody is waited for any more.
+  if (!queue_.empty()) StartJobs(now, actions);
+  ExpireJobs(now, actions);
 }
 
 Capacity ClusterCore::FreeMembers::capacity() const {
@@ -233,16 +245,24 @@ ClusterCore::FreeMembers ClusterCore::Free() const {
   return free;
 }
 
+// In the order of submission. A job that has to wait for running ones holds up
+// those behind it, so that it is not starved; one that the members there are
+// could never run does not: it keeps its place for when more of them join.
 void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
-  FreeMembers free = Free();
-  while (!queue_.empty() && !shut_down_) {
-    Job* job = MutableJob(queue_.head());
-    if (!free.capacity().Covers(NeedOf(*job))) break;
-    queue_.Pop();
-    Place(job, free, now, actions);
-    free = Free();
+  const Capacity total = Total();
+  const std::deque<std::string> waiting = queue_.ids();
+  for (const std::string& job_id : waiting) {
+    if (shut_down_) break;
+    Job* job = MutableJob(job_id);
+    const FreeMembers free = Free();
+    if (free.capacity().Covers(NeedOf(*job))) {
+      queue_.Remove(job_id);
+      Place(job, free, now, actions);
+    } else if (total.Covers(NeedOf(*job)) || now < settled_at_) {
+      break;
+    }
   }
-  UpdateQueue(free.capacity(), actions);
+  UpdateQueue(Free().capacity(), actions);
 }
 
 void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
@@ -259,10 +279,11 @@ void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
 }
 
 void ClusterCore::UpdateQueue(const Capacity& free, ClusterActions* actions) {
+  const Capacity total = Total();
   uint32_t position = 0;
   for (const std::string& job_id : queue_.ids()) {
     Job* job = MutableJob(job_id);
-    std::string waiting_for = WaitingText(NeedOf(*job), free, ever_);
+    std::string waiting_for = WaitingText(NeedOf(*job), free, total);
     if (position > 0) {
       waiting_for =
           absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);
@@ -272,14 +293,13 @@ void ClusterCore::UpdateQueue(const Capacity& free, ClusterActions* actions) {
   }
 }
 
-void ClusterCore::NoteCapacity() {
-  Capacity now;
+Capacity ClusterCore::Total() const {
+  Capacity total;
   for (const Membership::Entry* entry : membership_.All()) {
-    now.workers += IsWorker(entry->member) ? 1 : 0;
-    now.ps += entry->member.task().type() == PS ? 1 : 0;
+    total.workers += IsWorker(entry->member) ? 1 : 0;
+    total.ps += entry->member.task().type() == PS ? 1 : 0;
   }
-  ever_.workers = std::max(ever_.workers, now.workers);
-  ever_.ps = std::max(ever_.ps, now.ps);
+  return total;
 }
 
 std::string ClusterCore::NextJobId() {
@@ -347,6 +367,7 @@ void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
   shutdown_.mutable_shutdown()->set_reason(std::string(reason));
   for (const Membership::Entry* entry : membership_.All()) {
     actions->push_back(SendCommand{entry->session, shutdown_});
+    ++shut_down_count_;
   }
 }
 
@@ -374,16 +395,21 @@ absl::Status ClusterCore::AddArtifact(const std::string& job_id,
   return absl::OkStatus();
 }
 
-void ClusterCore::ExpireFiles(absl::Time now, ClusterActions* actions) {
+void ClusterCore::ExpireJobs(absl::Time now, ClusterActions* actions) {
   if (now < expire_at_) return;
   expire_at_ = now + kExpiryPeriod;
-  for (auto& [number, job] : jobs_) {
-    if (!job->IsOver() || job->status().artifacts().empty() ||
-        now - job->since() < options_.keep) {
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    Job* job = it->second.get();
+    const bool expired = job->IsOver() && now - job->since() >= options_.keep;
+    // The newest record stays: its number must not be given again.
+    const bool newest = std::next(it) == jobs_.end();
+    if (!expired || (newest && job->status().artifacts().empty())) {
+      ++it;
       continue;
     }
-    job->ClearArtifacts(actions);
-    actions->push_back(DeleteFiles{job->id()});
+    if (newest) job->ClearArtifacts(actions);
+    actions->push_back(DeleteJob{job->id(), !newest});
+    it = newest ? std::next(it) : jobs_.erase(it);
   }
 }
 

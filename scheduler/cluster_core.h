@@ -37,6 +37,11 @@ class ClusterCore {
     absl::Duration release_timeout = absl::Seconds(10);
     absl::Duration grace = absl::Seconds(2);  // Job::Timing
     absl::Duration keep = absl::Hours(24 * 7);
+    // After its start, and after a loss, the cluster may still come together:
+    // until then nobody overtakes a job that it is too small for.
+    absl::Duration settle = absl::Seconds(15);
+    // The cluster is there for one job (Registered.ends_with_scheduler).
+    bool ends_with_scheduler = false;
     uint32_t queue_max = 1000;
   };
   // Of a member that works for a job, or is being freed from it.
@@ -48,8 +53,9 @@ class ClusterCore {
   explicit ClusterCore(Options options);
 
   // Takes over what an earlier scheduler knew; the first event. A job that was
-  // running has failed.
-  void Restore(std::vector<StoredJob> jobs, absl::Time now,
+  // running has failed. `unreadable` are ids that are not to be given again.
+  void Restore(std::vector<StoredJob> jobs,
+               const std::vector<std::string>& unreadable, absl::Time now,
                ClusterActions* actions);
 
   // Of daemons. Events of a session that has ended are ignored.
@@ -95,6 +101,8 @@ class ClusterCore {
   ClusterStatus Cluster(absl::Time now) const;
   const Membership& membership() const { return membership_; }
   size_t queue_length() const { return queue_.size(); }
+  // Members that were told to exit, each once; 0 before Shutdown.
+  int shut_down_count() const { return shut_down_count_; }
   size_t engaged_count() const { return engaged_.size(); }
   uint64_t lost_count() const { return lost_count_; }
 
@@ -120,8 +128,9 @@ class ClusterCore {
   void Place(Job* job, const FreeMembers& free, absl::Time now,
              ClusterActions* actions);
   void UpdateQueue(const Capacity& free, ClusterActions* actions);
-  void NoteCapacity();
-  void ExpireFiles(absl::Time now, ClusterActions* actions);
+  // Of all members, whether they work or not.
+  Capacity Total() const;
+  void ExpireJobs(absl::Time now, ClusterActions* actions);
   Job* MutableJob(const std::string& job_id);
   // The job this member is engaged for, if it is known; else null.
   Job* JobOf(SessionId session);
@@ -131,11 +140,12 @@ class ClusterCore {
   JobQueue queue_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
   std::map<SessionId, Engagement> engaged_;
-  Capacity ever_;
+  absl::Time settled_at_ = absl::InfinitePast();
   uint64_t next_job_ = 1;
   uint64_t lost_count_ = 0;
   absl::Time expire_at_ = absl::InfinitePast();
   bool shut_down_ = false;
+  int shut_down_count_ = 0;
   SchedulerMessage shutdown_;  // what newcomers are told then
 };
 

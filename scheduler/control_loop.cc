@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "scheduler/describe.h"
@@ -12,6 +12,10 @@ namespace {
 
 // Also how often a watcher sees progress.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
+// A watcher that hears nothing for longer knows that something is wrong.
+constexpr absl::Duration kBeatPeriod = absl::Seconds(2);
+// A disk that is full fails at every tick.
+constexpr absl::Duration kComplaintPeriod = absl::Seconds(30);
 
 absl::Status Stopped() {
   return absl::UnavailableError("the scheduler is stopping");
@@ -19,20 +23,27 @@ absl::Status Stopped() {
 
 }  // namespace
 
-ControlLoop::ControlLoop(const ClusterCore::Options& options,
-                         std::vector<StoredJob> restored, StateStore* state,
-                         ArtifactStore* artifacts, SchedulerMetrics* metrics)
-    : state_(state),
+ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
+                         StateStore* state, ArtifactStore* artifacts,
+                         SchedulerMetrics* metrics)
+    : idle_limit_(options.idle_limit),
+      state_(state),
       artifacts_(artifacts),
       metrics_(metrics),
-      core_(options),
+      core_(options.core),
       thread_("scheduler", 1) {
+  std::vector<std::string> unreadable;
+  for (const auto& record : restored.unreadable) {
+    LogError("job record left out").Job(record.job_id).Status(record.why);
+    unreadable.push_back(record.job_id);
+  }
+  metrics_->SetUnreadable(unreadable.size());
   // Nobody else is here yet, but the annotations want the lock.
   Handle(
-      [&restored](ClusterCore* core, absl::Time now, ClusterActions* actions) {
-        core->Restore(std::move(restored), now, actions);
+      [&](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->Restore(std::move(restored.jobs), unreadable, now, actions);
       },
-      absl::Now());
+      clock_.Now());
   ticker_.emplace("scheduler-tick", kTickPeriod, [this] { Tick(); });
 }
 
@@ -46,7 +57,7 @@ void ControlLoop::Stop() {
 bool ControlLoop::Post(Event event, std::function<void()> after) {
   return thread_.TrySubmit(
       [this, event = std::move(event), after = std::move(after)] {
-        Handle(event, absl::Now());
+        Handle(event, clock_.Now());
         if (after) after();
       });
 }
@@ -64,17 +75,16 @@ void ControlLoop::Tick() {
   // One tick at a time, with the time it was due: after a stall of the disk the
   // daemons' messages that have come meanwhile count before their leases do.
   if (tick_queued_.exchange(true)) return;
-  const bool queued = thread_.TrySubmit([this, now = absl::Now()] {
+  const bool queued = thread_.TrySubmit([this, now = clock_.Now()] {
     tick_queued_ = false;
     if (!draining_) {
       Handle([](ClusterCore* core, absl::Time now,
                 ClusterActions* actions) { core->OnTick(now, actions); },
              now);
     }
-    for (const std::string& job_id : std::exchange(unsaved_, {})) {
-      Persist(job_id, /*durable=*/true);
-    }
+    RetryWrites();
     NotifyDirty();
+    EndIdle();
     MutexLock lock(&mu_);
     metrics_->Observe(core_);
     metrics_->CountLost(static_cast<double>(core_.lost_count() - lost_seen_));
@@ -100,9 +110,8 @@ void ControlLoop::Execute(const ClusterActions& actions) {
     } else if (auto* changed = std::get_if<JobChanged>(&action)) {
       dirty_.insert(changed->job_id);
       if (changed->transition) OnTransition(changed->job_id);
-    } else if (auto* files = std::get_if<DeleteFiles>(&action)) {
-      const absl::Status status = artifacts_->DeleteJob(files->job_id);
-      LogInfo("files deleted").Job(files->job_id).Status(status);
+    } else if (auto* old = std::get_if<DeleteJob>(&action)) {
+      Forget(*old);
     }
   }
 }
@@ -113,10 +122,75 @@ void ControlLoop::Persist(const std::string& job_id, bool durable) {
   const absl::Status written = state_->Put(*status, durable);
   if (written.ok()) return;
   // The job goes on; the next tick tries again.
-  if (unsaved_.insert(job_id).second) {
-    LogError("job record not written").Job(job_id).Status(written);
-  }
+  unsaved_.insert(job_id);
+  LogWriteFailure(job_id, written);
+}
+
+void ControlLoop::LogWriteFailure(const std::string& job_id,
+                                  const absl::Status& why) {
   metrics_->CountStoreError();
+  ++writes_failed_;
+  if (clock_.Now() < complain_at_) return;
+  complain_at_ = clock_.Now() + kComplaintPeriod;
+  LogError("job record not written, trying again")
+      .Job(job_id)
+      .Field("failed_writes", std::exchange(writes_failed_, 0))
+      .Status(why);
+}
+
+void ControlLoop::RetryWrites() {
+  if (unsaved_.empty()) return;
+  for (const std::string& job_id : std::exchange(unsaved_, {})) {
+    Persist(job_id, /*durable=*/true);
+  }
+  if (!unsaved_.empty()) return;
+  LogInfo("all job records are written again");
+  complain_at_ = absl::InfinitePast();
+}
+
+// The record first: files without one are deleted by the next start.
+void ControlLoop::Forget(const DeleteJob& job) {
+  if (job.record) {
+    const absl::Status forgotten = state_->Delete(job.job_id);
+    // The next start reads it, and forgets it again.
+    if (!forgotten.ok()) LogWriteFailure(job.job_id, forgotten);
+  }
+  const absl::Status status = artifacts_->DeleteJob(job.job_id);
+  LogInfo(job.record ? "old job deleted" : "files deleted")
+      .Job(job.job_id)
+      .Status(status);
+}
+
+void ControlLoop::EndIdle() {
+  const absl::Time since = clock_.Now() - idle_limit_;
+  std::vector<std::shared_ptr<Session>> silent;
+  std::vector<std::shared_ptr<Transfer>> transfers;
+  {
+    MutexLock lock(&mu_);
+    for (auto& [id, stream] : sessions_) {
+      if (stream.opened > since || core_.membership().Find(id) != nullptr) {
+        continue;
+      }
+      stream.opened = absl::InfiniteFuture();  // told once
+      silent.push_back(stream.session);
+    }
+    std::erase_if(transfers_, [](const auto& t) { return t.expired(); });
+    for (const auto& transfer : transfers_) {
+      transfers.push_back(transfer.lock());
+    }
+  }
+  for (const auto& session : silent) {
+    session->End(absl::DeadlineExceededError(absl::StrCat(
+        "no Register came within ", absl::FormatDuration(idle_limit_))));
+  }
+  for (const auto& transfer : transfers) {
+    if (transfer != nullptr) transfer->EndIfIdle(since);
+  }
+}
+
+void ControlLoop::AddTransfer(std::weak_ptr<Transfer> transfer) {
+  MutexLock lock(&mu_);
+  transfers_.push_back(std::move(transfer));
 }
 
 void ControlLoop::OnTransition(const std::string& job_id) {
@@ -139,7 +213,7 @@ void ControlLoop::Notify(const std::string& job_id) {
     MutexLock lock(&mu_);
     const auto job = core_.FindJob(job_id);
     if (!job.ok()) return;
-    status = std::make_shared<JobStatus>((*job)->Status(absl::Now()));
+    status = std::make_shared<JobStatus>((*job)->Status(clock_.Now()));
     const auto [begin, end] = watchers_.equal_range(job_id);
     for (auto it = begin; it != end; ++it) watchers.push_back(it->second);
     if (IsFinal(status->state())) watchers_.erase(begin, end);
@@ -148,13 +222,18 @@ void ControlLoop::Notify(const std::string& job_id) {
 }
 
 void ControlLoop::NotifyDirty() {
+  if (clock_.Now() >= beat_at_) {
+    beat_at_ = clock_.Now() + kBeatPeriod;
+    MutexLock lock(&mu_);
+    for (const auto& [job_id, watcher] : watchers_) dirty_.insert(job_id);
+  }
   for (const std::string& job_id : std::exchange(dirty_, {})) Notify(job_id);
 }
 
 SessionId ControlLoop::AddSession(std::shared_ptr<Session> session) {
   MutexLock lock(&mu_);
   const SessionId id = next_session_++;
-  sessions_[id] = std::move(session);
+  sessions_[id] = {std::move(session), clock_.Now()};
   return id;
 }
 
@@ -201,7 +280,7 @@ std::shared_ptr<ControlLoop::Session> ControlLoop::FindSession(
     SessionId id) const {
   MutexLock lock(&mu_);
   const auto it = sessions_.find(id);
-  return it == sessions_.end() ? nullptr : it->second;
+  return it == sessions_.end() ? nullptr : it->second.session;
 }
 
 void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
@@ -230,7 +309,7 @@ void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
 absl::Status ControlLoop::Enqueue(const std::string& job_id,
                                   const CheckedJob& job,
                                   const Artifact& model) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = clock_.Now();
   StoredJob stored;
   {
     MutexLock lock(&mu_);
@@ -292,7 +371,7 @@ absl::Status ControlLoop::Watch(const std::string& job_id,
       MutexLock lock(&mu_);
       const auto job = core_.FindJob(job_id);
       if (!job.ok()) return;
-      status = std::make_shared<JobStatus>((*job)->Status(absl::Now()));
+      status = std::make_shared<JobStatus>((*job)->Status(clock_.Now()));
       if (!(*job)->IsOver()) watchers_.emplace(job_id, watcher);
     }
     watcher->OnStatus(std::move(status));
@@ -316,14 +395,14 @@ void ControlLoop::Unwatch(const std::string& job_id, const Watcher* watcher) {
 void ControlLoop::Drain() {
   draining_ = true;
   const bool queued = thread_.TrySubmit([this] {
-    std::map<SessionId, std::shared_ptr<Session>> sessions;
+    std::map<SessionId, Stream> sessions;
     std::multimap<std::string, std::shared_ptr<Watcher>> watchers;
     {
       MutexLock lock(&mu_);
       sessions = sessions_;
       watchers.swap(watchers_);
     }
-    for (const auto& [id, session] : sessions) session->End(Stopped());
+    for (const auto& [id, stream] : sessions) stream.session->End(Stopped());
     for (const auto& [job_id, watcher] : watchers) watcher->OnDrain();
   });
   if (!queued) LogWarning("drained after it was stopped");
@@ -345,21 +424,24 @@ absl::Status ControlLoop::CheckUpload(const std::string& job_id,
 absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
-  return job->Status(absl::Now());
+  return job->Status(clock_.Now());
 }
 
 void ControlLoop::Read(
     const std::function<void(const ClusterCore&, absl::Time now)>& read) const {
   MutexLock lock(&mu_);
-  read(core_, absl::Now());
+  read(core_, clock_.Now());
 }
 
-bool ControlLoop::AwaitNoSessions(absl::Time deadline) {
+bool ControlLoop::AwaitNoSessions(absl::Time deadline, int told) {
   MutexLock lock(&mu_);
-  while (!sessions_.empty()) {
+  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return sessions_.empty() && core_.shut_down_count() >= told;
+  };
+  while (!done()) {
     if (!sessions_changed_.WaitUntil(&mu_, deadline)) break;
   }
-  return sessions_.empty();
+  return done();
 }
 
 }  // namespace syncline

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
+#include "common/base/slewed_clock.h"
 #include "common/base/thread_pool.h"
 #include "scheduler/artifact_store.h"
 #include "scheduler/cluster_core.h"
@@ -42,16 +43,31 @@ class ControlLoop {
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // In order; at most one per tick, but each new state at once. After a final
-    // state nothing more comes.
+    // In order; at most one per tick, but each new state at once, and one every
+    // two seconds even if nothing changes. After a final state nothing more
+    // comes.
     virtual void OnStatus(std::shared_ptr<const JobStatus> status) = 0;
     virtual void OnDrain() = 0;
   };
 
+  // A call that takes a file in. EndIfIdle comes from the loop's thread and
+  // must not block.
+  class Transfer {
+   public:
+    virtual ~Transfer() = default;
+    // Ends it if it has waited for its caller since before `since`.
+    virtual void EndIfIdle(absl::Time since) = 0;
+  };
+  struct Options {
+    ClusterCore::Options core;
+    // A stream that does not register, and a transfer of which nothing comes.
+    absl::Duration idle_limit = absl::Seconds(30);
+  };
+
   // The stores outlive it. `restored` is what the state store has.
-  ControlLoop(const ClusterCore::Options& options,
-              std::vector<StoredJob> restored, StateStore* state,
-              ArtifactStore* artifacts, SchedulerMetrics* metrics);
+  ControlLoop(const Options& options, StateStore::Loaded restored,
+              StateStore* state, ArtifactStore* artifacts,
+              SchedulerMetrics* metrics);
   ~ControlLoop();  // Stop()
 
   // Handles what is queued and joins. Idempotent.
@@ -62,6 +78,9 @@ class ControlLoop {
   void OnMessage(SessionId id, DaemonMessage message,
                  std::function<void()> next);
   void OnClosed(SessionId id);  // idempotent
+  // Until it is destroyed.
+  void AddTransfer(std::weak_ptr<Transfer> transfer);
+  absl::Time Now() const { return clock_.Now(); }
 
   // Users. `done` runs once, on the loop's thread, or at once if the loop has
   // stopped.
@@ -90,8 +109,9 @@ class ControlLoop {
   // Calls `read` with the core locked; it must be short.
   void Read(const std::function<void(const ClusterCore&, absl::Time now)>& read)
       const;
-  // False if there are streams of daemons still at `deadline`.
-  bool AwaitNoSessions(absl::Time deadline);
+  // False if there are streams of daemons still at `deadline`, or fewer than
+  // `told` members have been told to exit.
+  bool AwaitNoSessions(absl::Time deadline, int told = 0);
 
  private:
   using Event =
@@ -106,13 +126,25 @@ class ControlLoop {
   void Persist(const std::string& job_id, bool durable);
   void Notify(const std::string& job_id);
   void NotifyDirty();
+  void RetryWrites();
+  void EndIdle();
+  void Forget(const DeleteJob& job);
   void OnTransition(const std::string& job_id);
   absl::Status Enqueue(const std::string& job_id, const CheckedJob& job,
                        const Artifact& model);
+  // Every so often, however many fail.
+  void LogWriteFailure(const std::string& job_id, const absl::Status& why);
   std::shared_ptr<Session> FindSession(SessionId id) const;
   // "ps 1 at HOST:PORT (incarnation 0x..)"; empty if it is no member.
   std::string MemberOf(SessionId id) const;
 
+  struct Stream {
+    std::shared_ptr<Session> session;
+    absl::Time opened;
+  };
+
+  const absl::Duration idle_limit_;
+  mutable SlewedClock clock_;
   StateStore* const state_;
   ArtifactStore* const artifacts_;
   SchedulerMetrics* const metrics_;
@@ -121,11 +153,15 @@ class ControlLoop {
   std::set<std::string> unsaved_;  // the loop's thread alone
   std::set<std::string> dirty_;    // likewise: changes that watchers miss
   uint64_t lost_seen_ = 0;         // likewise
+  uint64_t writes_failed_ = 0;     // likewise: since the last that was logged
+  absl::Time beat_at_ = absl::InfinitePast();      // likewise
+  absl::Time complain_at_ = absl::InfinitePast();  // likewise
 
   mutable Mutex mu_;
   CondVar sessions_changed_;
   ClusterCore core_ ABSL_GUARDED_BY(mu_);
-  std::map<SessionId, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
+  std::map<SessionId, Stream> sessions_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<Transfer>> transfers_ ABSL_GUARDED_BY(mu_);
   SessionId next_session_ ABSL_GUARDED_BY(mu_) = 1;
   std::multimap<std::string, std::shared_ptr<Watcher>> watchers_
       ABSL_GUARDED_BY(mu_);

@@ -117,9 +117,7 @@ class SessionReactor final
 class UploadReactor final : public ReceiveReactor<UploadRequest> {
  public:
   explicit UploadReactor(const ServiceContext& context)
-      : ReceiveReactor(context.files), context_(context) {
-    Start();
-  }
+      : ReceiveReactor(context), context_(context) {}
 
  private:
   absl::Status Take(const UploadRequest& request) override {
@@ -190,7 +188,7 @@ grpc::ServerWriteReactor<FileChunk>* DaemonsService::FetchArtifact(
 
 grpc::ServerReadReactor<UploadRequest>* DaemonsService::UploadArtifact(
     grpc::CallbackServerContext*, UploadResponse*) {
-  return new UploadReactor(context_);
+  return UploadReactor::Start(std::make_shared<UploadReactor>(context_));
 }
 
 }  // namespace syncline

@@ -3,8 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/base/thread_pool.h"
 #include "common/rpc/grpc_status.h"
 #include "grpcpp/support/server_callback.h"
@@ -34,13 +38,36 @@ grpc::ServerWriteReactor<FileChunk>* SendArtifact(
     const ServiceContext& context, const DownloadRequest& request);
 
 // A call whose messages are handled on a pool, one after the other; the next
-// one is read when the last has been handled. Owns itself.
+// one is read when the last has been handled. A caller that says nothing for
+// the loop's idle limit is given up. Owns itself.
 template <typename Request>
-class ReceiveReactor : public grpc::ServerReadReactor<Request> {
+class ReceiveReactor : public grpc::ServerReadReactor<Request>,
+                       public ControlLoop::Transfer {
  public:
-  explicit ReceiveReactor(ThreadPool* pool) : pool_(pool) {}
+  explicit ReceiveReactor(const ServiceContext& context)
+      : loop_(context.loop), pool_(context.files) {}
 
-  void Start() { this->StartRead(&request_); }
+  static grpc::ServerReadReactor<Request>* Start(
+      std::shared_ptr<ReceiveReactor> reactor) {
+    ReceiveReactor* const raw = reactor.get();
+    raw->loop_->AddTransfer(reactor);
+    raw->self_ = std::move(reactor);
+    raw->ReadNext();
+    return raw;
+  }
+
+  void EndIfIdle(absl::Time since) final ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      if (waiting_since_ > since) return;
+      waiting_since_ = absl::InfiniteFuture();
+      given_up_ = true;
+    }
+    const bool queued = pool_->TrySubmit([this] {
+      End(absl::DeadlineExceededError("the upload stalled: nothing came"));
+    });
+    if (!queued) End(TooMuchToDo());
+  }
 
  protected:
   // An error ends the call.
@@ -59,21 +86,43 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request> {
   bool cancelled() const { return cancelled_; }
 
  private:
-  void OnReadDone(bool ok) final {
+  void ReadNext() ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      waiting_since_ = loop_->Now();
+    }
+    this->StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) final ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      MutexLock lock(&mu_);
+      if (given_up_) return;
+      waiting_since_ = absl::InfiniteFuture();
+    }
     const bool queued = pool_->TrySubmit([this, ok] {
       if (!ok) return Complete();
       const absl::Status status = Take(request_);
       if (!status.ok()) return End(status);
-      this->StartRead(&request_);
+      ReadNext();
     });
     if (!queued) End(TooMuchToDo());
   }
   void OnCancel() final { cancelled_ = true; }
-  void OnDone() final { delete this; }
+  void OnDone() final {
+    const std::shared_ptr<ReceiveReactor> self = std::move(self_);
+  }
 
+  ControlLoop* const loop_;
   ThreadPool* const pool_;
+  std::shared_ptr<ReceiveReactor> self_;  // until gRPC is done with it
   std::atomic<bool> cancelled_{false};
   Request request_;
+
+  Mutex mu_;
+  // InfiniteFuture: it is not the caller who is waited for.
+  absl::Time waiting_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  bool given_up_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace syncline

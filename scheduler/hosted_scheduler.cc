@@ -1,5 +1,6 @@
 #include "scheduler/hosted_scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -11,6 +12,13 @@ namespace {
 // Several heartbeats fit into a lease, so that one late one loses nobody.
 constexpr double kHeartbeatsPerLease = 5;
 
+// Members of TF_CONFIG's cluster. A scheduler task is none; who hosts the
+// scheduler beside its own task is.
+int MemberCount(const DaemonOptions& options) {
+  const bool only_schedules = options.kind == DaemonKind::kScheduler;
+  return std::max(0, options.cluster_tasks - (only_schedules ? 1 : 0));
+}
+
 }  // namespace
 
 absl::Status HostedScheduler::Validate(const DaemonOptions& options) {
@@ -20,28 +28,34 @@ absl::Status HostedScheduler::Validate(const DaemonOptions& options) {
 
 absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
     const DaemonOptions& options, Daemon* daemon) {
-  std::optional<JobFile> job_file;
+  std::optional<absl::StatusOr<JobFile>> job_file;
   if (!options.job_file.empty()) {
-    SYNCLINE_ASSIGN_OR_RETURN(job_file, LoadJobFile(options.job_file));
+    job_file = LoadJobFile(options.job_file);
+    // Nobody else will come to be told.
+    if (!job_file->ok() && options.alone) return job_file->status();
+    if (!job_file->ok()) daemon->Report(job_file->status());
   }
   Scheduler::Options scheduler_options;
   scheduler_options.state_dir = options.state_dir;
   scheduler_options.lease = options.lease;
   scheduler_options.heartbeat = options.lease / kHeartbeatsPerLease;
   scheduler_options.keep = options.keep;
+  scheduler_options.single_job = job_file.has_value();
   scheduler_options.metrics = daemon->metrics();
   SYNCLINE_ASSIGN_OR_RETURN(auto scheduler,
                             Scheduler::Create(scheduler_options));
   scheduler->RegisterServices(daemon->builder());
-  return absl::WrapUnique(
-      new HostedScheduler(std::move(scheduler), std::move(job_file), daemon));
+  return absl::WrapUnique(new HostedScheduler(
+      std::move(scheduler), std::move(job_file), MemberCount(options), daemon));
 }
 
-HostedScheduler::HostedScheduler(std::unique_ptr<Scheduler> scheduler,
-                                 std::optional<JobFile> job_file,
-                                 Daemon* daemon)
+HostedScheduler::HostedScheduler(
+    std::unique_ptr<Scheduler> scheduler,
+    std::optional<absl::StatusOr<JobFile>> job_file, int members,
+    Daemon* daemon)
     : daemon_(daemon),
       job_file_(std::move(job_file)),
+      members_(members),
       scheduler_(std::move(scheduler)) {}
 
 std::vector<std::string> HostedScheduler::Services() {
@@ -54,7 +68,7 @@ void HostedScheduler::Start() {
   scheduler_->SetAddress(daemon_->address());
   if (!job_file_.has_value()) return;
   job_ = std::make_unique<SingleJob>(
-      scheduler_.get(), *std::move(job_file_), [this](int exit_code) {
+      scheduler_.get(), *std::move(job_file_), members_, [this](int exit_code) {
         daemon_->RequestExit(exit_code, "the job of --job is over");
       });
 }

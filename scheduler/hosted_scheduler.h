@@ -22,7 +22,8 @@ namespace syncline {
 class HostedScheduler {
  public:
   // Before daemon->Listen(). `daemon` outlives this object, which outlives the
-  // gRPC server. Errors: Scheduler::Create's, and those of the job file.
+  // gRPC server. Errors: Scheduler::Create's. A bad job file is none: all its
+  // problems are reported, and the cluster is told to end once it is there.
   static absl::StatusOr<std::unique_ptr<HostedScheduler>> Create(
       const DaemonOptions& options, Daemon* daemon);
 
@@ -43,10 +44,12 @@ class HostedScheduler {
 
  private:
   HostedScheduler(std::unique_ptr<Scheduler> scheduler,
-                  std::optional<JobFile> job_file, Daemon* daemon);
+                  std::optional<absl::StatusOr<JobFile>> job_file, int members,
+                  Daemon* daemon);
 
   Daemon* const daemon_;
-  std::optional<JobFile> job_file_;
+  std::optional<absl::StatusOr<JobFile>> job_file_;
+  const int members_;  // 0: not known
   const std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<SingleJob> job_;
 };

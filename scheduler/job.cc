@@ -339,6 +339,10 @@ void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {
     *same = artifact;
   } else {
     *artifacts->Add() = artifact;
+    std::sort(artifacts->begin(), artifacts->end(),
+              [](const Artifact& a, const Artifact& b) {
+                return a.name() < b.name();
+              });
   }
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id()});

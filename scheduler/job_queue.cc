@@ -15,17 +15,18 @@ bool JobQueue::Remove(const std::string& job_id) {
 }
 
 std::string WaitingText(const Capacity& need, const Capacity& free,
-                        const Capacity& ever) {
+                        const Capacity& total) {
   std::string text = absl::StrCat("needs ", CountText(need.workers, "worker"),
                                   " and ", CountText(need.ps, "ps"),
                                   "; free: ", CountText(free.workers, "worker"),
                                   ", ", CountText(free.ps, "ps"));
-  if (!ever.Covers(need)) {
+  if (!total.Covers(need)) {
     absl::StrAppend(
-        &text, "; more than this cluster has ever had (",
-        CountText(ever.workers, "worker"), ", ", CountText(ever.ps, "ps"),
+        &text, "; more than this cluster has (",
+        CountText(total.workers, "worker"), ", ", CountText(total.ps, "ps"),
         "): start more daemons, or submit with smaller ",
-        ever.workers < need.workers ? "resources.workers" : "resources.ps");
+        total.workers < need.workers ? "resources.workers" : "resources.ps",
+        "; jobs behind it need not wait for that");
   }
   return text;
 }

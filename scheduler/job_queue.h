@@ -17,29 +17,26 @@ struct Capacity {
   }
 };
 
-// Jobs that wait, first in, first out: nobody overtakes, so a large job at the
-// head is not starved by small ones behind it. Pure, thread-compatible.
+// Jobs that wait, in the order of submission. Pure, thread-compatible.
 class JobQueue {
  public:
   void Push(std::string job_id) { ids_.push_back(std::move(job_id)); }
-  void Pop() { ids_.pop_front(); }
   // False if it is not in the queue.
   bool Remove(const std::string& job_id);
 
   bool empty() const { return ids_.empty(); }
   size_t size() const { return ids_.size(); }
-  const std::string& head() const { return ids_.front(); }
   const std::deque<std::string>& ids() const { return ids_; }
 
  private:
   std::deque<std::string> ids_;
 };
 
-// What the head of the queue waits for: "needs 3 workers and 2 ps; free: 2
-// workers, 2 ps". `ever` is the most that were members at one time; a job that
-// needs more says so, for nothing but more daemons will start it.
+// What a queued job waits for: "needs 3 workers and 2 ps; free: 2 workers, 2
+// ps". `total` are all members; a job that needs more says so, for nothing but
+// more daemons will start it.
 std::string WaitingText(const Capacity& need, const Capacity& free,
-                        const Capacity& ever);
+                        const Capacity& total);
 
 }  // namespace syncline
 

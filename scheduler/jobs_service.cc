@@ -21,9 +21,7 @@ constexpr uint32_t kListLimitMax = 10'000;
 class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
  public:
   SubmitReactor(const ServiceContext& context, SubmitResponse* response)
-      : ReceiveReactor(context.files), context_(context), response_(response) {
-    Start();
-  }
+      : ReceiveReactor(context), context_(context), response_(response) {}
 
  private:
   absl::Status Take(const SubmitRequest& request) override {
@@ -194,7 +192,8 @@ void JobsService::SetAddress(const std::string& address) {
 
 grpc::ServerReadReactor<SubmitRequest>* JobsService::Submit(
     grpc::CallbackServerContext*, SubmitResponse* response) {
-  return new SubmitReactor(context_, response);
+  return SubmitReactor::Start(
+      std::make_shared<SubmitReactor>(context_, response));
 }
 
 grpc::ServerWriteReactor<JobStatus>* JobsService::Watch(

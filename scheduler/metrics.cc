@@ -17,6 +17,9 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry* registry) {
                                  "Members that work for a job.");
   queued_ = &registry->AddGauge("syncline_scheduler_jobs_queued",
                                 "Jobs that wait for free members.");
+  unreadable_ = &registry->AddGauge(
+      "syncline_scheduler_records_unreadable",
+      "Job records on disk that could not be read at the start.");
   accepted_ = &registry->AddCounter("syncline_scheduler_submits_total",
                                     "Submitted jobs by outcome.",
                                     {{"outcome", "accepted"}});
@@ -61,6 +64,10 @@ void SchedulerMetrics::CountTransition(JobState state) {
 
 void SchedulerMetrics::CountLost(double amount) {
   if (sessions_ended_ != nullptr) sessions_ended_->Add(amount);
+}
+
+void SchedulerMetrics::SetUnreadable(size_t records) {
+  if (unreadable_ != nullptr) unreadable_->Set(static_cast<double>(records));
 }
 
 void SchedulerMetrics::CountStoreError() {

@@ -23,11 +23,13 @@ class SchedulerMetrics {
   void CountTransition(JobState state);
   void CountLost(double amount);
   void CountStoreError();
+  void SetUnreadable(size_t records);
 
  private:
   std::map<TaskType, Gauge*> members_;
   Gauge* engaged_ = nullptr;
   Gauge* queued_ = nullptr;
+  Gauge* unreadable_ = nullptr;
   Counter* accepted_ = nullptr;
   Counter* refused_ = nullptr;
   Counter* sessions_ended_ = nullptr;

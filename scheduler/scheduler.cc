@@ -90,16 +90,18 @@ class SchedulerImpl final : public Scheduler {
  public:
   SchedulerImpl(const Options& options, std::unique_ptr<StateStore> state,
                 std::unique_ptr<ArtifactStore> artifacts,
-                std::vector<StoredJob> jobs)
+                StateStore::Loaded jobs)
       : options_(options),
         state_(std::move(state)),
         artifacts_(std::move(artifacts)),
         metrics_(options.metrics),
-        loop_({.version = kVersion,
-               .lease = options.lease,
-               .heartbeat = options.heartbeat,
-               .keep = options.keep,
-               .queue_max = options.queue_max},
+        loop_({.core = {.version = kVersion,
+                        .lease = options.lease,
+                        .heartbeat = options.heartbeat,
+                        .keep = options.keep,
+                        .ends_with_scheduler = options.single_job,
+                        .queue_max = options.queue_max},
+               .idle_limit = options.idle_limit},
               std::move(jobs), state_.get(), artifacts_.get(), &metrics_),
         files_("scheduler-file", kFileThreads),
         intake_("scheduler-intake", 1),
@@ -154,11 +156,15 @@ class SchedulerImpl final : public Scheduler {
     return status;
   }
 
-  void ShutdownCluster(int exit_code, absl::string_view reason,
+  std::string FilesOf(const std::string& job_id) const override {
+    return artifacts_->FolderOf(job_id);
+  }
+
+  void ShutdownCluster(int exit_code, absl::string_view reason, int members,
                        absl::Time deadline) override {
     loop_.Shutdown(exit_code, std::string(reason));
-    if (!loop_.AwaitNoSessions(deadline)) {
-      LogWarning("some members have not left");
+    if (!loop_.AwaitNoSessions(deadline, members)) {
+      LogWarning("some members have not come or not left");
     }
   }
 
@@ -243,20 +249,23 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   // The lock on the database guards the files too: it is taken first.
   SYNCLINE_ASSIGN_OR_RETURN(
       auto state, StateStore::Open(absl::StrCat(options.state_dir, "/db")));
-  SYNCLINE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, state->Load());
+  SYNCLINE_ASSIGN_OR_RETURN(StateStore::Loaded loaded, state->Load());
   SYNCLINE_ASSIGN_OR_RETURN(auto artifacts,
                             ArtifactStore::Open(options.state_dir));
   std::set<std::string> ids;
-  for (const StoredJob& job : jobs) {
+  // Evidence is kept.
+  for (const auto& record : loaded.unreadable) ids.insert(record.job_id);
+  for (const StoredJob& job : loaded.jobs) {
     // Without any: its files have expired, though perhaps not all are deleted.
     if (!job.status.artifacts().empty()) ids.insert(job.status.job_id());
   }
   SYNCLINE_RETURN_IF_ERROR(artifacts->KeepOnly(ids));
   LogInfo("scheduler state read")
       .Field("directory", options.state_dir)
-      .Field("jobs", jobs.size());
-  return std::make_unique<SchedulerImpl>(options, std::move(state),
-                                         std::move(artifacts), std::move(jobs));
+      .Field("jobs", loaded.jobs.size())
+      .Field("unreadable", loaded.unreadable.size());
+  return std::make_unique<SchedulerImpl>(
+      options, std::move(state), std::move(artifacts), std::move(loaded));
 }
 
 }  // namespace syncline

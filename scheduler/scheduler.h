@@ -29,9 +29,14 @@ class Scheduler {
     absl::Duration keep = absl::Hours(24 * 7);
     uint64_t model_bytes_max = 8ull << 30;
     uint32_t queue_max = 1000;
+    // The cluster ends with its one job (--job), and with this scheduler.
+    bool single_job = false;
+    // Streams that do not register and uploads that stall end after this.
+    absl::Duration idle_limit = absl::Seconds(30);
     MetricsRegistry* metrics = nullptr;  // outlives the scheduler; may be null
   };
-  // Reads the state; a job that was running is marked failed. Errors:
+  // Reads the state; a job that was running is marked failed, one whose record
+  // cannot be read is left out, logged and counted. Errors:
   // Unavailable (locked, naming the directory), DataLoss, PermissionDenied.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const Options& options);
@@ -51,10 +56,12 @@ class Scheduler {
   // not get to say a status by then.
   virtual absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
                                             absl::Time deadline) = 0;
-  // Tells every daemon to exit with `exit_code` and waits until they have gone,
-  // or `deadline`.
+  // The folder with a job's files, on this machine.
+  virtual std::string FilesOf(const std::string& job_id) const = 0;
+  // Tells every daemon to exit with `exit_code`, those too that come later, and
+  // waits until at least `members` were told and all have gone, or `deadline`.
   virtual void ShutdownCluster(int exit_code, absl::string_view reason,
-                               absl::Time deadline) = 0;
+                               int members, absl::Time deadline) = 0;
   // Ends streams and watches; refuses new calls.
   virtual void Drain(absl::Time deadline) = 0;
 };

@@ -1,5 +1,6 @@
 #include "scheduler/single_job.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr int kExitFailed = 1;
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 constexpr absl::Duration kLook = absl::Milliseconds(500);
 constexpr absl::Duration kDaemonsLeave = absl::Seconds(8);
+// Daemons that have started look for their scheduler every two seconds or so.
+constexpr absl::Duration kDaemonsCome = absl::Seconds(10);
 
 bool IsFinal(const JobStatus& status) {
   return status.state() == SUCCEEDED || status.state() == FAILED ||
@@ -33,11 +36,12 @@ void LogWaiting(const JobStatus& status, std::string* said) {
   LogInfo("the job waits").Job(status.job_id()).Field("for", *said);
 }
 
-void LogOutcome(const JobStatus& status) {
+void LogOutcome(const JobStatus& status, const std::string& files) {
   LogInfo line("the job is over");
   line.Job(status.job_id())
       .Field("state", JobState_Name(status.state()))
-      .Field("exit_code", status.exit_code());
+      .Field("exit_code", status.exit_code())
+      .Field("files", files);
   if (status.evaluations().empty()) return;
   const Evaluation& last = *status.evaluations().rbegin();
   line.Field("loss", last.loss());
@@ -48,10 +52,11 @@ void LogOutcome(const JobStatus& status) {
 
 }  // namespace
 
-SingleJob::SingleJob(Scheduler* scheduler, JobFile job,
-                     std::function<void(int exit_code)> done)
+SingleJob::SingleJob(Scheduler* scheduler, absl::StatusOr<JobFile> job,
+                     int members, std::function<void(int exit_code)> done)
     : scheduler_(scheduler),
       job_(std::move(job)),
+      members_(members),
       done_(std::move(done)),
       thread_("single-job", 1) {
   const bool queued = thread_.TrySubmit([this] { Run(); });
@@ -86,22 +91,38 @@ void SingleJob::Run() {
     MutexLock lock(&mu_);
     running_ = false;
   }
-  scheduler_->ShutdownCluster(exit_code, "the job of --job is over",
-                              absl::Now() + kDaemonsLeave);
+  EndCluster(exit_code);
   done_(exit_code);
 }
 
+// After a job that ran, those who are needed are there. A bad one is known
+// before anybody has come: whoever is not told now would look for a scheduler
+// for minutes.
+void SingleJob::EndCluster(int exit_code) {
+  if (taken_) {
+    scheduler_->ShutdownCluster(exit_code, "the job of --job is over",
+                                /*members=*/0, absl::Now() + kDaemonsLeave);
+  } else {
+    const int awaited =
+        members_ > 0 ? members_ : std::numeric_limits<int>::max();
+    scheduler_->ShutdownCluster(exit_code, "the job of --job was not taken",
+                                awaited, absl::Now() + kDaemonsCome);
+  }
+}
+
 int SingleJob::SubmitAndFollow() {
+  if (!job_.ok()) return kExitFailed;  // the owner has said why
   const auto job_id = Submit();
-  if (job_id.ok()) return Follow(*job_id);
+  taken_ = job_id.ok();
+  if (taken_) return Follow(*job_id);
   LogError("the job was not taken").Status(job_id.status());
   return kExitFailed;
 }
 
 absl::StatusOr<std::string> SingleJob::Submit() {
   SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
-                            ReadFile(job_.model_file, kModelBytesMax));
-  return scheduler_->Submit(job_.spec, model);
+                            ReadFile(job_->model_file, kModelBytesMax));
+  return scheduler_->Submit(job_->spec, model);
 }
 
 int SingleJob::Follow(const std::string& job_id) {
@@ -116,7 +137,7 @@ int SingleJob::Follow(const std::string& job_id) {
     }
     LogWaiting(*status, &said);
     if (!IsFinal(*status)) continue;
-    LogOutcome(*status);
+    LogOutcome(*status, scheduler_->FilesOf(job_id));
     return status->exit_code();
   }
   return exit_code;

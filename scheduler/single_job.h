@@ -20,7 +20,10 @@ class SingleJob {
   // `scheduler` outlives this object. `done` is called once, from a thread of
   // this object, after the daemons were told: the process should end with that
   // code.
-  SingleJob(Scheduler* scheduler, JobFile job,
+  //   job      if it is bad, or not taken, the cluster ends with exit code 1,
+  //            once its members have come to be told, or after some seconds
+  //   members  how many there should be; 0: not known
+  SingleJob(Scheduler* scheduler, absl::StatusOr<JobFile> job, int members,
             std::function<void(int exit_code)> done);
   // If the job is not over yet, the cluster ends with `exit_code` all the same.
   void Abandon(int exit_code) ABSL_LOCKS_EXCLUDED(mu_);
@@ -33,16 +36,20 @@ class SingleJob {
   // The exit code of the job, or what Abandon said.
   int SubmitAndFollow();
   absl::StatusOr<std::string> Submit();
+  // Tells all members to end.
+  void EndCluster(int exit_code);
   int Follow(const std::string& job_id);
   bool Abandoned(int* exit_code) const ABSL_LOCKS_EXCLUDED(mu_);
 
   Scheduler* const scheduler_;
-  const JobFile job_;
+  const absl::StatusOr<JobFile> job_;
+  const int members_;
   const std::function<void(int)> done_;
   mutable Mutex mu_;
   bool running_ ABSL_GUARDED_BY(mu_) = true;
   int abandoned_with_ ABSL_GUARDED_BY(mu_) = -1;  // negative: it was not
-  ThreadPool thread_;                             // last: it uses the rest
+  bool taken_ = false;  // thread_ alone: the scheduler has the job
+  ThreadPool thread_;   // last: it uses the rest
 };
 
 }  // namespace syncline

@@ -74,18 +74,25 @@ class RocksDbStateStore final : public StateStore {
                      "\"; this scheduler reads format ", kFormat));
   }
 
-  absl::StatusOr<std::vector<StoredJob>> Load() const override {
-    std::vector<StoredJob> jobs;
+  absl::StatusOr<Loaded> Load() const override {
+    Loaded loaded;
     const std::unique_ptr<rocksdb::Iterator> it(
         db_->NewIterator(rocksdb::ReadOptions()));
     for (it->Seek(kJobPrefix); it->Valid() && it->key().starts_with(kJobPrefix);
          it->Next()) {
-      SYNCLINE_ASSIGN_OR_RETURN(StoredJob job,
-                                Read(it->key().ToString(), it->value()));
-      jobs.push_back(std::move(job));
+      const std::string key = it->key().ToString();
+      absl::StatusOr<StoredJob> job = Read(key, it->value());
+      if (job.ok()) {
+        loaded.jobs.push_back(*std::move(job));
+      } else if (absl::IsDataLoss(job.status())) {
+        loaded.unreadable.push_back(
+            {std::string(absl::StripPrefix(key, kJobPrefix)), job.status()});
+      } else {
+        return job.status();
+      }
     }
     SYNCLINE_RETURN_IF_ERROR(FromRocksDb(it->status(), directory_));
-    return jobs;
+    return loaded;
   }
 
   absl::Status PutNew(const StoredJob& job) override {
@@ -104,6 +111,13 @@ class RocksDbStateStore final : public StateStore {
     return FromRocksDb(db_->Put(Durable(durable), kJobPrefix + status.job_id(),
                                 status.SerializeAsString()),
                        directory_);
+  }
+
+  absl::Status Delete(const std::string& job_id) override {
+    rocksdb::WriteBatch batch;
+    batch.Delete(kJobPrefix + job_id);
+    batch.Delete(kParametersPrefix + job_id);
+    return FromRocksDb(db_->Write(Durable(true), &batch), directory_);
   }
 
  private:

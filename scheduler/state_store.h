@@ -19,6 +19,15 @@ namespace syncline {
 //   parameters/<id>     JobAssignment, of which only the parameters are set
 class StateStore {
  public:
+  struct Loaded {
+    std::vector<StoredJob> jobs;  // by key
+    // Jobs whose records cannot be read, and why; they stay as they are.
+    struct Unreadable {
+      std::string job_id;
+      absl::Status why;
+    };
+    std::vector<Unreadable> unreadable;
+  };
   // Creates `directory` if it is absent. Errors: Unavailable: another scheduler
   // has it open; DataLoss: corrupt, or of an unknown format;
   // PermissionDenied. Each names the directory.
@@ -26,14 +35,16 @@ class StateStore {
       const std::string& directory);
   virtual ~StateStore() = default;
 
-  // All jobs, by key. Errors: DataLoss: a record that cannot be read, named.
-  virtual absl::StatusOr<std::vector<StoredJob>> Load() const = 0;
+  // All jobs. Errors: DataLoss: the database itself is damaged.
+  virtual absl::StatusOr<Loaded> Load() const = 0;
 
   // On disk when it returns. All of the job is stored or nothing.
   virtual absl::Status PutNew(const StoredJob& job) = 0;
   // `durable`: on disk when it returns; else soon, or with the next one that
   // is.
   virtual absl::Status Put(const JobStatus& status, bool durable) = 0;
+  // Forgets the job; on disk when it returns.
+  virtual absl::Status Delete(const std::string& job_id) = 0;
 };
 
 }  // namespace syncline

@@ -32,6 +32,7 @@ namespace {
 constexpr absl::Duration kDrainLimit = absl::Seconds(10);
 constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kExitFailed = 1;
+constexpr int kExitRetryable = 138;
 
 // What fails while a process starts is told once, in our words.
 void DropGrpcLog(gpr_log_func_args*) {}
@@ -41,9 +42,8 @@ void GrpcLog(gpr_log_func_args* args) {
 }
 
 // The kernel sends SIGTERM when the parent ends; it is too late to ask for that
-// if it already has.
-void WatchParent(ExitRequest* exit_request) {
-  const pid_t parent = getppid();
+// if it already has, and somebody else is the parent now.
+void WatchParent(pid_t parent, ExitRequest* exit_request) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) exit_request->Request(0, "the parent has ended");
 }
@@ -97,7 +97,9 @@ std::string LogFileName(const DaemonOptions& options) {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(
     const DaemonOptions& options) {
   auto daemon = absl::WrapUnique(new Daemon(options));
-  if (options.exit_with_parent) WatchParent(&daemon->exit_request_);
+  if (options.exit_with_parent != 0) {
+    WatchParent(options.exit_with_parent, &daemon->exit_request_);
+  }
   SYNCLINE_RETURN_IF_ERROR(daemon->OpenLog());
   daemon->LogStart();
   return daemon;
@@ -115,6 +117,10 @@ Daemon::~Daemon() {
   StopServing();
   watchdog_.reset();
   if (!temporary_dir_.empty()) RemoveTree(temporary_dir_).IgnoreError();
+}
+
+void Daemon::Report(const absl::Status& failure) const {
+  ReportFailure(options_, failure);
 }
 
 absl::Status Daemon::OpenLog() {
@@ -257,6 +263,7 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
   session.scheduler_address = scheduler_address_;
   session.self = MakeMember(task, incarnation);
   session.auto_index = auto_index;
+  session.orphan_timeout = options_.orphan_timeout;
   const bool first = link == members_.front().get();
   MemberLink::Callbacks callbacks;
   callbacks.on_command = std::move(on_command);
@@ -276,7 +283,10 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
   };
   callbacks.on_rejected = [this](const absl::Status& status) {
     ReportFailure(options_, status);
-    RequestExit(kExitFailed, "not taken by the scheduler");
+    // A scheduler that cannot be reached may be there the next time.
+    const bool retryable = absl::IsUnavailable(status);
+    RequestExit(retryable ? kExitRetryable : kExitFailed,
+                retryable ? "no scheduler" : "not taken by the scheduler");
   };
   link->Join(std::move(session), std::move(callbacks));
 }

@@ -67,6 +67,10 @@ class Daemon {
             uint64_t incarnation,
             std::function<void(const SchedulerMessage&)> on_command);
 
+  // Says what is wrong where a person looks, and in the log; for what does not
+  // end the process at once.
+  void Report(const absl::Status& failure) const;
+
   // The first reason counts. Thread-safe.
   void RequestExit(int exit_code, absl::string_view reason) {
     exit_request_.Request(exit_code, reason);

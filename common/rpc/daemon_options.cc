@@ -32,7 +32,8 @@ struct Flags {
   std::string port_file;
   std::string log_dir;
   std::string log_level = "info";
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;
+  double orphan_seconds = 60;
   bool validate_only = false;
   std::string data_root = ".";
   std::string work_dir;
@@ -120,8 +121,10 @@ void AddCommonFlags(CLI::App* app, Flags* flags) {
   app->add_option("--log-level", flags->log_level, "info, warning or error")
       ->check(CLI::IsMember({"info", "warning", "error"}))
       ->capture_default_str();
-  app->add_flag("--exit-with-parent", flags->exit_with_parent,
-                "Stop when the process that started this one ends");
+  app->add_option("--exit-with-parent", flags->exit_with_parent,
+                  "Stop when the process that started this one, which has this "
+                  "process id, ends")
+      ->check(CLI::PositiveNumber);
   app->add_flag("--validate-only", flags->validate_only,
                 "Check flags, TF_CONFIG and --job, print what follows from "
                 "them, and exit");
@@ -134,6 +137,12 @@ void AddMemberFlags(CLI::App* app, Flags* flags) {
   app->add_option("--task", flags->task,
                   "Who this is, such as worker:1, or worker to be given an "
                   "index. TF_CONFIG is then not looked at");
+  app->add_option("--orphan-seconds", flags->orphan_seconds,
+                  "How long a lost scheduler is waited for; then its job is "
+                  "stopped here, and in a cluster with --job this process "
+                  "exits with code 138")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
 }
 
 void AddPsFlags(CLI::App* app, Flags* flags) {
@@ -365,6 +374,8 @@ class Resolver {
                          : flags_.log_level == "warning" ? LogLevel::kWarning
                                                          : LogLevel::kError;
     options_.exit_with_parent = flags_.exit_with_parent;
+    options_.orphan_timeout = absl::Seconds(flags_.orphan_seconds);
+    options_.cluster_tasks = static_cast<int>(cluster_.tasks.size());
     options_.validate_only = flags_.validate_only;
     options_.data_root = flags_.data_root;
     options_.work_dir = flags_.work_dir;

@@ -38,9 +38,11 @@ struct DaemonOptions {
 
   std::string log_dir;  // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;  // the parent's process id; 0: go on without
   bool validate_only = false;
 
+  // Ps and worker. How long a lost scheduler is waited for.
+  absl::Duration orphan_timeout = absl::Seconds(60);
   // Worker.
   std::string data_root;
   std::string work_dir;  // empty: a temporary one
@@ -56,6 +58,8 @@ struct DaemonOptions {
   absl::Duration keep;
   absl::Duration lease;
   std::string job_file;  // empty: none
+  // Tasks in TF_CONFIG's cluster, this one included; 0: not known.
+  int cluster_tasks = 0;
 
   // What an operator should know about how the above came about; logged once.
   std::vector<std::string> notes;

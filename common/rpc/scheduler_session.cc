@@ -9,6 +9,7 @@
 #include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
 #include "common/base/random.h"
+#include "common/base/slewed_clock.h"
 #include "common/base/thread_pool.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -123,7 +124,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
         ticker_("session-tick", kTickPeriod, [this] { Tick(); }) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.Start(absl::Now(), &actions);
+    core_.Start(clock_.Now(), &actions);
     Execute(&actions);
   }
 
@@ -149,7 +150,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
   void Tick() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnTick(absl::Now(), &actions);
+    core_.OnTick(clock_.Now(), &actions);
     Execute(&actions);
   }
 
@@ -157,14 +158,14 @@ class SchedulerSessionImpl final : public SchedulerSession,
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnMessage(message, absl::Now(), &actions);
+    core_.OnMessage(message, clock_.Now(), &actions);
     Execute(&actions);
   }
 
   void OnEnded(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnStreamEnded(status, absl::Now(), &actions);
+    core_.OnStreamEnded(status, clock_.Now(), &actions);
     if (!closing_ && !core_.closed()) Complain(status);
     Execute(&actions);
     stream_open_ = false;
@@ -173,7 +174,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
 
   // Members of a cluster start in any order: one line, then now and then.
   void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = clock_.Now();
     if (now < complain_at_) return;
     complain_at_ = now + kComplaintPeriod;
     LogWarning("no session with the scheduler, trying again")
@@ -206,10 +207,23 @@ class SchedulerSessionImpl final : public SchedulerSession,
         if (stream_open_) stream_->Cancel();
       } else if (auto* write = std::get_if<WriteEvent>(&action)) {
         if (stream_open_) stream_->Write(std::move(write->event));
+      } else if (auto* loss = std::get_if<AnnounceLoss>(&action)) {
+        LogLoss(*loss);
       } else {
         Deliver(std::move(action));
       }
     }
+  }
+
+  void LogLoss(const AnnounceLoss& loss) {
+    LogWarning line(loss.job_id.empty()
+                        ? "the scheduler is lost"
+                        : "the scheduler is lost: the job is orphaned");
+    if (!loss.job_id.empty()) line.Job(loss.job_id);
+    line.Field("scheduler", scheduler_address_)
+        .Field("waits", absl::FormatDuration(loss.wait))
+        .Field("then", loss.then)
+        .Status(loss.why);
   }
 
   void Deliver(SessionAction action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -242,6 +256,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
   const Callbacks callbacks_;
   const std::string scheduler_address_;  // for messages
   const std::shared_ptr<grpc::Channel> channel_;
+  SlewedClock clock_;
 
   Mutex mu_;
   absl::Time complain_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -25,8 +25,10 @@ class SchedulerSession {
     // After each successful registration.
     std::function<void(const Registered&)> on_registered;
     // Registration was refused for good (another process holds the task, wrong
-    // version) or the scheduler was not found within `connect_timeout`. The
-    // session is closed then; the process should exit.
+    // version). Or, Unavailable: the scheduler was not found within
+    // `connect_timeout`; or it has been out of reach for `orphan_timeout` and
+    // the cluster ends with it. The session is closed then; the process should
+    // exit.
     std::function<void(const absl::Status&)> on_rejected;
   };
   struct Options {

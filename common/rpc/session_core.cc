@@ -33,6 +33,11 @@ SessionCore::SessionCore(Options options)
       any_index_(options_.auto_index),
       random_(options_.seed) {}
 
+void SessionCore::SetRunningJob(std::string job_id) {
+  running_job_ = std::move(job_id);
+  orphan_stopped_ = false;
+}
+
 void SessionCore::Start(absl::Time now, SessionActions* actions) {
   connect_by_ = now + options_.connect_timeout;
   Connect(now, actions);
@@ -69,6 +74,8 @@ void SessionCore::OnRegistered(const Registered& registered, absl::Time now,
   failed_attempts_ = 0;
   taken_since_ = absl::InfiniteFuture();
   lost_since_ = absl::InfiniteFuture();
+  orphan_stopped_ = false;
+  ends_with_scheduler_ = registered.ends_with_scheduler();
   if (registered.heartbeat_seconds() > 0) {
     heartbeat_ = absl::Seconds(registered.heartbeat_seconds());
   }
@@ -89,7 +96,10 @@ void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
   last_error_ = unanswered
                     ? absl::DeadlineExceededError("Register was not answered")
                     : why;
-  if (was_registered) lost_since_ = now;
+  if (was_registered) {
+    lost_since_ = now;
+    Announce(why, actions);
+  }
   if (!was_registered && RefusedForGood(why, now)) return Reject(why, actions);
   if (HasGivenUp(now)) {
     return Reject(absl::UnavailableError(absl::StrCat(
@@ -160,20 +170,39 @@ void SessionCore::OnTick(absl::Time now, SessionActions* actions) {
     case State::kClosed:
       break;
   }
-  StopOrphan(now, actions);
+  if (!orphan_stopped_ && state_ != State::kRegistered &&
+      state_ != State::kClosed &&
+      now - lost_since_ >= options_.orphan_timeout) {
+    OnOrphanTimeout(actions);
+  }
 }
 
-void SessionCore::StopOrphan(absl::Time now, SessionActions* actions) {
-  if (state_ == State::kRegistered || state_ == State::kClosed ||
-      running_job_.empty() || now - lost_since_ < options_.orphan_timeout) {
-    return;
-  }
-  actions->push_back(DeliverCommand{StopCommand(
-      running_job_,
+void SessionCore::Announce(const absl::Status& why,
+                           SessionActions* actions) const {
+  std::string then =
+      ends_with_scheduler_
+          ? "this process ends, because the cluster is there for one job"
+      : running_job_.empty() ? "nothing: this process goes on looking for it"
+                             : "the job is stopped here, and this process "
+                               "goes on looking for the scheduler";
+  actions->push_back(AnnounceLoss{running_job_, options_.orphan_timeout,
+                                  std::move(then), why});
+}
+
+absl::Status SessionCore::OutOfReach() const {
+  return absl::UnavailableError(
       absl::StrCat("scheduler at ", options_.scheduler_address,
                    " has been out of reach for ",
-                   absl::FormatDuration(options_.orphan_timeout)))});
-  running_job_.clear();
+                   absl::FormatDuration(options_.orphan_timeout)));
+}
+
+void SessionCore::OnOrphanTimeout(SessionActions* actions) {
+  orphan_stopped_ = true;
+  if (!running_job_.empty()) {
+    actions->push_back(DeliverCommand{
+        StopCommand(running_job_, std::string(OutOfReach().message()))});
+  }
+  if (ends_with_scheduler_) Reject(OutOfReach(), actions);
 }
 
 void SessionCore::Send(DaemonMessage event, SessionActions* actions) {

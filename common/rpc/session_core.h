@@ -26,13 +26,20 @@ struct DeliverCommand {
 struct DeliverRegistered {
   Registered registered;
 };
-// The session is over.
+// The session is over. Unavailable: another time it may be taken.
 struct DeliverRejected {
   absl::Status status;
 };
+// A session that was established is lost: for the log, at once.
+struct AnnounceLoss {
+  std::string job_id;  // orphaned; empty: none
+  absl::Duration wait;
+  std::string then;  // what happens if the scheduler is not back by then
+  absl::Status why;
+};
 using SessionAction =
     std::variant<OpenStream, CloseStream, WriteEvent, DeliverCommand,
-                 DeliverRegistered, DeliverRejected>;
+                 DeliverRegistered, DeliverRejected, AnnounceLoss>;
 using SessionActions = std::vector<SessionAction>;
 
 // Decides for a daemon's session with the scheduler: when to connect, what to
@@ -63,7 +70,9 @@ class SessionCore {
   // At least a few times per second.
   void OnTick(absl::Time now, SessionActions* actions);
   void Send(DaemonMessage event, SessionActions* actions);
-  void SetRunningJob(std::string job_id) { running_job_ = std::move(job_id); }
+  // Named when registering again, until it is another one: also after it was
+  // stopped as an orphan, for stopping takes its time.
+  void SetRunningJob(std::string job_id);
 
   bool registered() const { return state_ == State::kRegistered; }
   bool closed() const { return state_ == State::kClosed; }
@@ -78,7 +87,9 @@ class SessionCore {
   // Handles a refused registration; false if the refusal may pass.
   bool RefusedForGood(const absl::Status& why, absl::Time now);
   bool HasGivenUp(absl::Time now) const;
-  void StopOrphan(absl::Time now, SessionActions* actions);
+  void Announce(const absl::Status& why, SessionActions* actions) const;
+  void OnOrphanTimeout(SessionActions* actions);
+  absl::Status OutOfReach() const;
 
   const Options options_;
   Task task_;  // as accepted, once it was
@@ -88,6 +99,9 @@ class SessionCore {
   Random random_;
   int failed_attempts_ = 0;
   std::string running_job_;
+  bool ends_with_scheduler_ = false;
+  // What the orphan timeout asks for was done.
+  bool orphan_stopped_ = false;
   // `done` and `prepared` said while not registered.
   std::deque<DaemonMessage> kept_;
   absl::Status last_error_;

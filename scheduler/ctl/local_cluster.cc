@@ -1,5 +1,7 @@
 #include "scheduler/ctl/local_cluster.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +42,8 @@ absl::Status LocalCluster::Spawn(const std::string& name,
                                  const std::vector<std::string>& flags) {
   ChildProcess::Options child;
   child.argv = {absl::StrCat(options_.binary_dir, "/", binary),
-                "--listen=127.0.0.1:0", "--exit-with-parent"};
+                "--listen=127.0.0.1:0",
+                absl::StrCat("--exit-with-parent=", getpid())};
   child.argv.insert(child.argv.end(), flags.begin(), flags.end());
   // The topology is ours, whatever cluster the user's shell belongs to.
   child.environment = {{"TF_CONFIG", std::nullopt}};

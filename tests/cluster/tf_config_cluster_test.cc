@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
@@ -126,6 +127,24 @@ TEST_F(TfConfigClusterTest, WithAJobThatFailsAllEndWithItsCode) {
   StartAll({"--job=" + WriteJob(dir_, job, MlpModel(784, 32, 10))});
   ExpectAllExitWith(1);
   EXPECT_THAT(programs_.at("chief-0")->err(), HasSubstr("no-such.csv"));
+}
+
+// All are told, whether they come before or after the process that knows.
+TEST_F(TfConfigClusterTest, WithABadJobFileAllEndWithItsCode) {
+  const std::string file =
+      dir_.Write("bad.textproto", "name: \"bad\"\ntraning { epochs: -1 }\n");
+  const absl::Time started = absl::Now();
+  StartAll({"--job=" + file});
+  ExpectAllExitWith(1);
+  EXPECT_LE(absl::Now() - started, absl::Seconds(40));
+  EXPECT_THAT(programs_.at("chief-0")->err(), HasSubstr("bad.textproto:2:1"));
+  EXPECT_THAT(programs_.at("ps-0")->err(), HasSubstr("was not taken"));
+}
+
+// Nobody comes: it does not wait for ever.
+TEST_F(TfConfigClusterTest, WithABadJobFileTheHostEndsAlone) {
+  Start("chief", 0, {"--job=" + dir_.Write("bad.textproto", "nam: 3")});
+  ExpectAllExitWith(1);
 }
 
 TEST_F(TfConfigClusterTest, AProcessWithoutAClusterIsAWholeOne) {

@@ -82,6 +82,8 @@ class ScriptedScheduler final : public Daemons::Service {
   std::function<void(const DaemonMessage&, Stream*)> on_message =
       [](const DaemonMessage&, Stream*) {};
 
+  bool ends_with_scheduler = false;
+
   ScriptedScheduler() {
     grpc::ServerBuilder builder;
     builder.RegisterService(this);
@@ -103,6 +105,8 @@ class ScriptedScheduler final : public Daemons::Service {
         SchedulerMessage answer;
         *answer.mutable_registered()->mutable_task() =
             message.register_().member().task();
+        answer.mutable_registered()->set_ends_with_scheduler(
+            ends_with_scheduler);
         stream->Write(answer);
       }
       on_message(message, stream);
@@ -189,6 +193,14 @@ TEST_F(DaemonTest, RegistersAsItselfAndEndsWithTheSchedulersCode) {
   EXPECT_EQ(port_file, daemon->address() + "\n");
 }
 
+// Between its start and the moment it asks to be told.
+TEST_F(DaemonTest, WhoseParentHasEndedAlreadyEnds) {
+  options_.exit_with_parent = getpid();  // its parent is another process
+  const auto daemon = Listening();
+  EXPECT_EQ(daemon->AwaitExit(), 0);
+  EXPECT_EQ(daemon->exit_text(), "the parent has ended");
+}
+
 TEST_F(DaemonTest, ASignalWhileIdleIsSuccess) {
   scheduler_->on_message = [](const DaemonMessage& message, Stream*) {
     if (message.has_register_()) kill(getpid(), SIGTERM);
@@ -245,6 +257,19 @@ TEST_F(DaemonTest, ARefusalEndsTheProcessWithOneMessage) {
   daemon->Leave();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("syncline-ps: version 9 is not 0.1\n"));
+}
+
+TEST_F(DaemonTest, WhoEndsWithItsSchedulerIsWorthARetry) {
+  options_.orphan_timeout = absl::Seconds(1);
+  scheduler_->ends_with_scheduler = true;
+  const auto daemon = Listening();
+  Join(daemon.get());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (!link_->Ready().ok() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  scheduler_.reset();
+  EXPECT_EQ(daemon->AwaitExit(), 138);
 }
 
 TEST_F(DaemonTest, WithoutMembersItIsReadyAtOnce) {

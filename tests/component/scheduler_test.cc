@@ -477,12 +477,12 @@ TEST_F(SchedulerTest, JobsRunInTheOrderOfTheirSubmission) {
   const std::string second = MustSubmit(Spec(1, 1));
   AddDaemon(PS, 0);
   AddDaemon(WORKER, 0);
-  // The second one would fit, but does not overtake.
+  // The second one would fit, but does not overtake: more may be on their way.
   const JobStatus waiting = Get(first).value();
   EXPECT_EQ(waiting.state(), QUEUED);
   EXPECT_THAT(waiting.waiting_for(),
               AllOf(HasSubstr("needs 2 workers and 1 ps; free: 1 worker, 1 ps"),
-                    HasSubstr("more than this cluster has ever had"),
+                    HasSubstr("more than this cluster has (1 worker, 1 ps)"),
                     HasSubstr("resources.workers")));
   const JobStatus behind = Get(second).value();
   EXPECT_EQ(behind.state(), QUEUED);
@@ -611,6 +611,39 @@ TEST_F(SchedulerTest, OldFilesAreDeletedAndTheJobIsKept) {
   EXPECT_FALSE(std::filesystem::exists(files));
 }
 
+TEST_F(SchedulerTest, WhoSaysNothingIsGivenUp) {
+  StopScheduler();
+  options_.idle_limit = absl::Milliseconds(500);
+  StartScheduler(server_.address);
+  // A user's upload that stalls, and a stream that does not register.
+  const auto context = MakeContext(absl::Now() + kPatience);
+  SubmitResponse response;
+  const auto writer = jobs_->Submit(context.get(), &response);
+  SubmitRequest request;
+  *request.mutable_begin()->mutable_spec() = Spec(1, 1);
+  ASSERT_TRUE(writer->Write(request));
+  const auto stub = Daemons::NewStub(MakeChannel(server_.address));
+  const auto silent = MakeContext(absl::Now() + kPatience);
+  const auto stream = stub->Session(silent.get());
+  const auto upload_context = MakeContext(absl::Now() + kPatience);
+  UploadResponse stored;
+  const auto upload = stub->UploadArtifact(upload_context.get(), &stored);
+
+  const absl::Status stalled = FromGrpcStatus(writer->Finish());
+  EXPECT_EQ(stalled.code(), absl::StatusCode::kDeadlineExceeded) << stalled;
+  EXPECT_THAT(stalled.message(), HasSubstr("stalled"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/incoming"));
+  SchedulerMessage reply;
+  EXPECT_FALSE(stream->Read(&reply));
+  const absl::Status unknown = FromGrpcStatus(stream->Finish());
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kDeadlineExceeded) << unknown;
+  EXPECT_THAT(unknown.message(), HasSubstr("no Register came within 500ms"));
+  EXPECT_EQ(upload->Finish().error_code(), grpc::DEADLINE_EXCEEDED);
+  // It is there for others.
+  AddDaemon(WORKER, 0);
+  EXPECT_TRUE(Submit(Spec(1, 1)).ok());
+}
+
 TEST_F(SchedulerTest, ATaskThatIsTakenIsRefusedWithItsHolder) {
   AddDaemon(WORKER, 0);
   FakeDaemon second(server_.address, WORKER, 0);
@@ -664,7 +697,7 @@ TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   EXPECT_EQ(scheduler_->Submit(Spec(1, 1), "nonsense").status().code(),
             absl::StatusCode::kInvalidArgument);
 
-  scheduler_->ShutdownCluster(3, "done", absl::Now());
+  scheduler_->ShutdownCluster(3, "done", /*members=*/0, absl::Now());
   const auto commands = worker->commands.AwaitThat([](const auto& seen) {
     return !seen.empty() && seen.back().has_shutdown();
   });

@@ -151,7 +151,7 @@ void ClusterSimulation::RestartScheduler() {
   }
   std::vector<StoredJob> jobs;
   for (const auto& [id, job] : durable_) jobs.push_back(job);
-  Feed([&](ClusterActions* a) { core_->Restore(jobs, now_, a); });
+  Feed([&](ClusterActions* a) { core_->Restore(jobs, {}, now_, a); });
 }
 
 void ClusterSimulation::Submit() {
@@ -200,6 +200,16 @@ void ClusterSimulation::Check(const ClusterActions& actions) {
   }
 }
 
+bool ClusterSimulation::FitsIntoTheCluster(const Job& job) const {
+  uint32_t workers = 0;
+  uint32_t ps = 0;
+  for (const Membership::Entry* entry : core_->membership().All()) {
+    ++(entry->member.task().type() == PS ? ps : workers);
+  }
+  const ResourcesSpec& need = job.status().spec().resources();
+  return need.workers() <= workers && need.ps() <= ps;
+}
+
 void ClusterSimulation::CheckJob(const Job& job) {
   const JobStatus& status = job.status();
   Seen& seen = seen_[job.id()];
@@ -211,7 +221,8 @@ void ClusterSimulation::CheckJob(const Job& job) {
     if (seen.state == QUEUED && status.state() == PREPARING) {
       for (const auto& [id, other] : seen_) {
         if (id < job.id() && other.state == QUEUED &&
-            (*core_->FindJob(id))->status().state() == QUEUED) {
+            (*core_->FindJob(id))->status().state() == QUEUED &&
+            FitsIntoTheCluster(**core_->FindJob(id))) {
           Violation(absl::StrCat(job.id(), " overtook ", id));
         }
       }

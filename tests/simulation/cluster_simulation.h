@@ -86,6 +86,8 @@ class ClusterSimulation {
   bool IsQuiet() const;
   void Check(const ClusterActions& actions);
   void CheckJob(const Job& job);
+  // Whoever does not may be overtaken.
+  bool FitsIntoTheCluster(const Job& job) const;
   void CheckEnd();
 
   // The daemons' side.

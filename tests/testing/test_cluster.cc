@@ -128,7 +128,8 @@ absl::Status TestCluster::Spawn(const std::string& name,
                                 const std::string& binary,
                                 const std::vector<std::string>& flags) {
   ChildProcess::Options options;
-  options.argv = {absl::StrCat(BinaryDir(), "/", binary), "--exit-with-parent"};
+  options.argv = {absl::StrCat(BinaryDir(), "/", binary),
+                  absl::StrCat("--exit-with-parent=", getpid())};
   options.argv.insert(options.argv.end(), flags.begin(), flags.end());
   options.environment = {{"TF_CONFIG", std::nullopt}};
   options.output_file = dir_.File(name + ".log");

@@ -22,13 +22,15 @@ using ::testing::IsEmpty;
 ClusterCore::Options CoreOptions() {
   ClusterCore::Options options;
   options.version = "0.1.0";
-  options.queue_max = 3;
+  options.queue_max = 4;
   options.keep = absl::Hours(1);
   return options;
 }
 
 class ClusterCoreTest : public ::testing::Test {
  protected:
+  ClusterCoreTest() { core_.Restore({}, {}, now_, &actions_); }
+
   void Join(SessionId session, TaskType type, uint32_t index,
             uint64_t incarnation, const std::string& job_id = "") {
     Register request;
@@ -76,6 +78,13 @@ class ClusterCoreTest : public ::testing::Test {
     actions_.clear();
     core_.OnTick(now_, &actions_);
   }
+  // While these are heard of.
+  void Pass(absl::Duration time, std::vector<SessionId> sessions) {
+    for (const absl::Time end = now_ + time; now_ < end;) {
+      for (const SessionId session : sessions) Beat(session);
+      Tick(absl::Seconds(1));
+    }
+  }
   void Cancel(const std::string& job_id) {
     actions_.clear();
     EXPECT_TRUE(core_.Cancel(job_id, "", now_, &actions_).ok());
@@ -110,9 +119,9 @@ class ClusterCoreTest : public ::testing::Test {
     return ended;
   }
 
-  ClusterCore core_{CoreOptions()};
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   ClusterActions actions_;
+  ClusterCore core_{CoreOptions()};
 };
 
 TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
@@ -120,9 +129,9 @@ TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
   const std::string second = Submit(1, 1);
   Join(1, WORKER, 0, 1);
   Join(2, PS, 0, 2);
-  EXPECT_THAT(WaitingFor(first),
-              AllOf(HasSubstr("needs 2 workers and 1 ps"),
-                    HasSubstr("free: 1 worker, 1 ps"), HasSubstr("ever had")));
+  EXPECT_THAT(WaitingFor(first), AllOf(HasSubstr("needs 2 workers and 1 ps"),
+                                       HasSubstr("free: 1 worker, 1 ps"),
+                                       HasSubstr("than this cluster has")));
   EXPECT_THAT(WaitingFor(second), HasSubstr("1 job ahead; "));
   Join(3, CHIEF, 0, 3);
   EXPECT_EQ(State(first), PREPARING);
@@ -133,6 +142,48 @@ TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
             CHIEF);
 }
 
+// A job that waits for a running one holds up the next; one that is larger than
+// the cluster does not, once the cluster has come together.
+TEST_F(ClusterCoreTest, AJobLargerThanTheClusterIsOvertaken) {
+  const std::string large = Submit(3, 1);
+  const std::string small = Submit(1, 1);
+  const std::string both = Submit(2, 1);
+  const std::string last = Submit(1, 1);
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  Join(3, WORKER, 1, 3);
+  EXPECT_EQ(State(small), QUEUED);  // more may be on their way
+  Pass(absl::Seconds(14), {1, 2, 3});
+  EXPECT_EQ(State(small), QUEUED);
+  Pass(absl::Seconds(1), {1, 2, 3});
+  EXPECT_EQ(State(large), QUEUED);
+  EXPECT_EQ(State(small), PREPARING);
+  EXPECT_EQ(State(both), QUEUED);
+  EXPECT_EQ(State(last), QUEUED) << "it would starve the one before it";
+  EXPECT_THAT(WaitingFor(both), HasSubstr("1 job ahead"));
+  // It has kept its place.
+  Join(4, WORKER, 2, 4);
+  Cancel(small);
+  Released(1, small);
+  Released(2, small);
+  EXPECT_EQ(State(large), PREPARING);
+  EXPECT_EQ(State(both), QUEUED);
+}
+
+TEST_F(ClusterCoreTest, AMemberThatIsLostMayComeBackBeforeItsJobIsOvertaken) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  Join(3, WORKER, 1, 3);
+  Pass(absl::Seconds(20), {1, 2, 3});
+  core_.OnStreamClosed(3, now_, &actions_);
+  const std::string pair = Submit(2, 1);
+  const std::string single = Submit(1, 1);
+  EXPECT_EQ(State(single), QUEUED);
+  Join(4, WORKER, 1, 4);
+  EXPECT_EQ(State(pair), PREPARING);
+  EXPECT_EQ(State(single), QUEUED);
+}
+
 TEST_F(ClusterCoreTest, EvaluatorsAreNeitherWorkersNorPs) {
   Join(1, EVALUATOR, 0, 1);
   Join(2, PS, 0, 2);
@@ -140,7 +191,7 @@ TEST_F(ClusterCoreTest, EvaluatorsAreNeitherWorkersNorPs) {
 }
 
 TEST_F(ClusterCoreTest, AFullQueueIsRefused) {
-  for (int i = 0; i < 3; ++i) Submit(1, 1);
+  for (int i = 0; i < 4; ++i) Submit(1, 1);
   EXPECT_EQ(core_.CheckAccepting().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(core_.Prepare({}, {}, "j-0009", now_).status().code(),
@@ -236,7 +287,7 @@ TEST_F(ClusterCoreTest, ARestartFailsWhatRanAndKeepsTheQueue) {
     jobs[i].status.mutable_spec()->mutable_resources()->set_workers(1);
     jobs[i].status.add_transitions()->set_state(states[i]);
   }
-  core_.Restore(jobs, now_, &actions_);
+  core_.Restore(jobs, {}, now_, &actions_);
   EXPECT_EQ(State("j-0001"), SUCCEEDED);
   EXPECT_EQ(State("j-0002"), FAILED);
   EXPECT_EQ((*core_.FindJob("j-0002"))->status().exit_code(), 138);
@@ -248,6 +299,27 @@ TEST_F(ClusterCoreTest, ARestartFailsWhatRanAndKeepsTheQueue) {
   EXPECT_THAT(Commands(), ElementsAre("1 prepare"));
 }
 
+TEST_F(ClusterCoreTest, OldJobsAreForgottenAndTheirIdsNotGivenAgain) {
+  const std::string old = Submit(1, 1);
+  Cancel(old);
+  const std::string queued = Submit(1, 1);
+  Tick(absl::Hours(2));
+  ASSERT_EQ(actions_.size(), 1);
+  const auto& deleted = std::get<DeleteJob>(actions_[0]);
+  EXPECT_EQ(deleted.job_id, old);
+  EXPECT_TRUE(deleted.record);
+  EXPECT_EQ(core_.FindJob(old).status().code(), absl::StatusCode::kNotFound);
+  // The newest one is kept for its number.
+  Cancel(queued);
+  Tick(absl::Hours(2));
+  EXPECT_TRUE(core_.FindJob(queued).ok());
+  ClusterCore next(CoreOptions());
+  StoredJob stored;
+  stored.status = (*core_.FindJob(queued))->status();
+  next.Restore({stored}, {"j-0007", "nonsense"}, now_, &actions_);
+  EXPECT_EQ(next.NextJobId(), "j-0008");
+}
+
 TEST_F(ClusterCoreTest, FilesExpireAfterTheJobAndNotBefore) {
   const std::string job = Submit(1, 1);
   Artifact artifact;
@@ -255,7 +327,7 @@ TEST_F(ClusterCoreTest, FilesExpireAfterTheJobAndNotBefore) {
   ASSERT_TRUE(core_.AddArtifact(job, artifact, &actions_).ok());
   const auto deleted = [&] {
     for (const ClusterAction& action : actions_) {
-      if (std::holds_alternative<DeleteFiles>(action)) return true;
+      if (std::holds_alternative<DeleteJob>(action)) return true;
     }
     return false;
   };
@@ -308,6 +380,7 @@ TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {
   EXPECT_THAT(Commands(), ElementsAre("1 shutdown"));
   Join(2, PS, 0, 2);
   EXPECT_THAT(Commands(), ElementsAre("2 registered", "2 shutdown"));
+  EXPECT_EQ(core_.shut_down_count(), 2);
   EXPECT_EQ(core_.CheckAccepting().code(), absl::StatusCode::kUnavailable);
 }
 

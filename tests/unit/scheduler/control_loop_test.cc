@@ -19,9 +19,7 @@ namespace {
 
 class FailingStore final : public StateStore {
  public:
-  absl::StatusOr<std::vector<StoredJob>> Load() const override {
-    return std::vector<StoredJob>();
-  }
+  absl::StatusOr<Loaded> Load() const override { return Loaded(); }
   absl::Status PutNew(const StoredJob& job) override {
     return Put(job.status, true);
   }
@@ -31,6 +29,7 @@ class FailingStore final : public StateStore {
     written.Add(status);
     return absl::OkStatus();
   }
+  absl::Status Delete(const std::string&) override { return absl::OkStatus(); }
   void SetFull(bool full) {
     MutexLock lock(&mu_);
     full_ = full;
@@ -58,7 +57,9 @@ class ControlLoopTest : public ::testing::Test {
       : dir_(std::filesystem::path(::testing::TempDir()) /
              absl::StrCat("loop_", absl::Hex(EntropySeed()))),
         artifacts_(*ArtifactStore::Open(dir_)),
-        loop_({.version = "0.1.0"}, {}, &store_, artifacts_.get(), &metrics_) {}
+        loop_({.core = {.version = "0.1.0"},
+               .idle_limit = absl::Milliseconds(300)},
+              {}, &store_, artifacts_.get(), &metrics_) {}
   ~ControlLoopTest() override {
     loop_.Stop();
     std::filesystem::remove_all(dir_);
@@ -111,6 +112,46 @@ TEST_F(ControlLoopTest, AStateThatCouldNotBeWrittenIsWrittenLater) {
   const auto written = store_.written.Await(2);
   ASSERT_EQ(written.size(), 2);
   EXPECT_EQ(written[1].state(), CANCELLED);
+}
+
+class NoteSession final : public ControlLoop::Session {
+ public:
+  void Send(const SchedulerMessage&) override {}
+  void End(const absl::Status& status) override { ended.Add(status); }
+  WaitLog<absl::Status> ended;
+};
+
+TEST_F(ControlLoopTest, AStreamThatDoesNotRegisterEnds) {
+  const auto silent = std::make_shared<NoteSession>();
+  const auto member = std::make_shared<NoteSession>();
+  loop_.AddSession(silent);
+  DaemonMessage hello;
+  Member* self = hello.mutable_register_()->mutable_member();
+  self->mutable_task()->set_type(WORKER);
+  self->set_address("h:1");
+  self->set_incarnation(1);
+  self->set_version("0.1.0");
+  loop_.OnMessage(loop_.AddSession(member), hello, [] {});
+  const auto ended = silent->ended.Await(1);
+  ASSERT_EQ(ended.size(), 1);
+  EXPECT_EQ(ended[0].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(member->ended.Await(0).empty());
+}
+
+class NoteTransfer final : public ControlLoop::Transfer {
+ public:
+  void EndIfIdle(absl::Time since) override { asked.Add(since); }
+  WaitLog<absl::Time> asked;
+};
+
+TEST_F(ControlLoopTest, TransfersAreAskedAsLongAsTheyLive) {
+  auto transfer = std::make_shared<NoteTransfer>();
+  const absl::Time before = loop_.Now();
+  loop_.AddTransfer(transfer);
+  const auto asked = transfer->asked.Await(2);
+  ASSERT_GE(asked.size(), 2);
+  EXPECT_GE(asked[0], before - absl::Milliseconds(300));
+  EXPECT_GT(asked[1], asked[0]);
 }
 
 TEST_F(ControlLoopTest, WatchersSeeTheStatusAtOnceAndTheEnd) {

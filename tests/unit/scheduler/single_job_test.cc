@@ -36,8 +36,14 @@ class FakeScheduler final : public Scheduler {
                                     absl::Time) override {
     return wait_for(job_id);
   }
-  void ShutdownCluster(int exit_code, absl::string_view, absl::Time) override {
-    calls.push_back(absl::StrCat("shutdown ", exit_code));
+  void ShutdownCluster(int exit_code, absl::string_view, int members,
+                       absl::Time) override {
+    calls.push_back(absl::StrCat("shutdown ", exit_code,
+                                 members > 0 ? " of " : "",
+                                 members > 0 ? absl::StrCat(members) : ""));
+  }
+  std::string FilesOf(const std::string& job_id) const override {
+    return "/state/" + job_id;
   }
   void Drain(absl::Time) override {}
 
@@ -94,7 +100,7 @@ TEST_F(SingleJobTest, SuccessEndsTheClusterWithZero) {
     EXPECT_EQ(job_id, "j-0001");
     return Final(SUCCEEDED, 0);
   };
-  SingleJob job(&scheduler_, job_, OnDone());
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_EQ(AwaitCode(), 0);
   EXPECT_FALSE(job.running());
   EXPECT_THAT(scheduler_.calls,
@@ -108,29 +114,36 @@ TEST_F(SingleJobTest, AFailureGivesTheJobsOwnCodeAfterAnyNumberOfLooks) {
     if (++looks < 3) return absl::DeadlineExceededError("not yet");
     return Final(FAILED, 138);
   };
-  SingleJob job(&scheduler_, job_, OnDone());
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_EQ(AwaitCode(), 138);
   EXPECT_EQ(looks, 3);
 }
 
 TEST_F(SingleJobTest, AJobThatIsNotTakenEndsTheClusterWithOne) {
   scheduler_.submit_result = absl::InvalidArgumentError("model: no graph");
-  SingleJob job(&scheduler_, job_, OnDone());
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_EQ(AwaitCode(), 1);
   EXPECT_THAT(scheduler_.calls,
-              ElementsAre("submit mnist MODEL", "shutdown 1"));
+              ElementsAre("submit mnist MODEL", "shutdown 1 of 3"));
+}
+
+TEST_F(SingleJobTest, ABadJobFileEndsTheClusterWithOne) {
+  SingleJob job(&scheduler_, absl::InvalidArgumentError("job:1: no"),
+                /*members=*/3, OnDone());
+  EXPECT_EQ(AwaitCode(), 1);
+  EXPECT_THAT(scheduler_.calls, ElementsAre("shutdown 1 of 3"));
 }
 
 TEST_F(SingleJobTest, AModelThatIsGoneEndsTheClusterWithOne) {
   ASSERT_TRUE(RemoveTree(job_.model_file).ok());
-  SingleJob job(&scheduler_, job_, OnDone());
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_EQ(AwaitCode(), 1);
-  EXPECT_THAT(scheduler_.calls, ElementsAre("shutdown 1"));
+  EXPECT_THAT(scheduler_.calls, ElementsAre("shutdown 1 of 3"));
 }
 
 TEST_F(SingleJobTest, AbandonedItEndsTheClusterWithTheGivenCode) {
   scheduler_.wait_for = [](const std::string&) { return Final(RUNNING, 0); };
-  SingleJob job(&scheduler_, job_, OnDone());
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_TRUE(job.running());
   job.Abandon(143);
   EXPECT_EQ(AwaitCode(), 143);

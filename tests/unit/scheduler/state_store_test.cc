@@ -63,8 +63,9 @@ TEST_F(StateStoreTest, JobsSurviveARestart) {
     status.set_exit_code(138);
     ASSERT_TRUE(store->Put(status, /*durable=*/false).ok());
   }
-  const auto jobs = Open()->Load();
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  const auto loaded = Open()->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::vector<StoredJob>* const jobs = &loaded->jobs;
   ASSERT_EQ(jobs->size(), 2);
   EXPECT_EQ((*jobs)[0].status.job_id(), "j-0001");
   EXPECT_EQ((*jobs)[1].status.state(), FAILED);
@@ -81,27 +82,37 @@ TEST_F(StateStoreTest, ADirectoryHasOneOwner) {
               AllOf(HasSubstr(dir_.string()), HasSubstr("in use by another")));
 }
 
-TEST_F(StateStoreTest, ARecordThatCannotBeReadIsNamed) {
-  Open();
+TEST_F(StateStoreTest, RecordsThatCannotBeReadAreNamedAndTheRestIsRead) {
+  ASSERT_TRUE(Open()->PutNew(Job("j-0002")).ok());
   Put("job/j-0001", "\xff\xff\xff");
-  const auto jobs = Open()->Load();
-  EXPECT_EQ(jobs.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(jobs.status().message(),
-              AllOf(HasSubstr("job/j-0001"), HasSubstr(dir_.string())));
-}
-
-TEST_F(StateStoreTest, ARecordUnderAForeignKeyIsDamage) {
-  Open();
+  // Under a foreign key, and without its parameters.
   Put("job/j-0005", Job("j-0001").status.SerializeAsString());
-  EXPECT_EQ(Open()->Load().status().code(), absl::StatusCode::kDataLoss);
+  Put("job/j-0006", Job("j-0006").status.SerializeAsString());
+  for (int start = 0; start < 2; ++start) {
+    const auto loaded = Open()->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_EQ(loaded->jobs.size(), 1);
+    EXPECT_EQ(loaded->jobs[0].status.job_id(), "j-0002");
+    ASSERT_EQ(loaded->unreadable.size(), 3);
+    EXPECT_EQ(loaded->unreadable[0].job_id, "j-0001");
+    EXPECT_EQ(loaded->unreadable[0].why.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(loaded->unreadable[0].why.message(),
+                AllOf(HasSubstr("job/j-0001"), HasSubstr(dir_.string())));
+    EXPECT_EQ(loaded->unreadable[1].job_id, "j-0005");
+    EXPECT_THAT(loaded->unreadable[2].why.message(),
+                HasSubstr("parameters/j-0006"));
+  }
 }
 
-TEST_F(StateStoreTest, AJobWithoutItsParametersIsDamage) {
-  Open();
-  Put("job/j-0001", Job("j-0001").status.SerializeAsString());
-  const auto jobs = Open()->Load();
-  EXPECT_EQ(jobs.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(jobs.status().message(), HasSubstr("parameters/j-0001"));
+TEST_F(StateStoreTest, ADeletedJobIsGone) {
+  ASSERT_TRUE(Open()->PutNew(Job("j-0001")).ok());
+  ASSERT_TRUE(Open()->PutNew(Job("j-0002")).ok());
+  ASSERT_TRUE(Open()->Delete("j-0001").ok());
+  const auto loaded = Open()->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->jobs.size(), 1);
+  EXPECT_EQ(loaded->jobs[0].status.job_id(), "j-0002");
+  EXPECT_TRUE(loaded->unreadable.empty());
 }
 
 TEST_F(StateStoreTest, AnUnknownFormatIsRefused) {

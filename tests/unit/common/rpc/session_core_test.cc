@@ -51,6 +51,7 @@ std::vector<std::string> Words(const SessionActions& actions) {
     if (std::holds_alternative<DeliverRejected>(action)) {
       words.push_back("rejected");
     }
+    if (std::holds_alternative<AnnounceLoss>(action)) words.push_back("lost");
   }
   return words;
 }
@@ -68,13 +69,15 @@ class SessionCoreTest : public ::testing::Test {
   std::vector<std::string> Start() {
     return Run([&](SessionActions* a) { core_.Start(now_, a); });
   }
-  std::vector<std::string> Accept(uint32_t index = 2) {
+  std::vector<std::string> Accept(uint32_t index = 2,
+                                  bool ends_with_scheduler = false) {
     SchedulerMessage message;
     Registered* registered = message.mutable_registered();
     registered->mutable_task()->set_type(WORKER);
     registered->mutable_task()->set_index(index);
     registered->set_heartbeat_seconds(1);
     registered->set_lease_seconds(5);
+    registered->set_ends_with_scheduler(ends_with_scheduler);
     return Run([&](SessionActions* a) { core_.OnMessage(message, now_, a); });
   }
   std::vector<std::string> End(const absl::Status& why) {
@@ -167,7 +170,7 @@ TEST_F(SessionCoreTest, ComesBackAfterABrokenStreamAndNamesItsJob) {
   Start();
   Accept();
   core_.SetRunningJob("j-0003");
-  EXPECT_THAT(End(absl::UnavailableError("reset")), IsEmpty());
+  EXPECT_THAT(End(absl::UnavailableError("reset")), ElementsAre("lost"));
   EXPECT_THAT(TickUntilAction(absl::Seconds(1)),
               ElementsAre("open", "register"));
   EXPECT_EQ(LastRegister().job_id(), "j-0003");
@@ -249,7 +252,7 @@ TEST_F(SessionCoreTest, OnceRegisteredItTriesForEver) {
   Start();
   Accept();
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_THAT(End(absl::UnavailableError("refused")), IsEmpty());
+    End(absl::UnavailableError("refused"));
     ASSERT_THAT(TickUntilAction(absl::Seconds(3)),
                 ElementsAre("open", "register"));
   }
@@ -284,6 +287,73 @@ TEST_F(SessionCoreTest, AnOrphanStopsItsJobOnce) {
     }
   }
   EXPECT_EQ(stops, 1);
+}
+
+TEST_F(SessionCoreTest, ALossIsAnnouncedAtOnceWithWhatFollows) {
+  Start();
+  Accept();
+  core_.SetRunningJob("j-0001");
+  SessionActions actions;
+  core_.OnStreamEnded(absl::UnavailableError("reset"), now_, &actions);
+  ASSERT_EQ(actions.size(), 1);
+  const auto& loss = std::get<AnnounceLoss>(actions[0]);
+  EXPECT_EQ(loss.job_id, "j-0001");
+  EXPECT_EQ(loss.wait, absl::Seconds(60));
+  EXPECT_THAT(loss.then, HasSubstr("the job is stopped here"));
+  EXPECT_EQ(loss.why.message(), "reset");
+  // Once: attempts to come back that fail are not losses.
+  TickUntilAction(absl::Seconds(1));
+  EXPECT_THAT(End(absl::UnavailableError("refused")), IsEmpty());
+}
+
+TEST_F(SessionCoreTest, WhoIsStillStoppingAnOrphanNamesItAgain) {
+  Start();
+  Accept();
+  core_.SetRunningJob("j-0001");
+  End(absl::UnavailableError("reset"));
+  std::vector<std::string> words;
+  for (int i = 0; i < 700; ++i) {
+    for (const std::string& word : Tick(absl::Milliseconds(100))) {
+      words.push_back(word);
+      if (word == "open") End(absl::UnavailableError("refused"));
+    }
+  }
+  ASSERT_THAT(words, testing::Contains("stop"));
+  TickUntilAction(absl::Seconds(3));
+  EXPECT_EQ(LastRegister().job_id(), "j-0001");
+  // The next time it is lost it is stopped again.
+  Accept();
+  End(absl::UnavailableError("reset"));
+  EXPECT_THAT(Tick(absl::Seconds(61)), testing::Contains("stop"));
+}
+
+TEST_F(SessionCoreTest, WhoEndsWithItsSchedulerDoesSoAfterTheOrphanTimeout) {
+  Start();
+  Accept(/*index=*/2, /*ends_with_scheduler=*/true);
+  core_.SetRunningJob("j-0001");
+  EXPECT_THAT(End(absl::UnavailableError("reset")), ElementsAre("lost"));
+  std::vector<std::string> words;
+  const absl::Time lost = now_;
+  while (!core_.closed() && now_ < lost + absl::Minutes(5)) {
+    for (const std::string& word : Tick(absl::Milliseconds(100))) {
+      if (word == "open") End(absl::UnavailableError("refused"));
+      if (word == "stop" || word == "rejected") words.push_back(word);
+    }
+  }
+  EXPECT_THAT(words, ElementsAre("stop", "rejected"));
+  EXPECT_LE(now_ - lost, absl::Seconds(61));
+}
+
+TEST_F(SessionCoreTest, WhoEndsWithItsSchedulerForgivesAShortLoss) {
+  Start();
+  Accept(/*index=*/2, /*ends_with_scheduler=*/true);
+  for (int i = 0; i < 10; ++i) {
+    End(absl::UnavailableError("reset"));
+    now_ += absl::Seconds(30);
+    TickUntilAction(absl::Seconds(1));
+    EXPECT_THAT(Accept(2, true), testing::Contains("registered"));
+  }
+  EXPECT_FALSE(core_.closed());
 }
 
 TEST_F(SessionCoreTest, NoStopWithoutAJob) {
