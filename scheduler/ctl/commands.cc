@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
 #include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/job_text.h"
@@ -41,6 +42,41 @@ int WatchAndReport(JobsClient* client, const std::string& job_id,
                 << std::endl;
   }
   return kExitCancelled;
+}
+
+// A job that the cluster is too small for waits, perhaps for ever: its author
+// should not learn that later.
+void WarnOfCapacity(JobsClient* client, const JobSpec& spec,
+                    const Console& console) {
+  const auto cluster = client->GetCluster();
+  if (!cluster.ok()) return;  // it is queued all the same
+  const std::string warning = CapacityWarning(spec, *cluster);
+  if (warning.empty()) return;
+  if (console.json) {
+    google::protobuf::Struct object;
+    SetField(&object, "warning", warning);
+    console.PrintJson(object);
+  } else {
+    console.err << "synctl: " << warning << std::endl;
+  }
+}
+
+// A list has only the names of specs: the rest must not look like defaults.
+google::protobuf::Struct WithoutSpecs(const ListResponse& jobs) {
+  google::protobuf::Struct object;
+  auto* const list = (*object.mutable_fields())["jobs"].mutable_list_value();
+  for (const JobStatus& job : jobs.jobs()) {
+    google::protobuf::Struct* const entry =
+        list->add_values()->mutable_struct_value();
+    // Its own output is JSON.
+    static_cast<void>(
+        google::protobuf::util::JsonStringToMessage(ToJson(job), entry));
+    google::protobuf::Struct spec;
+    SetField(&spec, "name", job.spec().name());
+    *(*entry->mutable_fields())["spec"].mutable_struct_value() =
+        std::move(spec);
+  }
+  return object;
 }
 
 absl::StatusOr<JobState> ParseState(const std::string& name) {
@@ -113,6 +149,7 @@ int RunSubmit(const std::string& scheduler, const std::string& job_file,
     console.out << "submitted " << *job_id << " (" << job->spec.name() << ")"
                 << std::endl;
   }
+  WarnOfCapacity(&client, job->spec, console);
   return watch ? WatchAndReport(&client, *job_id, console, &interrupts)
                : kExitOk;
 }
@@ -140,7 +177,7 @@ int RunList(const std::string& scheduler,
   const auto jobs = JobsClient(scheduler).List(request);
   if (!jobs.ok()) return console.PrintError(jobs.status());
   if (console.json) {
-    console.PrintJson(*jobs);
+    console.PrintJson(WithoutSpecs(*jobs));
   } else {
     console.out << JobTable(*jobs, absl::Now()) << std::flush;
   }

@@ -72,6 +72,24 @@ std::string WorkerText(const WorkerProgress& worker) {
       percent(worker.wait_seconds()), percent(worker.data_seconds()));
 }
 
+// The last interval of a job that has ended is its evaluation: what counts then
+// is the whole of it.
+JobProgress OverTheWholeJob(JobProgress progress) {
+  double samples_per_second = 0;
+  for (WorkerProgress& worker : *progress.mutable_workers()) {
+    const double seconds = worker.compute_seconds() + worker.push_seconds() +
+                           worker.wait_seconds() + worker.data_seconds();
+    if (seconds > 0) {
+      worker.set_samples_per_second(static_cast<double>(worker.samples()) /
+                                    seconds);
+    }
+    samples_per_second += worker.samples_per_second();
+  }
+  progress.set_samples_per_second(samples_per_second);
+  progress.set_seconds_left(-1);
+  return progress;
+}
+
 // "1,250/3,130"; the total is left out where it is not known.
 std::string OutOf(uint64_t part, uint64_t total) {
   return total > 0 ? absl::StrCat(FormatCount(part), "/", FormatCount(total))
@@ -88,6 +106,10 @@ std::string FormatCount(uint64_t count) {
     grouped.push_back(digits[i]);
   }
   return grouped;
+}
+
+std::string FormatAmount(uint64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
 std::string FormatBytes(uint64_t bytes) {
@@ -185,10 +207,12 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   }
   absl::StrAppend(&text, WhoText("workers", job.workers()),
                   WhoText("ps", job.ps()));
-  if (job.progress().clocks_total() > 0) {
-    absl::StrAppend(&text, "progress  ", ProgressText(job.progress()), "\n");
+  const JobProgress progress =
+      HasEnded(job.state()) ? OverTheWholeJob(job.progress()) : job.progress();
+  if (progress.clocks_total() > 0) {
+    absl::StrAppend(&text, "progress  ", ProgressText(progress), "\n");
   }
-  for (const WorkerProgress& worker : job.progress().workers()) {
+  for (const WorkerProgress& worker : progress.workers()) {
     absl::StrAppend(&text, WorkerText(worker));
   }
   title = "results";
@@ -229,6 +253,31 @@ std::string JobTable(const ListResponse& jobs, absl::Time now) {
                     submitted, FormatElapsed(JobAge(job, now)), detail});
   }
   return AlignColumns(rows);
+}
+
+std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
+  struct Kind {
+    uint64_t needed = 0;
+    uint64_t members = 0;
+    uint64_t free = 0;
+  };
+  Kind workers{std::max(1u, spec.resources().workers())};
+  Kind ps{std::max(1u, spec.resources().ps())};
+  for (const ClusterStatus::Entry& entry : cluster.members()) {
+    const TaskType type = entry.member().task().type();
+    if (type != CHIEF && type != WORKER && type != PS) continue;
+    Kind& kind = type == PS ? ps : workers;
+    ++kind.members;
+    kind.free += entry.job_id().empty() ? 1 : 0;
+  }
+  if (workers.members >= workers.needed && ps.members >= ps.needed) return "";
+  return absl::StrCat(
+      "warning: the job needs ", FormatAmount(workers.needed, "worker"),
+      " and ", ps.needed, " ps, but the cluster has ",
+      FormatAmount(workers.members, "worker"), " (", workers.free,
+      " free) and ", ps.members, " ps (", ps.free,
+      " free). It is queued and waits until more daemons join; jobs behind it "
+      "need not wait for that");
 }
 
 std::string ClusterTable(const ClusterStatus& cluster) {

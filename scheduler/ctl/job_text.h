@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "proto/job.pb.h"
@@ -17,6 +18,8 @@ namespace syncline {
 std::string FormatCount(uint64_t count);         // "60,000"
 std::string FormatBytes(uint64_t bytes);         // "1.2 MiB"
 std::string FormatElapsed(absl::Duration time);  // "0:07", "1:02:03"
+// "1 worker", "2 workers".
+std::string FormatAmount(uint64_t count, absl::string_view noun);
 absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
 
 // "epoch 2/5  step 1,250/3,130  loss 0.1234  24,310 samples/s  0:12 left"
@@ -35,6 +38,9 @@ absl::Duration JobAge(const JobStatus& job, absl::Time now);
 std::string JobDetails(const JobStatus& job, absl::Time now);
 // `synctl list`: one line per job, under a head line.
 std::string JobTable(const ListResponse& jobs, absl::Time now);
+// Says that a job asks for more than there is, and what follows; empty if it
+// does not. `spec` as submitted.
+std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster);
 // `synctl cluster`: one line per member, under a head line.
 std::string ClusterTable(const ClusterStatus& cluster);
 

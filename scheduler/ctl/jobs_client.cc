@@ -160,13 +160,17 @@ absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,
                                             InterruptSignals* interrupts) {
   JobStatus latest;
   absl::Time give_up = absl::Now() + options.reconnect_for;
+  absl::Time heard_at = absl::Now();
   for (;;) {
-    bool heard = false;
-    const absl::Status ended = FollowOnce(job_id, options, &latest, &heard);
+    const absl::Time heard_before = heard_at;
+    const absl::Status ended = FollowOnce(job_id, options, &latest, &heard_at);
     if (ended.ok()) return latest;
     if (!IsOutOfReach(ended)) return ended;
-    if (heard) give_up = absl::Now() + options.reconnect_for;
-    if (absl::Now() >= give_up) return OutOfReach(address_, ended);
+    const absl::Time now = absl::Now();
+    if (heard_at > heard_before) give_up = now + options.reconnect_for;
+    if (now >= give_up || now - heard_at >= options.silence_max) {
+      return OutOfReach(address_, ended);
+    }
     SYNCLINE_RETURN_IF_ERROR(options.on_idle());
     if (interrupts->WaitFor(kIdleInterval)) {
       return absl::CancelledError("interrupted");
@@ -176,7 +180,7 @@ absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,
 
 absl::Status JobsClient::FollowOnce(const std::string& job_id,
                                     const WatchOptions& options,
-                                    JobStatus* latest, bool* heard) {
+                                    JobStatus* latest, absl::Time* heard_at) {
   enum : intptr_t { kStarted = 1, kRead, kFinished };
   const auto tag = [](intptr_t event) {
     return reinterpret_cast<void*>(event);  // NOLINT: gRPC's tags
@@ -189,11 +193,21 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
       stub_->AsyncWatch(context.get(), request, &queue, tag(kStarted));
 
   JobStatus message;
+  std::string told;  // the last message, as bytes
   grpc::Status finished;
   absl::Status stopped;
   for (bool open = true; open;) {
     if (stopped.ok()) {
       stopped = options.on_idle();
+      const absl::Duration silence = absl::Now() - *heard_at;
+      if (stopped.ok() && silence >= options.silence_told &&
+          options.on_silence != nullptr) {
+        options.on_silence(silence);
+      }
+      if (stopped.ok() && silence >= options.silence_max) {
+        stopped = absl::UnavailableError(
+            absl::StrCat("no news for ", absl::ToInt64Seconds(silence), " s"));
+      }
       if (!stopped.ok()) context->TryCancel();
     }
     void* event = nullptr;
@@ -209,9 +223,11 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
       reader->Finish(&finished, tag(kFinished));
     } else {
       if (event == tag(kRead)) {
-        *heard = true;
+        *heard_at = absl::Now();
+        const bool changed = message.SerializeAsString() != told;
+        told = message.SerializeAsString();
         *latest = message;
-        if (stopped.ok()) options.on_status(message);
+        if (stopped.ok() && changed) options.on_status(message);
       }
       reader->Read(&message, tag(kRead));
     }

@@ -44,23 +44,28 @@ class JobsClient {
                         const Transferred& transferred);
 
   // Follows the job to its final state and returns that. `on_status` sees every
-  // message, `on_idle` runs at least five times a second; the first status
+  // change, `on_idle` runs at least five times a second; the first status
   // that is not OK ends the watch and is returned. Rides over a scheduler that
-  // is out of reach for up to `reconnect_for`, then: Unavailable.
+  // is out of reach for up to `reconnect_for`, or that says nothing for up to
+  // `silence_max`, then: Unavailable. `on_silence` is told, a few times a
+  // second, how long nothing has come, from `silence_told` on.
   struct WatchOptions {
     std::function<void(const JobStatus&)> on_status;
     std::function<absl::Status()> on_idle;
+    std::function<void(absl::Duration)> on_silence = nullptr;
     absl::Duration reconnect_for = absl::Seconds(6);
+    absl::Duration silence_told = absl::Seconds(5);
+    absl::Duration silence_max = absl::Seconds(20);
   };
   absl::StatusOr<JobStatus> Watch(const std::string& job_id,
                                   const WatchOptions& options,
                                   InterruptSignals* interrupts);
 
  private:
-  // One stream. OK: it delivered a final state.
+  // One stream. OK: it delivered a final state. *heard_at: the last message.
   absl::Status FollowOnce(const std::string& job_id,
                           const WatchOptions& options, JobStatus* latest,
-                          bool* heard);
+                          absl::Time* heard_at);
 
   const std::string address_;
   const std::unique_ptr<Jobs::Stub> stub_;

@@ -14,6 +14,7 @@
 #include "scheduler/ctl/commands.h"
 #include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/interrupt_signals.h"
+#include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/local_cluster.h"
 #include "scheduler/ctl/watch.h"
@@ -111,8 +112,9 @@ class LocalRun {
     cluster.ps = static_cast<int>(resources.ps());
     cluster.threads_per_worker = ThreadsPerWorker(options_, cluster.workers);
     Say(absl::StrCat("starting a cluster of ", cluster.ps, " ps and ",
-                     cluster.workers, " workers (", cluster.threads_per_worker,
-                     " threads each)"));
+                     FormatAmount(cluster.workers, "worker"), " (",
+                     FormatAmount(cluster.threads_per_worker, "thread"),
+                     " each)"));
     return LocalCluster::Start(cluster, &interrupts_);
   }
 

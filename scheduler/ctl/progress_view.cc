@@ -10,6 +10,7 @@ namespace syncline {
 namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(1);
+constexpr absl::Duration kSilenceInterval = absl::Seconds(5);
 constexpr char kClearLine[] = "\r\033[K";
 constexpr int kBarWidthMax = 24;
 constexpr int kBarWidthMin = 4;
@@ -22,7 +23,8 @@ std::string StateLine(const JobStatus& job) {
                  ? "queued"
                  : absl::StrCat("queued: ", job.waiting_for());
     case PREPARING:
-      return absl::StrCat("preparing on ", job.workers_size(), " workers and ",
+      return absl::StrCat("preparing on ",
+                          FormatAmount(job.workers_size(), "worker"), " and ",
                           job.ps_size(), " ps");
     case RUNNING:
       return "running";
@@ -50,6 +52,7 @@ std::string Bar(double done, int width) {
 }  // namespace
 
 std::string ProgressView::Update(const JobStatus& job, absl::Time now) {
+  next_silence_ = absl::ZeroDuration();
   if (style_ == Style::kJson) return absl::StrCat(ToJson(job), "\n");
   std::string facts = NewFacts(job);
   if (live_line_shown_ && !facts.empty()) {
@@ -59,6 +62,26 @@ std::string ProgressView::Update(const JobStatus& job, absl::Time now) {
   const std::string progress = Progress(job, now);
   if (style_ == Style::kLive && !progress.empty()) live_line_shown_ = true;
   return absl::StrCat(facts, progress);
+}
+
+std::string ProgressView::Silence(absl::Duration silence) {
+  if (silence < next_silence_) return "";
+  next_silence_ =
+      silence + (style_ == Style::kLive ? absl::Seconds(1) : kSilenceInterval);
+  const std::string text = absl::StrCat("no news from the scheduler for ",
+                                        absl::ToInt64Seconds(silence), " s");
+  switch (style_) {
+    case Style::kLines:
+      return absl::StrCat(text, "\n");
+    case Style::kLive:
+      live_line_shown_ = true;
+      return absl::StrCat(kClearLine, text);
+    case Style::kJson:
+      break;
+  }
+  google::protobuf::Struct object;
+  SetField(&object, "warning", text);
+  return absl::StrCat(ToJson(object), "\n");
 }
 
 std::string ProgressView::Finish() {

@@ -20,6 +20,10 @@ class ProgressView {
   // What to write for `job` now; may be empty. Statuses may repeat.
   std::string Update(const JobStatus& job, absl::Time now);
 
+  // What to write when nothing has come for `silence`: says so at once, then
+  // now and then.
+  std::string Silence(absl::Duration silence);
+
   // Text that leaves the cursor at the start of an empty line.
   std::string Finish();
 
@@ -34,6 +38,7 @@ class ProgressView {
   std::string state_line_;
   int evaluations_shown_ = 0;
   int64_t clock_shown_ = -1;
+  absl::Duration next_silence_ = absl::ZeroDuration();
   absl::Time next_progress_ = absl::InfinitePast();
 };
 

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/version.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/commands.h"
@@ -40,10 +43,57 @@ Exit codes:
 
 Each command has its own help: synctl submit --help)";
 
+constexpr char kExitCodes[] = R"(
+Exit codes: 0 done, 1 not as asked, 2 wrong usage, 3 no scheduler,
+130 cancelled or Ctrl-C, 138 worth a retry (synctl --help says more).)";
+
+constexpr char kWatchFooter[] = R"(
+Ends with the job, with exit code 0 only if it succeeded. Ctrl-C leaves the job
+running. Says so if the scheduler is silent, and gives up after 20 s of that.
+
+Examples:
+  synctl watch j-0001
+  synctl watch j-0001 --output json)";
+
+constexpr char kListFooter[] = R"(
+Examples:
+  synctl list
+  synctl list --state queued running --limit 10
+In JSON a job has only the name of its spec; `synctl get` has all of it.)";
+
+constexpr char kGetFooter[] = R"(
+Examples:
+  synctl get j-0001
+  synctl get j-0001 --output json)";
+
+constexpr char kCancelFooter[] = R"(
+Its members are free soon after. A job that is over cannot be cancelled.
+
+Examples:
+  synctl cancel j-0001
+  synctl cancel j-0001 --reason "wrong data")";
+
+constexpr char kDownloadFooter[] = R"(
+A file is there whole, with the right checksum, or not at all.
+
+Examples:
+  synctl download j-0001
+  synctl download j-0001 trained.onnx --to results)";
+
+constexpr char kClusterFooter[] = R"(
+Examples:
+  synctl cluster
+  synctl cluster --output json)";
+
+constexpr char kVersionFooter[] = R"(
+Examples:
+  synctl version)";
+
 constexpr char kSubmitFooter[] = R"(
 The job file is JobSpec (proto/job_spec.proto) in protobuf text format or JSON;
 its model.path is relative to it, and the model travels with the job. Both are
 checked here before anything is sent, and all problems are named at once.
+A job that needs more than the cluster has is queued, with a warning.
 Ctrl-C while watching leaves the job running.
 
 Examples:
@@ -101,6 +151,11 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
+        Console::Standard(/*json=*/true)
+            .PrintError(absl::InvalidArgumentError(error.what()));
+        return kExitUsage;
+      }
       const int code = app_.exit(error);  // prints help or what is wrong
       return code == 0 ? kExitOk : kExitUsage;
     }
@@ -109,6 +164,25 @@ class CommandLine {
 
  private:
   using Command = std::function<int(const Console&)>;
+
+  // Where the command line could not be parsed, but this much is clear.
+  static bool AsksForJson(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+      absl::string_view word = argv[i];
+      if (word == "--output=json" || word == "-o=json" || word == "-ojson") {
+        return true;
+      }
+      if ((word == "--output" || word == "-o") && i + 1 < argc &&
+          absl::string_view(argv[i + 1]) == "json") {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  static void SetFooter(CLI::App* app, const char* text) {
+    app->footer(absl::StrCat(text, "\n", kExitCodes));
+  }
 
   CLI::App* Add(const std::string& name, const std::string& about,
                 Command command, CLI::App* parent = nullptr) {
@@ -145,17 +219,19 @@ class CommandLine {
         });
     submit->add_option("FILE", job_file_, "Job file")->required();
     submit->add_flag("--watch,-w", watch_, "Follow it to its end");
-    submit->footer(kSubmitFooter);
+    SetFooter(submit, kSubmitFooter);
 
-    AddOnJob("watch", "Follow a job to its end",
-             [this](const Console& console) {
-               return RunWatch(Scheduler(), job_id_, console);
-             });
+    SetFooter(AddOnJob("watch", "Follow a job to its end",
+                       [this](const Console& console) {
+                         return RunWatch(Scheduler(), job_id_, console);
+                       }),
+              kWatchFooter);
     CLI::App* cancel =
         AddOnJob("cancel", "End a job", [this](const Console& console) {
           return RunCancel(Scheduler(), job_id_, reason_, console);
         });
     cancel->add_option("--reason", reason_, "Recorded with the job");
+    SetFooter(cancel, kCancelFooter);
     CLI::App* download = AddOnJob("download", "Fetch a job's results and logs",
                                   [this](const Console& console) {
                                     return RunDownload(Scheduler(), job_id_,
@@ -165,6 +241,7 @@ class CommandLine {
                          "Files, as `synctl get` lists them; default: all but "
                          "the model as submitted");
     download->add_option("--to", to_, "Folder; default: the job's id");
+    SetFooter(download, kDownloadFooter);
   }
 
   void AddQueryCommands() {
@@ -176,9 +253,12 @@ class CommandLine {
                      "Only these: queued, preparing, running, succeeded, "
                      "failed, cancelled");
     list->add_option("--limit", limit_, "At most this many; default 100");
-    AddOnJob("get", "Show one job in full", [this](const Console& console) {
-      return RunGet(Scheduler(), job_id_, console);
-    });
+    SetFooter(list, kListFooter);
+    SetFooter(AddOnJob("get", "Show one job in full",
+                       [this](const Console& console) {
+                         return RunGet(Scheduler(), job_id_, console);
+                       }),
+              kGetFooter);
   }
 
   void AddLocal() {
@@ -207,7 +287,7 @@ class CommandLine {
     local->add_option("--out", local_.out_dir,
                       "Folder for results; default: syncline-out/NAME-TIME");
     local->add_flag("--keep", local_.keep, "Keep the cluster's own state too");
-    local->footer(kLocalFooter);
+    SetFooter(local, kLocalFooter);
   }
 
   void AddGenerate() {
@@ -231,14 +311,15 @@ class CommandLine {
     criteo->add_option("--seed", criteo_.generator.seed,
                        "Of rows and teacher; default 0");
     criteo->add_option("--out", criteo_.path, "File to write")->required();
-    criteo->footer(kGenerateFooter);
+    SetFooter(criteo, kGenerateFooter);
   }
 
   void AddClusterCommands() {
-    AddRemote("cluster", "List the cluster's members",
-              [this](const Console& console) {
-                return RunCluster(Scheduler(), console);
-              });
+    SetFooter(AddRemote("cluster", "List the cluster's members",
+                        [this](const Console& console) {
+                          return RunCluster(Scheduler(), console);
+                        }),
+              kClusterFooter);
     CLI::App* doctor = AddRemote(
         "doctor", "Check a configuration", [this](const Console& console) {
           DoctorOptions options;
@@ -250,7 +331,7 @@ class CommandLine {
           return RunDoctor(options, console);
         });
     doctor->add_flag("--offline", offline_, "Do not touch the network");
-    doctor->footer(kDoctorFooter);
+    SetFooter(doctor, kDoctorFooter);
     CLI::App* tf_config =
         AddRemote("tf-config", "Write a task's TF_CONFIG",
                   [this](const Console& console) {
@@ -260,17 +341,19 @@ class CommandLine {
     tf_config->add_option("--cluster", cluster_,
                           "TYPE=ADDRESS[,ADDRESS...]; default: the members of "
                           "a running cluster");
-    tf_config->footer(kTfConfigFooter);
-    Add("version", "Print the version", [](const Console& console) {
-      google::protobuf::Struct object;
-      SetField(&object, "version", kVersion);
-      if (console.json) {
-        console.PrintJson(object);
-      } else {
-        console.out << "synctl " << kVersion << std::endl;
-      }
-      return kExitOk;
-    });
+    SetFooter(tf_config, kTfConfigFooter);
+    CLI::App* version =
+        Add("version", "Print the version", [](const Console& console) {
+          google::protobuf::Struct object;
+          SetField(&object, "version", kVersion);
+          if (console.json) {
+            console.PrintJson(object);
+          } else {
+            console.out << "synctl " << kVersion << std::endl;
+          }
+          return kExitOk;
+        });
+    SetFooter(version, kVersionFooter);
   }
 
   std::string Scheduler() const {

@@ -25,6 +25,9 @@ absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
     latest = job;
     console.out << view.Update(job, absl::Now()) << std::flush;
   };
+  options.on_silence = [&](absl::Duration silence) {
+    console.out << view.Silence(silence) << std::flush;
+  };
   options.on_idle = [&] { return on_idle(latest); };
   absl::StatusOr<JobStatus> end = client->Watch(job_id, options, interrupts);
   console.out << view.Finish() << std::flush;

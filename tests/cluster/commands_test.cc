@@ -286,6 +286,60 @@ TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
   EXPECT_TRUE(error.fields().contains("error")) << json.out;
 }
 
+TEST_F(CommandsTest, WrongUsageIsJsonWhereJsonIsAskedFor) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"submit", "-o", "json"},
+           {"list", "--no-such", "--output=json"},
+           {"list", "--state", "odd", "-o", "json"}}) {
+    ASSERT_OK_AND_ASSIGN(const auto usage, cluster_->Synctl(arguments));
+    EXPECT_EQ(usage.exit.code, 2);
+    EXPECT_EQ(usage.err, "");
+    google::protobuf::Struct object;
+    ASSERT_TRUE(
+        google::protobuf::util::JsonStringToMessage(usage.out, &object).ok())
+        << usage.out;
+    EXPECT_EQ(object.fields()
+                  .at("error")
+                  .struct_value()
+                  .fields()
+                  .at("code")
+                  .string_value(),
+              "INVALID_ARGUMENT");
+  }
+}
+
+TEST_F(CommandsTest, AListInJsonHasNoInventedSpecs) {
+  ASSERT_OK(cluster_->Train(Write(EvaluatedJob("elided"))));
+  ASSERT_OK_AND_ASSIGN(const auto list,
+                       cluster_->Synctl({"list", "-o", "json"}));
+  EXPECT_THAT(list.out, HasSubstr(R"("spec":{"name":"elided"})"));
+  ListResponse parsed;
+  EXPECT_TRUE(
+      google::protobuf::util::JsonStringToMessage(list.out, &parsed).ok());
+  EXPECT_GT(parsed.jobs_size(), 0);
+}
+
+// It is queued, its author is told, and the one behind it does not wait.
+TEST_F(CommandsTest, AJobLargerThanTheClusterIsToldAndOvertaken) {
+  JobSpec job = EvaluatedJob("large");
+  job.mutable_resources()->set_workers(7);
+  ASSERT_OK_AND_ASSIGN(const auto submit,
+                       cluster_->Synctl({"submit", Write(job)}));
+  EXPECT_EQ(submit.exit.code, 0);
+  EXPECT_THAT(submit.err,
+              HasSubstr("needs 7 workers and 1 ps, but the cluster has 2 "
+                        "workers (2 free) and 1 ps (1 free)"));
+  ASSERT_OK(cluster_->Train(Write(EvaluatedJob("small"))));
+  const size_t at = submit.out.find("j-");
+  const std::string large =
+      submit.out.substr(at, submit.out.find(' ', at) - at);
+  ASSERT_OK_AND_ASSIGN(const JobStatus waiting, cluster_->Get(large));
+  EXPECT_EQ(waiting.state(), QUEUED);
+  EXPECT_THAT(waiting.waiting_for(), HasSubstr("more than this cluster has"));
+  EXPECT_OK(cluster_->Synctl({"cancel", large}));
+}
+
 TEST_F(CommandsTest, HelpTeaches) {
   ASSERT_OK_AND_ASSIGN(const auto help, cluster_->Synctl({"--help"}));
   EXPECT_EQ(help.exit.code, 0);
@@ -297,6 +351,11 @@ TEST_F(CommandsTest, HelpTeaches) {
     ASSERT_OK_AND_ASSIGN(const auto sub, cluster_->Synctl({command, "--help"}));
     EXPECT_EQ(sub.exit.code, 0) << command;
     EXPECT_THAT(sub.out, HasSubstr("--output")) << command;
+    EXPECT_THAT(sub.out, HasSubstr("Exit codes")) << command;
+    EXPECT_THAT(sub.out, HasSubstr(absl::StrCat("  synctl ", command)))
+        << "its own examples";
+    EXPECT_THAT(sub.out, Not(HasSubstr("synctl list --state running")))
+        << command << " repeats the general ones";
   }
 }
 

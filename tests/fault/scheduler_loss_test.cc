@@ -86,6 +86,20 @@ TEST_F(SchedulerLossTest, AWatchRidesOverAQuickRestart) {
   EXPECT_THAT(told.err, HasSubstr("restarted"));
 }
 
+TEST_F(SchedulerLossTest, AWatchSaysThatAFrozenSchedulerIsSilent) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto watcher,
+      cluster_.StartSynctl({"submit", Write(EndlessJob()), "--watch"}));
+  ASSERT_OK(cluster_.WaitForClock("j-0001", 1, absl::Seconds(60)));
+  cluster_.daemon("scheduler").Signal(SIGSTOP);
+  const auto told = watcher->Finish(absl::Seconds(60));
+  cluster_.daemon("scheduler").Signal(SIGCONT);
+  ASSERT_OK(told);
+  EXPECT_EQ(told->exit.code, 3);
+  EXPECT_THAT(told->out, HasSubstr("no news from the scheduler for 5 s"));
+  EXPECT_THAT(told->err, HasSubstr(cluster_.scheduler_address()));
+}
+
 TEST_F(SchedulerLossTest, OneSchedulerPerStateFolder) {
   ASSERT_OK_AND_ASSIGN(
       auto second,

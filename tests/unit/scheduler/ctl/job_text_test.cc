@@ -130,6 +130,46 @@ TEST(JobTableTest, OneLinePerJobUnderTheHead) {
   EXPECT_THAT(text, testing::Not(HasSubstr("second line")));
 }
 
+// The last thing a chief does is to evaluate: at the end its rate is that of
+// the whole job.
+TEST(JobDetailsTest, RatesOfAnEndedJobAreThoseOfTheWholeOfIt) {
+  JobStatus job = RunningJob();
+  auto* worker = job.mutable_progress()->add_workers();
+  worker->set_samples(6000);
+  worker->set_samples_per_second(0);
+  worker->set_compute_seconds(4);
+  worker->set_wait_seconds(2);
+  EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(2000)),
+              HasSubstr(", 0 samples/s"));
+  job.mutable_progress()->set_clocks_total(100);
+  job.set_state(SUCCEEDED);
+  AddTransition(&job, SUCCEEDED, 1100);
+  const std::string text = JobDetails(job, absl::FromUnixSeconds(2000));
+  EXPECT_THAT(text, HasSubstr("rank 0: step 0, 1,000 samples/s"));
+  EXPECT_THAT(text, HasSubstr("  1,000 samples/s\n"));
+}
+
+TEST(CapacityWarningTest, OnlyWhereTheClusterIsTooSmall) {
+  ClusterStatus cluster;
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(CHIEF);
+  auto* engaged = cluster.add_members();
+  engaged->mutable_member()->mutable_task()->set_type(WORKER);
+  engaged->set_job_id("j-0001");
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(EVALUATOR);
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(PS);
+  JobSpec spec;
+  EXPECT_EQ(CapacityWarning(spec, cluster), "");
+  spec.mutable_resources()->set_workers(2);
+  EXPECT_EQ(CapacityWarning(spec, cluster), "");
+  spec.mutable_resources()->set_workers(3);
+  EXPECT_THAT(CapacityWarning(spec, cluster),
+              HasSubstr("needs 3 workers and 1 ps, but the cluster has 2 "
+                        "workers (1 free) and 1 ps (1 free)"));
+  spec.mutable_resources()->set_workers(1);
+  spec.mutable_resources()->set_ps(2);
+  EXPECT_THAT(CapacityWarning(spec, cluster), HasSubstr("1 worker and 2 ps"));
+}
+
 TEST(ClusterTableTest, ShowsWhoIsFree) {
   ClusterStatus cluster;
   cluster.set_scheduler_address("h:7070");

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -38,12 +39,15 @@ class FakeJobs : public Jobs::Service {
     response->set_job_id("j-0001");
     return grpc::Status::OK;
   }
-  grpc::Status Watch(grpc::ServerContext*, const WatchRequest* request,
+  grpc::Status Watch(grpc::ServerContext* context, const WatchRequest* request,
                      grpc::ServerWriter<JobStatus>* writer) override {
     JobStatus job;
     job.set_job_id(request->job_id());
     job.set_state(RUNNING);
     writer->Write(job);
+    while (request->job_id() == "silent" && !context->IsCancelled()) {
+      absl::SleepFor(absl::Milliseconds(20));
+    }
     if (++watches_ == 1) return {grpc::StatusCode::UNAVAILABLE, "restart"};
     job.set_state(SUCCEEDED);
     writer->Write(job);
@@ -158,6 +162,22 @@ TEST_F(JobsClientTest, WatchEndsWhereItsOwnerSaysSo) {
   options.on_idle = [] { return absl::CancelledError("enough"); };
   const auto job = client_->Watch("j-0001", options, &interrupts_);
   EXPECT_TRUE(absl::IsCancelled(job.status())) << job.status();
+}
+
+TEST_F(JobsClientTest, ASchedulerThatSaysNothingIsReportedThenLeft) {
+  std::vector<absl::Duration> silences;
+  JobsClient::WatchOptions options;
+  options.on_status = [](const JobStatus&) {};
+  options.on_idle = [] { return absl::OkStatus(); };
+  options.on_silence = [&](absl::Duration s) { silences.push_back(s); };
+  options.silence_told = absl::Milliseconds(300);
+  options.silence_max = absl::Milliseconds(1500);
+  const auto job = client_->Watch("silent", options, &interrupts_);
+  EXPECT_TRUE(absl::IsUnavailable(job.status())) << job.status();
+  EXPECT_THAT(std::string(job.status().message()),
+              testing::AllOf(HasSubstr(server_.address), HasSubstr("no news")));
+  ASSERT_GE(silences.size(), 2);
+  EXPECT_GE(silences[0], absl::Milliseconds(300));
 }
 
 TEST_F(JobsClientTest, ASchedulerThatIsGoneIsNamed) {

@@ -45,7 +45,7 @@ TEST(ProgressViewTest, SaysEachStateOnce) {
   job.set_state(PREPARING);
   job.add_workers();
   job.add_ps();
-  EXPECT_EQ(view.Update(job, At(3)), "preparing on 1 workers and 1 ps\n");
+  EXPECT_EQ(view.Update(job, At(3)), "preparing on 1 worker and 1 ps\n");
 }
 
 TEST(ProgressViewTest, LinesComeAtMostOnceASecondAndOnlyWithProgress) {
@@ -92,6 +92,24 @@ TEST(ProgressViewTest, TheLiveLineFitsEveryTerminal) {
       EXPECT_THAT(line, HasSubstr(numbers)) << "the bar goes first";
     }
   }
+}
+
+TEST(ProgressViewTest, SilenceIsToldNowAndThen) {
+  ProgressView lines(Style::kLines, 80);
+  EXPECT_EQ(lines.Silence(absl::Seconds(5.1)),
+            "no news from the scheduler for 5 s\n");
+  EXPECT_EQ(lines.Silence(absl::Seconds(9)), "");
+  EXPECT_THAT(lines.Silence(absl::Seconds(10.2)), HasSubstr("for 10 s"));
+  lines.Update(Running(1), At(0));
+  EXPECT_THAT(lines.Silence(absl::Seconds(5.1)), HasSubstr("for 5 s"));
+  // Live it replaces the progress, which replaces it again.
+  ProgressView live(Style::kLive, 80);
+  live.Update(Running(1), At(0));
+  EXPECT_EQ(live.Silence(absl::Seconds(6)),
+            "\r\033[Kno news from the scheduler for 6 s");
+  EXPECT_THAT(live.Update(Running(2), At(1)), StartsWith("\r\033[K"));
+  EXPECT_EQ(ProgressView(Style::kJson, 80).Silence(absl::Seconds(6)),
+            "{\"warning\":\"no news from the scheduler for 6 s\"}\n");
 }
 
 TEST(ProgressViewTest, JsonPassesEveryStatusOn) {
