@@ -1,5 +1,6 @@
 #include "worker/job_rows.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,10 @@
 
 namespace syncline {
 namespace {
+
+// Room for looking up keys of one table: about a message.
+constexpr size_t kLookupBytes = 4 << 20;
+constexpr size_t kLookupRowsMax = 1 << 14;
 
 absl::Status CheckAgreement(const JobAssignment& assignment,
                             const TrainingGraph& training) {
@@ -70,6 +75,24 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
     rows->next_.push_back(rows->Add(options, map));
   }
   return rows;
+}
+
+absl::Span<RowBatch* const> JobRows::lookup() {
+  for (size_t t = lookup_.size(); t < current_.size(); ++t) {
+    RowBatch::Options options;
+    options.name = current_[t]->name();
+    options.dim = current_[t]->dim();
+    options.samples_max = static_cast<int64_t>(lookup_max(t));
+    options.lookups = {{.feed = static_cast<int>(t), .ids_per_sample = 1}};
+    lookup_.push_back(Add(options, current_[t]->map()));
+  }
+  return lookup_;
+}
+
+size_t JobRows::lookup_max(size_t table) const {
+  const size_t row_bytes =
+      static_cast<size_t>(current_[table]->dim()) * sizeof(float);
+  return std::clamp<size_t>(kLookupBytes / row_bytes, 1, kLookupRowsMax);
 }
 
 RowBatch* JobRows::Add(const RowBatch::Options& options, const TableMap& map) {

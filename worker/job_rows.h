@@ -35,6 +35,11 @@ class JobRows {
   // Of the rows that are evaluated, those that one state of the tables keeps
   // for the batches that follow (TableSpec.cache_rows); null: none.
   RowCache* cache(size_t table) const { return caches_[table].get(); }
+  // For reading any keys: room for lookup_max() keys of each table, which are
+  // the int_feeds of a batch by table, one id a sample. Made when it is asked
+  // for.
+  absl::Span<RowBatch* const> lookup();
+  size_t lookup_max(size_t table) const;
   // The next step begins: `next` and `current` change places.
   void Advance() { current_.swap(next_); }
 
@@ -46,6 +51,7 @@ class JobRows {
   std::vector<RowBatch*> current_;
   std::vector<RowBatch*> next_;
   std::vector<RowBatch*> evaluated_;
+  std::vector<RowBatch*> lookup_;
   std::vector<std::unique_ptr<RowCache>> caches_;  // by table
 };
 

@@ -29,7 +29,7 @@ absl::Status FillUntouched(const std::vector<bool>& seen, int64_t dim,
   };
   for (size_t key = 0; key < seen.size(); ++key) {
     if (!seen[key]) keys.push_back(static_cast<int64_t>(key));
-    if (keys.size() == TableReader::kKeysMax) SYNCLINE_RETURN_IF_ERROR(read());
+    if (keys.size() == reader.keys_max) SYNCLINE_RETURN_IF_ERROR(read());
   }
   return keys.empty() ? absl::OkStatus() : read();
 }

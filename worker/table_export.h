@@ -24,8 +24,8 @@ struct TableReader {
   // Gives the sink every row there is, in any order.
   std::function<absl::Status(Sink)> scan;
   // Reads the rows of `keys`; those that are not there have their initial
-  // values. At most kKeysMax keys, unique.
-  static constexpr size_t kKeysMax = 1 << 14;
+  // values. At most keys_max keys, unique.
+  size_t keys_max = 1;
   std::function<absl::Status(absl::Span<const int64_t> keys, float* values)>
       read;
 };

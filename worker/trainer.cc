@@ -263,6 +263,7 @@ TableReader Trainer::ReaderOf(uint32_t table) {
                 return client_.ScanTable(table, job_.training.tables[table].dim,
                                          CutId(clock), clock, sink);
               },
+          .keys_max = job_.rows->lookup_max(table),
           .read =
               [this, table](absl::Span<const int64_t> keys, float* values) {
                 return ReadTable(table, keys, values);
@@ -271,26 +272,13 @@ TableReader Trainer::ReaderOf(uint32_t table) {
 
 absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                                 float* values) {
-  // One sample whose ids are the keys; nothing of the other tables.
+  const absl::Span<RowBatch* const> rows = job_.rows->lookup();
+  Collect(Batch(), rows);  // nothing of the other tables
   Batch batch;
-  batch.size = 1;
-  batch.int_feeds.emplace_back(keys.begin(), keys.end());
-  std::vector<std::unique_ptr<RowBatch>> owned;
-  std::vector<RowBatch*> rows;
-  for (uint32_t t = 0; t < job_.rows->current().size(); ++t) {
-    const RowBatch& model = *job_.rows->current()[t];
-    RowBatch::Options options;
-    options.name = model.name();
-    options.dim = model.dim();
-    options.samples_max = 1;
-    if (t == table) {
-      options.lookups.push_back(
-          {.feed = 0, .ids_per_sample = static_cast<int64_t>(keys.size())});
-    }
-    owned.push_back(std::make_unique<RowBatch>(options, model.map()));
-    rows.push_back(owned.back().get());
-  }
-  Collect(batch, rows);
+  batch.size = static_cast<int64_t>(keys.size());
+  batch.int_feeds.resize(rows.size());
+  batch.int_feeds[table].assign(keys.begin(), keys.end());
+  rows[table]->Collect(batch);
   SYNCLINE_RETURN_IF_ERROR(client_.PullRows(epochs_.clocks_total,
                                             CutId(epochs_.clocks_total), rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());

@@ -38,9 +38,10 @@ TableReader ReaderOf(const Rows* rows) {
             }
             return sink(keys, values);
           },
+          .keys_max = 1000,
           .read =
               [](absl::Span<const int64_t> keys, float* values) {
-                EXPECT_LE(keys.size(), TableReader::kKeysMax);
+                EXPECT_LE(keys.size(), 1000u);
                 for (size_t i = 0; i < keys.size(); ++i) {
                   values[2 * i] = static_cast<float>(-keys[i]);
                   values[2 * i + 1] = 0;
