@@ -59,6 +59,7 @@ TEST(ExamplesTest, AllResolve) {
   const int64_t mnist = 784 * 256 + 256 + 256 * 10 + 10;
   EXPECT_THAT(values,
               ElementsAre(testing::Pair("a9a/job.textproto", 124),
+                          testing::Pair("a9a/table.textproto", 1),
                           testing::Pair("mnist/async.textproto", mnist),
                           testing::Pair("mnist/digits.textproto", mnist),
                           testing::Pair("mnist/job.textproto", mnist),

@@ -1,0 +1,329 @@
+// Goal: a job whose embedding is a table trains what the same job trains with a
+// dense one, whatever the number of ps and workers, and its rows are exported.
+// Method: ps and workers in this process, real gRPC between them, generated
+// samples with ids that repeat within a batch; the test plays the scheduler.
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::Not;
+
+constexpr int64_t kVocabulary = 40;
+constexpr int kDim = 4;
+
+// Two fields of ids share a table: a bag of three, and one alone. ROWS is 40,
+// or a name.
+std::string ModelText(const std::string& rows) {
+  return absl::StrCat(R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 13]
+>
+ctr (
+  int64[N, 3] bag, int64[N] user, float[N, 2] x,
+  float[)",
+                      rows, R"(, 4] emb,
+  float[4, 1] w, float[2, 1] v, float[1] b
+) => (float[N, 1] logit)
+<int64[1] one = {1}>
+{
+  items = Gather (emb, bag)
+  sum = ReduceSum <keepdims = 0> (items, one)
+  who = Gather (emb, user)
+  both = Mul (sum, who)
+  deep = MatMul (both, w)
+  wide = Gemm (x, v, b)
+  logit = Add (deep, wide)
+})");
+}
+
+JobSpec MakeSpec() {
+  return *ParseJobSpec(
+      R"pb(
+        name: "ctr"
+        model {
+          path: "model.onnxtxt"
+          initialize { pattern: "w" scheme: CONSTANT value: 0.5 }
+          initialize { pattern: "v" scheme: ZEROS }
+          initialize { pattern: "b" scheme: ZEROS }
+        }
+        data {
+          train { csv { path: "train.csv" } }
+          test { csv { path: "test.csv" } }
+          feeds { input: "bag" field: "1:4" }
+          feeds { input: "user" field: "4" }
+          feeds { input: "x" field: "5:7" }
+          label { field: "0" }
+        }
+        loss { kind: SIGMOID_CROSS_ENTROPY }
+        metrics: [ ACCURACY, AUC ]
+        optimizer { kind: SGD }
+        learning_rate { base: 0.5 }
+        consistency { mode: SYNC }
+        training { epochs: 2 batch_size: 16 seed: 7 threads: 1 }
+        limits { step_timeout_seconds: 20 }
+      )pb",
+      "spec");
+}
+
+JobSpec DenseSpec() {
+  JobSpec spec = MakeSpec();
+  InitializerRule* rule = spec.mutable_model()->add_initialize();
+  rule->set_pattern("emb");
+  rule->set_scheme(InitializerRule::CONSTANT);
+  rule->set_value(0.25f);
+  return spec;
+}
+
+JobSpec TableSpecOf(OptimizerSpec::Kind optimizer = OptimizerSpec::SGD) {
+  JobSpec spec = MakeSpec();
+  spec.mutable_optimizer()->set_kind(optimizer);
+  TableSpec* table = spec.add_tables();
+  table->set_name("emb");
+  table->set_scheme(InitializerRule::CONSTANT);
+  table->set_value(0.25f);
+  return spec;
+}
+
+// Ids repeat, and some are never seen. `offset` and `stride` make keys of them.
+void WriteSamples(const std::string& path, int count, uint64_t seed,
+                  int64_t offset = 0, int64_t stride = 1) {
+  Random random(seed);
+  std::ofstream file(path);
+  for (int i = 0; i < count; ++i) {
+    int64_t ids[4];
+    int sum = 0;
+    for (int64_t& id : ids) {
+      id = static_cast<int64_t>(random.Below(kVocabulary - 5));
+      sum += id % 2 == 0 ? 1 : -1;
+    }
+    file << (sum > 0 || (sum == 0 && random.Below(2) == 0) ? 1 : 0);
+    for (const int64_t id : ids) file << "," << offset + stride * id;
+    file << "," << random.Uniform() << "," << random.Uniform() << "\n";
+  }
+}
+
+class TableTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // 5 full steps of 32, then one with 10 samples, all of rank 0.
+    WriteSamples(dir_.File("train.csv"), 170, 1);
+    WriteSamples(dir_.File("test.csv"), 90, 2);
+  }
+  std::unique_ptr<TrainingCluster> MakeCluster(uint32_t workers, uint32_t ps) {
+    return std::make_unique<TrainingCluster>(TrainingCluster::Options{
+        .workers = workers,
+        .ps = ps,
+        .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+        .data_root = dir_.path()});
+  }
+  TrainingCluster::Outcome Train(uint32_t workers, uint32_t ps,
+                                 const JobSpec& spec,
+                                 const std::string& rows = "40") {
+    return MakeCluster(workers, ps)->RunJob(spec, ModelText(rows));
+  }
+
+  TempDir dir_;
+  int clusters_ = 0;
+};
+
+TEST_F(TableTrainingTest, ATableIsTheDenseEmbedding) {
+  for (const auto optimizer : {OptimizerSpec::SGD, OptimizerSpec::ADAGRAD}) {
+    SCOPED_TRACE(OptimizerSpec::Kind_Name(optimizer));
+    JobSpec dense_spec = DenseSpec();
+    dense_spec.mutable_optimizer()->set_kind(optimizer);
+    for (const uint32_t workers : {1u, 2u}) {
+      const auto dense = Train(workers, 1, dense_spec);
+      ASSERT_EQ(dense.status, absl::OkStatus());
+      Weights first;
+      for (const uint32_t ps : {1u, 2u, 3u}) {
+        SCOPED_TRACE(absl::StrCat(workers, " workers, ", ps, " ps"));
+        const auto table = Train(workers, ps, TableSpecOf(optimizer));
+        ASSERT_EQ(table.status, absl::OkStatus());
+        EXPECT_LE(LargestDifference(table.weights, dense.weights), 1e-6);
+        ASSERT_EQ(table.evaluations.size(), 2u);
+        for (int e = 0; e < 2; ++e) {
+          EXPECT_NEAR(table.evaluations[e].loss(), dense.evaluations[e].loss(),
+                      1e-6);
+          EXPECT_NEAR(table.evaluations[e].auc(), dense.evaluations[e].auc(),
+                      1e-6);
+        }
+        if (ps == 1) first = table.weights;
+        EXPECT_EQ(table.weights, first) << "bit for bit";
+      }
+      EXPECT_NE(dense.weights.at("emb")[0], 0.25f) << "it must be trained";
+    }
+  }
+}
+
+// [n] keys with [n, dim] values of a safetensors file.
+std::map<int64_t, std::vector<float>> ReadRows(const std::string& bytes) {
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const size_t n = (bytes.size() - 8 - header) / (8 + 4 * kDim);
+  const char* const values = bytes.data() + 8 + header;
+  const char* const keys = values + n * 4 * kDim;
+  std::map<int64_t, std::vector<float>> rows;
+  for (size_t i = 0; i < n; ++i) {
+    int64_t key = 0;
+    std::memcpy(&key, keys + 8 * i, 8);
+    rows[key].resize(kDim);
+    std::memcpy(rows[key].data(), values + 4 * kDim * i, 4 * kDim);
+  }
+  return rows;
+}
+
+TEST_F(TableTrainingTest, KeysAreAnyNumbersAndRowsOfAnOpenTableAreAFile) {
+  const auto fixed = Train(2, 2, TableSpecOf());
+  ASSERT_EQ(fixed.status, absl::OkStatus());
+  constexpr int64_t kOffset = -3'000'000'000'000;
+  constexpr int64_t kStride = 123'456'789'013;
+  WriteSamples(dir_.File("train.csv"), 170, 1, kOffset, kStride);
+  WriteSamples(dir_.File("test.csv"), 90, 2, kOffset, kStride);
+  const auto open = Train(2, 2, TableSpecOf(), "rows");
+  ASSERT_EQ(open.status, absl::OkStatus());
+  EXPECT_THAT(open.weights, Not(Contains(Key("emb"))))
+      << "it is an input of the exported model";
+  EXPECT_EQ(open.weights.at("w"), fixed.weights.at("w"));
+  ASSERT_THAT(open.artifacts, Contains(Key("tables/emb.safetensors")));
+  const auto rows = ReadRows(open.artifacts.at("tables/emb.safetensors"));
+  EXPECT_GT(rows.size(), 20u);
+  for (const auto& [key, row] : rows) {
+    const int64_t id = (key - kOffset) / kStride;
+    ASSERT_LT(id, kVocabulary - 5);
+    for (int d = 0; d < kDim; ++d) {
+      EXPECT_EQ(row[d], fixed.weights.at("emb")[id * kDim + d]) << id;
+    }
+  }
+}
+
+TEST_F(TableTrainingTest, AKeyOutsideAFixedTableMakesItAFile) {
+  WriteSamples(dir_.File("train.csv"), 170, 1, /*offset=*/-1);
+  const auto outcome = Train(1, 1, TableSpecOf());
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_THAT(outcome.artifacts, Contains(Key("tables/emb.safetensors")));
+}
+
+TEST_F(TableTrainingTest, BoundedStalenessAndAsyncTrain) {
+  for (const auto mode :
+       {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
+    SCOPED_TRACE(ConsistencySpec::Mode_Name(mode));
+    JobSpec spec = TableSpecOf(OptimizerSpec::ADAGRAD);
+    spec.mutable_consistency()->set_mode(mode);
+    if (mode == ConsistencySpec::BOUNDED_STALENESS) {
+      spec.mutable_consistency()->set_staleness_bound(2);
+    }
+    spec.mutable_training()->set_epochs(8);
+    spec.mutable_learning_rate()->set_base(0.1f);
+    const auto outcome = Train(3, 2, spec);
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    ASSERT_EQ(outcome.evaluations.size(), 8u);
+    EXPECT_GT(outcome.evaluations[7].auc(), 0.7);
+  }
+}
+
+TEST_F(TableTrainingTest, UntilItIsAdmittedAKeyKeepsItsInitialValue) {
+  JobSpec spec = TableSpecOf();
+  spec.mutable_tables(0)->mutable_admission()->set_min_sightings(200);
+  const auto outcome = Train(2, 2, spec);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  for (const float value : outcome.weights.at("emb")) EXPECT_EQ(value, 0.25f);
+}
+
+TEST_F(TableTrainingTest, RowsThatAreNotSeenAgainExpire) {
+  // Each key occurs once.
+  std::ofstream file(dir_.File("train.csv"));
+  constexpr int kSamples = 640;
+  for (int i = 0; i < kSamples; ++i) {
+    file << i % 2;
+    for (int k = 0; k < 4; ++k) file << "," << 4 * i + k;
+    file << ",0,0\n";
+  }
+  file.close();
+  JobSpec spec = TableSpecOf();
+  spec.mutable_training()->set_epochs(1);
+  const auto kept = Train(1, 2, spec, "rows");
+  spec.mutable_tables(0)->mutable_expiry()->set_unseen_clocks(3);
+  const auto expired = Train(1, 2, spec, "rows");
+  ASSERT_EQ(kept.status, absl::OkStatus());
+  ASSERT_EQ(expired.status, absl::OkStatus());
+  EXPECT_EQ(ReadRows(kept.artifacts.at("tables/emb.safetensors")).size(),
+            4u * kSamples);
+  const size_t left =
+      ReadRows(expired.artifacts.at("tables/emb.safetensors")).size();
+  EXPECT_LT(left, 4u * kSamples);
+  EXPECT_GE(left, 4u * 16) << "those of the last clock are there";
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The example job, as its users have it.
+TEST_F(TableTrainingTest, A9aThroughATableIsAsGoodAsThroughDenseFeatures) {
+  if (!std::filesystem::exists(TestDataDir())) {
+    GTEST_SKIP() << "no data in " << TestDataDir();
+  }
+  const std::string folder = absl::StrCat(SourceDir(), "/deploy/examples/a9a/");
+  const auto spec =
+      ParseJobSpec(ReadText(folder + "table.textproto"), "table.textproto");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  TrainingCluster cluster({.workers = 3,
+                           .ps = 2,
+                           .work_dir = dir_.File("a9a"),
+                           .data_root = TestDataDir()});
+  const auto outcome =
+      cluster.RunJob(*spec, ReadText(folder + "table.onnxtxt"));
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  const Evaluation& last = outcome.evaluations.back();
+  EXPECT_EQ(last.samples(), 16281u);
+  EXPECT_GE(last.accuracy(), 0.847);
+  EXPECT_GE(last.auc(), 0.898);
+  EXPECT_EQ(outcome.weights.at("weight").size(), 124u);
+}
+
+TEST_F(TableTrainingTest, APsThatGoesAwayFailsTheJobAndIsNamed) {
+  JobSpec spec = TableSpecOf();
+  spec.mutable_training()->set_epochs(1'000'000);
+  spec.mutable_limits()->set_step_timeout_seconds(2);
+  spec.mutable_data()->clear_test();
+  spec.clear_metrics();
+  const auto cluster = MakeCluster(2, 2);
+  ASSERT_EQ(cluster->Prepare(spec, ModelText("40")), absl::OkStatus());
+  cluster->Run();
+  ASSERT_TRUE(cluster->AwaitClock(0, 1, absl::Seconds(30)));
+  cluster->KillPs(1);
+  const absl::Status status = cluster->AwaitDone(absl::Seconds(30));
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:1"), HasSubstr(cluster->ps_address(1)),
+                    HasSubstr("t-1"), HasSubstr("clock ")));
+  EXPECT_EQ(cluster->Stop(absl::Seconds(10)), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace syncline
