@@ -330,7 +330,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       return StartReads(unsent, outcome);
     }
     case Kind::kAck:
-      return End(action.token, absl::OkStatus(), outcome);
+      return Acknowledge(action.token, outcome);
     case Kind::kFail:
       return End(action.token, action.status, outcome);
   }
@@ -514,6 +514,21 @@ void JobShard::End(CallToken token, absl::Status status, Outcome* outcome) {
   SYNCLINE_CHECK(call != calls_.end());
   ReleasePayload(&call->second);
   outcome->ended.push_back({std::move(call->second.done), std::move(status)});
+  calls_.erase(call);
+}
+
+void JobShard::Acknowledge(CallToken token, Outcome* outcome) {
+  const auto call = calls_.find(token);
+  SYNCLINE_CHECK(call != calls_.end());
+  const std::shared_ptr<CallRows> rows = call->second.payload.pushed;
+  const bool lanes_work_on_it = rows != nullptr && rows.use_count() > 2;
+  if (!lanes_work_on_it || config_.controller.mode == ConsistencyMode::kSync) {
+    return End(token, absl::OkStatus(), outcome);
+  }
+  rows->released = [done = std::move(call->second.done)]() mutable {
+    done(absl::OkStatus(), {});
+  };
+  ReleasePayload(&call->second);
   calls_.erase(call);
 }
 

@@ -167,6 +167,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void OnSent(uint32_t rank, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void End(CallToken token, absl::Status status, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A push is done with. Where its rows are on their way to the lanes it is
+  // answered when they are there: who pushes faster than lanes work must wait,
+  // or what waits for the lanes would grow without bound.
+  void Acknowledge(CallToken token, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleasePayload(PendingCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddStep(LaneStep step, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
