@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/base/thread_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/row_optimizer.h"
@@ -427,6 +428,55 @@ TEST(TableShardTest, NeitherOrderNorLanesNorMemoryMatter) {
   }
 }
 
+Gradients OnePush(int64_t first, int64_t count) {
+  Gradients push;
+  for (int64_t key = first; key < first + count; ++key) {
+    push[key] = std::vector<float>(kDim, 1.0f);
+  }
+  return push;
+}
+
+// Under the thread sanitizer: what lanes share is made for it.
+TEST(TableShardTest, LanesWorkAtTheSameTime) {
+  constexpr int kLanes = 4;
+  TableOptions options = Options(OptimizerKind::kSgd);
+  options.memory_bytes = kFewRows;
+  MemoryColdStore cold(TableShard::SpilledRowBytes(options));
+  Table table(options, kLanes, &cold);
+  Model model(options);
+  const Gradients push = OnePush(0, 3000);
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : push) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(),
+            [&](int64_t a, int64_t b) { return table.map().Before(a, b); });
+  const Floats ones(std::vector<float>(keys.size() * kDim, 1.0f));
+  {
+    ThreadPool threads("lane", kLanes);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      ASSERT_TRUE(threads.TrySubmit([&, lane] {
+        std::vector<int64_t> mine;
+        for (const int64_t key : keys) {
+          if (table.shard().LaneOf(table.map().SlotOf(key)) == lane) {
+            mine.push_back(key);
+          }
+        }
+        std::vector<float> out(mine.size() * kDim);
+        const GradientRows rows = {.keys = mine, .values = &ones};
+        for (int64_t clock = 0; clock < 5; ++clock) {
+          const RowStep step = {.clock = clock, .learning_rate = 1};
+          EXPECT_TRUE(table.shard().Push(lane, {rows}, step).ok());
+          EXPECT_TRUE(table.shard().Read(lane, mine, clock, out.data()).ok());
+          EXPECT_TRUE(table.shard().AcceptsPushes().ok());
+          EXPECT_TRUE(
+              table.shard().Maintain(lane, clock, absl::UnixEpoch()).ok());
+        }
+      }));
+    }
+  }
+  for (int i = 0; i < 5; ++i) model.Push({push}, {.learning_rate = 1});
+  EXPECT_EQ(table.Scan(5, 100, [] {}), model.All(5));
+}
+
 TEST(TableShardTest, SumsWorkersInRankOrder) {
   Table table(Options(OptimizerKind::kSgd), 2);
   const float large = 1 << 25;
@@ -465,14 +515,6 @@ TEST(TableShardTest, SquaresAreOfTheSumsInOrder) {
 }
 
 // --- Admission ---
-
-Gradients OnePush(int64_t first, int64_t count) {
-  Gradients push;
-  for (int64_t key = first; key < first + count; ++key) {
-    push[key] = std::vector<float>(kDim, 1.0f);
-  }
-  return push;
-}
 
 TEST(TableShardTest, AKeyIsAdmittedOnceItWasSeenOften) {
   TableOptions options = Options();
