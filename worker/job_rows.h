@@ -21,7 +21,8 @@ namespace syncline {
 class JobRows {
  public:
   // Errors: InvalidArgument: the tables of the assignment are not those of the
-  // model.
+  // model; ResourceExhausted: rows of batches this large do not fit into
+  // memory.
   static absl::StatusOr<std::shared_ptr<JobRows>> Create(
       const JobAssignment& assignment, const Model& model,
       const TrainingGraph& training, bool evaluates);
@@ -46,6 +47,9 @@ class JobRows {
  private:
   JobRows() = default;
   RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
+  // Makes all batches of a table, of these sizes.
+  absl::Status AddTable(RowBatch::Options options, const TableMap& map,
+                        const TrainingSpec& sizes, bool evaluates);
 
   std::vector<std::unique_ptr<RowBatch>> owned_;
   std::vector<RowBatch*> current_;

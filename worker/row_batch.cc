@@ -7,23 +7,30 @@
 #include "common/base/check.h"
 
 namespace syncline {
-namespace {
 
-int64_t IdsMax(const RowBatch::Options& options) {
+int64_t RowBatch::IdsMaxOf(const Options& options) {
   int64_t ids = 0;
-  for (const RowBatch::Lookup& lookup : options.lookups) {
+  for (const Lookup& lookup : options.lookups) {
     ids += lookup.ids_per_sample * options.samples_max;
   }
   return ids;
 }
 
-}  // namespace
+uint64_t RowBatch::BytesFor(const Options& options) {
+  const uint64_t arrays = options.with_gradients ? 2 : 1;
+  const uint64_t row =
+      arrays * static_cast<uint64_t>(options.dim) * sizeof(float);
+  // Keys in three orders, two lists of places, positions, and the index: up to
+  // four entries of 16 bytes for each.
+  constexpr uint64_t kBookkeeping = 3 * 8 + 2 * 4 + 4 + 4 * 16;
+  return static_cast<uint64_t>(1 + IdsMaxOf(options)) * (row + kBookkeeping);
+}
 
 RowBatch::RowBatch(const Options& options, const TableMap& map)
     : options_(options),
       map_(map),
       dim_(static_cast<size_t>(options.dim)),
-      capacity_(1 + IdsMax(options)),
+      capacity_(1 + IdsMaxOf(options)),
       index_(static_cast<size_t>(capacity_)),
       slot_starts_(map.slots() + 1),
       positions_(options.lookups.size()),

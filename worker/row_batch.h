@@ -39,6 +39,13 @@ class RowBatch {
     std::vector<Lookup> lookups = {};
     bool with_gradients = false;
   };
+  // Bytes that a RowBatch takes when it is made.
+  static uint64_t BytesFor(const Options& options);
+  // Ids of a batch, at most; positions are 32 bits.
+  static constexpr int64_t kIdsMax = int64_t{1} << 30;
+  static int64_t IdsMaxOf(const Options& options);
+
+  // REQUIRES: IdsMaxOf(options) <= kIdsMax.
   RowBatch(const Options& options, const TableMap& map);
   RowBatch(const RowBatch&) = delete;
   RowBatch& operator=(const RowBatch&) = delete;
