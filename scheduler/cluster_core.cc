@@ -121,6 +121,9 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
     job->OnPrepared(session, message.prepared(), now, actions);
   } else if (message.has_report() && message.report().job_id() == job->id()) {
     job->OnReport(session, message.report(), now, actions);
+  } else if (message.has_ps_report() &&
+             message.ps_report().job_id() == job->id()) {
+    job->OnPsReport(session, message.ps_report(), now);
   }
   Settle(job, now, actions);
 }
@@ -319,7 +322,7 @@ absl::Status ClusterCore::CheckAccepting() const {
 
 absl::StatusOr<StoredJob> ClusterCore::Prepare(
     const JobSpec& spec, std::vector<ParameterInfo> parameters,
-    const std::string& job_id, absl::Time now) {
+    std::vector<TableInfo> tables, const std::string& job_id, absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckAccepting());
   StoredJob job;
   job.status.set_job_id(job_id);
@@ -329,6 +332,7 @@ absl::StatusOr<StoredJob> ClusterCore::Prepare(
   transition->set_state(QUEUED);
   *transition->mutable_time() = ToTimestamp(now);
   job.parameters = std::move(parameters);
+  job.tables = std::move(tables);
   return job;
 }
 

@@ -73,6 +73,7 @@ class ClusterCore {
   // ResourceExhausted: the queue is full; Unavailable: shutting down.
   absl::StatusOr<StoredJob> Prepare(const JobSpec& spec,
                                     std::vector<ParameterInfo> parameters,
+                                    std::vector<TableInfo> tables,
                                     const std::string& job_id, absl::Time now);
   void Submit(StoredJob job, absl::Time now, ClusterActions* actions);
   // Never given before.

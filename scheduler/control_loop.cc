@@ -313,8 +313,8 @@ absl::Status ControlLoop::Enqueue(const std::string& job_id,
   StoredJob stored;
   {
     MutexLock lock(&mu_);
-    SYNCLINE_ASSIGN_OR_RETURN(
-        stored, core_.Prepare(job.spec, job.parameters, job_id, now));
+    SYNCLINE_ASSIGN_OR_RETURN(stored, core_.Prepare(job.spec, job.parameters,
+                                                    job.tables, job_id, now));
   }
   *stored.status.add_artifacts() = model;
   SYNCLINE_RETURN_IF_ERROR(state_->PutNew(stored));
@@ -425,6 +425,13 @@ absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
   return job->Status(clock_.Now());
+}
+
+absl::StatusOr<JobTableStatus> ControlLoop::GetTables(
+    const std::string& job_id) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
+  return job->TableStatus(absl::Now());
 }
 
 void ControlLoop::Read(

@@ -106,6 +106,7 @@ class ControlLoop {
   absl::Status CheckUpload(const std::string& job_id,
                            uint64_t incarnation) const;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
+  absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id) const;
   // Calls `read` with the core locked; it must be short.
   void Read(const std::function<void(const ClusterCore&, absl::Time now)>& read)
       const;

@@ -54,6 +54,7 @@ void ThinEvaluations(JobStatus* status) {
 Job::Job(StoredJob stored, Timing timing)
     : timing_(timing),
       parameters_(std::move(stored.parameters)),
+      tables_(std::move(stored.tables)),
       status_(std::move(stored.status)) {}
 
 Job::Party* Job::Find(SessionId session) {
@@ -146,6 +147,7 @@ void Job::SendPrepare(ClusterActions* actions) {
   for (const ParameterInfo& parameter : parameters_) {
     *assignment->add_parameters() = parameter;
   }
+  for (const TableInfo& table : tables_) *assignment->add_tables() = table;
   assignment->set_routing_version(1);
   assignment->set_model_artifact("model.onnx");
   for (const Party& party : parties_) {
@@ -193,6 +195,25 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   for (const Party& party : parties_) {
     if (!party.is_ps) actions->push_back(SendCommand{party.session, message});
   }
+}
+
+void Job::OnPsReport(SessionId session, const PsReport& report,
+                     absl::Time now) {
+  const Party* party = Find(session);
+  if (party == nullptr || !party->is_ps) return;
+  ps_views_[party->participant.rank()] = {now, report};
+}
+
+JobTableStatus Job::TableStatus(absl::Time now) const {
+  JobTableStatus status;
+  status.set_job_id(id());
+  for (const auto& [rank, view] : ps_views_) {
+    JobTableStatus::Ps* ps = status.add_ps();
+    ps->set_rank(rank);
+    ps->set_age_seconds(absl::ToDoubleSeconds(now - view.time));
+    *ps->mutable_tables() = view.report.tables();
+  }
+  return status;
 }
 
 void Job::OnReport(SessionId session, const WorkerReport& report,

@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_JOB_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct StoredJob {
   JobStatus status;
   // Of the model; what the assignment names.
   std::vector<ParameterInfo> parameters;
+  std::vector<TableInfo> tables;
 };
 
 // The life of one job, from QUEUED to a final state. Pure, thread-compatible.
@@ -59,6 +61,7 @@ class Job {
                   absl::Time now, ClusterActions* actions);
   void OnReport(SessionId session, const WorkerReport& report, absl::Time now,
                 ClusterActions* actions);
+  void OnPsReport(SessionId session, const PsReport& report, absl::Time now);
   void OnDone(SessionId session, const JobDone& done, absl::Time now,
               ClusterActions* actions);
   // The participant has left the job: it released it after StopJob, or it was
@@ -90,6 +93,9 @@ class Job {
   JobStatus Status(absl::Time now) const;
   const JobStatus& status() const { return status_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
+  const std::vector<TableInfo>& tables() const { return tables_; }
+  // What the ps have said of their tables.
+  JobTableStatus TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
   // Sessions that have not gone.
   std::vector<SessionId> Participants() const;
@@ -102,6 +108,10 @@ class Job {
     bool is_ps = false;
     Stage stage = Stage::kPreparing;
     std::vector<std::string> problems = {};  // of preparing
+  };
+  struct PsView {
+    absl::Time time;
+    PsReport report;
   };
   // A failure that waits for a better reason.
   struct Suspicion {
@@ -121,9 +131,11 @@ class Job {
 
   const Timing timing_;
   const std::vector<ParameterInfo> parameters_;
+  const std::vector<TableInfo> tables_;
   JobStatus status_;
   std::vector<Party> parties_;  // workers by rank, then ps by rank
   std::optional<JobProgressTracker> progress_;
+  std::map<uint32_t, PsView> ps_views_;  // by rank
   std::optional<Suspicion> suspicion_;
   // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();

@@ -8,6 +8,7 @@
 #include "common/base/utf8.h"
 #include "common/model/job_check.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/wire/table_map.h"
 
 namespace syncline {
 
@@ -35,6 +36,12 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
     ParameterInfo& info = job.parameters.emplace_back();
     info.set_name(parameter.name);
     info.mutable_dims()->Add(parameter.dims.begin(), parameter.dims.end());
+  }
+  for (const TrainingTable& table : graph.tables) {
+    TableInfo& info = job.tables.emplace_back();
+    info.set_name(table.name);
+    info.set_dim(table.dim);
+    info.set_slots(TableMap::DefaultSlots(job.spec.resources().ps()));
   }
   return job;
 }

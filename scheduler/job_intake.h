@@ -14,6 +14,7 @@ namespace syncline {
 struct CheckedJob {
   JobSpec spec;  // with defaults
   std::vector<ParameterInfo> parameters;
+  std::vector<TableInfo> tables;
 };
 
 // Checks a job as a whole, model included, before anything starts. Takes as

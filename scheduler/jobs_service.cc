@@ -209,6 +209,14 @@ grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* call,
   return Answer(call, status.status());
 }
 
+grpc::ServerUnaryReactor* JobsService::GetTables(
+    grpc::CallbackServerContext* call, const GetRequest* request,
+    JobTableStatus* response) {
+  auto status = context_.loop->GetTables(request->job_id());
+  if (status.ok()) *response = *std::move(status);
+  return Answer(call, status.status());
+}
+
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* call,
                                             const ListRequest* request,
                                             ListResponse* response) {

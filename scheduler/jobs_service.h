@@ -24,6 +24,9 @@ class JobsService final : public Jobs::CallbackService {
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* call,
                                 const GetRequest* request,
                                 JobStatus* response) override;
+  grpc::ServerUnaryReactor* GetTables(grpc::CallbackServerContext* call,
+                                      const GetRequest* request,
+                                      JobTableStatus* response) override;
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* call,
                                  const ListRequest* request,
                                  ListResponse* response) override;

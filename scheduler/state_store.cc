@@ -100,6 +100,7 @@ class RocksDbStateStore final : public StateStore {
     for (const ParameterInfo& parameter : job.parameters) {
       *parameters.add_parameters() = parameter;
     }
+    for (const TableInfo& table : job.tables) *parameters.add_tables() = table;
     const std::string& id = job.status.job_id();
     rocksdb::WriteBatch batch;
     batch.Put(kJobPrefix + id, job.status.SerializeAsString());
@@ -153,6 +154,7 @@ class RocksDbStateStore final : public StateStore {
     SYNCLINE_RETURN_IF_ERROR(FromRocksDb(status, directory_));
     job.parameters.assign(parameters.parameters().begin(),
                           parameters.parameters().end());
+    job.tables.assign(parameters.tables().begin(), parameters.tables().end());
     return job;
   }
 

@@ -16,7 +16,8 @@ namespace syncline {
 //
 //   meta/format         "1"
 //   job/<id>            JobStatus
-//   parameters/<id>     JobAssignment, of which only the parameters are set
+//   parameters/<id>     JobAssignment, of which only parameters and tables are
+//                       set
 class StateStore {
  public:
   struct Loaded {

@@ -15,6 +15,7 @@
 #include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/job_text.h"
+#include "scheduler/ctl/table_text.h"
 #include "scheduler/ctl/watch.h"
 
 namespace syncline {
@@ -218,6 +219,31 @@ int RunDownload(const std::string& scheduler, const std::string& job_id,
   const absl::Status status = DownloadArtifacts(
       &client, *job, names, to.empty() ? job_id : to, console, &interrupts);
   return status.ok() ? kExitOk : console.PrintError(status);
+}
+
+int RunTables(const std::string& scheduler, const std::string& job_id,
+              const Console& console) {
+  JobsClient client(scheduler);
+  std::string asked = job_id;
+  if (asked.empty()) {
+    ListRequest running;
+    running.add_states(RUNNING);
+    running.set_limit(1);
+    const auto jobs = client.List(running);
+    if (!jobs.ok()) return console.PrintError(jobs.status());
+    if (jobs->jobs().empty()) {
+      return console.PrintError(absl::NotFoundError("no job is running"));
+    }
+    asked = jobs->jobs(0).job_id();
+  }
+  const auto tables = client.GetTables(asked);
+  if (!tables.ok()) return console.PrintError(tables.status());
+  if (console.json) {
+    console.PrintJson(*tables);
+  } else {
+    console.out << TablesText(*tables) << std::flush;
+  }
+  return kExitOk;
 }
 
 int RunCluster(const std::string& scheduler, const Console& console) {

@@ -31,6 +31,9 @@ int RunCancel(const std::string& scheduler, const std::string& job_id,
 int RunDownload(const std::string& scheduler, const std::string& job_id,
                 const std::vector<std::string>& names, const std::string& to,
                 const Console& console);
+// Embedding tables; an empty job is the newest that is running.
+int RunTables(const std::string& scheduler, const std::string& job_id,
+              const Console& console);
 int RunCluster(const std::string& scheduler, const Console& console);
 
 // Fetches the named artifacts of `job` (none named: all but the model as it was

@@ -124,6 +124,17 @@ absl::StatusOr<ClusterStatus> JobsClient::GetCluster() {
   return cluster;
 }
 
+absl::StatusOr<JobTableStatus> JobsClient::GetTables(
+    const std::string& job_id) {
+  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  GetRequest request;
+  request.set_job_id(job_id);
+  JobTableStatus tables;
+  SYNCLINE_RETURN_IF_ERROR(
+      CallStatus(address_, stub_->GetTables(context.get(), request, &tables)));
+  return tables;
+}
+
 absl::Status JobsClient::Download(const std::string& job_id,
                                   const Artifact& artifact,
                                   const std::string& to_file,

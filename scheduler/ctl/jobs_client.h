@@ -36,6 +36,7 @@ class JobsClient {
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id,
                                    const std::string& reason);
   absl::StatusOr<ClusterStatus> GetCluster();
+  absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id);
 
   // Writes the artifact to `to_file`, complete and with the right checksum, or
   // not at all. `size_bytes` is what JobStatus says.

@@ -142,6 +142,7 @@ class CommandLine {
     app_.footer(kFooter);
     AddJobCommands();
     AddQueryCommands();
+    AddTables();
     AddLocal();
     AddGenerate();
     AddClusterCommands();
@@ -259,6 +260,17 @@ class CommandLine {
                          return RunGet(Scheduler(), job_id_, console);
                        }),
               kGetFooter);
+  }
+
+  void AddTables() {
+    CLI::App* tables = AddRemote(
+        "tables",
+        "Show a job's embedding tables: rows, memory, disk, hit rates",
+        [this](const Console& console) {
+          return RunTables(Scheduler(), job_id_, console);
+        });
+    tables->add_option("JOB", job_id_,
+                       "Job id; default: the newest that is running");
   }
 
   void AddLocal() {

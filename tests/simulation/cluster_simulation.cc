@@ -135,7 +135,8 @@ void ClusterSimulation::Execute(const ClusterActions& actions) {
       if (!persist->durable && Chance(0.5)) continue;
       const auto job = core_->FindJob(persist->job_id);
       if (job.ok()) {
-        durable_[persist->job_id] = {(*job)->status(), (*job)->parameters()};
+        durable_[persist->job_id] = {(*job)->status(), (*job)->parameters(),
+                                     (*job)->tables()};
       }
     }
   }
@@ -164,7 +165,7 @@ void ClusterSimulation::Submit() {
                                    static_cast<uint32_t>(random_.Below(kPs)));
   // Some workers never finish: the job must.
   spec.mutable_limits()->set_max_seconds(30);
-  auto job = core_->Prepare(spec, {}, core_->NextJobId(), now_);
+  auto job = core_->Prepare(spec, {}, {}, core_->NextJobId(), now_);
   if (!job.ok()) return Violation(job.status().ToString());
   const std::string id = job->status.job_id();
   durable_[id] = *job;

@@ -48,7 +48,7 @@ class ClusterCoreTest : public ::testing::Test {
     JobSpec spec;
     spec.mutable_resources()->set_workers(workers);
     spec.mutable_resources()->set_ps(ps);
-    auto job = core_.Prepare(spec, {}, core_.NextJobId(), now_);
+    auto job = core_.Prepare(spec, {}, {}, core_.NextJobId(), now_);
     EXPECT_TRUE(job.ok()) << job.status();
     const std::string id = job->status.job_id();
     actions_.clear();
@@ -194,7 +194,7 @@ TEST_F(ClusterCoreTest, AFullQueueIsRefused) {
   for (int i = 0; i < 4; ++i) Submit(1, 1);
   EXPECT_EQ(core_.CheckAccepting().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(core_.Prepare({}, {}, "j-0009", now_).status().code(),
+  EXPECT_EQ(core_.Prepare({}, {}, {}, "j-0009", now_).status().code(),
             absl::StatusCode::kResourceExhausted);
   Cancel("j-0001");
   EXPECT_TRUE(core_.CheckAccepting().ok());
@@ -385,7 +385,7 @@ TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {
 }
 
 TEST_F(ClusterCoreTest, NobodyKnowsAJobBeforeItIsSubmitted) {
-  ASSERT_TRUE(core_.Prepare({}, {}, core_.NextJobId(), now_).ok());
+  ASSERT_TRUE(core_.Prepare({}, {}, {}, core_.NextJobId(), now_).ok());
   EXPECT_EQ(core_.FindJob("j-0001").status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(core_.FindJob("").status().code(), absl::StatusCode::kNotFound);

@@ -39,6 +39,8 @@ class StateStoreTest : public ::testing::Test {
     job.status.set_state(QUEUED);
     job.parameters.emplace_back().set_name("w");
     job.parameters.back().add_dims(784);
+    job.tables.emplace_back().set_name("emb");
+    job.tables.back().set_slots(256);
     return job;
   }
   // Writes behind the store's back.
@@ -72,6 +74,8 @@ TEST_F(StateStoreTest, JobsSurviveARestart) {
   EXPECT_EQ((*jobs)[1].status.exit_code(), 138);
   ASSERT_EQ((*jobs)[1].parameters.size(), 1);
   EXPECT_EQ((*jobs)[1].parameters[0].dims(0), 784);
+  ASSERT_EQ((*jobs)[1].tables.size(), 1);
+  EXPECT_EQ((*jobs)[1].tables[0].slots(), 256);
 }
 
 TEST_F(StateStoreTest, ADirectoryHasOneOwner) {
