@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/types/span.h"
 #include "server/dense_shard.h"
 #include "server/in_flight_budget.h"
@@ -16,19 +15,10 @@ namespace syncline {
 
 // The rows of one call, for as long as somebody works on them.
 struct CallRows {
-  CallRows() = default;
-  CallRows(const CallRows&) = delete;
-  CallRows& operator=(const CallRows&) = delete;
-  ~CallRows() {
-    if (released) released();
-  }
-
   std::vector<RowList> lists;
   std::shared_ptr<const FloatSource> values;  // of a push; null in a pull
   InFlightBudget::Hold hold;                  // of the keys
   InFlightBudget::Hold payload_hold;  // where the values outlive their call
-  // Runs when nobody works on them any more, on that thread; may be empty.
-  absl::AnyInvocable<void()> released;
 };
 
 // Part of one list of a call: [first, first + count).

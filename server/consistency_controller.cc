@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,7 @@ ConsistencyController::ConsistencyController(Options options)
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
+  activities_.resize(options_.workers.size());
   StartSyncClock();
 }
 
@@ -50,6 +52,7 @@ void ConsistencyController::OnInit(CallToken token, uint32_t rank,
     if (block_initialised_[block]) continue;
     block_initialised_[block] = true;
     ++initialised_count_;
+    moved_ = true;
     out->push_back({.kind = Kind::kInit,
                     .token = token,
                     .block = block,
@@ -82,7 +85,7 @@ absl::Status ConsistencyController::OnBeginCut(
   // A repeat is answered as the first one was, wherever the workers are now.
   if (!cuts_.Knows(cut_id)) SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(clocks));
   SYNCLINE_RETURN_IF_ERROR(cuts_.Announce(cut_id, std::move(clocks), hold));
-  changed_ = true;
+  changed_ = moved_ = true;
   Settle(now, out);
   return absl::OkStatus();
 }
@@ -93,8 +96,24 @@ absl::Status ConsistencyController::OnEndCut(uint32_t rank,
                                              ShardActions* out) {
   SYNCLINE_RETURN_IF_ERROR(CheckChief(rank, incarnation));
   SYNCLINE_RETURN_IF_ERROR(cuts_.End(cut_id));
-  changed_ = true;
+  changed_ = moved_ = true;
   Settle(now, out);
+  return absl::OkStatus();
+}
+
+absl::Status ConsistencyController::OnActivity(uint32_t rank,
+                                               uint64_t incarnation,
+                                               Activity activity,
+                                               absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCaller(rank, incarnation));
+  Activity& last = activities_[rank];
+  const bool says_more =
+      std::tie(activity.clock, activity.done) > std::tie(last.clock, last.done);
+  if (!says_more || activity.clock < workers_[rank].closed()) {
+    return absl::OkStatus();
+  }
+  last = std::move(activity);
+  moved_at_ = now;
   return absl::OkStatus();
 }
 
@@ -114,7 +133,7 @@ void ConsistencyController::OnNorm(int64_t clock, double squared_norm,
   }
   ++sync_clock_;
   StartSyncClock();
-  changed_ = true;
+  changed_ = moved_ = true;
   Settle(now, out);
 }
 
@@ -296,6 +315,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
       ++duplicate_blocks_;
       continue;
     }
+    moved_ = true;
     out->push_back({.kind = Kind::kDeliver,
                     .token = call.token,
                     .block = block,
@@ -325,6 +345,7 @@ void ConsistencyController::CloseClock(uint32_t rank, ShardActions* out) {
   PushLedger& worker = workers_[rank];
   const int64_t clock = worker.closed();
   worker.Close();
+  moved_ = true;
   if (!sync()) return;
   // Nobody waits any longer for what it did not send.
   for (BlockIndex block = 0; block < options_.block_count; ++block) {
@@ -482,6 +503,7 @@ void ConsistencyController::Settle(absl::Time now, ShardActions* out) {
     RunParkedPulls(out);
     RunParkedPushes(out);
   }
+  if (std::exchange(moved_, false)) moved_at_ = now;
 }
 
 void ConsistencyController::PassCuts(absl::Time now) {
@@ -640,11 +662,23 @@ std::string ConsistencyController::Missing(
 
 std::string ConsistencyController::Standing(uint32_t rank) const {
   const PushLedger& worker = workers_[rank];
+  std::string standing = worker.started()
+                             ? absl::StrCat(worker.received_count(), " of ",
+                                            worker.expected_count(), " blocks")
+                             : "nothing of it yet";
+  if (const std::string activity = ActivityText(rank); !activity.empty()) {
+    absl::StrAppend(&standing, "; last heard of ", activity);
+  }
   return absl::StrCat(options_.workers[rank].name, " (clock ", worker.closed(),
-                      worker.started()
-                          ? absl::StrCat(", ", worker.received_count(), " of ",
-                                         worker.expected_count(), " blocks)")
-                          : ", nothing of it yet)");
+                      ", ", standing, ")");
+}
+
+std::string ConsistencyController::ActivityText(uint32_t rank) const {
+  const Activity& activity = activities_[rank];
+  const PushLedger& worker = workers_[rank];
+  if (activity.clock != worker.closed() || worker.started()) return "";
+  return absl::StrCat(activity.what, ", ", activity.done, " of ",
+                      activity.total);
 }
 
 }  // namespace syncline

@@ -95,6 +95,16 @@ class ConsistencyController {
                           absl::Time now, ShardActions* out);
   absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                         absl::Time now, ShardActions* out);
+  // A worker says what it does instead of pushing; see ReportActivity in
+  // proto/parameter_server.proto.
+  struct Activity {
+    int64_t clock = -1;
+    std::string what;
+    uint64_t done = 0;
+    uint64_t total = 0;
+  };
+  absl::Status OnActivity(uint32_t rank, uint64_t incarnation,
+                          Activity activity, absl::Time now);
   // The global norm of `clock`, in answer to kSendNorms. Late repeats are
   // ignored.
   void OnNorm(int64_t clock, double squared_norm, absl::Time now,
@@ -133,6 +143,11 @@ class ConsistencyController {
   uint64_t abandoned_cuts() const { return abandoned_cuts_; }
   int64_t min_clock() const;  // over active workers
   int64_t max_clock() const;
+  // When something last came forward: a gradient, an initial value, a cut, an
+  // activity that counts. InfinitePast: never.
+  absl::Time moved_at() const { return moved_at_; }
+  // What the worker says it does instead of its open clock; empty: nothing.
+  std::string ActivityText(uint32_t rank) const;
 
  private:
   enum class Wait { kReady, kParked };
@@ -211,6 +226,9 @@ class ConsistencyController {
   std::list<ShardCall> parked_pushes_;  // in order of arrival
   std::list<ParkedPull> parked_pulls_;
   bool changed_ = false;  // parked calls may have become ready
+  bool moved_ = false;    // since moved_at_ was set
+  absl::Time moved_at_ = absl::InfinitePast();
+  std::vector<Activity> activities_;  // by rank, the latest that counted
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
 };

@@ -60,6 +60,12 @@ struct JobShard::RowsStep {
   std::shared_ptr<Reading> reading;
 };
 
+// What follows when each of some lanes has come to it.
+struct JobShard::Countdown {
+  std::atomic<size_t> left = 0;
+  Taken then;
+};
+
 // One action for one block.
 struct JobShard::LaneStep {
   Kind kind;
@@ -72,6 +78,7 @@ struct JobShard::LaneStep {
   std::shared_ptr<const FloatSource> source = nullptr;
   std::shared_ptr<Reading> reading = nullptr;
   std::unique_ptr<RowsStep> rows = nullptr;  // set: only this counts
+  std::shared_ptr<Countdown> countdown = nullptr;
 };
 
 JobShard::JobShard(const JobConfig& config, const Resources& resources,
@@ -87,7 +94,6 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       tables_(std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
-      knows_total_clocks_(!config.needs_total_clocks),
       kept_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
@@ -111,20 +117,14 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
     call.payload = std::move(payload);
     call.offsets = layout_.Offsets(blocks);
     call.done = std::move(done);
-    const bool tells_total_clocks =
-        !knows_total_clocks_ &&
-        controller_.CheckChief(caller.rank(), caller.incarnation()).ok();
-    if (tells_total_clocks && total_clocks == 0) {
-      End(token,
-          absl::InvalidArgumentError(absl::StrCat(
-              config_.label,
-              ": total_clocks is 0, but the learning rate ends with the job")),
-          &outcome);
+    absl::Status accepted;
+    // The controller refuses the others.
+    if (controller_.CheckChief(caller.rank(), caller.incarnation()).ok()) {
+      accepted = SetTotalClocks(total_clocks);
+    }
+    if (!accepted.ok()) {
+      End(token, std::move(accepted), &outcome);
     } else {
-      if (tells_total_clocks) {
-        dense_.SetTotalClocks(total_clocks);
-        knows_total_clocks_ = true;
-      }
       ShardActions actions;
       controller_.OnInit(token, caller.rank(), caller.incarnation(), blocks,
                          absl::Now(), &actions);
@@ -135,7 +135,32 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
   for (Ended& ended : outcome.ended) ended.done(ended.status, {});
 }
 
-CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
+absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
+  if (total_clocks_ == total_clocks) return absl::OkStatus();
+  if (total_clocks_.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config_.label, ": total_clocks is ", total_clocks,
+                     ", an earlier Init said ", *total_clocks_));
+  }
+  if (total_clocks < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config_.label, ": total_clocks is ", total_clocks,
+                     ", must be at least 0"));
+  }
+  if (config_.needs_total_clocks) {
+    if (total_clocks == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.label,
+          ": total_clocks is 0, but the learning rate ends with the job"));
+    }
+    dense_.SetTotalClocks(total_clocks);
+  }
+  total_clocks_ = total_clocks;
+  return absl::OkStatus();
+}
+
+CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
+                         Done done) {
   if (payload.pushed != nullptr) {
     if (absl::Status room = tables_->AcceptsPushes(payload.pushed->lists);
         !room.ok()) {
@@ -151,6 +176,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
     call.token = token;
     PendingCall& pending = calls_[token];
     pending.rank = call.rank;
+    pending.arrived = absl::Now();
     pending.deadline = call.deadline;
     pending.pulled_rows = std::move(payload.pulled);
     pending.payload = std::move(payload);
@@ -158,9 +184,10 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Done done) {
       pending.offsets = layout_.Offsets(call.push->blocks);
     }
     if (call.pull.has_value()) pending.pulled = call.pull->blocks;
+    pending.taken = std::move(taken);
     pending.done = std::move(done);
     ShardActions actions;
-    controller_.OnCall(std::move(call), absl::Now(), &actions);
+    controller_.OnCall(std::move(call), pending.arrived, &actions);
     Take(actions, &outcome);
     LimitParkedPush(token, &outcome);
     SubmitSteps(&outcome);
@@ -219,6 +246,13 @@ absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
   return status;
 }
 
+absl::Status JobShard::ReportActivity(
+    const Caller& caller, ConsistencyController::Activity activity) {
+  MutexLock lock(&mu_);
+  return controller_.OnActivity(caller.rank(), caller.incarnation(),
+                                std::move(activity), absl::Now());
+}
+
 void JobShard::Tick(absl::Time now) {
   Outcome outcome;
   int64_t retry_clock = -1;
@@ -263,6 +297,11 @@ void JobShard::Close(const absl::Status& status) {
 void JobShard::Take(const ShardActions& actions, Outcome* outcome) {
   if (outcome->lanes.empty()) outcome->lanes.resize(lanes_->count());
   for (const ShardAction& action : actions) TakeOne(action, outcome);
+  for (const CallToken token : std::exchange(outcome->accepted, {})) {
+    const auto call = calls_.find(token);
+    if (call == calls_.end() || call->second.taken == nullptr) continue;
+    AfterSteps(std::move(call->second.taken), outcome);
+  }
 }
 
 void JobShard::ReleasePayload(PendingCall* call) {
@@ -298,8 +337,10 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       return;
     }
     case Kind::kAccept:
-      // What was delivered is held by the lanes now, and bounded by the
-      // controller. A repeat must not take the room of what it waits for.
+      // What was delivered is held by the lanes now: bounded by the controller
+      // once they have taken it, by the client's window until then. A repeat
+      // must not take the room of what it waits for.
+      outcome->accepted.push_back(action.token);
       return ReleasePayload(&calls_.at(action.token));
     case Kind::kFold:
     case Kind::kApply:
@@ -324,9 +365,10 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
     case Kind::kRead: {
       PendingCall& call = calls_.at(action.token);
       ReleasePayload(&call);
+      call.taken = nullptr;  // the answer follows
       Unsent* unsent = &unsent_[call.rank];
-      unsent->waiting.push_back(
-          {action.token, action.clock, action.min_clock, action.max_clock});
+      unsent->waiting.push_back({action.token, action.clock, action.min_clock,
+                                 action.max_clock, absl::Now() - call.arrived});
       return StartReads(unsent, outcome);
     }
     case Kind::kAck:
@@ -407,6 +449,7 @@ void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
   const std::vector<size_t> offsets = layout_.Offsets(result.blocks);
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
+  result.waited = read.waited;
   result.bytes = offsets.back() * sizeof(float);
   if (result.rows != nullptr) {
     for (const RowList& list : result.rows->lists) {
@@ -518,22 +561,32 @@ void JobShard::End(CallToken token, absl::Status status, Outcome* outcome) {
 }
 
 void JobShard::Acknowledge(CallToken token, Outcome* outcome) {
-  const auto call = calls_.find(token);
-  SYNCLINE_CHECK(call != calls_.end());
-  const std::shared_ptr<CallRows> rows = call->second.payload.pushed;
-  const bool lanes_work_on_it = rows != nullptr && rows.use_count() > 2;
-  if (!lanes_work_on_it || config_.controller.mode == ConsistencyMode::kSync) {
-    return End(token, absl::OkStatus(), outcome);
-  }
-  rows->released = [done = std::move(call->second.done)]() mutable {
-    done(absl::OkStatus(), {});
-  };
-  ReleasePayload(&call->second);
-  calls_.erase(call);
+  auto call = calls_.extract(token);
+  SYNCLINE_CHECK(!call.empty());
+  ReleasePayload(&call.mapped());
+  AfterSteps(
+      [done = std::move(call.mapped().done)]() mutable {
+        done(absl::OkStatus(), {});
+      },
+      outcome);
 }
 
 void JobShard::AddStep(LaneStep step, Outcome* outcome) {
   outcome->lanes[lanes_->LaneOf(step.block)].push_back(std::move(step));
+}
+
+void JobShard::AfterSteps(Taken then, Outcome* outcome) {
+  auto countdown = std::make_shared<Countdown>();
+  countdown->then = std::move(then);
+  for (std::vector<LaneStep>& steps : outcome->lanes) {
+    if (steps.empty()) continue;
+    ++countdown->left;
+    steps.push_back({.kind = Kind::kAccept, .countdown = countdown});
+  }
+  if (countdown->left > 0) return;
+  outcome->ended.push_back(
+      {[countdown](absl::Status, PullValues) { countdown->then(); },
+       absl::OkStatus()});
 }
 
 void JobShard::SubmitSteps(Outcome* outcome) {
@@ -570,6 +623,9 @@ void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
       case Kind::kApply:
         dense_.Apply(step.block, step.clock, step.sample_count,
                      step.squared_norm, scratch);
+        break;
+      case Kind::kAccept:
+        if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
         break;
       default:
         step.reading->Copy(dense_.values(step.block), step.first);
@@ -703,7 +759,14 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_received(progress.received_count());
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
+    worker->set_activity(controller_.ActivityText(rank));
   }
+  const absl::Time moved_at = controller_.moved_at();
+  status.set_quiet_seconds(
+      moved_at == absl::InfinitePast()
+          ? -1
+          : absl::ToDoubleSeconds(
+                std::max(absl::Now() - moved_at, absl::ZeroDuration())));
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct PullValues {
   std::shared_ptr<CallRows> rows;  // as asked for; null: none
   int64_t min_clock = 0;
   int64_t max_clock = 0;
+  absl::Duration waited;      // until the consistency mode allowed the read
   BufferPool::Buffer values;  // of the dense blocks, then of the rows
   size_t bytes = 0;
   // What is held until the values are sent, and who is told then.
@@ -50,6 +52,7 @@ struct PullValues {
 class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   using Done = absl::AnyInvocable<void(absl::Status, PullValues)>;
+  using Taken = absl::AnyInvocable<void()>;
   // Finds the global norm of a clock from this shard's blocks' squared norms,
   // in the order of ShardLayout::ids(). Does not block.
   using NormExchange =
@@ -86,8 +89,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
             int64_t total_clocks, Payload payload, Done done);
-  // Push, Pull or both; the token is set here and returned, for Cancel.
-  CallToken Call(ShardCall call, Payload payload, Done done);
+  // Push, Pull or both; the token is set here and returned, for Cancel. `taken`
+  // runs when the lanes have taken what is pushed and the pull must wait; it
+  // may be at the same time as `done`, and for a call that need not wait, or
+  // fails, it never is. A Push alone, and Init, are done when the lanes have
+  // taken it.
+  CallToken Call(ShardCall call, Payload payload, Taken taken, Done done);
   void Cancel(CallToken token);
   absl::Status BeginCut(const Caller& caller, uint64_t cut_id,
                         std::vector<int64_t> clocks, absl::Duration hold);
@@ -96,6 +103,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // proto/parameter_server.proto.
   void Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
             const std::string& cursor, ScanDone done);
+  absl::Status ReportActivity(const Caller& caller,
+                              ConsistencyController::Activity activity);
   // Ends what is overdue, and looks after a norm that has not come.
   void Tick(absl::Time now);
   // Once a second: lets time pass for the tables' rows.
@@ -112,14 +121,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   class Reading;
   struct LaneStep;
   struct RowsStep;
+  struct Countdown;
   struct PendingCall {
     uint32_t rank = 0;
+    absl::Time arrived;
     absl::Time deadline;
     Payload payload;
     std::vector<size_t> offsets;  // of the payload's blocks, in elements
     std::vector<BlockIndex> pulled;
     std::shared_ptr<CallRows> pulled_rows;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
+    Taken taken;
     Done done;
   };
   // A pull that may be answered, but waits until earlier answers to the same
@@ -129,6 +141,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     int64_t clock = 0;  // of the pull
     int64_t min_clock = 0;
     int64_t max_clock = 0;
+    absl::Duration waited;
   };
   struct Unsent {
     uint64_t bytes = 0;
@@ -141,9 +154,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // What an event brought about, before it is carried out.
   struct Outcome {
     std::vector<std::vector<LaneStep>> lanes;
+    std::vector<CallToken> accepted;  // pushes with a pull
     std::vector<Ended> ended;
   };
 
+  // Of an Init by the chief.
+  absl::Status SetTotalClocks(int64_t total_clocks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Translates actions into steps of the lanes.
   void Take(const ShardActions& actions, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -167,13 +184,16 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void OnSent(uint32_t rank, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void End(CallToken token, absl::Status status, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A push is done with. Where its rows are on their way to the lanes it is
-  // answered when they are there: who pushes faster than lanes work must wait,
-  // or what waits for the lanes would grow without bound.
+  // A push or Init is done with, and answered when the lanes have taken it: who
+  // pushes faster than lanes work must wait, or what waits for the lanes would
+  // grow without bound.
   void Acknowledge(CallToken token, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleasePayload(PendingCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddStep(LaneStep step, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Runs `then` when all steps that `outcome` has for the lanes have run.
+  void AfterSteps(Taken then, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands steps to the lanes; under the lock, so that lanes see events in the
   // controller's order.
@@ -218,7 +238,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   CallToken next_token_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<CallToken, PendingCall> calls_ ABSL_GUARDED_BY(mu_);
   std::vector<Unsent> unsent_ ABSL_GUARDED_BY(mu_);  // by rank
-  bool knows_total_clocks_ ABSL_GUARDED_BY(mu_);
+  // What the first Init said.
+  std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint32_t> kept_ ABSL_GUARDED_BY(mu_);  // gradients, by block
   SlotGradients slots_ ABSL_GUARDED_BY(mu_);

@@ -3,7 +3,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/daemon.h"
-#include "server/malloc_arenas.h"
 #include "server/ps_member.h"
 
 namespace syncline {
@@ -25,7 +24,6 @@ absl::StatusOr<int> RunPs(const DaemonOptions& options, Daemon* daemon) {
 }  // namespace syncline
 
 int main(int argc, char** argv) {
-  syncline::LimitMallocArenas();
   return syncline::DaemonMain(syncline::DaemonKind::kPs, argc, argv,
                               &syncline::RunPs);
 }

@@ -4,8 +4,8 @@ namespace syncline {
 namespace {
 
 constexpr const char* kRpcNames[kPsRpcCount] = {
-    "Init",   "PushPull", "Push",           "Pull",     "BeginCut",
-    "EndCut", "FoldNorm", "GetShardStatus", "ScanTable"};
+    "Init",   "PushPull",       "Push",     "Pull",           "BeginCut",
+    "EndCut", "ReportActivity", "FoldNorm", "GetShardStatus", "ScanTable"};
 
 }  // namespace
 

@@ -18,11 +18,12 @@ enum class PsRpc {
   kPull,
   kBeginCut,
   kEndCut,
+  kReportActivity,
   kFoldNorm,
   kGetShardStatus,
   kScanTable,
 };
-inline constexpr int kPsRpcCount = 9;
+inline constexpr int kPsRpcCount = 10;
 
 // All metrics of a ps. Thread-safe.
 //

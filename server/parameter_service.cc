@@ -1,6 +1,7 @@
 #include "server/parameter_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <utility>
 
@@ -32,6 +33,10 @@ class PayloadSource : public FloatSource {
  private:
   const PayloadView view_;
 };
+
+// The longest that a cut is held: exporting tables takes hours.
+constexpr double kHoldSecondsMax = 24 * 60 * 60;
+constexpr size_t kActivityBytesMax = 64;
 
 // A message without any field.
 ByteBuffer EmptyMessage() {
@@ -67,12 +72,45 @@ class ShardReactor : public ServerUnaryReactor {
     shard_ = std::move(shard);
     token_ = token;
   }
+  // Sends the initial metadata, before the answer or not at all. What it
+  // returns may be called once, at any time, also when this is gone.
+  JobShard::Taken SayTaken() {
+    return [this, early = early_] {
+      if (!early->Begin()) return;
+      StartSendInitialMetadata();
+      if (!early->End()) Finish(ToGrpcStatus(early->status));
+    };
+  }
   void Answer(const absl::Status& status) {
     metrics_->Answered(rpc_, status.code(), absl::Now() - start_);
-    Finish(ToGrpcStatus(status));
+    early_->status = status;
+    if (early_->Answer()) Finish(ToGrpcStatus(status));
   }
 
  private:
+  // gRPC does not let metadata and answer be sent at the same time: whoever
+  // comes while the other sends leaves the rest to it.
+  class Early {
+   public:
+    // False: answered already, and the reactor may be gone.
+    bool Begin() {
+      State open = State::kOpen;
+      return state_.compare_exchange_strong(open, State::kSending);
+    }
+    // False: answered meanwhile, with `status`.
+    bool End() {
+      State sending = State::kSending;
+      return state_.compare_exchange_strong(sending, State::kOpen);
+    }
+    // False: whoever called Begin finishes the call.
+    bool Answer() { return state_.exchange(State::kAnswered) == State::kOpen; }
+    absl::Status status;  // set before Answer
+
+   private:
+    enum class State { kOpen, kSending, kAnswered };
+    std::atomic<State> state_{State::kOpen};
+  };
+
   void OnCancel() override {
     if (shard_ != nullptr) shard_->Cancel(token_);
   }
@@ -81,6 +119,7 @@ class ShardReactor : public ServerUnaryReactor {
   const PsRpc rpc_;
   PsMetrics* const metrics_;
   const absl::Time start_;
+  const std::shared_ptr<Early> early_ = std::make_shared<Early>();
   std::shared_ptr<JobShard> shard_;
   CallToken token_ = 0;
 };
@@ -109,11 +148,14 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
             ParameterServer::WithRawCallbackMethod_Pull<
                 ParameterServer::WithCallbackMethod_BeginCut<
                     ParameterServer::WithCallbackMethod_EndCut<
-                        ParameterServer::WithCallbackMethod_FoldNorm<
-                            ParameterServer::WithRawCallbackMethod_ScanTable<
+                        ParameterServer::WithCallbackMethod_ReportActivity<
+                            ParameterServer::WithCallbackMethod_FoldNorm<
                                 ParameterServer::
-                                    WithCallbackMethod_GetShardStatus<
-                                        ParameterServer::Service>>>>>>>>>;
+                                    WithRawCallbackMethod_ScanTable<
+                                        ParameterServer::
+                                            WithCallbackMethod_GetShardStatus<
+                                                ParameterServer::
+                                                    Service>>>>>>>>>>;
 
 class ParameterService final : public Service {
  public:
@@ -153,6 +195,11 @@ class ParameterService final : public Service {
                              const EndCutRequest* request,
                              EndCutResponse* response) override {
     return Now(context, PsRpc::kEndCut, DoEndCut(*request));
+  }
+  ServerUnaryReactor* ReportActivity(CallbackServerContext* context,
+                                     const ActivityRequest* request,
+                                     ActivityResponse* response) override {
+    return Now(context, PsRpc::kReportActivity, DoReportActivity(*request));
   }
   ServerUnaryReactor* GetShardStatus(CallbackServerContext* context,
                                      const ShardStatusRequest* request,
@@ -211,6 +258,7 @@ class ParameterService final : public Service {
 
   absl::Status DoBeginCut(const BeginCutRequest& request);
   absl::Status DoEndCut(const EndCutRequest& request);
+  absl::Status DoReportActivity(const ActivityRequest& request);
   absl::Status DoStatus(const ShardStatusRequest& request,
                         ShardStatus* response);
 
@@ -312,7 +360,7 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
                                  ShardCall call, JobShard::Payload payload,
                                  ByteBuffer* response, ShardReactor* reactor) {
   const CallToken token = job->shard->Call(
-      std::move(call), std::move(payload),
+      std::move(call), std::move(payload), reactor->SayTaken(),
       [this, job, response, reactor](absl::Status status, PullValues values) {
         if (status.ok()) {
           PullResponseHeader header;
@@ -323,6 +371,7 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
           if (values.rows != nullptr) AddTables(*values.rows, &header);
           header.set_min_clock(values.min_clock);
           header.set_max_clock(values.max_clock);
+          header.set_waited_seconds(absl::ToDoubleSeconds(values.waited));
           metrics_->Sent(values.bytes);
           std::vector<grpc::Slice> slices;
           if (values.bytes > 0) slices.push_back(ToSlice(std::move(values)));
@@ -352,15 +401,15 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(*context, job->config.wait_max);
   call.push = std::move(push->facts);
-  const CallToken token =
-      job->shard->Call(std::move(call), std::move(payload),
-                       [response, reactor](absl::Status status, PullValues) {
-                         PushResponse accepted;
-                         accepted.set_outcome(PushResponse::ACCEPTED);
-                         const grpc::Slice slice(accepted.SerializeAsString());
-                         *response = ByteBuffer(&slice, 1);
-                         reactor->Answer(status);
-                       });
+  const CallToken token = job->shard->Call(
+      std::move(call), std::move(payload), [] {},
+      [response, reactor](absl::Status status, PullValues) {
+        PushResponse accepted;
+        accepted.set_outcome(PushResponse::ACCEPTED);
+        const grpc::Slice slice(accepted.SerializeAsString());
+        *response = ByteBuffer(&slice, 1);
+        reactor->Answer(status);
+      });
   reactor->CancelWith(job->shard, token);
   return absl::OkStatus();
 }
@@ -412,10 +461,15 @@ absl::StatusOr<std::shared_ptr<CallRows>> ParameterService::Keep(
 
 absl::Status ParameterService::DoBeginCut(const BeginCutRequest& request) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
-  if (request.cut_id() == 0 || !(request.hold_seconds() > 0)) {
+  if (request.cut_id() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(job->config.label, ": cut_id is 0, must be > 0"));
+  }
+  if (!(request.hold_seconds() > 0 &&
+        request.hold_seconds() <= kHoldSecondsMax)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        job->config.label, ": cut_id is ", request.cut_id(),
-        " and hold_seconds ", request.hold_seconds(), ", both must be > 0"));
+        job->config.label, ": hold_seconds of cut ", request.cut_id(), " is ",
+        request.hold_seconds(), ", must be > 0 and at most ", kHoldSecondsMax));
   }
   return job->shard->BeginCut(
       request.caller(), request.cut_id(),
@@ -426,6 +480,23 @@ absl::Status ParameterService::DoBeginCut(const BeginCutRequest& request) {
 absl::Status ParameterService::DoEndCut(const EndCutRequest& request) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
   return job->shard->EndCut(request.caller(), request.cut_id());
+}
+
+absl::Status ParameterService::DoReportActivity(
+    const ActivityRequest& request) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
+  if (request.clock() < 0 || request.total() == 0 ||
+      request.done() > request.total() ||
+      request.what().size() > kActivityBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        job->config.label, ": activity of clock ", request.clock(), ", ",
+        request.done(), " of ", request.total(), ", with a text of ",
+        request.what().size(), " bytes; the clock must not be negative, done ",
+        "at most total, total > 0 and the text at most ", kActivityBytesMax));
+  }
+  return job->shard->ReportActivity(
+      request.caller(),
+      {request.clock(), request.what(), request.done(), request.total()});
 }
 
 absl::Status ParameterService::DoStatus(const ShardStatusRequest& request,

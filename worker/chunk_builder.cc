@@ -42,6 +42,9 @@ ChunkBuilder::ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max)
 std::vector<Chunk> ChunkBuilder::Add(uint32_t tensor) {
   std::vector<Chunk> full;
   for (const uint32_t id : map_.tensor_blocks(tensor)) AddBlock(id, &full);
+  for (Chunk& open : open_) {
+    if (open.bytes >= kWorthSending) full.push_back(Take(&open));
+  }
   return full;
 }
 

@@ -39,11 +39,16 @@ class ChunkBuilder {
   // Two lists of this many block ids fit into a header (common/wire/frame.h).
   static constexpr size_t kBlocksMax = 4096;
 
+  // What is worth a message of its own while the next tensor is computed: its
+  // transfer takes as long as a call costs at all, 0.27 ms.
+  static constexpr size_t kWorthSending = 256 << 10;
+
   // Chunks have at most `chunk_bytes_max` bytes, or one block if that is
   // larger, and at most kBlocksMax blocks. `map` outlives the builder.
   ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max);
 
-  // Adds all blocks of `tensor`. Returns the chunks that are full.
+  // Adds all blocks of `tensor`. Returns the chunks that are full, or worth
+  // sending.
   std::vector<Chunk> Add(uint32_t tensor);
   // Adds all blocks of `shard`. Returns the chunks that are full.
   std::vector<Chunk> AddShard(uint32_t shard);

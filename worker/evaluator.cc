@@ -15,13 +15,12 @@ Evaluator::Evaluator(const JobSpec& spec, const Dataset* dataset,
                      Executor* executor)
     : spec_(spec), dataset_(dataset), executor_(executor) {}
 
-absl::StatusOr<Evaluation> Evaluator::Run(const std::atomic<bool>& stop,
-                                          Prepare prepare) {
+absl::StatusOr<Evaluation> Evaluator::Run(OnBatch on_batch, Prepare prepare) {
   EvaluationMetrics metrics(spec_.loss().kind(), spec_.metrics());
   const int64_t batch_size = spec_.training().eval_batch_size();
   std::vector<int64_t> indices;
   for (int64_t begin = 0; begin < dataset_->size(); begin += batch_size) {
-    if (stop.load()) return absl::CancelledError("stopped while evaluating");
+    SYNCLINE_RETURN_IF_ERROR(on_batch(begin, dataset_->size()));
     indices.resize(std::min(batch_size, dataset_->size() - begin));
     std::iota(indices.begin(), indices.end(), begin);
     dataset_->Read(indices, &batch_);

@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_WORKER_EVALUATOR_H_
 #define SYNCLINE_WORKER_EVALUATOR_H_
 
-#include <atomic>
+#include <cstdint>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -22,12 +22,15 @@ class Evaluator {
   // defaults.
   Evaluator(const JobSpec& spec, const Dataset* dataset, Executor* executor);
 
+  // Called before each batch with the samples that are done, of how many; an
+  // error ends the evaluation.
+  using OnBatch = absl::FunctionRef<absl::Status(int64_t done, int64_t total)>;
   // Makes the executor ready for a batch: what its tables hold.
   using Prepare = absl::FunctionRef<absl::Status(const Batch&)>;
-  // Fills samples, loss, metrics and time. Errors: Cancelled when `stop` turns
-  // true, which is looked at before each batch; `prepare`'s and the executor's.
-  absl::StatusOr<Evaluation> Run(const std::atomic<bool>& stop,
-                                 Prepare prepare);
+
+  // Fills samples, loss, metrics and time. Errors: those of `on_batch`, of
+  // `prepare` and of the executor.
+  absl::StatusOr<Evaluation> Run(OnBatch on_batch, Prepare prepare);
 
  private:
   const JobSpec spec_;

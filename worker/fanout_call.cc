@@ -42,28 +42,21 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
+  absl::Time left;  // of the latest attempt
   grpc::ByteBuffer response;
   std::shared_ptr<grpc::ClientContext> context;  // guarded by State::mu_
   std::shared_ptr<grpc::Alarm> alarm;            // guarded by State::mu_
 };
 using ActiveCallPtr = std::shared_ptr<ActiveCall>;
 
-// Changes exactly when a worker of the job moves on this shard.
-std::string Standing(const ShardStatus& status) {
-  std::string standing = "standing";
-  for (const ShardStatus::Job& job : status.jobs()) {
-    absl::StrAppend(&standing, " ", job.blocks_initialised());
-    for (const ShardStatus::Worker& worker : job.workers()) {
-      absl::StrAppend(&standing, " ", worker.closed_clocks(), "+",
-                      worker.blocks_received(), worker.finished() ? "f" : "");
-    }
-  }
-  return standing;
-}
-
-std::string StandingFrom(const grpc::ByteBuffer& response) {
+// For how long nothing has come forward on the shard; none if it does not say.
+std::optional<absl::Duration> QuietFrom(const grpc::ByteBuffer& response) {
   ShardStatus status;
-  return FromByteBuffer(response, &status) ? Standing(status) : "";
+  if (!FromByteBuffer(response, &status) || status.jobs_size() != 1) {
+    return std::nullopt;
+  }
+  const double seconds = status.jobs(0).quiet_seconds();
+  return seconds < 0 ? absl::InfiniteDuration() : absl::Seconds(seconds);
 }
 
 }  // namespace
@@ -92,8 +85,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   };
 
   void Attempt(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
-  // The request has left; a push makes room for the next.
-  void OnSent(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
+  // The shard has taken the request; a push makes room for the next.
+  void OnTaken(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAttempt(const ActiveCallPtr& active, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Probe(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
@@ -169,7 +162,7 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
     active->retry.emplace(absl::Now(), options_.patience, EntropySeed());
   }
   const std::shared_ptr<grpc::ClientContext> context =
-      Enter(active, RetryPolicy::AttemptWait(options_.patience) +
+      Enter(active, active->retry->NextAttempt(absl::Now()) +
                         std::min(kAnswerGrace, options_.patience / 4));
   if (context == nullptr) {
     Finish(active, absl::CancelledError("closed"));
@@ -181,9 +174,10 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
   message.method = MethodPath(active->call.method);
   message.request = &active->call.request;
   message.response = &active->response;
-  // on_done comes after on_sent and keeps what both need.
-  message.on_sent = [self = this, raw = active.get()] {
-    self->OnSent(raw->shared_from_this());
+  // on_done comes after the others and keeps what they need.
+  message.on_sent = [raw = active.get()] { raw->left = absl::Now(); };
+  message.on_taken = [self = this, raw = active.get()] {
+    self->OnTaken(raw->shared_from_this());
   };
   message.on_done = [self = shared_from_this(), active = active,
                      context = context](const grpc::Status& status) mutable {
@@ -195,7 +189,7 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
   StartMessageCall(&links_[active->call.shard]->stub, std::move(message));
 }
 
-void FanoutCall::State::OnSent(const ActiveCallPtr& active) {
+void FanoutCall::State::OnTaken(const ActiveCallPtr& active) {
   if (active->call.direction != Direction::kPush) return;
   std::vector<ActiveCallPtr> next;
   {
@@ -218,7 +212,7 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
   absl::Status status = FromGrpcStatus(grpc_status);
   if (status.ok()) {
     if (active->call.on_response != nullptr) {
-      status = active->call.on_response(active->response);
+      status = active->call.on_response(active->response, active->left);
     }
     Finish(active, status);
     return;
@@ -270,7 +264,7 @@ void FanoutCall::State::Probe(const ActiveCallPtr& active) {
 void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
   const RetryPolicy::Decision decision = active->retry->OnProbe(
-      status.ok() ? StandingFrom(active->response) : "", absl::Now());
+      status.ok() ? QuietFrom(active->response) : std::nullopt, absl::Now());
   if (decision.next == RetryPolicy::Next::kResend) {
     Resend(active, decision.delay);
   } else {

@@ -34,8 +34,9 @@ class FanoutCall {
     // How long a call goes on without a sign of progress.
     absl::Duration patience;
     // Bytes per peer that are on their way at a time, of calls that push and of
-    // calls that pull. A push takes part until its request has left, since its
-    // answer may wait for the next one; a pull until it is answered.
+    // calls that pull. A push takes part until the shard has taken it, which
+    // its initial metadata say, since its answer may wait for the next one; a
+    // pull until it is answered.
     size_t push_window_bytes = 0;
     size_t pull_window_bytes = 0;
     Counter* retries = nullptr;  // may be null
@@ -50,9 +51,11 @@ class FanoutCall {
     grpc::ByteBuffer request = {};
     size_t bytes = 0;   // of the larger payload, request or response
     int64_t clock = 0;  // for messages
-    // Called with the answer, on a thread of gRPC; may start more calls, must
-    // not wait. An error counts as the call's. May be null.
-    std::function<absl::Status(const grpc::ByteBuffer&)> on_response = nullptr;
+    // Called with the answer, and with when the request had left, on a thread
+    // of gRPC; may start more calls, must not wait. An error counts as the
+    // call's. May be null.
+    std::function<absl::Status(const grpc::ByteBuffer&, absl::Time left)>
+        on_response = nullptr;
   };
 
   explicit FanoutCall(const Options& options);

@@ -11,16 +11,20 @@
 
 namespace syncline {
 
-// A unary call that also tells when its request has left this process, which
-// gRPC's own unary calls do not. On the wire it is an ordinary unary call.
+// A unary call that also tells when its request has left this process and when
+// the response's initial metadata have come, which gRPC's own unary calls do
+// not. On the wire it is an ordinary unary call.
 struct MessageCall {
   grpc::ClientContext* context = nullptr;
   std::string method;
   const grpc::ByteBuffer* request = nullptr;
   grpc::ByteBuffer* response = nullptr;
   // The request is in the system's hands, or never will be; once, before
-  // on_done. On a thread of gRPC, like the other.
+  // on_done. On a thread of gRPC, like the others.
   std::function<void()> on_sent;
+  // The response's initial metadata have come, or never will; once, before
+  // on_done.
+  std::function<void()> on_taken;
   std::function<void(const grpc::Status&)> on_done;  // once
 };
 

@@ -25,6 +25,7 @@ void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
                         absl::ToDoubleSeconds(times.compute));
   p.set_push_seconds(p.push_seconds() + absl::ToDoubleSeconds(times.push));
   p.set_wait_seconds(p.wait_seconds() + absl::ToDoubleSeconds(times.wait));
+  p.set_pull_seconds(p.pull_seconds() + absl::ToDoubleSeconds(times.pull));
 }
 
 WorkerProgress ProgressMeter::Report(absl::Time now) {

@@ -18,8 +18,11 @@ class ProgressMeter {
   struct StepTimes {
     absl::Duration data;     // until the batch was there
     absl::Duration compute;  // forward and backward
-    absl::Duration push;     // handing gradients to the network
-    absl::Duration wait;     // for the values of the next step
+    absl::Duration push;     // until the last gradient had left
+    absl::Duration wait;     // until the servers let the values be read
+    absl::Duration pull;     // until the values of the next step were here
+
+    absl::Duration total() const { return data + compute + push + wait + pull; }
   };
 
   ProgressMeter(uint32_t rank, const Epochs& epochs, absl::Time start);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "kernels/optimizer.h"
@@ -121,7 +122,7 @@ absl::Status PsClient::ScanChunk(uint32_t shard, int64_t clock,
   FanoutCall::Call call = MakeCall(shard, "ScanTable", clock, 0);
   call.direction = FanoutCall::Direction::kPull;
   call.request = EncodeFrame(header, {});
-  call.on_response = [=](const grpc::ByteBuffer& response) {
+  call.on_response = [=](const grpc::ByteBuffer& response, absl::Time) {
     PayloadView payload;
     SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, answer, &payload));
     const size_t key_bytes = answer->rows() * sizeof(int64_t);
@@ -159,8 +160,23 @@ absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {
   return CallAll("EndCut", clock, ToByteBuffer(request));
 }
 
+absl::Status PsClient::ReportActivity(int64_t clock, absl::string_view what,
+                                      uint64_t done, uint64_t total) {
+  ActivityRequest request;
+  *request.mutable_caller() = MakeCaller();
+  request.set_clock(clock);
+  request.set_what(std::string(what));
+  request.set_done(done);
+  request.set_total(total);
+  return CallAll("ReportActivity", clock, ToByteBuffer(request));
+}
+
 void PsClient::BeginStep(const Step& step) {
   step_ = step;
+  {
+    MutexLock lock(&mu_);
+    marks_ = Marks();
+  }
   squared_norm_ = 0;
   held_.clear();
 }
@@ -208,6 +224,17 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
 }
 
 absl::Status PsClient::Wait() {
+  const absl::Time begin = absl::Now();
+  absl::Status status = WaitForAll();
+  const absl::Time end = absl::Now();
+  MutexLock lock(&mu_);
+  const absl::Time left = std::clamp(marks_.left, begin, end);
+  const absl::Time readable = std::clamp(marks_.readable, left, end);
+  wait_times_ = {left - begin, readable - left, end - readable};
+  return status;
+}
+
+absl::Status PsClient::WaitForAll() {
   SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   std::vector<RowChunk> stale;
   {
@@ -235,12 +262,17 @@ void PsClient::SendGradients(const Chunk& chunk) {
     *header.mutable_pull() = MakePullHeader(chunk.blocks, step_.clock + 1, 0);
     call.method = "PushPull";
     call.request = EncodeFrame(header, Slices(chunk, tensors_.gradients));
-    call.on_response = [this, chunk](const grpc::ByteBuffer& response) {
-      return StoreValues(chunk, response);
+    call.on_response = [this, chunk](const grpc::ByteBuffer& response,
+                                     absl::Time left) {
+      return StoreValues(chunk, response, left);
     };
   } else {
     call.method = "Push";
     call.request = EncodeFrame(push, Slices(chunk, tensors_.gradients));
+    call.on_response = [this](const grpc::ByteBuffer&, absl::Time left) {
+      Mark(left, left);
+      return absl::OkStatus();
+    };
   }
   calls_.Start(std::move(call));
 }
@@ -291,9 +323,9 @@ void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
     call.method = "PushPull";
     call.request = EncodeFrame(header, std::move(payload));
     call.bytes = std::max(pushed->bytes, wanted->bytes);
-    call.on_response = [this, chunk = *wanted,
-                        next_rows](const grpc::ByteBuffer& response) {
-      return StorePulledRows(chunk, next_rows, response,
+    call.on_response = [this, chunk = *wanted, next_rows](
+                           const grpc::ByteBuffer& response, absl::Time left) {
+      return StorePulledRows(chunk, next_rows, response, left,
                              std::numeric_limits<int64_t>::min());
     };
   }
@@ -310,9 +342,9 @@ void PsClient::StartRowPull(const RowChunk& chunk,
   std::vector<grpc::Slice> payload;
   AddWantedKeys(rows, chunk, tensors_.owner, &header, &payload);
   call.request = EncodeFrame(header, std::move(payload));
-  call.on_response = [this, chunk, rows,
-                      min_clock](const grpc::ByteBuffer& response) {
-    return StorePulledRows(chunk, rows, response, min_clock);
+  call.on_response = [this, chunk, rows, min_clock](
+                         const grpc::ByteBuffer& response, absl::Time left) {
+    return StorePulledRows(chunk, rows, response, left, min_clock);
   };
   calls_.Start(std::move(call));
 }
@@ -335,10 +367,10 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.request = EncodeFrame(header, {});
   call.bytes = chunk.bytes;
   call.clock = clock;
-  call.on_response =
-      [this, chunk = std::move(chunk)](const grpc::ByteBuffer& response) {
-        return StoreValues(chunk, response);
-      };
+  call.on_response = [this, chunk = std::move(chunk)](
+                         const grpc::ByteBuffer& response, absl::Time left) {
+    return StoreValues(chunk, response, left);
+  };
   calls_.Start(std::move(call));
 }
 
@@ -398,8 +430,8 @@ PullHeader PsClient::MakePullHeader(absl::Span<const uint32_t> blocks,
   header.set_clock(clock);
   header.set_cut_id(cut_id);
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
-  header.set_wait_seconds(
-      absl::ToDoubleSeconds(RetryPolicy::AttemptWait(options_.step_timeout)));
+  header.set_wait_seconds(absl::ToDoubleSeconds(
+      RetryPolicy::LongestAttempt(options_.step_timeout)));
   return header;
 }
 
@@ -450,7 +482,7 @@ FanoutCall::Call PsClient::MakeCall(uint32_t shard, const char* method,
 absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
                                        absl::Span<RowBatch* const> rows,
                                        const grpc::ByteBuffer& response,
-                                       int64_t min_clock) {
+                                       absl::Time left, int64_t min_clock) {
   PullResponseHeader header;
   PayloadView payload;
   SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
@@ -461,11 +493,13 @@ absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
   }
   SYNCLINE_RETURN_IF_ERROR(StoreRows(rows, chunk, header, payload));
   Count(options_.pulled_bytes, payload.size_bytes());
+  Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();
 }
 
 absl::Status PsClient::StoreValues(const Chunk& chunk,
-                                   const grpc::ByteBuffer& response) {
+                                   const grpc::ByteBuffer& response,
+                                   absl::Time left) {
   PullResponseHeader header;
   PayloadView payload;
   SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
@@ -485,7 +519,14 @@ absl::Status PsClient::StoreValues(const Chunk& chunk,
     offset += bytes;
   }
   Count(options_.pulled_bytes, payload.size_bytes());
+  Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();
+}
+
+void PsClient::Mark(absl::Time left, absl::Time readable) {
+  MutexLock lock(&mu_);
+  marks_.left = std::max(marks_.left, left);
+  marks_.readable = std::max(marks_.readable, readable);
 }
 
 }  // namespace syncline

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
@@ -49,12 +51,12 @@ class PsClient {
     // The servers clip by the norm of each push: pushes leave when the whole
     // gradient is known, not before.
     bool send_norm = false;
-    // Payload of one message. Smaller leaves earlier, larger costs less.
+    // Payload of one message at most; ChunkBuilder says when less is sent.
     size_t chunk_bytes = 1 << 20;
-    // Bytes that are leaving for a shard at a time. Enough to keep a connection
-    // busy: what is beyond it would arrive interleaved, and lie in the memory
-    // of the ps until it is whole.
-    size_t push_window_bytes = 2 << 20;
+    // Bytes of gradients that are on their way to a shard, or in its queues, at
+    // a time. Enough to keep a connection and its optimizer busy: what is
+    // beyond it would lie in the memory of the ps.
+    size_t push_window_bytes = 4 << 20;
     // Bytes of values that are asked for at a time, by calls that only pull.
     size_t pull_window_bytes = 8 << 20;
     // The job has embedding tables: every shard takes part.
@@ -96,6 +98,12 @@ class PsClient {
   absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
                         std::optional<absl::Duration> hold = std::nullopt);
   absl::Status EndCut(uint64_t cut_id, int64_t clock);
+  // Tells all shards that this worker is busy with something that takes longer
+  // than a step: `done` of `total` of `what`, before it pushes `clock`. Whoever
+  // waits for it goes on waiting for step_timeout after each call that says
+  // more than the one before. Blocks for a round trip.
+  absl::Status ReportActivity(int64_t clock, absl::string_view what,
+                              uint64_t done, uint64_t total);
 
   // Rows of a table, [n] keys with [n, dim] values.
   using RowSink = absl::FunctionRef<absl::Status(
@@ -132,10 +140,25 @@ class PsClient {
   void EndBackward(absl::Span<RowBatch* const> next_rows = {});
   absl::Status Wait();
 
+  // What the latest Wait waited for, one after the other.
+  struct WaitTimes {
+    absl::Duration push;  // until the last gradient had left
+    absl::Duration wait;  // until the servers let the last value be read
+    absl::Duration pull;  // until it was here
+  };
+  const WaitTimes& wait_times() const { return wait_times_; }
+
   // Ends all calls, of now and later. Thread-safe.
   void Cancel(const absl::Status& reason);
 
  private:
+  // When a step's gradients had left, and when its values could be read; each
+  // is the latest of all calls.
+  struct Marks {
+    absl::Time left = absl::InfinitePast();
+    absl::Time readable = absl::InfinitePast();
+  };
+
   void SendGradients(const Chunk& chunk);
   void SendEmptyClose(uint32_t shard);
   // Closes the step on `shard` where nothing is pushed to it.
@@ -184,10 +207,13 @@ class PsClient {
   absl::Status StorePulledRows(const RowChunk& chunk,
                                absl::Span<RowBatch* const> rows,
                                const grpc::ByteBuffer& response,
-                               int64_t min_clock);
+                               absl::Time left, int64_t min_clock);
   // Copies a PullResponse for `chunk` into the parameters.
-  absl::Status StoreValues(const Chunk& chunk,
-                           const grpc::ByteBuffer& response);
+  absl::Status StoreValues(const Chunk& chunk, const grpc::ByteBuffer& response,
+                           absl::Time left);
+  // Everything that is under way, and then what came back too old.
+  absl::Status WaitForAll();
+  void Mark(absl::Time left, absl::Time readable) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const BlockMap map_;
@@ -197,7 +223,9 @@ class PsClient {
   std::vector<uint32_t> held_;  // send_norm: tensors ready, in order
   double squared_norm_ = 0;
   absl::Span<RowBatch* const> early_rows_;  // of PullEarly
+  WaitTimes wait_times_;
   Mutex mu_;
+  Marks marks_ ABSL_GUARDED_BY(mu_);
   std::vector<RowChunk> stale_ ABSL_GUARDED_BY(mu_);  // of early_rows_
   FanoutCall calls_;  // last: its callbacks use the rest
 };

@@ -1,5 +1,7 @@
 #include "worker/retry_policy.h"
 
+#include <algorithm>
+
 #include "common/base/backoff.h"
 
 namespace syncline {
@@ -9,39 +11,56 @@ namespace {
 constexpr Backoff kBackoff = {.initial = absl::Milliseconds(10),
                               .max = absl::Seconds(1)};
 
+// The shortest attempt, as a part of the patience: an answer that is nearly
+// there is still heard.
+constexpr int kShortestAttemptPart = 16;
+
 }  // namespace
 
 RetryPolicy::RetryPolicy(absl::Time now, absl::Duration patience,
                          uint64_t jitter_seed)
-    : patience_(patience), deadline_(now + patience), jitter_(jitter_seed) {}
+    : patience_(patience),
+      deadline_(now + patience),
+      reached_(now),
+      jitter_(jitter_seed) {}
+
+absl::Duration RetryPolicy::NextAttempt(absl::Time now) const {
+  return std::clamp(deadline_ - now, patience_ / kShortestAttemptPart,
+                    LongestAttempt(patience_));
+}
 
 RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
                                             absl::Time now) {
   ++attempts_;
   switch (code) {
-    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kUnavailable: {
+      const absl::Duration delay =
+          BackoffDelay(kBackoff, retries_++, jitter_.Uniform());
+      if (now + delay >= std::max(deadline_, reached_ + patience_)) return {};
+      return {Next::kResend, delay};
+    }
     case absl::StatusCode::kResourceExhausted: {
       const absl::Duration delay =
           BackoffDelay(kBackoff, retries_++, jitter_.Uniform());
-      if (now + delay >= deadline_) return {};
-      return {Next::kResend, delay};
+      if (now >= deadline_) return {Next::kProbe};
+      return {Next::kResend, std::min(delay, deadline_ - now)};
     }
     case absl::StatusCode::kDeadlineExceeded:
-      return {Next::kProbe, absl::ZeroDuration()};
+      return {now < deadline_ ? Next::kResend : Next::kProbe};
     default:
       return {};
   }
 }
 
-RetryPolicy::Decision RetryPolicy::OnProbe(absl::string_view standing,
+RetryPolicy::Decision RetryPolicy::OnProbe(std::optional<absl::Duration> quiet,
                                            absl::Time now) {
-  const bool moved =
-      !standing_.empty() && !standing.empty() && standing_ != standing;
-  if (!standing.empty()) standing_ = std::string(standing);
-  if (moved) deadline_ = now + patience_;
-  // An attempt that could only overrun the deadline is not worth starting.
-  if (now + patience_ / 8 >= deadline_) return {};
-  return {Next::kResend, absl::ZeroDuration()};
+  if (quiet.has_value()) {
+    reached_ = now;
+    deadline_ = std::max(deadline_, now - *quiet + patience_);
+    return {now < deadline_ ? Next::kResend : Next::kFinish};
+  }
+  if (now >= reached_ + patience_) return {};
+  return {Next::kResend, BackoffDelay(kBackoff, retries_++, jitter_.Uniform())};
 }
 
 }  // namespace syncline

@@ -2,10 +2,9 @@
 #define SYNCLINE_WORKER_RETRY_POLICY_H_
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/random.h"
 
@@ -16,40 +15,43 @@ namespace syncline {
 //
 //   OK, and errors that no repetition mends    finish
 //   Unavailable, ResourceExhausted             resend after a backoff
-//   DeadlineExceeded (others have not come)    probe: ask the shard how far its
-//                                              workers are, then resend
+//   DeadlineExceeded (others have not come)    resend
 //
-// All of this ends once `patience` has passed without a sign of progress, and
-// progress is only what a probe shows: another worker moved since the probe
-// before. So a slow worker is waited for and a dead one is not.
+// It ends when nothing has come forward on the shard for `patience`. The shard
+// knows since when: it is asked (a probe) before the policy gives up, and if it
+// moved later than the policy knew, the wait goes on from there. So a worker
+// whose step takes a little less than the patience is waited for, and one that
+// is dead no longer than that. A ps that does not answer at all is given up
+// when it has been out of reach for `patience`.
 class RetryPolicy {
  public:
   enum class Next { kFinish, kResend, kProbe };
   struct Decision {
     Next next = Next::kFinish;
-    absl::Duration delay;  // before a resend
+    absl::Duration delay = absl::ZeroDuration();  // before a resend
   };
 
   RetryPolicy(absl::Time now, absl::Duration patience, uint64_t jitter_seed);
 
-  // How long one attempt may wait at the server: two of them, and the probes
-  // after each, show whether anything moved within `patience`.
-  static absl::Duration AttemptWait(absl::Duration patience) {
+  // The longest that one attempt may wait at the server.
+  static absl::Duration LongestAttempt(absl::Duration patience) {
     return patience / 2;
   }
+  // How long the next attempt may wait: not much longer than the policy does.
+  absl::Duration NextAttempt(absl::Time now) const;
 
   Decision OnResult(absl::StatusCode code, absl::Time now);
-  // `standing` is any text that changes exactly when a worker moves; empty if
-  // the shard could not be asked. Returns kResend or kFinish.
-  Decision OnProbe(absl::string_view standing, absl::Time now);
+  // `quiet`: for how long nothing has come forward on the shard; none if it
+  // could not be asked. Returns kResend or kFinish.
+  Decision OnProbe(std::optional<absl::Duration> quiet, absl::Time now);
 
   int attempts() const { return attempts_; }
 
  private:
   const absl::Duration patience_;
-  absl::Time deadline_;
+  absl::Time deadline_;  // unless something comes forward
+  absl::Time reached_;   // the ps is known to have answered then
   Random jitter_;
-  std::string standing_;
   int attempts_ = 0;
   int retries_ = 0;  // after which the backoff grows
 };

@@ -19,6 +19,9 @@ constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kExportHold = absl::Hours(24);
 // How often a wait for data looks at the stop flag.
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
+// While the chief evaluates it says so this often within the step timeout, so
+// that those who wait for it miss a few and still wait.
+constexpr int kActivitiesPerTimeout = 8;
 
 // The time since the previous lap.
 class Stopwatch {
@@ -175,7 +178,9 @@ absl::Status Trainer::Step(int64_t clock) {
                                  : absl::Span<RowBatch* const>());
   times.push = watch.Lap() + pushing;
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
-  times.wait += watch.Lap();
+  times.push += client_.wait_times().push;
+  times.wait += client_.wait_times().wait;
+  times.pull = client_.wait_times().pull;
   meter_.AddStep(clock, samples, loss_sum, times);
   options_.metrics->OnStep(samples, times);
   return absl::OkStatus();
@@ -321,11 +326,15 @@ absl::Status Trainer::ReadEvaluatedRows(int64_t clock, const Batch& batch) {
 
 absl::Status Trainer::Evaluate(int64_t clock) {
   if (!evaluator_.has_value()) return absl::OkStatus();
+  activity_told_at_ = absl::Now();  // the end of the cut
+  const auto on_batch = [&](int64_t done, int64_t total) {
+    return OnEvaluationBatch(clock, done, total);
+  };
   const auto read_rows = [&](const Batch& batch) {
     return HasTables() ? ReadEvaluatedRows(clock, batch) : absl::OkStatus();
   };
   SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
-                            evaluator_->Run(stop_, read_rows));
+                            evaluator_->Run(on_batch, read_rows));
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
@@ -333,6 +342,23 @@ absl::Status Trainer::Evaluate(int64_t clock) {
   evaluations_.push_back(evaluation);
   options_.on_evaluation(evaluation);
   return absl::OkStatus();
+}
+
+absl::Status Trainer::OnEvaluationBatch(int64_t clock, int64_t done,
+                                        int64_t total) {
+  if (stop_.load()) return absl::CancelledError("stopped while evaluating");
+  const absl::Duration period =
+      absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
+      kActivitiesPerTimeout;
+  const absl::Time now = absl::Now();
+  // Nobody waits for the last one.
+  if (clock == epochs_.clocks_total || now < activity_told_at_ + period) {
+    return absl::OkStatus();
+  }
+  activity_told_at_ = now;
+  return client_.ReportActivity(clock, "evaluating",
+                                static_cast<uint64_t>(done),
+                                static_cast<uint64_t>(total));
 }
 
 void Trainer::LogEvaluation(const Evaluation& evaluation) const {

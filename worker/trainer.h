@@ -85,6 +85,8 @@ class Trainer {
   bool HasTables() const { return job_.rows != nullptr; }
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
+  // Before each batch of an evaluation.
+  absl::Status OnEvaluationBatch(int64_t clock, int64_t done, int64_t total);
   void LogEvaluation(const Evaluation& evaluation) const;
   absl::Status AnnounceCut(int64_t clock);
   void FillInitialValues();
@@ -102,6 +104,7 @@ class Trainer {
   std::vector<Evaluation> evaluations_;
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
+  absl::Time activity_told_at_;  // when others last heard of the chief
   std::atomic<bool> stop_{false};
   PsClient client_;
 };

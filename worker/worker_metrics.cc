@@ -12,14 +12,16 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
     return &registry->AddCounter(
         "syncline_worker_training_seconds_total",
         "Time of the training thread, by what it did: data (waiting for a "
-        "batch), compute (forward and backward), push (handing gradients to "
-        "the network), wait (for values).",
+        "batch), compute (forward and backward), push (until its gradients "
+        "had left), wait (until the servers let it read: for other workers), "
+        "pull (until the values were here).",
         {{"phase", name}});
   };
   data_seconds_ = phase("data");
   compute_seconds_ = phase("compute");
   push_seconds_ = phase("push");
   wait_seconds_ = phase("wait");
+  pull_seconds_ = phase("pull");
   step_seconds_ = &registry->AddHistogram("syncline_worker_step_seconds",
                                           "Duration of a training step.", {},
                                           MetricsRegistry::DurationBounds());
@@ -55,8 +57,8 @@ void WorkerMetrics::OnStep(uint64_t samples,
   compute_seconds_->Add(absl::ToDoubleSeconds(times.compute));
   push_seconds_->Add(absl::ToDoubleSeconds(times.push));
   wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
-  step_seconds_->Observe(absl::ToDoubleSeconds(times.data + times.compute +
-                                               times.push + times.wait));
+  pull_seconds_->Add(absl::ToDoubleSeconds(times.pull));
+  step_seconds_->Observe(absl::ToDoubleSeconds(times.total()));
 }
 
 void WorkerMetrics::OnCachedRows(size_t read, size_t pulled) {

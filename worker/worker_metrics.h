@@ -31,6 +31,7 @@ class WorkerMetrics {
   Counter* compute_seconds_ = nullptr;
   Counter* push_seconds_ = nullptr;
   Counter* wait_seconds_ = nullptr;
+  Counter* pull_seconds_ = nullptr;
   Histogram* step_seconds_ = nullptr;
   Gauge* running_jobs_ = nullptr;
   Counter* pushed_bytes_ = nullptr;

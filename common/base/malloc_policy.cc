@@ -8,13 +8,12 @@
 
 namespace syncline {
 
-void KeepMessageMemory() {
+void KeepMessageMemory(int arenas) {
 #ifdef __GLIBC__
   constexpr int kKeptBytes = 8 << 20;  // twice the largest message
-  constexpr int kArenas = 4;
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
-  mallopt(M_ARENA_MAX, kArenas);
+  mallopt(M_ARENA_MAX, arenas);
 #endif
 }
 

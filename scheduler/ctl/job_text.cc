@@ -59,17 +59,19 @@ std::string WhoText(const char* title, const auto& participants) {
 // What a worker's time went to, in percent of what it has reported.
 std::string WorkerText(const WorkerProgress& worker) {
   const double total = worker.compute_seconds() + worker.push_seconds() +
-                       worker.wait_seconds() + worker.data_seconds();
+                       worker.wait_seconds() + worker.pull_seconds() +
+                       worker.data_seconds();
   const auto percent = [&](double seconds) {
     return total > 0 ? 100 * seconds / total : 0.0;
   };
   return absl::StrFormat(
       "          rank %d: step %s, %s samples/s; compute %.0f%%, push %.0f%%, "
-      "wait %.0f%%, data %.0f%%\n",
+      "wait %.0f%%, pull %.0f%%, data %.0f%%\n",
       worker.rank(), FormatCount(worker.clock()),
       FormatCount(std::llround(worker.samples_per_second())),
       percent(worker.compute_seconds()), percent(worker.push_seconds()),
-      percent(worker.wait_seconds()), percent(worker.data_seconds()));
+      percent(worker.wait_seconds()), percent(worker.pull_seconds()),
+      percent(worker.data_seconds()));
 }
 
 // The last interval of a job that has ended is its evaluation: what counts then

@@ -12,11 +12,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/malloc_policy.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/job_spec_validator.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/malloc_arenas.h"
 #include "server/server.h"
 #include "tests/testing/eventually.h"
 
@@ -63,7 +63,7 @@ int ServeEcho() {
 }
 
 int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
-  LimitMallocArenas();  // as syncline-ps does
+  KeepMessageMemory(/*arenas=*/1);  // as syncline-ps does
   absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
   if (!server.ok()) return 1;
   const absl::Status opened =
@@ -146,21 +146,6 @@ absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Start(
   std::getline(in, line);
   return absl::UnavailableError(
       absl::StrCat(arguments[0], " does not listen: ", line));
-}
-
-uint64_t ServedPeer::MemoryBytes(const std::string& field) const {
-  std::ifstream in(absl::StrCat("/proc/", process_->pid(), "/status"));
-  std::string name;
-  uint64_t kib = 0;
-  for (std::string line; std::getline(in, line);) {
-    if (line.compare(0, field.size() + 1, field + ":") != 0) continue;
-    const absl::string_view rest =
-        absl::string_view(line).substr(field.size() + 1);
-    if (absl::SimpleAtoi(rest.substr(0, rest.find('k')), &kib)) {
-      return kib * 1024;
-    }
-  }
-  return 0;
 }
 
 }  // namespace syncline

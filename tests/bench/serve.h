@@ -4,6 +4,8 @@
 // The other process of a benchmark that needs one: this program again, as
 // "syncline-bench serve-ps ..." or "serve-echo". Not for people.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,8 +37,7 @@ class ServedPeer {
   static absl::StatusOr<std::unique_ptr<ServedPeer>> Echo();
 
   const std::string& address() const { return address_; }
-  // "VmRSS" or "VmHWM" of /proc/PID/status, in bytes; 0 if unreadable.
-  uint64_t MemoryBytes(const std::string& field) const;
+  pid_t pid() const { return process_->pid(); }
 
  private:
   static absl::StatusOr<std::unique_ptr<ServedPeer>> Start(

@@ -8,7 +8,6 @@
 // job, the one evaluation at its end and the upload of results are outside.
 // Worker and ps share this machine's cores, as does whatever else runs.
 
-#include <atomic>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -170,11 +169,11 @@ absl::StatusOr<Result> LoneWorker::Train() {
   }
   const absl::Duration took = absl::Now() - begin;
 
-  std::atomic<bool> stop{false};
   SYNCLINE_ASSIGN_OR_RETURN(
       const Evaluation evaluation,
       Evaluator(job_->spec(), job_->test.get(), job_->executor.get())
-          .Run(stop));
+          .Run([](int64_t, int64_t) { return absl::OkStatus(); },
+               [](const Batch&) { return absl::OkStatus(); }));
   Result result;
   result.steps = options.clocks;
   result.samples_per_second = job_->train->size() / absl::ToDoubleSeconds(took);
@@ -205,7 +204,8 @@ absl::StatusOr<Result> TrainOnCluster(TestCluster* cluster,
   result.steps = worker.clock();
   result.parts = {{"compute", worker.compute_seconds()},
                   {"push", worker.push_seconds()},
-                  {"wait and pull", worker.wait_seconds()},
+                  {"wait", worker.wait_seconds()},
+                  {"pull", worker.pull_seconds()},
                   {"data", worker.data_seconds()}};
   double seconds = 0;
   for (const auto& [part, spent] : result.parts) seconds += spent;

@@ -22,6 +22,7 @@
 #include "grpcpp/server.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "tests/testing/eventually.h"
 
 namespace syncline {
 namespace {
@@ -34,14 +35,18 @@ using ::testing::SizeIs;
 
 constexpr int64_t kClocks = 10;
 
-class FakeShard final : public ParameterServer::Service {
+class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
+                            ParameterServer::Service> {
  public:
   explicit FakeShard(const BlockMap* map) : map_(*map) {
     grpc::ServerBuilder builder;
     builder.RegisterService(this);
     server_ = *StartServer(&builder, "127.0.0.1:0");
   }
-  ~FakeShard() override { server_.server->Shutdown(); }
+  ~FakeShard() override {
+    server_.server->Shutdown();
+    for (std::thread& answering : answering_) answering.join();
+  }
 
   const std::string& address() const { return server_.address; }
   void Shutdown() { server_.server->Shutdown(); }
@@ -56,7 +61,17 @@ class FakeShard final : public ParameterServer::Service {
     MutexLock lock(&mu_);
     hold_pulls_ = true;
   }
-  // GetShardStatus shows one more closed clock each time.
+  // What answers say they waited; by default nothing.
+  void ClaimToHaveWaited(double seconds) { claimed_wait_ = seconds; }
+  // PushPulls stay in the queue until Take.
+  void TakeNothing() { untaken_ = true; }
+  void Take() {
+    MutexLock lock(&mu_);
+    untaken_ = false;
+    changed_.SignalAll();
+  }
+  // From now on GetShardStatus says that somebody has just moved; before, that
+  // nobody ever did.
   void MoveAtEachProbe() { moving_ = true; }
 
   std::vector<std::string> seen() {
@@ -93,13 +108,23 @@ class FakeShard final : public ParameterServer::Service {
     if (!entered.ok()) return entered;
     return Read(context, request->header(), response);
   }
-  grpc::Status PushPull(grpc::ServerContext* context,
-                        const PushPullRequest* request,
-                        PullResponse* response) override {
+  grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
+                                     const PushPullRequest* request,
+                                     PullResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     const grpc::Status entered = Enter(request->SerializeAsString());
-    if (!entered.ok()) return entered;
-    Apply(request->header().push(), request->payload());
-    return Read(context, request->header().pull(), response);
+    if (!entered.ok()) {
+      reactor->Finish(entered);
+      return reactor;
+    }
+    MutexLock lock(&mu_);
+    answering_.emplace_back([=, this] {
+      if (untaken_) WaitUntilTaken();
+      Apply(request->header().push(), request->payload());
+      reactor->StartSendInitialMetadata();
+      reactor->Finish(Read(context, request->header().pull(), response));
+    });
+    return reactor;
   }
   grpc::Status BeginCut(grpc::ServerContext*, const BeginCutRequest* request,
                         BeginCutResponse*) override {
@@ -111,10 +136,9 @@ class FakeShard final : public ParameterServer::Service {
   grpc::Status GetShardStatus(grpc::ServerContext*,
                               const ShardStatusRequest* request,
                               ShardStatus* response) override {
-    const int probe = ++probes_;
     ShardStatus::Job* job = response->add_jobs();
     job->set_job_id(request->job_id());
-    job->add_workers()->set_closed_clocks(moving_ ? probe : 1);
+    job->set_quiet_seconds(moving_ ? 0 : -1);
     return grpc::Status::OK;
   }
 
@@ -132,6 +156,13 @@ class FakeShard final : public ParameterServer::Service {
     const grpc::Status failure = failures_.front();
     failures_.erase(failures_.begin());
     return failure;
+  }
+
+  void WaitUntilTaken() {
+    MutexLock lock(&mu_);
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (untaken_ && changed_.WaitUntil(&mu_, deadline)) {
+    }
   }
 
   template <typename Ids>
@@ -164,7 +195,7 @@ class FakeShard final : public ParameterServer::Service {
     changed_.SignalAll();
   }
 
-  grpc::Status Read(grpc::ServerContext* context, const PullHeader& pull,
+  grpc::Status Read(grpc::ServerContextBase* context, const PullHeader& pull,
                     PullResponse* response) {
     MutexLock lock(&mu_);
     const absl::Time deadline =
@@ -176,6 +207,7 @@ class FakeShard final : public ParameterServer::Service {
       // Short, because a cancelled call wakes nobody.
       changed_.WaitUntil(&mu_, absl::Now() + absl::Milliseconds(20));
     }
+    response->mutable_header()->set_waited_seconds(claimed_wait_);
     for (const uint32_t id : pull.blocks()) {
       response->mutable_header()->add_blocks(id);
       const std::vector<float>& values = values_[id];
@@ -189,8 +221,9 @@ class FakeShard final : public ParameterServer::Service {
   const BlockMap& map_;
   ListeningServer server_;
   std::atomic<int> calls_{0};
-  std::atomic<int> probes_{0};
   std::atomic<bool> moving_{false};
+  std::atomic<bool> untaken_{false};
+  std::atomic<double> claimed_wait_{0};
   Mutex mu_;
   CondVar changed_;
   bool hold_pulls_ ABSL_GUARDED_BY(mu_) = false;
@@ -200,6 +233,7 @@ class FakeShard final : public ParameterServer::Service {
   std::map<uint32_t, std::vector<float>> values_ ABSL_GUARDED_BY(mu_);
   std::set<std::pair<int64_t, uint32_t>> applied_ ABSL_GUARDED_BY(mu_);
   BeginCutRequest cut_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> answering_ ABSL_GUARDED_BY(mu_);
 };
 
 // A client with its tensors and shards.
@@ -302,6 +336,65 @@ TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
   SetUpCluster({100'000}, 1, options);
   shards_[0]->HoldPullsUntilClosed();
   ExpectStepMovesEverything();
+}
+
+// So a ps that is slower than the network holds a window of each worker, not a
+// gradient.
+TEST_F(PsClientTest, NoMoreThanTheWindowIsOnItsWayUntilTheShardTakesIt) {
+  PsClient::Options options;
+  options.chunk_bytes = 16 << 10;
+  options.push_window_bytes = 64 << 10;  // of 400 kB
+  SetUpCluster({100'000}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  const size_t before = shards_[0]->seen().size();
+  shards_[0]->TakeNothing();
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(0);
+  client_->EndBackward();
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+    return shards_[0]->seen().size() == before + 4;
+  }));
+  // A fifth would have left by now.
+  EXPECT_FALSE(Eventually(absl::Milliseconds(200), [&] {
+    return shards_[0]->seen().size() > before + 4;
+  }));
+  shards_[0]->Take();
+  ASSERT_EQ(client_->Wait(), absl::OkStatus());
+}
+
+// A perceptron 784-256-256-10: less than 1.1 MB in all.
+TEST_F(PsClientTest, TheLastLayersLeaveWhileTheFirstIsComputed) {
+  SetUpCluster({784 * 256, 256, 256 * 256, 256, 2560, 10}, 1);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  for (uint32_t tensor = 5; tensor >= 2; --tensor) {
+    client_->OnGradientReady(tensor);
+  }
+  // Backward is still busy with the first layer.
+  EXPECT_TRUE(Eventually(absl::Seconds(30),
+                         [&] { return !shards_[0]->pushes().empty(); }));
+  for (const PushHeader& push : shards_[0]->pushes()) {
+    for (const uint32_t block : push.blocks()) {
+      EXPECT_GE(map_->blocks()[block].tensor, 2u);
+    }
+  }
+  client_->OnGradientReady(1);
+  client_->OnGradientReady(0);
+  client_->EndBackward();
+  ASSERT_EQ(client_->Wait(), absl::OkStatus());
+}
+
+TEST_F(PsClientTest, WhatTheServersWaitedForIsNotThePull) {
+  SetUpCluster({100'000}, 1);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  ASSERT_EQ(RunStep(0), absl::OkStatus());
+  EXPECT_EQ(client_->wait_times().wait, absl::ZeroDuration());
+  EXPECT_GT(client_->wait_times().pull, absl::ZeroDuration());
+  // More than the step took: no time is counted twice.
+  shards_[0]->ClaimToHaveWaited(1000);
+  ASSERT_EQ(RunStep(1), absl::OkStatus());
+  EXPECT_GT(client_->wait_times().wait, absl::ZeroDuration());
+  EXPECT_EQ(client_->wait_times().pull, absl::ZeroDuration());
 }
 
 TEST_F(PsClientTest, PullReadsAllValues) {

@@ -482,6 +482,50 @@ TEST_F(RefusalTest, NumbersThatCannotBe) {
   EXPECT_OK(worker_.Send(0, push_));
 }
 
+TEST_F(RefusalTest, CutsThatWouldHoldForTooLong) {
+  BeginCutRequest cut;
+  *cut.mutable_caller() = worker_.caller();
+  cut.set_cut_id(1);
+  cut.add_clocks(0);
+  cut.add_clocks(0);
+  const auto begin = [&](double hold_seconds) {
+    cut.set_hold_seconds(hold_seconds);
+    BeginCutResponse response;
+    return FromGrpcStatus(fixture_.stub(0).BeginCut(
+        MakeContext(absl::Now() + kTimeout).get(), cut, &response));
+  };
+  constexpr double kMost = 24 * 60 * 60;
+  for (const double hold :
+       {0.0, -1.0, kMost * 1.001, std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()}) {
+    const absl::Status refused = begin(hold);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << hold;
+    EXPECT_THAT(Message(refused), HasSubstr("hold_seconds of cut 1"));
+  }
+  EXPECT_OK(begin(kMost));
+}
+
+TEST_F(RefusalTest, ActivitiesThatCannotBe) {
+  ActivityRequest activity;
+  *activity.mutable_caller() = worker_.caller();
+  const auto report = [&](int64_t clock, uint64_t done, uint64_t total,
+                          const std::string& what) {
+    activity.set_clock(clock);
+    activity.set_done(done);
+    activity.set_total(total);
+    activity.set_what(what);
+    ActivityResponse response;
+    return FromGrpcStatus(fixture_.stub(0).ReportActivity(
+        MakeContext(absl::Now() + kTimeout).get(), activity, &response));
+  };
+  EXPECT_OK(report(0, 3, 3, std::string(64, 'x')));
+  for (const absl::Status& refused :
+       {report(-1, 0, 1, ""), report(0, 0, 0, ""), report(0, 2, 1, ""),
+        report(0, 0, 1, std::string(65, 'x'))}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  }
+}
+
 TEST_F(RefusalTest, NormsOnlyAtTheFirstShardAndOnlyTrueOnes) {
   FoldNormRequest request;
   request.set_job_id("j-0001");
@@ -527,6 +571,11 @@ TEST(PsServerTest, ASchedulesEndComesWithTheInitialValues) {
           .error_code(),
       grpc::StatusCode::FAILED_PRECONDITION);
   ASSERT_OK(worker.Init(Constant(fixture, 0), /*total_clocks=*/2));
+  const absl::Status other =
+      worker.Init(Constant(fixture, 0), /*total_clocks=*/3);
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(other), HasSubstr("total_clocks is 3, an earlier Init "
+                                        "said 2"));
   ASSERT_OK(worker.PushPull(0, Constant(fixture, 1), 1));
   ASSERT_OK_AND_ASSIGN(const Flat values,
                        worker.PushPull(1, Constant(fixture, 1), 1));

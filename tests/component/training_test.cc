@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -163,6 +164,25 @@ TEST_F(TrainingTest, AWorkerWithoutSamplesKeepsStepWithTheOthers) {
   ASSERT_EQ(outcome1.status, absl::OkStatus());
   EXPECT_EQ(outcome3.evaluations.back().clock(), 22);
   EXPECT_LE(LargestDifference(outcome3.weights, outcome1.weights), 1e-5);
+}
+
+// The others wait for the chief's next step, and its evaluation takes several
+// times as long as they wait for a worker that says nothing.
+TEST_F(TrainingTest, AnEvaluationLongerThanTheStepTimeoutIsWaitedFor) {
+  const std::string model =
+      absl::StrReplaceAll(kModel, {{"784, 24", "784, 2048"}, {"[24", "[2048"}});
+  for (const auto mode :
+       {ConsistencySpec::SYNC, ConsistencySpec::BOUNDED_STALENESS}) {
+    JobSpec spec = DigitsSpec();
+    spec.mutable_consistency()->set_mode(mode);
+    spec.mutable_data()->mutable_train()->mutable_digits()->set_count(128);
+    spec.mutable_data()->mutable_test()->mutable_digits()->set_count(4000);
+    spec.mutable_training()->set_eval_batch_size(1);
+    spec.mutable_limits()->set_step_timeout_seconds(1);
+    const auto outcome = MakeCluster(2, 1)->RunJob(spec, model);
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_EQ(outcome.evaluations.size(), 2u);
+  }
 }
 
 TEST_F(TrainingTest, BoundedStalenessAndAsyncTrain) {

@@ -338,6 +338,64 @@ TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
               HasSubstr("cut 8 is not announced"));
 }
 
+TEST_F(ControllerTest, AnActivityCountsIfItSaysMoreThanTheLast) {
+  OpenAndInit(ConsistencyMode::kSync);
+  EXPECT_EQ(controller_->moved_at(), kStart);
+  int seconds = 0;
+  const auto counts = [&](int64_t clock, uint64_t done) {
+    const absl::Time now = kStart + absl::Seconds(++seconds);
+    EXPECT_TRUE(
+        controller_->OnActivity(0, 10, {clock, "evaluating", done, 9}, now)
+            .ok());
+    return controller_->moved_at() == now;
+  };
+  EXPECT_TRUE(counts(0, 0));
+  EXPECT_FALSE(counts(0, 0)) << "a repeat";
+  EXPECT_TRUE(counts(0, 5));
+  EXPECT_FALSE(counts(0, 4)) << "late";
+  EXPECT_TRUE(counts(1, 0)) << "told before its push has arrived here";
+  EXPECT_EQ(controller_->ActivityText(0), "") << "not of the open clock";
+  Push(2, 0, 0, {0, 1});
+  EXPECT_EQ(controller_->ActivityText(0), "evaluating, 0 of 9");
+  EXPECT_FALSE(counts(0, 9)) << "of a closed clock";
+  EXPECT_EQ(
+      controller_->OnActivity(0, 99, {2, "evaluating", 1, 9}, kStart).code(),
+      absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ControllerTest, AnOverduePullSaysWhatTheMissingWereHeardOf) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ASSERT_TRUE(
+      controller_->OnActivity(0, 10, {0, "evaluating", 3, 9}, kStart).ok());
+  Push(2, 1, 0, {0, 1});
+  EXPECT_THAT(Pull(3, 1, 1), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("missing: chief:0 at a:1 (clock 0, nothing of it yet; "
+                        "last heard of evaluating, 3 of 9)"));
+}
+
+TEST_F(ControllerTest, OnlyWhatIsNewComesForward) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  const auto push_at = [&](CallToken token, absl::Duration after) {
+    PushFacts push;
+    push.clock = 0;
+    push.sample_count = 8;
+    push.blocks_in_clock = 2;
+    push.blocks = {0};
+    ShardActions actions;
+    controller_->OnCall({.token = token,
+                         .rank = 1,
+                         .incarnation = 11,
+                         .deadline = kStart + absl::Hours(1),
+                         .push = std::move(push)},
+                        kStart + after, &actions);
+    return controller_->moved_at() == kStart + after;
+  };
+  EXPECT_TRUE(push_at(2, absl::Seconds(1)));
+  EXPECT_FALSE(push_at(3, absl::Seconds(2))) << "a repeat";
+}
+
 TEST_F(ControllerTest, ParkedCallsAreBounded) {
   Open({.mode = ConsistencyMode::kSync, .parked_max = 2});
   EXPECT_THAT(Pull(2, 0, 0), IsEmpty());

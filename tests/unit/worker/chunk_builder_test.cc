@@ -42,6 +42,16 @@ std::vector<Chunk> BackwardStep(const BlockMap& map, ChunkBuilder* builder,
   return chunks;
 }
 
+TEST(ChunkBuilderTest, WhatIsWorthAMessageLeavesWithItsTensor) {
+  constexpr int64_t kWorth = ChunkBuilder::kWorthSending / sizeof(float);
+  const BlockMap map = MakeMap({3 * kWorth, kWorth, kWorth - 100}, 1);
+  ChunkBuilder builder(&map, 1 << 20);
+  EXPECT_THAT(builder.Add(2), IsEmpty()) << "too little yet";
+  EXPECT_THAT(builder.Add(1), SizeIs(1)) << "both together";
+  EXPECT_THAT(builder.Add(0), SizeIs(1));
+  EXPECT_THAT(builder.Flush(), IsEmpty());
+}
+
 TEST(ChunkBuilderTest, EveryBlockTravelsOnceAndChunksKeepTheirLimit) {
   Random random(7);
   for (int round = 0; round < 50; ++round) {

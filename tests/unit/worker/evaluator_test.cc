@@ -73,11 +73,18 @@ TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
   const CountingDataset dataset(10);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
-  const std::atomic<bool> stop{false};
-  const auto evaluation = evaluator.Run(stop, Ready);
+  std::vector<int64_t> done;
+  const auto evaluation = evaluator.Run(
+      [&](int64_t samples, int64_t total) {
+        EXPECT_EQ(total, 10);
+        done.push_back(samples);
+        return absl::OkStatus();
+      },
+      Ready);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_THAT(dataset.read(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(executor.batches(), ElementsAre(4, 4, 2));
+  EXPECT_THAT(done, ElementsAre(0, 4, 8));
   EXPECT_EQ(evaluation->samples(), 10u);
   EXPECT_DOUBLE_EQ(evaluation->loss(), 2.0);
   EXPECT_DOUBLE_EQ(evaluation->accuracy(), 0.5);
@@ -89,19 +96,22 @@ TEST(EvaluatorTest, CanBeRepeated) {
   const CountingDataset dataset(3);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
-  const std::atomic<bool> stop{false};
-  ASSERT_TRUE(evaluator.Run(stop, Ready).ok());
-  EXPECT_EQ(evaluator.Run(stop, Ready)->samples(), 3u);
+  const auto go_on = [](int64_t, int64_t) { return absl::OkStatus(); };
+  ASSERT_TRUE(evaluator.Run(go_on, Ready).ok());
+  EXPECT_EQ(evaluator.Run(go_on, Ready)->samples(), 3u);
 }
 
-TEST(EvaluatorTest, StopsBeforeTheNextBatch) {
+TEST(EvaluatorTest, EndsBeforeTheBatchThatIsNotWanted) {
   const CountingDataset dataset(10);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
-  const std::atomic<bool> stop{true};
-  EXPECT_EQ(evaluator.Run(stop, Ready).status().code(),
-            absl::StatusCode::kCancelled);
-  EXPECT_THAT(executor.batches(), ::testing::IsEmpty());
+  const auto evaluation = evaluator.Run(
+      [](int64_t done, int64_t) {
+        return done < 4 ? absl::OkStatus() : absl::CancelledError("stopped");
+      },
+      Ready);
+  EXPECT_EQ(evaluation.status(), absl::CancelledError("stopped"));
+  EXPECT_THAT(executor.batches(), ElementsAre(4));
 }
 
 }  // namespace

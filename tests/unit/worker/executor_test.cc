@@ -262,6 +262,31 @@ TEST(ExecutorTest, LastLayersGradientsComeFirst) {
   EXPECT_EQ(order, (std::vector<std::string>{"w_c", "w_d", "w_a", "w_b"}));
 }
 
+// So that the last layer's gradient travels while the first one's is computed.
+TEST(ExecutorTest, AGradientIsReportedBeforeTheNextIsComputed) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  const auto is_computed = [&](const std::string& name) {
+    for (int i = 0; i < trainer.count(); ++i) {
+      if (trainer.name(i) != name) continue;
+      for (const float g : trainer.executor().gradient(i)) {
+        if (g != 0) return true;
+      }
+    }
+    return false;
+  };
+  bool asked = false;
+  const auto result =
+      trainer.executor().TrainStep(trainer.MakeBatch(4), 0, 0, [&](int i) {
+        if (trainer.name(i) != "w_c") return;
+        asked = true;
+        EXPECT_TRUE(is_computed("w_c"));
+        EXPECT_FALSE(is_computed("w_a")) << "the step was over already";
+      });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(asked);
+  EXPECT_TRUE(is_computed("w_a"));
+}
+
 TEST(ExecutorTest, AParameterWithoutAPathToTheLossHasAZeroGradient) {
   Trainer trainer(
       MakeTrainingModel(

@@ -14,7 +14,8 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 constexpr ProgressMeter::StepTimes kTimes = {.data = absl::Milliseconds(1),
                                              .compute = absl::Milliseconds(20),
                                              .push = absl::Milliseconds(3),
-                                             .wait = absl::Milliseconds(4)};
+                                             .wait = absl::Milliseconds(4),
+                                             .pull = absl::Milliseconds(5)};
 
 TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
   ProgressMeter meter(2, {.steps_per_epoch = 5, .clocks_total = 10}, kStart);
@@ -31,6 +32,7 @@ TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
   EXPECT_NEAR(first.compute_seconds(), 0.040, 1e-9);
   EXPECT_NEAR(first.push_seconds(), 0.006, 1e-9);
   EXPECT_NEAR(first.wait_seconds(), 0.008, 1e-9);
+  EXPECT_NEAR(first.pull_seconds(), 0.010, 1e-9);
   EXPECT_NEAR(first.data_seconds(), 0.002, 1e-9);
 
   meter.AddStep(2, 10, 5.0, kTimes);

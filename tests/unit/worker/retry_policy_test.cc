@@ -55,41 +55,103 @@ TEST(RetryPolicyTest, JitterDiffersBetweenCalls) {
             b.OnResult(absl::StatusCode::kUnavailable, kStart).delay);
 }
 
-TEST(RetryPolicyTest, NobodyMovesSoTheWaitEndsAfterThePatience) {
+// One attempt that waits as long as it may and hears that others are missing.
+RetryPolicy::Decision WaitInVain(RetryPolicy* policy, absl::Time* now) {
+  *now += policy->NextAttempt(*now);
+  return policy->OnResult(absl::StatusCode::kDeadlineExceeded, *now);
+}
+
+TEST(RetryPolicyTest, NobodyMovesSoTheWaitEndsWithThePatience) {
   RetryPolicy policy(kStart, kPatience, 1);
-  absl::Time now = kStart + RetryPolicy::AttemptWait(kPatience);
-  ASSERT_EQ(policy.OnResult(absl::StatusCode::kDeadlineExceeded, now).next,
-            Next::kProbe);
-  ASSERT_EQ(policy.OnProbe("3+0", now).next, Next::kResend);
-  now += RetryPolicy::AttemptWait(kPatience);
-  ASSERT_EQ(policy.OnResult(absl::StatusCode::kDeadlineExceeded, now).next,
-            Next::kProbe);
-  EXPECT_EQ(policy.OnProbe("3+0", now).next, Next::kFinish);
+  absl::Time now = kStart;
+  ASSERT_EQ(WaitInVain(&policy, &now).next, Next::kResend);
+  ASSERT_EQ(WaitInVain(&policy, &now).next, Next::kProbe);
+  EXPECT_EQ(now, kStart + kPatience);
+  EXPECT_EQ(policy.OnProbe(now - kStart, now).next, Next::kFinish);
 }
 
 TEST(RetryPolicyTest, ASlowWorkerIsWaitedForUntilItStops) {
   RetryPolicy policy(kStart, kPatience, 1);
   absl::Time now = kStart;
+  absl::Time moved = kStart;
   for (int clock = 0; clock < 100; ++clock) {
-    now += RetryPolicy::AttemptWait(kPatience);
-    ASSERT_EQ(policy.OnResult(absl::StatusCode::kDeadlineExceeded, now).next,
-              Next::kProbe);
-    ASSERT_EQ(policy.OnProbe(std::to_string(clock), now).next, Next::kResend)
-        << clock;
+    while (WaitInVain(&policy, &now).next != Next::kProbe) {
+    }
+    moved = now - kPatience * 0.9;
+    ASSERT_EQ(policy.OnProbe(now - moved, now).next, Next::kResend) << clock;
   }
-  // It moves no more: two attempts later the patience is over.
-  now += RetryPolicy::AttemptWait(kPatience);
-  ASSERT_EQ(policy.OnProbe("99", now).next, Next::kResend);
-  now += RetryPolicy::AttemptWait(kPatience);
-  EXPECT_EQ(policy.OnProbe("99", now).next, Next::kFinish);
+  while (WaitInVain(&policy, &now).next != Next::kProbe) {
+  }
+  EXPECT_EQ(policy.OnProbe(now - moved, now).next, Next::kFinish);
+  // As late as the shortest attempt makes it, and no later.
+  EXPECT_GE(now, moved + kPatience);
+  EXPECT_LE(now, moved + kPatience * 1.1);
 }
 
-TEST(RetryPolicyTest, AShardThatCannotBeAskedShowsNoProgress) {
+// Its steps take nearly the patience each, and the wait begins in the middle of
+// one: whatever the phase, it is not called dead.
+TEST(RetryPolicyTest, AStepJustShorterThanThePatienceIsWaitedFor) {
+  const absl::Duration step = kPatience * 0.99;
+  for (double phase = 0; phase < 1; phase += 0.05) {
+    RetryPolicy policy(kStart, kPatience, 1);
+    const absl::Time first_move = kStart + phase * step;
+    absl::Time now = kStart;
+    while (now < kStart + 10 * kPatience) {
+      const RetryPolicy::Decision decision = WaitInVain(&policy, &now);
+      if (decision.next == Next::kResend) continue;
+      ASSERT_EQ(decision.next, Next::kProbe);
+      const absl::Duration since = now - first_move;
+      const absl::Duration quiet = since - absl::Floor(since, step);
+      ASSERT_EQ(policy.OnProbe(quiet, now).next, Next::kResend)
+          << "phase " << phase << ", " << now - kStart;
+    }
+  }
+}
+
+TEST(RetryPolicyTest, AFullShardIsAskedBeforeItIsGivenUp) {
   RetryPolicy policy(kStart, kPatience, 1);
-  absl::Time now = kStart + RetryPolicy::AttemptWait(kPatience);
-  ASSERT_EQ(policy.OnProbe("5", now).next, Next::kResend);
-  now += RetryPolicy::AttemptWait(kPatience);
-  EXPECT_EQ(policy.OnProbe("", now).next, Next::kFinish);
+  absl::Time now = kStart;
+  const auto refuse_until_probe = [&] {
+    while (true) {
+      const auto decision =
+          policy.OnResult(absl::StatusCode::kResourceExhausted, now);
+      if (decision.next == Next::kProbe) return;
+      ASSERT_EQ(decision.next, Next::kResend);
+      ASSERT_GT(decision.delay, absl::ZeroDuration());
+      now += decision.delay;
+    }
+  };
+  for (int i = 0; i < 10; ++i) {
+    refuse_until_probe();
+    ASSERT_EQ(policy.OnProbe(absl::Seconds(1), now).next, Next::kResend);
+  }
+  EXPECT_GT(now, kStart + 9 * kPatience);
+  refuse_until_probe();
+  EXPECT_EQ(policy.OnProbe(kPatience * 2, now).next, Next::kFinish);
+}
+
+TEST(RetryPolicyTest, AShardThatNeverAnswersIsGivenUpWithThePatience) {
+  RetryPolicy policy(kStart, kPatience, 1);
+  absl::Time now = kStart;
+  while (WaitInVain(&policy, &now).next != Next::kProbe) {
+  }
+  EXPECT_EQ(policy.OnProbe(std::nullopt, now).next, Next::kFinish);
+  EXPECT_LE(now, kStart + kPatience);
+}
+
+TEST(RetryPolicyTest, AProbeThatFailsOnceProvesNothing) {
+  RetryPolicy policy(kStart, kPatience, 1);
+  absl::Time now = kStart + kPatience;
+  ASSERT_EQ(policy.OnProbe(kPatience * 0.9, now).next, Next::kResend);
+  now += kPatience * 0.1;
+  EXPECT_EQ(policy.OnProbe(std::nullopt, now).next, Next::kResend);
+  // Out of reach for as long as the patience.
+  now += kPatience * 0.85;
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kResend);
+  now += kPatience * 0.1;
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kFinish);
 }
 
 }  // namespace
