@@ -47,19 +47,24 @@ int WatchAndReport(JobsClient* client, const std::string& job_id,
 
 // A job that the cluster is too small for waits, perhaps for ever: its author
 // should not learn that later.
-void WarnOfCapacity(JobsClient* client, const JobSpec& spec,
-                    const Console& console) {
+std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
   const auto cluster = client->GetCluster();
-  if (!cluster.ok()) return;  // it is queued all the same
-  const std::string warning = CapacityWarning(spec, *cluster);
-  if (warning.empty()) return;
+  // If that cannot be told the job is queued all the same.
+  return cluster.ok() ? CapacityWarning(spec, *cluster) : "";
+}
+
+// One object in JSON: whoever reads the id reads the warning too.
+void PrintSubmitted(const std::string& job_id, const std::string& name,
+                    const std::string& warning, const Console& console) {
   if (console.json) {
     google::protobuf::Struct object;
-    SetField(&object, "warning", warning);
+    SetField(&object, "job_id", job_id);
+    if (!warning.empty()) SetField(&object, "warning", warning);
     console.PrintJson(object);
-  } else {
-    console.err << "synctl: " << warning << std::endl;
+    return;
   }
+  console.out << "submitted " << job_id << " (" << name << ")" << std::endl;
+  if (!warning.empty()) console.err << "synctl: " << warning << std::endl;
 }
 
 // A list has only the names of specs: the rest must not look like defaults.
@@ -142,15 +147,8 @@ int RunSubmit(const std::string& scheduler, const std::string& job_file,
   const auto job_id = client.Submit(
       job->spec, job->model_file, ShowTransfer("model", console, &interrupts));
   if (!job_id.ok()) return console.PrintError(job_id.status());
-  if (console.json) {
-    SubmitResponse response;
-    response.set_job_id(*job_id);
-    console.PrintJson(response);
-  } else {
-    console.out << "submitted " << *job_id << " (" << job->spec.name() << ")"
-                << std::endl;
-  }
-  WarnOfCapacity(&client, job->spec, console);
+  PrintSubmitted(*job_id, job->spec.name(),
+                 CapacityWarningOf(&client, job->spec), console);
   return watch ? WatchAndReport(&client, *job_id, console, &interrupts)
                : kExitOk;
 }

@@ -17,6 +17,7 @@
 #include "common/base/check.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "scheduler/ctl/exit_codes.h"
 #include "tests/testing/eventually.h"
@@ -180,9 +181,9 @@ absl::StatusOr<Message> TestCluster::Ask(
 }
 
 absl::StatusOr<std::string> TestCluster::Submit(const std::string& job_file) {
-  SYNCLINE_ASSIGN_OR_RETURN(const SubmitResponse response,
-                            Ask<SubmitResponse>({"submit", job_file}));
-  return response.job_id();
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto response, Ask<google::protobuf::Struct>({"submit", job_file}));
+  return response.fields().at("job_id").string_value();
 }
 
 absl::StatusOr<JobStatus> TestCluster::Get(const std::string& job_id) {
