@@ -33,7 +33,7 @@ class Dataset {
   // record: NotFound (missing file, a glob without match), InvalidArgument
   // (malformed, wrong magic, field unknown or of the wrong size, label outside
   // the classes, NaN or infinity), DataLoss (truncated, bad gzip checksum),
-  // PermissionDenied.
+  // PermissionDenied, ResourceExhausted (more than fits into memory).
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
       absl::string_view data_root, absl::Span<const FeedShape> feeds,
