@@ -29,6 +29,11 @@ absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 // bytes.
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report);
 
+// Rows of an embedding table in real ps processes, against a
+// std::unordered_map behind the same calls; memory of a row; a table of eight
+// times its memory.
+absl::Status RunSparseBench(const BenchOptions& options, Report* report);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_TESTS_BENCH_BENCHMARKS_H_

@@ -33,6 +33,10 @@ constexpr Benchmark kBenchmarks[] = {
     {"pushpull",
      "64 MiB through one ps over TCP loopback against gRPC echoing the bytes",
      RunPushPullBench},
+    {"sparse",
+     "rows of embedding tables in real ps processes against a "
+     "std::unordered_map behind the same calls",
+     RunSparseBench},
 };
 
 int Main(int argc, char** argv) {

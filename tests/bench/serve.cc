@@ -18,6 +18,7 @@
 #include "common/rpc/job_spec_validator.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/server.h"
+#include "tests/bench/map_service.h"
 #include "tests/testing/eventually.h"
 
 namespace syncline {
@@ -25,6 +26,7 @@ namespace {
 
 constexpr char kServePs[] = "serve-ps";
 constexpr char kServeEcho[] = "serve-echo";
+constexpr char kServeMap[] = "serve-map";
 constexpr uint64_t kPsIncarnation = 11;
 
 // The least that gRPC can do with a message: nothing.
@@ -62,6 +64,14 @@ int ServeEcho() {
   return ListenForever(&builder);
 }
 
+int ServeMap(uint32_t dim) {
+  LimitMallocArenas();  // as syncline-ps does
+  const std::unique_ptr<grpc::Service> service = MakeMapService(dim);
+  grpc::ServerBuilder builder;
+  builder.RegisterService(service.get());
+  return ListenForever(&builder);
+}
+
 int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
   KeepMessageMemory(/*arenas=*/1);  // as syncline-ps does
   absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
@@ -81,12 +91,18 @@ int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
 
 bool IsServeCommand(int argc, char** argv) {
   return argc > 1 && (argv[1] == std::string(kServePs) ||
-                      argv[1] == std::string(kServeEcho));
+                      argv[1] == std::string(kServeEcho) ||
+                      argv[1] == std::string(kServeMap));
 }
 
 int Serve(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argv[1] == std::string(kServeEcho)) return ServeEcho();
+  uint32_t dim = 0;
+  if (argv[1] == std::string(kServeMap) && argc == 3 &&
+      absl::SimpleAtoi(argv[2], &dim)) {
+    return ServeMap(dim);
+  }
   int64_t elements = 0;
   OptimizerSpec::Kind optimizer = OptimizerSpec::KIND_UNSPECIFIED;
   if (argc != 4 || !absl::SimpleAtoi(argv[2], &elements) ||
@@ -125,6 +141,10 @@ absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Ps(
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Echo() {
   return Start({kServeEcho});
+}
+
+absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Map(uint32_t dim) {
+  return Start({kServeMap, absl::StrCat(dim)});
 }
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Start(

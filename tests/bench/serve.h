@@ -2,7 +2,7 @@
 #define SYNCLINE_TESTS_BENCH_SERVE_H_
 
 // The other process of a benchmark that needs one: this program again, as
-// "syncline-bench serve-ps ..." or "serve-echo". Not for people.
+// "syncline-bench serve-ps ...", "serve-echo" or "serve-map". Not for people.
 
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@
 
 namespace syncline {
 
-// argv[1] names one of the two.
+// argv[1] names one of them.
 bool IsServeCommand(int argc, char** argv);
 // Serves until it is killed, which it is when its parent ends. Prints its
 // address when it listens. Returns an exit code if it cannot.
@@ -35,6 +35,8 @@ class ServedPeer {
       int64_t elements, OptimizerSpec::Kind optimizer);
   // Answers every call of any method with what it was sent, as it was sent.
   static absl::StatusOr<std::unique_ptr<ServedPeer>> Echo();
+  // A std::unordered_map of rows, see map_service.h.
+  static absl::StatusOr<std::unique_ptr<ServedPeer>> Map(uint32_t dim);
 
   const std::string& address() const { return address_; }
   pid_t pid() const { return process_->pid(); }

@@ -1,0 +1,400 @@
+// Rows of an embedding table, pushed to and pulled from the real syncline-ps by
+// a client that does nothing else; against a std::unordered_map behind the same
+// calls, in a process of its own.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/crc32c.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "kernels/row_initializer.h"
+#include "kernels/row_optimizer.h"
+#include "scheduler/ctl/criteo_generator.h"
+#include "tests/bench/benchmarks.h"
+#include "tests/bench/serve.h"
+#include "tests/testing/ps_processes.h"
+#include "tests/testing/row_client.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+constexpr char kTable[] = "emb";
+constexpr uint64_t kSeed = 1;
+constexpr float kLearningRate = 0.01f;
+constexpr int kInFlight = 6;
+constexpr double kMiB = 1 << 20;
+
+JobSpec Spec(uint64_t memory_bytes) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  spec.mutable_learning_rate()->set_base(kLearningRate);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  spec.mutable_training()->set_seed(kSeed);
+  TableSpec* table = spec.add_tables();
+  table->set_name(kTable);
+  table->mutable_optimizer()->set_kind(OptimizerSpec::ROW_WISE_ADAGRAD);
+  table->set_memory_bytes(memory_bytes);
+  return spec;
+}
+
+// One table and who talks to it: workers x shards clients, each in a thread of
+// its own.
+struct Load {
+  std::string name;
+  uint32_t dim = 16;
+  size_t rows = 0;   // resident
+  size_t batch = 0;  // rows per worker and clock, all shards together
+  uint32_t workers = 1;
+  uint32_t ps = 1;
+};
+
+// Distinct keys, spread over all 64 bits as hashed ids are.
+int64_t KeyOf(uint64_t index) { return static_cast<int64_t>(Mix64(index)); }
+
+std::vector<int64_t> DistinctKeys(size_t rows, size_t count, Random* random) {
+  std::unordered_set<uint64_t> seen;
+  std::vector<int64_t> keys;
+  while (keys.size() < count) {
+    const uint64_t index = random->Below(rows);
+    if (seen.insert(index).second) keys.push_back(KeyOf(index));
+  }
+  return keys;
+}
+
+// The clients of one side, the ps or the map, with their batches.
+class Side {
+ public:
+  Side(const Load& load, const std::vector<std::string>& addresses)
+      : load_(load),
+        map_(*TableMap::Create(TableMap::DefaultSlots(load.ps), load.ps)) {
+    for (uint32_t worker = 0; worker < load.workers; ++worker) {
+      for (uint32_t shard = 0; shard < load.ps; ++shard) {
+        clients_.push_back(std::make_unique<RowClient>(addresses[shard], worker,
+                                                       map_, shard, load.dim));
+      }
+    }
+    gradients_.resize(std::max(load.batch, kLoadBatch) * load.dim);
+    Random random(3);
+    for (float& g : gradients_) g = static_cast<float>(random.Uniform() - 0.5);
+    MakeBatches();
+  }
+
+  // Initial values, and every row once.
+  absl::Status Fill() {
+    for (uint32_t shard = 0; shard < load_.ps; ++shard) {
+      // Only shard 0 has the job's one dense block.
+      if (shard == 0) SYNCLINE_RETURN_IF_ERROR(clients_[shard]->Init());
+    }
+    return ForEachClient([&](size_t c) -> absl::Status {
+      if (c >= load_.ps) return absl::OkStatus();  // worker 0 does it
+      for (size_t first = 0; first < load_.rows; first += kLoadBatch) {
+        std::vector<int64_t> keys;
+        const size_t end = std::min(load_.rows, first + kLoadBatch);
+        for (size_t i = first; i < end; ++i) keys.push_back(KeyOf(i));
+        const RowBatch batch = clients_[c]->MakeBatch(keys);
+        const RowBatch* const one = &batch;
+        SYNCLINE_RETURN_IF_ERROR(
+            clients_[c]->Push({&one, 1}, gradients_, kInFlight));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  // Rows per second of `clocks` clocks of all workers.
+  absl::StatusOr<double> Time(bool push, size_t clocks) {
+    const absl::Time begin = absl::Now();
+    SYNCLINE_RETURN_IF_ERROR(ForEachClient([&](size_t c) {
+      std::vector<const RowBatch*> batches;
+      for (size_t i = 0; i < clocks; ++i) {
+        batches.push_back(&batches_[c][i % batches_[c].size()]);
+      }
+      return push ? clients_[c]->Push(batches, gradients_, kInFlight)
+                  : clients_[c]->Pull(batches, kInFlight, nullptr);
+    }));
+    const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+    return static_cast<double>(clocks * load_.batch * load_.workers) / seconds;
+  }
+
+  // Pushes a few keys that nobody else has, pulls them, and compares with the
+  // same arithmetic done here. Returns a checksum of what was pulled.
+  absl::StatusOr<uint32_t> Verify(bool is_ps) {
+    std::vector<int64_t> keys;
+    for (uint64_t i = 0; i < 4096; ++i) keys.push_back(KeyOf((1ull << 40) + i));
+    uint32_t crc = 0;
+    for (uint32_t shard = 0; shard < load_.ps; ++shard) {
+      RowClient& client = *clients_[shard];
+      const RowBatch batch = client.MakeBatch(keys);
+      const std::vector<const RowBatch*> twice = {&batch, &batch};
+      SYNCLINE_RETURN_IF_ERROR(client.Push(twice, gradients_, kInFlight));
+      absl::Status compared;
+      size_t row = 0;
+      SYNCLINE_RETURN_IF_ERROR(client.Pull(
+          {twice.data(), 1}, 1,
+          [&](absl::Span<const int64_t> pulled, const PayloadView& values) {
+            std::vector<float> got(pulled.size() * load_.dim);
+            values.CopyTo(0, got.size() * sizeof(float), got.data());
+            crc = ExtendCrc32c(crc, {reinterpret_cast<const char*>(got.data()),
+                                     got.size() * sizeof(float)});
+            for (size_t i = 0; i < pulled.size() && compared.ok(); ++i) {
+              compared =
+                  Compare(pulled[i], row++, is_ps, got.data() + i * load_.dim);
+            }
+          }));
+      SYNCLINE_RETURN_IF_ERROR(compared);
+    }
+    return crc;
+  }
+
+  RowClient& client(size_t i) { return *clients_[i]; }
+  const std::vector<float>& gradients() const { return gradients_; }
+
+ private:
+  static constexpr size_t kLoadBatch = 32768;
+  static constexpr size_t kBatches = 16;
+
+  void MakeBatches() {
+    Random random(2);
+    batches_.resize(clients_.size());
+    for (uint32_t worker = 0; worker < load_.workers; ++worker) {
+      for (size_t b = 0; b < kBatches; ++b) {
+        const auto keys = DistinctKeys(load_.rows, load_.batch, &random);
+        for (uint32_t shard = 0; shard < load_.ps; ++shard) {
+          const size_t c = worker * load_.ps + shard;
+          batches_[c].push_back(clients_[c]->MakeBatch(keys));
+        }
+      }
+    }
+  }
+
+  absl::Status ForEachClient(const std::function<absl::Status(size_t)>& run) {
+    std::vector<absl::Status> statuses(clients_.size());
+    std::vector<std::thread> threads;
+    for (size_t c = 1; c < clients_.size(); ++c) {
+      threads.emplace_back([&, c] { statuses[c] = run(c); });
+    }
+    statuses[0] = run(0);
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) {
+      SYNCLINE_RETURN_IF_ERROR(status);
+    }
+    return absl::OkStatus();
+  }
+
+  // Row `index` of a batch that was pushed twice.
+  absl::Status Compare(int64_t key, size_t index, bool is_ps,
+                       const float* got) const {
+    const RowOptimizer optimizer(
+        {.kind = OptimizerKind::kRowWiseAdagrad, .epsilon = 1e-10f}, load_.dim);
+    std::vector<float> row(load_.dim + optimizer.state_floats());
+    if (is_ps) {
+      RowInitializer(RowInitializer::Scheme::kUniform, 0.05f, kSeed, kTable)
+          .Fill(key, row.data(), load_.dim);
+    }
+    optimizer.InitState(row.data() + load_.dim);
+    for (int step = 0; step < 2; ++step) {
+      const float* const gradient = gradients_.data() + index * load_.dim;
+      float* const values = row.data();
+      optimizer.Apply({.learning_rate = kLearningRate}, 1, &gradient, &values);
+    }
+    if (!is_ps || std::memcmp(row.data(), got, load_.dim * 4) == 0) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError(absl::StrCat("key ", key, " is ", got[0],
+                                            "..., expected ", row[0], "..."));
+  }
+
+  const Load load_;
+  const TableMap map_;
+  std::vector<std::unique_ptr<RowClient>> clients_;  // by worker, shard
+  std::vector<std::vector<RowBatch>> batches_;       // by client
+  std::vector<float> gradients_;
+};
+
+absl::StatusOr<std::unique_ptr<PsProcesses>> StartPs(
+    const Load& load, std::vector<std::string> flags) {
+  PsProcesses::Options options;
+  options.ps = load.ps;
+  options.flags = std::move(flags);
+  options.assignment = TableJob(Spec(0), {load.dim}, load.workers, load.ps);
+  return PsProcesses::Start(options);
+}
+
+std::vector<std::string> Addresses(const PsProcesses& ps) {
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < ps.assignment().ps_size(); ++rank) {
+    addresses.push_back(ps.address(static_cast<uint32_t>(rank)));
+  }
+  return addresses;
+}
+
+absl::Status RunLoad(const Load& load, const BenchOptions& options,
+                     double goal_ratio, Report* report) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
+                            StartPs(load, {"--table-memory=4GiB"}));
+  std::vector<std::unique_ptr<ServedPeer>> maps;
+  std::vector<std::string> map_addresses;
+  for (uint32_t i = 0; i < load.ps; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(auto map, ServedPeer::Map(load.dim));
+    map_addresses.push_back(map->address());
+    maps.push_back(std::move(map));
+  }
+  Side table(load, Addresses(*ps));
+  Side map(load, map_addresses);
+  SYNCLINE_RETURN_IF_ERROR(table.Fill());
+  SYNCLINE_RETURN_IF_ERROR(map.Fill());
+  SYNCLINE_ASSIGN_OR_RETURN(const uint32_t crc, table.Verify(/*is_ps=*/true));
+  report->Set(absl::StrCat(load.name, ", result crc32c"), absl::Hex(crc));
+
+  const size_t rows = options.smoke ? load.batch * 4 : 2'000'000;
+  const size_t clocks = std::max<size_t>(4, rows / load.batch / load.workers);
+  for (const bool push : {true, false}) {
+    const std::string what =
+        absl::StrCat(load.name, push ? ", push" : ", pull");
+    for (int i = -1; i < options.repetitions; ++i) {
+      SYNCLINE_ASSIGN_OR_RETURN(const double map_rate, map.Time(push, clocks));
+      SYNCLINE_ASSIGN_OR_RETURN(const double rate, table.Time(push, clocks));
+      if (i < 0) continue;  // warm
+      report->Add(what, "M rows/s", rate / 1e6);
+      report->Add(what + " (map)", "M rows/s", map_rate / 1e6);
+    }
+    report->AddRatio(what + " / map", what, what + " (map)", goal_ratio);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBytesPerRow(const BenchOptions& options, Report* report) {
+  Load load{.name = "resident",
+            .rows = options.smoke ? 100'000u : 10'000'000u,
+            .batch = 1024};
+  SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
+                            StartPs(load, {"--table-memory=4GiB"}));
+  const double before = static_cast<double>(ps->MemoryBytes(0, "VmRSS"));
+  Side side(load, Addresses(*ps));
+  SYNCLINE_RETURN_IF_ERROR(side.Fill());
+  // Statistics are as of the last second.
+  ShardStatus::Table table;
+  for (int i = 0; i < 100 && table.rows_in_memory() < load.rows; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+    SYNCLINE_ASSIGN_OR_RETURN(const ShardStatus status,
+                              side.client(0).Status());
+    table = status.jobs(0).tables(0);
+  }
+  const double rows = static_cast<double>(load.rows);
+  const double payload = 8 + 4.0 * load.dim + 4;  // key, values, Adagrad's sum
+  report->Set("resident rows", load.rows);
+  report->Add("payload of a row", "bytes", payload);
+  report->Add("table memory of a row", "bytes",
+              static_cast<double>(table.memory_bytes()) / rows);
+  report->Add(
+      "process memory (VmRSS) of a row", "bytes",
+      (static_cast<double>(ps->MemoryBytes(0, "VmRSS")) - before) / rows);
+  report->AddRatio("payload / table memory", "payload of a row",
+                   "table memory of a row", 0.8);
+  return absl::OkStatus();
+}
+
+// Rows per second of pushing to and pulling from a table whose keys have Zipf's
+// frequencies.
+class ZipfLoad {
+ public:
+  ZipfLoad(const Load& load, const PsProcesses& ps)
+      : side_(load, Addresses(ps)) {
+    const ZipfDistribution zipf(load.rows, 1.05);
+    Random random(4);
+    for (int b = 0; b < kBatches; ++b) {
+      std::unordered_set<uint64_t> drawn;
+      for (size_t i = 0; i < load.batch; ++i) drawn.insert(zipf.Draw(&random));
+      std::vector<int64_t> keys;
+      for (const uint64_t index : drawn) keys.push_back(KeyOf(index));
+      batches_.push_back(side_.client(0).MakeBatch(keys));
+      rows_ += keys.size();
+    }
+  }
+
+  absl::Status Fill() { return side_.Fill(); }
+  absl::StatusOr<double> Time() {
+    std::vector<const RowBatch*> batches;
+    for (const RowBatch& batch : batches_) batches.push_back(&batch);
+    const absl::Time begin = absl::Now();
+    SYNCLINE_RETURN_IF_ERROR(
+        side_.client(0).Push(batches, side_.gradients(), kInFlight));
+    SYNCLINE_RETURN_IF_ERROR(side_.client(0).Pull(batches, kInFlight, nullptr));
+    return 2 * static_cast<double>(rows_) /
+           absl::ToDoubleSeconds(absl::Now() - begin);
+  }
+
+ private:
+  static constexpr int kBatches = 64;
+  Side side_;
+  std::vector<RowBatch> batches_;
+  size_t rows_ = 0;
+};
+
+absl::Status RunLargerThanMemory(const BenchOptions& options, Report* report) {
+  const uint64_t budget = options.smoke ? 16 << 20 : 64 << 20;
+  Load load{.name = "Zipf", .batch = 8192};
+  load.rows = 8 * budget / (8 + 4 * load.dim + 4);
+  const TempDir spill;
+  SYNCLINE_ASSIGN_OR_RETURN(const auto roomy,
+                            StartPs(load, {"--table-memory=4GiB"}));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto tight,
+      StartPs(load,
+              {absl::StrCat("--table-memory=", budget), "--table-disk=8GiB",
+               absl::StrCat("--spill-dir=", spill.path())}));
+  const double before = static_cast<double>(tight->MemoryBytes(0, "VmRSS"));
+  ZipfLoad in_memory(load, *roomy);
+  ZipfLoad spilling(load, *tight);
+  SYNCLINE_RETURN_IF_ERROR(in_memory.Fill());
+  SYNCLINE_RETURN_IF_ERROR(spilling.Fill());
+  for (int i = -1; i < options.repetitions; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(const double all, in_memory.Time());
+    SYNCLINE_ASSIGN_OR_RETURN(const double some, spilling.Time());
+    if (i < 0) continue;  // warm
+    report->Add("Zipf 1.05, all in memory", "M rows/s", all / 1e6);
+    report->Add("Zipf 1.05, an eighth in memory", "M rows/s", some / 1e6);
+  }
+  report->AddRatio("an eighth / all in memory",
+                   "Zipf 1.05, an eighth in memory", "Zipf 1.05, all in memory",
+                   0.3);
+  report->Set("Zipf: rows", load.rows);
+  report->Add("Zipf: budget", "MiB", static_cast<double>(budget) / kMiB);
+  report->Add("Zipf: memory of the ps at first", "MiB", before / kMiB);
+  report->Add("Zipf: memory at most (VmHWM)", "MiB",
+              static_cast<double>(tight->MemoryBytes(0, "VmHWM")) / kMiB);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunSparseBench(const BenchOptions& options, Report* report) {
+  const size_t rows = options.smoke ? 20'000 : 1'000'000;
+  const auto batch = [&](size_t full) { return options.smoke ? 1024 : full; };
+  const Load loads[] = {
+      {"batch 8192", 16, rows, batch(8192), 1, 1},
+      {"batch 65536", 16, rows, batch(65536), 1, 1},
+      {"dim 64", 64, rows, batch(8192), 1, 1},
+      {"2 workers, 2 ps", 16, rows, batch(8192), 2, 2},
+  };
+  report->Set("batches in flight", kInFlight);
+  report->Set("resident rows", rows);
+  for (const Load& load : loads) {
+    SYNCLINE_RETURN_IF_ERROR(RunLoad(load, options, 2.0, report));
+  }
+  SYNCLINE_RETURN_IF_ERROR(RunBytesPerRow(options, report));
+  return RunLargerThanMemory(options, report);
+}
+
+}  // namespace syncline
