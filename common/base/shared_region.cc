@@ -1,0 +1,117 @@
+#include "common/base/shared_region.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/available_memory.h"
+
+namespace syncline {
+namespace {
+
+// Without these a peer could take pages away from under a reader.
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+absl::Status SystemError(const char* what, size_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " of ", bytes, " bytes of shared memory: ", strerror(errno)));
+}
+
+absl::StatusOr<uint8_t*> MapMemory(int fd, size_t bytes,
+                                   SharedRegion::Access access) {
+  const int protection = access == SharedRegion::Access::kReadWrite
+                             ? PROT_READ | PROT_WRITE
+                             : PROT_READ;
+  void* const data =
+      mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (data == MAP_FAILED) return SystemError("mmap", bytes);
+  return static_cast<uint8_t*>(data);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
+    size_t bytes) {
+  if (bytes == 0) return absl::InvalidArgumentError("a region of no bytes");
+  // The system would hand out pages until it has none, and then kill somebody.
+  if (const uint64_t available = AvailableMemoryBytes(); bytes > available) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes, " bytes of shared memory, of ", available,
+                     " that are available"));
+  }
+  // Memory that the system lets a process allocate but does not have ends with
+  // the OOM killer choosing anybody: ask first.
+  struct sysinfo system;
+  if (sysinfo(&system) != 0 ||
+      bytes / system.mem_unit > (system.freeram + system.bufferram) / 2) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shared memory of ", bytes, " bytes: less than twice that is free"));
+  }
+  FileDescriptor memory(
+      memfd_create("syncline", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid()) return SystemError("memfd_create", bytes);
+  // Unlike ftruncate, this fails here and now if there is no memory.
+  if (const int error = posix_fallocate(memory.get(), 0, bytes); error != 0) {
+    errno = error;
+    return SystemError("allocation", bytes);
+  }
+  if (fcntl(memory.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+    return SystemError("sealing", bytes);
+  }
+  const absl::StatusOr<uint8_t*> data =
+      MapMemory(memory.get(), bytes, Access::kReadWrite);
+  if (!data.ok()) return data.status();
+  return absl::WrapUnique(new SharedRegion(std::move(memory), *data, bytes));
+}
+
+absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Map(
+    const FileDescriptor& memory, size_t bytes_max, Access access) {
+  // Other file systems can fail on access, with a signal: pages of a disk that
+  // cannot be read, huge pages that are not there.
+  struct statfs system;
+  if (fstatfs(memory.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
+    return absl::FailedPreconditionError("this is not shared memory");
+  }
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
+    return absl::FailedPreconditionError(
+        "shared memory whose size is not sealed");
+  }
+  struct stat status;
+  if (fstat(memory.get(), &status) != 0 || status.st_size <= 0) {
+    return absl::FailedPreconditionError("shared memory without bytes");
+  }
+  const auto bytes = static_cast<size_t>(status.st_size);
+  // Pages that are not there yet would be taken from this process's share.
+  if (status.st_blocks < 0 ||
+      static_cast<uint64_t>(status.st_blocks) * 512 < bytes) {
+    return absl::FailedPreconditionError("shared memory that is not all there");
+  }
+  if (bytes > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shared memory of ", bytes, " bytes, there is room for ", bytes_max));
+  }
+  const absl::StatusOr<uint8_t*> data = MapMemory(memory.get(), bytes, access);
+  if (!data.ok()) return data.status();
+  return absl::WrapUnique(new SharedRegion(FileDescriptor(), *data, bytes));
+}
+
+SharedRegion::~SharedRegion() { munmap(data_, size_); }
+
+bool SharedRegion::Contains(const void* bytes, size_t size) const {
+  const auto begin = reinterpret_cast<uintptr_t>(data_);
+  const auto first = reinterpret_cast<uintptr_t>(bytes);
+  return first >= begin && first - begin <= size_ &&
+         size <= size_ - (first - begin);
+}
+
+}  // namespace syncline

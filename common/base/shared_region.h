@@ -1,0 +1,56 @@
+#ifndef SYNCLINE_COMMON_BASE_SHARED_REGION_H_
+#define SYNCLINE_COMMON_BASE_SHARED_REGION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/base/file_descriptor.h"
+
+namespace syncline {
+
+// Memory that two processes of one host map: anonymous, of a size that can
+// never change, gone when both have let go of it, however they end. Immutable
+// but for its bytes, which whoever maps it may change at any time: what decides
+// anything is copied out first.
+class SharedRegion {
+ public:
+  enum class Access { kRead, kReadWrite };
+
+  // A new zeroed one, all of it resident: the first touch of a page costs more
+  // than copying it. Errors: ResourceExhausted, InvalidArgument (no bytes).
+  static absl::StatusOr<std::shared_ptr<SharedRegion>> Create(size_t bytes);
+
+  // Maps what another process created, of at most `bytes_max`. Errors, of
+  // which none leaves anything behind: FailedPrecondition: not such memory, or
+  // not sealed against shrinking, which would turn reading it into a crash, or
+  // not allocated, which would turn it into an allocation of this process;
+  // ResourceExhausted: larger, or it cannot be mapped.
+  static absl::StatusOr<std::shared_ptr<SharedRegion>> Map(
+      const FileDescriptor& memory, size_t bytes_max, Access access);
+
+  ~SharedRegion();
+  SharedRegion(const SharedRegion&) = delete;
+  SharedRegion& operator=(const SharedRegion&) = delete;
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  // To hand to another process; invalid in a region that was mapped.
+  const FileDescriptor& memory() const { return memory_; }
+
+  // Whether [bytes, bytes + size) lies within.
+  bool Contains(const void* bytes, size_t size) const;
+
+ private:
+  SharedRegion(FileDescriptor memory, uint8_t* data, size_t size)
+      : memory_(std::move(memory)), data_(data), size_(size) {}
+
+  const FileDescriptor memory_;
+  uint8_t* const data_;
+  const size_t size_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_BASE_SHARED_REGION_H_

@@ -1,0 +1,109 @@
+// Goal: a descriptor arrives with its text; whatever else arrives is refused
+// and leaves nothing open; the end of a peer is seen.
+// Method: both ends in one process.
+
+#include "common/base/local_socket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "common/base/shared_region.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline {
+namespace {
+
+FileDescriptor Null() { return FileDescriptor(open("/dev/null", O_RDONLY)); }
+
+size_t OpenCount() {
+  size_t count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    (void)entry;
+    ++count;
+  }
+  return count;
+}
+
+TEST(LocalSocketTest, ADescriptorArrivesWithItsText) {
+  ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
+  EXPECT_FALSE(AcceptLocally(listener.socket).has_value());
+  const FileDescriptor null = Null();
+  ASSERT_OK_AND_ASSIGN(FileDescriptor sender,
+                       SendDescriptor(listener.name, "token", null));
+  const auto connection = AcceptLocally(listener.socket);
+  ASSERT_TRUE(connection.has_value());
+  ASSERT_OK_AND_ASSIGN(const ReceivedDescriptor received,
+                       ReceiveDescriptor(*connection));
+  EXPECT_EQ(received.text, "token");
+  struct stat sent;
+  struct stat got;
+  ASSERT_EQ(fstat(null.get(), &sent), 0);
+  ASSERT_EQ(fstat(received.descriptor.get(), &got), 0);
+  EXPECT_EQ(sent.st_rdev, got.st_rdev);
+
+  EXPECT_FALSE(IsClosedByPeer(*connection));
+  EXPECT_FALSE(IsClosedByPeer(sender));
+  sender = FileDescriptor();
+  EXPECT_TRUE(IsClosedByPeer(*connection));
+}
+
+TEST(LocalSocketTest, NobodyListens) {
+  std::string name;
+  {
+    ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
+    name = listener.name;
+  }
+  for (const std::string& nobody :
+       {name, std::string(), std::string(200, 'x')}) {
+    EXPECT_EQ(SendDescriptor(nobody, "token", Null()).status().code(),
+              absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST(LocalSocketTest, AFullQueueRefusesAtOnce) {
+  ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
+  std::vector<FileDescriptor> senders;
+  for (int i = 0; i < 1000; ++i) {
+    auto sender = SendDescriptor(listener.name, "token", Null());
+    if (!sender.ok()) {
+      EXPECT_EQ(sender.status().code(), absl::StatusCode::kUnavailable);
+      return;
+    }
+    senders.push_back(*std::move(sender));
+  }
+  FAIL() << "a thousand connections wait";
+}
+
+TEST(LocalSocketTest, RefusesWhatIsNotOneDescriptor) {
+  ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
+  const size_t before = OpenCount();
+  {
+    // Nothing yet, then nothing ever.
+    ASSERT_OK_AND_ASSIGN(FileDescriptor sender,
+                         SendDescriptor(listener.name, "token", Null()));
+    const auto connection = AcceptLocally(listener.socket);
+    ASSERT_OK(ReceiveDescriptor(*connection));
+    EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
+              absl::StatusCode::kUnavailable);
+    ASSERT_EQ(send(sender.get(), "text", 4, 0), 4);
+    EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    sender = FileDescriptor();
+    EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(OpenCount(), before);
+}
+
+TEST(LocalSocketTest, ABootHasAnId) {
+  EXPECT_EQ(BootId().size(), 36u);
+  EXPECT_EQ(BootId(), BootId());
+}
+
+}  // namespace
+}  // namespace syncline
