@@ -8,12 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
 
 namespace syncline {
 namespace {
 
 constexpr uint8_t kHeaderTag = 0x0a;   // field 1, length-delimited
 constexpr uint8_t kPayloadTag = 0x12;  // field 2, length-delimited
+constexpr uint8_t kSharedTag = 0x1a;   // field 3, length-delimited
 constexpr size_t kHeaderBytesMax = 64 << 10;
 constexpr size_t kVarintBytesMax = 5;  // 32 bits
 
@@ -82,61 +84,124 @@ class Reader {
   size_t left_ = 0;
 };
 
-absl::Status ReadHeader(Reader* reader, google::protobuf::MessageLite* header) {
-  uint8_t tag = 0;
+// Takes all that is left, as slices; the first loses what was read of it.
+std::vector<grpc::Slice> TakeRest(const Reader& reader,
+                                  std::vector<grpc::Slice> slices) {
+  std::vector<grpc::Slice> rest;
+  if (reader.left() == 0) return rest;
+  for (size_t i = reader.slice(); i < slices.size(); ++i) {
+    if (slices[i].size() == 0) continue;
+    if (i == reader.slice() && reader.offset() > 0) {
+      rest.push_back(slices[i].sub(reader.offset(), slices[i].size()));
+    } else {
+      rest.push_back(std::move(slices[i]));
+    }
+  }
+  return rest;
+}
+
+absl::Status ReadField(Reader* reader, absl::string_view name, size_t bytes_max,
+                       std::string* bytes) {
   uint64_t size = 0;
-  if (!reader->ReadByte(&tag) || tag != kHeaderTag) {
-    return Malformed("it does not start with a header");
+  if (!reader->ReadVarint(&size)) {
+    return Malformed(absl::StrCat("unreadable ", name, " size"));
   }
-  if (!reader->ReadVarint(&size)) return Malformed("unreadable header size");
-  if (size > kHeaderBytesMax) {
-    return Malformed(absl::StrCat("a header of ", size, " bytes, at most ",
-                                  kHeaderBytesMax, " are allowed"));
+  if (size > bytes_max) {
+    return Malformed(absl::StrCat("a ", name, " of ", size, " bytes, at most ",
+                                  bytes_max, " are allowed"));
   }
-  std::string bytes(size, '\0');
-  if (!reader->Read(size, bytes.data())) {
-    return Malformed(absl::StrCat("a header of ", size, " bytes, but ",
+  bytes->resize(size);
+  if (!reader->Read(size, bytes->data())) {
+    return Malformed(absl::StrCat("a ", name, " of ", size, " bytes, but ",
                                   reader->left(), " are left"));
-  }
-  if (!header->ParseFromString(bytes)) {
-    return Malformed("the header does not parse");
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadPayloadSize(Reader* reader, size_t* size_bytes) {
-  *size_bytes = 0;
-  if (reader->left() == 0) return absl::OkStatus();
-  uint8_t tag = 0;
+// Reads the size of the payload, which is all that is left.
+absl::Status ReadPayloadSize(Reader* reader) {
   uint64_t size = 0;
-  if (!reader->ReadByte(&tag) || tag != kPayloadTag) {
-    return Malformed("something other than a payload follows the header");
-  }
   if (!reader->ReadVarint(&size)) return Malformed("unreadable payload size");
   if (size != reader->left()) {
     return Malformed(absl::StrCat("a payload of ", size, " bytes, but ",
                                   reader->left(), " are left"));
   }
-  *size_bytes = size;
   return absl::OkStatus();
 }
 
 }  // namespace
 
-grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header,
-                             std::vector<grpc::Slice> payload) {
+absl::StatusOr<FrameParts> SplitFrame(const grpc::ByteBuffer& frame) {
+  std::vector<grpc::Slice> slices;
+  if (!frame.Valid() || !frame.Dump(&slices).ok()) {
+    return Malformed("unreadable buffer");
+  }
+  Reader reader(slices);
+  FrameParts parts;
+  uint8_t tag = 0;
+  if (!reader.ReadByte(&tag) || tag != kHeaderTag) {
+    return Malformed("it does not start with a header");
+  }
+  SYNCLINE_RETURN_IF_ERROR(
+      ReadField(&reader, "header", kHeaderBytesMax, &parts.header));
+  if (reader.left() == 0) return parts;
+  if (!reader.ReadByte(&tag)) return Malformed("unreadable");
+  if (tag == kSharedTag) {
+    std::string shared;
+    SYNCLINE_RETURN_IF_ERROR(
+        ReadField(&reader, "shared part", kHeaderBytesMax, &shared));
+    if (!parts.shared.ParseFromString(shared)) {
+      return Malformed("the shared part does not parse");
+    }
+    if (reader.left() == 0) return parts;
+    reader.ReadByte(&tag);
+  }
+  if (tag != kPayloadTag) {
+    return Malformed("something other than a payload follows the header");
+  }
+  SYNCLINE_RETURN_IF_ERROR(ReadPayloadSize(&reader));
+  if (reader.left() > 0 && parts.shared.payload_size() > 0) {
+    return Malformed("a payload in shared memory and another one");
+  }
+  parts.payload = TakeRest(reader, std::move(slices));
+  return parts;
+}
+
+grpc::ByteBuffer JoinFrame(FrameParts parts) {
   size_t payload_bytes = 0;
-  for (const grpc::Slice& slice : payload) payload_bytes += slice.size();
+  for (const grpc::Slice& slice : parts.payload) payload_bytes += slice.size();
   std::string front;
   front.push_back(kHeaderTag);
-  AppendVarint(header.ByteSizeLong(), &front);
-  header.AppendToString(&front);
+  AppendVarint(parts.header.size(), &front);
+  front += parts.header;
+  if (const size_t shared_bytes = parts.shared.ByteSizeLong();
+      shared_bytes > 0) {
+    front.push_back(kSharedTag);
+    AppendVarint(shared_bytes, &front);
+    parts.shared.AppendToString(&front);
+  }
   if (payload_bytes > 0) {
     front.push_back(kPayloadTag);
     AppendVarint(payload_bytes, &front);
   }
-  payload.insert(payload.begin(), grpc::Slice(front));
-  return grpc::ByteBuffer(payload.data(), payload.size());
+  parts.payload.insert(parts.payload.begin(), grpc::Slice(front));
+  return grpc::ByteBuffer(parts.payload.data(), parts.payload.size());
+}
+
+grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header,
+                             std::vector<grpc::Slice> payload) {
+  return JoinFrame({.header = header.SerializeAsString(),
+                    .shared = {},
+                    .payload = std::move(payload)});
+}
+
+PayloadView::PayloadView(std::vector<grpc::Slice> slices)
+    : slices_(std::move(slices)) {
+  starts_.reserve(slices_.size());
+  for (const grpc::Slice& slice : slices_) {
+    starts_.push_back(size_bytes_);
+    size_bytes_ += slice.size();
+  }
 }
 
 void PayloadView::CopyTo(size_t offset, size_t size, void* out) const {
@@ -144,8 +209,7 @@ void PayloadView::CopyTo(size_t offset, size_t size, void* out) const {
   size_t i = std::upper_bound(starts_.begin(), starts_.end(), offset) -
              starts_.begin() - 1;
   uint8_t* to = static_cast<uint8_t*>(out);
-  for (size_t within = offset - starts_[i]; size > 0; ++i, within = 0) {
-    const size_t skip = within + (i == 0 ? skip_bytes_ : 0);
+  for (size_t skip = offset - starts_[i]; size > 0; ++i, skip = 0) {
     const size_t n = std::min(size, slices_[i].size() - skip);
     std::memcpy(to, slices_[i].begin() + skip, n);
     to += n;
@@ -155,29 +219,17 @@ void PayloadView::CopyTo(size_t offset, size_t size, void* out) const {
 
 absl::Status DecodeFrame(const grpc::ByteBuffer& buffer,
                          google::protobuf::MessageLite* header,
-                         PayloadView* payload) {
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Valid() || !buffer.Dump(&slices).ok()) {
-    return Malformed("unreadable buffer");
+                         PayloadView* payload, SharedMemory* shared) {
+  SYNCLINE_ASSIGN_OR_RETURN(FrameParts parts, SplitFrame(buffer));
+  if (!header->ParseFromString(parts.header)) {
+    return Malformed("the header does not parse");
   }
-  Reader reader(slices);
-  if (absl::Status read = ReadHeader(&reader, header); !read.ok()) return read;
-  size_t size_bytes = 0;
-  if (absl::Status read = ReadPayloadSize(&reader, &size_bytes); !read.ok()) {
-    return read;
+  if (shared != nullptr) {
+    *shared = std::move(parts.shared);
+  } else if (parts.shared.ByteSizeLong() > 0) {
+    return Malformed("shared memory where there is none");
   }
-
-  *payload = PayloadView();
-  payload->size_bytes_ = size_bytes;
-  if (size_bytes == 0) return absl::OkStatus();
-  payload->skip_bytes_ = reader.offset();
-  size_t start = 0;
-  for (size_t i = reader.slice(); i < slices.size(); ++i) {
-    if (slices[i].size() == 0) continue;
-    payload->starts_.push_back(start);
-    start += slices[i].size() - (i == reader.slice() ? reader.offset() : 0);
-    payload->slices_.push_back(std::move(slices[i]));
-  }
+  *payload = PayloadView(std::move(parts.payload));
   return absl::OkStatus();
 }
 

@@ -166,13 +166,74 @@ TEST(FrameTest, SaysWhatIsWrong) {
   EXPECT_THAT(message("\x0a\x05zz"), HasSubstr("5 bytes, but 2 are left"));
   EXPECT_THAT(message("\x0a\x01\xff"), HasSubstr("does not parse"));
   const std::string empty_header("\x0a\x00", 2);
-  EXPECT_THAT(message(empty_header + "\x1a\x01x"),
+  EXPECT_THAT(message(empty_header + "\x22\x01x"),
               HasSubstr("something other than a payload"));
+  EXPECT_THAT(message(empty_header + "\x1a\x01x"),
+              HasSubstr("the shared part does not parse"));
+  EXPECT_THAT(message(empty_header + std::string("\x1a\x02\x12\x00", 4)),
+              HasSubstr("shared memory where there is none"));
+  EXPECT_THAT(
+      message(empty_header + std::string("\x1a\x02\x0a\x00", 4) + "\x12\x01x"),
+      HasSubstr("a payload in shared memory and another one"));
+  EXPECT_THAT(message(empty_header + "\x1a"), HasSubstr("shared part size"));
   EXPECT_THAT(message(empty_header + "\x12"), HasSubstr("payload size"));
   EXPECT_THAT(message(empty_header + "\x12\x05xy"),
               HasSubstr("a payload of 5 bytes, but 2 are left"));
   EXPECT_THAT(message(empty_header + "\x12\x01xy"),
               HasSubstr("a payload of 1 bytes, but 2 are left"));
+}
+
+SharedMemory SampleShared() {
+  SharedMemory shared;
+  for (uint64_t i = 1; i <= 3; ++i) {
+    SharedRange* const range = shared.add_payload();
+    range->set_region(0xfedcba9876543210 + i);
+    range->set_offset(i << 33);
+    range->set_size(i);
+  }
+  shared.mutable_answer()->set_region(7);
+  return shared;
+}
+
+TEST(FrameTest, SharedMemoryTakesThePlaceOfThePayload) {
+  const PushPullHeader sent = SampleHeader();
+  auto parts = SplitFrame(EncodeFrame(sent, {grpc::Slice("abcdefgh")}));
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(parts->header, sent.SerializeAsString());
+  ASSERT_EQ(parts->payload.size(), 1u);
+  parts->payload.clear();
+  parts->shared = SampleShared();
+  const grpc::ByteBuffer frame = JoinFrame(*std::move(parts));
+
+  PushPullRequest request;
+  ASSERT_TRUE(request.ParseFromString(Flatten(frame)));
+  EXPECT_EQ(request.shared().SerializeAsString(),
+            SampleShared().SerializeAsString());
+  EXPECT_FALSE(Decode(Flatten(frame)).ok());
+  PushPullHeader header;
+  PayloadView payload;
+  SharedMemory shared;
+  const absl::Status decoded = DecodeFrame(frame, &header, &payload, &shared);
+  ASSERT_TRUE(decoded.ok()) << decoded;
+  EXPECT_EQ(header.SerializeAsString(), sent.SerializeAsString());
+  EXPECT_EQ(shared.SerializeAsString(), SampleShared().SerializeAsString());
+  EXPECT_EQ(payload.size_bytes(), 0u);
+}
+
+TEST(FrameTest, AnAnswerMayBeSharedWhereThePayloadIsNot) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Random random(seed);
+    FrameParts parts;
+    parts.header = SampleHeader().SerializeAsString();
+    parts.shared.mutable_answer()->set_size(4096);
+    parts.payload.emplace_back("abcdefgh");
+    const std::string bytes = Flatten(JoinFrame(parts));
+    const auto again = SplitFrame(CutAtRandom(bytes, &random));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->header, parts.header);
+    EXPECT_EQ(again->shared.answer().size(), 4096u);
+    EXPECT_EQ(Flatten(JoinFrame(*again)), bytes);
+  }
 }
 
 TEST(FrameTest, TheLargestChunkFitsTheReceiveLimit) {
