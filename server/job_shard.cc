@@ -25,7 +25,7 @@ class JobShard::Reading {
       : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
 
   // Where element `first` of the answer belongs.
-  float* At(size_t first) { return result_.values.floats() + first; }
+  float* At(size_t first) { return result_.floats() + first; }
   void Copy(absl::Span<const float> values, size_t first) {
     std::memcpy(At(first), values.data(), values.size() * sizeof(float));
     StepDone(absl::OkStatus());
@@ -179,6 +179,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     pending.arrived = absl::Now();
     pending.deadline = call.deadline;
     pending.pulled_rows = std::move(payload.pulled);
+    pending.answer = std::move(payload.answer);
     pending.payload = std::move(payload);
     if (call.push.has_value()) {
       pending.offsets = layout_.Offsets(call.push->blocks);
@@ -366,9 +367,11 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       PendingCall& call = calls_.at(action.token);
       ReleasePayload(&call);
       call.taken = nullptr;  // the answer follows
+      const WaitingRead read = {action.token, action.clock, action.min_clock,
+                                action.max_clock, absl::Now() - call.arrived};
+      if (call.answer.data != nullptr) return StartSharedRead(read, outcome);
       Unsent* unsent = &unsent_[call.rank];
-      unsent->waiting.push_back({action.token, action.clock, action.min_clock,
-                                 action.max_clock, absl::Now() - call.arrived});
+      unsent->waiting.push_back(read);
       return StartReads(unsent, outcome);
     }
     case Kind::kAck:
@@ -439,30 +442,67 @@ void JobShard::StartReads(Unsent* unsent, Outcome* outcome) {
   }
 }
 
-void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
-                         Outcome* outcome) {
-  const auto found = calls_.find(read.token);
-  SYNCLINE_CHECK(found != calls_.end());
+PullValues JobShard::MakeResult(const PendingCall& call,
+                                const WaitingRead& read) const {
   PullValues result;
-  result.blocks = found->second.pulled;
-  result.rows = found->second.pulled_rows;
-  const std::vector<size_t> offsets = layout_.Offsets(result.blocks);
+  result.blocks = call.pulled;
+  result.rows = call.pulled_rows;
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
   result.waited = read.waited;
-  result.bytes = offsets.back() * sizeof(float);
+  result.bytes = layout_.Offsets(result.blocks).back() * sizeof(float);
   if (result.rows != nullptr) {
     for (const RowList& list : result.rows->lists) {
       result.bytes +=
           list.keys.size() * tables_->dim(list.table) * sizeof(float);
     }
   }
+  return result;
+}
+
+void JobShard::StartSharedRead(const WaitingRead& read, Outcome* outcome) {
+  const auto found = calls_.find(read.token);
+  SYNCLINE_CHECK(found != calls_.end());
+  PullValues result = MakeResult(found->second, read);
+  result.area = std::move(found->second.answer);
+  if (result.area.bytes < result.bytes) {
+    return End(read.token,
+               absl::InvalidArgumentError(
+                   absl::StrCat(config_.label, ": an answer of ", result.bytes,
+                                " bytes does not fit into the ",
+                                result.area.bytes, " of shared memory")),
+               outcome);
+  }
+  PendingCall call = std::move(found->second);
+  calls_.erase(found);
+  ReadInto(std::move(call), std::move(result), read, outcome);
+}
+
+void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
+                         Outcome* outcome) {
+  const auto found = calls_.find(read.token);
+  SYNCLINE_CHECK(found != calls_.end());
+  PullValues result = MakeResult(found->second, read);
   if (absl::Status room = budget_->Acquire(result.bytes, &result.hold);
       !room.ok()) {
     return End(read.token, std::move(room), outcome);
   }
   PendingCall call = std::move(found->second);
   calls_.erase(found);
+  if (!result.blocks.empty()) {
+    result.buffer = buffers_->Get(result.bytes);
+    unsent->bytes += result.bytes;
+    result.sent = std::shared_ptr<void>(
+        nullptr, [shard = weak_from_this(), rank = call.rank,
+                  bytes = result.bytes](void*) {
+          if (const auto self = shard.lock()) self->OnSent(rank, bytes);
+        });
+  }
+  ReadInto(std::move(call), std::move(result), read, outcome);
+}
+
+void JobShard::ReadInto(PendingCall call, PullValues result,
+                        const WaitingRead& read, Outcome* outcome) {
   if (result.blocks.empty()) {
     outcome->ended.push_back(
         {[done = std::move(call.done), result = std::move(result)](
@@ -472,14 +512,8 @@ void JobShard::StartRead(const WaitingRead& read, Unsent* unsent,
          absl::OkStatus()});
     return;
   }
-  result.values = buffers_->Get(result.bytes);
-  unsent->bytes += result.bytes;
-  result.sent = std::shared_ptr<void>(
-      nullptr, [shard = weak_from_this(), rank = call.rank,
-                bytes = result.bytes](void*) {
-        if (const auto self = shard.lock()) self->OnSent(rank, bytes);
-      });
   const std::vector<BlockIndex> blocks = result.blocks;
+  const std::vector<size_t> offsets = layout_.Offsets(blocks);
   const size_t dense_blocks = offsets.size() - 1;
   std::vector<LanePiece> pieces = CutByLane(result.rows, blocks);
   const auto reading = std::make_shared<Reading>(

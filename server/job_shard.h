@@ -27,6 +27,7 @@
 #include "server/job_tables.h"
 #include "server/lanes.h"
 #include "server/shard_layout.h"
+#include "server/shared_regions.h"
 
 namespace syncline {
 
@@ -36,12 +37,19 @@ struct PullValues {
   std::shared_ptr<CallRows> rows;  // as asked for; null: none
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  absl::Duration waited;      // until the consistency mode allowed the read
-  BufferPool::Buffer values;  // of the dense blocks, then of the rows
+  absl::Duration waited;  // until the consistency mode allowed the read
+  // Of the dense blocks, then of the rows: in a buffer, or where the caller
+  // wants them.
+  BufferPool::Buffer buffer;
+  AnswerArea area;
   size_t bytes = 0;
   // What is held until the values are sent, and who is told then.
   InFlightBudget::Hold hold;
   std::shared_ptr<void> sent;
+
+  float* floats() const {
+    return area.data != nullptr ? area.data : buffer.floats();
+  }
 };
 
 // One job on this ps: asks the controller, and carries out what it says in the
@@ -59,13 +67,15 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       std::function<void(int64_t clock, std::vector<double> squared_norms,
                          std::function<void(absl::StatusOr<double>)> done)>;
 
-  // A received payload and what it holds of the budget.
+  // A received payload, what it holds of the budget, and where the answer goes
+  // if it may go into shared memory.
   struct Payload {
     std::shared_ptr<const FloatSource> values;  // null: none
     InFlightBudget::Hold hold;
     // Rows to push, whose values are those above, and rows to pull; null: none.
     std::shared_ptr<CallRows> pushed;
     std::shared_ptr<CallRows> pulled;
+    AnswerArea answer;
   };
 
   // Shared by the jobs of a ps. They outlive all calls.
@@ -130,6 +140,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     std::vector<size_t> offsets;  // of the payload's blocks, in elements
     std::vector<BlockIndex> pulled;
     std::shared_ptr<CallRows> pulled_rows;
+    AnswerArea answer;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
     Taken taken;
     Done done;
@@ -172,10 +183,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Joins the step of the lane's slot before if rows lie one behind the other.
   void ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
                  Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Reads into the caller's memory, which nobody has to wait for.
+  void StartSharedRead(const WaitingRead& read, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartReads(Unsent* unsent, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRead(const WaitingRead& read, Unsent* unsent, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has the lanes read the values into `result`, then ends `call`.
+  void ReadInto(PendingCall call, PullValues result, const WaitingRead& read,
+                Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  PullValues MakeResult(const PendingCall& call, const WaitingRead& read) const;
   // Ends the reads that `ends` says so of.
   void EndWaitingReads(
       const std::function<absl::Status(CallToken, const PendingCall&)>& ends,

@@ -4,8 +4,9 @@ namespace syncline {
 namespace {
 
 constexpr const char* kRpcNames[kPsRpcCount] = {
-    "Init",   "PushPull",       "Push",     "Pull",           "BeginCut",
-    "EndCut", "ReportActivity", "FoldNorm", "GetShardStatus", "ScanTable"};
+    "Init",           "PushPull",  "Push",           "Pull",
+    "BeginCut",       "EndCut",    "ReportActivity", "FoldNorm",
+    "GetShardStatus", "ScanTable", "OfferMemory",    "AttachMemory"};
 
 }  // namespace
 
@@ -23,6 +24,21 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
                                            "Payload bytes received.");
   sent_bytes_ = &registry_->AddCounter("syncline_ps_sent_bytes_total",
                                        "Payload bytes sent.");
+  const auto shared_payload = [this](const char* direction) {
+    return &registry_->AddCounter(
+        "syncline_ps_shared_memory_payload_bytes_total",
+        "Payload bytes, of those received and sent, that went through shared "
+        "memory.",
+        {{"direction", direction}});
+  };
+  shared_received_ = shared_payload("received");
+  shared_sent_ = shared_payload("sent");
+  shared_memory_bytes_ = &registry_->AddGauge(
+      "syncline_ps_shared_memory_bytes",
+      "Bytes of memory of workers on this host that are mapped.");
+  shared_memory_limit_bytes_ =
+      &registry_->AddGauge("syncline_ps_shared_memory_limit_bytes",
+                           "Above this workers are told to use the network.");
   duplicates_ = &registry_->AddCounter(
       "syncline_ps_duplicate_blocks_total",
       "Blocks that were pushed again and not applied again.");
@@ -79,6 +95,8 @@ void PsMetrics::Answered(PsRpc rpc, absl::StatusCode code,
 void PsMetrics::Set(const Sample& sample) {
   in_flight_bytes_->Set(sample.in_flight_bytes);
   in_flight_limit_bytes_->Set(sample.in_flight_limit_bytes);
+  shared_memory_bytes_->Set(sample.shared_memory_bytes);
+  shared_memory_limit_bytes_->Set(sample.shared_memory_limit_bytes);
   parked_pushes_->Set(sample.parked_pushes);
   parked_pulls_->Set(sample.parked_pulls);
   parameter_bytes_->Set(sample.parameter_bytes);

@@ -22,8 +22,10 @@ enum class PsRpc {
   kFoldNorm,
   kGetShardStatus,
   kScanTable,
+  kOfferMemory,
+  kAttachMemory,
 };
-inline constexpr int kPsRpcCount = 10;
+inline constexpr int kPsRpcCount = 12;
 
 // All metrics of a ps. Thread-safe.
 //
@@ -32,6 +34,10 @@ inline constexpr int kPsRpcCount = 10;
 //                                                  included
 //   syncline_ps_received_bytes_total               payload
 //   syncline_ps_sent_bytes_total                   payload
+//   syncline_ps_shared_memory_payload_bytes_total{direction}
+//                                                  of these, by shared memory
+//   syncline_ps_shared_memory_bytes, .._limit_bytes
+//                                                  workers' memory mapped
 //   syncline_ps_in_flight_bytes, .._limit_bytes    requests and responses held
 //   syncline_ps_parked_calls{kind}                 push, pull
 //   syncline_ps_parameter_bytes                    values held
@@ -48,6 +54,8 @@ class PsMetrics {
   struct Sample {
     double in_flight_bytes = 0;
     double in_flight_limit_bytes = 0;
+    double shared_memory_bytes = 0;
+    double shared_memory_limit_bytes = 0;
     double parked_pushes = 0;
     double parked_pulls = 0;
     double parameter_bytes = 0;
@@ -61,8 +69,16 @@ class PsMetrics {
   explicit PsMetrics(MetricsRegistry* registry);
 
   void Answered(PsRpc rpc, absl::StatusCode code, absl::Duration duration);
-  void Received(size_t payload_bytes) { received_bytes_->Add(payload_bytes); }
-  void Sent(size_t payload_bytes) { sent_bytes_->Add(payload_bytes); }
+  // How a payload travels.
+  enum class Path { kNetwork, kSharedMemory };
+  void Received(size_t payload_bytes, Path path) {
+    received_bytes_->Add(payload_bytes);
+    if (path == Path::kSharedMemory) shared_received_->Add(payload_bytes);
+  }
+  void Sent(size_t payload_bytes, Path path) {
+    sent_bytes_->Add(payload_bytes);
+    if (path == Path::kSharedMemory) shared_sent_->Add(payload_bytes);
+  }
   void Duplicates(uint64_t blocks) { duplicates_->Add(blocks); }
   void AbandonedCuts(uint64_t cuts) { abandoned_cuts_->Add(cuts); }
   void Set(const Sample& sample);
@@ -79,10 +95,14 @@ class PsMetrics {
   std::array<Histogram*, kPsRpcCount> durations_;
   Counter* received_bytes_;
   Counter* sent_bytes_;
+  Counter* shared_received_;
+  Counter* shared_sent_;
   Counter* duplicates_;
   Counter* abandoned_cuts_;
   Gauge* in_flight_bytes_;
   Gauge* in_flight_limit_bytes_;
+  Gauge* shared_memory_bytes_;
+  Gauge* shared_memory_limit_bytes_;
   Gauge* parked_pushes_;
   Gauge* parked_pulls_;
   Gauge* parameter_bytes_;

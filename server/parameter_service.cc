@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/cord.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
@@ -48,7 +50,7 @@ ByteBuffer EmptyMessage() {
 grpc::Slice ToSlice(PullValues values) {
   auto* owner = new PullValues(std::move(values));
   return grpc::Slice(
-      owner->values.floats(), owner->bytes,
+      owner->floats(), owner->bytes,
       [](void* p) { delete static_cast<PullValues*>(p); }, owner);
 }
 
@@ -59,6 +61,28 @@ grpc::Slice ToSlice(std::vector<T> values) {
   return grpc::Slice(
       owner->data(), owner->size() * sizeof(T),
       [](void* p) { delete static_cast<std::vector<T>*>(p); }, owner);
+}
+
+// An answer whose values travel, or lie where the caller wants them.
+ByteBuffer ToFrame(const PullResponseHeader& header, PullValues values) {
+  FrameParts parts;
+  header.SerializeToString(&parts.header);
+  if (values.area.data != nullptr && values.bytes > 0) {
+    SharedRange* const range = parts.shared.add_payload();
+    *range = values.area.range;
+    range->set_size(values.bytes);
+  } else if (values.bytes > 0) {
+    parts.payload.push_back(ToSlice(std::move(values)));
+  }
+  return JoinFrame(std::move(parts));
+}
+
+// A caller whose memory was used must know that it is not used any more.
+absl::Status WithEnd(absl::Status status) {
+  if (!status.ok() && !status.GetPayload(kSharedMemoryDetail).has_value()) {
+    status.SetPayload(kSharedMemoryDetail, absl::Cord("ended"));
+  }
+  return status;
 }
 
 // One call that the shard answers, possibly much later. Deletes itself.
@@ -83,8 +107,8 @@ class ShardReactor : public ServerUnaryReactor {
   }
   void Answer(const absl::Status& status) {
     metrics_->Answered(rpc_, status.code(), absl::Now() - start_);
-    early_->status = status;
-    if (early_->Answer()) Finish(ToGrpcStatus(status));
+    early_->status = WithEnd(status);
+    if (early_->Answer()) Finish(ToGrpcStatus(early_->status));
   }
 
  private:
@@ -142,6 +166,17 @@ absl::Time ParkDeadline(const CallbackServerContext& context,
   return now + std::min(wait, left - margin);
 }
 
+// Then its answer shows that what it pushed has been applied.
+bool PullsWhatItPushes(const PushPullHeader& header) {
+  return header.push().tables().empty() && header.pull().cut_id() == 0 &&
+         header.pull().clock() > header.push().clock() &&
+         std::includes(
+             header.pull().blocks().begin(), header.pull().blocks().end(),
+             header.push().blocks().begin(), header.push().blocks().end());
+}
+
+using MemoryMethods = ParameterServer::WithCallbackMethod_OfferMemory<
+    ParameterServer::WithCallbackMethod_AttachMemory<ParameterServer::Service>>;
 using Service = ParameterServer::WithRawCallbackMethod_Init<
     ParameterServer::WithRawCallbackMethod_PushPull<
         ParameterServer::WithRawCallbackMethod_Push<
@@ -154,13 +189,13 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
                                     WithRawCallbackMethod_ScanTable<
                                         ParameterServer::
                                             WithCallbackMethod_GetShardStatus<
-                                                ParameterServer::
-                                                    Service>>>>>>>>>>;
+                                                MemoryMethods>>>>>>>>>>;
 
 class ParameterService final : public Service {
  public:
-  ParameterService(JobTable* jobs, InFlightBudget* budget, PsMetrics* metrics)
-      : jobs_(jobs), budget_(budget), metrics_(metrics) {}
+  ParameterService(JobTable* jobs, InFlightBudget* budget,
+                   SharedRegions* shared, PsMetrics* metrics)
+      : jobs_(jobs), budget_(budget), shared_(shared), metrics_(metrics) {}
 
   ServerUnaryReactor* Init(CallbackServerContext* context,
                            const ByteBuffer* request,
@@ -206,6 +241,17 @@ class ParameterService final : public Service {
                                      ShardStatus* response) override {
     return Now(context, PsRpc::kGetShardStatus, DoStatus(*request, response));
   }
+  ServerUnaryReactor* OfferMemory(CallbackServerContext* context,
+                                  const OfferMemoryRequest* request,
+                                  OfferMemoryResponse* response) override {
+    return Now(context, PsRpc::kOfferMemory, DoOfferMemory(*request, response));
+  }
+  ServerUnaryReactor* AttachMemory(CallbackServerContext* context,
+                                   const AttachMemoryRequest* request,
+                                   AttachMemoryResponse* response) override {
+    return Now(context, PsRpc::kAttachMemory,
+               DoAttachMemory(*request, response));
+  }
   ServerUnaryReactor* FoldNorm(CallbackServerContext* context,
                                const FoldNormRequest* request,
                                FoldNormResponse* response) override;
@@ -230,10 +276,16 @@ class ParameterService final : public Service {
   }
 
   // Takes the frame apart and leaves nothing in `request`: gRPC would keep it
-  // for as long as the call is parked.
+  // for as long as the call is parked. A payload in shared memory stays there
+  // if its caller is answered when lanes have read it, which
+  // `answered_after_use` says once the header has been read; else the caller
+  // might use that memory again too soon, and it is copied.
   absl::Status Receive(const ByteBuffer* request,
+                       absl::FunctionRef<bool()> answered_after_use,
                        google::protobuf::MessageLite* header,
                        JobShard::Payload* payload, size_t* payload_bytes);
+  // Moves a payload out of shared memory.
+  absl::Status CopyOut(PayloadView* view, JobShard::Payload* payload);
 
   absl::Status StartInit(const ByteBuffer* request, ByteBuffer* response,
                          ShardReactor* reactor);
@@ -261,25 +313,56 @@ class ParameterService final : public Service {
   absl::Status DoReportActivity(const ActivityRequest& request);
   absl::Status DoStatus(const ShardStatusRequest& request,
                         ShardStatus* response);
+  absl::Status DoOfferMemory(const OfferMemoryRequest& request,
+                             OfferMemoryResponse* response);
+  absl::Status DoAttachMemory(const AttachMemoryRequest& request,
+                              AttachMemoryResponse* response);
 
   JobTable* const jobs_;
   InFlightBudget* const budget_;
+  SharedRegions* const shared_;
   PsMetrics* const metrics_;
 };
 
-absl::Status ParameterService::Receive(const ByteBuffer* request,
-                                       google::protobuf::MessageLite* header,
-                                       JobShard::Payload* payload,
-                                       size_t* payload_bytes) {
+absl::Status ParameterService::Receive(
+    const ByteBuffer* request, absl::FunctionRef<bool()> answered_after_use,
+    google::protobuf::MessageLite* header, JobShard::Payload* payload,
+    size_t* payload_bytes) {
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request->Length(), &payload->hold));
   PayloadView view;
-  SYNCLINE_RETURN_IF_ERROR(DecodeFrame(*request, header, &view));
+  SharedMemory shared;
+  SYNCLINE_RETURN_IF_ERROR(DecodeFrame(*request, header, &view, &shared));
   const_cast<ByteBuffer*>(request)->Clear();
+  const bool is_shared = shared.payload_size() > 0;
+  if (is_shared) {
+    SYNCLINE_ASSIGN_OR_RETURN(view, shared_->Payload(shared));
+    if (!answered_after_use()) {
+      SYNCLINE_RETURN_IF_ERROR(CopyOut(&view, payload));
+    }
+  }
+  if (shared.has_answer()) {
+    SYNCLINE_ASSIGN_OR_RETURN(payload->answer,
+                              shared_->Answer(shared.answer()));
+  }
   *payload_bytes = view.size_bytes();
-  metrics_->Received(view.size_bytes());
+  metrics_->Received(view.size_bytes(), is_shared
+                                            ? PsMetrics::Path::kSharedMemory
+                                            : PsMetrics::Path::kNetwork);
   if (view.size_bytes() > 0) {
     payload->values = std::make_shared<PayloadSource>(std::move(view));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::CopyOut(PayloadView* view,
+                                       JobShard::Payload* payload) {
+  SYNCLINE_RETURN_IF_ERROR(
+      budget_->Acquire(view->size_bytes(), &payload->hold));
+  grpc::Slice copy(view->size_bytes());
+  view->CopyTo(0, copy.size(), const_cast<uint8_t*>(copy.begin()));
+  std::vector<grpc::Slice> slices;
+  slices.push_back(std::move(copy));
+  *view = PayloadView(std::move(slices));
   return absl::OkStatus();
 }
 
@@ -289,7 +372,8 @@ absl::Status ParameterService::StartInit(const ByteBuffer* request,
   InitHeader header;
   JobShard::Payload payload;
   size_t payload_bytes = 0;
-  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Receive(
+      request, [] { return false; }, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   absl::StatusOr<std::vector<BlockIndex>> blocks =
       job->shard->layout().CheckInit(header, payload_bytes);
@@ -310,7 +394,9 @@ absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
   PushPullHeader header;
   JobShard::Payload payload;
   size_t payload_bytes = 0;
-  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Receive(
+      request, [&] { return PullsWhatItPushes(header); }, &header, &payload,
+      &payload_bytes));
   const Caller& caller = header.push().caller();
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
   CheckedPush push;
@@ -340,7 +426,8 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
   PullHeader header;
   JobShard::Payload payload;
   size_t payload_bytes = 0;
-  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Receive(
+      request, [] { return true; }, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   absl::StatusOr<CheckedPull> pull = job->shard->layout().CheckPull(
       header, {payload.values.get(), payload_bytes});
@@ -352,6 +439,7 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(*context, absl::Seconds(header.wait_seconds()));
   call.pull = std::move(pull->facts);
+  keys.answer = std::move(payload.answer);
   StartRead(job, std::move(call), std::move(keys), response, reactor);
   return absl::OkStatus();
 }
@@ -372,10 +460,10 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
           header.set_min_clock(values.min_clock);
           header.set_max_clock(values.max_clock);
           header.set_waited_seconds(absl::ToDoubleSeconds(values.waited));
-          metrics_->Sent(values.bytes);
-          std::vector<grpc::Slice> slices;
-          if (values.bytes > 0) slices.push_back(ToSlice(std::move(values)));
-          *response = EncodeFrame(header, std::move(slices));
+          metrics_->Sent(values.bytes, values.area.data != nullptr
+                                           ? PsMetrics::Path::kSharedMemory
+                                           : PsMetrics::Path::kNetwork);
+          *response = ToFrame(header, std::move(values));
         }
         reactor->Answer(status);
       });
@@ -389,7 +477,8 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
   PushHeader header;
   JobShard::Payload payload;
   size_t payload_bytes = 0;
-  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Receive(
+      request, [] { return false; }, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   absl::StatusOr<CheckedPush> push = job->shard->layout().CheckPush(
       header, {payload.values.get(), payload_bytes});
@@ -420,7 +509,8 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
   ScanTableHeader header;
   JobShard::Payload payload;
   size_t payload_bytes = 0;
-  SYNCLINE_RETURN_IF_ERROR(Receive(request, &header, &payload, &payload_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Receive(
+      request, [] { return true; }, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   auto room = std::make_shared<InFlightBudget::Hold>();
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(kChunkBytesMax, room.get()));
@@ -438,7 +528,7 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
             slices.push_back(ToSlice(std::move(rows->values)));
           }
           *response = EncodeFrame(header, std::move(slices));
-          metrics_->Sent(response->Length());
+          metrics_->Sent(response->Length(), PsMetrics::Path::kNetwork);
         }
         reactor->Answer(rows.status());
       });
@@ -514,6 +604,29 @@ absl::Status ParameterService::DoStatus(const ShardStatusRequest& request,
   return absl::OkStatus();
 }
 
+absl::Status ParameterService::DoOfferMemory(const OfferMemoryRequest& request,
+                                             OfferMemoryResponse* response) {
+  SYNCLINE_RETURN_IF_ERROR(jobs_->Find(request.caller()).status());
+  SYNCLINE_ASSIGN_OR_RETURN(const SharedRegions::Offer offer,
+                            shared_->MakeOffer(request.boot_id(), absl::Now()));
+  response->set_socket(offer.socket);
+  response->set_token(offer.token);
+  return absl::OkStatus();
+}
+
+absl::Status ParameterService::DoAttachMemory(
+    const AttachMemoryRequest& request, AttachMemoryResponse* response) {
+  SYNCLINE_RETURN_IF_ERROR(jobs_->Find(request.caller()).status());
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const uint64_t region,
+      shared_->Attach(request.token(),
+                      request.read_only() ? SharedRegion::Access::kRead
+                                          : SharedRegion::Access::kReadWrite,
+                      absl::Now()));
+  response->set_region(region);
+  return absl::OkStatus();
+}
+
 ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
                                                const FoldNormRequest* request,
                                                FoldNormResponse* response) {
@@ -532,8 +645,9 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
 
 std::unique_ptr<grpc::Service> MakeParameterService(JobTable* jobs,
                                                     InFlightBudget* budget,
+                                                    SharedRegions* shared,
                                                     PsMetrics* metrics) {
-  return std::make_unique<ParameterService>(jobs, budget, metrics);
+  return std::make_unique<ParameterService>(jobs, budget, shared, metrics);
 }
 
 }  // namespace syncline

@@ -7,6 +7,7 @@
 #include "server/in_flight_budget.h"
 #include "server/job_table.h"
 #include "server/metrics.h"
+#include "server/shared_regions.h"
 
 namespace syncline {
 
@@ -15,6 +16,7 @@ namespace syncline {
 // payload (common/wire/frame.h). All arguments outlive the gRPC server.
 std::unique_ptr<grpc::Service> MakeParameterService(JobTable* jobs,
                                                     InFlightBudget* budget,
+                                                    SharedRegions* shared,
                                                     PsMetrics* metrics);
 
 }  // namespace syncline

@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
   PsServer::Options ps;
   ps.lanes = options.lanes;
   ps.in_flight_bytes = options.in_flight_bytes;
+  ps.shared_memory = options.shared_memory;
+  ps.shared_memory_bytes = options.shared_memory_bytes;
   ps.metrics = daemon->metrics();
   ps.table_memory_bytes = options.table_memory_bytes > 0
                               ? options.table_memory_bytes

@@ -18,6 +18,7 @@
 #include "server/parameter_service.h"
 #include "server/row_spill.h"
 #include "server/server.h"
+#include "server/shared_regions.h"
 #include "server/table_budget.h"
 #include "server/table_metrics.h"
 
@@ -73,8 +74,13 @@ class PsServerImpl final : public PsServer {
         table_budget_(options.table_memory_bytes, options.table_disk_bytes),
         spill_(std::move(spill)),
         buffers_(std::make_shared<BufferPool>(kIdleBufferBytes)),
+        shared_(
+            {.enabled = options.shared_memory,
+             .bytes_max = options.shared_memory_bytes,
+             .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
         lanes_(lanes),
-        service_(MakeParameterService(&jobs_, budget_.get(), &metrics_)),
+        service_(
+            MakeParameterService(&jobs_, budget_.get(), &shared_, &metrics_)),
         ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {}
 
   ~PsServerImpl() override {
@@ -113,6 +119,7 @@ class PsServerImpl final : public PsServer {
   TableBudget table_budget_;
   const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
+  SharedRegions shared_;
   JobTable jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
@@ -264,12 +271,15 @@ void PsServerImpl::Tick() {
   for (const auto& job : jobs_.All()) {
     if (job->shard != nullptr) job->shard->MaintainTables(now);
   }
+  shared_.Tick(now);
   SampleMetrics();
 }
 
 void PsServerImpl::SampleMetrics() {
   PsMetrics::Sample sample;
   sample.in_flight_bytes = static_cast<double>(budget_->used_bytes());
+  sample.shared_memory_bytes = static_cast<double>(shared_.mapped_bytes());
+  sample.shared_memory_limit_bytes = static_cast<double>(shared_.bytes_max());
   sample.in_flight_limit_bytes = static_cast<double>(budget_->limit_bytes());
   for (const auto& job : jobs_.All()) {
     sample.jobs += 1;

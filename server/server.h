@@ -27,8 +27,13 @@ class PsServer {
     uint64_t in_flight_bytes = 1ull << 30;
     // For the rows of embedding tables of all jobs, in memory and on disk.
     uint64_t table_memory_bytes = 1ull << 30;
-    uint64_t table_disk_bytes = 0;       // 0: rows stay in memory
-    std::string spill_dir = {};          // where; needed with table_disk_bytes
+    uint64_t table_disk_bytes = 0;  // 0: rows stay in memory
+    std::string spill_dir = {};     // where; needed with table_disk_bytes
+    // Payloads of workers on this host may be in memory of theirs that this
+    // process maps, of at most so many bytes.
+    bool shared_memory = true;
+    uint64_t shared_memory_bytes = 16ull << 30;
+    std::string boot_id = {};            // of this host; empty: the system's
     MetricsRegistry* metrics = nullptr;  // outlives the server; may be null
   };
   static absl::StatusOr<std::unique_ptr<PsServer>> Create(

@@ -43,6 +43,8 @@ struct Flags {
   uint64_t table_memory_bytes = 0;
   std::optional<uint64_t> table_disk_bytes;
   std::string spill_dir = "/var/tmp";
+  std::string shared_memory = "on";
+  uint64_t shared_memory_bytes = 16ull << 30;
   std::string state_dir = "syncline-state";
   double keep_days = 7;
   double lease_seconds = 5;
@@ -143,6 +145,11 @@ void AddMemberFlags(CLI::App* app, Flags* flags) {
                   "exits with code 138")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
+  app->add_option("--shared-memory", flags->shared_memory,
+                  "on: values go between a worker and a ps on one host "
+                  "through memory that both map; off: over the network")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
 }
 
 void AddPsFlags(CLI::App* app, Flags* flags) {
@@ -153,6 +160,11 @@ void AddPsFlags(CLI::App* app, Flags* flags) {
                   "Bytes of requests and responses held at a time; above it "
                   "callers are told to wait")
       ->check(CLI::Range(kInFlightBytesMin, uint64_t{1} << 40))
+      ->capture_default_str();
+  app->add_option("--shared-memory-bytes", flags->shared_memory_bytes,
+                  "Memory of workers on this host that a ps maps at most; "
+                  "above it they use the network")
+      ->check(CLI::Range(kInFlightBytesMin, uint64_t{1} << 46))
       ->capture_default_str();
   app->add_option("--table-memory", flags->table_memory_bytes,
                   "Bytes of memory for the rows of embedding tables, such as "
@@ -385,6 +397,8 @@ class Resolver {
     options_.table_memory_bytes = flags_.table_memory_bytes;
     options_.table_disk_bytes = flags_.table_disk_bytes;
     options_.spill_dir = flags_.spill_dir;
+    options_.shared_memory = flags_.shared_memory == "on";
+    options_.shared_memory_bytes = flags_.shared_memory_bytes;
     options_.state_dir = flags_.state_dir;
     options_.keep = absl::Hours(24 * flags_.keep_days);
     options_.lease = absl::Seconds(flags_.lease_seconds);

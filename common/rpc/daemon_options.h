@@ -53,6 +53,9 @@ struct DaemonOptions {
   uint64_t table_memory_bytes = 0;           // 0: half of what is available
   std::optional<uint64_t> table_disk_bytes;  // unset: half of what is free
   std::string spill_dir;
+  uint64_t shared_memory_bytes = 0;
+  // Worker and ps: with each other, on one host.
+  bool shared_memory = true;
   // Scheduler.
   std::string state_dir;
   absl::Duration keep;

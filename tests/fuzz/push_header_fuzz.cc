@@ -1,19 +1,26 @@
 // Goal: no bytes from a peer break the reading of a PushPull frame, and what
-// its header says is believed only where it fits the block map.
+// its header says is believed only where it fits the block map, what it says of
+// shared memory only where it lies in a region of this peer's.
 // Method: the first byte chooses how the rest is cut into slices; what decodes
 // is read to its last byte and must encode to a frame that decodes again; what
-// the layout accepts must be in order, in range, and of the payload's size.
+// the layout accepts must be in order, in range, and of the payload's size;
+// what is accepted of shared memory is read and written to its last byte.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/local_socket.h"
+#include "common/base/shared_region.h"
 #include "common/wire/frame.h"
 #include "proto/parameter_server.pb.h"
 #include "server/shard_layout.h"
+#include "server/shared_regions.h"
 
 namespace syncline {
 namespace {
@@ -29,6 +36,39 @@ const ShardLayout& Layout() {
                            {{"a", 1, map}, {"b", 5, map}});
   }();
   return *layout;
+}
+
+// One region of 64 KiB; messages call it 1.
+struct Memory {
+  Memory() : regions({.boot_id = "here"}) {
+    region = *SharedRegion::Create(64 << 10);
+    const auto offer = *regions.MakeOffer("here", absl::Now());
+    connection = *SendDescriptor(offer.socket, offer.token, region->memory());
+    name = *regions.Attach(offer.token, SharedRegion::Access::kReadWrite,
+                           absl::Now());
+  }
+  SharedRegions regions;
+  std::shared_ptr<SharedRegion> region;
+  FileDescriptor connection;
+  uint64_t name = 0;
+};
+
+void CheckShared(SharedMemory shared) {
+  static const Memory* const memory = new Memory();
+  const auto rename = [](SharedRange* range) {
+    if (range->region() == 1) range->set_region(memory->name);
+  };
+  for (SharedRange& range : *shared.mutable_payload()) rename(&range);
+  if (const auto view = memory->regions.Payload(shared); view.ok()) {
+    std::string bytes(view->size_bytes(), '\0');
+    view->CopyTo(0, bytes.size(), bytes.data());
+    SYNCLINE_CHECK(bytes.size() <= kChunkBytesMax);
+  }
+  rename(shared.mutable_answer());
+  if (const auto area = memory->regions.Answer(shared.answer()); area.ok()) {
+    std::fill_n(reinterpret_cast<char*>(area->data), area->bytes, 'x');
+    SYNCLINE_CHECK(area->owner->Contains(area->data, area->bytes));
+  }
 }
 
 void CheckBlocks(const std::vector<BlockIndex>& blocks) {
@@ -110,7 +150,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   syncline::PushPullHeader header;
   syncline::PayloadView payload;
-  if (!syncline::DecodeFrame(buffer, &header, &payload).ok()) return 0;
+  syncline::SharedMemory shared;
+  if (!syncline::DecodeFrame(buffer, &header, &payload, &shared).ok()) return 0;
+  syncline::CheckShared(shared);
   syncline::CheckHeader(header, payload);
   std::string values(payload.size_bytes(), '\0');
   payload.CopyTo(0, values.size(), values.data());

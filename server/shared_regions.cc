@@ -1,0 +1,200 @@
+#include "server/shared_regions.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+using Region = std::shared_ptr<const SharedRegion>;
+
+constexpr absl::Duration kTokenLifetime = absl::Minutes(1);
+// Of offers that nobody has come back for.
+constexpr size_t kTokensMax = 4096;
+constexpr int kPartsMax = 1024;
+
+absl::Status WithDetail(absl::Status status, absl::string_view detail) {
+  status.SetPayload(kSharedMemoryDetail, absl::Cord(detail));
+  return status;
+}
+
+absl::Status OutOfBounds(const SharedRange& range, size_t region_bytes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("shared memory: bytes ", range.offset(), " and the ",
+                   range.size(), " after, of a region of ", region_bytes));
+}
+
+// Bytes of a region that keep it mapped.
+grpc::Slice SharedSlice(uint8_t* data, size_t bytes, Region region) {
+  return grpc::Slice(
+      data, bytes, [](void* owner) { delete static_cast<Region*>(owner); },
+      new Region(std::move(region)));
+}
+
+}  // namespace
+
+SharedRegions::SharedRegions(const Options& options) : options_(options) {
+  if (!options.enabled) return;
+  absl::StatusOr<LocalListener> listener = ListenLocally();
+  if (listener.ok()) {
+    listener_ = *std::move(listener);
+  } else {
+    LogWarning("no shared memory").Status(listener.status());
+  }
+}
+
+absl::StatusOr<SharedRegions::Offer> SharedRegions::MakeOffer(
+    absl::string_view boot_id, absl::Time now) {
+  if (!listener_.socket.valid()) {
+    return WithDetail(
+        absl::FailedPreconditionError("this ps takes no shared memory"), "off");
+  }
+  if (boot_id.empty() || boot_id != options_.boot_id) {
+    return WithDetail(absl::FailedPreconditionError(absl::StrCat(
+                          "this ps runs on another host, with boot id ",
+                          options_.boot_id, ", not ", boot_id)),
+                      "other_host");
+  }
+  Offer offer;
+  offer.socket = listener_.name;
+  offer.token = absl::StrFormat("%016x%016x", EntropySeed(), EntropySeed());
+  MutexLock lock(&mu_);
+  if (tokens_.size() >= kTokensMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kTokensMax, " offers of shared memory are open"));
+  }
+  tokens_[offer.token] = now + kTokenLifetime;
+  return offer;
+}
+
+void SharedRegions::Receive(absl::Time now) {
+  if (!listener_.socket.valid()) return;
+  // What is sent is sent with the connection; one that has nothing yet is
+  // none of ours.
+  while (auto connection = AcceptLocally(listener_.socket)) {
+    absl::StatusOr<ReceivedDescriptor> received =
+        ReceiveDescriptor(*connection);
+    if (!received.ok() || tokens_.erase(received->text) == 0) continue;
+    arrived_[received->text] = {*std::move(connection),
+                                std::move(received->descriptor),
+                                now + kTokenLifetime};
+  }
+}
+
+absl::StatusOr<uint64_t> SharedRegions::Attach(const std::string& token,
+                                               SharedRegion::Access access,
+                                               absl::Time now) {
+  MutexLock lock(&mu_);
+  Receive(now);
+  auto arrived = arrived_.extract(token);
+  if (arrived.empty()) {
+    return absl::NotFoundError(
+        "shared memory: nothing has come with this token");
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      auto region,
+      SharedRegion::Map(arrived.mapped().memory,
+                        options_.bytes_max - mapped_bytes_, access));
+  uint64_t name = EntropySeed();
+  while (regions_.count(name) > 0) name = EntropySeed();
+  mapped_bytes_ += region->size();
+  regions_[name] = {std::move(region), access,
+                    std::move(arrived.mapped().connection)};
+  return name;
+}
+
+absl::StatusOr<SharedRegions::Place> SharedRegions::Find(
+    const SharedRange& range) const {
+  const auto found = regions_.find(range.region());
+  if (found == regions_.end()) {
+    return WithDetail(absl::FailedPreconditionError(absl::StrCat(
+                          "shared memory: unknown region ", range.region())),
+                      "unknown");
+  }
+  const Entry& entry = found->second;
+  const size_t size = entry.region->size();
+  if (range.size() == 0 || range.offset() > size ||
+      range.size() > size - range.offset()) {
+    return OutOfBounds(range, size);
+  }
+  return Place{entry.region, entry.access,
+               entry.region->data() + range.offset()};
+}
+
+absl::StatusOr<PayloadView> SharedRegions::Payload(
+    const SharedMemory& shared) const {
+  if (shared.payload_size() > kPartsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory: a payload in ", shared.payload_size(),
+                     " parts, at most ", kPartsMax, " are allowed"));
+  }
+  std::vector<grpc::Slice> slices;
+  size_t bytes = 0;
+  MutexLock lock(&mu_);
+  for (const SharedRange& range : shared.payload()) {
+    SYNCLINE_ASSIGN_OR_RETURN(Place place, Find(range));
+    bytes += range.size();  // of less than 2^48 each
+    if (bytes > kChunkBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shared memory: a payload of ", bytes, " bytes or more, at most ",
+          kChunkBytesMax, " are allowed"));
+    }
+    slices.push_back(
+        SharedSlice(place.data, range.size(), std::move(place.region)));
+  }
+  return PayloadView(std::move(slices));
+}
+
+absl::StatusOr<AnswerArea> SharedRegions::Answer(
+    const SharedRange& range) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(Place place, Find(range));
+  if (place.access != SharedRegion::Access::kReadWrite) {
+    return absl::InvalidArgumentError(
+        "shared memory: an answer in a region that is read only");
+  }
+  if (range.offset() % kCacheLineBytes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory: an answer at ", range.offset(),
+                     ", not a multiple of ", kCacheLineBytes));
+  }
+  return AnswerArea{reinterpret_cast<float*>(place.data), range.size(), range,
+                    std::move(place.region)};
+}
+
+void SharedRegions::Tick(absl::Time now) {
+  // Unmapped after the lock.
+  std::vector<Entry> gone;
+  MutexLock lock(&mu_);
+  Receive(now);
+  for (auto it = tokens_.begin(); it != tokens_.end();) {
+    it = it->second <= now ? tokens_.erase(it) : std::next(it);
+  }
+  for (auto it = arrived_.begin(); it != arrived_.end();) {
+    it = it->second.expires <= now ? arrived_.erase(it) : std::next(it);
+  }
+  for (auto it = regions_.begin(); it != regions_.end();) {
+    if (IsClosedByPeer(it->second.connection)) {
+      mapped_bytes_ -= it->second.region->size();
+      gone.push_back(std::move(it->second));
+      it = regions_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+uint64_t SharedRegions::mapped_bytes() const {
+  MutexLock lock(&mu_);
+  return mapped_bytes_;
+}
+
+}  // namespace syncline
