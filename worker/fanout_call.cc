@@ -5,14 +5,17 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/local_socket.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/wire/frame.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
@@ -20,6 +23,8 @@
 #include "worker/message_call.h"
 #include "worker/retry_policy.h"
 #include "worker/send_window.h"
+#include "worker/shared_link.h"
+#include "worker/shared_route.h"
 
 namespace syncline {
 namespace {
@@ -28,9 +33,20 @@ constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 // A shard that ends a wait itself says who is missing; this much longer is it
 // given to say so.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(2);
+// With one ps: the first, and a few in place of worn out ones.
+constexpr int kHandoversMax = 8;
 
 std::string MethodPath(absl::string_view method) {
   return absl::StrCat("/syncline.ParameterServer/", method);
+}
+
+// Which window a call waits for. One that is to go through shared memory may
+// still end up on the network.
+enum class Route { kNetwork, kShared };
+
+// Enough for the areas of a full window each way, wherever gaps are.
+size_t RegionBytes(size_t window_bytes) {
+  return 4 * (window_bytes + kChunkBytesMax);
 }
 
 // One call on its way through attempts, probes and backoffs. Its fields are
@@ -39,6 +55,9 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   explicit ActiveCall(FanoutCall::Call c) : call(std::move(c)) {}
 
   FanoutCall::Call call;
+  Route route = Route::kNetwork;  // const once it is in a window
+  SharedRoute shared;
+  grpc::ByteBuffer shared_request;   // empty: this attempt sends call.request
   bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
@@ -48,6 +67,10 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   std::shared_ptr<grpc::Alarm> alarm;            // guarded by State::mu_
 };
 using ActiveCallPtr = std::shared_ptr<ActiveCall>;
+
+void Count(Counter* counter, size_t bytes) {
+  if (counter != nullptr) counter->Add(static_cast<double>(bytes));
+}
 
 // For how long nothing has come forward on the shard; none if it does not say.
 std::optional<absl::Duration> QuietFrom(const grpc::ByteBuffer& response) {
@@ -67,6 +90,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(const Options& options);
 
+  // Offers memory to all peers.
+  void Connect() ABSL_LOCKS_EXCLUDED(mu_);
   void Start(Call call) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -78,11 +103,34 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
     Link(const Options& options, const Peer& peer)
         : stub(MakeChannel(peer.address)),
           push_window(options.push_window_bytes),
-          pull_window(options.pull_window_bytes) {}
+          pull_window(options.pull_window_bytes),
+          shared_push_window(options.shared.window_bytes),
+          shared_pull_window(options.shared.window_bytes) {}
     grpc::GenericStub stub;
-    SendWindow<ActiveCallPtr> push_window;  // guarded by mu_
-    SendWindow<ActiveCallPtr> pull_window;  // guarded by mu_
+    // All that follows is guarded by mu_.
+    SendWindow<ActiveCallPtr> push_window;
+    SendWindow<ActiveCallPtr> pull_window;
+    SendWindow<ActiveCallPtr> shared_push_window;
+    SendWindow<ActiveCallPtr> shared_pull_window;
+    std::shared_ptr<MemoryHandover> handover;  // while it lasts
+    std::shared_ptr<SharedLink> shared;        // null: none (any more)
+    int handovers = 0;
   };
+
+  void Connect(Link* link) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnConnected(Link* link, MemoryHandover::Result result)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the call may use shared memory, as things are.
+  Route ChooseRoute(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Moves the payload of an attempt into shared memory if it can.
+  void PrepareShared(ActiveCall* active) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes note of how an attempt through shared memory ended. True: it failed
+  // because of that, and must be sent again.
+  bool LeaveShared(ActiveCall* active, absl::Status* status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void DropShared(Link* link, const std::shared_ptr<SharedLink>& shared)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void CountFallback(SharedFallback reason) const;
 
   void Attempt(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
   // The shard has taken the request; a push makes room for the next.
@@ -103,7 +151,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
                                              absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
-  SendWindow<ActiveCallPtr>& WindowOf(const Call& call)
+  SendWindow<ActiveCallPtr>& WindowOf(const Call& call, Route route)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the queued calls that may go now.
   std::vector<ActiveCallPtr> LeaveWindow(ActiveCall* active)
@@ -137,7 +185,11 @@ void FanoutCall::State::Start(Call call) {
     MutexLock lock(&mu_);
     if (!error_.ok()) return;
     ++pending_;
-    if (!WindowOf(active->call).TryEnter(active->call.bytes, active)) return;
+    active->route = ChooseRoute(active->call);
+    if (!WindowOf(active->call, active->route)
+             .TryEnter(active->call.bytes, active)) {
+      return;
+    }
     active_.insert(active);
   }
   Attempt(active);
@@ -169,10 +221,12 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
     return;
   }
   active->response.Clear();
+  if (active->route == Route::kShared) PrepareShared(active.get());
   MessageCall message;
   message.context = context.get();
   message.method = MethodPath(active->call.method);
-  message.request = &active->call.request;
+  message.request = active->shared_request.Valid() ? &active->shared_request
+                                                   : &active->call.request;
   message.response = &active->response;
   // on_done comes after the others and keeps what they need.
   message.on_sent = [raw = active.get()] { raw->left = absl::Now(); };
@@ -190,7 +244,11 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
 }
 
 void FanoutCall::State::OnTaken(const ActiveCallPtr& active) {
-  if (active->call.direction != Direction::kPush) return;
+  // What is in shared memory takes up room there until it is answered.
+  if (active->call.direction != Direction::kPush ||
+      active->route == Route::kShared) {
+    return;
+  }
   std::vector<ActiveCallPtr> next;
   {
     MutexLock lock(&mu_);
@@ -202,7 +260,7 @@ void FanoutCall::State::OnTaken(const ActiveCallPtr& active) {
 std::vector<ActiveCallPtr> FanoutCall::State::LeaveWindow(ActiveCall* active) {
   if (!std::exchange(active->in_window, false)) return {};
   std::vector<ActiveCallPtr> next =
-      WindowOf(active->call).Leave(active->call.bytes);
+      WindowOf(active->call, active->route).Leave(active->call.bytes);
   for (const ActiveCallPtr& call : next) active_.insert(call);
   return next;
 }
@@ -210,6 +268,9 @@ std::vector<ActiveCallPtr> FanoutCall::State::LeaveWindow(ActiveCall* active) {
 void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
                                   const grpc::Status& grpc_status) {
   absl::Status status = FromGrpcStatus(grpc_status);
+  if (active->shared_request.Valid() && LeaveShared(active.get(), &status)) {
+    return Resend(active, absl::ZeroDuration());
+  }
   if (status.ok()) {
     if (active->call.on_response != nullptr) {
       status = active->call.on_response(active->response, active->left);
@@ -309,6 +370,8 @@ void FanoutCall::State::Finish(const ActiveCallPtr& active,
   // them before anyone can see this call as ended.
   active->call.request.Clear();
   active->call.on_response = nullptr;
+  active->response.Clear();
+  active->shared.Clear();
   std::vector<ActiveCallPtr> next;
   bool failed = false;
   {
@@ -352,16 +415,139 @@ void FanoutCall::State::Disconnect() {
   links_.clear();
 }
 
-SendWindow<ActiveCallPtr>& FanoutCall::State::WindowOf(const Call& call) {
+SendWindow<ActiveCallPtr>& FanoutCall::State::WindowOf(const Call& call,
+                                                       Route route) {
   Link& link = *links_[call.shard];
-  return call.direction == Direction::kPush ? link.push_window
-                                            : link.pull_window;
+  if (call.direction == Direction::kPush) {
+    return route == Route::kShared ? link.shared_push_window : link.push_window;
+  }
+  return route == Route::kShared ? link.shared_pull_window : link.pull_window;
+}
+
+// --- Shared memory -----------------------------------------------------------
+
+void FanoutCall::State::Connect() {
+  if (!options_.shared.enabled) return;
+  for (const std::unique_ptr<Link>& link : links_) Connect(link.get());
+}
+
+void FanoutCall::State::Connect(Link* link) {
+  MemoryHandover::Options handover;
+  handover.caller = options_.shared.caller;
+  handover.boot_id =
+      options_.shared.boot_id.empty() ? BootId() : options_.shared.boot_id;
+  handover.deadline = absl::Now() + options_.patience;
+  handover.region = [bytes = RegionBytes(options_.shared.window_bytes)] {
+    return SharedRegion::Create(bytes);
+  };
+  // The callback, like every other, counts until it holds nothing any more.
+  auto started = std::make_shared<MemoryHandover>(
+      handover, &link->stub,
+      [self = shared_from_this(), link](MemoryHandover::Result result) mutable {
+        self->OnConnected(link, std::move(result));
+        self->Leave();
+      });
+  {
+    MutexLock lock(&mu_);
+    if (!error_.ok()) return;
+    link->handover = started;
+    ++link->handovers;
+    ++callbacks_;
+  }
+  started->Start();
+}
+
+void FanoutCall::State::OnConnected(Link* link, MemoryHandover::Result result) {
+  std::shared_ptr<SharedLink> shared;
+  if (result.status.ok()) {
+    shared = std::make_shared<SharedLink>(std::move(result.region), result.name,
+                                          std::move(result.connection));
+  }
+  {
+    MutexLock lock(&mu_);
+    link->handover.reset();
+    if (!error_.ok()) return;
+    link->shared = shared;
+  }
+  if (shared == nullptr) {
+    CountFallback(result.reason);
+    LogInfo("no shared memory with a ps")
+        .Job(options_.job_id)
+        .Field("reason", FallbackName(result.reason))
+        .Status(result.status);
+  } else if (options_.shared.links != nullptr) {
+    options_.shared.links->Add(1);
+  }
+}
+
+Route FanoutCall::State::ChooseRoute(const Call& call) {
+  const Link& link = *links_[call.shard];
+  if (link.shared == nullptr || call.bytes == 0) return Route::kNetwork;
+  if (options_.shared.answers_need_later_pushes &&
+      !WindowOf(call, Route::kShared).HasRoom(call.bytes)) {
+    return Route::kNetwork;
+  }
+  return Route::kShared;
+}
+
+void FanoutCall::State::PrepareShared(ActiveCall* active) {
+  active->shared_request.Clear();
+  std::shared_ptr<SharedLink> shared;
+  {
+    MutexLock lock(&mu_);
+    shared = links_[active->call.shard]->shared;
+  }
+  if (shared == nullptr) return;
+  std::optional<grpc::ByteBuffer> request = active->shared.Prepare(
+      shared, active->call.request, active->call.answer_bytes);
+  if (request.has_value()) {
+    active->shared_request = *std::move(request);
+  } else {
+    CountFallback(SharedFallback::kFull);
+  }
+}
+
+bool FanoutCall::State::LeaveShared(ActiveCall* active, absl::Status* status) {
+  if (status->ok()) {
+    const absl::StatusOr<size_t> pulled =
+        active->shared.TakeAnswer(&active->response);
+    *status = pulled.status();
+    Count(options_.shared.pushed_bytes, active->shared.payload_bytes());
+    Count(options_.shared.pulled_bytes, pulled.value_or(0));
+    return false;
+  }
+  const std::shared_ptr<SharedLink> shared = active->shared.link();
+  if (active->shared.OnError(*status)) return false;
+  DropShared(links_[active->call.shard].get(), shared);
+  const absl::optional<absl::Cord> said =
+      status->GetPayload(kSharedMemoryDetail);
+  return said.has_value() && *said == "unknown";
+}
+
+void FanoutCall::State::DropShared(Link* link,
+                                   const std::shared_ptr<SharedLink>& shared) {
+  bool again = false;
+  {
+    MutexLock lock(&mu_);
+    if (link->shared != shared) return;
+    link->shared.reset();
+    again = link->handovers < kHandoversMax;
+  }
+  if (options_.shared.links != nullptr) options_.shared.links->Add(-1);
+  CountFallback(SharedFallback::kLost);
+  if (again) Connect(link);
+}
+
+void FanoutCall::State::CountFallback(SharedFallback reason) const {
+  if (options_.shared.on_fallback) options_.shared.on_fallback(reason);
 }
 
 void FanoutCall::State::Close(const absl::Status& error) {
   if (error_.ok()) error_ = error;
   for (const std::unique_ptr<Link>& link : links_) {
-    pending_ -= link->push_window.Clear() + link->pull_window.Clear();
+    pending_ -= link->push_window.Clear() + link->pull_window.Clear() +
+                link->shared_push_window.Clear() +
+                link->shared_pull_window.Clear();
   }
   if (pending_ == 0) idle_.SignalAll();
 }
@@ -369,8 +555,12 @@ void FanoutCall::State::Close(const absl::Status& error) {
 void FanoutCall::State::CancelActive() {
   std::vector<std::shared_ptr<grpc::ClientContext>> contexts;
   std::vector<std::shared_ptr<grpc::Alarm>> alarms;
+  std::vector<std::shared_ptr<MemoryHandover>> handovers;
   {
     MutexLock lock(&mu_);
+    for (const std::unique_ptr<Link>& link : links_) {
+      if (link->handover != nullptr) handovers.push_back(link->handover);
+    }
     for (const ActiveCallPtr& active : active_) {
       if (active->context != nullptr) contexts.push_back(active->context);
       if (active->alarm != nullptr) alarms.push_back(active->alarm);
@@ -378,6 +568,7 @@ void FanoutCall::State::CancelActive() {
   }
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& alarm : alarms) alarm->Cancel();
+  for (const auto& handover : handovers) handover->Cancel();
 }
 
 absl::Status FanoutCall::State::Describe(const ActiveCall& active,
@@ -394,7 +585,9 @@ absl::Status FanoutCall::State::Describe(const ActiveCall& active,
 }
 
 FanoutCall::FanoutCall(const Options& options)
-    : state_(std::make_shared<State>(options)) {}
+    : state_(std::make_shared<State>(options)) {
+  state_->Connect();
+}
 
 FanoutCall::~FanoutCall() {
   state_->Cancel(absl::CancelledError("the client is closing"));

@@ -12,6 +12,8 @@
 #include "absl/time/time.h"
 #include "common/rpc/metrics.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/memory_handover.h"
 
 namespace syncline {
 
@@ -28,6 +30,24 @@ class FanoutCall {
     std::string name;     // "ps:1"
     std::string address;  // host:port
   };
+  // Payloads between processes of one host go through memory that both map.
+  // What does not work goes over the network instead, and is counted.
+  struct SharedMemory {
+    bool enabled = false;
+    Caller caller = {};
+    std::string boot_id = {};  // of this host; empty: the system's
+    // Bytes of calls that push, and as many of calls that pull, under way with
+    // one ps at a time. A call takes part until it has been answered.
+    size_t window_bytes = 0;
+    // Answers may wait for pushes that have not been started: what finds the
+    // window full goes over the network at once.
+    bool answers_need_later_pushes = false;
+    // May be null.
+    Counter* pushed_bytes = nullptr;
+    Counter* pulled_bytes = nullptr;
+    std::function<void(SharedFallback)> on_fallback = nullptr;
+    Gauge* links = nullptr;
+  };
   struct Options {
     std::string job_id;
     std::vector<Peer> peers;  // by shard
@@ -42,6 +62,7 @@ class FanoutCall {
     Counter* retries = nullptr;  // may be null
     // Of these, calls that the shard had no room for; may be null.
     Counter* held_back = nullptr;
+    SharedMemory shared = {};
   };
   enum class Direction { kPush, kPull };
   struct Call {
@@ -49,7 +70,10 @@ class FanoutCall {
     const char* method = "";  // "PushPull"
     Direction direction = Direction::kPush;
     grpc::ByteBuffer request = {};
-    size_t bytes = 0;   // of the larger payload, request or response
+    size_t bytes = 0;  // of the larger payload, request or response
+    // Of the response's payload if it is large and its size is known: it can
+    // then come through shared memory.
+    size_t answer_bytes = 0;
     int64_t clock = 0;  // for messages
     // Called with the answer, and with when the request had left, on a thread
     // of gRPC; may start more calls, must not wait. An error counts as the

@@ -161,6 +161,7 @@ absl::Status JobRun::TrainAndUpload() {
   Trainer trainer(
       *job_,
       {.incarnation = options_.incarnation,
+       .shared_memory = options_.shared_memory,
        .metrics = metrics_,
        .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
        .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); }});

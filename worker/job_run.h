@@ -33,6 +33,7 @@ class JobRun {
     std::string work_dir;
     int threads = 1;
     uint64_t incarnation = 0;
+    bool shared_memory = true;  // with a ps on this host
   };
   // What is pointed to outlives this. `send` is thread-safe and does not block.
   JobRun(const JobAssignment& assignment, const Options& options,

@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
   SYNCLINE_ASSIGN_OR_RETURN(worker.work_dir, daemon->WorkDir());
   worker.threads = options.threads;
   worker.incarnation = incarnation;
+  worker.shared_memory = options.shared_memory;
   worker.metrics = daemon->metrics();
   return Worker::Create(worker,
                         [link](DaemonMessage m) { link->Send(std::move(m)); });

@@ -24,6 +24,18 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
   fanout.pull_window_bytes = options.pull_window_bytes;
   fanout.retries = options.retries;
   fanout.held_back = options.held_back;
+  fanout.shared.enabled = options.shared_memory;
+  fanout.shared.caller.set_job_id(options.job_id);
+  fanout.shared.caller.set_rank(options.rank);
+  fanout.shared.caller.set_incarnation(options.incarnation);
+  fanout.shared.caller.set_routing_version(options.routing_version);
+  fanout.shared.boot_id = options.boot_id;
+  fanout.shared.window_bytes = options.shared_window_bytes;
+  fanout.shared.answers_need_later_pushes = options.norm_is_folded;
+  fanout.shared.pushed_bytes = options.shared_pushed_bytes;
+  fanout.shared.pulled_bytes = options.shared_pulled_bytes;
+  fanout.shared.on_fallback = options.on_shared_fallback;
+  fanout.shared.links = options.shared_links;
   return fanout;
 }
 
@@ -261,6 +273,7 @@ void PsClient::SendGradients(const Chunk& chunk) {
     *header.mutable_push() = std::move(push);
     *header.mutable_pull() = MakePullHeader(chunk.blocks, step_.clock + 1, 0);
     call.method = "PushPull";
+    call.answer_bytes = chunk.bytes;
     call.request = EncodeFrame(header, Slices(chunk, tensors_.gradients));
     call.on_response = [this, chunk](const grpc::ByteBuffer& response,
                                      absl::Time left) {
@@ -366,6 +379,7 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   *header.mutable_caller() = MakeCaller();
   call.request = EncodeFrame(header, {});
   call.bytes = chunk.bytes;
+  call.answer_bytes = chunk.bytes;
   call.clock = clock;
   call.on_response = [this, chunk = std::move(chunk)](
                          const grpc::ByteBuffer& response, absl::Time left) {

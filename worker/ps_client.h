@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,11 +62,23 @@ class PsClient {
     size_t pull_window_bytes = 8 << 20;
     // The job has embedding tables: every shard takes part.
     bool has_tables = false;
+    // With a ps on this host: payloads go through shared memory, so many bytes
+    // of pushes and of pulls at a time.
+    bool shared_memory = true;
+    size_t shared_window_bytes = 8 << 20;
+    std::string boot_id = {};  // empty: the system's
+    // SYNC with clip_norm: no shard answers before it has the whole gradient.
+    bool norm_is_folded = false;
     // May be null.
     Counter* retries = nullptr;
     Counter* held_back = nullptr;
     Counter* pushed_bytes = nullptr;
     Counter* pulled_bytes = nullptr;
+    // Of these, by shared memory; and why something was not.
+    Counter* shared_pushed_bytes = nullptr;
+    Counter* shared_pulled_bytes = nullptr;
+    std::function<void(SharedFallback)> on_shared_fallback = nullptr;
+    Gauge* shared_links = nullptr;
   };
   // The tensors of `map`, by tensor index.
   struct Tensors {

@@ -17,13 +17,16 @@ class SendWindow {
 
   // True: `item` may be sent now. False: it was queued.
   bool TryEnter(size_t bytes, const Item& item) {
-    if (!queue_.empty() || !Fits(bytes)) {
+    if (!HasRoom(bytes)) {
       queue_.emplace_back(bytes, item);
       return false;
     }
     bytes_ += bytes;
     return true;
   }
+
+  // Whether TryEnter would say so.
+  bool HasRoom(size_t bytes) const { return queue_.empty() && Fits(bytes); }
 
   // An item that was sent has its outcome. Returns the queued ones that may be
   // sent now.

@@ -76,6 +76,15 @@ PsClient::Options ClientOptions(const PreparedJob& job,
   options.held_back = trainer.metrics->held_back();
   options.pushed_bytes = trainer.metrics->pushed_bytes();
   options.pulled_bytes = trainer.metrics->pulled_bytes();
+  options.shared_memory = trainer.shared_memory;
+  options.norm_is_folded =
+      job.spec().optimizer().clip_norm() > 0 && !options.send_norm;
+  options.shared_pushed_bytes = trainer.metrics->shared_pushed_bytes();
+  options.shared_pulled_bytes = trainer.metrics->shared_pulled_bytes();
+  options.shared_links = trainer.metrics->shared_links();
+  options.on_shared_fallback = [metrics = trainer.metrics](SharedFallback f) {
+    metrics->OnSharedFallback(f);
+  };
   return options;
 }
 

@@ -35,6 +35,7 @@ class Trainer {
  public:
   struct Options {
     uint64_t incarnation = 0;
+    bool shared_memory = true;         // with a ps on this host
     WorkerMetrics* metrics = nullptr;  // outlives the trainer
     // About twice a second, from a thread of the trainer, and once at the end.
     std::function<void(const WorkerProgress&)> on_progress;

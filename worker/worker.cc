@@ -40,7 +40,8 @@ class JobWorker final : public Worker {
       : run_options_({.data_root = options.data_root,
                       .work_dir = options.work_dir,
                       .threads = options.threads,
-                      .incarnation = options.incarnation}),
+                      .incarnation = options.incarnation,
+                      .shared_memory = options.shared_memory}),
         artifacts_(options.artifacts),
         metrics_(options.metrics),
         send_(std::move(send)) {

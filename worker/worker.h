@@ -24,6 +24,7 @@ class Worker {
     std::string work_dir;           // model and results while a job runs
     int threads = 0;                // 0: cores, when the job does not say
     uint64_t incarnation = 0;
+    bool shared_memory = true;           // with a ps on this host
     MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null
     // Null: from and to the scheduler.
     std::shared_ptr<ArtifactTransfer> artifacts;

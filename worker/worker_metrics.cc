@@ -46,6 +46,31 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   held_back_ = &registry->AddCounter(
       "syncline_worker_ps_held_back_total",
       "Calls that a ps had no memory for, held back and sent again.");
+  const auto shared_bytes = [&](const char* direction) {
+    return &registry->AddCounter(
+        "syncline_worker_shared_memory_bytes_total",
+        "Payload bytes, of those pushed and pulled, that went through memory "
+        "shared with a ps on this host.",
+        {{"direction", direction}});
+  };
+  shared_pushed_bytes_ = shared_bytes("push");
+  shared_pulled_bytes_ = shared_bytes("pull");
+  shared_links_ =
+      &registry->AddGauge("syncline_worker_shared_memory_links",
+                          "Ps of the running job that share memory with it.");
+  for (int i = 0; i < kSharedFallbackCount; ++i) {
+    const auto reason = static_cast<SharedFallback>(i);
+    shared_fallbacks_[i] = &registry->AddCounter(
+        "syncline_worker_shared_memory_fallbacks_total",
+        "Why the network was used, once per ps, or per call where the memory "
+        "was full.",
+        {{"reason", std::string(FallbackName(reason))}});
+  }
+}
+
+void WorkerMetrics::OnSharedFallback(SharedFallback reason) {
+  Counter* const counter = shared_fallbacks_[static_cast<int>(reason)];
+  if (counter != nullptr) counter->Add();
 }
 
 void WorkerMetrics::OnStep(uint64_t samples,

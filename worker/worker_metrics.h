@@ -1,7 +1,10 @@
 #ifndef SYNCLINE_WORKER_WORKER_METRICS_H_
 #define SYNCLINE_WORKER_WORKER_METRICS_H_
 
+#include <array>
+
 #include "common/rpc/metrics.h"
+#include "worker/memory_handover.h"
 #include "worker/progress_meter.h"
 
 namespace syncline {
@@ -23,6 +26,11 @@ class WorkerMetrics {
   Counter* pulled_bytes() const { return pulled_bytes_; }
   Counter* retries() const { return retries_; }
   Counter* held_back() const { return held_back_; }
+  Counter* shared_pushed_bytes() const { return shared_pushed_bytes_; }
+  Counter* shared_pulled_bytes() const { return shared_pulled_bytes_; }
+  Gauge* shared_links() const { return shared_links_; }
+
+  void OnSharedFallback(SharedFallback reason);
 
  private:
   Counter* steps_ = nullptr;
@@ -40,6 +48,10 @@ class WorkerMetrics {
   Counter* held_back_ = nullptr;
   Counter* cache_hits_ = nullptr;
   Counter* cache_misses_ = nullptr;
+  Counter* shared_pushed_bytes_ = nullptr;
+  Counter* shared_pulled_bytes_ = nullptr;
+  Gauge* shared_links_ = nullptr;
+  std::array<Counter*, kSharedFallbackCount> shared_fallbacks_{};
 };
 
 }  // namespace syncline
