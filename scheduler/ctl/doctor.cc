@@ -10,6 +10,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/host_port.h"
+#include "common/base/local_socket.h"
+#include "common/base/shared_region.h"
+#include "common/base/status_macros.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/address_check.h"
 #include "scheduler/ctl/exit_codes.h"
@@ -51,6 +54,7 @@ class Doctor {
     if (options_.offline) return std::move(findings_);
     CheckNames();
     CheckOwnPort();
+    CheckSharedMemory();
     CheckScheduler();
     return std::move(findings_);
   }
@@ -149,6 +153,36 @@ class Doctor {
                           "start this one with --listen=0.0.0.0:%d",
                           own->port));
     }
+  }
+
+  // Tries, within this process, what a worker and a ps on one host do.
+  void CheckSharedMemory() {
+    const absl::Status works = TrySharedMemory();
+    if (works.ok()) {
+      Add(Verdict::kOk, "shared memory",
+          "works: a worker and a ps on this host exchange values through it");
+    } else {
+      Add(Verdict::kNote, "shared memory",
+          absl::StrCat("does not work, so that daemons on this host use the "
+                       "network: ",
+                       works.message()));
+    }
+  }
+
+  static absl::Status TrySharedMemory() {
+    if (BootId().empty()) return absl::UnavailableError("no boot id in /proc");
+    SYNCLINE_ASSIGN_OR_RETURN(const auto region, SharedRegion::Create(1 << 20));
+    SYNCLINE_ASSIGN_OR_RETURN(const LocalListener listener, ListenLocally());
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const FileDescriptor sender,
+        SendDescriptor(listener.name, "doctor", region->memory()));
+    const auto connection = AcceptLocally(listener.socket);
+    if (!connection.has_value()) return absl::UnavailableError("no connection");
+    SYNCLINE_ASSIGN_OR_RETURN(const ReceivedDescriptor received,
+                              ReceiveDescriptor(*connection));
+    return SharedRegion::Map(received.descriptor, region->size(),
+                             SharedRegion::Access::kReadWrite)
+        .status();
   }
 
   void CheckScheduler() {

@@ -4,6 +4,7 @@
 
 #include "scheduler/ctl/doctor.h"
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -61,6 +62,17 @@ TEST(DiagnoseTest, NoTfConfigIsANoteOnly) {
   EXPECT_THAT(Problems(findings), IsEmpty());
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].detail, HasSubstr("is not set"));
+}
+
+TEST(DiagnoseTest, SharedMemoryIsTriedAndNeverAProblem) {
+  DoctorOptions options = Offline(std::nullopt);
+  options.offline = false;
+  const auto findings = Diagnose(options);
+  EXPECT_EQ(std::count_if(
+                findings.begin(), findings.end(),
+                [](const Finding& f) { return f.subject == "shared memory"; }),
+            1);
+  EXPECT_THAT(Problems(findings), IsEmpty());
 }
 
 TEST(DiagnoseTest, ABadSchedulerFlagIsFound) {
