@@ -33,7 +33,9 @@ std::vector<BlockRun> ToRuns(const BlockMap& map,
 }
 
 ChunkBuilder::ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max)
-    : map_(*map), chunk_bytes_max_(chunk_bytes_max), open_(map->shard_count()) {
+    : map_(*map),
+      chunk_bytes_max_(map->shard_count(), chunk_bytes_max),
+      open_(map->shard_count()) {
   for (uint32_t shard = 0; shard < map->shard_count(); ++shard) {
     open_[shard].shard = shard;
   }
@@ -67,7 +69,8 @@ void ChunkBuilder::AddBlock(uint32_t id, std::vector<Chunk>* full) {
   const size_t bytes = static_cast<size_t>(block.count) * sizeof(float);
   Chunk& open = open_[block.shard];
   if (open.blocks.size() == kBlocksMax ||
-      (!open.blocks.empty() && open.bytes + bytes > chunk_bytes_max_)) {
+      (!open.blocks.empty() &&
+       open.bytes + bytes > chunk_bytes_max_[block.shard])) {
     full->push_back(Take(&open));
   }
   open.blocks.push_back(id);

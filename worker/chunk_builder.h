@@ -47,6 +47,11 @@ class ChunkBuilder {
   // larger, and at most kBlocksMax blocks. `map` outlives the builder.
   ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max);
 
+  // Another limit for the chunks of one shard. REQUIRES: none of them is open.
+  void SetChunkBytesMax(uint32_t shard, size_t chunk_bytes_max) {
+    chunk_bytes_max_[shard] = chunk_bytes_max;
+  }
+
   // Adds all blocks of `tensor`. Returns the chunks that are full, or worth
   // sending.
   std::vector<Chunk> Add(uint32_t tensor);
@@ -59,8 +64,8 @@ class ChunkBuilder {
   void AddBlock(uint32_t block, std::vector<Chunk>* full);
 
   const BlockMap& map_;
-  const size_t chunk_bytes_max_;
-  std::vector<Chunk> open_;  // by shard
+  std::vector<size_t> chunk_bytes_max_;  // by shard
+  std::vector<Chunk> open_;              // by shard
 };
 
 }  // namespace syncline

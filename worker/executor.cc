@@ -27,20 +27,30 @@ int64_t AlignedCount(int64_t count) {
 // One block of memory, cut into aligned arrays of the given sizes.
 class ParameterSlab {
  public:
-  void Allocate(absl::Span<const int64_t> counts) {
+  // `shared`: in memory that other processes can be let read, if there is any.
+  void Allocate(absl::Span<const int64_t> counts, bool shared) {
     int64_t total = 0;
     for (int64_t count : counts) total += AlignedCount(count);
-    memory_ = AlignedFloats(total);
-    float* at = memory_.data();
+    if (shared) {
+      if (auto region = SharedRegion::Create(total * sizeof(float));
+          region.ok()) {
+        region_ = *std::move(region);
+      }
+    }
+    if (region_ == nullptr) memory_ = AlignedFloats(total);
+    float* at = region_ != nullptr ? reinterpret_cast<float*>(region_->data())
+                                   : memory_.data();
     for (int64_t count : counts) {
       addresses_.push_back(at);
       at += AlignedCount(count);
     }
   }
   absl::Span<float* const> addresses() const { return addresses_; }
+  const std::shared_ptr<SharedRegion>& region() const { return region_; }
 
  private:
   AlignedFloats memory_;
+  std::shared_ptr<SharedRegion> region_;  // null: in memory_
   std::vector<float*> addresses_;
 };
 
@@ -64,6 +74,9 @@ class CpuExecutor : public Executor {
   }
   absl::Span<const float> gradient(int i) const override {
     return {gradients_.addresses()[i], Count(i)};
+  }
+  std::shared_ptr<SharedRegion> gradient_region() const override {
+    return gradients_.region();
   }
   absl::StatusOr<StepResult> TrainStep(
       const Batch& batch, int64_t clock, uint32_t rank,
@@ -111,8 +124,8 @@ absl::Status CpuExecutor::Prepare() {
   for (const auto& p : training_.parameters) {
     counts.push_back(ElementCount(p.dims));
   }
-  values_.Allocate(counts);
-  gradients_.Allocate(counts);
+  values_.Allocate(counts, /*shared=*/false);
+  gradients_.Allocate(counts, options_.shared_gradients);
   FillParameters();
   SetComputeThreads(options_.threads);
   if (options_.eval_batch_size > 0) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/shared_region.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "worker/batch.h"
@@ -28,6 +29,8 @@ class Executor {
     int64_t eval_batch_size = 0;  // largest evaluation batch
     int threads = 1;              // for matrix products
     uint64_t seed = 0;            // Dropout
+    // Gradients are wanted in memory that another process of this host can map.
+    bool shared_gradients = false;
   };
 
   // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
@@ -43,6 +46,8 @@ class Executor {
   // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
   // next TrainStep. Fixed address.
   virtual absl::Span<const float> gradient(int i) const = 0;
+  // All of them lie in it; null: in memory of this process alone.
+  virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;
 
   struct StepResult {
     double loss_sum = 0;  // over the batch's samples

@@ -92,6 +92,10 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
 
   // Offers memory to all peers.
   void Connect() ABSL_LOCKS_EXCLUDED(mu_);
+  bool SharesMemory(uint32_t shard) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return links_[shard]->shared != nullptr;
+  }
   void Start(Call call) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -118,8 +122,24 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   };
 
   void Connect(Link* link) ABSL_LOCKS_EXCLUDED(mu_);
+  void HandOver(
+      Link* link, bool read_only,
+      std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region,
+      MemoryHandover::Done done) ABSL_LOCKS_EXCLUDED(mu_);
   void OnConnected(Link* link, MemoryHandover::Result result)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // From now on calls that start go through it.
+  void Use(Link* link, std::shared_ptr<SharedLink> shared)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Pushes in shared memory are answered before others may enter their window,
+  // and that may wait for the same push of another worker: there all workers
+  // keep to one order.
+  static int64_t RankOf(const ActiveCall& active) {
+    return active.route == Route::kShared &&
+                   active.call.direction == Direction::kPush
+               ? 0
+               : active.call.rank;
+  }
   // Whether the call may use shared memory, as things are.
   Route ChooseRoute(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves the payload of an attempt into shared memory if it can.
@@ -187,7 +207,7 @@ void FanoutCall::State::Start(Call call) {
     ++pending_;
     active->route = ChooseRoute(active->call);
     if (!WindowOf(active->call, active->route)
-             .TryEnter(active->call.bytes, active)) {
+             .TryEnter(active->call.bytes, active, RankOf(*active))) {
       return;
     }
     active_.insert(active);
@@ -432,52 +452,82 @@ void FanoutCall::State::Connect() {
 }
 
 void FanoutCall::State::Connect(Link* link) {
-  MemoryHandover::Options handover;
-  handover.caller = options_.shared.caller;
-  handover.boot_id =
+  {
+    MutexLock lock(&mu_);
+    ++link->handovers;
+  }
+  HandOver(
+      link, /*read_only=*/false,
+      [bytes = RegionBytes(options_.shared.window_bytes)] {
+        return SharedRegion::Create(bytes);
+      },
+      [this, link](MemoryHandover::Result result) {
+        OnConnected(link, std::move(result));
+      });
+}
+
+void FanoutCall::State::HandOver(
+    Link* link, bool read_only,
+    std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region,
+    MemoryHandover::Done done) {
+  MemoryHandover::Options options;
+  options.caller = options_.shared.caller;
+  options.boot_id =
       options_.shared.boot_id.empty() ? BootId() : options_.shared.boot_id;
-  handover.deadline = absl::Now() + options_.patience;
-  handover.region = [bytes = RegionBytes(options_.shared.window_bytes)] {
-    return SharedRegion::Create(bytes);
-  };
+  options.deadline = absl::Now() + options_.patience;
+  options.read_only = read_only;
+  options.region = std::move(region);
   // The callback, like every other, counts until it holds nothing any more.
-  auto started = std::make_shared<MemoryHandover>(
-      handover, &link->stub,
-      [self = shared_from_this(), link](MemoryHandover::Result result) mutable {
-        self->OnConnected(link, std::move(result));
+  auto handover = std::make_shared<MemoryHandover>(
+      options, &link->stub,
+      [self = shared_from_this(), done](MemoryHandover::Result result) mutable {
+        done(std::move(result));
         self->Leave();
       });
   {
     MutexLock lock(&mu_);
     if (!error_.ok()) return;
-    link->handover = started;
-    ++link->handovers;
+    link->handover = handover;
     ++callbacks_;
   }
-  started->Start();
+  handover->Start();
 }
 
 void FanoutCall::State::OnConnected(Link* link, MemoryHandover::Result result) {
-  std::shared_ptr<SharedLink> shared;
-  if (result.status.ok()) {
-    shared = std::make_shared<SharedLink>(std::move(result.region), result.name,
-                                          std::move(result.connection));
-  }
-  {
-    MutexLock lock(&mu_);
-    link->handover.reset();
-    if (!error_.ok()) return;
-    link->shared = shared;
-  }
-  if (shared == nullptr) {
+  if (!result.status.ok()) {
     CountFallback(result.reason);
     LogInfo("no shared memory with a ps")
         .Job(options_.job_id)
         .Field("reason", FallbackName(result.reason))
         .Status(result.status);
-  } else if (options_.shared.links != nullptr) {
-    options_.shared.links->Add(1);
+    return;
   }
+  auto shared = std::make_shared<SharedLink>(
+      std::move(result.region), result.name, std::move(result.connection));
+  if (options_.shared.payloads == nullptr) return Use(link, std::move(shared));
+  HandOver(
+      link, /*read_only=*/true, [this] { return options_.shared.payloads; },
+      [this, link, shared](MemoryHandover::Result payloads) {
+        if (payloads.status.ok()) {
+          shared->AddPayloads(std::move(payloads.region), payloads.name,
+                              std::move(payloads.connection));
+        } else {
+          LogInfo("a ps does not map the gradients; they are copied")
+              .Job(options_.job_id)
+              .Status(payloads.status);
+        }
+        Use(link, shared);
+      });
+}
+
+void FanoutCall::State::Use(Link* link, std::shared_ptr<SharedLink> shared) {
+  {
+    MutexLock lock(&mu_);
+    link->handover.reset();
+    if (!error_.ok()) return;
+    link->shared = std::move(shared);
+  }
+  if (options_.shared.links != nullptr) options_.shared.links->Add(1);
 }
 
 Route FanoutCall::State::ChooseRoute(const Call& call) {
@@ -597,6 +647,9 @@ FanoutCall::~FanoutCall() {
   state_->Disconnect();
 }
 
+bool FanoutCall::SharesMemory(uint32_t shard) const {
+  return state_->SharesMemory(shard);
+}
 void FanoutCall::Start(Call call) { state_->Start(std::move(call)); }
 absl::Status FanoutCall::Wait() { return state_->Wait(); }
 void FanoutCall::Cancel(const absl::Status& reason) { state_->Cancel(reason); }

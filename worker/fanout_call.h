@@ -42,6 +42,8 @@ class FanoutCall {
     // Answers may wait for pushes that have not been started: what finds the
     // window full goes over the network at once.
     bool answers_need_later_pushes = false;
+    // Payloads may lie here, where every ps is let read them. May be null.
+    std::shared_ptr<SharedRegion> payloads = nullptr;
     // May be null.
     Counter* pushed_bytes = nullptr;
     Counter* pulled_bytes = nullptr;
@@ -75,6 +77,8 @@ class FanoutCall {
     // then come through shared memory.
     size_t answer_bytes = 0;
     int64_t clock = 0;  // for messages
+    // Of calls that wait for a window the lowest goes first.
+    int64_t rank = 0;
     // Called with the answer, and with when the request had left, on a thread
     // of gRPC; may start more calls, must not wait. An error counts as the
     // call's. May be null.
@@ -87,6 +91,9 @@ class FanoutCall {
   ~FanoutCall();
   FanoutCall(const FanoutCall&) = delete;
   FanoutCall& operator=(const FanoutCall&) = delete;
+
+  // Whether payloads to this shard go through shared memory, as things are.
+  bool SharesMemory(uint32_t shard) const;
 
   // Sends, or queues for the window. Does not block.
   void Start(Call call);

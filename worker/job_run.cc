@@ -130,10 +130,11 @@ std::vector<std::string> JobRun::Prepare() {
     return {absl::StrCat("model: not fetched: ", loaded.message())};
   }
   std::vector<std::string> problems;
-  job_ =
-      PrepareJob(assignment_, static_cast<uint32_t>(rank), bytes,
-                 {.data_root = options_.data_root, .threads = options_.threads},
-                 &problems);
+  job_ = PrepareJob(assignment_, static_cast<uint32_t>(rank), bytes,
+                    {.data_root = options_.data_root,
+                     .threads = options_.threads,
+                     .shared_memory = options_.shared_memory},
+                    &problems);
   WatchExecutor();
   return problems;
 }

@@ -138,6 +138,19 @@ class Preparation {
     return *std::move(dataset);
   }
 
+  // As their daemons call their hosts. To be wrong costs nothing but a copy:
+  // who is near is found out when calls are made.
+  bool HasPsOnThisHost() const {
+    const std::string& own =
+        job_.assignment.workers(static_cast<int>(job_.rank))
+            .member()
+            .hostname();
+    for (const Participant& ps : job_.assignment.ps()) {
+      if (ps.member().hostname() == own) return true;
+    }
+    return false;
+  }
+
   void CreateExecutor() {
     const TrainingSpec& training = spec().training();
     Executor::Options options;
@@ -150,6 +163,7 @@ class Preparation {
                           ? static_cast<int>(training.threads())
                           : options_.threads;
     options.seed = training.seed();
+    options.shared_gradients = options_.shared_memory && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);

@@ -47,6 +47,8 @@ struct PreparedJob {
 struct PrepareOptions {
   std::string data_root;  // relative data paths are below it
   int threads = 1;        // where the job does not say
+  // Gradients may be shared with a ps on this host.
+  bool shared_memory = false;
 };
 
 // Parses `model_bytes`, resolves the job's spec against it, loads the data and

@@ -1,6 +1,7 @@
 #include "worker/ps_client.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,8 @@
 namespace syncline {
 namespace {
 
-FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
+FanoutCall::Options FanoutOptions(const PsClient::Options& options,
+                                  const PsClient::Tensors& tensors) {
   FanoutCall::Options fanout;
   fanout.job_id = options.job_id;
   fanout.peers = options.ps;
@@ -31,7 +33,10 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options) {
   fanout.shared.caller.set_routing_version(options.routing_version);
   fanout.shared.boot_id = options.boot_id;
   fanout.shared.window_bytes = options.shared_window_bytes;
-  fanout.shared.answers_need_later_pushes = options.norm_is_folded;
+  // Rows wait for whole clocks, of every worker.
+  fanout.shared.answers_need_later_pushes =
+      options.norm_is_folded || options.has_tables;
+  fanout.shared.payloads = tensors.gradient_region;
   fanout.shared.pushed_bytes = options.shared_pushed_bytes;
   fanout.shared.pulled_bytes = options.shared_pulled_bytes;
   fanout.shared.on_fallback = options.on_shared_fallback;
@@ -50,7 +55,7 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
       map_(std::move(map)),
       tensors_(std::move(tensors)),
       builder_(&map_, chunk_bytes()),
-      calls_(FanoutOptions(options)) {
+      calls_(FanoutOptions(options, tensors_)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 
@@ -191,6 +196,9 @@ void PsClient::BeginStep(const Step& step) {
   }
   squared_norm_ = 0;
   held_.clear();
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    builder_.SetChunkBytesMax(shard, ChunkBytes(shard));
+  }
 }
 
 void PsClient::OnGradientReady(uint32_t tensor) {
@@ -266,6 +274,7 @@ void PsClient::SendGradients(const Chunk& chunk) {
   call.shard = chunk.shard;
   call.clock = step_.clock;
   call.bytes = chunk.bytes;
+  call.rank = RankOf(chunk);
   Count(options_.pushed_bytes, chunk.bytes);
   PushHeader push = MakePushHeader(chunk.shard, chunk.blocks);
   if (step_.pull) {
@@ -364,10 +373,15 @@ void PsClient::StartRowPull(const RowChunk& chunk,
 
 void PsClient::SendEmptyClose(uint32_t shard) {
   SendClose(shard);
-  if (!step_.pull) return;
-  for (Chunk& chunk : ShardChunks(shard)) {
-    StartPull(std::move(chunk), step_.clock + 1, 0);
-  }
+  if (step_.pull) StartPulls(shard, step_.clock + 1, 0);
+}
+
+void PsClient::StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id) {
+  std::vector<Chunk> chunks = ShardChunks(shard);
+  std::stable_sort(
+      chunks.begin(), chunks.end(),
+      [this](const Chunk& a, const Chunk& b) { return RankOf(a) < RankOf(b); });
+  for (Chunk& chunk : chunks) StartPull(std::move(chunk), clock, cut_id);
 }
 
 void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
@@ -381,6 +395,7 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.bytes = chunk.bytes;
   call.answer_bytes = chunk.bytes;
   call.clock = clock;
+  call.rank = RankOf(chunk);
   call.on_response = [this, chunk = std::move(chunk)](
                          const grpc::ByteBuffer& response, absl::Time left) {
     return StoreValues(chunk, response, left);
@@ -390,9 +405,7 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
 
 absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    for (Chunk& chunk : ShardChunks(shard)) {
-      StartPull(std::move(chunk), clock, cut_id);
-    }
+    StartPulls(shard, clock, cut_id);
   }
   return calls_.Wait();
 }
@@ -449,11 +462,27 @@ PullHeader PsClient::MakePullHeader(absl::Span<const uint32_t> blocks,
   return header;
 }
 
+size_t PsClient::ChunkBytes(uint32_t shard) const {
+  return std::min(calls_.SharesMemory(shard) ? options_.shared_chunk_bytes
+                                             : options_.chunk_bytes,
+                  kChunkBytesMax);
+}
+
 std::vector<Chunk> PsClient::ShardChunks(uint32_t shard) const {
-  ChunkBuilder builder(&map_, chunk_bytes());
+  ChunkBuilder builder(&map_, ChunkBytes(shard));
   std::vector<Chunk> chunks = builder.AddShard(shard);
   for (Chunk& rest : builder.Flush()) chunks.push_back(std::move(rest));
   return chunks;
+}
+
+int64_t PsClient::RankOf(const Chunk& chunk) const {
+  int64_t rank = std::numeric_limits<int64_t>::max();
+  for (const uint32_t block : chunk.blocks) {
+    const uint32_t tensor = map_.blocks()[block].tensor;
+    rank = std::min<int64_t>(
+        rank, tensors_.first_use.empty() ? tensor : tensors_.first_use[tensor]);
+  }
+  return rank;
 }
 
 template <typename Spans>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +66,8 @@ class PsClient {
     // of pushes and of pulls at a time.
     bool shared_memory = true;
     size_t shared_window_bytes = 8 << 20;
+    // Payload of one such message: nothing of it travels.
+    size_t shared_chunk_bytes = 2 << 20;
     std::string boot_id = {};  // empty: the system's
     // SYNC with clip_norm: no shard answers before it has the whole gradient.
     bool norm_is_folded = false;
@@ -84,6 +86,13 @@ class PsClient {
   struct Tensors {
     std::vector<absl::Span<float>> values;
     std::vector<absl::Span<const float>> gradients;
+    // When a step first reads each tensor, as a position in that order: where
+    // bytes have to wait, those that are needed first go first. Empty: in the
+    // order of the tensors.
+    std::vector<uint32_t> first_use;
+    // The gradients lie in it, or it is null: a ps on this host then reads them
+    // where they are.
+    std::shared_ptr<SharedRegion> gradient_region;
     // Keeps the memory above alive. Slices handed to gRPC share it, so that a
     // cancelled call may let go of them late.
     std::shared_ptr<const void> owner;
@@ -191,6 +200,8 @@ class PsClient {
                          ScanTableResponseHeader* answer,
                          std::vector<int64_t>* keys,
                          std::vector<float>* values);
+  // All values of a shard, those that are needed first at the front.
+  void StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   absl::Status PullAll(int64_t clock, uint64_t cut_id);
   bool TakesPart(uint32_t shard) const {
@@ -209,6 +220,8 @@ class PsClient {
   PullHeader MakePullHeader(absl::Span<const uint32_t> blocks, int64_t clock,
                             uint64_t cut_id) const;
   std::vector<Chunk> ShardChunks(uint32_t shard) const;
+  size_t ChunkBytes(uint32_t shard) const;
+  int64_t RankOf(const Chunk& chunk) const;
   // Slices over the memory of `chunk` in `tensors`.
   template <typename Spans>
   std::vector<grpc::Slice> Slices(const Chunk& chunk,

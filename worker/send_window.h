@@ -2,23 +2,25 @@
 #define SYNCLINE_WORKER_SEND_WINDOW_H_
 
 #include <cstddef>
-#include <deque>
+#include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
 namespace syncline {
 
-// Bounds the bytes in flight towards one peer; what does not fit waits in
-// order. An item larger than the limit travels alone. Thread-compatible.
+// Bounds the bytes in flight towards one peer; what does not fit waits: lower
+// ranks first, equal ones in order. An item larger than the limit travels
+// alone. Thread-compatible.
 template <typename Item>
 class SendWindow {
  public:
   explicit SendWindow(size_t bytes_max) : bytes_max_(bytes_max) {}
 
   // True: `item` may be sent now. False: it was queued.
-  bool TryEnter(size_t bytes, const Item& item) {
+  bool TryEnter(size_t bytes, const Item& item, int64_t rank = 0) {
     if (!HasRoom(bytes)) {
-      queue_.emplace_back(bytes, item);
+      queue_.emplace(rank, std::make_pair(bytes, item));
       return false;
     }
     bytes_ += bytes;
@@ -33,10 +35,10 @@ class SendWindow {
   std::vector<Item> Leave(size_t bytes) {
     bytes_ -= bytes;
     std::vector<Item> next;
-    while (!queue_.empty() && Fits(queue_.front().first)) {
-      bytes_ += queue_.front().first;
-      next.push_back(std::move(queue_.front().second));
-      queue_.pop_front();
+    while (!queue_.empty() && Fits(queue_.begin()->second.first)) {
+      bytes_ += queue_.begin()->second.first;
+      next.push_back(std::move(queue_.begin()->second.second));
+      queue_.erase(queue_.begin());
     }
     return next;
   }
@@ -57,7 +59,7 @@ class SendWindow {
 
   const size_t bytes_max_;
   size_t bytes_ = 0;
-  std::deque<std::pair<size_t, Item>> queue_;
+  std::multimap<int64_t, std::pair<size_t, Item>> queue_;  // by rank
 };
 
 }  // namespace syncline

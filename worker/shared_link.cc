@@ -1,6 +1,7 @@
 #include "worker/shared_link.h"
 
 #include <optional>
+#include <utility>
 
 namespace syncline {
 
@@ -36,6 +37,27 @@ grpc::Slice SharedLink::Area::ToSlice(size_t size) && {
   return grpc::Slice(
       owner->data(), size, [](void* area) { delete static_cast<Area*>(area); },
       owner);
+}
+
+void SharedLink::AddPayloads(std::shared_ptr<const SharedRegion> region,
+                             uint64_t name, FileDescriptor connection) {
+  MutexLock lock(&mu_);
+  payloads_ = std::move(region);
+  payloads_name_ = name;
+  payloads_connection_ = std::move(connection);
+}
+
+std::optional<SharedRange> SharedLink::Find(const void* bytes,
+                                            size_t size) const {
+  MutexLock lock(&mu_);
+  if (payloads_ == nullptr || !payloads_->Contains(bytes, size)) {
+    return std::nullopt;
+  }
+  SharedRange range;
+  range.set_region(payloads_name_);
+  range.set_offset(static_cast<const uint8_t*>(bytes) - payloads_->data());
+  range.set_size(size);
+  return range;
 }
 
 SharedLink::Area SharedLink::Allocate(size_t bytes) {

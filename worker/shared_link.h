@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -54,6 +55,14 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
     size_t size_ = 0;
   };
 
+  // More memory that the ps has mapped, to read only: payloads that already lie
+  // there need no area. At most once.
+  void AddPayloads(std::shared_ptr<const SharedRegion> region, uint64_t name,
+                   FileDescriptor connection) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the ps calls these bytes; nothing if they do not lie there.
+  std::optional<SharedRange> Find(const void* bytes, size_t size) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // An area of `bytes` > 0, or none if there is no room.
   Area Allocate(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -66,6 +75,9 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
   const uint64_t name_;
   const FileDescriptor connection_;
   mutable Mutex mu_;
+  std::shared_ptr<const SharedRegion> payloads_ ABSL_GUARDED_BY(mu_);
+  uint64_t payloads_name_ ABSL_GUARDED_BY(mu_) = 0;
+  FileDescriptor payloads_connection_ ABSL_GUARDED_BY(mu_);
   AreaAllocator areas_ ABSL_GUARDED_BY(mu_);
   size_t lost_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

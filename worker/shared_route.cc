@@ -10,6 +10,12 @@
 #include "common/wire/frame.h"
 
 namespace syncline {
+namespace {
+
+// Naming a part costs about as much as copying this.
+constexpr size_t kPartBytesMin = 8 << 10;
+
+}  // namespace
 
 std::optional<grpc::ByteBuffer> SharedRoute::Prepare(
     const std::shared_ptr<SharedLink>& link, const grpc::ByteBuffer& request,
@@ -18,27 +24,46 @@ std::optional<grpc::ByteBuffer> SharedRoute::Prepare(
   link_ = link;
   absl::StatusOr<FrameParts> parts = SplitFrame(request);
   SYNCLINE_CHECK(parts.ok());  // of our own making
-  if (!PlacePayload(parts->payload)) return std::nullopt;
+  if (!PlacePayload(parts->payload, &parts->shared)) return std::nullopt;
   if (answer_bytes > 0) {
     answer_ = link_->Allocate(answer_bytes);
     if (!answer_) return std::nullopt;
     *parts->shared.mutable_answer() = answer_.range();
   }
-  if (payload_) *parts->shared.add_payload() = payload_.range();
   parts->payload.clear();
   return JoinFrame(*std::move(parts));
 }
 
-bool SharedRoute::PlacePayload(const std::vector<grpc::Slice>& payload) {
-  if (payload_ || payload.empty()) return true;
-  size_t bytes = 0;
-  for (const grpc::Slice& slice : payload) bytes += slice.size();
-  payload_ = link_->Allocate(bytes);
-  if (!payload_) return false;
-  uint8_t* to = payload_.data();
+bool SharedRoute::PlacePayload(const std::vector<grpc::Slice>& payload,
+                               SharedMemory* shared) {
+  payload_bytes_ = 0;
+  for (const grpc::Slice& slice : payload) payload_bytes_ += slice.size();
+  if (payload_bytes_ == 0) return true;
+  if (!payload_ && NameInPlace(payload, shared)) return true;
+  if (!payload_) {
+    payload_ = link_->Allocate(payload_bytes_);
+    if (!payload_) return false;
+    uint8_t* to = payload_.data();
+    for (const grpc::Slice& slice : payload) {
+      std::memcpy(to, slice.begin(), slice.size());
+      to += slice.size();
+    }
+  }
+  *shared->add_payload() = payload_.range();
+  return true;
+}
+
+bool SharedRoute::NameInPlace(const std::vector<grpc::Slice>& payload,
+                              SharedMemory* shared) const {
+  if (payload_bytes_ / payload.size() < kPartBytesMin) return false;
   for (const grpc::Slice& slice : payload) {
-    std::memcpy(to, slice.begin(), slice.size());
-    to += slice.size();
+    const std::optional<SharedRange> range =
+        link_->Find(slice.begin(), slice.size());
+    if (!range.has_value()) {
+      shared->clear_payload();
+      return false;
+    }
+    *shared->add_payload() = *range;
   }
   return true;
 }

@@ -23,7 +23,8 @@ namespace syncline {
 class SharedRoute {
  public:
   // The message to send instead of `request` (of EncodeFrame), whose payload is
-  // copied into `link` once; none if there is no room.
+  // copied into `link` once, unless it lies where the ps can read it as it is;
+  // none if there is no room.
   std::optional<grpc::ByteBuffer> Prepare(
       const std::shared_ptr<SharedLink>& link, const grpc::ByteBuffer& request,
       size_t answer_bytes);
@@ -37,7 +38,7 @@ class SharedRoute {
   // used again.
   bool OnError(const absl::Status& status);
 
-  size_t payload_bytes() const { return payload_.size(); }
+  size_t payload_bytes() const { return payload_bytes_; }
   // Of the last Prepare; null after Clear.
   const std::shared_ptr<SharedLink>& link() const { return link_; }
 
@@ -45,9 +46,15 @@ class SharedRoute {
   void Clear();
 
  private:
-  bool PlacePayload(const std::vector<grpc::Slice>& payload);
+  bool PlacePayload(const std::vector<grpc::Slice>& payload,
+                    SharedMemory* shared);
+  // Names the slices where they are; false if they are not there, or are so
+  // many that one copy costs less.
+  bool NameInPlace(const std::vector<grpc::Slice>& payload,
+                   SharedMemory* shared) const;
 
   std::shared_ptr<SharedLink> link_;
+  size_t payload_bytes_ = 0;
   SharedLink::Area payload_;
   SharedLink::Area answer_;
   // Payloads in links that were given up: an attempt may still be reading them.

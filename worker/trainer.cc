@@ -88,6 +88,23 @@ PsClient::Options ClientOptions(const PreparedJob& job,
   return options;
 }
 
+// By parameter: its position in the order in which forward reads them.
+std::vector<uint32_t> FirstUse(const TrainingGraph& training,
+                               const Graph& graph) {
+  std::vector<uint32_t> position(graph.values.size(), 0);
+  uint32_t next = 0;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue && position[input] == 0) position[input] = ++next;
+    }
+  }
+  std::vector<uint32_t> first_use;
+  for (const auto& parameter : training.parameters) {
+    first_use.push_back(position[parameter.value]);
+  }
+  return first_use;
+}
+
 PsClient::Tensors ClientTensors(const PreparedJob& job) {
   PsClient::Tensors tensors;
   const int count = static_cast<int>(job.training.parameters.size());
@@ -95,6 +112,8 @@ PsClient::Tensors ClientTensors(const PreparedJob& job) {
     tensors.values.push_back(job.executor->parameter(i));
     tensors.gradients.push_back(job.executor->gradient(i));
   }
+  tensors.first_use = FirstUse(job.training, job.model->graph());
+  tensors.gradient_region = job.executor->gradient_region();
   tensors.owner = job.memory();
   return tensors;
 }

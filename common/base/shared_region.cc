@@ -28,11 +28,12 @@ absl::Status SystemError(const char* what, size_t bytes) {
 
 absl::StatusOr<uint8_t*> MapMemory(int fd, size_t bytes,
                                    SharedRegion::Access access) {
-  const int protection = access == SharedRegion::Access::kReadWrite
-                             ? PROT_READ | PROT_WRITE
-                             : PROT_READ;
+  // What is only read is large, and mapped when it is touched, many pages at a
+  // time; what is written would be touched page by page.
+  const bool writes = access == SharedRegion::Access::kReadWrite;
   void* const data =
-      mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+      mmap(nullptr, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+           MAP_SHARED | (writes ? MAP_POPULATE : 0), fd, 0);
   if (data == MAP_FAILED) return SystemError("mmap", bytes);
   return static_cast<uint8_t*>(data);
 }

@@ -274,6 +274,7 @@ class PsClientTest : public ::testing::Test {
     for (const std::vector<float>& g : memory_->gradients) {
       tensors.gradients.push_back(g);
     }
+    tensors.first_use = first_use_;
     tensors.owner = memory_;
     client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
   }
@@ -300,6 +301,7 @@ class PsClientTest : public ::testing::Test {
     EXPECT_EQ(memory_->values, expected);
   }
 
+  std::vector<uint32_t> first_use_;
   std::shared_ptr<Memory> memory_;
   std::unique_ptr<BlockMap> map_;
   std::vector<std::unique_ptr<FakeShard>> shards_;
@@ -405,6 +407,26 @@ TEST_F(PsClientTest, PullReadsAllValues) {
     std::fill(values.begin(), values.end(), 0);
   ASSERT_EQ(client_->Pull(0), absl::OkStatus());
   EXPECT_EQ(memory_->values, initial);
+}
+
+TEST_F(PsClientTest, WhatIsNeededFirstIsPulledFirst) {
+  first_use_ = {2, 0, 3, 1};
+  PsClient::Options options;
+  options.chunk_bytes = 4096;
+  options.pull_window_bytes = 4096;  // one after the other
+  SetUpCluster({1024, 1024, 1024, 1024}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  const size_t before = shards_[0]->seen().size();
+  ASSERT_EQ(client_->Pull(0), absl::OkStatus());
+  const std::vector<std::string> seen = shards_[0]->seen();
+  std::vector<uint32_t> tensors;
+  for (size_t i = before; i < seen.size(); ++i) {
+    PullRequest request;
+    ASSERT_TRUE(request.ParseFromString(seen[i]));
+    ASSERT_EQ(request.header().blocks_size(), 1);
+    tensors.push_back(map_->blocks()[request.header().blocks(0)].tensor);
+  }
+  EXPECT_THAT(tensors, ElementsAre(1, 3, 0, 2));
 }
 
 TEST_F(PsClientTest, RepeatsWithTheSameBytes) {

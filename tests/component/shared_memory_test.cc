@@ -56,22 +56,32 @@ class TestGauge final : public Gauge {
   std::atomic<int64_t> value_{0};
 };
 
+enum class Gradients { kPrivate, kShared };
+
 // A worker's client with memory of its own.
 class Client {
  public:
-  Client(PsFixture* fixture, uint32_t rank, PsClient::Options options = {}) {
-    const auto& parameters = fixture->assignment().parameters();
+  Client(PsFixture* fixture, uint32_t rank, PsClient::Options options = {},
+         Gradients gradients = Gradients::kPrivate)
+      : gradient_memory_(*SharedRegion::Create(fixture->map().element_count() *
+                                               sizeof(float))) {
+    auto* at = reinterpret_cast<float*>(gradient_memory_->data());
     Random random(rank + 1);
     PsClient::Tensors tensors;
-    for (const ParameterInfo& info : parameters) {
-      values_.emplace_back(info.dims(0));
-      gradients_.emplace_back(info.dims(0));
+    for (const ParameterInfo& info : fixture->assignment().parameters()) {
+      const auto count = static_cast<size_t>(info.dims(0));
+      values_.emplace_back(count);
+      gradients_.push_back({at, count});
+      at += count;
       for (float& g : gradients_.back()) {
         g = static_cast<float>(random.Uniform() - 0.5);
       }
     }
     for (auto& v : values_) tensors.values.push_back(absl::MakeSpan(v));
-    for (auto& g : gradients_) tensors.gradients.push_back(g);
+    for (const auto& g : gradients_) tensors.gradients.push_back(g);
+    if (gradients == Gradients::kShared) {
+      tensors.gradient_region = gradient_memory_;
+    }
     options.job_id = "j-0001";
     options.rank = rank;
     options.incarnation = 100 + rank;
@@ -106,7 +116,7 @@ class Client {
 
   PsClient& client() { return *client_; }
   std::vector<std::vector<float>>& values() { return values_; }
-  std::vector<std::vector<float>>& gradients() { return gradients_; }
+  const std::vector<absl::Span<float>>& gradients() { return gradients_; }
   int fallbacks(SharedFallback reason) const {
     return fallbacks_[static_cast<int>(reason)];
   }
@@ -115,7 +125,8 @@ class Client {
 
  private:
   std::vector<std::vector<float>> values_;
-  std::vector<std::vector<float>> gradients_;
+  const std::shared_ptr<SharedRegion> gradient_memory_;
+  std::vector<absl::Span<float>> gradients_;
   TestGauge links_;
   TestCounter pushed_;
   TestCounter pulled_;
@@ -149,7 +160,8 @@ using Values = std::vector<std::vector<float>>;
 
 // What every worker has after some steps, all of one kind of transport.
 std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
-                          const PsFixture::Options& cluster) {
+                          const PsFixture::Options& cluster,
+                          Gradients gradients = Gradients::kPrivate) {
   PsFixture fixture(cluster);
   std::vector<std::unique_ptr<Client>> clients;
   for (uint32_t rank = 0; rank < workers; ++rank) {
@@ -159,7 +171,8 @@ std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
         fixture.assignment().spec().optimizer().clip_norm() > 0;
     // Less than a step, so that windows have to move on.
     options.shared_window_bytes = 2 << 20;
-    clients.push_back(std::make_unique<Client>(&fixture, rank, options));
+    clients.push_back(
+        std::make_unique<Client>(&fixture, rank, options, gradients));
     EXPECT_TRUE(clients.back()->AwaitLinks(shared ? ps : 0));
   }
   EXPECT_OK(clients[0]->client().Init(100));
@@ -171,7 +184,7 @@ std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
       EXPECT_OK(client.client().Pull(0));
       for (int64_t clock = 0; clock < 4; ++clock) {
         EXPECT_OK(client.Step(clock));
-        for (auto& g : client.gradients()) {
+        for (const absl::Span<float> g : client.gradients()) {
           for (float& v : g) v *= 1.25f;
         }
       }
@@ -192,8 +205,9 @@ TEST(SharedMemoryTest, ValuesAreTheNetworksBitForBit) {
        {std::pair<uint32_t, uint32_t>{1, 1}, {2, 1}, {2, 3}}) {
     SCOPED_TRACE(absl::StrCat(ps, " ps, ", workers, " workers"));
     const PsFixture::Options cluster = Cluster(ps, workers);
-    EXPECT_EQ(Train(ps, workers, true, cluster),
-              Train(ps, workers, false, cluster));
+    const auto expected = Train(ps, workers, false, cluster);
+    EXPECT_EQ(Train(ps, workers, true, cluster), expected);
+    EXPECT_EQ(Train(ps, workers, true, cluster, Gradients::kShared), expected);
   }
 }
 
@@ -493,7 +507,8 @@ TEST(SharedMemoryPeerTest, TheMemoryOfAWorkerGoesWithIt) {
   {
     Client client(&fixture, 0);
     ASSERT_TRUE(client.AwaitLinks(1));
-    EXPECT_EQ(MappedRegions(), before + 2);
+    // Its gradients, and the region that both map.
+    EXPECT_EQ(MappedRegions(), before + 3);
     ASSERT_OK(client.client().Init(0));
     ASSERT_OK(client.Step(0));
   }

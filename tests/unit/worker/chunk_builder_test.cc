@@ -148,6 +148,15 @@ TEST(ToRunsTest, AGapSplits) {
   EXPECT_EQ(runs[1].count, map.blocks()[2].count);
 }
 
+TEST(ChunkBuilderTest, ALimitIsOfOneShard) {
+  const BlockMap map = MakeMap({1 << 20}, 2);
+  ChunkBuilder builder(&map, 64 << 10);
+  builder.SetChunkBytesMax(1, 256 << 10);
+  for (const Chunk& chunk : BackwardStep(map, &builder, 1)) {
+    EXPECT_EQ(chunk.bytes, (chunk.shard == 1 ? 256u : 64u) << 10);
+  }
+}
+
 // A header of a message has room for some thousand blocks (common/wire/frame).
 TEST(ChunkBuilderTest, ManyTinyTensorsTravelInSeveralChunks) {
   constexpr size_t kTensors = 20'000;

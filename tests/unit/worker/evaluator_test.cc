@@ -41,6 +41,9 @@ class ConstantExecutor final : public Executor {
  public:
   absl::Span<float> parameter(int) override { return {}; }
   absl::Span<const float> gradient(int) const override { return {}; }
+  std::shared_ptr<SharedRegion> gradient_region() const override {
+    return nullptr;
+  }
   absl::StatusOr<StepResult> TrainStep(const Batch&, int64_t, uint32_t,
                                        absl::FunctionRef<void(int)>) override {
     return absl::UnimplementedError("an evaluation does not train");

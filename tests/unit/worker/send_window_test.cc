@@ -41,6 +41,21 @@ TEST(SendWindowTest, ClearDropsTheQueueButNotWhatIsInFlight) {
   EXPECT_THAT(window.Leave(10), IsEmpty());
 }
 
+TEST(SendWindowTest, LowerRanksGoFirstAndEqualOnesInOrder) {
+  SendWindow<int> window(10);
+  ASSERT_TRUE(window.TryEnter(10, 0, /*rank=*/9));
+  EXPECT_FALSE(window.TryEnter(6, 1, 5));
+  EXPECT_FALSE(window.TryEnter(5, 2, 3));
+  EXPECT_FALSE(window.TryEnter(5, 3, 5));
+  EXPECT_FALSE(window.TryEnter(5, 4, 3));
+  EXPECT_THAT(window.Leave(10), testing::ElementsAre(2, 4));
+  EXPECT_FALSE(window.HasRoom(1));  // others wait
+  EXPECT_THAT(window.Leave(5), testing::ElementsAre());
+  EXPECT_THAT(window.Leave(5), testing::ElementsAre(1));
+  EXPECT_THAT(window.Leave(6), testing::ElementsAre(3));
+  EXPECT_TRUE(window.HasRoom(5));
+}
+
 TEST(SendWindowTest, RandomTrafficStaysInBoundsInOrderAndDrains) {
   constexpr size_t kLimit = 100;
   Random random(3);

@@ -165,6 +165,35 @@ TEST_F(SharedRouteTest, APayloadStaysWhereAnAttemptMayReadIt) {
   EXPECT_EQ(link_->used_bytes(), kPage);
 }
 
+TEST_F(SharedRouteTest, APayloadThatThePsCanReadIsNotCopied) {
+  ASSERT_OK_AND_ASSIGN(const auto gradients, SharedRegion::Create(64 * kPage));
+  link_->AddPayloads(gradients, 78, FileDescriptor());
+  const auto part = [&](size_t offset, size_t size) {
+    return grpc::Slice(gradients->data() + offset, size,
+                       grpc::Slice::STATIC_SLICE);
+  };
+  const auto sent = [&](std::vector<grpc::Slice> parts) {
+    SharedRoute route;
+    request_ = EncodeFrame(header_, std::move(parts));
+    return Sent(*route.Prepare(link_, request_, 0));
+  };
+  const SharedMemory in_place =
+      sent({part(5 * kPage, 4 * kPage), part(64, 3 * kPage)});
+  ASSERT_EQ(in_place.payload_size(), 2);
+  EXPECT_EQ(in_place.payload(0).region(), 78u);
+  EXPECT_EQ(in_place.payload(0).offset(), 5 * kPage);
+  EXPECT_EQ(in_place.payload(1).offset(), 64u);
+  EXPECT_EQ(in_place.payload(1).size(), 3 * kPage);
+  // Many small ones cost less in one piece; others are not there at all.
+  const SharedMemory small = sent({part(0, 4), part(64, 4)});
+  ASSERT_EQ(small.payload_size(), 1);
+  EXPECT_EQ(small.payload(0).region(), kName);
+  const std::string elsewhere(4 * kPage, 'x');
+  const SharedMemory mixed = sent({part(0, 4 * kPage), grpc::Slice(elsewhere)});
+  ASSERT_EQ(mixed.payload_size(), 1);
+  EXPECT_EQ(mixed.payload(0).region(), kName);
+}
+
 TEST_F(SharedRouteTest, WithoutRoomTheCallTravels) {
   SharedLink::Area most = link_->Allocate(15 * kPage);
   ASSERT_TRUE(most);
