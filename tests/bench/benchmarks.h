@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_TESTS_BENCH_BENCHMARKS_H_
 #define SYNCLINE_TESTS_BENCH_BENCHMARKS_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "tests/bench/report.h"
 
@@ -13,6 +15,8 @@ struct BenchOptions {
   int repetitions = 9;
   // Compute threads of a worker.
   int threads = 1;
+  // The large tensor of `pushpull`.
+  int64_t large_mib = 1024;
 };
 
 // Each is one file and one line in main.cc. It verifies results before it
@@ -25,8 +29,8 @@ absl::Status RunReadBench(const BenchOptions& options, Report* report);
 // own, against the same worker's parts in this process.
 absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 
-// 64 MiB through one ps in another process, against gRPC echoing the same
-// bytes.
+// Tensors of several sizes through one ps in another process, over TCP and
+// through shared memory, against gRPC echoing the same bytes and a memcpy.
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report);
 
 // Rows of an embedding table in real ps processes, against a

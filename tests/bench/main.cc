@@ -31,7 +31,8 @@ constexpr Benchmark kBenchmarks[] = {
      "same worker alone",
      RunTrainBench},
     {"pushpull",
-     "64 MiB through one ps over TCP loopback against gRPC echoing the bytes",
+     "64 MiB and other sizes through one ps, against gRPC echoing the bytes "
+     "and a memcpy",
      RunPushPullBench},
     {"sparse",
      "rows of embedding tables in real ps processes against a "
@@ -53,6 +54,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "compute threads of a worker")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--large-mib", options.large_mib,
+                 "pushpull: MiB of the large tensor")
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.require_subcommand();
   app.fallthrough();

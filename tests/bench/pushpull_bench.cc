@@ -1,187 +1,147 @@
-// The product's inner loop: 64 MiB of gradients to a ps in another process over
-// TCP loopback, an SGD step there, 64 MiB of values back; against gRPC alone,
-// which echoes the same bytes in the same messages.
+// The product's inner loop: gradients to a ps in another process, an SGD step
+// there, values back. Sizes and ways of transport, each against the least that
+// could be done with the same bytes: gRPC alone, which echoes them in the same
+// messages, or one memcpy.
 
 #include <algorithm>
-#include <deque>
+#include <atomic>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/aligned_buffer.h"
 #include "common/base/crc32c.h"
-#include "common/base/mutex.h"
-#include "common/base/random.h"
+#include "common/base/shared_region.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/grpc_channel.h"
-#include "common/rpc/grpc_status.h"
 #include "common/wire/block_map.h"
-#include "common/wire/frame.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "tests/bench/benchmarks.h"
+#include "tests/bench/echo_client.h"
 #include "tests/bench/serve.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/process_memory.h"
-#include "worker/message_call.h"
 #include "worker/ps_client.h"
-#include "worker/send_window.h"
 
 namespace syncline {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr int64_t kElementsPerMiB = (1 << 20) / sizeof(float);
+// The smallest that is asked for: a row of 16.
+constexpr int64_t kSmallest = 16;
 
-// Sends `values` in messages of `chunk_bytes`, at most `window_bytes` leaving
-// at a time, as the worker's client does, and takes back what comes.
-class EchoClient {
+class LinkCount final : public Gauge {
  public:
-  EchoClient(const std::string& address, size_t chunk_bytes,
-             size_t window_bytes, const std::vector<float>& values)
-      : stub_(MakeChannel(address)), window_(window_bytes) {
-    const char* data = reinterpret_cast<const char*>(values.data());
-    const size_t bytes = values.size() * sizeof(float);
-    for (size_t at = 0; at < bytes; at += chunk_bytes) {
-      const grpc::Slice slice(data + at, std::min(chunk_bytes, bytes - at),
-                              grpc::Slice::STATIC_SLICE);
-      calls_.emplace_back().request = grpc::ByteBuffer(&slice, 1);
-    }
-  }
-
-  absl::Status RoundTrip() {
-    std::vector<Call*> first;
-    {
-      MutexLock lock(&mu_);
-      pending_ = calls_.size();
-      status_ = absl::OkStatus();
-      for (Call& call : calls_) {
-        if (window_.TryEnter(call.request.Length(), &call)) {
-          first.push_back(&call);
-        }
-      }
-    }
-    for (Call* call : first) Start(call);
-    MutexLock lock(&mu_);
-    while (pending_ > 0) done_.WaitUntil(&mu_, absl::Now() + kTimeout);
-    return status_;
-  }
-
-  // Everything came back as it went.
-  absl::Status Verify() const {
-    for (const Call& call : calls_) {
-      if (Checksum(call.request) != Checksum(call.response)) {
-        return absl::InternalError("the echo changed a byte");
-      }
-    }
-    return absl::OkStatus();
-  }
+  void Set(double value) override { value_ = static_cast<int>(value); }
+  void Add(double amount) override { value_ += static_cast<int>(amount); }
+  bool any() const { return value_ > 0; }
 
  private:
-  struct Call {
-    std::unique_ptr<grpc::ClientContext> context;
-    grpc::ByteBuffer request;
-    grpc::ByteBuffer response;
-  };
-
-  static uint32_t Checksum(const grpc::ByteBuffer& buffer) {
-    std::vector<grpc::Slice> slices;
-    uint32_t crc = 0;
-    if (!buffer.Dump(&slices).ok()) return 0;
-    for (const grpc::Slice& slice : slices) {
-      crc = ExtendCrc32c(
-          crc, {reinterpret_cast<const char*>(slice.begin()), slice.size()});
-    }
-    return crc;
-  }
-
-  void Start(Call* call) {
-    call->response.Clear();
-    call->context = MakeContext(absl::Now() + kTimeout);
-    MessageCall message;
-    message.context = call->context.get();
-    message.method = "/syncline.ParameterServer/PushPull";
-    message.request = &call->request;
-    message.response = &call->response;
-    message.on_sent = [this, call] { OnSent(call->request.Length()); };
-    message.on_taken = [] {};
-    message.on_done = [this](const grpc::Status& status) { OnDone(status); };
-    StartMessageCall(&stub_, std::move(message));
-  }
-
-  void OnSent(size_t bytes) {
-    std::vector<Call*> next;
-    {
-      MutexLock lock(&mu_);
-      next = window_.Leave(bytes);
-    }
-    for (Call* call : next) Start(call);
-  }
-
-  void OnDone(const grpc::Status& status) {
-    MutexLock lock(&mu_);
-    if (!status.ok()) status_ = FromGrpcStatus(status);
-    if (--pending_ == 0) done_.Signal();
-  }
-
-  grpc::GenericStub stub_;
-  std::deque<Call> calls_;
-  Mutex mu_;
-  CondVar done_;
-  SendWindow<Call*> window_ ABSL_GUARDED_BY(mu_);
-  size_t pending_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> value_{0};
 };
 
-// A worker's client and its memory.
-class PsTrainer {
+// A worker's client, its memory, and a ps of its own. Values and gradients are
+// whole numbers and SGD's rate is 1, so results are exact after any number of
+// steps.
+class DenseWorker {
  public:
-  PsTrainer(const std::string& address, int64_t elements)
-      : values_(elements), gradient_(elements) {
-    Random random(1);
-    for (float& value : values_) value = static_cast<float>(random.Uniform());
-    for (float& g : gradient_) g = static_cast<float>(random.Uniform() - 0.5);
-    expected_ = values_;
-    PsClient::Options options;
-    options.job_id = "bench";
-    options.incarnation = kBenchWorkerIncarnation;
-    options.ps = {{"ps:0", address}};
-    options.step_timeout = kTimeout;
-    PsClient::Tensors tensors;
-    tensors.values = {absl::MakeSpan(values_)};
-    tensors.gradients = {absl::MakeConstSpan(gradient_)};
-    client_ = std::make_unique<PsClient>(
-        options, *BlockMap::Create({{TensorSize{"w", elements}}}, 1),
-        std::move(tensors));
+  enum class Path { kNetwork, kSharedMemory };
+
+  static absl::StatusOr<std::unique_ptr<DenseWorker>> Start(
+      const ServedPeer::Tensors& tensors, Path path,
+      OptimizerSpec::Kind optimizer = OptimizerSpec::SGD) {
+    auto worker = std::make_unique<DenseWorker>(tensors);
+    SYNCLINE_ASSIGN_OR_RETURN(worker->ps_, ServedPeer::Ps(tensors, optimizer));
+    worker->Connect(path);
+    if (path == Path::kSharedMemory &&
+        !Eventually(kTimeout, [&] { return worker->links_.any(); })) {
+      return absl::UnavailableError("no shared memory");
+    }
+    SYNCLINE_RETURN_IF_ERROR(worker->client_->Init(/*total_clocks=*/0));
+    for (int i = 0; i < 2 && optimizer == OptimizerSpec::SGD; ++i) {
+      SYNCLINE_RETURN_IF_ERROR(worker->Step());
+      SYNCLINE_RETURN_IF_ERROR(worker->Verify());
+    }
+    return worker;
   }
 
-  absl::Status Init() { return client_->Init(/*total_clocks=*/0); }
+  explicit DenseWorker(const ServedPeer::Tensors& tensors)
+      : tensors_(tensors),
+        values_(tensors.count * tensors.elements),
+        gradient_(*SharedRegion::Create(values_.size() * sizeof(float))) {
+    const absl::Span<float> gradient = {
+        reinterpret_cast<float*>(gradient_->data()), values_.size()};
+    for (size_t i = 0; i < values_.size(); ++i) {
+      values_.data()[i] = InitialValue(i);
+      gradient[i] = kSamples * Change(i);
+    }
+  }
+
   absl::Status Step() {
     client_->BeginStep({.clock = clock_++, .sample_count = kSamples});
-    client_->OnGradientReady(0);
+    for (uint32_t i = tensors_.count; i-- > 0;) client_->OnGradientReady(i);
     client_->EndBackward();
     return client_->Wait();
   }
-  // REQUIRES: SGD at rate 1, one Step since the last Verify (or Init).
-  absl::Status Verify() {
+  absl::Status Verify() const {
     for (size_t i = 0; i < values_.size(); ++i) {
-      expected_[i] -= gradient_[i] * (1.0f / kSamples);
-      if (values_[i] != expected_[i]) {
-        return absl::InternalError(absl::StrCat(
-            "element ", i, " is ", values_[i], ", expected ", expected_[i]));
+      const float expected =
+          InitialValue(i) - static_cast<float>(clock_) * Change(i);
+      if (values_.data()[i] != expected) {
+        return absl::InternalError(
+            absl::StrCat("after ", clock_, " steps element ", i, " is ",
+                         values_.data()[i], ", expected ", expected));
       }
     }
     return absl::OkStatus();
   }
-  const std::vector<float>& gradient() const { return gradient_; }
+
+  absl::Span<const float> gradient() const {
+    return {reinterpret_cast<const float*>(gradient_->data()), values_.size()};
+  }
   uint32_t Checksum() const {
     return Crc32c({reinterpret_cast<const char*>(values_.data()),
                    values_.size() * sizeof(float)});
   }
+  const ServedPeer& ps() const { return *ps_; }
 
  private:
   static constexpr uint64_t kSamples = 32;
-  std::vector<float> values_;
-  std::vector<float> gradient_;
-  std::vector<float> expected_;
+
+  static float InitialValue(size_t i) { return static_cast<float>(i % 1009); }
+  static float Change(size_t i) { return static_cast<float>(i % 7) - 3; }
+
+  void Connect(Path path) {
+    PsClient::Options options;
+    options.job_id = "bench";
+    options.incarnation = kBenchWorkerIncarnation;
+    options.ps = {{"ps:0", ps_->address()}};
+    options.step_timeout = kTimeout;
+    options.shared_memory = path == Path::kSharedMemory;
+    options.shared_links = &links_;
+    PsClient::Tensors memory;
+    memory.gradient_region = gradient_;
+    std::vector<TensorSize> sizes;
+    for (uint32_t i = 0; i < tensors_.count; ++i) {
+      const size_t first = i * static_cast<size_t>(tensors_.elements);
+      const auto count = static_cast<size_t>(tensors_.elements);
+      sizes.push_back({absl::StrCat("w", i), tensors_.elements});
+      memory.values.push_back(values_.span().subspan(first, count));
+      memory.gradients.push_back(gradient().subspan(first, count));
+    }
+    client_ = std::make_unique<PsClient>(options, *BlockMap::Create(sizes, 1),
+                                         std::move(memory));
+  }
+
+  const ServedPeer::Tensors tensors_;
+  AlignedFloats values_;
+  // Where the executor has it too, if there is a ps on its host.
+  const std::shared_ptr<SharedRegion> gradient_;
+  LinkCount links_;
+  std::unique_ptr<ServedPeer> ps_;
   std::unique_ptr<PsClient> client_;
   int64_t clock_ = 0;
 };
@@ -203,63 +163,177 @@ absl::Status CheckMemory(const std::string& optimizer, pid_t ps,
 // Adam's state is three times its parameters, and its step takes longer than
 // the network: gradients would pile up if anything let them.
 absl::Status CheckMemoryWithAdam(int64_t elements, int steps, Report* report) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
-                            ServedPeer::Ps(elements, OptimizerSpec::ADAM));
-  PsTrainer trainer(ps->address(), elements);
-  SYNCLINE_RETURN_IF_ERROR(trainer.Init());
-  for (int i = 0; i < steps; ++i) SYNCLINE_RETURN_IF_ERROR(trainer.Step());
-  return CheckMemory("Adam", ps->pid(), 3.0 * sizeof(float) * elements, report);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto worker,
+      DenseWorker::Start({1, elements}, DenseWorker::Path::kNetwork,
+                         OptimizerSpec::ADAM));
+  for (int i = 0; i < steps; ++i) SYNCLINE_RETURN_IF_ERROR(worker->Step());
+  return CheckMemory("Adam", worker->ps().pid(),
+                     3.0 * sizeof(float) * static_cast<double>(elements),
+                     report);
 }
 
+// Milliseconds of one of `count` runs.
 template <typename Run>
-absl::StatusOr<double> TimeMs(Run run) {
+absl::StatusOr<double> TimeMs(int count, Run run) {
   const absl::Time begin = absl::Now();
-  SYNCLINE_RETURN_IF_ERROR(run());
-  return absl::ToDoubleMilliseconds(absl::Now() - begin);
+  for (int i = 0; i < count; ++i) SYNCLINE_RETURN_IF_ERROR(run());
+  return absl::ToDoubleMilliseconds(absl::Now() - begin) / count;
 }
+
+// What is measured, in turn.
+class PushPullBench {
+ public:
+  PushPullBench(const BenchOptions& options, Report* report)
+      : options_(options),
+        report_(*report),
+        megabytes_(options.smoke ? 4 : 64),
+        large_megabytes_(options.smoke ? 16 : options.large_mib),
+        small_steps_(options.smoke ? 20 : 500),
+        bucket_steps_(options.smoke ? 2 : 20) {}
+
+  absl::Status Run() {
+    SYNCLINE_RETURN_IF_ERROR(Start());
+    for (int i = 0; i < options_.repetitions; ++i) {
+      SYNCLINE_RETURN_IF_ERROR(MeasureOnce());
+    }
+    SYNCLINE_RETURN_IF_ERROR(VerifyAll());
+    Conclude();
+    return CheckMemories();
+  }
+
+ private:
+  using Path = DenseWorker::Path;
+  struct Load {
+    const char* name;
+    std::unique_ptr<DenseWorker> worker;
+    int steps = 1;
+  };
+
+  absl::Status Add(const char* name, uint32_t tensors, int64_t elements,
+                   Path path, int steps) {
+    Load load = {name, nullptr, steps};
+    SYNCLINE_ASSIGN_OR_RETURN(load.worker,
+                              DenseWorker::Start({tensors, elements}, path));
+    loads_.push_back(std::move(load));
+    return absl::OkStatus();
+  }
+
+  absl::Status Start() {
+    const int64_t elements = megabytes_ * kElementsPerMiB;
+    const int64_t large = large_megabytes_ * kElementsPerMiB;
+    SYNCLINE_RETURN_IF_ERROR(Add(kNetwork, 1, elements, Path::kNetwork, 1));
+    SYNCLINE_RETURN_IF_ERROR(Add(kShared, 1, elements, Path::kSharedMemory, 1));
+    SYNCLINE_RETURN_IF_ERROR(Add(kLarge, 1, large, Path::kNetwork, 1));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kMany, 1000, 256, Path::kNetwork, bucket_steps_));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kOne, 1, kElementsPerMiB, Path::kNetwork, bucket_steps_));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kSmall, 1, kSmallest, Path::kNetwork, small_steps_));
+    const PsClient::Options client;
+    const absl::Span<const float> gradient = loads_[0].worker->gradient();
+    SYNCLINE_ASSIGN_OR_RETURN(echo_peer_, ServedPeer::Echo());
+    echo_ =
+        std::make_unique<EchoClient>(echo_peer_->address(), client.chunk_bytes,
+                                     client.push_window_bytes, gradient);
+    small_echo_ = std::make_unique<EchoClient>(
+        echo_peer_->address(), client.chunk_bytes, client.push_window_bytes,
+        gradient.subspan(0, kSmallest));
+    for (EchoClient* echo : {echo_.get(), small_echo_.get()}) {
+      SYNCLINE_RETURN_IF_ERROR(echo->RoundTrip());
+      SYNCLINE_RETURN_IF_ERROR(echo->Verify());
+    }
+    copied_ = AlignedFloats(gradient.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureOnce() {
+    SYNCLINE_RETURN_IF_ERROR(
+        Measure(kEcho, 1, [&] { return echo_->RoundTrip(); }));
+    SYNCLINE_RETURN_IF_ERROR(Measure(kMemcpy, 1, [&] {
+      const absl::Span<const float> from = loads_[0].worker->gradient();
+      std::memcpy(copied_.data(), from.data(), from.size() * sizeof(float));
+      return absl::OkStatus();
+    }));
+    for (const Load& load : loads_) {
+      SYNCLINE_RETURN_IF_ERROR(
+          Measure(load.name, load.steps, [&] { return load.worker->Step(); }));
+    }
+    return Measure(kSmallEcho, small_steps_,
+                   [&] { return small_echo_->RoundTrip(); });
+  }
+
+  template <typename Run>
+  absl::Status Measure(const char* name, int count, Run run) {
+    SYNCLINE_ASSIGN_OR_RETURN(const double ms, TimeMs(count, run));
+    report_.Add(name, "ms", ms);
+    return absl::OkStatus();
+  }
+
+  absl::Status VerifyAll() const {
+    for (const Load& load : loads_) {
+      SYNCLINE_RETURN_IF_ERROR(load.worker->Verify());
+    }
+    return absl::OkStatus();
+  }
+
+  void Conclude() {
+    const PsClient::Options client;
+    report_.Set("optimizer", "SGD");
+    report_.Set("values", absl::StrCat(megabytes_, " MiB"));
+    report_.Set("large", absl::StrCat(large_megabytes_, " MiB"));
+    report_.Set("messages", absl::StrCat(client.chunk_bytes >> 10, " KiB"));
+    report_.Set("leaving at a time",
+                absl::StrCat(client.push_window_bytes >> 10, " KiB"));
+    report_.Set("result crc32c", absl::Hex(loads_[0].worker->Checksum()));
+    report_.AddRatio("rate against echo", kEcho, kNetwork, 0.85);
+    // The time that its bytes would take at the rate of the first.
+    report_.AddScaled("large at that rate", "ms", kNetwork,
+                      static_cast<double>(large_megabytes_) / megabytes_);
+    report_.AddRatio("rate of large against it", "large at that rate", kLarge,
+                     0.9);
+    report_.AddRatio("memcpy / shared memory", kMemcpy, kShared, 0.25);
+    report_.AddRatio("one / many tensors", kOne, kMany, 1 / 3.0);
+    report_.AddRatio("echo / smallest", kSmallEcho, kSmall, 1 / 1.2);
+  }
+
+  // Of a ps that nobody shares memory with: what is shared is the worker's.
+  absl::Status CheckMemories() {
+    const int64_t elements = megabytes_ * kElementsPerMiB;
+    SYNCLINE_RETURN_IF_ERROR(
+        CheckMemory("SGD", loads_[0].worker->ps().pid(),
+                    sizeof(float) * static_cast<double>(elements), &report_));
+    return CheckMemoryWithAdam(elements, options_.repetitions, &report_);
+  }
+
+  static constexpr char kEcho[] = "gRPC echo";
+  static constexpr char kMemcpy[] = "memcpy";
+  static constexpr char kNetwork[] = "PushPull, TCP";
+  static constexpr char kShared[] = "PushPull, shared memory";
+  static constexpr char kLarge[] = "PushPull, large, TCP";
+  static constexpr char kMany[] = "1,000 tensors of 1 KiB, TCP";
+  static constexpr char kOne[] = "one tensor of 1 MiB, TCP";
+  static constexpr char kSmall[] = "16 values, TCP";
+  static constexpr char kSmallEcho[] = "gRPC echo of 16 values";
+
+  const BenchOptions options_;
+  Report& report_;
+  const int megabytes_;
+  const int64_t large_megabytes_;
+  const int small_steps_;
+  const int bucket_steps_;
+  std::vector<Load> loads_;
+  std::unique_ptr<ServedPeer> echo_peer_;
+  std::unique_ptr<EchoClient> echo_;
+  std::unique_ptr<EchoClient> small_echo_;
+  AlignedFloats copied_;
+};
 
 }  // namespace
 
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report) {
-  const int64_t elements = options.smoke ? 1 << 20 : 16 << 20;
-  const PsClient::Options client;
-  const double megabytes = elements * sizeof(float) / kMiB;
-  SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
-                            ServedPeer::Ps(elements, OptimizerSpec::SGD));
-  SYNCLINE_ASSIGN_OR_RETURN(const auto echo, ServedPeer::Echo());
-  PsTrainer trainer(ps->address(), elements);
-  EchoClient echoing(echo->address(), client.chunk_bytes,
-                     client.push_window_bytes, trainer.gradient());
-
-  SYNCLINE_RETURN_IF_ERROR(trainer.Init());
-  for (int i = 0; i < 2; ++i) {
-    SYNCLINE_RETURN_IF_ERROR(trainer.Step());
-    SYNCLINE_RETURN_IF_ERROR(trainer.Verify());
-    SYNCLINE_RETURN_IF_ERROR(echoing.RoundTrip());
-    SYNCLINE_RETURN_IF_ERROR(echoing.Verify());
-  }
-  for (int i = 0; i < options.repetitions; ++i) {
-    SYNCLINE_ASSIGN_OR_RETURN(const double echo_ms,
-                              TimeMs([&] { return echoing.RoundTrip(); }));
-    SYNCLINE_ASSIGN_OR_RETURN(const double ps_ms,
-                              TimeMs([&] { return trainer.Step(); }));
-    report->Add("gRPC echo", "ms", echo_ms);
-    report->Add("PushPull", "ms", ps_ms);
-    report->Add("gRPC echo, each way", "MiB/s", megabytes / echo_ms * 1000);
-    report->Add("PushPull, each way", "MiB/s", megabytes / ps_ms * 1000);
-  }
-  report->Set("optimizer", "SGD");
-  report->Set("values", absl::StrCat(megabytes, " MiB"));
-  report->Set("messages", absl::StrCat(client.chunk_bytes >> 10, " KiB"));
-  report->Set("leaving at a time",
-              absl::StrCat(client.push_window_bytes >> 10, " KiB"));
-  report->Set("result crc32c", absl::Hex(trainer.Checksum()));
-  report->AddRatio("rate against echo", "PushPull, each way",
-                   "gRPC echo, each way", 0.6);
-
-  SYNCLINE_RETURN_IF_ERROR(
-      CheckMemory("SGD", ps->pid(), sizeof(float) * elements, report));
-  return CheckMemoryWithAdam(elements, options.repetitions, report);
+  return PushPullBench(options, report).Run();
 }
 
 }  // namespace syncline

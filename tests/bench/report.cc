@@ -52,6 +52,15 @@ void Report::Add(absl::string_view measurement, absl::string_view unit,
       {std::string(measurement), std::string(unit), {value}, std::nullopt});
 }
 
+void Report::AddScaled(absl::string_view name, absl::string_view unit,
+                       absl::string_view measurement, double factor) {
+  Series scaled = {std::string(name), std::string(unit), {}, std::nullopt};
+  for (const double value : Find(measurement).values) {
+    scaled.values.push_back(value * factor);
+  }
+  series_.push_back(std::move(scaled));
+}
+
 void Report::AddRatio(absl::string_view name, absl::string_view numerator,
                       absl::string_view denominator,
                       std::optional<double> goal_min) {

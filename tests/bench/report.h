@@ -27,6 +27,10 @@ class Report {
   // One repetition's value of a measurement, which appears in the order of
   // first use.
   void Add(absl::string_view measurement, absl::string_view unit, double value);
+  // A measurement added so far, times `factor`, repetition by repetition, as
+  // another one.
+  void AddScaled(absl::string_view name, absl::string_view unit,
+                 absl::string_view measurement, double factor);
   // numerator / denominator, repetition by repetition, of two measurements
   // added so far. `goal_min` is what the project promises.
   void AddRatio(absl::string_view name, absl::string_view numerator,

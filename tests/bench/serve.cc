@@ -65,19 +65,42 @@ int ServeEcho() {
 }
 
 int ServeMap(uint32_t dim) {
-  LimitMallocArenas();  // as syncline-ps does
+  KeepMessageMemory(/*arenas=*/1);  // as syncline-ps does
   const std::unique_ptr<grpc::Service> service = MakeMapService(dim);
   grpc::ServerBuilder builder;
   builder.RegisterService(service.get());
   return ListenForever(&builder);
 }
 
-int ServePs(int64_t elements, OptimizerSpec::Kind optimizer) {
+JobAssignment BenchJob(const ServedPeer::Tensors& tensors,
+                       OptimizerSpec::Kind optimizer) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(optimizer);
+  spec.mutable_learning_rate()->set_base(1);
+  JobAssignment job;
+  job.set_job_id("bench");
+  job.set_routing_version(1);
+  *job.mutable_spec() = WithDefaults(spec);
+  for (uint32_t i = 0; i < tensors.count; ++i) {
+    ParameterInfo* parameter = job.add_parameters();
+    parameter->set_name(absl::StrCat("w", i));
+    parameter->add_dims(tensors.elements);
+  }
+  Member* worker = job.add_workers()->mutable_member();
+  worker->mutable_task()->set_type(WORKER);
+  worker->set_incarnation(kBenchWorkerIncarnation);
+  Member* ps = job.add_ps()->mutable_member();
+  ps->mutable_task()->set_type(PS);
+  ps->set_incarnation(kPsIncarnation);
+  return job;
+}
+
+int ServePs(const ServedPeer::Tensors& tensors, OptimizerSpec::Kind optimizer) {
   KeepMessageMemory(/*arenas=*/1);  // as syncline-ps does
   absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
   if (!server.ok()) return 1;
   const absl::Status opened =
-      (*server)->OpenJob(OneTensorJob(elements, optimizer), 0);
+      (*server)->OpenJob(BenchJob(tensors, optimizer), 0);
   if (!opened.ok()) {
     std::fprintf(stderr, "%s\n", opened.ToString().c_str());
     return 1;
@@ -103,40 +126,22 @@ int Serve(int argc, char** argv) {
       absl::SimpleAtoi(argv[2], &dim)) {
     return ServeMap(dim);
   }
-  int64_t elements = 0;
+  ServedPeer::Tensors tensors;
   OptimizerSpec::Kind optimizer = OptimizerSpec::KIND_UNSPECIFIED;
-  if (argc != 4 || !absl::SimpleAtoi(argv[2], &elements) ||
-      !OptimizerSpec::Kind_Parse(argv[3], &optimizer)) {
-    std::fprintf(stderr, "usage: serve-ps ELEMENTS OPTIMIZER\n");
+  if (argc != 5 || !absl::SimpleAtoi(argv[2], &tensors.count) ||
+      !absl::SimpleAtoi(argv[3], &tensors.elements) ||
+      !OptimizerSpec::Kind_Parse(argv[4], &optimizer)) {
+    std::fprintf(stderr, "usage: serve-ps COUNT ELEMENTS OPTIMIZER\n");
     return 2;
   }
-  return ServePs(elements, optimizer);
-}
-
-JobAssignment OneTensorJob(int64_t elements, OptimizerSpec::Kind optimizer) {
-  JobSpec spec;
-  spec.mutable_optimizer()->set_kind(optimizer);
-  spec.mutable_learning_rate()->set_base(1);
-  JobAssignment job;
-  job.set_job_id("bench");
-  job.set_routing_version(1);
-  *job.mutable_spec() = WithDefaults(spec);
-  ParameterInfo* parameter = job.add_parameters();
-  parameter->set_name("w");
-  parameter->add_dims(elements);
-  Member* worker = job.add_workers()->mutable_member();
-  worker->mutable_task()->set_type(WORKER);
-  worker->set_incarnation(kBenchWorkerIncarnation);
-  Member* ps = job.add_ps()->mutable_member();
-  ps->mutable_task()->set_type(PS);
-  ps->set_incarnation(kPsIncarnation);
-  return job;
+  return ServePs(tensors, optimizer);
 }
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Ps(
-    int64_t elements, OptimizerSpec::Kind optimizer) {
-  return Start(
-      {kServePs, absl::StrCat(elements), OptimizerSpec::Kind_Name(optimizer)});
+    const Tensors& tensors, OptimizerSpec::Kind optimizer) {
+  return Start({kServePs, absl::StrCat(tensors.count),
+                absl::StrCat(tensors.elements),
+                OptimizerSpec::Kind_Name(optimizer)});
 }
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Echo() {

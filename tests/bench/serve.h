@@ -23,16 +23,19 @@ bool IsServeCommand(int argc, char** argv);
 // address when it listens. Returns an exit code if it cannot.
 int Serve(int argc, char** argv);
 
-// A job with one worker, one ps and one tensor, for serve-ps.
-JobAssignment OneTensorJob(int64_t elements, OptimizerSpec::Kind optimizer);
 inline constexpr uint64_t kBenchWorkerIncarnation = 7;
 
 // One such process, started and listening.
 class ServedPeer {
  public:
-  // A ps that has opened OneTensorJob.
+  struct Tensors {
+    uint32_t count = 1;
+    int64_t elements = 0;  // of each
+  };
+  // A ps that has opened job "bench" of one worker, at learning rate 1. The
+  // tensors are "w0", "w1" ...
   static absl::StatusOr<std::unique_ptr<ServedPeer>> Ps(
-      int64_t elements, OptimizerSpec::Kind optimizer);
+      const Tensors& tensors, OptimizerSpec::Kind optimizer);
   // Answers every call of any method with what it was sent, as it was sent.
   static absl::StatusOr<std::unique_ptr<ServedPeer>> Echo();
   // A std::unordered_map of rows, see map_service.h.
