@@ -5,13 +5,17 @@
 // `synctl submit --watch`.
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_cluster.h"
@@ -94,6 +98,40 @@ class ProcessLossTest : public testing::Test {
     ExpectNextJobRuns();
   }
 
+  // Mappings and open files, in all daemons that live, of memory that workers
+  // share with ps.
+  int SharedRegions() {
+    int count = 0;
+    const auto members = cluster_.Members();
+    EXPECT_OK(members);
+    if (!members.ok()) return -1;
+    for (const auto& entry : members->members()) {
+      const std::string proc = absl::StrCat("/proc/", entry.member().pid());
+      std::ifstream maps(proc + "/maps");
+      for (std::string line; std::getline(maps, line);) {
+        count += absl::StrContains(line, "memfd:syncline");
+      }
+      std::error_code gone;
+      for (const auto& fd :
+           std::filesystem::directory_iterator(proc + "/fd", gone)) {
+        const auto target = std::filesystem::read_symlink(fd, gone);
+        count += absl::StrContains(target.string(), "memfd:syncline");
+      }
+    }
+    return count;
+  }
+
+  void KillWhoSharesMemory(const std::string& name) {
+    StartJob();
+    EXPECT_GT(SharedRegions(), 0);
+    cluster_.daemon(name).Signal(SIGKILL);
+    EXPECT_OK(watcher_->Finish(absl::Seconds(60)));
+    EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+    EXPECT_TRUE(
+        Eventually(absl::Seconds(20), [&] { return SharedRegions() == 0; }))
+        << SharedRegions() << " are left";
+  }
+
   TestCluster cluster_{{.ps = 2, .workers = 3}};
   std::unique_ptr<RunningProgram> watcher_;
 };
@@ -106,6 +144,14 @@ TEST_F(ProcessLossTest, KilledWorker) {
 
 TEST_F(ProcessLossTest, KilledChief) {
   KillAndReplace("chief-0", CHIEF, 0, "chief 0 at ");
+}
+
+TEST_F(ProcessLossTest, AKilledWorkerLeavesNoSharedMemory) {
+  KillWhoSharesMemory("worker-1");
+}
+
+TEST_F(ProcessLossTest, AKilledPsLeavesNoSharedMemory) {
+  KillWhoSharesMemory("ps-0");
 }
 
 TEST_F(ProcessLossTest, AFrozenPsIsLostAndComesBack) {
