@@ -44,11 +44,6 @@ std::string MethodPath(absl::string_view method) {
 // still end up on the network.
 enum class Route { kNetwork, kShared };
 
-// Enough for the areas of a full window each way, wherever gaps are.
-size_t RegionBytes(size_t window_bytes) {
-  return 4 * (window_bytes + kChunkBytesMax);
-}
-
 // One call on its way through attempts, probes and backoffs. Its fields are
 // used by one step of that way at a time, `context` and `alarm` also by Cancel.
 struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
@@ -458,7 +453,7 @@ void FanoutCall::State::Connect(Link* link) {
   }
   HandOver(
       link, /*read_only=*/false,
-      [bytes = RegionBytes(options_.shared.window_bytes)] {
+      [bytes = options_.shared.region_bytes] {
         return SharedRegion::Create(bytes);
       },
       [this, link](MemoryHandover::Result result) {

@@ -39,6 +39,8 @@ class FanoutCall {
     // Bytes of calls that push, and as many of calls that pull, under way with
     // one ps at a time. A call takes part until it has been answered.
     size_t window_bytes = 0;
+    // Of the memory that each ps is given.
+    size_t region_bytes = 0;
     // Answers may wait for pushes that have not been started: what finds the
     // window full goes over the network at once.
     bool answers_need_later_pushes = false;

@@ -16,7 +16,20 @@
 namespace syncline {
 namespace {
 
+// Enough for the areas of a full window each way, wherever gaps are; less where
+// all dense values are less. Every byte is touched before it is used.
+size_t RegionBytes(const PsClient::Options& options, const BlockMap& map) {
+  const size_t most = 4 * (options.shared_window_bytes + kChunkBytesMax);
+  if (options.has_tables) return most;
+  int64_t elements = 0;
+  for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
+    elements = std::max(elements, map.shard_elements(shard));
+  }
+  return std::min<size_t>(most, 4 * elements * sizeof(float) + (256 << 10));
+}
+
 FanoutCall::Options FanoutOptions(const PsClient::Options& options,
+                                  const BlockMap& map,
                                   const PsClient::Tensors& tensors) {
   FanoutCall::Options fanout;
   fanout.job_id = options.job_id;
@@ -33,6 +46,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.shared.caller.set_routing_version(options.routing_version);
   fanout.shared.boot_id = options.boot_id;
   fanout.shared.window_bytes = options.shared_window_bytes;
+  fanout.shared.region_bytes = RegionBytes(options, map);
   // Rows wait for whole clocks, of every worker.
   fanout.shared.answers_need_later_pushes =
       options.norm_is_folded || options.has_tables;
@@ -55,7 +69,7 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
       map_(std::move(map)),
       tensors_(std::move(tensors)),
       builder_(&map_, chunk_bytes()),
-      calls_(FanoutOptions(options, tensors_)) {
+      calls_(FanoutOptions(options, map_, tensors_)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 

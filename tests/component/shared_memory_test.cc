@@ -260,7 +260,7 @@ TEST(SharedMemoryFallbackTest, AnotherHost) {
 
 TEST(SharedMemoryFallbackTest, APsAtItsLimit) {
   PsFixture::Options options;
-  options.shared_memory_bytes = 1 << 20;
+  options.shared_memory_bytes = 64 << 10;
   PsFixture fixture(options);
   Client client(&fixture, 0);
   ExpectNetwork(&client, SharedFallback::kRefused);
@@ -269,6 +269,7 @@ TEST(SharedMemoryFallbackTest, APsAtItsLimit) {
 TEST(SharedMemoryFallbackTest, AWorkerWithoutMemory) {
   PsFixture fixture({});
   PsClient::Options options;
+  options.has_tables = true;  // whose rows may be any number
   options.shared_window_bytes = size_t{1} << 45;
   Client client(&fixture, 0, options);
   ExpectNetwork(&client, SharedFallback::kMemory);
