@@ -2,13 +2,14 @@
 # Installs what is missing, builds, and runs every test and check.
 #
 #   tests/run.sh             everything
-#   tests/run.sh STAGE...    some of: lint release clang asan tsan tests
+#   tests/run.sh STAGE...    some of: lint release asan clang tsan tests
 #
 #   lint     clang-format, include rules, the mirror of tests and sources
 #   release  gcc, optimised: all binaries and tests
-#   clang    clang over every source: warnings and thread safety are errors
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
+#   clang    clang over every source that asan does not compile: warnings and
+#            thread safety are errors
 #   tsan     thread sanitizer: the pure cores
 #   tests    every test of the release build
 #
@@ -37,15 +38,15 @@ stage_lint() {
 stage_release() {
   configure_release && cmake --build --preset release -j "$JOBS"
 }
-stage_clang() {
-  configure_release >/dev/null &&
-    cmake --build --preset release --target proto_grpc -j "$JOBS" &&
-    python3 tests/lint/clang_check.py build/release "$JOBS"
-}
 stage_asan() {
   cmake --preset asan &&
     cmake --build --preset asan --target address_tests -j "$JOBS" &&
     ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
+}
+stage_clang() {
+  configure_release >/dev/null && cmake --preset asan >/dev/null &&
+    cmake --build --preset release --target proto_grpc -j "$JOBS" &&
+    python3 tests/lint/clang_check.py build/release --compiled-in build/asan:address_tests
 }
 stage_tsan() {
   cmake --preset tsan &&
@@ -57,7 +58,7 @@ stage_tests() {
 }
 
 stages=("$@")
-((${#stages[@]})) || stages=(lint release clang asan tsan tests)
+((${#stages[@]})) || stages=(lint release asan clang tsan tests)
 for stage in "${stages[@]}"; do
   declare -F "stage_$stage" >/dev/null && continue
   echo "tests/run.sh: no stage '$stage'; see the top of this file" >&2

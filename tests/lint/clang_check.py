@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Compiles every source with clang for its warnings only.
 
-  clang_check.py BUILD_DIR JOBS
+  clang_check.py BUILD_DIR [--jobs N] [--compiled-in DIR:TARGET] [SOURCE...]
 
 Warnings, thread safety among them, are errors. Reads the sources and flags from
 BUILD_DIR/compile_commands.json and writes BUILD_DIR/clang_check/build.ninja,
-so a second run checks only what changed.
+so a second run checks only what changed. Sources that TARGET of the clang build
+in DIR is made of are left out: they were compiled there, with the same
+warnings. With SOURCE... only those are checked.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -29,8 +32,23 @@ def kept_flags(command):
             yield shlex.quote(word)
 
 
+def inputs_of(target):
+    """Absolute paths of all that `DIR:TARGET` is built from."""
+    folder, _, name = target.partition(":")
+    listed = subprocess.run(["ninja", "-C", folder, "-t", "inputs", name],
+                            check=True, capture_output=True, text=True).stdout
+    return {pathlib.Path(folder, line).resolve() for line in listed.splitlines()
+            if line.endswith(".cc")}
+
+
 def main():
-    build = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("build", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--jobs", default=str(os.cpu_count()))
+    parser.add_argument("--compiled-in")
+    parser.add_argument("source", nargs="*", type=lambda path: pathlib.Path(path).resolve())
+    options = parser.parse_args()
+    build = options.build
     out = build / "clang_check"
     out.mkdir(exist_ok=True)
     commands = json.loads((build / "compile_commands.json").read_text())
@@ -40,6 +58,11 @@ def main():
         inside = ROOT in source.parents and build not in source.parents
         if inside and source.suffix == ".cc":
             sources.setdefault(source, " ".join(kept_flags(entry["command"])))
+    if options.compiled_in:
+        for source in inputs_of(options.compiled_in):
+            sources.pop(source, None)
+    if options.source:
+        sources = {source: sources[source] for source in options.source}
 
     lines = [
         "rule check",
@@ -52,8 +75,8 @@ def main():
         stamp = str(source.relative_to(ROOT)).replace("/", "_") + ".ok"
         lines += [f"build {stamp}: check {source}", f"  flags = {flags}"]
     (out / "build.ninja").write_text("\n".join(lines) + "\n")
-    jobs = sys.argv[2] if len(sys.argv) > 2 else str(os.cpu_count())
-    status = subprocess.run(["ninja", "-C", str(out), "-k", "0", "-j", jobs]).returncode
+    status = subprocess.run(
+        ["ninja", "-C", str(out), "-k", "0", "-j", options.jobs]).returncode
     print(f"clang_check: {len(sources)} sources, " + ("failed" if status else "no warnings"))
     return status
 
