@@ -59,7 +59,7 @@ class Preparation {
       tensors.push_back({parameter.name, ElementCount(parameter.dims)});
     }
     if (!AgreesWithAssignment()) {
-      problems_.push_back(
+      problems_.emplace_back(
           "model: its parameters are not those of the assignment; are all "
           "daemons of one version?");
       return;

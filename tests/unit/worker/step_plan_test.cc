@@ -25,13 +25,15 @@ bool IsOurs(const void* caller) {
 
 }  // namespace
 
-void* operator new(size_t bytes) {
+[[gnu::noinline]] void* operator new(size_t bytes) {
   if (IsOurs(__builtin_return_address(0))) ++allocations;
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   std::abort();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
 
 namespace syncline {
 namespace {
