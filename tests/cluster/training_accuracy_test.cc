@@ -32,6 +32,7 @@ constexpr Example kExamples[] = {
     {"mnist/async.textproto", 5, 10000, 0.970, 0},
     {"optdigits/job.textproto", 15, 1797, 0.945, 0},
     {"a9a/job.textproto", 5, 16281, 0.847, 0.898},
+    {"a9a/table.textproto", 5, 16281, 0.847, 0.898},
 };
 
 class TrainingAccuracyTest : public testing::TestWithParam<Example> {

@@ -206,9 +206,10 @@ TEST(GraphBuilderTest, BadGraphs) {
        {"the graph has a cycle: 'Add#0' -> 'Relu#1' -> 'Tanh#2' -> 'Add#0'"}},
       {"g (float[N,2] x) => (float[N,2] y) { y = Gelu(x) }",
        {"node 'Gelu#0' (Gelu, opset 13): the operator is not supported",
-        "supported operators: Add, Div, Dropout, Flatten, Gelu, Gemm, "
-        "Identity, LogSoftmax, MatMul, Mul, Relu, Reshape, Sigmoid, Softmax, "
-        "Sub, Tanh, Constant"}},
+        "supported operators: Add, Cast, Concat, Div, Dropout, Flatten, "
+        "Gather, Gelu, Gemm, Identity, LogSoftmax, MatMul, Mul, ReduceMean, "
+        "ReduceSum, Relu, Reshape, ScatterND, Sigmoid, Softmax, Squeeze, Sub, "
+        "Tanh, Transpose, Unsqueeze, Constant"}},
       {"g (float[N,2] x) => (float[N,2] y) { y = Relu <zz = 1> (x) }",
        {"node 'Relu#0' (Relu, opset 13): Unrecognized attribute: zz for "
         "operator Relu"}},
