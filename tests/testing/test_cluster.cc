@@ -99,6 +99,9 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
       all.push_back(absl::StrCat("--data-root=", options_.data_root));
     }
   }
+  if (is_ps) {
+    all.insert(all.end(), options_.ps_flags.begin(), options_.ps_flags.end());
+  }
   all.insert(all.end(), flags.begin(), flags.end());
   return Spawn(name, is_ps ? "syncline-ps" : "syncline-worker", all);
 }

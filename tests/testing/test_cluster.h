@@ -61,8 +61,9 @@ class TestCluster {
  public:
   struct Options {
     int ps = 2;
-    int workers = 3;             // the first is the chief
-    std::string data_root = {};  // empty: the daemons' default
+    int workers = 3;                         // the first is the chief
+    std::string data_root = {};              // empty: the daemons' default
+    std::vector<std::string> ps_flags = {};  // of every ps
   };
   explicit TestCluster(Options options) : options_(std::move(options)) {}
 
