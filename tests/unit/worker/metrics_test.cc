@@ -23,7 +23,6 @@ using ::testing::Optional;
 constexpr auto kSigmoid = LossSpec::SIGMOID_CROSS_ENTROPY;
 constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 constexpr int kAll[] = {ACCURACY,    AUC,        TOP5_ACCURACY,     LOG_LOSS,
                         CALIBRATION, PERPLEXITY, MEAN_SQUARED_ERROR};
