@@ -87,6 +87,9 @@ class RowClient::Window {
     stub_->UnaryCall(call->context.get(), method_, grpc::StubOptions(),
                      &call->request, &call->response,
                      [this, call](grpc::Status status) {
+                       // It holds the channel, which must not end here, on
+                       // gRPC's own thread: OnDone may let go of the others.
+                       call->context.reset();
                        OnDone(*call, FromGrpcStatus(status));
                      });
   }
