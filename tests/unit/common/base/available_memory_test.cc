@@ -25,10 +25,26 @@ TEST(AvailableMemoryTest, ReadsMeminfo) {
 }
 
 TEST(AvailableMemoryTest, ReadsControlGroups) {
-  EXPECT_EQ(ParseCgroupLeft("1000\n", "300\n"), 700u);
-  EXPECT_EQ(ParseCgroupLeft("1000\n", "1300\n"), 0u);
-  EXPECT_EQ(ParseCgroupLeft("max\n", "300\n"), kUnknown);
-  EXPECT_EQ(ParseCgroupLeft("", ""), kUnknown);
+  EXPECT_EQ(ParseCgroupLeft("1000\n", "300\n", ""), 700u);
+  EXPECT_EQ(ParseCgroupLeft("1000\n", "1300\n", ""), 0u);
+  EXPECT_EQ(ParseCgroupLeft("max\n", "300\n", ""), kUnknown);
+  EXPECT_EQ(ParseCgroupLeft("", "", ""), kUnknown);
+}
+
+TEST(AvailableMemoryTest, CachedFilesAreAvailable) {
+  constexpr char kStat[] =
+      "anon 100\nfile 900\ninactive_anon 7\nactive_anon 8\n"
+      "inactive_file 500\nactive_file 300\n";
+  EXPECT_EQ(ParseCgroupLeft("1000\n", "950\n", kStat), 850u);
+  EXPECT_EQ(ParseCgroupLeft("1000\n", "700\n", kStat), 1000u);
+}
+
+TEST(AvailableMemoryTest, FindsItsControlGroup) {
+  EXPECT_EQ(ParseCgroupPath("0::/\n"), "/");
+  EXPECT_EQ(ParseCgroupPath("1:name=systemd:/x\n0::/system.slice/a.service\n"),
+            "/system.slice/a.service");
+  EXPECT_EQ(ParseCgroupPath("4:memory:/docker\n"), "");
+  EXPECT_EQ(ParseCgroupPath(""), "");
 }
 
 TEST(AvailableMemoryTest, ThereIsSome) {
