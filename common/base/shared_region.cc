@@ -4,7 +4,6 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <sys/vfs.h>
 
 #include <cerrno>
@@ -44,18 +43,12 @@ absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
     size_t bytes) {
   if (bytes == 0) return absl::InvalidArgumentError("a region of no bytes");
   // The system would hand out pages until it has none, and then kill somebody.
-  if (const uint64_t available = AvailableMemoryBytes(); bytes > available) {
+  // Half is left to the others.
+  const uint64_t available = AvailableMemoryBytes();
+  if (bytes > available / 2) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(bytes, " bytes of shared memory, of ", available,
-                     " that are available"));
-  }
-  // Memory that the system lets a process allocate but does not have ends with
-  // the OOM killer choosing anybody: ask first.
-  struct sysinfo system;
-  if (sysinfo(&system) != 0 ||
-      bytes / system.mem_unit > (system.freeram + system.bufferram) / 2) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "shared memory of ", bytes, " bytes: less than twice that is free"));
+        absl::StrCat(bytes, " bytes of shared memory, more than half of the ",
+                     available, " that are available"));
   }
   FileDescriptor memory(
       memfd_create("syncline", MFD_CLOEXEC | MFD_ALLOW_SEALING));
