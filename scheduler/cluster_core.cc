@@ -104,7 +104,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   }
   if (shut_down_) {
     actions->push_back(SendCommand{session, shutdown_});
-    ++shut_down_count_;
+    told_.insert(request.member().incarnation());
   }
   StartJobs(now, actions);
 }
@@ -258,14 +258,22 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
     if (shut_down_) break;
     Job* job = MutableJob(job_id);
     const FreeMembers free = Free();
+    if (total.Covers(NeedOf(*job))) too_large_since_.erase(job_id);
     if (free.capacity().Covers(NeedOf(*job))) {
       queue_.Remove(job_id);
       Place(job, free, now, actions);
-    } else if (total.Covers(NeedOf(*job)) || now < settled_at_) {
+    } else if (total.Covers(NeedOf(*job)) || MayComeTogether(*job, now)) {
       break;
     }
   }
   UpdateQueue(Free().capacity(), actions);
+}
+
+// A member that comes and goes all the time settles nothing: a job that has
+// been too large for as long as settling takes is not waited for any longer.
+bool ClusterCore::MayComeTogether(const Job& too_large, absl::Time now) {
+  const auto since = too_large_since_.try_emplace(too_large.id(), now).first;
+  return now < settled_at_ && now < since->second + options_.settle;
 }
 
 void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
@@ -358,6 +366,7 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
                      JobState_Name(job->status().state()), " already"));
   }
   queue_.Remove(job_id);
+  too_large_since_.erase(job_id);
   job->Cancel(reason, now, actions);
   Settle(job, now, actions);
   StartJobs(now, actions);
@@ -371,7 +380,7 @@ void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
   shutdown_.mutable_shutdown()->set_reason(std::string(reason));
   for (const Membership::Entry* entry : membership_.All()) {
     actions->push_back(SendCommand{entry->session, shutdown_});
-    ++shut_down_count_;
+    told_.insert(entry->member.incarnation());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,7 +104,7 @@ class ClusterCore {
   const Membership& membership() const { return membership_; }
   size_t queue_length() const { return queue_.size(); }
   // Members that were told to exit, each once; 0 before Shutdown.
-  int shut_down_count() const { return shut_down_count_; }
+  int shut_down_count() const { return static_cast<int>(told_.size()); }
   size_t engaged_count() const { return engaged_.size(); }
   uint64_t lost_count() const { return lost_count_; }
 
@@ -126,6 +127,7 @@ class ClusterCore {
                 ClusterActions* actions);
   FreeMembers Free() const;
   void StartJobs(absl::Time now, ClusterActions* actions);
+  bool MayComeTogether(const Job& too_large, absl::Time now);
   void Place(Job* job, const FreeMembers& free, absl::Time now,
              ClusterActions* actions);
   void UpdateQueue(const Capacity& free, ClusterActions* actions);
@@ -142,12 +144,13 @@ class ClusterCore {
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
   std::map<SessionId, Engagement> engaged_;
   absl::Time settled_at_ = absl::InfinitePast();
+  absl::flat_hash_map<std::string, absl::Time> too_large_since_;
   uint64_t next_job_ = 1;
   uint64_t lost_count_ = 0;
   absl::Time expire_at_ = absl::InfinitePast();
   bool shut_down_ = false;
-  int shut_down_count_ = 0;
   SchedulerMessage shutdown_;  // what newcomers are told then
+  std::set<uint64_t> told_;    // it, by incarnation
 };
 
 }  // namespace syncline

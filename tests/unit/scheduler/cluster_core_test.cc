@@ -184,6 +184,20 @@ TEST_F(ClusterCoreTest, AMemberThatIsLostMayComeBackBeforeItsJobIsOvertaken) {
   EXPECT_EQ(State(single), QUEUED);
 }
 
+TEST_F(ClusterCoreTest, WhoComesAndGoesDoesNotHoldUpTheOthersForEver) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  Submit(5, 1);
+  const std::string small = Submit(1, 1);
+  for (SessionId session = 10; State(small) == QUEUED && session < 20;
+       ++session) {
+    Join(session, EVALUATOR, 0, session);
+    Pass(absl::Seconds(4), {1, 2, session});
+    core_.OnStreamClosed(session, now_, &actions_);
+  }
+  EXPECT_EQ(State(small), PREPARING);
+}
+
 TEST_F(ClusterCoreTest, EvaluatorsAreNeitherWorkersNorPs) {
   Join(1, EVALUATOR, 0, 1);
   Join(2, PS, 0, 2);
