@@ -56,11 +56,15 @@ std::string WhoText(const char* title, const auto& participants) {
   return text;
 }
 
-// What a worker's time went to, in percent of what it has reported.
+// All that a worker has reported of its time.
+double TotalSeconds(const WorkerProgress& worker) {
+  return worker.compute_seconds() + worker.push_seconds() +
+         worker.wait_seconds() + worker.pull_seconds() + worker.data_seconds();
+}
+
+// What it went to, in percent.
 std::string WorkerText(const WorkerProgress& worker) {
-  const double total = worker.compute_seconds() + worker.push_seconds() +
-                       worker.wait_seconds() + worker.pull_seconds() +
-                       worker.data_seconds();
+  const double total = TotalSeconds(worker);
   const auto percent = [&](double seconds) {
     return total > 0 ? 100 * seconds / total : 0.0;
   };
@@ -79,8 +83,7 @@ std::string WorkerText(const WorkerProgress& worker) {
 JobProgress OverTheWholeJob(JobProgress progress) {
   double samples_per_second = 0;
   for (WorkerProgress& worker : *progress.mutable_workers()) {
-    const double seconds = worker.compute_seconds() + worker.push_seconds() +
-                           worker.wait_seconds() + worker.data_seconds();
+    const double seconds = TotalSeconds(worker);
     if (seconds > 0) {
       worker.set_samples_per_second(static_cast<double>(worker.samples()) /
                                     seconds);

@@ -137,8 +137,11 @@ TEST(JobDetailsTest, RatesOfAnEndedJobAreThoseOfTheWholeOfIt) {
   auto* worker = job.mutable_progress()->add_workers();
   worker->set_samples(6000);
   worker->set_samples_per_second(0);
-  worker->set_compute_seconds(4);
+  worker->set_compute_seconds(2);
+  worker->set_push_seconds(0.5);
   worker->set_wait_seconds(2);
+  worker->set_pull_seconds(1);
+  worker->set_data_seconds(0.5);
   EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(2000)),
               HasSubstr(", 0 samples/s"));
   job.mutable_progress()->set_clocks_total(100);
