@@ -431,7 +431,7 @@ absl::StatusOr<JobTableStatus> ControlLoop::GetTables(
     const std::string& job_id) const {
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
-  return job->TableStatus(absl::Now());
+  return job->TableStatus(clock_.Now());
 }
 
 void ControlLoop::Read(
