@@ -387,7 +387,8 @@ class Resolver {
                                                          : LogLevel::kError;
     options_.exit_with_parent = flags_.exit_with_parent;
     options_.orphan_timeout = absl::Seconds(flags_.orphan_seconds);
-    options_.cluster_tasks = static_cast<int>(cluster_.tasks.size());
+    options_.cluster_tasks =
+        cluster_.partial ? 0 : static_cast<int>(cluster_.tasks.size());
     options_.validate_only = flags_.validate_only;
     options_.data_root = flags_.data_root;
     options_.work_dir = flags_.work_dir;
