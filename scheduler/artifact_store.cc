@@ -49,6 +49,13 @@ absl::Status ArtifactStore::CheckName(const std::string& name) {
       kNameMax, " characters"));
 }
 
+uint64_t ArtifactStore::FreeBytes() const {
+  std::error_code error;
+  const std::filesystem::space_info space =
+      std::filesystem::space(incoming_, error);
+  return error ? 0 : space.available;
+}
+
 absl::StatusOr<std::unique_ptr<FileChunkWriter>> ArtifactStore::BeginUpload(
     uint64_t bytes_max) {
   return FileChunkWriter::Create(

@@ -27,6 +27,8 @@ class ArtifactStore {
   // InvalidArgument.
   static absl::Status CheckName(const std::string& name);
 
+  // What the disk still has for this process; 0 if it does not say.
+  uint64_t FreeBytes() const;
   // Where an upload collects its chunks.
   absl::StatusOr<std::unique_ptr<FileChunkWriter>> BeginUpload(
       uint64_t bytes_max);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -138,9 +139,13 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
       return absl::InvalidArgumentError("model.onnx is the user's");
     }
     SYNCLINE_RETURN_IF_ERROR(Owned());
-    SYNCLINE_ASSIGN_OR_RETURN(
-        file_, context_.artifacts->BeginUpload(context_.model_bytes_max +
-                                               kUploadSlackBytes));
+    // Rows may be more than any model has; the disk is the limit.
+    const uint64_t bytes_max =
+        absl::StartsWith(begin_.name(), "tables/")
+            ? context_.artifacts->FreeBytes()
+            : context_.model_bytes_max + kUploadSlackBytes;
+    SYNCLINE_ASSIGN_OR_RETURN(file_,
+                              context_.artifacts->BeginUpload(bytes_max));
     return absl::OkStatus();
   }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
@@ -171,19 +172,21 @@ absl::Status JobRun::TrainAndUpload() {
     if (stop_) return absl::CancelledError("stopped");
     trainer_ = &trainer;
   }
+  // A stop ends its calls, those of the export included.
+  const absl::Cleanup forget = [this] {
+    MutexLock lock(&mu_);
+    trainer_ = nullptr;
+  };
   metrics_->OnJobRunning(true);
   const absl::Status status = trainer.Run();
   metrics_->OnJobRunning(false);
-  {
-    MutexLock lock(&mu_);
-    trainer_ = nullptr;
-  }
   if (!status.ok() || !job_->is_chief()) return status;
   return UploadResults(&trainer);
 }
 
+// The model and the figures before the files of rows, which may be large.
 absl::Status JobRun::UploadResults(Trainer* trainer) {
-  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ExportTables(trainer));
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
   SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
                             ExportModel(*job_, tables));
   SYNCLINE_RETURN_IF_ERROR(
@@ -191,29 +194,40 @@ absl::Status JobRun::UploadResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::string metrics,
       MetricsJson(job_id(), trainer->evaluations(), trainer->Totals()));
-  return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
+  SYNCLINE_RETURN_IF_ERROR(
+      UploadText("metrics.json", metrics, UploadTimeout(metrics.size())));
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (tables[t].has_value()) continue;
+    SYNCLINE_RETURN_IF_ERROR(UploadTable(trainer, t));
+  }
+  return tables.empty() ? absl::OkStatus() : trainer->EndTables();
 }
 
-absl::StatusOr<DenseTables> JobRun::ExportTables(Trainer* trainer) {
+absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
   DenseTables dense(job_->training.tables.size());
+  uint64_t bytes_left = kDenseTableBytesMax;
   for (size_t t = 0; t < dense.size(); ++t) {
     const TrainingTable& table = job_->training.tables[t];
-    const TableReader reader = trainer->ReaderOf(static_cast<uint32_t>(t));
-    SYNCLINE_ASSIGN_OR_RETURN(dense[t],
-                              ReadDenseTable(table.rows, table.dim, reader));
-    if (dense[t].has_value()) continue;
-    const std::string file = absl::StrCat(dir_, "/rows");
-    const std::string name = TableArtifact(table.name, t);
-    SYNCLINE_RETURN_IF_ERROR(
-        WriteTableRows(file, table.name, table.dim, reader));
-    SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
-    SYNCLINE_RETURN_IF_ERROR(
-        Annotate(artifacts_->Upload(job_id(), name, file,
-                                    absl::Now() + UploadTimeout(bytes)),
-                 absl::StrCat("uploading ", name)));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left,
+                                 trainer->ReaderOf(static_cast<uint32_t>(t))));
+    if (dense[t].has_value()) bytes_left -= dense[t]->size() * sizeof(float);
   }
-  if (!dense.empty()) SYNCLINE_RETURN_IF_ERROR(trainer->EndTables());
   return dense;
+}
+
+absl::Status JobRun::UploadTable(Trainer* trainer, size_t index) {
+  if (stop_requested()) return absl::CancelledError("stopped");
+  const TrainingTable& table = job_->training.tables[index];
+  const std::string file = absl::StrCat(dir_, "/rows");
+  const std::string name = TableArtifact(table.name, index);
+  SYNCLINE_RETURN_IF_ERROR(
+      WriteTableRows(file, table.name, table.dim,
+                     trainer->ReaderOf(static_cast<uint32_t>(index))));
+  SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
+  return Annotate(artifacts_->Upload(job_id(), name, file,
+                                     absl::Now() + UploadTimeout(bytes)),
+                  absl::StrCat("uploading ", name));
 }
 
 absl::Status JobRun::UploadText(const std::string& name,

@@ -63,8 +63,10 @@ class JobRun {
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);
-  // Uploads what cannot be part of the model file, and returns the rest.
-  absl::StatusOr<DenseTables> ExportTables(Trainer* trainer);
+  // Those that the model file can hold.
+  absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
+  // The others, as a file of their own.
+  absl::Status UploadTable(Trainer* trainer, size_t index);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
@@ -93,7 +95,8 @@ class JobRun {
   bool run_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  Trainer* trainer_ ABSL_GUARDED_BY(mu_) = nullptr;  // while it trains
+  Trainer* trainer_ ABSL_GUARDED_BY(mu_) =
+      nullptr;  // while it trains or exports
 };
 
 }  // namespace syncline

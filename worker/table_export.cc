@@ -37,10 +37,9 @@ absl::Status FillUntouched(const std::vector<bool>& seen, int64_t dim,
 }  // namespace
 
 absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
-    int64_t rows, int64_t dim, const TableReader& reader) {
+    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader) {
   const uint64_t row_bytes = static_cast<uint64_t>(dim) * sizeof(float);
-  if (rows == 0 ||
-      static_cast<uint64_t>(rows) > kDenseTableBytesMax / row_bytes) {
+  if (rows == 0 || static_cast<uint64_t>(rows) > bytes_max / row_bytes) {
     return std::nullopt;
   }
   std::vector<float> values(static_cast<size_t>(rows * dim));
@@ -48,16 +47,17 @@ absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
   bool fits = true;
   const auto store = [&](absl::Span<const int64_t> keys,
                          absl::Span<const float> found) {
-    for (size_t i = 0; fits && i < keys.size(); ++i) {
+    for (size_t i = 0; i < keys.size(); ++i) {
       fits = keys[i] >= 0 && keys[i] < rows;
-      if (!fits) break;
+      if (!fits) return absl::CancelledError("a key outside the tensor");
       seen[keys[i]] = true;
       std::copy_n(found.data() + i * dim, dim, values.data() + keys[i] * dim);
     }
     return absl::OkStatus();
   };
-  SYNCLINE_RETURN_IF_ERROR(reader.scan(store));
+  const absl::Status scanned = reader.scan(store);
   if (!fits) return std::nullopt;
+  SYNCLINE_RETURN_IF_ERROR(scanned);
   SYNCLINE_RETURN_IF_ERROR(FillUntouched(seen, dim, reader, values.data()));
   return values;
 }

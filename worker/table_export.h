@@ -14,8 +14,9 @@
 
 namespace syncline {
 
-// Tables of more bytes than this are not written into the model file.
-inline constexpr uint64_t kDenseTableBytesMax = 256 << 20;
+// The tables that are written into the model file have at most so many bytes
+// together: an ONNX file has at most 2 GiB.
+inline constexpr uint64_t kDenseTableBytesMax = 512 << 20;
 
 // Where the rows of one trained table are read. Both block.
 struct TableReader {
@@ -32,9 +33,9 @@ struct TableReader {
 
 // The table as a tensor [rows, dim]; a row that was never touched has its
 // initial value. None if it cannot be one: `rows` is 0 (open), it would be
-// larger than kDenseTableBytesMax, or there is a key outside [0, rows).
+// larger than `bytes_max`, or there is a key outside [0, rows).
 absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
-    int64_t rows, int64_t dim, const TableReader& reader);
+    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader);
 
 // The rows that there are, as a safetensors file (rows_file.h).
 absl::Status WriteTableRows(const std::string& path, const std::string& name,

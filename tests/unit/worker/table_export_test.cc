@@ -20,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 2;
+constexpr uint64_t kBytesMax = 1 << 20;
 using Rows = std::map<int64_t, std::vector<float>>;
 
 // Scans two rows a message; rows that are not there are (-key, 0).
@@ -52,11 +53,11 @@ TableReader ReaderOf(const Rows* rows) {
 
 TEST(TableExportTest, ADenseTableHasInitialValuesWhereNothingWasTouched) {
   const Rows rows = {{1, {5, 6}}, {3, {7, 8}}, {0, {1, 2}}};
-  const auto dense = ReadDenseTable(5, kDim, ReaderOf(&rows));
+  const auto dense = ReadDenseTable(5, kDim, kBytesMax, ReaderOf(&rows));
   ASSERT_TRUE(dense.ok() && dense->has_value());
   EXPECT_THAT(**dense, ElementsAre(1, 2, 5, 6, -2, 0, 7, 8, -4, 0));
   const Rows none;
-  const auto large = ReadDenseTable(100'000, kDim, ReaderOf(&none));
+  const auto large = ReadDenseTable(100'000, kDim, kBytesMax, ReaderOf(&none));
   ASSERT_TRUE(large.ok() && large->has_value());
   EXPECT_EQ((**large)[2 * 99'999], -99'999.0f);
 }
@@ -64,15 +65,35 @@ TEST(TableExportTest, ADenseTableHasInitialValuesWhereNothingWasTouched) {
 TEST(TableExportTest, WhatCannotBeATensorIsNone) {
   for (const int64_t outside : {int64_t{5}, int64_t{-1}, int64_t{1} << 40}) {
     const Rows rows = {{1, {5, 6}}, {outside, {7, 8}}};
-    const auto dense = ReadDenseTable(5, kDim, ReaderOf(&rows));
+    const auto dense = ReadDenseTable(5, kDim, kBytesMax, ReaderOf(&rows));
     ASSERT_TRUE(dense.ok());
     EXPECT_FALSE(dense->has_value()) << outside;
   }
   const Rows rows = {{1, {5, 6}}};
-  EXPECT_FALSE(ReadDenseTable(0, kDim, ReaderOf(&rows))->has_value());
   EXPECT_FALSE(
-      ReadDenseTable(kDenseTableBytesMax / 8 + 1, kDim, ReaderOf(&rows))
+      ReadDenseTable(0, kDim, kBytesMax, ReaderOf(&rows))->has_value());
+  EXPECT_FALSE(
+      ReadDenseTable(5, kDim, 5 * kDim * sizeof(float) - 1, ReaderOf(&rows))
           ->has_value());
+}
+
+TEST(TableExportTest, AScanEndsWhereItShowsThatThereIsNoTensor) {
+  Rows rows = {{-1, {7, 8}}};
+  for (int64_t key = 0; key < 5; ++key) rows[key] = {5, 6};
+  TableReader reader = ReaderOf(&rows);
+  int messages = 0;
+  const auto scan = reader.scan;
+  reader.scan = [&](TableReader::Sink sink) {
+    return scan(
+        [&](absl::Span<const int64_t> keys, absl::Span<const float> values) {
+          ++messages;
+          return sink(keys, values);
+        });
+  };
+  const auto dense = ReadDenseTable(5, kDim, kBytesMax, reader);
+  ASSERT_TRUE(dense.ok());
+  EXPECT_FALSE(dense->has_value());
+  EXPECT_EQ(messages, 1);
 }
 
 TEST(TableExportTest, RowsAreWrittenAsSafetensors) {
