@@ -15,8 +15,10 @@ namespace syncline {
 namespace {
 
 constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
-// How long exporting tables may take.
-constexpr absl::Duration kExportHold = absl::Hours(24);
+// A cut under which rows are read, batch by batch for an evaluation or all for
+// the export, is held for as long as that takes: a chief that hangs is noticed
+// by its silence.
+constexpr absl::Duration kRowsHold = absl::Hours(24);
 // How often a wait for data looks at the stop flag.
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // While the chief evaluates it says so this often within the step timeout, so
@@ -402,9 +404,8 @@ void Trainer::LogEvaluation(const Evaluation& evaluation) const {
 }
 
 absl::Status Trainer::AnnounceCut(int64_t clock) {
-  // After the last one nobody waits while tables are exported.
   std::optional<absl::Duration> hold;
-  if (HasTables() && clock == epochs_.clocks_total) hold = kExportHold;
+  if (HasTables()) hold = kRowsHold;
   return client_.BeginCut(CutId(clock), clock,
                           static_cast<uint32_t>(job_.assignment.workers_size()),
                           hold);
