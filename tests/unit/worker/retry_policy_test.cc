@@ -130,6 +130,20 @@ TEST(RetryPolicyTest, AFullShardIsAskedBeforeItIsGivenUp) {
   EXPECT_EQ(policy.OnProbe(kPatience * 2, now).next, Next::kFinish);
 }
 
+TEST(RetryPolicyTest, AFullShardWasReached) {
+  RetryPolicy policy(kStart, kPatience, 1);
+  absl::Time now = kStart + kPatience * 0.9;
+  ASSERT_EQ(policy.OnResult(absl::StatusCode::kResourceExhausted, now).next,
+            Next::kResend);
+  // A network that is away for a moment just when the patience ends.
+  now = kStart + kPatience;
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kResend);
+  now = kStart + kPatience * 1.95;
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kFinish);
+}
+
 TEST(RetryPolicyTest, AShardThatNeverAnswersIsGivenUpWithThePatience) {
   RetryPolicy policy(kStart, kPatience, 1);
   absl::Time now = kStart;
