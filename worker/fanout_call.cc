@@ -427,6 +427,11 @@ void FanoutCall::State::Disconnect() {
       idle_.WaitUntil(&mu_, absl::Now() + absl::Seconds(1));
     }
   }
+  for (const auto& link : links_) {
+    if (link->shared != nullptr && options_.shared.links != nullptr) {
+      options_.shared.links->Add(-1);
+    }
+  }
   links_.clear();
 }
 
