@@ -20,15 +20,11 @@ struct ScatterShape {
 class ScatterNDOp : public Op {
  public:
   explicit ScatterNDOp(ScatterShape shape)
-      : Op({.backward_inputs = 0b010,
-            .in_place_input = 0,
-            .gradient_in_place = true}),
+      : Op({.backward_inputs = 0b010, .gradient_in_place = true}),
         shape_(std::move(shape)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    if (t.in(0) != t.out(0)) {
-      std::memcpy(t.out(0), t.in(0), shape_.count * sizeof(float));
-    }
+    std::memcpy(t.out(0), t.in(0), shape_.count * sizeof(float));
     for (int64_t i = 0; i < shape_.tuples; ++i) {
       SYNCLINE_ASSIGN_OR_RETURN(const int64_t part, PartOf(t, i));
       const float* const update = t.in(2) + i * shape_.inner;
