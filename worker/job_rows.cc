@@ -62,35 +62,38 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
            .ids_per_sample = ElementCount(shapes[training.feeds[lookup.feed]]),
            .padding = PaddingOf(spec, lookup.feed)});
     }
+    const size_t cached =
+        evaluates ? spec.tables(static_cast<int>(t)).cache_rows() : 0;
     SYNCLINE_RETURN_IF_ERROR(
-        rows->AddTable(options, map, spec.training(), evaluates));
-    const uint32_t cached = spec.tables(static_cast<int>(t)).cache_rows();
+        rows->AddTable(options, map, spec.training(), evaluates, cached));
     rows->caches_.push_back(
-        evaluates && cached > 0
-            ? std::make_unique<RowCache>(
-                  cached, static_cast<size_t>(options.dim), /*clocks=*/0)
-            : nullptr);
+        cached > 0 ? std::make_unique<RowCache>(
+                         cached, static_cast<size_t>(options.dim), /*clocks=*/0)
+                   : nullptr);
   }
   return rows;
 }
 
 absl::Status JobRows::AddTable(RowBatch::Options options, const TableMap& map,
-                               const TrainingSpec& sizes, bool evaluates) {
+                               const TrainingSpec& sizes, bool evaluates,
+                               size_t cached) {
   RowBatch::Options evaluated = options;
   evaluated.samples_max = sizes.eval_batch_size();
   options.samples_max = sizes.batch_size();
   options.with_gradients = true;
   const int64_t ids =
       std::max(RowBatch::IdsMaxOf(options), RowBatch::IdsMaxOf(evaluated));
-  const uint64_t bytes = 2 * RowBatch::BytesFor(options) +
-                         (evaluates ? RowBatch::BytesFor(evaluated) : 0);
+  const uint64_t bytes =
+      2 * RowBatch::BytesFor(options) +
+      (evaluates ? RowBatch::BytesFor(evaluated) : 0) +
+      RowCache::BytesFor(cached, static_cast<size_t>(options.dim));
   const uint64_t available = AvailableMemoryBytes();
   if (ids > RowBatch::kIdsMax || bytes > available) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rows of a batch of table \"", options.name, "\": up to ",
-                     ids, " ids take ", bytes, " bytes, of which ", available,
-                     " are there, and there may be at most ", RowBatch::kIdsMax,
-                     " ids; use smaller batches"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rows of a batch of table \"", options.name, "\": up to ", ids,
+        " ids and ", cached, " cached rows take ", bytes, " bytes, of which ",
+        available, " are there, and there may be at most ", RowBatch::kIdsMax,
+        " ids; use smaller batches or fewer `cache_rows`"));
   }
   if (evaluates) evaluated_.push_back(Add(evaluated, map));
   current_.push_back(Add(options, map));

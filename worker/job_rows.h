@@ -49,7 +49,8 @@ class JobRows {
   RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
   // Makes all batches of a table, of these sizes.
   absl::Status AddTable(RowBatch::Options options, const TableMap& map,
-                        const TrainingSpec& sizes, bool evaluates);
+                        const TrainingSpec& sizes, bool evaluates,
+                        size_t cached);
 
   std::vector<std::unique_ptr<RowBatch>> owned_;
   std::vector<RowBatch*> current_;

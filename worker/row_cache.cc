@@ -1,8 +1,16 @@
 #include "worker/row_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace syncline {
+
+uint64_t RowCache::BytesFor(size_t rows_max, size_t dim) {
+  // The map holds keys and numbers, at least half full, with a byte for each.
+  constexpr uint64_t kMapEntry =
+      2 * (sizeof(std::pair<const int64_t, uint32_t>) + 1);
+  return rows_max * (dim * sizeof(float) + sizeof(Slot) + kMapEntry);
+}
 
 RowCache::RowCache(size_t rows_max, size_t dim, int64_t clocks)
     : dim_(dim), clocks_(clocks), slots_(rows_max), values_(rows_max * dim) {

@@ -15,6 +15,8 @@ namespace syncline {
 // Thread-compatible.
 class RowCache {
  public:
+  // What one takes, at most.
+  static uint64_t BytesFor(size_t rows_max, size_t dim);
   // `rows_max` rows of `dim` values, taken at once; each is good for `clocks`
   // clocks after the one it was read for.
   RowCache(size_t rows_max, size_t dim, int64_t clocks);
