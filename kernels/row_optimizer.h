@@ -16,10 +16,8 @@ namespace syncline {
 //   kSgd             none
 //   kAdagrad         sum of squares per element                      [dim]
 //   kRowWiseAdagrad  sum of the mean square of the row's gradients   [1]
-//   kAdam            first moment, second moment, bits of a uint32_t that
-//   counts
-//                    the row's steps (lazy Adam)                     [2 dim +
-//                    1]
+//   kAdam            first and second moment, the row's steps as the bits
+//                    of a uint32_t (lazy Adam)                 [2 dim + 1]
 //   kFtrl            sum of squares, z                               [2 dim]
 //
 // The update is that of kernels/optimizer.h, and for kRowWiseAdagrad

@@ -56,7 +56,8 @@ class Executor {
   // `clock` and `rank` seed what is random. Calls on_gradient(i) once per
   // parameter, from this thread, as soon as its gradient is final and its value
   // is not read again in this step; order is the backward order.
-  // Errors: InvalidArgument: a label outside the classes (row and value named);
+  // Errors: InvalidArgument: a label outside the classes (row and value named),
+  // an index of Gather or ScatterND out of range (node named);
   // FailedPrecondition: the loss is not finite (the first node whose output is
   // not finite is named). Gradients are then unspecified.
   virtual absl::StatusOr<StepResult> TrainStep(

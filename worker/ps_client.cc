@@ -339,6 +339,12 @@ absl::Status PsClient::SendRows(uint32_t shard,
 
 void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
                             absl::Span<RowBatch* const> next_rows) {
+  // Slots that are larger than a chunk may leave no room for keys.
+  if (pushed != nullptr && wanted != nullptr &&
+      pushed->bytes + wanted->key_bytes() > kChunkBytesMax) {
+    SendRowChunk(pushed, nullptr, next_rows);
+    return SendRowChunk(nullptr, wanted, next_rows);
+  }
   if (pushed == nullptr) {
     return StartRowPull(*wanted, next_rows, step_.clock + 1, 0);
   }
@@ -453,11 +459,11 @@ PushHeader PsClient::MakePushHeader(uint32_t shard,
   header.set_clock(step_.clock);
   header.set_sample_count(step_.sample_count);
   if (step_.sample_count > 0) {
-    size_t blocks = map_.shard_blocks(shard).size();
+    size_t count = map_.shard_blocks(shard).size();
     for (const RowBatch* table : step_.rows) {
-      blocks += table->ShardSlots(shard).size();
+      count += table->ShardSlots(shard).size();
     }
-    header.set_blocks_in_clock(static_cast<uint32_t>(blocks));
+    header.set_blocks_in_clock(static_cast<uint32_t>(count));
   }
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_finished(step_.finished);

@@ -58,6 +58,12 @@ class Cutter {
 
 }  // namespace
 
+size_t RowChunk::key_bytes() const {
+  size_t keys = 0;
+  for (const RowRange& range : ranges) keys += range.count;
+  return keys * sizeof(int64_t);
+}
+
 absl::StatusOr<std::vector<RowChunk>> CutGradients(
     absl::Span<RowBatch* const> tables, uint32_t shard, size_t chunk_bytes,
     size_t message_bytes) {

@@ -24,6 +24,8 @@ struct RowChunk {
   uint32_t shard = 0;
   std::vector<RowRange> ranges = {};
   size_t bytes = 0;
+
+  size_t key_bytes() const;
 };
 
 // Cuts rows for `shard` into messages of at most `chunk_bytes`, or one row

@@ -83,8 +83,8 @@ class LibsvmTable : public SampleTable {
                 int64_t* out) const override {
     for (const int64_t sample : samples) {
       int64_t* const end = out + fields_[field].width;
-      out = std::copy(&indices_[begins_[sample]],
-                      &indices_[begins_[sample + 1]], out);
+      out = std::copy(indices_.begin() + begins_[sample],
+                      indices_.begin() + begins_[sample + 1], out);
       std::fill(out, end, fields_[field].padding);
       out = end;
     }
