@@ -17,6 +17,8 @@ inline constexpr uint32_t kEveryInput = ~uint32_t{0};
   OPERATOR(Concat, kEveryInput)      \
   OPERATOR(Div, 0b11)                \
   OPERATOR(Dropout, 0b1)             \
+  OPERATOR(Erf, 0b1)                 \
+  OPERATOR(Exp, 0b1)                 \
   OPERATOR(Flatten, 0b1)             \
   OPERATOR(Gather, 0b1)              \
   OPERATOR(Gelu, 0b1)                \
@@ -25,6 +27,8 @@ inline constexpr uint32_t kEveryInput = ~uint32_t{0};
   OPERATOR(LogSoftmax, 0b1)          \
   OPERATOR(MatMul, 0b11)             \
   OPERATOR(Mul, 0b11)                \
+  OPERATOR(Neg, 0b1)                 \
+  OPERATOR(Pow, 0b11)                \
   OPERATOR(ReduceMean, 0b1)          \
   OPERATOR(ReduceSum, 0b1)           \
   OPERATOR(Relu, 0b1)                \
@@ -32,6 +36,7 @@ inline constexpr uint32_t kEveryInput = ~uint32_t{0};
   OPERATOR(ScatterND, 0b101)         \
   OPERATOR(Sigmoid, 0b1)             \
   OPERATOR(Softmax, 0b1)             \
+  OPERATOR(Sqrt, 0b1)                \
   OPERATOR(Squeeze, 0b1)             \
   OPERATOR(Sub, 0b11)                \
   OPERATOR(Tanh, 0b1)                \

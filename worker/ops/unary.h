@@ -10,10 +10,11 @@ namespace syncline {
 // An activation: one float32 input, one output of its shape.
 struct UnaryKernels {
   void (*forward)(int64_t n, const float* x, float* y);
-  // `saved` is the input or the output, as below.
+  // `saved` is the input or the output, as below; of kNothing neither is kept,
+  // and it is not to be read.
   void (*backward)(int64_t n, const float* saved, const float* dy,
                    bool accumulate, float* dx);
-  enum class Saved { kInput, kOutput } saved;
+  enum class Saved { kInput, kOutput, kNothing } saved;
 };
 
 absl::StatusOr<std::unique_ptr<Op>> MakeUnary(const OpSpec& spec,

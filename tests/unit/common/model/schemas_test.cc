@@ -21,7 +21,7 @@ using ::testing::Not;
 
 TEST(SchemasTest, TheListIsSortedAndHasNoConstant) {
   const std::vector<std::string> names = SupportedOperators();
-  EXPECT_EQ(names.size(), 25u);
+  EXPECT_EQ(names.size(), 30u);
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   EXPECT_THAT(names, Contains("Gemm"));
   EXPECT_THAT(names, Not(Contains("Constant")));

@@ -5,7 +5,7 @@
 //  - the float32 Op against the reference: overwriting, accumulating, with each
 //    subset of wanted gradients, in place where the Op offers it, and with all
 //    it has not declared as read replaced by NaN before Backward.
-// A new operator adds one row.
+// A new operator adds one row, here or in the file of its kind.
 
 #include "worker/ops/op_table.h"
 
@@ -15,61 +15,26 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
 #include "tests/testing/arrays.h"
+#include "tests/testing/op_case.h"
 
 namespace syncline {
 namespace {
 
 using reference::Dims;
+using testing::BinaryCase;
 using testing::Dot;
 using testing::DoubleArray;
 using testing::ExpectNear;
 using testing::FiniteDifferences;
+using testing::Gradients;
+using testing::Inputs;
+using testing::IntegerInput;
+using testing::LinearCase;
+using testing::OpCase;
 using testing::RandomArray;
 using testing::ToFloats;
-
-using Inputs = std::vector<DoubleArray>;
-using Gradients = std::vector<DoubleArray>;
-
-// An input of int64 at a position among the inputs; int32 where that is said.
-struct IntegerInput {
-  size_t position;
-  Dims dims;
-  std::vector<int64_t> values;
-  bool narrow = false;
-};
-
-struct OpCase {
-  std::string op_type;
-  int version;
-  std::map<std::string, Attribute> attributes;
-  std::vector<Dims> inputs;  // of the differentiable ones
-  std::function<DoubleArray(const Inputs&)> forward;
-  std::function<Gradients(const Inputs&, const DoubleArray& dy)> gradient;
-  std::vector<IntegerInput> integers = {};
-
-  // Where differentiable input `i` is among all inputs.
-  size_t Position(size_t i) const {
-    for (const IntegerInput& integer : integers) i += integer.position <= i;
-    return i;
-  }
-};
-
-using Terms = std::vector<reference::Term>;
-
-OpCase LinearCase(std::string op_type, int version,
-                  std::map<std::string, Attribute> attributes,
-                  std::vector<Dims> inputs, std::vector<IntegerInput> integers,
-                  Terms terms, Dims out) {
-  return {std::move(op_type),
-          version,
-          std::move(attributes),
-          std::move(inputs),
-          [=](const Inputs& in) { return reference::Linear(terms, out, in); },
-          [=](const Inputs& in, const DoubleArray& dy) {
-            return reference::LinearGradient(terms, in, dy);
-          },
-          std::move(integers)};
-}
+using testing::UnaryCase;
+using testing::ViewCase;
 
 OpCase GatherCase(Dims data, int64_t axis, Dims index_dims,
                   std::vector<int64_t> indices, bool narrow = false) {
@@ -137,18 +102,6 @@ OpCase ScatterAddCase(Dims data, Dims index_dims, std::vector<int64_t> indices,
       reference::ScatterAddTerms(data, index_dims.back(), indices), data);
 }
 
-template <typename F, typename FA, typename FB>
-OpCase BinaryCase(std::string op_type, Dims a, Dims b, F f, FA fa, FB fb) {
-  return {std::move(op_type),
-          14,
-          {},
-          {std::move(a), std::move(b)},
-          [=](const Inputs& in) { return reference::Binary(in[0], in[1], f); },
-          [=](const Inputs& in, const DoubleArray& dy) {
-            return reference::BinaryGradient(in[0], in[1], dy, fa, fb);
-          }};
-}
-
 OpCase AddCase(Dims a, Dims b) {
   return BinaryCase(
       "Add", a, b, [](double p, double q) { return p + q; },
@@ -169,36 +122,6 @@ OpCase DivCase(Dims a, Dims b) {
       "Div", a, b, [](double p, double q) { return p / q; },
       [](double, double q) { return 1 / q; },
       [](double p, double q) { return -p / (q * q); });
-}
-
-template <typename F>
-OpCase UnaryCase(std::string op_type,
-                 std::map<std::string, Attribute> attributes = {}) {
-  return {std::move(op_type),
-          20,
-          std::move(attributes),
-          {{5, 7}},
-          [](const Inputs& in) { return reference::Unary<F>(in[0]); },
-          [](const Inputs& in, const DoubleArray& dy) {
-            return reference::UnaryGradient<F>(in[0], dy);
-          }};
-}
-
-OpCase ViewCase(std::string op_type, Dims from, Dims to,
-                std::map<std::string, Attribute> attributes = {}) {
-  const auto reshaped = [](const DoubleArray& x, const Dims& dims) {
-    DoubleArray y(dims);
-    y.values = x.values;
-    return y;
-  };
-  return {std::move(op_type),
-          13,
-          std::move(attributes),
-          {from},
-          [=](const Inputs& in) { return reshaped(in[0], to); },
-          [=](const Inputs&, const DoubleArray& dy) {
-            return Gradients{reshaped(dy, from)};
-          }};
 }
 
 OpCase GemmCase(const reference::GemmAttributes& g, std::vector<Dims> inputs) {
@@ -357,20 +280,21 @@ std::vector<OpCase> Cases() {
       gemm(1, 0, {{2}});
     }
   }
+  for (OpCase& c : testing::SequenceCases()) cases.push_back(std::move(c));
   return cases;
 }
 
 // The Op of a case with everything it runs on.
 class Bench {
  public:
-  Bench(const OpCase& c, std::vector<bool> wants) : wants_(std::move(wants)) {
+  Bench(const OpCase& c, std::vector<bool> wants)
+      : wants_(std::move(wants)), in_(c.DrawInputs()) {
     node_.name = "it";
     node_.op_type = c.op_type;
     node_.since_version = c.version;
     node_.attributes = c.attributes;
     for (const Dims& dims : c.inputs) {
-      in_.push_back(RandomArray(dims, 10 + in_.size()));
-      floats_.push_back(ToFloats(in_.back().values));
+      floats_.push_back(ToFloats(in_[floats_.size()].values));
       spec_.inputs.push_back({.present = true, .dims = dims});
       positions_.push_back(c.Position(positions_.size()));
     }
@@ -498,9 +422,9 @@ class Bench {
   }
 
   const std::vector<bool> wants_;
+  const Inputs in_;
   Node node_;
   OpSpec spec_;
-  Inputs in_;
   DoubleArray want_y_, dy_;
   Gradients want_dx_;
   std::vector<std::vector<float>> floats_;
@@ -518,10 +442,7 @@ class OpTableTest : public ::testing::TestWithParam<OpCase> {};
 
 TEST_P(OpTableTest, ReferenceGradientIsTheDerivative) {
   const OpCase& c = GetParam();
-  Inputs in;
-  for (const Dims& dims : c.inputs) {
-    in.push_back(RandomArray(dims, 10 + in.size()));
-  }
+  Inputs in = c.DrawInputs();
   const DoubleArray dy = RandomArray(c.forward(in).dims, 3);
   const Gradients got = c.gradient(in, dy);
   for (size_t i = 0; i < in.size(); ++i) {

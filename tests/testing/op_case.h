@@ -1,0 +1,130 @@
+#ifndef SYNCLINE_TESTS_TESTING_OP_CASE_H_
+#define SYNCLINE_TESTS_TESTING_OP_CASE_H_
+
+// An operator with its settings, and the reference it is held against: a row of
+// the table that worker/ops is tested with. Builders for the common kinds.
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/model/graph.h"
+#include "kernels/reference.h"
+#include "tests/testing/arrays.h"
+
+namespace syncline::testing {
+
+// Not using-declarations: syncline has a Dims too, the same type.
+using Inputs = std::vector<DoubleArray>;
+using Gradients = std::vector<DoubleArray>;
+
+// An input of int64 at a position among the inputs; int32 where that is said.
+struct IntegerInput {
+  size_t position;
+  Dims dims;
+  std::vector<int64_t> values;
+  bool narrow = false;
+};
+
+struct OpCase {
+  std::string op_type;
+  int version;
+  std::map<std::string, Attribute> attributes;
+  std::vector<Dims> inputs;  // of the differentiable ones
+  std::function<DoubleArray(const Inputs&)> forward;
+  std::function<Gradients(const Inputs&, const DoubleArray& dy)> gradient;
+  std::vector<IntegerInput> integers = {};
+  bool positive = false;  // inputs are drawn above 0
+
+  // Where differentiable input `i` is among all inputs.
+  size_t Position(size_t i) const {
+    for (const IntegerInput& integer : integers) i += integer.position <= i;
+    return i;
+  }
+
+  Inputs DrawInputs() const {
+    Inputs in;
+    for (const Dims& dims : inputs) {
+      in.push_back(RandomArray(dims, 10 + in.size()));
+      if (!positive) continue;
+      for (double& v : in.back().values) v = std::fabs(v);
+    }
+    return in;
+  }
+};
+
+using Terms = std::vector<reference::Term>;
+
+inline OpCase LinearCase(std::string op_type, int version,
+                         std::map<std::string, Attribute> attributes,
+                         std::vector<Dims> inputs,
+                         std::vector<IntegerInput> integers, Terms terms,
+                         Dims out) {
+  return {std::move(op_type),
+          version,
+          std::move(attributes),
+          std::move(inputs),
+          [=](const Inputs& in) { return reference::Linear(terms, out, in); },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::LinearGradient(terms, in, dy);
+          },
+          std::move(integers)};
+}
+
+template <typename F, typename FA, typename FB>
+OpCase BinaryCase(std::string op_type, Dims a, Dims b, F f, FA fa, FB fb,
+                  bool positive = false) {
+  return {std::move(op_type),
+          14,
+          {},
+          {std::move(a), std::move(b)},
+          [=](const Inputs& in) { return reference::Binary(in[0], in[1], f); },
+          [=](const Inputs& in, const DoubleArray& dy) {
+            return reference::BinaryGradient(in[0], in[1], dy, fa, fb);
+          },
+          {},
+          positive};
+}
+
+template <typename F>
+OpCase UnaryCase(std::string op_type,
+                 std::map<std::string, Attribute> attributes = {},
+                 bool positive = false) {
+  return {std::move(op_type),
+          20,
+          std::move(attributes),
+          {{5, 7}},
+          [](const Inputs& in) { return reference::Unary<F>(in[0]); },
+          [](const Inputs& in, const DoubleArray& dy) {
+            return reference::UnaryGradient<F>(in[0], dy);
+          },
+          {},
+          positive};
+}
+
+inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
+                       std::map<std::string, Attribute> attributes = {}) {
+  const auto reshaped = [](const DoubleArray& x, const Dims& dims) {
+    DoubleArray y(dims);
+    y.values = x.values;
+    return y;
+  };
+  return {std::move(op_type),
+          13,
+          std::move(attributes),
+          {from},
+          [=](const Inputs& in) { return reshaped(in[0], to); },
+          [=](const Inputs&, const DoubleArray& dy) {
+            return Gradients{reshaped(dy, from)};
+          }};
+}
+
+// By what the operators are for; Cases() of op_table_test.cc joins them.
+std::vector<OpCase> SequenceCases();
+
+}  // namespace syncline::testing
+
+#endif  // SYNCLINE_TESTS_TESTING_OP_CASE_H_

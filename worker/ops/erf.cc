@@ -1,0 +1,11 @@
+#include "kernels/pointwise.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeErf(const OpSpec& spec) {
+  return MakeUnary(spec, {ErrorFunction, ErrorFunctionGradient,
+                          UnaryKernels::Saved::kInput});
+}
+
+}  // namespace syncline

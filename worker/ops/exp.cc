@@ -1,0 +1,10 @@
+#include "kernels/pointwise.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeExp(const OpSpec& spec) {
+  return MakeUnary(spec, {Exp, ExpGradient, UnaryKernels::Saved::kOutput});
+}
+
+}  // namespace syncline

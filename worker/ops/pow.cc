@@ -1,0 +1,96 @@
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/power.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+namespace {
+
+Op::Traits TraitsOf(const OpSpec& spec, const Broadcast& shape) {
+  Op::Traits traits;
+  if (spec.WantsGradient(0)) traits.backward_inputs |= 0b11;
+  if (spec.WantsGradient(1)) {
+    traits.backward_inputs |= 0b01;
+    traits.backward_outputs = 1;
+  }
+  if (shape.a_count == shape.count) {
+    traits.in_place_input = 0;
+    traits.gradient_in_place = true;
+  }
+  return traits;
+}
+
+// Exponents may be of another type than what is raised: then they are known
+// when the Op is made.
+class PowOp : public Op {
+ public:
+  PowOp(const OpSpec& spec, Broadcast shape, std::vector<float> exponents)
+      : Op(TraitsOf(spec, shape)),
+        shape_(std::move(shape)),
+        exponents_(std::move(exponents)) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    Power(shape_, t.in(0), Exponents(t), t.out(0));
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(1) != nullptr) {
+      PowerGradientB(shape_, t.in(0), t.out(0), g.out(), g.accumulate(1),
+                     g.in(1));
+    }
+    if (g.in(0) != nullptr) {
+      PowerGradientA(shape_, t.in(0), Exponents(t), g.out(), g.accumulate(0),
+                     g.in(0));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const float* Exponents(const Tensors& t) const {
+    return exponents_.empty() ? t.in(1) : exponents_.data();
+  }
+
+  const Broadcast shape_;
+  const std::vector<float> exponents_;
+};
+
+template <typename T>
+std::vector<float> ToFloats(const TensorType& type) {
+  const T* const values = static_cast<const T*>(type.constant);
+  return std::vector<float>(values, values + type.count());
+}
+
+// Empty where they are float32 and need no conversion.
+absl::StatusOr<std::vector<float>> ConvertedExponents(const TensorType& type) {
+  if (type.dtype == DType::kFloat32) {
+    return std::vector<float>();
+  }
+  if (type.constant != nullptr) {
+    if (type.dtype == DType::kInt64) return ToFloats<int64_t>(type);
+    if (type.dtype == DType::kInt32) return ToFloats<int32_t>(type);
+    if (type.dtype == DType::kFloat64) return ToFloats<double>(type);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the exponent is ", DTypeName(type.dtype),
+      "; it must be float32, or a constant of int32, int64 or float64"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakePow(const OpSpec& spec) {
+  if (spec.input(0).dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input 0 is ", DTypeName(spec.input(0).dtype),
+                     "; only float32 is computed"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<float> exponents,
+                            ConvertedExponents(spec.input(1)));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Broadcast shape, MakeBroadcast(spec.input(0).dims, spec.input(1).dims));
+  return std::make_unique<PowOp>(spec, std::move(shape), std::move(exponents));
+}
+
+}  // namespace syncline

@@ -1,0 +1,11 @@
+#include "kernels/pointwise.h"
+#include "worker/ops/unary.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeSqrt(const OpSpec& spec) {
+  return MakeUnary(
+      spec, {SquareRoot, SquareRootGradient, UnaryKernels::Saved::kOutput});
+}
+
+}  // namespace syncline
