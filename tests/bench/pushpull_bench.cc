@@ -287,15 +287,16 @@ class PushPullBench {
     report_.Set("leaving at a time",
                 absl::StrCat(client.push_window_bytes >> 10, " KiB"));
     report_.Set("result crc32c", absl::Hex(loads_[0].worker->Checksum()));
-    report_.AddRatio("rate against echo", kEcho, kNetwork, 0.85);
+    report_.AddRatio("rate / echo's rate", kEcho, kNetwork, 0.85);
     // The time that its bytes would take at the rate of the first.
     report_.AddScaled("large at that rate", "ms", kNetwork,
                       static_cast<double>(large_megabytes_) / megabytes_);
-    report_.AddRatio("rate of large against it", "large at that rate", kLarge,
+    report_.AddRatio("rate of large / that rate", "large at that rate", kLarge,
                      0.9);
-    report_.AddRatio("memcpy / shared memory", kMemcpy, kShared, 0.25);
-    report_.AddRatio("one / many tensors", kOne, kMany, 1 / 3.0);
-    report_.AddRatio("echo / smallest", kSmallEcho, kSmall, 1 / 1.2);
+    report_.AddRatio("time, shared memory / memcpy", kShared, kMemcpy,
+                     AtMost(4));
+    report_.AddRatio("time, many tensors / one", kMany, kOne, AtMost(3));
+    report_.AddRatio("time, 16 values / echo", kSmall, kSmallEcho, AtMost(1.2));
   }
 
   // Of a ps that nobody shares memory with: what is shared is the worker's.

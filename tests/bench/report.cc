@@ -62,16 +62,19 @@ void Report::AddScaled(absl::string_view name, absl::string_view unit,
 }
 
 void Report::AddRatio(absl::string_view name, absl::string_view numerator,
-                      absl::string_view denominator,
-                      std::optional<double> goal_min) {
+                      absl::string_view denominator, std::optional<Goal> goal) {
   const std::vector<double>& over = Find(numerator).values;
   const std::vector<double>& under = Find(denominator).values;
   SYNCLINE_CHECK(over.size() == under.size());
-  Series ratio = {std::string(name), "", {}, goal_min};
+  Series ratio = {std::string(name), "", {}, goal};
   for (size_t i = 0; i < over.size(); ++i) {
     ratio.values.push_back(over[i] / under[i]);
   }
   series_.push_back(std::move(ratio));
+}
+
+void Report::SetGoal(absl::string_view measurement, const Goal& goal) {
+  Find(measurement).goal = goal;
 }
 
 double Report::Median(absl::string_view name) const {
@@ -99,10 +102,12 @@ std::string Report::ToTable() const {
     absl::StrAppendFormat(&out, "  %-32s %12.6g %12.6g %12.6g %3d  %s",
                           series.name, spread.median, spread.low, spread.high,
                           series.values.size(), series.unit);
-    if (series.goal_min.has_value()) {
+    if (series.goal.has_value()) {
       absl::StrAppendFormat(
-          &out, "goal >= %g: %s", *series.goal_min,
-          spread.median >= *series.goal_min ? "reached" : "missed");
+          &out, "%sgoal %s %g: %s", series.unit.empty() ? "" : ", ",
+          series.goal->kind == Goal::Kind::kAtLeast ? ">=" : "<=",
+          series.goal->value,
+          series.goal->Reached(spread.median) ? "reached" : "missed");
     }
     absl::StrAppend(&out, "\n");
   }
@@ -133,8 +138,9 @@ std::string Report::ToJson() const {
       entry["values"].mutable_list_value()->add_values()->set_number_value(
           value);
     }
-    if (series.goal_min.has_value()) {
-      entry["goal_min"].set_number_value(*series.goal_min);
+    if (series.goal.has_value()) {
+      entry[series.goal->kind == Goal::Kind::kAtLeast ? "goal_min" : "goal_max"]
+          .set_number_value(series.goal->value);
     }
   }
   std::string json;

@@ -11,6 +11,22 @@
 
 namespace syncline {
 
+// What the project promises of a measurement or ratio.
+struct Goal {
+  enum class Kind { kAtLeast, kAtMost };
+  // A number alone is the least that is promised.
+  Goal(double least) : value(least) {}  // NOLINT(google-explicit-constructor)
+  Goal(Kind k, double v) : kind(k), value(v) {}
+
+  bool Reached(double median) const {
+    return kind == Kind::kAtLeast ? median >= value : median <= value;
+  }
+
+  Kind kind = Kind::kAtLeast;
+  double value;
+};
+inline Goal AtMost(double value) { return {Goal::Kind::kAtMost, value}; }
+
 // What one benchmark has measured. Numbers of one report may be compared with
 // each other, and with nothing else: they come from one machine and one run,
 // repetitions of what is compared taken in turn. Thread-compatible.
@@ -32,10 +48,12 @@ class Report {
   void AddScaled(absl::string_view name, absl::string_view unit,
                  absl::string_view measurement, double factor);
   // numerator / denominator, repetition by repetition, of two measurements
-  // added so far. `goal_min` is what the project promises.
+  // added so far.
   void AddRatio(absl::string_view name, absl::string_view numerator,
                 absl::string_view denominator,
-                std::optional<double> goal_min = std::nullopt);
+                std::optional<Goal> goal = std::nullopt);
+  // For a measurement added so far.
+  void SetGoal(absl::string_view measurement, const Goal& goal);
 
   // Median of a measurement or ratio; REQUIRES: it has values.
   double Median(absl::string_view name) const;
@@ -48,10 +66,13 @@ class Report {
     std::string name;
     std::string unit;
     std::vector<double> values;
-    std::optional<double> goal_min;
+    std::optional<Goal> goal;
   };
   void SetText(absl::string_view key, std::string value);
   const Series& Find(absl::string_view name) const;
+  Series& Find(absl::string_view name) {
+    return const_cast<Series&>(std::as_const(*this).Find(name));
+  }
 
   const std::string name_;
   const std::string what_;

@@ -59,6 +59,19 @@ TEST(ReportTest, TheTableSaysWhetherGoalsAreReached) {
                     Not(HasSubstr("distance=100"))));
 }
 
+TEST(ReportTest, AGoalMayBeTheMostAndMayBeOfAMeasurement) {
+  Report report = Example();
+  report.AddRatio("tortoise / hare", "tortoise", "hare", AtMost(0.2));
+  report.SetGoal("hare", AtMost(29));
+  report.SetGoal("tortoise", 4);
+  EXPECT_THAT(report.ToTable(),
+              AllOf(ContainsRegex("tortoise / hare +.*goal <= 0.2: reached"),
+                    ContainsRegex("hare +30 .*m/s, goal <= 29: missed"),
+                    ContainsRegex("tortoise +4 .*m/s, goal >= 4: reached")));
+  EXPECT_THAT(report.ToJson(),
+              AllOf(HasSubstr("\"goal_max\":29"), HasSubstr("\"goal_min\":4")));
+}
+
 TEST(ReportTest, TheJsonHoldsEveryValue) {
   google::protobuf::Struct json;
   ASSERT_TRUE(
