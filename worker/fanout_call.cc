@@ -533,7 +533,9 @@ void FanoutCall::State::Use(Link* link, std::shared_ptr<SharedLink> shared) {
 Route FanoutCall::State::ChooseRoute(const Call& call) {
   const Link& link = *links_[call.shard];
   if (link.shared == nullptr || call.bytes == 0) return Route::kNetwork;
+  // Calls that only pull may wait: nothing waits for them.
   if (options_.shared.answers_need_later_pushes &&
+      call.direction == Direction::kPush &&
       !WindowOf(call, Route::kShared).HasRoom(call.bytes)) {
     return Route::kNetwork;
   }

@@ -41,8 +41,8 @@ class FanoutCall {
     size_t window_bytes = 0;
     // Of the memory that each ps is given.
     size_t region_bytes = 0;
-    // Answers may wait for pushes that have not been started: what finds the
-    // window full goes over the network at once.
+    // Answers may wait for pushes that have not been started: a push that finds
+    // the window full goes over the network at once.
     bool answers_need_later_pushes = false;
     // Payloads may lie here, where every ps is let read them. May be null.
     std::shared_ptr<SharedRegion> payloads = nullptr;

@@ -365,6 +365,7 @@ void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
     call.method = "PushPull";
     call.request = EncodeFrame(header, std::move(payload));
     call.bytes = std::max(pushed->bytes, wanted->bytes);
+    call.answer_bytes = ValueBytes(next_rows, *wanted);
     call.on_response = [this, chunk = *wanted, next_rows](
                            const grpc::ByteBuffer& response, absl::Time left) {
       return StorePulledRows(chunk, next_rows, response, left,
@@ -384,6 +385,7 @@ void PsClient::StartRowPull(const RowChunk& chunk,
   std::vector<grpc::Slice> payload;
   AddWantedKeys(rows, chunk, tensors_.owner, &header, &payload);
   call.request = EncodeFrame(header, std::move(payload));
+  call.answer_bytes = ValueBytes(rows, chunk);
   call.on_response = [this, chunk, rows, min_clock](
                          const grpc::ByteBuffer& response, absl::Time left) {
     return StorePulledRows(chunk, rows, response, left, min_clock);

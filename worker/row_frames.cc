@@ -14,7 +14,7 @@ TableRows ToProto(const RowRange& range) {
   return rows;
 }
 
-size_t ValueBytes(const RowBatch& table) {
+size_t RowBytes(const RowBatch& table) {
   return static_cast<size_t>(table.dim()) * sizeof(float);
 }
 
@@ -50,7 +50,7 @@ void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
     payload->push_back(BorrowedSlice(table.keys().data() + range.first,
                                      range.count * sizeof(int64_t), owner));
     payload->push_back(BorrowedSlice(table.gradient(range.first),
-                                     range.count * ValueBytes(table), owner));
+                                     range.count * RowBytes(table), owner));
   }
 }
 
@@ -65,13 +65,18 @@ void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
   }
 }
 
+size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk) {
+  size_t bytes = 0;
+  for (const RowRange& range : chunk.ranges) {
+    bytes += range.count * RowBytes(*tables[range.table]);
+  }
+  return bytes;
+}
+
 absl::Status StoreRows(absl::Span<RowBatch* const> tables,
                        const RowChunk& chunk, const PullResponseHeader& header,
                        const PayloadView& payload) {
-  size_t bytes = 0;
-  for (const RowRange& range : chunk.ranges) {
-    bytes += range.count * ValueBytes(*tables[range.table]);
-  }
+  const size_t bytes = ValueBytes(tables, chunk);
   if (!Lists(header, chunk) || payload.size_bytes() != bytes) {
     return absl::InternalError(
         absl::StrCat("answered rows of ", header.tables_size(), " tables with ",
@@ -87,7 +92,7 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
     for (size_t begin = 0; begin < rows.size();) {
       size_t end = begin + 1;
       while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-      const size_t run = (end - begin) * ValueBytes(table);
+      const size_t run = (end - begin) * RowBytes(table);
       payload.CopyTo(offset, run, table.value(rows[begin]));
       offset += run;
       begin = end;

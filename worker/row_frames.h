@@ -5,7 +5,7 @@
 // the slices of what is sent point into the RowBatches, what arrives is copied
 // into them once.
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -33,6 +33,9 @@ void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                    const std::shared_ptr<const void>& owner, PullHeader* header,
                    std::vector<grpc::Slice>* payload);
+
+// Bytes of the values that the answer to such a pull has.
+size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk);
 
 // Copies the answer to such a pull into the batches. Errors: Internal: it has
 // other rows than were asked for.

@@ -2,6 +2,7 @@
 #define SYNCLINE_TESTS_BENCH_BENCHMARKS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "tests/bench/report.h"
@@ -17,6 +18,8 @@ struct BenchOptions {
   int threads = 1;
   // The large tensor of `pushpull`.
   int64_t large_mib = 1024;
+  // Of `sparse`: only what has this in its name.
+  std::string only = {};
 };
 
 // Each is one file and one line in main.cc. It verifies results before it

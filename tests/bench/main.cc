@@ -59,6 +59,8 @@ int Main(int argc, char** argv) {
                  "pushpull: MiB of the large tensor")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  app.add_option("--only", options.only,
+                 "sparse: only loads whose name contains this");
   app.require_subcommand();
   app.fallthrough();
   for (const Benchmark& benchmark : kBenchmarks) {

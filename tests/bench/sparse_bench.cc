@@ -1,18 +1,21 @@
 // Rows of an embedding table, pushed to and pulled from the real syncline-ps by
 // a client that does nothing else; against a std::unordered_map behind the same
-// calls, in a process of its own.
+// calls, in a process of its own. Over TCP, and with payloads in shared memory.
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_set>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/crc32c.h"
@@ -35,6 +38,8 @@ constexpr uint64_t kSeed = 1;
 constexpr float kLearningRate = 0.01f;
 constexpr int kInFlight = 6;
 constexpr double kMiB = 1 << 20;
+// Of each client: payloads and answers of all that is in flight.
+constexpr size_t kSharedBytes = 64 << 20;
 
 JobSpec Spec(uint64_t memory_bytes) {
   JobSpec spec;
@@ -112,6 +117,16 @@ class Side {
     });
   }
 
+  absl::Status ShareMemory() {
+    for (const auto& client : clients_) {
+      SYNCLINE_RETURN_IF_ERROR(client->ShareMemory(kSharedBytes));
+    }
+    return absl::OkStatus();
+  }
+  void SetPath(RowClient::Path path) {
+    for (const auto& client : clients_) client->SetPath(path);
+  }
+
   // Rows per second of `clocks` clocks of all workers.
   absl::StatusOr<double> Time(bool push, size_t clocks) {
     const absl::Time begin = absl::Now();
@@ -127,11 +142,12 @@ class Side {
     return static_cast<double>(clocks * load_.batch * load_.workers) / seconds;
   }
 
-  // Pushes a few keys that nobody else has, pulls them, and compares with the
-  // same arithmetic done here. Returns a checksum of what was pulled.
-  absl::StatusOr<uint32_t> Verify(bool is_ps) {
+  // Pushes a few keys that nobody else has, those of indices from `first` on,
+  // pulls them, and compares with the same arithmetic done here. Returns a
+  // checksum of what was pulled.
+  absl::StatusOr<uint32_t> Verify(uint64_t first) {
     std::vector<int64_t> keys;
-    for (uint64_t i = 0; i < 4096; ++i) keys.push_back(KeyOf((1ull << 40) + i));
+    for (uint64_t i = 0; i < 4096; ++i) keys.push_back(KeyOf(first + i));
     uint32_t crc = 0;
     for (uint32_t shard = 0; shard < load_.ps; ++shard) {
       RowClient& client = *clients_[shard];
@@ -148,8 +164,7 @@ class Side {
             crc = ExtendCrc32c(crc, {reinterpret_cast<const char*>(got.data()),
                                      got.size() * sizeof(float)});
             for (size_t i = 0; i < pulled.size() && compared.ok(); ++i) {
-              compared =
-                  Compare(pulled[i], row++, is_ps, got.data() + i * load_.dim);
+              compared = Compare(pulled[i], row++, got.data() + i * load_.dim);
             }
           }));
       SYNCLINE_RETURN_IF_ERROR(compared);
@@ -193,22 +208,19 @@ class Side {
   }
 
   // Row `index` of a batch that was pushed twice.
-  absl::Status Compare(int64_t key, size_t index, bool is_ps,
-                       const float* got) const {
+  absl::Status Compare(int64_t key, size_t index, const float* got) const {
     const RowOptimizer optimizer(
         {.kind = OptimizerKind::kRowWiseAdagrad, .epsilon = 1e-10f}, load_.dim);
     std::vector<float> row(load_.dim + optimizer.state_floats());
-    if (is_ps) {
-      RowInitializer(RowInitializer::Scheme::kUniform, 0.05f, kSeed, kTable)
-          .Fill(key, row.data(), load_.dim);
-    }
+    RowInitializer(RowInitializer::Scheme::kUniform, 0.05f, kSeed, kTable)
+        .Fill(key, row.data(), load_.dim);
     optimizer.InitState(row.data() + load_.dim);
     for (int step = 0; step < 2; ++step) {
       const float* const gradient = gradients_.data() + index * load_.dim;
       float* const values = row.data();
       optimizer.Apply({.learning_rate = kLearningRate}, 1, &gradient, &values);
     }
-    if (!is_ps || std::memcmp(row.data(), got, load_.dim * 4) == 0) {
+    if (std::memcmp(row.data(), got, load_.dim * 4) == 0) {
       return absl::OkStatus();
     }
     return absl::InternalError(absl::StrCat("key ", key, " is ", got[0],
@@ -239,8 +251,32 @@ std::vector<std::string> Addresses(const PsProcesses& ps) {
   return addresses;
 }
 
+// What is promised of a load: rows a second against the map's, and, in
+// millions, over TCP and through shared memory.
+struct LoadGoals {
+  std::optional<Goal> against_map;
+  std::optional<Goal> network;
+  std::optional<Goal> shared;
+};
+
+absl::Status TimeLoad(const std::string& what, bool push, size_t clocks,
+                      int repetitions, Side* map, Side* table, Report* report) {
+  for (int i = -1; i < repetitions; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(const double map_rate, map->Time(push, clocks));
+    table->SetPath(RowClient::Path::kNetwork);
+    SYNCLINE_ASSIGN_OR_RETURN(const double rate, table->Time(push, clocks));
+    table->SetPath(RowClient::Path::kSharedMemory);
+    SYNCLINE_ASSIGN_OR_RETURN(const double shared, table->Time(push, clocks));
+    if (i < 0) continue;  // warm
+    report->Add(what, "M rows/s", rate / 1e6);
+    report->Add(what + " (shared memory)", "M rows/s", shared / 1e6);
+    report->Add(what + " (map)", "M rows/s", map_rate / 1e6);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunLoad(const Load& load, const BenchOptions& options,
-                     double goal_ratio, Report* report) {
+                     const LoadGoals& goals, Report* report) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
                             StartPs(load, {"--table-memory=4GiB"}));
   std::vector<std::unique_ptr<ServedPeer>> maps;
@@ -254,7 +290,10 @@ absl::Status RunLoad(const Load& load, const BenchOptions& options,
   Side map(load, map_addresses);
   SYNCLINE_RETURN_IF_ERROR(table.Fill());
   SYNCLINE_RETURN_IF_ERROR(map.Fill());
-  SYNCLINE_ASSIGN_OR_RETURN(const uint32_t crc, table.Verify(/*is_ps=*/true));
+  SYNCLINE_ASSIGN_OR_RETURN(const uint32_t crc, table.Verify(1ull << 40));
+  SYNCLINE_RETURN_IF_ERROR(table.ShareMemory());
+  table.SetPath(RowClient::Path::kSharedMemory);
+  SYNCLINE_RETURN_IF_ERROR(table.Verify(1ull << 41).status());
   report->Set(absl::StrCat(load.name, ", result crc32c"), absl::Hex(crc));
 
   const size_t rows = options.smoke ? load.batch * 4 : 2'000'000;
@@ -262,14 +301,13 @@ absl::Status RunLoad(const Load& load, const BenchOptions& options,
   for (const bool push : {true, false}) {
     const std::string what =
         absl::StrCat(load.name, push ? ", push" : ", pull");
-    for (int i = -1; i < options.repetitions; ++i) {
-      SYNCLINE_ASSIGN_OR_RETURN(const double map_rate, map.Time(push, clocks));
-      SYNCLINE_ASSIGN_OR_RETURN(const double rate, table.Time(push, clocks));
-      if (i < 0) continue;  // warm
-      report->Add(what, "M rows/s", rate / 1e6);
-      report->Add(what + " (map)", "M rows/s", map_rate / 1e6);
+    SYNCLINE_RETURN_IF_ERROR(TimeLoad(what, push, clocks, options.repetitions,
+                                      &map, &table, report));
+    report->AddRatio(what + " / map", what, what + " (map)", goals.against_map);
+    if (goals.network.has_value()) report->SetGoal(what, *goals.network);
+    if (goals.shared.has_value()) {
+      report->SetGoal(what + " (shared memory)", *goals.shared);
     }
-    report->AddRatio(what + " / map", what, what + " (map)", goal_ratio);
   }
   return absl::OkStatus();
 }
@@ -390,11 +428,21 @@ absl::Status RunSparseBench(const BenchOptions& options, Report* report) {
   };
   report->Set("batches in flight", kInFlight);
   report->Set("resident rows", rows);
+  const LoadGoals small = {std::nullopt, 10, 15};
+  const LoadGoals others = {2, std::nullopt, std::nullopt};
+  const auto chosen = [&](absl::string_view name) {
+    return absl::StrContains(name, options.only);
+  };
   for (const Load& load : loads) {
-    SYNCLINE_RETURN_IF_ERROR(RunLoad(load, options, 2.0, report));
+    if (!chosen(load.name)) continue;
+    SYNCLINE_RETURN_IF_ERROR(
+        RunLoad(load, options, &load == &loads[0] ? small : others, report));
   }
-  SYNCLINE_RETURN_IF_ERROR(RunBytesPerRow(options, report));
-  return RunLargerThanMemory(options, report);
+  if (chosen("memory of a row")) {
+    SYNCLINE_RETURN_IF_ERROR(RunBytesPerRow(options, report));
+  }
+  return chosen("Zipf") ? RunLargerThanMemory(options, report)
+                        : absl::OkStatus();
 }
 
 }  // namespace syncline

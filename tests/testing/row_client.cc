@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/local_socket.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_region.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "tests/testing/ps_processes.h"
+#include "worker/memory_handover.h"
+#include "worker/shared_route.h"
 
 namespace syncline {
 namespace {
@@ -29,22 +36,18 @@ grpc::Slice Borrow(absl::Span<const T> values) {
 
 }  // namespace
 
-// Makes `count` calls of one method, so many at a time.
+// Makes calls of one method, so many at a time.
 class RowClient::Window {
  public:
-  Window(grpc::GenericStub* stub, const char* method, size_t count,
-         std::function<grpc::ByteBuffer(size_t)> request,
-         std::function<absl::Status(size_t, const grpc::ByteBuffer&)> answer)
-      : stub_(stub),
-        method_(method),
-        count_(count),
-        request_(std::move(request)),
-        answer_(std::move(answer)) {}
+  // `shared` is null where payloads go over the network.
+  Window(grpc::GenericStub* stub, std::shared_ptr<SharedLink> shared,
+         Calls calls)
+      : stub_(stub), shared_(std::move(shared)), calls_(std::move(calls)) {}
 
   absl::Status Run(int in_flight) {
     for (int i = 0; i < in_flight; ++i) StartNext();
     MutexLock lock(&mu_);
-    while (done_ < count_ && status_.ok()) {
+    while (done_ < calls_.count && status_.ok()) {
       changed_.WaitUntil(&mu_, absl::Now() + kRetryDelay);
       std::deque<size_t> again = std::exchange(refused_, {});
       if (again.empty()) continue;
@@ -65,6 +68,7 @@ class RowClient::Window {
     std::unique_ptr<grpc::ClientContext> context;
     grpc::ByteBuffer request;
     grpc::ByteBuffer response;
+    SharedRoute shared;
   };
 
   void StartNext() {
@@ -75,50 +79,71 @@ class RowClient::Window {
       if (!retries_.empty()) {
         call->index = retries_.front();
         retries_.pop_front();
-      } else if (next_ < count_) {
+      } else if (next_ < calls_.count) {
         call->index = next_++;
       } else {
         return;
       }
       ++running_;
     }
-    call->request = request_(call->index);
+    call->request = calls_.request(call->index);
+    if (shared_ != nullptr && !Share(call.get())) {
+      return OnDone(call.get(),
+                    absl::ResourceExhaustedError("no room in shared memory"));
+    }
     call->context = MakeContext(absl::Now() + kTimeout);
-    stub_->UnaryCall(call->context.get(), method_, grpc::StubOptions(),
+    stub_->UnaryCall(call->context.get(), calls_.method, grpc::StubOptions(),
                      &call->request, &call->response,
                      [this, call](grpc::Status status) {
                        // It holds the channel, which must not end here, on
                        // gRPC's own thread: OnDone may let go of the others.
                        call->context.reset();
-                       OnDone(*call, FromGrpcStatus(status));
+                       OnDone(call.get(), FromGrpcStatus(status));
                      });
   }
 
-  void OnDone(const Call& call, absl::Status status) {
+  // Moves the payload into shared memory; false if there is no room.
+  bool Share(Call* call) {
+    std::optional<grpc::ByteBuffer> request = call->shared.Prepare(
+        shared_, call->request,
+        calls_.answer_bytes ? calls_.answer_bytes(call->index) : 0);
+    if (request.has_value()) call->request = *std::move(request);
+    return request.has_value();
+  }
+
+  void OnDone(Call* call, absl::Status status) {
+    if (shared_ != nullptr && status.ok()) {
+      status = call->shared.TakeAnswer(&call->response).status();
+    } else if (shared_ != nullptr) {
+      call->shared.OnError(status);
+    }
     const bool refused = absl::IsResourceExhausted(status);
     {
       MutexLock lock(&mu_);
-      if (status.ok() && answer_) status = answer_(call.index, call.response);
+      if (status.ok() && calls_.answer) {
+        status = calls_.answer(call->index, call->response);
+      }
     }
+    // Before its memory is needed again.
+    call->response.Clear();
+    call->shared.Clear();
     if (!refused) StartNext();
     MutexLock lock(&mu_);
     --running_;
     if (refused) {
       ++refusals_;
-      refused_.push_back(call.index);
+      refused_.push_back(call->index);
     } else if (status.ok()) {
       ++done_;
     } else {
       status_ = status;
     }
-    if (done_ == count_ || !status_.ok()) changed_.Signal();
+    if (done_ == calls_.count || !status_.ok()) changed_.Signal();
   }
 
   grpc::GenericStub* const stub_;
-  const char* const method_;
-  const size_t count_;
-  const std::function<grpc::ByteBuffer(size_t)> request_;
-  const std::function<absl::Status(size_t, const grpc::ByteBuffer&)> answer_;
+  const std::shared_ptr<SharedLink> shared_;
+  const Calls calls_;
   Mutex mu_;
   CondVar changed_;
   absl::Status status_;
@@ -183,6 +208,11 @@ std::vector<RowClient::Message> RowClient::Messages(
   return messages;
 }
 
+absl::Span<const int64_t> RowClient::KeysOf(const Message& message) {
+  return absl::MakeConstSpan(message.batch->keys)
+      .subspan(message.part.first, message.part.count);
+}
+
 absl::Status RowClient::Init() {
   InitRequest request;
   *request.mutable_header()->mutable_caller() = MakeCaller();
@@ -193,70 +223,96 @@ absl::Status RowClient::Init() {
       MakeContext(absl::Now() + kTimeout).get(), request, &response));
 }
 
+absl::Status RowClient::ShareMemory(size_t bytes) {
+  MemoryHandover::Options options;
+  options.caller = MakeCaller();
+  options.boot_id = BootId();
+  options.deadline = absl::Now() + kTimeout;
+  options.region = [bytes] { return SharedRegion::Create(bytes); };
+  Mutex mu;
+  CondVar done;
+  std::optional<MemoryHandover::Result> result;
+  const auto handover = std::make_shared<MemoryHandover>(
+      options, &stub_, [&](MemoryHandover::Result handed) {
+        MutexLock lock(&mu);
+        result = std::move(handed);
+        done.Signal();
+      });
+  handover->Start();
+  MutexLock lock(&mu);
+  while (!result.has_value()) done.WaitUntil(&mu, absl::Now() + kTimeout);
+  SYNCLINE_RETURN_IF_ERROR(result->status);
+  shared_ = std::make_shared<SharedLink>(
+      std::move(result->region), result->name, std::move(result->connection));
+  return absl::OkStatus();
+}
+
+void RowClient::SetPath(Path path) {
+  SYNCLINE_CHECK(path == Path::kNetwork || shared_ != nullptr);
+  path_ = path;
+}
+
+absl::Status RowClient::Run(Calls calls, int in_flight) {
+  Window window(&stub_, path_ == Path::kSharedMemory ? shared_ : nullptr,
+                std::move(calls));
+  absl::Status status = window.Run(in_flight);
+  refusals_ += window.refusals();
+  return status;
+}
+
 absl::Status RowClient::Push(absl::Span<const RowBatch* const> batches,
                              absl::Span<const float> gradients, int in_flight) {
   const std::vector<Message> messages = Messages(batches, clock_);
   clock_ += static_cast<int64_t>(batches.size());
-  Window window(
-      &stub_, kPush, messages.size(),
-      [&](size_t i) {
-        const Message& message = messages[i];
-        PushHeader header;
-        *header.mutable_caller() = MakeCaller();
-        header.set_clock(message.clock);
-        header.set_sample_count(1);
-        header.set_blocks_in_clock(message.batch->slots);
-        header.add_tables()->set_rows(
-            static_cast<uint32_t>(message.part.count));
-        return EncodeFrame(
-            header,
-            {Borrow(absl::MakeConstSpan(message.batch->keys)
-                        .subspan(message.part.first, message.part.count)),
-             Borrow(gradients.subspan(message.part.first * dim_,
-                                      message.part.count * dim_))});
-      },
-      nullptr);
-  const absl::Status pushed = window.Run(in_flight);
-  refusals_ += window.refusals();
-  return pushed;
+  const auto request = [&](size_t i) {
+    const Message& message = messages[i];
+    PushHeader header;
+    *header.mutable_caller() = MakeCaller();
+    header.set_clock(message.clock);
+    header.set_sample_count(1);
+    header.set_blocks_in_clock(message.batch->slots);
+    header.add_tables()->set_rows(static_cast<uint32_t>(message.part.count));
+    return EncodeFrame(header,
+                       {Borrow(KeysOf(message)),
+                        Borrow(gradients.subspan(message.part.first * dim_,
+                                                 message.part.count * dim_))});
+  };
+  return Run({.method = kPush, .count = messages.size(), .request = request},
+             in_flight);
 }
 
 absl::Status RowClient::Pull(absl::Span<const RowBatch* const> batches,
                              int in_flight, const OnRows& rows) {
   const std::vector<Message> messages = Messages(batches, clock_);
-  Window window(
-      &stub_, kPull, messages.size(),
-      [&](size_t i) {
-        const Message& message = messages[i];
-        PullHeader header;
-        *header.mutable_caller() = MakeCaller();
-        header.set_clock(clock_);
-        header.set_wait_seconds(absl::ToDoubleSeconds(kTimeout));
-        header.add_tables()->set_rows(
-            static_cast<uint32_t>(message.part.count));
-        return EncodeFrame(
-            header,
-            {Borrow(absl::MakeConstSpan(message.batch->keys)
-                        .subspan(message.part.first, message.part.count))});
-      },
-      [&](size_t i, const grpc::ByteBuffer& response) -> absl::Status {
-        const RowBatch::Part& part = messages[i].part;
-        PullResponseHeader header;
-        PayloadView values;
-        SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &values));
-        if (values.size_bytes() != part.count * dim_ * sizeof(float)) {
-          return absl::InternalError("answered with another number of rows");
-        }
-        if (rows) {
-          rows(absl::MakeConstSpan(messages[i].batch->keys)
-                   .subspan(part.first, part.count),
-               values);
-        }
-        return absl::OkStatus();
-      });
-  const absl::Status pulled = window.Run(in_flight);
-  refusals_ += window.refusals();
-  return pulled;
+  const auto request = [&](size_t i) {
+    PullHeader header;
+    *header.mutable_caller() = MakeCaller();
+    header.set_clock(clock_);
+    header.set_wait_seconds(absl::ToDoubleSeconds(kTimeout));
+    header.add_tables()->set_rows(
+        static_cast<uint32_t>(messages[i].part.count));
+    return EncodeFrame(header, {Borrow(KeysOf(messages[i]))});
+  };
+  const auto answer_bytes = [&](size_t i) {
+    return messages[i].part.count * dim_ * sizeof(float);
+  };
+  const auto answer = [&](size_t i,
+                          const grpc::ByteBuffer& response) -> absl::Status {
+    PullResponseHeader header;
+    PayloadView values;
+    SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &values));
+    if (values.size_bytes() != answer_bytes(i)) {
+      return absl::InternalError("answered with another number of rows");
+    }
+    if (rows) rows(KeysOf(messages[i]), values);
+    return absl::OkStatus();
+  };
+  return Run({.method = kPull,
+              .count = messages.size(),
+              .request = request,
+              .answer_bytes = answer_bytes,
+              .answer = answer},
+             in_flight);
 }
 
 absl::StatusOr<ShardStatus> RowClient::Status() {

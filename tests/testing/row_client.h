@@ -18,6 +18,7 @@
 #include "common/wire/table_map.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/shared_link.h"
 
 namespace syncline {
 
@@ -44,6 +45,12 @@ class RowClient {
 
   // The value of the job's one dense element, without which nothing starts.
   absl::Status Init();
+  // Hands memory of so many bytes to the ps, which has to be on this host. Then
+  // payloads may go through it.
+  absl::Status ShareMemory(size_t bytes);
+  enum class Path { kNetwork, kSharedMemory };
+  // How payloads go from now on. REQUIRES: kNetwork, or ShareMemory was OK.
+  void SetPath(Path path);
   // One clock each, `in_flight` at a time. `gradients` [longest batch x dim]
   // serves all of them. What is refused for want of room is tried again.
   absl::Status Push(absl::Span<const RowBatch* const> batches,
@@ -64,9 +71,21 @@ class RowClient {
     RowBatch::Part part;
     int64_t clock = 0;
   };
+  // Calls of one method.
+  struct Calls {
+    const char* method = "";
+    size_t count = 0;
+    std::function<grpc::ByteBuffer(size_t)> request;
+    // Bytes of the answer's payload; null: it has none.
+    std::function<size_t(size_t)> answer_bytes = nullptr;
+    std::function<absl::Status(size_t, const grpc::ByteBuffer&)> answer =
+        nullptr;
+  };
   class Window;
 
+  absl::Status Run(Calls calls, int in_flight);
   Caller MakeCaller() const;
+  static absl::Span<const int64_t> KeysOf(const Message& message);
   static std::vector<Message> Messages(
       absl::Span<const RowBatch* const> batches, int64_t first_clock);
 
@@ -76,6 +95,8 @@ class RowClient {
   const TableMap map_;
   const uint32_t shard_;
   const uint32_t dim_;
+  std::shared_ptr<SharedLink> shared_;  // null: there is none
+  Path path_ = Path::kNetwork;
   int64_t clock_ = 0;
   uint64_t refusals_ = 0;
 };
