@@ -200,6 +200,19 @@ absl::Status ConsistencyController::CheckHeldCut(uint32_t rank,
                      : absl::StrCat("cut ", cut_id, " is not passed yet")));
 }
 
+bool ConsistencyController::BringsGradients(const ShardCall& call) const {
+  if (!call.push.has_value() || !initialised() ||
+      !CheckCaller(call.rank, call.incarnation).ok()) {
+    return false;
+  }
+  const PushFacts& push = *call.push;
+  const PushLedger& worker = workers_[call.rank];
+  if (push.clock < worker.closed() || worker.finished()) return false;
+  return std::any_of(
+      push.blocks.begin(), push.blocks.end(),
+      [&](BlockIndex block) { return !worker.received_in(block, push.clock); });
+}
+
 bool ConsistencyController::IsParkedPush(CallToken token) const {
   return std::any_of(
       parked_pushes_.begin(), parked_pushes_.end(),

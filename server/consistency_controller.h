@@ -127,6 +127,11 @@ class ConsistencyController {
   absl::Status CheckHeldCut(uint32_t rank, uint64_t incarnation,
                             uint64_t cut_id) const;
 
+  // Whether something of the call's push is not recorded yet, so that accepting
+  // it would bring gradients that need room. False for what OnCall refuses
+  // whatever room there is, and for repeats of what was accepted.
+  bool BringsGradients(const ShardCall& call) const;
+
   // The call is parked and its push has not been accepted.
   bool IsParkedPush(CallToken token) const;
   bool closed() const { return !closed_.ok(); }

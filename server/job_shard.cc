@@ -161,12 +161,9 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
 
 CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
                          Done done) {
+  absl::Status room;
   if (payload.pushed != nullptr) {
-    if (absl::Status room = tables_->AcceptsPushes(payload.pushed->lists);
-        !room.ok()) {
-      done(room, {});
-      return 0;
-    }
+    room = tables_->AcceptsPushes(payload.pushed->lists);
   }
   Outcome outcome;
   CallToken token = 0;
@@ -188,7 +185,13 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     pending.taken = std::move(taken);
     pending.done = std::move(done);
     ShardActions actions;
-    controller_.OnCall(std::move(call), pending.arrived, &actions);
+    // Who repeats what was accepted, or may not push, must hear that.
+    if (!room.ok() && controller_.BringsGradients(call)) {
+      actions.push_back(
+          {.kind = Kind::kFail, .token = token, .status = std::move(room)});
+    } else {
+      controller_.OnCall(std::move(call), pending.arrived, &actions);
+    }
     Take(actions, &outcome);
     LimitParkedPush(token, &outcome);
     SubmitSteps(&outcome);

@@ -399,6 +399,21 @@ TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
   }
   EXPECT_EQ(pushed.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(pushed.message()), HasSubstr("table 'emb'"));
+  // What was accepted is confirmed, and who may not push is not told to wait.
+  const auto repeat = [&](int64_t clock) {
+    Rows gradients;
+    for (int64_t key = 2000 * clock; key < 2000 * (clock + 1); ++key) {
+      gradients[key] = Row(kDim, 1);
+    }
+    return worker.MakePush(0, clock, gradients, 1);
+  };
+  const int64_t refused_clock = next_key / 2000 - 1;
+  EXPECT_OK(worker.plain().Send(0, repeat(refused_clock - 1)));
+  EXPECT_OK(worker.plain().Send(0, repeat(0)));
+  PushRequest zombies = repeat(refused_clock);
+  zombies.mutable_header()->mutable_caller()->set_incarnation(1);
+  EXPECT_EQ(worker.plain().Send(0, zombies).code(),
+            absl::StatusCode::kFailedPrecondition);
   // What is there can be read.
   ASSERT_OK_AND_ASSIGN(const Rows first, worker.Pull(0, {{0, {}}}));
   EXPECT_EQ(first.at(0), Updated(0, {{Row(kDim, 1), 1.0f}}));

@@ -97,6 +97,34 @@ class ControllerTest : public ::testing::Test {
   absl::Status failure_;
 };
 
+TEST_F(ControllerTest, RepeatsAndRefusedPushesBringNoGradients) {
+  const auto brings = [&](uint64_t incarnation, int64_t clock,
+                          std::vector<BlockIndex> blocks) {
+    PushFacts push;
+    push.clock = clock;
+    push.sample_count = 8;
+    push.blocks_in_clock = 2;
+    push.blocks = std::move(blocks);
+    return controller_->BringsGradients(
+        {.rank = 1, .incarnation = incarnation, .push = std::move(push)});
+  };
+  Open({.mode = ConsistencyMode::kAsync});
+  EXPECT_FALSE(brings(11, 0, {0, 1})) << "before initial values";
+  Init();
+  EXPECT_TRUE(brings(11, 0, {0, 1}));
+  EXPECT_FALSE(brings(12, 0, {0, 1})) << "a replaced process";
+  Push(2, 1, 0, {0});
+  EXPECT_FALSE(brings(11, 0, {0}));
+  EXPECT_TRUE(brings(11, 0, {0, 1}));
+  EXPECT_TRUE(brings(11, 1, {0})) << "of a clock that is not open yet";
+  Push(3, 1, 0, {1});
+  EXPECT_FALSE(brings(11, 0, {0, 1})) << "of a closed clock";
+  EXPECT_TRUE(brings(11, 1, {0}));
+  ShardActions actions;
+  controller_->Close(absl::CancelledError("over"), &actions);
+  EXPECT_FALSE(brings(11, 1, {0})) << "of a closed job";
+}
+
 TEST_F(ControllerTest, SyncAppliesABlockWhenTheLastWorkerDelivers) {
   OpenAndInit(ConsistencyMode::kSync);
   EXPECT_THAT(Push(2, 1, 0, {0, 1}),
