@@ -132,7 +132,7 @@ void ControlLoop::LogWriteFailure(const std::string& job_id,
   ++writes_failed_;
   if (clock_.Now() < complain_at_) return;
   complain_at_ = clock_.Now() + kComplaintPeriod;
-  LogError("job record not written, trying again")
+  LogError("job record not written or not deleted; it is tried again")
       .Job(job_id)
       .Field("failed_writes", std::exchange(writes_failed_, 0))
       .Status(why);

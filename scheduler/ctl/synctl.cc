@@ -118,10 +118,25 @@ Examples:
   synctl generate criteo --rows 2000000 --out train.tsv
   synctl generate criteo --rows 100000 --first-row 2000000 --out test.tsv)";
 
+constexpr char kGenerateExamples[] = R"(
+Examples:
+  synctl generate criteo --help
+  synctl generate criteo --rows 2000000 --out train.tsv)";
+
+constexpr char kTablesFooter[] = R"(
+Of each table: rows in memory and on disk and their bytes, how often a row was
+found where, why keys were refused and rows expired, and the keys pushed most.
+The ps report each second; what the last report said can be read after the job.
+
+Examples:
+  synctl tables
+  synctl tables j-0001 --output json)";
+
 constexpr char kDoctorFooter[] = R"(
 Looks at TF_CONFIG in the environment: its form; and, unless --offline, whether
-all host names resolve, this task's port is free, the scheduler answers, and all
-versions are equal. Every problem is named. Exit code 0: usable, 1: not.
+all host names resolve, this task's port is free, the scheduler answers, all
+versions are equal, and processes of this host can share memory. Every problem is
+named. Exit code 0: usable, 1: not.
 
 Examples:
   synctl doctor
@@ -271,6 +286,7 @@ class CommandLine {
         });
     tables->add_option("JOB", job_id_,
                        "Job id; default: the newest that is running");
+    SetFooter(tables, kTablesFooter);
   }
 
   void AddLocal() {
@@ -306,6 +322,7 @@ class CommandLine {
     CLI::App* generate =
         app_.add_subcommand("generate", "Write a data set to train on");
     generate->require_subcommand(1);
+    SetFooter(generate, kGenerateExamples);
     CLI::App* criteo = Add(
         "criteo", "Click logs in Criteo's format, with a hidden teacher",
         [this](const Console& console) {

@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kStepTimeout = absl::Milliseconds(400);
+constexpr absl::Duration kStepTimeout = absl::Seconds(1);
 constexpr absl::Duration kTestPatience = absl::Seconds(60);
 
 class CallCounter : public Counter {

@@ -22,6 +22,7 @@
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace syncline {
@@ -264,10 +265,8 @@ TEST_F(DaemonTest, WhoEndsWithItsSchedulerIsWorthARetry) {
   scheduler_->ends_with_scheduler = true;
   const auto daemon = Listening();
   Join(daemon.get());
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (!link_->Ready().ok() && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(10));
-  }
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return link_->Ready().ok(); }));
   scheduler_.reset();
   EXPECT_EQ(daemon->AwaitExit(), 138);
 }

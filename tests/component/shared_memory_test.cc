@@ -26,6 +26,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/open_files.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "worker/ps_client.h"
@@ -135,15 +136,6 @@ class Client {
 };
 
 // Regions of this process: the worker's and the ps's mappings.
-int MappedRegions() {
-  std::ifstream maps("/proc/self/maps");
-  int count = 0;
-  for (std::string line; std::getline(maps, line);) {
-    count += absl::StrContains(line, "memfd:syncline");
-  }
-  return count;
-}
-
 PsFixture::Options Cluster(uint32_t ps, uint32_t workers) {
   PsFixture::Options options;
   options.ps_count = ps;
@@ -504,7 +496,7 @@ TEST(SharedMemoryPeerTest, TheMemoryOfAWorkerGoesWithIt) {
   PsFixture::Options options = FourValues();
   options.metrics = &metrics;
   PsFixture fixture(options);
-  const int before = MappedRegions();
+  const size_t before = MappedRegions();
   {
     Client client(&fixture, 0);
     ASSERT_TRUE(client.AwaitLinks(1));

@@ -4,11 +4,9 @@
 // samples with ids that repeat within a batch; the test plays the scheduler.
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -274,36 +272,6 @@ TEST_F(TableTrainingTest, RowsThatAreNotSeenAgainExpire) {
       ReadRows(expired.artifacts.at("tables/emb.safetensors")).size();
   EXPECT_LT(left, 4u * kSamples);
   EXPECT_GE(left, 4u * 16) << "those of the last clock are there";
-}
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The example job, as its users have it.
-TEST_F(TableTrainingTest, A9aThroughATableIsAsGoodAsThroughDenseFeatures) {
-  if (!std::filesystem::exists(TestDataDir())) {
-    GTEST_SKIP() << "no data in " << TestDataDir();
-  }
-  const std::string folder = absl::StrCat(SourceDir(), "/deploy/examples/a9a/");
-  const auto spec =
-      ParseJobSpec(ReadText(folder + "table.textproto"), "table.textproto");
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  TrainingCluster cluster({.workers = 3,
-                           .ps = 2,
-                           .work_dir = dir_.File("a9a"),
-                           .data_root = TestDataDir()});
-  const auto outcome =
-      cluster.RunJob(*spec, ReadText(folder + "table.onnxtxt"));
-  ASSERT_EQ(outcome.status, absl::OkStatus());
-  const Evaluation& last = outcome.evaluations.back();
-  EXPECT_EQ(last.samples(), 16281u);
-  EXPECT_GE(last.accuracy(), 0.847);
-  EXPECT_GE(last.auc(), 0.898);
-  EXPECT_EQ(outcome.weights.at("weight").size(), 124u);
 }
 
 TEST_F(TableTrainingTest, APsThatGoesAwayFailsTheJobAndIsNamed) {

@@ -1,7 +1,7 @@
 // Goal: the loss of the process that hosts the scheduler, in a cluster without
 // a scheduler of its own, is told at once by those who are left: what is
 // orphaned, how long they wait and what follows; a user who watches is told
-// within ten seconds; and with --job they end, worth a retry, within a bounded
+// within 15 seconds; and with --job they end, worth a retry, within a bounded
 // time. Method: the real daemons with nothing but TF_CONFIG; SIGKILL.
 
 #include <csignal>

@@ -98,14 +98,15 @@ class ProcessLossTest : public testing::Test {
     ExpectNextJobRuns();
   }
 
-  // Mappings and open files, in all daemons that live, of memory that workers
-  // share with ps.
-  int SharedRegions() {
+  // Mappings and open files, in daemons that live, of memory that workers share
+  // with ps: in all, or in the ps alone, which have some only if it is used.
+  int SharedRegions(bool of_ps = false) {
     int count = 0;
     const auto members = cluster_.Members();
     EXPECT_OK(members);
     if (!members.ok()) return -1;
     for (const auto& entry : members->members()) {
+      if (of_ps && entry.member().task().type() != PS) continue;
       const std::string proc = absl::StrCat("/proc/", entry.member().pid());
       std::ifstream maps(proc + "/maps");
       for (std::string line; std::getline(maps, line);) {
@@ -123,7 +124,8 @@ class ProcessLossTest : public testing::Test {
 
   void KillWhoSharesMemory(const std::string& name) {
     StartJob();
-    EXPECT_GT(SharedRegions(), 0);
+    EXPECT_TRUE(Eventually(absl::Seconds(20),
+                           [&] { return SharedRegions(/*of_ps=*/true) > 0; }));
     cluster_.daemon(name).Signal(SIGKILL);
     EXPECT_OK(watcher_->Finish(absl::Seconds(60)));
     EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));

@@ -96,7 +96,7 @@ TEST_F(SchedulerLossTest, AWatchSaysThatAFrozenSchedulerIsSilent) {
   cluster_.daemon("scheduler").Signal(SIGCONT);
   ASSERT_OK(told);
   EXPECT_EQ(told->exit.code, 3);
-  EXPECT_THAT(told->out, HasSubstr("no news from the scheduler for 5 s"));
+  EXPECT_THAT(told->out, HasSubstr("no news from the scheduler for "));
   EXPECT_THAT(told->err, HasSubstr(cluster_.scheduler_address()));
 }
 

@@ -51,15 +51,16 @@ class NoteWatcher final : public ControlLoop::Watcher {
   WaitLog<JobState> seen;
 };
 
+constexpr absl::Duration kIdleLimit = absl::Seconds(2);
+
 class ControlLoopTest : public ::testing::Test {
  protected:
   ControlLoopTest()
       : dir_(std::filesystem::path(::testing::TempDir()) /
              absl::StrCat("loop_", absl::Hex(EntropySeed()))),
         artifacts_(*ArtifactStore::Open(dir_)),
-        loop_({.core = {.version = "0.1.0"},
-               .idle_limit = absl::Milliseconds(300)},
-              {}, &store_, artifacts_.get(), &metrics_) {}
+        loop_({.core = {.version = "0.1.0"}, .idle_limit = kIdleLimit}, {},
+              &store_, artifacts_.get(), &metrics_) {}
   ~ControlLoopTest() override {
     loop_.Stop();
     std::filesystem::remove_all(dir_);
@@ -150,7 +151,7 @@ TEST_F(ControlLoopTest, TransfersAreAskedAsLongAsTheyLive) {
   loop_.AddTransfer(transfer);
   const auto asked = transfer->asked.Await(2);
   ASSERT_GE(asked.size(), 2);
-  EXPECT_GE(asked[0], before - absl::Milliseconds(300));
+  EXPECT_GE(asked[0], before - kIdleLimit);
   EXPECT_GT(asked[1], asked[0]);
 }
 

@@ -20,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/wire/table_map.h"
@@ -251,6 +252,7 @@ TEST(RowSpillTest, AFullDiskLosesNothingAndIsTriedAgain) {
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=6m") != 0) {
     GTEST_SKIP() << "may not mount a small disk: " << std::strerror(errno);
   }
+  const absl::Cleanup unmount = [&] { EXPECT_EQ(umount(disk.c_str()), 0); };
   {
     RowSpill::Options options = Options(disk + "/rows");
     options.memory_bytes = 1 << 20;
@@ -270,7 +272,6 @@ TEST(RowSpillTest, AFullDiskLosesNothingAndIsTriedAgain) {
     EXPECT_EQ(*GetRow(store.get(), {1, 3}), RowOf({1, 3}, 0));
     EXPECT_EQ(*GetRow(store.get(), {0, 3}), RowOf({0, 3}, 0));
   }
-  EXPECT_EQ(umount(disk.c_str()), 0);
 }
 
 // Any other error ends writing for good; what is there can be read.

@@ -8,26 +8,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
+#include <string>
+#include <vector>
 
-#include "common/base/shared_region.h"
 #include "gtest/gtest.h"
+#include "tests/testing/open_files.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
 namespace {
 
 FileDescriptor Null() { return FileDescriptor(open("/dev/null", O_RDONLY)); }
-
-size_t OpenCount() {
-  size_t count = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    (void)entry;
-    ++count;
-  }
-  return count;
-}
 
 TEST(LocalSocketTest, ADescriptorArrivesWithItsText) {
   ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
@@ -79,9 +72,29 @@ TEST(LocalSocketTest, AFullQueueRefusesAtOnce) {
   FAIL() << "a thousand connections wait";
 }
 
+// A message with two descriptors, as only a hostile peer sends it.
+void SendTwo(const FileDescriptor& socket) {
+  const FileDescriptor null = Null();
+  const int descriptors[2] = {null.get(), null.get()};
+  char text[] = "token";
+  iovec part = {text, 5};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(descriptors));
+  std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
+  ASSERT_EQ(sendmsg(socket.get(), &message, 0), 5);
+}
+
 TEST(LocalSocketTest, RefusesWhatIsNotOneDescriptor) {
   ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
-  const size_t before = OpenCount();
+  const size_t before = OpenFiles();
   {
     // Nothing yet, then nothing ever.
     ASSERT_OK_AND_ASSIGN(FileDescriptor sender,
@@ -93,11 +106,14 @@ TEST(LocalSocketTest, RefusesWhatIsNotOneDescriptor) {
     ASSERT_EQ(send(sender.get(), "text", 4, 0), 4);
     EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
               absl::StatusCode::kInvalidArgument);
+    SendTwo(sender);
+    EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
+              absl::StatusCode::kInvalidArgument);
     sender = FileDescriptor();
     EXPECT_EQ(ReceiveDescriptor(*connection).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(OpenCount(), before);
+  EXPECT_EQ(OpenFiles(), before);
 }
 
 TEST(LocalSocketTest, ABootHasAnId) {

@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "common/base/file_descriptor.h"
 #include "gtest/gtest.h"
+#include "tests/testing/open_files.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
@@ -104,25 +104,16 @@ TEST(SharedRegionTest, KnowsWhatLiesWithin) {
   EXPECT_FALSE(region->Contains(region->data() + 1, ~size_t{0}));
 }
 
-// What is open and mapped, by name.
-size_t OpenCount() {
-  size_t count = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    (void)entry;
-    ++count;
-  }
-  return count;
-}
-
-TEST(SharedRegionTest, LeavesNothingOpen) {
-  const size_t before = OpenCount();
+TEST(SharedRegionTest, LeavesNothingOpenOrMapped) {
+  const size_t before = OpenFiles();
   {
     ASSERT_OK_AND_ASSIGN(const auto own, SharedRegion::Create(kBytes));
+    EXPECT_EQ(MappedRegions(), 1u);
     ASSERT_OK(SharedRegion::Map(own->memory(), kBytes, Access::kRead));
     ASSERT_FALSE(SharedRegion::Map(own->memory(), 1, Access::kRead).ok());
   }
-  EXPECT_EQ(OpenCount(), before);
+  EXPECT_EQ(OpenFiles(), before);
+  EXPECT_EQ(MappedRegions(), 0u);
 }
 
 }  // namespace

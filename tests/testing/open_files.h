@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
+#define SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
+
+// What this process has open and mapped: for tests that nothing is left behind.
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/match.h"
+
+namespace syncline {
+
+// Descriptors. (One more is open while they are counted, each time alike.)
+inline size_t OpenFiles() {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+// Mappings of SharedRegions.
+inline size_t MappedRegions() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += absl::StrContains(line, "memfd:syncline");
+  }
+  return count;
+}
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
