@@ -62,10 +62,12 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
            .ids_per_sample = ElementCount(shapes[training.feeds[lookup.feed]]),
            .padding = PaddingOf(spec, lookup.feed)});
     }
-    const size_t cached =
-        evaluates ? spec.tables(static_cast<int>(t)).cache_rows() : 0;
-    SYNCLINE_RETURN_IF_ERROR(
-        rows->AddTable(options, map, spec.training(), evaluates, cached));
+    const TableSpec& of_table = spec.tables(static_cast<int>(t));
+    const size_t cached = evaluates ? of_table.cache_rows() : 0;
+    // Those of the trainer's RowReuse.
+    const size_t kept = of_table.cache_clocks() > 0 ? of_table.cache_rows() : 0;
+    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(options, map, spec.training(),
+                                            evaluates, cached + kept));
     rows->caches_.push_back(
         cached > 0 ? std::make_unique<RowCache>(
                          cached, static_cast<size_t>(options.dim), /*clocks=*/0)

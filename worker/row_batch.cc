@@ -20,9 +20,9 @@ uint64_t RowBatch::BytesFor(const Options& options) {
   const uint64_t arrays = options.with_gradients ? 2 : 1;
   const uint64_t row =
       arrays * static_cast<uint64_t>(options.dim) * sizeof(float);
-  // Keys in three orders, two lists of places, positions, and the index: up to
-  // four entries of 16 bytes for each.
-  constexpr uint64_t kBookkeeping = 3 * 8 + 2 * 4 + 4 + 4 * 16;
+  // Keys in three orders, their ages, three lists of places, positions, and the
+  // index: up to four entries of 16 bytes for each.
+  constexpr uint64_t kBookkeeping = 4 * 8 + 3 * 4 + 4 + 4 * 16;
   return static_cast<uint64_t>(1 + IdsMaxOf(options)) * (row + kBookkeeping);
 }
 
@@ -37,10 +37,12 @@ RowBatch::RowBatch(const Options& options, const TableMap& map)
       values_(static_cast<size_t>(capacity_) * dim_),
       gradients_(options.with_gradients ? static_cast<size_t>(capacity_) * dim_
                                         : 0) {
-  for (std::vector<int64_t>* keys : {&keys_, &unsorted_, &wanted_keys_}) {
+  for (std::vector<int64_t>* keys :
+       {&keys_, &unsorted_, &as_of_, &wanted_keys_}) {
     keys->reserve(static_cast<size_t>(capacity_));
   }
   wanted_.reserve(static_cast<size_t>(capacity_));
+  later_.reserve(static_cast<size_t>(capacity_));
   order_.reserve(static_cast<size_t>(capacity_));
 }
 
@@ -96,6 +98,7 @@ void RowBatch::SortBySlot() {
     if (count > 0) slots_.push_back({slot, slot_starts_[slot], count});
   }
   keys_.resize(n);
+  as_of_.assign(n, 0);
   for (const int64_t key : unsorted_) {
     keys_[slot_starts_[map_.SlotOf(key)]++] = key;
   }

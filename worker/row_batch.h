@@ -76,18 +76,33 @@ class RowBatch {
     return index_.Find(key) != KeyIndex::kAbsent;
   }
 
+  // Of a key that was pulled: all workers' steps before it are in its value.
+  int64_t as_of(size_t key) const { return as_of_[key]; }
+  void SetAsOf(size_t key, int64_t clock) { as_of_[key] = clock; }
+
   // What is to be pulled: keys, and where in keys() each one is. First those
   // that are wanted early, then the others; in each part a subsequence of
   // keys(). Collect wants all of them, none early.
   absl::Span<const int64_t> wanted_keys() const { return wanted_keys_; }
   absl::Span<const uint32_t> wanted() const { return wanted_; }
   size_t early_count() const { return early_count_; }
+  enum class When { kEarly, kLater, kNever };
+  // Wants each key when `when(i)` says, i being its place in keys(); asked once
+  // for each, in order.
+  template <typename WhenOf>
+  void WantWhen(WhenOf when);
   // Wants those keys early of which `early(key)` is true.
   template <typename Early>
-  void WantEarly(Early early);
+  void WantEarly(Early early) {
+    WantWhen([&](size_t i) {
+      return early(keys_[i]) ? When::kEarly : When::kLater;
+    });
+  }
   // Wants only those of which `wanted(i)` is true, i being the place in keys().
   template <typename Wanted>
-  void WantOnly(Wanted wanted);
+  void WantOnly(Wanted wanted) {
+    WantWhen([&](size_t i) { return wanted(i) ? When::kLater : When::kNever; });
+  }
 
   // For who computes: [1 + n, dim], capacity() rows at most.
   int64_t capacity() const { return capacity_; }
@@ -121,8 +136,10 @@ class RowBatch {
   std::vector<uint32_t> slot_starts_;  // [slots + 1], scratch
   std::vector<uint32_t> order_;        // by place in unsorted_, scratch
   std::vector<SlotRun> slots_;
+  std::vector<int64_t> as_of_;  // by key
   std::vector<int64_t> wanted_keys_;
   std::vector<uint32_t> wanted_;
+  std::vector<uint32_t> later_;  // scratch
   size_t early_count_ = 0;
   std::vector<std::vector<int32_t>> positions_;  // by lookup
   AlignedFloats values_;
@@ -131,27 +148,18 @@ class RowBatch {
 
 // Implementation.
 
-template <typename Early>
-void RowBatch::WantEarly(Early early) {
+template <typename WhenOf>
+void RowBatch::WantWhen(WhenOf when) {
   wanted_.clear();
   wanted_keys_.clear();
+  later_.clear();
   for (size_t i = 0; i < keys_.size(); ++i) {
-    if (early(keys_[i])) Want(i);
+    const When of_key = when(i);
+    if (of_key == When::kEarly) Want(i);
+    if (of_key == When::kLater) later_.push_back(static_cast<uint32_t>(i));
   }
   early_count_ = wanted_.size();
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    if (!early(keys_[i])) Want(i);
-  }
-}
-
-template <typename Wanted>
-void RowBatch::WantOnly(Wanted wanted) {
-  wanted_.clear();
-  wanted_keys_.clear();
-  early_count_ = 0;
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    if (wanted(i)) Want(i);
-  }
+  for (const uint32_t i : later_) Want(i);
 }
 
 }  // namespace syncline

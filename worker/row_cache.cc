@@ -17,34 +17,34 @@ RowCache::RowCache(size_t rows_max, size_t dim, int64_t clocks)
   slot_of_.reserve(rows_max);
 }
 
-const float* RowCache::Find(int64_t key, int64_t clock) {
+const float* RowCache::Find(int64_t key, int64_t clock, int64_t oldest_as_of) {
   const auto found = slot_of_.find(key);
   if (found == slot_of_.end()) return nullptr;
   Slot& slot = slots_[found->second];
   if (clock < slot.clock || clock - slot.clock > clocks_) return nullptr;
+  if (slot.as_of < oldest_as_of) return nullptr;
   slot.touched = true;
   return values_.data() + found->second * dim_;
 }
 
-void RowCache::Put(int64_t key, int64_t clock, const float* row) {
+void RowCache::Put(int64_t key, int64_t clock, const float* row,
+                   int64_t as_of) {
   if (slots_.empty()) return;
   const auto found = slot_of_.find(key);
   const uint32_t at = found != slot_of_.end() ? found->second : FreeSlot();
   slot_of_[key] = at;
-  slots_[at] = {.key = key, .clock = clock, .used = true, .touched = false};
+  slots_[at] = {.key = key,
+                .clock = clock,
+                .as_of = as_of,
+                .used = true,
+                .touched = false};
   std::copy_n(row, dim_, values_.data() + at * dim_);
 }
 
-void RowCache::Drop(int64_t key) {
+float* RowCache::Own(int64_t key) {
   const auto found = slot_of_.find(key);
-  if (found == slot_of_.end()) return;
-  slots_[found->second] = Slot();
-  slot_of_.erase(found);
-}
-
-void RowCache::Clear() {
-  std::fill(slots_.begin(), slots_.end(), Slot());
-  slot_of_.clear();
+  if (found == slot_of_.end()) return nullptr;
+  return values_.data() + found->second * dim_;
 }
 
 uint32_t RowCache::FreeSlot() {

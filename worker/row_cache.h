@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,9 +11,9 @@
 namespace syncline {
 
 // Rows of one embedding table that a worker has read and may read again without
-// a pull, as long as they are recent enough and it has not changed them since.
-// When it is full, a row goes that was not found lately (the clock algorithm).
-// Thread-compatible.
+// a pull, as long as they are recent enough; what the worker changes since, it
+// changes here too. When it is full, a row goes that was not found lately (the
+// clock algorithm). Thread-compatible.
 class RowCache {
  public:
   // What one takes, at most.
@@ -21,14 +22,18 @@ class RowCache {
   // clocks after the one it was read for.
   RowCache(size_t rows_max, size_t dim, int64_t clocks);
 
-  // The row of `key` for a read at `clock`; null if there is none that may be
-  // read. Borrowed until the next call that is not Find.
-  const float* Find(int64_t key, int64_t clock);
-  // A row that was pulled for `clock`. Replaces an older one.
-  void Put(int64_t key, int64_t clock, const float* row);
-  // The worker changes the row: what is kept of it would hide that.
-  void Drop(int64_t key);
-  void Clear();
+  // The row of `key` for a read at `clock` that wants all workers' pushes of
+  // steps before `oldest_as_of` in it; null if there is none that may be read.
+  // Borrowed until the next call that is not Find.
+  const float* Find(int64_t key, int64_t clock,
+                    int64_t oldest_as_of = std::numeric_limits<int64_t>::min());
+  // A row that was pulled for `clock`, with all pushes of steps before `as_of`
+  // in it. Replaces an older one.
+  void Put(int64_t key, int64_t clock, const float* row,
+           int64_t as_of = std::numeric_limits<int64_t>::max());
+  // What is kept of `key`, whatever its age, for the worker's own change; null:
+  // nothing. Borrowed likewise.
+  float* Own(int64_t key);
 
   size_t size() const { return slot_of_.size(); }
 
@@ -36,6 +41,7 @@ class RowCache {
   struct Slot {
     int64_t key = 0;
     int64_t clock = 0;
+    int64_t as_of = 0;
     bool used = false;     // holds a row
     bool touched = false;  // found since the hand passed
   };

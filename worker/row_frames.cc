@@ -94,6 +94,9 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
       while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
       const size_t run = (end - begin) * RowBytes(table);
       payload.CopyTo(offset, run, table.value(rows[begin]));
+      for (size_t i = begin; i < end; ++i) {
+        table.SetAsOf(rows[i], header.min_clock());
+      }
       offset += run;
       begin = end;
     }

@@ -37,7 +37,8 @@ void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 // Bytes of the values that the answer to such a pull has.
 size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk);
 
-// Copies the answer to such a pull into the batches. Errors: Internal: it has
+// Copies the answer to such a pull into the batches, and says as of which clock
+// its rows are. Errors: Internal: it has
 // other rows than were asked for.
 absl::Status StoreRows(absl::Span<RowBatch* const> tables,
                        const RowChunk& chunk, const PullResponseHeader& header,

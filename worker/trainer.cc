@@ -136,6 +136,15 @@ Trainer::Trainer(const PreparedJob& job, Options options)
   if (job.test != nullptr) {
     evaluator_.emplace(job.spec(), job.test.get(), job.executor.get());
   }
+  if (!HasTables()) return;
+  for (size_t t = 0; t < job.rows->current().size(); ++t) {
+    const auto options =
+        RowReuse::OptionsOf(job.spec(), static_cast<int>(t),
+                            static_cast<size_t>(job.rows->current()[t]->dim()),
+                            epochs_.clocks_total);
+    kept_rows_.push_back(
+        options.has_value() ? std::make_unique<RowReuse>(*options) : nullptr);
+  }
 }
 
 absl::Status Trainer::Run() {
@@ -204,10 +213,12 @@ absl::Status Trainer::Step(int64_t clock) {
     SYNCLINE_ASSIGN_OR_RETURN(loss_sum, Compute(clock, *batch, &pushing));
   }
   times.compute = watch.Lap() - pushing;
-  client_.EndBackward(wants_rows ? RowsAfter(clock)
+  client_.EndBackward(wants_rows ? RowsAfter(clock, /*early=*/false)
                                  : absl::Span<RowBatch* const>());
+  if (HasTables()) UpdateKeptRows(clock, samples);
   times.push = watch.Lap() + pushing;
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
+  if (rows_clock_ == clock + 1) KeepRows(clock + 1, job_.rows->next());
   times.push += client_.wait_times().push;
   times.wait += client_.wait_times().wait;
   times.pull = client_.wait_times().pull;
@@ -243,16 +254,51 @@ absl::Status Trainer::ReadyRows(int64_t clock, const Batch& batch) {
   executor_.UseTables(job_.rows->current());
   if (rows_clock_ == clock) return absl::OkStatus();
   Collect(batch, job_.rows->current());
-  return client_.PullRows(clock, /*cut_id=*/0, job_.rows->current());
+  SelectRows(clock, /*early=*/false, {}, job_.rows->current());
+  SYNCLINE_RETURN_IF_ERROR(
+      client_.PullRows(clock, /*cut_id=*/0, job_.rows->current()));
+  KeepRows(clock, job_.rows->current());
+  return absl::OkStatus();
 }
 
-absl::Span<RowBatch* const> Trainer::RowsAfter(int64_t clock) {
+absl::Span<RowBatch* const> Trainer::RowsAfter(int64_t clock, bool early) {
   if (rows_clock_ == clock + 1) return job_.rows->next();
   const Batch* const batch = prefetcher_.Peek();
   if (batch == nullptr) return {};
   Collect(*batch, job_.rows->next());
   rows_clock_ = clock + 1;
+  SelectRows(clock + 1, early, job_.rows->current(), job_.rows->next());
   return job_.rows->next();
+}
+
+void Trainer::SelectRows(int64_t clock, bool early,
+                         absl::Span<RowBatch* const> current,
+                         absl::Span<RowBatch* const> rows) {
+  for (size_t t = 0; t < rows.size(); ++t) {
+    const RowBatch* const pushed = current.empty() ? nullptr : current[t];
+    if (kept_rows_[t] != nullptr) {
+      kept_rows_[t]->Select(clock, pushed, early, rows[t]);
+      options_.metrics->OnCachedRows(rows[t]->keys().size(),
+                                     rows[t]->wanted().size());
+    } else if (early) {
+      rows[t]->WantEarly([&](int64_t key) { return !pushed->Reads(key); });
+    }
+  }
+}
+
+void Trainer::UpdateKeptRows(int64_t clock, uint64_t samples) {
+  for (size_t t = 0; t < kept_rows_.size(); ++t) {
+    if (kept_rows_[t] == nullptr) continue;
+    kept_rows_[t]->Update(
+        clock, samples, *job_.rows->current()[t],
+        rows_clock_ == clock + 1 ? job_.rows->next()[t] : nullptr);
+  }
+}
+
+void Trainer::KeepRows(int64_t clock, absl::Span<RowBatch* const> rows) {
+  for (size_t t = 0; t < rows.size(); ++t) {
+    if (kept_rows_[t] != nullptr) kept_rows_[t]->Keep(clock, rows[t]);
+  }
 }
 
 // A pull for the next step waits for this step's push, because of the rows that
@@ -267,12 +313,7 @@ void Trainer::PullRowsEarly(int64_t clock) {
   } else if (consistency.mode() != ConsistencySpec::ASYNC) {
     return;
   }
-  const absl::Span<RowBatch* const> next = RowsAfter(clock);
-  for (size_t t = 0; t < next.size(); ++t) {
-    const RowBatch& current = *job_.rows->current()[t];
-    next[t]->WantEarly([&](int64_t key) { return !current.Reads(key); });
-  }
-  client_.PullEarly(next, min_clock);
+  client_.PullEarly(RowsAfter(clock, /*early=*/true), min_clock);
 }
 
 absl::Status Trainer::EndEpoch(int64_t clock) {

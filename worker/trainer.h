@@ -18,6 +18,7 @@
 #include "worker/prepared_job.h"
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
+#include "worker/row_reuse.h"
 #include "worker/table_export.h"
 #include "worker/worker_metrics.h"
 
@@ -73,11 +74,21 @@ class Trainer {
   absl::StatusOr<const Batch*> NextBatch();
   // Has the rows of `batch`, which is that of `clock`.
   absl::Status ReadyRows(int64_t clock, const Batch& batch);
-  // What the batch after `clock` reads; empty if it is not known yet.
-  absl::Span<RowBatch* const> RowsAfter(int64_t clock);
+  // What the batch after `clock` reads; empty if it is not known yet. `early`:
+  // what this step does not push is wanted early.
+  absl::Span<RowBatch* const> RowsAfter(int64_t clock, bool early);
+  // Wants of `rows`, which step `clock` reads, what is not kept. `current`, of
+  // the step before, is still to be pushed; or empty.
+  void SelectRows(int64_t clock, bool early,
+                  absl::Span<RowBatch* const> current,
+                  absl::Span<RowBatch* const> rows);
   // Asks for what of that the consistency mode lets be read before this step's
   // gradients are applied.
   void PullRowsEarly(int64_t clock);
+  // The gradients of `clock` are known.
+  void UpdateKeptRows(int64_t clock, uint64_t samples);
+  // What is wanted of `rows`, for step `clock`, is there.
+  void KeepRows(int64_t clock, absl::Span<RowBatch* const> rows);
   // Has the rows of an evaluation's batch, as of the cut at `clock`.
   absl::Status ReadEvaluatedRows(int64_t clock, const Batch& batch);
   // Rows of `table` at the final cut. `keys` are unique.
@@ -105,6 +116,7 @@ class Trainer {
   std::vector<Evaluation> evaluations_;
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
+  std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
   absl::Time activity_told_at_;  // when others last heard of the chief
   std::atomic<bool> stop_{false};
   PsClient client_;

@@ -134,8 +134,48 @@ void CheckBytes(const std::string& path, uint64_t bytes, Problems* problems) {
   problems->Add(path, bytes, " is outside ", kBytesMin, "..", kBytesMax);
 }
 
-void CheckCache(const std::string& path, const TableSpec& table,
-                const ConsistencySpec& consistency, Problems* problems) {
+// What lets a worker follow its own pushes, and others' age.
+void CheckCacheClocks(const std::string& field, const JobSpec& spec,
+                      const TableSpec& table, Problems* problems) {
+  const ConsistencySpec& consistency = spec.consistency();
+  if (IsOneOf(consistency.mode(),
+              {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC})) {
+    problems->Add(field,
+                  "is not for SYNC, where a row that is trained may not be "
+                  "older than its clock; use BOUNDED_STALENESS or ASYNC");
+  } else if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS &&
+             table.cache_clocks() > consistency.staleness_bound()) {
+    problems->Add(field, table.cache_clocks(),
+                  " is more than consistency.staleness_bound, ",
+                  consistency.staleness_bound());
+  }
+  const OptimizerSpec::Kind kind = table.has_optimizer()
+                                       ? table.optimizer().kind()
+                                       : spec.optimizer().kind();
+  if (IsTableOptimizer(kind) && kind != OptimizerSpec::SGD) {
+    problems->Add(field, "is for SGD only: a worker cannot follow what ",
+                  OptimizerSpec::Kind_Name(kind),
+                  " makes of the rows that it pushes");
+  }
+  const float probability = table.admission().probability();
+  if (table.admission().min_sightings() > 1 ||
+      (probability > 0 && probability < 1)) {
+    problems->Add(field,
+                  "not together with admission: a worker does not know whether "
+                  "its push was admitted");
+  }
+  if (spec.optimizer().clip_norm() != 0) {
+    problems->Add(field, "not together with optimizer.clip_norm");
+  }
+  if (spec.non_finite() == SKIP_STEP) {
+    problems->Add(field,
+                  "not together with non_finite SKIP_STEP: a worker does not "
+                  "know which steps were skipped");
+  }
+}
+
+void CheckCache(const std::string& path, const JobSpec& spec,
+                const TableSpec& table, Problems* problems) {
   problems->AtMost(path + ".cache_rows", table.cache_rows(), kCacheRowsMax);
   if (table.cache_rows() == 0) {
     if (table.cache_clocks() != 0) {
@@ -144,21 +184,12 @@ void CheckCache(const std::string& path, const TableSpec& table,
     }
     return;
   }
-  if (IsOneOf(consistency.mode(),
-              {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC})) {
+  if (table.cache_clocks() != 0) {
+    CheckCacheClocks(path + ".cache_clocks", spec, table, problems);
+  } else if (!spec.data().has_test()) {
     problems->Add(path + ".cache_rows",
-                  "is not for SYNC, where a row may not be older than its "
-                  "clock; use BOUNDED_STALENESS or ASYNC");
-    return;
-  }
-  if (table.cache_clocks() == 0) {
-    problems->Add(path + ".cache_clocks", "is required with cache_rows");
-  }
-  if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS &&
-      table.cache_clocks() > consistency.staleness_bound()) {
-    problems->Add(path + ".cache_clocks", table.cache_clocks(),
-                  " is more than consistency.staleness_bound, ",
-                  consistency.staleness_bound());
+                  "has no effect: without cache_clocks it serves evaluations, "
+                  "and there is no data.test");
   }
 }
 
@@ -183,7 +214,7 @@ void CheckTables(const JobSpec& spec, Problems* problems) {
     CheckExpiry(path + ".expiry", table.expiry(), problems);
     CheckBytes(path + ".memory_bytes", table.memory_bytes(), problems);
     CheckBytes(path + ".disk_bytes", table.disk_bytes(), problems);
-    CheckCache(path, table, spec.consistency(), problems);
+    CheckCache(path, spec, table, problems);
   }
   if (spec.tables_size() > 0 && spec.optimizer().clip_norm() > 0 &&
       IsOneOf(spec.consistency().mode(),

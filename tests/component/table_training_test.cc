@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/rpc/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
@@ -239,6 +240,60 @@ TEST_F(TableTrainingTest, BoundedStalenessAndAsyncTrain) {
     ASSERT_EQ(outcome.evaluations.size(), 8u);
     EXPECT_GT(outcome.evaluations[7].auc(), 0.7);
   }
+}
+
+// What a metric of the chief says.
+double Metric(const MetricsRegistry& metrics, absl::string_view name) {
+  const std::string text = metrics.Render();
+  const size_t at = text.find(absl::StrCat("\n", name, " "));
+  EXPECT_NE(at, std::string::npos) << name;
+  return std::stod(text.substr(at + name.size() + 2));
+}
+
+// One worker's own pushes are all that happens to its rows: what it keeps is
+// what the servers have, to the last bit, under every schedule.
+TEST_F(TableTrainingTest, RowsThatAWorkerKeepsAreThoseOfTheServers) {
+  for (const auto mode :
+       {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
+    SCOPED_TRACE(ConsistencySpec::Mode_Name(mode));
+    JobSpec spec = TableSpecOf();
+    spec.mutable_consistency()->set_mode(mode);
+    if (mode == ConsistencySpec::BOUNDED_STALENESS) {
+      spec.mutable_consistency()->set_staleness_bound(3);
+    }
+    spec.mutable_optimizer()->set_weight_decay(0.01f);
+    spec.mutable_optimizer()->set_clip_value(0.05f);
+    spec.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+    spec.mutable_training()->set_epochs(3);
+    const auto pulled = Train(1, 2, spec);
+    ASSERT_EQ(pulled.status, absl::OkStatus());
+    spec.mutable_tables(0)->set_cache_rows(30);
+    spec.mutable_tables(0)->set_cache_clocks(3);
+    MetricsRegistry metrics;
+    const auto kept = TrainingCluster({.ps = 2,
+                                       .work_dir = dir_.File("kept"),
+                                       .data_root = dir_.path(),
+                                       .chief_metrics = &metrics})
+                          .RunJob(spec, ModelText("40"));
+    ASSERT_EQ(kept.status, absl::OkStatus());
+    EXPECT_EQ(kept.weights, pulled.weights) << "bit for bit";
+    EXPECT_GT(Metric(metrics,
+                     "syncline_worker_row_cache_lookups_total{result=\"hit\"}"),
+              200);
+  }
+}
+
+TEST_F(TableTrainingTest, WorkersThatKeepRowsLearn) {
+  JobSpec spec = TableSpecOf();
+  spec.mutable_consistency()->set_mode(ConsistencySpec::BOUNDED_STALENESS);
+  spec.mutable_consistency()->set_staleness_bound(4);
+  spec.mutable_training()->set_epochs(8);
+  spec.mutable_tables(0)->set_cache_rows(20);
+  spec.mutable_tables(0)->set_cache_clocks(4);
+  const auto outcome = Train(3, 2, spec);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  ASSERT_EQ(outcome.evaluations.size(), 8u);
+  EXPECT_GT(outcome.evaluations[7].auc(), 0.7);
 }
 
 TEST_F(TableTrainingTest, UntilItIsAdmittedAKeyKeepsItsInitialValue) {

@@ -86,6 +86,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.threads = 1;
     worker.incarnation = WorkerIncarnation(rank);
     worker.artifacts = artifacts_;
+    if (rank == 0) worker.metrics = options.chief_metrics;
     workers_.push_back(
         *Worker::Create(worker, [inbox = inbox_, rank](DaemonMessage message) {
           MutexLock lock(&inbox->mu);

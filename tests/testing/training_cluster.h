@@ -35,6 +35,7 @@ class TrainingCluster {
     uint32_t ps = 1;
     std::string work_dir;
     std::string data_root;
+    MetricsRegistry* chief_metrics = nullptr;  // of rank 0; outlives this
   };
   explicit TrainingCluster(const Options& options);
   ~TrainingCluster();

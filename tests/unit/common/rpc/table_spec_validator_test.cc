@@ -18,6 +18,7 @@ namespace syncline {
 namespace {
 
 using ::google::protobuf::TextFormat;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -106,13 +107,22 @@ TEST(TableSpecValidatorTest, OneProblemEach) {
        "tables[1].memory_bytes: 1048575 is outside 1048576..1125899906842624"},
       {"disk_bytes: 1",
        "tables[1].disk_bytes: 1 is outside 1048576..1125899906842624"},
-      {"cache_rows: 10000001 cache_clocks: 1",
+      {"optimizer { kind: SGD } cache_rows: 10000001 cache_clocks: 1",
        "tables[1].cache_rows: 10000001 is too large, at most 10000000"},
-      {"cache_rows: 1", "tables[1].cache_clocks: is required with cache_rows"},
+      {"cache_rows: 1",
+       "tables[1].cache_rows: has no effect: without cache_clocks it serves "
+       "evaluations, and there is no data.test"},
       {"cache_clocks: 1",
        "tables[1].cache_clocks: has no meaning without cache_rows"},
-      {"cache_rows: 1 cache_clocks: 5",
+      {"optimizer { kind: SGD } cache_rows: 1 cache_clocks: 5",
        "tables[1].cache_clocks: 5 is more than consistency.staleness_bound, 4"},
+      {"cache_rows: 1 cache_clocks: 1",
+       "tables[1].cache_clocks: is for SGD only: a worker cannot follow what "
+       "ADAM makes of the rows that it pushes"},
+      {"optimizer { kind: SGD } cache_rows: 1 cache_clocks: 1 "
+       "admission { min_sightings: 2 }",
+       "tables[1].cache_clocks: not together with admission: a worker does not "
+       "know whether its push was admitted"},
   };
   for (const auto& [edit, problem] : table) {
     EXPECT_THAT(ProblemsOfTable(edit), ElementsAre(problem)) << edit;
@@ -130,7 +140,8 @@ TEST(TableSpecValidatorTest, RangesIncludeTheirEnds) {
         "expiry { unseen_clocks: 1 unseen_seconds: 1e9 }",
         "expiry { min_score: 0.8 decay: 1 decay_clocks: 1 }",
         "memory_bytes: 1048576 disk_bytes: 1125899906842624",
-        "cache_rows: 10000000 cache_clocks: 4"}) {
+        "optimizer { kind: SGD } cache_rows: 10000000 cache_clocks: 4",
+        "optimizer { kind: SGD } cache_rows: 1 cache_clocks: 1"}) {
     EXPECT_THAT(ProblemsOfTable(edit), IsEmpty()) << edit;
   }
 }
@@ -156,9 +167,34 @@ TEST(TableSpecValidatorTest, WhatSyncCannotDo) {
   EXPECT_THAT(ProblemsOf("optimizer { clip_norm: 1 }"), IsEmpty());
   EXPECT_THAT(
       ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
+                 "optimizer { kind: SGD } "
                  "tables { name: 'b' cache_rows: 1 cache_clocks: 1 }"),
-      ElementsAre("tables[1].cache_rows: is not for SYNC, where a row may not "
-                  "be older than its clock; use BOUNDED_STALENESS or ASYNC"));
+      ElementsAre("tables[1].cache_clocks: is not for SYNC, where a row that "
+                  "is trained may not be older than its clock; use "
+                  "BOUNDED_STALENESS or ASYNC"));
+}
+
+TEST(TableSpecValidatorTest, WhatACacheOfTrainedRowsCannotFollow) {
+  const std::string cached =
+      "tables { name: 'b' optimizer { kind: SGD } cache_rows: 1 "
+      "cache_clocks: 1 } ";
+  EXPECT_THAT(ProblemsOf(cached + "optimizer { clip_norm: 1 }"),
+              ElementsAre("tables[1].cache_clocks: not together with "
+                          "optimizer.clip_norm"));
+  EXPECT_THAT(ProblemsOf(cached + "non_finite: SKIP_STEP"),
+              Contains("tables[1].cache_clocks: not together with non_finite "
+                       "SKIP_STEP: a worker does not know which steps were "
+                       "skipped"));
+  EXPECT_THAT(ProblemsOf(cached + "consistency { mode: ASYNC "
+                                  "staleness_bound: 0 }"),
+              IsEmpty());
+}
+
+TEST(TableSpecValidatorTest, EvaluationsCacheInEveryMode) {
+  EXPECT_THAT(ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
+                         "data { test { csv { path: 'v.csv' } } } "
+                         "tables { name: 'b' cache_rows: 1 }"),
+              IsEmpty());
 }
 
 TEST(TableSpecValidatorTest, TheNumberOfTablesIsBounded) {
