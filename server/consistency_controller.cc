@@ -213,12 +213,6 @@ bool ConsistencyController::BringsGradients(const ShardCall& call) const {
       [&](BlockIndex block) { return !worker.received_in(block, push.clock); });
 }
 
-bool ConsistencyController::IsParkedPush(CallToken token) const {
-  return std::any_of(
-      parked_pushes_.begin(), parked_pushes_.end(),
-      [&](const ShardCall& call) { return call.token == token; });
-}
-
 int64_t ConsistencyController::min_clock() const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {

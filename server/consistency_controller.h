@@ -132,8 +132,6 @@ class ConsistencyController {
   // whatever room there is, and for repeats of what was accepted.
   bool BringsGradients(const ShardCall& call) const;
 
-  // The call is parked and its push has not been accepted.
-  bool IsParkedPush(CallToken token) const;
   bool closed() const { return !closed_.ok(); }
 
   // For status and metrics.

@@ -193,7 +193,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
       controller_.OnCall(std::move(call), pending.arrived, &actions);
     }
     Take(actions, &outcome);
-    LimitParkedPush(token, &outcome);
+    LimitParked(token, &outcome);
     SubmitSteps(&outcome);
   }
   for (Ended& ended : outcome.ended) ended.done(ended.status, {});
@@ -309,8 +309,13 @@ void JobShard::Take(const ShardActions& actions, Outcome* outcome) {
 }
 
 void JobShard::ReleasePayload(PendingCall* call) {
-  parked_bytes_ -= std::exchange(call->parked_bytes, 0);
   call->payload = Payload();
+  CountParked(call, 0);
+}
+
+void JobShard::CountParked(PendingCall* call, uint64_t bytes) {
+  parked_bytes_ += bytes;
+  parked_bytes_ -= std::exchange(call->parked_bytes, bytes);
 }
 
 void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
@@ -345,7 +350,9 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       // once they have taken it, by the client's window until then. A repeat
       // must not take the room of what it waits for.
       outcome->accepted.push_back(action.token);
-      return ReleasePayload(&calls_.at(action.token));
+      ReleasePayload(&calls_.at(action.token));
+      return CountParked(&calls_.at(action.token),
+                         BytesHeld(calls_.at(action.token)));
     case Kind::kFold:
     case Kind::kApply:
       AddStep({.kind = action.kind,
@@ -369,6 +376,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
     case Kind::kRead: {
       PendingCall& call = calls_.at(action.token);
       ReleasePayload(&call);
+      call.may_read = true;
       call.taken = nullptr;  // the answer follows
       const WaitingRead read = {action.token, action.clock, action.min_clock,
                                 action.max_clock, absl::Now() - call.arrived};
@@ -390,10 +398,12 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
     PendingCall& call = calls_.at(action.token);
     const std::shared_ptr<CallRows>& rows = call.payload.pushed;
     const size_t dense_blocks = call.offsets.size() - 1;
-    // In SYNC what others wait for must not count against them; else these rows
-    // are in memory until their lane has got to them, and bounded by it.
-    if (config_.controller.mode != ConsistencyMode::kSync &&
-        rows->payload_hold.bytes() == 0) {
+    // In SYNC what others wait for must not count against them, keys included;
+    // else these rows are in memory until their lane has got to them, and
+    // bounded by it.
+    if (config_.controller.mode == ConsistencyMode::kSync) {
+      rows->hold = InFlightBudget::Hold();
+    } else if (rows->payload_hold.bytes() == 0) {
       rows->payload_hold = std::move(call.payload.hold);
     }
     RowRange range =
@@ -642,16 +652,20 @@ void JobShard::SubmitSteps(Outcome* outcome) {
 void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
                         DenseShard::Scratch* scratch) {
   for (LaneStep& step : steps) {
+    // What a step used goes with it: the countdown behind it may answer the
+    // call, and what that holds of the budget must be free by then.
     if (step.rows != nullptr) {
-      RunRows(lane, step.rows.get());
+      const std::unique_ptr<RowsStep> rows = std::move(step.rows);
+      RunRows(lane, rows.get());
       continue;
     }
+    std::shared_ptr<const FloatSource> source = std::move(step.source);
     switch (step.kind) {
       case Kind::kInit:
-        dense_.Init(step.block, *step.source, step.first);
+        dense_.Init(step.block, *source, step.first);
         break;
       case Kind::kDeliver:
-        dense_.Keep(step.block, step.rank, std::move(step.source), step.first);
+        dense_.Keep(step.block, step.rank, std::move(source), step.first);
         break;
       case Kind::kFold:
         norms_[step.block] =
@@ -686,17 +700,27 @@ void JobShard::RunRows(int lane, RowsStep* step) {
                                                         step->squared_norm)});
 }
 
-void JobShard::LimitParkedPush(CallToken token, Outcome* outcome) {
+uint64_t JobShard::BytesHeld(const PendingCall& call) {
+  const auto of_rows = [](const std::shared_ptr<CallRows>& rows) {
+    return rows == nullptr ? 0 : rows->hold.bytes();
+  };
+  return call.payload.hold.bytes() + of_rows(call.payload.pushed) +
+         of_rows(call.pulled_rows);
+}
+
+void JobShard::LimitParked(CallToken token, Outcome* outcome) {
   const auto found = calls_.find(token);
-  if (found == calls_.end() || !controller_.IsParkedPush(token)) return;
-  found->second.parked_bytes = found->second.payload.hold.bytes();
-  parked_bytes_ += found->second.parked_bytes;
-  if (parked_bytes_ <= budget_->limit_bytes() / 2) return;
+  if (found == calls_.end() || found->second.may_read) return;
+  CountParked(&found->second, BytesHeld(found->second));
+  if (parked_bytes_ <= budget_->limit_bytes() / 2 ||
+      found->second.parked_bytes == 0) {
+    return;
+  }
   ShardActions ignored;
   controller_.OnCancel(token, &ignored);
   End(token,
       absl::ResourceExhaustedError(absl::StrCat(
-          config_.label, ": pushes that must wait hold ", parked_bytes_,
+          config_.label, ": calls that must wait hold ", parked_bytes_,
           " bytes, at most half of ", budget_->limit_bytes(), " are allowed")),
       outcome);
 }

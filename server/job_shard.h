@@ -142,6 +142,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     std::shared_ptr<CallRows> pulled_rows;
     AnswerArea answer;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
+    bool may_read = false;      // waits for earlier answers alone
     Taken taken;
     Done done;
   };
@@ -228,9 +229,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
                                    absl::Span<const BlockIndex> blocks) const;
   uint64_t RowBytes(const RowRange& range) const;
   size_t SlotOf(BlockIndex block) const { return block - dense_.block_count(); }
-  // Keeps half of the budget free of pushes that cannot be accepted yet, for
-  // those that they wait for.
-  void LimitParkedPush(CallToken token, Outcome* outcome)
+  // What a call holds of the budget: payload, and keys of rows.
+  static uint64_t BytesHeld(const PendingCall& call);
+  void CountParked(PendingCall* call, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Keeps half of the budget free of calls that must wait, for the pushes that
+  // they wait for.
+  void LimitParked(CallToken token, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void SendNorms(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);

@@ -312,7 +312,7 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
   ASSERT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 0, 1); }));
   const absl::Status refused = chief.Send(0, push(chief, 3, 1));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(refused), HasSubstr("pushes that must wait hold"));
+  EXPECT_THAT(Message(refused), HasSubstr("calls that must wait hold"));
   // What can be accepted still is, and what has been accepted holds no room.
   for (uint32_t block = 0; block + 3 <= 30; block += 3) {
     EXPECT_OK(other.Send(0, push(other, block, 0)));
