@@ -182,6 +182,8 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
       pending.offsets = layout_.Offsets(call.push->blocks);
     }
     if (call.pull.has_value()) pending.pulled = call.pull->blocks;
+    // What does not fit travels.
+    if (AnswerBytes(pending) > pending.answer.bytes) pending.answer = {};
     pending.taken = std::move(taken);
     pending.done = std::move(done);
     ShardActions actions;
@@ -463,14 +465,18 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
   result.waited = read.waited;
-  result.bytes = layout_.Offsets(result.blocks).back() * sizeof(float);
-  if (result.rows != nullptr) {
-    for (const RowList& list : result.rows->lists) {
-      result.bytes +=
-          list.keys.size() * tables_->dim(list.table) * sizeof(float);
+  result.bytes = AnswerBytes(call);
+  return result;
+}
+
+size_t JobShard::AnswerBytes(const PendingCall& call) const {
+  size_t elements = layout_.Offsets(call.pulled).back();
+  if (call.pulled_rows != nullptr) {
+    for (const RowList& list : call.pulled_rows->lists) {
+      elements += list.keys.size() * tables_->dim(list.table);
     }
   }
-  return result;
+  return elements * sizeof(float);
 }
 
 void JobShard::StartSharedRead(const WaitingRead& read, Outcome* outcome) {
@@ -478,14 +484,6 @@ void JobShard::StartSharedRead(const WaitingRead& read, Outcome* outcome) {
   SYNCLINE_CHECK(found != calls_.end());
   PullValues result = MakeResult(found->second, read);
   result.area = std::move(found->second.answer);
-  if (result.area.bytes < result.bytes) {
-    return End(read.token,
-               absl::InvalidArgumentError(
-                   absl::StrCat(config_.label, ": an answer of ", result.bytes,
-                                " bytes does not fit into the ",
-                                result.area.bytes, " of shared memory")),
-               outcome);
-  }
   PendingCall call = std::move(found->second);
   calls_.erase(found);
   ReadInto(std::move(call), std::move(result), read, outcome);

@@ -195,6 +195,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void ReadInto(PendingCall call, PullValues result, const WaitingRead& read,
                 Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PullValues MakeResult(const PendingCall& call, const WaitingRead& read) const;
+  size_t AnswerBytes(const PendingCall& call) const;
   // Ends the reads that `ends` says so of.
   void EndWaitingReads(
       const std::function<absl::Status(CallToken, const PendingCall&)>& ends,
