@@ -22,8 +22,8 @@
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
-#include "tests/testing/eventually.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/eventually.h"
 
 namespace syncline {
 namespace {

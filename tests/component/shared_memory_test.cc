@@ -521,7 +521,7 @@ TEST(SharedMemoryPeerTest, APsThatForgetsTheMemoryIsSentEverythingAgain) {
   Client client(&fixture, 0);
   ASSERT_TRUE(client.AwaitLinks(1));
   ASSERT_OK(client.client().Init(0));
-  const int mapped = MappedRegions();
+  const size_t mapped = MappedRegions();
   // Ends the worker's end of the connection behind its back.
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_un peer;
