@@ -8,8 +8,8 @@
 #   release  gcc, optimised: all binaries and tests
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
-#   clang    clang over every source that asan does not compile: warnings and
-#            thread safety are errors
+#   clang    clang over every source (but those that the stage asan compiles, if
+#            it is asked for too): warnings and thread safety are errors
 #   tsan     thread sanitizer: the pure cores
 #   tests    every test of the release build
 #
@@ -44,9 +44,13 @@ stage_asan() {
     ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
 }
 stage_clang() {
-  configure_release >/dev/null && cmake --preset asan >/dev/null &&
+  local compiled=()
+  if [[ " ${stages[*]} " == *" asan "* ]]; then
+    compiled=(--compiled-in build/asan:address_tests)
+  fi
+  configure_release >/dev/null &&
     cmake --build --preset release --target proto_grpc -j "$JOBS" &&
-    python3 tests/lint/clang_check.py build/release --compiled-in build/asan:address_tests
+    python3 tests/lint/clang_check.py build/release "${compiled[@]}"
 }
 stage_tsan() {
   cmake --preset tsan &&
