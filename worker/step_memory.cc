@@ -13,6 +13,7 @@ class Planner {
       : spec_(spec), graph_(*spec.graph), last_read_(graph_.values.size(), -1) {
     memory_.values.resize(graph_.values.size());
     memory_.workspaces.resize(positions());
+    memory_.forward_scratch.resize(positions());
     memory_.runs_forward.assign(positions(), true);
     memory_.backward.resize(positions());
     memory_.ready_steps.assign(spec.parameters.size(), spec.loss_step());
@@ -125,6 +126,8 @@ class Planner {
       memory_.workspaces[p] =
           NewBuffer(workspace, p, kept ? spec_.backward_step(p) : p);
     }
+    const int64_t scratch = op(p).traits().forward_scratch_bytes;
+    if (scratch > 0) memory_.forward_scratch[p] = NewBuffer(scratch, p, p);
   }
 
   Place PlaceOutput(int p, ValueId y) {
@@ -173,6 +176,11 @@ class Planner {
     backward.runs = true;
     backward.output_gradient = gradients_[node(p).outputs[0]];
     backward.input_gradients.resize(inputs.size());
+    const int64_t scratch = op(p).traits().backward_scratch_bytes;
+    if (scratch > 0) {
+      const int step = spec_.backward_step(p);
+      backward.scratch = NewBuffer(scratch, step, step);
+    }
     // From the last input to the first, as Backward writes them.
     for (size_t i = inputs.size(); i-- > 0;) {
       if (!wants[i]) continue;

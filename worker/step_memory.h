@@ -42,9 +42,11 @@ struct StepMemory {
     std::vector<Place> input_gradients;
     Place output_gradient;
     uint32_t accumulate_mask = 0;
+    Place scratch;
   };
   std::vector<Place> values;            // by ValueId
   std::vector<Place> workspaces;        // by position
+  std::vector<Place> forward_scratch;   // by position
   std::vector<bool> runs_forward;       // by position: false where memory is
                                         // shared and there is nothing to do
   std::vector<Backward> backward;       // by position

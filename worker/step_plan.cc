@@ -73,6 +73,7 @@ absl::Status StepPlan::MakeOps() {
     spec.node = &graph().nodes[nodes[p]];
     spec.wants_gradient = spec_.flow->wants_gradient[p];
     spec.training = spec_.training;
+    spec.samples = spec_.batch_size;
     for (ValueId v : spec.node->inputs) {
       spec.inputs.push_back(TypeOf(graph(), shapes_, constants, v));
     }
@@ -219,6 +220,8 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
         v == kNoValue ? nullptr : Address(memory_.values[v], memory);
   }
   call.workspace = Address(memory_.workspaces[position], memory);
+  call.forward_scratch = Address(memory_.forward_scratch[position], memory);
+  call.backward_scratch = Address(backward.scratch, memory);
   call.output_gradients[0] =
       static_cast<const float*>(Address(backward.output_gradient, memory));
   for (size_t i = 0; i < call.input_gradients.size(); ++i) {
@@ -227,17 +230,20 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
   }
 }
 
-Op::Tensors StepPlan::TensorsOf(const Call& call, uint64_t seed) const {
+Op::Tensors StepPlan::TensorsOf(const Call& call, void* scratch,
+                                uint64_t seed) const {
   return {.inputs = call.inputs,
           .outputs = call.outputs,
           .workspace = call.workspace,
+          .scratch = scratch,
           .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
 }
 
 absl::Status StepPlan::RunForward(size_t position, uint64_t seed) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
-  absl::Status status = ops_[position]->Forward(TensorsOf(call, seed));
+  absl::Status status =
+      ops_[position]->Forward(TensorsOf(call, call.forward_scratch, seed));
   return status.ok() ? status : Annotate(status, Describe(*call.node));
 }
 
@@ -263,10 +269,11 @@ absl::Status StepPlan::Backward(uint64_t seed,
   for (size_t p = calls_.size(); p-- > 0;) {
     const Call& call = calls_[p];
     if (call.runs_backward) {
-      const absl::Status status = ops_[p]->Backward(
-          TensorsOf(call, seed), {.outputs = call.output_gradients,
-                                  .inputs = call.input_gradients,
-                                  .accumulate_mask = call.accumulate_mask});
+      const absl::Status status =
+          ops_[p]->Backward(TensorsOf(call, call.backward_scratch, seed),
+                            {.outputs = call.output_gradients,
+                             .inputs = call.input_gradients,
+                             .accumulate_mask = call.accumulate_mask});
       if (!status.ok()) return Annotate(status, Describe(*call.node));
     }
     report(++step);

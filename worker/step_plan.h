@@ -86,6 +86,8 @@ class StepPlan {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     void* workspace = nullptr;
+    void* forward_scratch = nullptr;
+    void* backward_scratch = nullptr;
     std::vector<const float*> output_gradients;
     std::vector<float*> input_gradients;
   };
@@ -100,7 +102,7 @@ class StepPlan {
   void BindCall(const Memory& memory, size_t position);
   void* Address(const Place& place, const Memory& memory) const;
   absl::Status RunForward(size_t position, uint64_t seed);
-  Op::Tensors TensorsOf(const Call& call, uint64_t seed) const;
+  Op::Tensors TensorsOf(const Call& call, void* scratch, uint64_t seed) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
   std::string DescribeRowNotFinite() const;
 

@@ -13,9 +13,12 @@ namespace {
 // One line per operator. worker/ops has the code for each.
 constexpr OperatorInfo kOperators[] = {
     {"Add", 2, {7, 13, 14}},
+    {"AveragePool", 1, {10, 11, 19, 22}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
     {"Concat", 32, {11, 13}},
     {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},
+    {"Conv", 3, {11, 22}},
+    {"ConvTranspose", 3, {11, 22}},
     {"Div", 2, {7, 13, 14}},
     {"Dropout", 1, {10, 12, 13, 22}},
     {"Erf", 1, {9, 13}},
@@ -24,9 +27,12 @@ constexpr OperatorInfo kOperators[] = {
     {"Gather", 1, {11, 13}},
     {"Gelu", 1, {20}},
     {"Gemm", 3, {11, 13}},
+    {"GlobalAveragePool", 1, {1, 22}},
+    {"GlobalMaxPool", 1, {1, 22}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
     {"LogSoftmax", 1, {11, 13}},
     {"MatMul", 2, {9, 13}},
+    {"MaxPool", 1, {11, 12, 22}},
     {"Mul", 2, {7, 13, 14}},
     {"Neg", 1, {6, 13}},
     {"Pow", 2, {7, 12, 13, 15}},
@@ -69,6 +75,32 @@ const onnx::OpSchema* GeluSchema() {
   return schema;
 }
 
+// Has dilations from 19 on, which MaxPool's rule for shapes obeys.
+const onnx::OpSchema* DilatedAveragePoolSchema() {
+  static const onnx::OpSchema* const schema = [] {
+    using onnx::AttributeProto;
+    auto* pool = new onnx::OpSchema("AveragePool", __FILE__, __LINE__);
+    pool->SinceVersion(19)
+        .Attr("kernel_shape", "", AttributeProto::INTS)
+        .Attr("strides", "", AttributeProto::INTS, onnx::OPTIONAL_VALUE)
+        .Attr("dilations", "", AttributeProto::INTS, onnx::OPTIONAL_VALUE)
+        .Attr("pads", "", AttributeProto::INTS, onnx::OPTIONAL_VALUE)
+        .Attr("auto_pad", "", AttributeProto::STRING, std::string("NOTSET"))
+        .Attr("ceil_mode", "", AttributeProto::INT, int64_t{0})
+        .Attr("count_include_pad", "", AttributeProto::INT, int64_t{0})
+        .Input(0, "X", "", "T")
+        .Output(0, "Y", "", "T")
+        .TypeConstraint(
+            "T", {"tensor(float16)", "tensor(float)", "tensor(double)"}, "")
+        .TypeAndShapeInferenceFunction(
+            onnx::OpSchemaRegistry::Schema("MaxPool", kOpsetOfLibonnx, "")
+                ->GetTypeAndShapeInferenceFunction());
+    pool->Finalize();
+    return pool;
+  }();
+  return schema;
+}
+
 }  // namespace
 
 const OperatorInfo* FindOperator(absl::string_view op_type) {
@@ -88,6 +120,9 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
   if (op.op_type == "Gelu") return opset_version >= 20 ? GeluSchema() : nullptr;
+  if (op.op_type == "AveragePool" && opset_version >= 19) {
+    return DilatedAveragePoolSchema();
+  }
   // From 18 on its axes are an input, as ReduceSum's have been since 13; they
   // are one signature and one rule for shapes.
   if (op.op_type == "ReduceMean" && opset_version >= 18) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,13 @@ struct IntegerInput {
   bool narrow = false;
 };
 
+// A float32 input without gradient, likewise; constant.
+struct FixedInput {
+  size_t position;
+  Dims dims;
+  std::vector<float> values;
+};
+
 struct OpCase {
   std::string op_type;
   int version;
@@ -38,10 +46,15 @@ struct OpCase {
   std::function<Gradients(const Inputs&, const DoubleArray& dy)> gradient;
   std::vector<IntegerInput> integers = {};
   bool positive = false;  // inputs are drawn above 0
+  std::vector<FixedInput> fixed = {};
+  bool training = false;
 
   // Where differentiable input `i` is among all inputs.
   size_t Position(size_t i) const {
-    for (const IntegerInput& integer : integers) i += integer.position <= i;
+    std::set<size_t> given;
+    for (const IntegerInput& input : integers) given.insert(input.position);
+    for (const FixedInput& input : fixed) given.insert(input.position);
+    for (const size_t position : given) i += position <= i;
     return i;
   }
 
@@ -124,6 +137,7 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
 
 // By what the operators are for; Cases() of op_table_test.cc joins them.
 std::vector<OpCase> SequenceCases();
+std::vector<OpCase> WindowCases();
 
 }  // namespace syncline::testing
 

@@ -36,6 +36,7 @@ struct OpSpec {
   std::vector<TensorType> outputs;  // are asked for through input() below
   std::vector<bool> wants_gradient;  // by input; empty: forward only
   bool training = false;             // Dropout drops
+  int64_t samples = 1;               // in the batch
 
   // Types past the end are absent ones.
   const TensorType& input(size_t i) const;
@@ -56,6 +57,10 @@ class Op {
     uint32_t backward_outputs = 0;
     // Bytes that Forward leaves for Backward, 64-byte aligned.
     int64_t workspace_bytes = 0;
+    // Bytes, 64-byte aligned, that Forward and Backward each have to themselves
+    // while they run. What is there then does not matter.
+    int64_t forward_scratch_bytes = 0;
+    int64_t backward_scratch_bytes = 0;
     // Output 0 may be written over this input, element by element; -1: none.
     int in_place_input = -1;
     // Output 0 is input 0 under another shape: where they share memory there
@@ -71,6 +76,7 @@ class Op {
     absl::Span<const void* const> inputs;
     absl::Span<void* const> outputs;
     void* workspace = nullptr;
+    void* scratch = nullptr;  // of this call
     uint64_t seed = 0;  // for what is random; differs by node, clock and rank
 
     const float* in(size_t i) const {

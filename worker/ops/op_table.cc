@@ -13,8 +13,11 @@ inline constexpr uint32_t kEveryInput = ~uint32_t{0};
 // declared and tabulated from here.)
 #define SYNCLINE_OPERATORS(OPERATOR) \
   OPERATOR(Add, 0b11)                \
+  OPERATOR(AveragePool, 0b1)         \
   OPERATOR(Cast, 0b1)                \
   OPERATOR(Concat, kEveryInput)      \
+  OPERATOR(Conv, 0b111)              \
+  OPERATOR(ConvTranspose, 0b111)     \
   OPERATOR(Div, 0b11)                \
   OPERATOR(Dropout, 0b1)             \
   OPERATOR(Erf, 0b1)                 \
@@ -23,9 +26,12 @@ inline constexpr uint32_t kEveryInput = ~uint32_t{0};
   OPERATOR(Gather, 0b1)              \
   OPERATOR(Gelu, 0b1)                \
   OPERATOR(Gemm, 0b111)              \
+  OPERATOR(GlobalAveragePool, 0b1)   \
+  OPERATOR(GlobalMaxPool, 0b1)       \
   OPERATOR(Identity, 0b1)            \
   OPERATOR(LogSoftmax, 0b1)          \
   OPERATOR(MatMul, 0b11)             \
+  OPERATOR(MaxPool, 0b1)             \
   OPERATOR(Mul, 0b11)                \
   OPERATOR(Neg, 0b1)                 \
   OPERATOR(Pow, 0b11)                \

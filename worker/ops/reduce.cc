@@ -65,12 +65,18 @@ absl::StatusOr<Dims> ReducedDims(const OpSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
                                                Reduction reduction) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
+  return MakeReduceTo(spec, reduced, reduction);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
+                                                 const Dims& reduced,
+                                                 Reduction reduction) {
   const TensorType& input = spec.input(0);
   if (input.dtype != DType::kFloat32) {
     return absl::InvalidArgumentError(absl::StrCat(
         "input 0 is ", DTypeName(input.dtype), "; only float32 is computed"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
   if (ElementCount(reduced) != spec.output(0).count()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "reducing ", DimsToString(input.dims), " to ", DimsToString(reduced),

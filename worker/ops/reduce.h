@@ -12,6 +12,11 @@ enum class Reduction { kSum, kMean };
 absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
                                                Reduction reduction);
 
+// The same to given dimensions: those of input 0, with 1 for what is reduced.
+absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
+                                                 const Dims& reduced,
+                                                 Reduction reduction);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_WORKER_OPS_REDUCE_H_

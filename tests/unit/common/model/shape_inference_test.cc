@@ -103,6 +103,23 @@ TEST(ShapeInferenceTest, EveryOperator) {
       {"int64[2,3] a", "Cast <to=1> (a)", "float32[2,3]"},
       {"float[4,3] a, int64[2,1] i, float[2,3] u", "ScatterND(a, i, u)",
        "float32[4,3]"},
+      {"float[2,3,8,9] a, float[4,3,3,2] w, float[4] b",
+       "Conv <strides=[2,1], pads=[1,0,1,0]> (a, w, b)", "float32[2,4,4,8]"},
+      {"float[2,4,8] a, float[6,2,3] w",
+       "Conv <group=2, dilations=[2], auto_pad=\"SAME_UPPER\"> (a, w)",
+       "float32[2,6,8]"},
+      {"float[2,3,4,5] a, float[3,4,3,2] w",
+       "ConvTranspose <strides=[2,2], output_padding=[1,0]> (a, w)",
+       "float32[2,4,10,10]"},
+      {"float[2,3,7,8] a",
+       "MaxPool <kernel_shape=[2,2], strides=[2,2], ceil_mode=1> (a)",
+       "float32[2,3,4,4]"},
+      {"float[2,3,7,8] a",
+       "AveragePool <kernel_shape=[3,2], pads=[1,0,1,0]> "
+       "(a)",
+       "float32[2,3,7,7]"},
+      {"float[2,3,7,8] a", "GlobalAveragePool(a)", "float32[2,3,1,1]"},
+      {"float[2,3,7] a", "GlobalMaxPool(a)", "float32[2,3,1]"},
       {"float[2,3] a", "ReduceSum(a)", "float32[1,1]"},
       {"float[2,3] a", "ReduceMean <keepdims=0> (a)", "float32[]"},
   };
@@ -111,6 +128,11 @@ TEST(ShapeInferenceTest, EveryOperator) {
       EXPECT_EQ(Output(opset, c.inputs, c.node), c.output)
           << c.node << " at " << opset;
     }
+  }
+  for (int opset : {19, 25}) {
+    EXPECT_EQ(Output(opset, "float[2,3,9] a",
+                     "AveragePool <kernel_shape=[2], dilations=[3]> (a)"),
+              "float32[2,3,6]");
   }
   for (int opset : {20, 25}) {
     EXPECT_EQ(Output(opset, "float[2,3] a", "Gelu <approximate=\"tanh\"> (a)"),

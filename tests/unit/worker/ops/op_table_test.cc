@@ -13,6 +13,7 @@
 #include <list>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
 #include "common/model/model.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_case.h"
@@ -281,6 +282,7 @@ std::vector<OpCase> Cases() {
     }
   }
   for (OpCase& c : testing::SequenceCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::WindowCases()) cases.push_back(std::move(c));
   return cases;
 }
 
@@ -301,12 +303,18 @@ class Bench {
     wants_at_ = wants_;
     inputs_.assign(spec_.inputs.size(), nullptr);
     for (const IntegerInput& integer : c.integers) AddIntegers(integer);
+    for (const testing::FixedInput& input : c.fixed) {
+      AddConstant(input.position, DType::kFloat32, input.dims,
+                  {reinterpret_cast<const char*>(input.values.data()),
+                   input.values.size() * sizeof(float)});
+    }
     want_y_ = c.forward(in_);
     dy_ = RandomArray(want_y_.dims, 3);
     want_dx_ = c.gradient(in_, dy_);
     spec_.node = &node_;
     spec_.outputs.push_back({.present = true, .dims = want_y_.dims});
     spec_.wants_gradient = wants_at_;
+    spec_.training = c.training;
     y_.assign(want_y_.values.size(), kNan);
   }
 
@@ -314,7 +322,12 @@ class Bench {
     auto op = CreateOp(spec_);
     ASSERT_TRUE(op.ok()) << op.status();
     op_ = *std::move(op);
-    workspace_.assign(op_->traits().workspace_bytes + 64, 0);
+    const Op::Traits& traits = op_->traits();
+    workspace_ = AlignedFloats(traits.workspace_bytes / sizeof(float) + 16);
+    scratch_ = AlignedFloats(
+        std::max(traits.forward_scratch_bytes, traits.backward_scratch_bytes) /
+            sizeof(float) +
+        16);
   }
 
   void Forward() {
@@ -391,26 +404,33 @@ class Bench {
       inputs_[positions_[i]] = floats_[i].data();
     }
     outputs_ = {y};
-    return {
-        .inputs = inputs_, .outputs = outputs_, .workspace = workspace_.data()};
+    std::fill_n(scratch_.data(), scratch_.size(), kNan);
+    return {.inputs = inputs_,
+            .outputs = outputs_,
+            .workspace = workspace_.data(),
+            .scratch = scratch_.data()};
   }
 
   // Constant as far as the Op can see: it may read them when it is made.
   void AddIntegers(const IntegerInput& integer) {
     const size_t width = integer.narrow ? sizeof(int32_t) : sizeof(int64_t);
-    std::string& bytes = integers_.emplace_back();
+    std::string bytes;
     for (const int64_t value : integer.values) {
       bytes.append(reinterpret_cast<const char*>(&value), width);
     }
-    const auto at = spec_.inputs.begin() + integer.position;
+    AddConstant(integer.position,
+                integer.narrow ? DType::kInt32 : DType::kInt64, integer.dims,
+                bytes);
+  }
+
+  void AddConstant(size_t position, DType dtype, const Dims& dims,
+                   const std::string& bytes) {
+    const void* const data = constants_.emplace_back(bytes).data();
     spec_.inputs.insert(
-        at, {.present = true,
-             .dtype = integer.narrow ? DType::kInt32 : DType::kInt64,
-             .dims = integer.dims,
-             .constant = bytes.data()});
-    wants_at_.insert(wants_at_.begin() + integer.position, false);
-    inputs_.assign(spec_.inputs.size(), nullptr);
-    inputs_[integer.position] = bytes.data();
+        spec_.inputs.begin() + position,
+        {.present = true, .dtype = dtype, .dims = dims, .constant = data});
+    wants_at_.insert(wants_at_.begin() + position, false);
+    inputs_.insert(inputs_.begin() + position, data);
   }
 
   void Run(const float* dy, const std::vector<float*>& dx, uint32_t mask) {
@@ -429,12 +449,13 @@ class Bench {
   Gradients want_dx_;
   std::vector<std::vector<float>> floats_;
   std::vector<float> y_;
-  std::vector<size_t> positions_;    // of in_ among all inputs
-  std::vector<bool> wants_at_;       // by position
-  std::list<std::string> integers_;  // at fixed addresses
+  std::vector<size_t> positions_;     // of in_ among all inputs
+  std::vector<bool> wants_at_;        // by position
+  std::list<std::string> constants_;  // at fixed addresses
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
-  std::vector<char> workspace_;
+  AlignedFloats workspace_;
+  AlignedFloats scratch_;
   std::unique_ptr<Op> op_;
 };
 
@@ -596,11 +617,41 @@ TEST(OpTableTest, CastConvertsAndSaturates) {
 
 TEST(OpTableTest, RefusalsNameTheNode) {
   const TensorType matrix = {.present = true, .dims = {2, 3}};
+  const TensorType cube = {.present = true, .dims = {2, 3, 4}};
   TensorType integers = matrix;
   integers.dtype = DType::kInt64;
   const std::vector<std::pair<absl::Status, std::string>> cases = {
-      {Refused("Conv", {matrix}),
-       "node \"it\" (Conv): the operator is not supported"},
+      {Refused("Loop", {matrix}),
+       "node \"it\" (Loop): the operator is not supported"},
+      {Refused("Conv", {matrix, cube}),
+       "node \"it\" (Conv): input 0 is [2,3]; it must be [batch, channels] "
+       "and 1 to 3 spatial dimensions"},
+      {Refused("Conv", {cube, matrix}),
+       "node \"it\" (Conv): the weights are [2,3]; they must have 2 dimensions "
+       "and those of the window"},
+      {Refused("Conv", {cube, cube},
+               {{"kernel_shape", std::vector<int64_t>{5}}}),
+       "node \"it\" (Conv): kernel_shape is [5], but the weights are [2,3,4]"},
+      {Refused("Conv", {cube, cube}, {{"strides", std::vector<int64_t>{0}}}),
+       "node \"it\" (Conv): strides has 0; it must be in [1, 16777216]"},
+      {Refused("Conv", {cube, cube}, {{"pads", std::vector<int64_t>{1}}}),
+       "node \"it\" (Conv): pads has 1 numbers; it must have 2"},
+      {Refused("Conv", {cube, cube}),
+       "node \"it\" (Conv): 1 windows fit into a dimension of 4, but the "
+       "output [2,3,4] has 4"},
+      {Refused("Conv", {cube, {.present = true, .dims = {4, 3, 1}}}),
+       "node \"it\" (Conv): weights [4,3,1] in 1 groups do not lead from "
+       "[2,3,4] to [2,3,4]"},
+      {Refused("MaxPool", {cube}),
+       "node \"it\" (MaxPool): kernel_shape is missing"},
+      {Refused("AveragePool", {cube},
+               {{"auto_pad", std::string("SAME")},
+                {"kernel_shape", std::vector<int64_t>{2}}}),
+       "node \"it\" (AveragePool): auto_pad is \"SAME\"; it must be NOTSET, "
+       "VALID, SAME_UPPER or SAME_LOWER"},
+      {Refused("GlobalMaxPool", {matrix}),
+       "node \"it\" (GlobalMaxPool): input 0 is [2,3]; it must have at least "
+       "one spatial dimension"},
       {Refused("Add", {matrix, integers}),
        "node \"it\" (Add): input 1 is int64; only float32 is computed"},
       {Refused("Add", {matrix, {.present = true, .dims = {2}}}),

@@ -1,0 +1,360 @@
+#include "kernels/convolution.h"
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/status_macros.h"
+#include "kernels/loop.h"
+
+namespace syncline {
+namespace {
+
+using dnnl::memory;
+using Dims = memory::dims;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+memory::desc RowMajor(const Dims& dims) {
+  Dims strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return memory::desc(dims, memory::data_type::f32, strides);
+}
+
+memory::desc AnyLayout(const Dims& dims) {
+  return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+}
+
+absl::Status Failed(absl::string_view what) {
+  return absl::InternalError(absl::StrCat("convolution: oneDNN ", what));
+}
+
+// A convolution as oneDNN sees it.
+struct Geometry {
+  explicit Geometry(const Convolution::Shape& s)
+      : x({s.batch, s.channels}), y({s.batch, s.filters}), bias({s.filters}) {
+    if (s.groups > 1) {
+      w = {s.groups, s.filters / s.groups, s.channels / s.groups};
+    } else {
+      w = {s.filters, s.channels};
+    }
+    for (const Window::Axis& axis : s.window.axes) {
+      x.push_back(axis.in);
+      y.push_back(axis.out);
+      w.push_back(axis.kernel);
+      strides.push_back(axis.stride);
+      dilations.push_back(axis.dilation - 1);
+      pads_begin.push_back(axis.pad_begin);
+      pads_end.push_back(axis.pad_end);
+    }
+  }
+  Dims x, y, w, bias, strides, dilations, pads_begin, pads_end;
+};
+
+// One of the caller's arrays, and its copy in scratch memory in the primitive's
+// layout.
+struct Operand {
+  int id = 0;  // DNNL_ARG_...
+  memory plain;
+  memory staged;
+  bool same_layout = false;
+  int64_t scratch_offset = 0;
+  int64_t count = 0;
+  dnnl::reorder copy;  // in, or of a result out
+  dnnl::reorder add;   // of a result
+};
+
+struct Result {
+  float* data = nullptr;  // null: not wanted
+  bool accumulate = false;
+};
+
+// A primitive with its operands and what surrounds it.
+class Operation {
+ public:
+  explicit Operation(const dnnl::engine& engine) : engine_(engine) {}
+
+  void SetPrimitive(dnnl::primitive primitive, const memory::desc& scratchpad) {
+    primitive_ = std::move(primitive);
+    scratchpad_ = memory(scratchpad, engine_, nullptr);
+    scratchpad_offset_ = Reserve(scratchpad.get_size());
+  }
+  void AddInput(int id, const Dims& dims, const memory::desc& layout) {
+    Operand& in = inputs_.emplace_back(MakeOperand(id, dims, layout));
+    if (in.same_layout) return;
+    in.scratch_offset = Reserve(layout.get_size());
+    in.copy = dnnl::reorder(in.plain, in.staged);
+  }
+  // A result may have to be added: then it is computed in scratch memory.
+  void AddResult(int id, const Dims& dims, const memory::desc& layout) {
+    Operand& out = results_.emplace_back(MakeOperand(id, dims, layout));
+    out.scratch_offset = Reserve(layout.get_size());
+    if (out.same_layout) return;
+    out.copy = dnnl::reorder(out.staged, out.plain);
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    dnnl::primitive_attr attributes;
+    attributes.set_post_ops(sum);
+    out.add = dnnl::reorder(dnnl::reorder::primitive_desc(
+        engine_, layout, engine_, out.plain.get_desc(), attributes));
+  }
+
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+
+  // In the order in which they were added.
+  absl::Status Run(const dnnl::stream& stream,
+                   std::initializer_list<const float*> inputs,
+                   std::initializer_list<Result> results, char* scratch) {
+    std::vector<dnnl_exec_arg_t>& args = args_;
+    args.clear();
+    auto in = inputs.begin();
+    for (Operand& operand : inputs_) {
+      SYNCLINE_RETURN_IF_ERROR(Stage(stream, operand, *in++, scratch));
+      args.push_back(
+          {operand.id,
+           (operand.same_layout ? operand.plain : operand.staged).get()});
+    }
+    auto out = results.begin();
+    for (Operand& operand : results_) {
+      operand.plain.set_data_handle(out->data);
+      operand.staged.set_data_handle(scratch + operand.scratch_offset);
+      const bool direct =
+          operand.same_layout && out->data != nullptr && !out->accumulate;
+      args.push_back(
+          {operand.id, (direct ? operand.plain : operand.staged).get()});
+      ++out;
+    }
+    scratchpad_.set_data_handle(scratch + scratchpad_offset_);
+    args.push_back({DNNL_ARG_SCRATCHPAD, scratchpad_.get()});
+    SYNCLINE_RETURN_IF_ERROR(Execute(stream, primitive_, args));
+    out = results.begin();
+    for (Operand& operand : results_) {
+      SYNCLINE_RETURN_IF_ERROR(HandOver(stream, operand, *out++));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Operand MakeOperand(int id, const Dims& dims, const memory::desc& layout) {
+    Operand operand;
+    operand.id = id;
+    operand.plain = memory(RowMajor(dims), engine_, nullptr);
+    operand.staged = memory(layout, engine_, nullptr);
+    operand.same_layout = operand.plain.get_desc() == layout;
+    operand.count = 1;
+    for (const int64_t d : dims) operand.count *= d;
+    return operand;
+  }
+
+  int64_t Reserve(size_t bytes) {
+    const int64_t at = scratch_bytes_;
+    scratch_bytes_ += static_cast<int64_t>((bytes + kCacheLineBytes - 1) /
+                                           kCacheLineBytes * kCacheLineBytes);
+    return at;
+  }
+
+  // Through the C interface: the C++ one builds a hash map on every call.
+  static absl::Status Execute(const dnnl::stream& stream,
+                              const dnnl::primitive& primitive,
+                              absl::Span<const dnnl_exec_arg_t> args) {
+    const dnnl_status_t status =
+        dnnl_primitive_execute(primitive.get(), stream.get(),
+                               static_cast<int>(args.size()), args.data());
+    if (status == dnnl_success) return absl::OkStatus();
+    return Failed(absl::StrCat("failed with status ", status));
+  }
+
+  static absl::Status Reorder(const dnnl::stream& stream,
+                              const dnnl::reorder& reorder, const memory& from,
+                              const memory& to) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from.get()},
+                                    {DNNL_ARG_TO, to.get()}};
+    return Execute(stream, reorder, args);
+  }
+
+  static absl::Status Stage(const dnnl::stream& stream, Operand& operand,
+                            const float* data, char* scratch) {
+    operand.plain.set_data_handle(const_cast<float*>(data));
+    if (operand.same_layout) return absl::OkStatus();
+    operand.staged.set_data_handle(scratch + operand.scratch_offset);
+    return Reorder(stream, operand.copy, operand.plain, operand.staged);
+  }
+
+  static absl::Status HandOver(const dnnl::stream& stream, Operand& operand,
+                               const Result& result) {
+    if (result.data == nullptr) return absl::OkStatus();
+    if (!operand.same_layout) {
+      return Reorder(stream, result.accumulate ? operand.add : operand.copy,
+                     operand.staged, operand.plain);
+    }
+    if (!result.accumulate) return absl::OkStatus();
+    const auto* computed =
+        static_cast<const float*>(operand.staged.get_data_handle());
+    Emit(operand.count, /*accumulate=*/true, result.data,
+         [=](int64_t i) { return computed[i]; });
+    return absl::OkStatus();
+  }
+
+  dnnl::engine engine_;
+  dnnl::primitive primitive_;
+  memory scratchpad_;
+  int64_t scratchpad_offset_ = 0;
+  std::vector<Operand> inputs_;
+  std::vector<Operand> results_;
+  int64_t scratch_bytes_ = 0;
+  std::vector<dnnl_exec_arg_t> args_;  // kept for its memory
+};
+
+}  // namespace
+
+struct Convolution::Compiled {
+  Compiled(const Shape& shape, const Uses& uses)
+      : has_bias(shape.has_bias),
+        engine(dnnl::engine::kind::cpu, 0),
+        stream(engine),
+        geometry(shape) {
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const auto hint = ForwardDesc();
+    if (uses.forward) CompileForward(hint);
+    if (uses.backward_data) CompileBackwardData(hint);
+    if (uses.backward_weights) CompileBackwardWeights(hint);
+  }
+
+  dnnl::convolution_forward::primitive_desc ForwardDesc() const {
+    const Geometry& g = geometry;
+    const auto kind = dnnl::prop_kind::forward_training;
+    const auto desc =
+        has_bias
+            ? dnnl::convolution_forward::desc(
+                  kind, kDirect, AnyLayout(g.x), AnyLayout(g.w),
+                  RowMajor(g.bias), AnyLayout(g.y), g.strides, g.dilations,
+                  g.pads_begin, g.pads_end)
+            : dnnl::convolution_forward::desc(
+                  kind, kDirect, AnyLayout(g.x), AnyLayout(g.w), AnyLayout(g.y),
+                  g.strides, g.dilations, g.pads_begin, g.pads_end);
+    return {desc, attributes, engine};
+  }
+
+  void CompileForward(
+      const dnnl::convolution_forward::primitive_desc& primitive) {
+    const Geometry& g = geometry;
+    forward.emplace(engine);
+    forward->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
+    forward->AddInput(DNNL_ARG_WEIGHTS, g.w, primitive.weights_desc());
+    if (has_bias) {
+      forward->AddInput(DNNL_ARG_BIAS, g.bias, primitive.bias_desc());
+    }
+    forward->AddResult(DNNL_ARG_DST, g.y, primitive.dst_desc());
+    forward->SetPrimitive(dnnl::convolution_forward(primitive),
+                          primitive.scratchpad_desc());
+  }
+
+  void CompileBackwardData(
+      const dnnl::convolution_forward::primitive_desc& hint) {
+    const Geometry& g = geometry;
+    const dnnl::convolution_backward_data::desc desc(
+        kDirect, AnyLayout(g.x), AnyLayout(g.w), AnyLayout(g.y), g.strides,
+        g.dilations, g.pads_begin, g.pads_end);
+    const dnnl::convolution_backward_data::primitive_desc primitive(
+        desc, attributes, engine, hint);
+    backward_data.emplace(engine);
+    backward_data->AddInput(DNNL_ARG_DIFF_DST, g.y, primitive.diff_dst_desc());
+    backward_data->AddInput(DNNL_ARG_WEIGHTS, g.w, primitive.weights_desc());
+    backward_data->AddResult(DNNL_ARG_DIFF_SRC, g.x, primitive.diff_src_desc());
+    backward_data->SetPrimitive(dnnl::convolution_backward_data(primitive),
+                                primitive.scratchpad_desc());
+  }
+
+  void CompileBackwardWeights(
+      const dnnl::convolution_forward::primitive_desc& hint) {
+    const Geometry& g = geometry;
+    const auto desc =
+        has_bias ? dnnl::convolution_backward_weights::desc(
+                       kDirect, AnyLayout(g.x), AnyLayout(g.w),
+                       RowMajor(g.bias), AnyLayout(g.y), g.strides, g.dilations,
+                       g.pads_begin, g.pads_end)
+                 : dnnl::convolution_backward_weights::desc(
+                       kDirect, AnyLayout(g.x), AnyLayout(g.w), AnyLayout(g.y),
+                       g.strides, g.dilations, g.pads_begin, g.pads_end);
+    const dnnl::convolution_backward_weights::primitive_desc primitive(
+        desc, attributes, engine, hint);
+    backward_weights.emplace(engine);
+    backward_weights->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
+    backward_weights->AddInput(DNNL_ARG_DIFF_DST, g.y,
+                               primitive.diff_dst_desc());
+    backward_weights->AddResult(DNNL_ARG_DIFF_WEIGHTS, g.w,
+                                primitive.diff_weights_desc());
+    if (has_bias) {
+      backward_weights->AddResult(DNNL_ARG_DIFF_BIAS, g.bias,
+                                  primitive.diff_bias_desc());
+    }
+    backward_weights->SetPrimitive(
+        dnnl::convolution_backward_weights(primitive),
+        primitive.scratchpad_desc());
+  }
+
+  const bool has_bias;
+  dnnl::engine engine;
+  dnnl::stream stream;
+  dnnl::primitive_attr attributes;
+  const Geometry geometry;
+  std::optional<Operation> forward, backward_data, backward_weights;
+};
+
+absl::StatusOr<Convolution> Convolution::Create(const Shape& shape,
+                                                const Uses& uses) {
+  try {
+    return Convolution(std::make_unique<Compiled>(shape, uses));
+  } catch (const dnnl::error& error) {
+    return Failed(absl::StrCat("refused: ", error.what()));
+  }
+}
+
+Convolution::Convolution(std::unique_ptr<Compiled> compiled)
+    : compiled_(std::move(compiled)) {}
+Convolution::Convolution(Convolution&&) noexcept = default;
+Convolution& Convolution::operator=(Convolution&&) noexcept = default;
+Convolution::~Convolution() = default;
+
+int64_t Convolution::forward_scratch_bytes() const {
+  return compiled_->forward ? compiled_->forward->scratch_bytes() : 0;
+}
+int64_t Convolution::backward_data_scratch_bytes() const {
+  return compiled_->backward_data ? compiled_->backward_data->scratch_bytes()
+                                  : 0;
+}
+int64_t Convolution::backward_weights_scratch_bytes() const {
+  return compiled_->backward_weights
+             ? compiled_->backward_weights->scratch_bytes()
+             : 0;
+}
+
+absl::Status Convolution::Forward(const float* x, const float* w,
+                                  const float* bias, bool accumulate, float* y,
+                                  void* scratch) {
+  return compiled_->forward->Run(compiled_->stream, {x, w, bias},
+                                 {{y, accumulate}},
+                                 static_cast<char*>(scratch));
+}
+
+absl::Status Convolution::BackwardData(const float* dy, const float* w,
+                                       bool accumulate, float* dx,
+                                       void* scratch) {
+  return compiled_->backward_data->Run(compiled_->stream, {dy, w},
+                                       {{dx, accumulate}},
+                                       static_cast<char*>(scratch));
+}
+
+absl::Status Convolution::BackwardWeights(const float* x, const float* dy,
+                                          bool accumulate_w, float* dw,
+                                          bool accumulate_b, float* db,
+                                          void* scratch) {
+  return compiled_->backward_weights->Run(
+      compiled_->stream, {x, dy}, {{dw, accumulate_w}, {db, accumulate_b}},
+      static_cast<char*>(scratch));
+}
+
+}  // namespace syncline

@@ -1,0 +1,76 @@
+#ifndef SYNCLINE_KERNELS_CONVOLUTION_H_
+#define SYNCLINE_KERNELS_CONVOLUTION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/window.h"
+
+namespace syncline {
+
+// A float32 convolution in 1 to 3 dimensions and its derivatives, compiled by
+// oneDNN for one shape. Arrays are dense and row-major:
+//
+//   x [batch, channels, in...]      w [filters, channels / groups, kernel...]
+//   y [batch, filters, out...]      bias [filters]
+//
+// oneDNN computes in a layout of its own where that is faster; arrays are then
+// rewritten into and out of the caller's scratch memory. Thread-compatible.
+// Uses the threads of the calling thread (kernels/threads.h); the result may
+// differ in the last bit between numbers of threads.
+class Convolution {
+ public:
+  struct Shape {
+    int64_t batch = 0;
+    int64_t channels = 0;  // a multiple of groups, as filters is
+    int64_t filters = 0;
+    int64_t groups = 1;
+    bool has_bias = false;
+    Window window;
+  };
+  // What will be called.
+  struct Uses {
+    bool forward = false;
+    bool backward_data = false;
+    bool backward_weights = false;
+  };
+  // Errors: Internal: oneDNN refused.
+  static absl::StatusOr<Convolution> Create(const Shape& shape,
+                                            const Uses& uses);
+  Convolution(Convolution&&) noexcept;
+  Convolution& operator=(Convolution&&) noexcept;
+  ~Convolution();
+
+  // Bytes of 64-byte aligned memory that each call wants to have to itself.
+  // What is there does not matter.
+  int64_t forward_scratch_bytes() const;
+  int64_t backward_data_scratch_bytes() const;
+  int64_t backward_weights_scratch_bytes() const;
+
+  // The arrays overlap nothing; no alignment is assumed. `bias` is null
+  // unless the shape has one. Errors of all three: Internal: oneDNN
+  // failed.
+  //
+  // y = conv(x, w) + bias, or y += with `accumulate`.
+  absl::Status Forward(const float* x, const float* w, const float* bias,
+                       bool accumulate, float* y, void* scratch);
+  // dx = the sum of dy * w where y was computed from x, or +=.
+  absl::Status BackwardData(const float* dy, const float* w, bool accumulate,
+                            float* dx, void* scratch);
+  // dw likewise; db = dy summed over all but filters; or +=, each for itself.
+  // Either may be null: not wanted.
+  absl::Status BackwardWeights(const float* x, const float* dy,
+                               bool accumulate_w, float* dw, bool accumulate_b,
+                               float* db, void* scratch);
+
+ private:
+  struct Compiled;
+  explicit Convolution(std::unique_ptr<Compiled> compiled);
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CONVOLUTION_H_

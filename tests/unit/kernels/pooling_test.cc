@@ -1,0 +1,75 @@
+// Goal: pooling does what it says where numbers are odd: NaN, infinities, ties
+// and windows of padding. Method: small planes by hand; sizes and gradients are
+// held against the reference by worker_op_table_test.
+
+#include "kernels/pooling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace syncline {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Windows of two over four elements, without overlap.
+const Window kPairs = {{{.in = 4, .out = 2, .kernel = 2, .stride = 2}}};
+
+TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
+  const std::vector<float> x = {3, 3, -1, -1};
+  std::vector<float> y(2), dx(4, 9);
+  std::vector<int32_t> indices(2);
+  MaxPool(1, kPairs, x.data(), y.data(), indices.data());
+  EXPECT_EQ(y, std::vector<float>({3, -1}));
+  EXPECT_EQ(indices, std::vector<int32_t>({0, 2}));
+  const std::vector<float> dy = {5, 7};
+  MaxPoolGradient(1, kPairs, indices.data(), dy.data(), false, dx.data());
+  EXPECT_EQ(dx, std::vector<float>({5, 0, 7, 0}));
+}
+
+TEST(PoolingTest, NanIsLargerThanAnything) {
+  for (const std::vector<float>& x :
+       {std::vector<float>{kNan, kInf, kInf, kNan}, {kNan, kNan, 1, kNan}}) {
+    std::vector<float> y(2);
+    std::vector<int32_t> indices(2);
+    MaxPool(1, kPairs, x.data(), y.data(), indices.data());
+    EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
+    EXPECT_EQ(indices[1], 3);
+    y = {0, 0};
+    MaxPool(1, kPairs, x.data(), y.data(), nullptr);
+    EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
+  }
+}
+
+TEST(PoolingTest, MinusInfinityHasAnIndex) {
+  const std::vector<float> x(4, -kInf);
+  std::vector<float> y(2);
+  std::vector<int32_t> indices(2);
+  MaxPool(1, kPairs, x.data(), y.data(), indices.data());
+  EXPECT_EQ(y, std::vector<float>({-kInf, -kInf}));
+  EXPECT_EQ(indices, std::vector<int32_t>({0, 2}));
+}
+
+TEST(PoolingTest, AWindowOfPaddingIsNobodys) {
+  const Window window = {
+      {{.in = 1, .out = 2, .kernel = 1, .stride = 2, .pad_end = 2}}};
+  const std::vector<float> x = {4};
+  std::vector<float> y(2), dx(1);
+  std::vector<int32_t> indices(2);
+  MaxPool(1, window, x.data(), y.data(), indices.data());
+  EXPECT_EQ(y, std::vector<float>({4, -kInf}));
+  EXPECT_EQ(indices, std::vector<int32_t>({0, -1}));
+  const std::vector<float> dy = {5, 7};
+  MaxPoolGradient(1, window, indices.data(), dy.data(), false, dx.data());
+  EXPECT_EQ(dx, std::vector<float>({5}));
+  AveragePool(1, window, AverageWeights(window, false).data(), x.data(),
+              y.data());
+  EXPECT_EQ(y, std::vector<float>({4, 0}));
+}
+
+}  // namespace
+}  // namespace syncline

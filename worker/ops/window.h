@@ -1,0 +1,33 @@
+#ifndef SYNCLINE_WORKER_OPS_WINDOW_H_
+#define SYNCLINE_WORKER_OPS_WINDOW_H_
+
+#include "absl/status/statusor.h"
+#include "kernels/window.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+// The window of a convolution or pooling node over `in`, the dimensions of its
+// input [batch, channels, spatial...], giving `out`, those of its output: from
+// strides, dilations, pads, auto_pad and ceil_mode. `kernel` is the window's
+// size along each spatial axis.
+// Errors: InvalidArgument: other than 1 to 3 spatial axes, an attribute of the
+// wrong length or out of range, an output of another size.
+absl::StatusOr<Window> WindowOf(const Node& node, const Dims& in,
+                                const Dims& out,
+                                absl::Span<const int64_t> kernel);
+
+// The window of a transposed convolution: that of the convolution which leads
+// from its output `out` back to its input `in`. With output_padding and
+// output_shape.
+absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
+                                          const Dims& out,
+                                          absl::Span<const int64_t> kernel);
+
+// The attribute kernel_shape, which pooling must have. Errors: InvalidArgument:
+// it is missing.
+absl::StatusOr<Dims> KernelShapeOf(const Node& node);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_OPS_WINDOW_H_
