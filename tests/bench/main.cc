@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "common/base/malloc_policy.h"
 #include "kernels/threads.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/report.h"
@@ -96,7 +97,9 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (syncline::IsServeCommand(argc, argv)) return syncline::Serve(argc, argv);
-  // As the worker's daemon does: the two must differ in the ps alone.
+  // Both as the worker's daemon does: the two must differ in the ps alone, and
+  // clients must not be busy with page faults that a worker does not have.
+  syncline::KeepMessageMemory(/*arenas=*/4);
   syncline::RestartWithPassiveWaiting(argv);
   return syncline::Main(argc, argv);
 }
