@@ -15,6 +15,9 @@ namespace {
 using Kind = ShardAction::Kind;
 
 constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
+// Work that takes less time than waking a lane's thread, some 20 us.
+constexpr size_t kStepsHereMax = 8;
+constexpr uint64_t kBytesHereMax = 16 << 10;
 
 }  // namespace
 
@@ -132,7 +135,7 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
     }
     SubmitSteps(&outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
 }
 
 absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
@@ -196,9 +199,9 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     }
     Take(actions, &outcome);
     LimitParked(token, &outcome);
-    SubmitSteps(&outcome);
+    SubmitFewSteps(&outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
   return token;
 }
 
@@ -216,7 +219,7 @@ void JobShard::Cancel(CallToken token) {
         },
         &outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
 }
 
 absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
@@ -233,7 +236,7 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
     Take(actions, &outcome);
     SubmitSteps(&outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
   return status;
 }
 
@@ -248,7 +251,7 @@ absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
     Take(actions, &outcome);
     SubmitSteps(&outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
   return status;
 }
 
@@ -280,7 +283,7 @@ void JobShard::Tick(absl::Time now) {
       retry_clock = std::exchange(norm_clock_, -1);
     }
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
   if (retry_clock >= 0) SendNorms(retry_clock);
 }
 
@@ -295,7 +298,7 @@ void JobShard::Close(const absl::Status& status) {
     EndWaitingReads([&](CallToken, const PendingCall&) { return status; },
                     &outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
 }
 
 // --- Actions -----------------------------------------------------------------
@@ -577,7 +580,7 @@ void JobShard::OnSent(uint32_t rank, uint64_t bytes) {
     StartReads(&unsent_[rank], &outcome);
     SubmitSteps(&outcome);
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
 }
 
 void JobShard::EndWaitingReads(
@@ -635,16 +638,51 @@ void JobShard::AfterSteps(Taken then, Outcome* outcome) {
 }
 
 void JobShard::SubmitSteps(Outcome* outcome) {
-  for (size_t lane = 0; lane < outcome->lanes.size(); ++lane) {
+  for (int lane = 0; lane < static_cast<int>(outcome->lanes.size()); ++lane) {
     if (outcome->lanes[lane].empty()) continue;
-    lanes_->Submit(static_cast<int>(lane),
-                   [self = shared_from_this(), lane = static_cast<int>(lane),
-                    steps = std::move(outcome->lanes[lane])](
-                       DenseShard::Scratch* scratch) mutable {
-                     self->RunSteps(lane, steps, scratch);
-                   });
-    outcome->lanes[lane].clear();
+    lanes_->Submit(lane, RunLater(lane, outcome));
   }
+}
+
+void JobShard::SubmitFewSteps(Outcome* outcome) {
+  if (!AreFew(*outcome)) return SubmitSteps(outcome);
+  for (int lane = 0; lane < static_cast<int>(outcome->lanes.size()); ++lane) {
+    if (outcome->lanes[lane].empty()) continue;
+    if (lanes_->SubmitHere(lane, RunLater(lane, outcome))) {
+      outcome->here.push_back(lane);
+    }
+  }
+}
+
+bool JobShard::AreFew(const Outcome& outcome) const {
+  uint64_t bytes = 0;
+  for (const std::vector<LaneStep>& steps : outcome.lanes) {
+    if (steps.size() > kStepsHereMax) return false;
+    for (const LaneStep& step : steps) {
+      if (step.countdown != nullptr) continue;
+      if (step.rows == nullptr) {
+        bytes += layout_.counts()[step.block] * sizeof(float);
+        continue;
+      }
+      // A gRPC thread must not wait for a disk.
+      if (tables_->spills()) return false;
+      for (const RowRange& range : step.rows->ranks) bytes += RowBytes(range);
+    }
+  }
+  return bytes <= kBytesHereMax;
+}
+
+Lanes::Task JobShard::RunLater(int lane, Outcome* outcome) {
+  return [self = shared_from_this(), lane,
+          steps = std::exchange(outcome->lanes[lane], {})](
+             DenseShard::Scratch* scratch) mutable {
+    self->RunSteps(lane, steps, scratch);
+  };
+}
+
+void JobShard::Conclude(Outcome* outcome) {
+  for (const int lane : outcome->here) lanes_->RunHere(lane);
+  for (Ended& ended : outcome->ended) ended.done(ended.status, {});
 }
 
 void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
@@ -791,7 +829,7 @@ void JobShard::OnNorm(int64_t clock, absl::StatusOr<double> squared_norm) {
       norm_retry_at_ = absl::Now() + kNormRetryDelay;
     }
   }
-  for (Ended& ended : outcome.ended) ended.done(ended.status, {});
+  Conclude(&outcome);
 }
 
 // --- Status ------------------------------------------------------------------

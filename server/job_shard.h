@@ -166,6 +166,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // What an event brought about, before it is carried out.
   struct Outcome {
     std::vector<std::vector<LaneStep>> lanes;
+    std::vector<int> here;            // lanes that this thread is to run
     std::vector<CallToken> accepted;  // pushes with a pull
     std::vector<Ended> ended;
   };
@@ -218,6 +219,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Hands steps to the lanes; under the lock, so that lanes see events in the
   // controller's order.
   void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, but leaves lanes that have nothing else to do to this thread,
+  // which then calls Conclude, if there is little to do.
+  void SubmitFewSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AreFew(const Outcome& outcome) const;
+  Lanes::Task RunLater(int lane, Outcome* outcome);
+  // What is left to do without the lock.
+  void Conclude(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
   void RunSteps(int lane, std::vector<LaneStep>& steps,
                 DenseShard::Scratch* scratch);
   void RunRows(int lane, RowsStep* step);

@@ -20,6 +20,9 @@ constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 
 absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
     const JobConfig& config, int lanes, ColdStores cold) {
+  const bool spills =
+      std::any_of(cold.begin(), cold.end(),
+                  [](const auto& store) { return store != nullptr; });
   std::vector<Table> tables;
   for (size_t i = 0; i < config.tables.size(); ++i) {
     const TableOptions& options = config.tables[i].options;
@@ -32,12 +35,14 @@ absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
                           lanes, std::move(cold[i]))});
   }
   return std::unique_ptr<JobTables>(
-      new JobTables(config.label, std::move(tables), lanes));
+      new JobTables(config.label, std::move(tables), spills, lanes));
 }
 
-JobTables::JobTables(std::string label, std::vector<Table> tables, int lanes)
+JobTables::JobTables(std::string label, std::vector<Table> tables, bool spills,
+                     int lanes)
     : label_(std::move(label)),
       tables_(std::move(tables)),
+      spills_(spills),
       samples_(tables_.size(), std::vector<TableStats>(lanes)) {}
 
 absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {

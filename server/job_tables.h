@@ -33,6 +33,8 @@ class JobTables {
       const JobConfig& config, int lanes, ColdStores cold);
 
   bool empty() const { return tables_.empty(); }
+  // Whether Push and Read may wait for a disk.
+  bool spills() const { return spills_; }
   int LaneOf(uint32_t table, uint32_t slot) const {
     return tables_[table].shard->LaneOf(slot);
   }
@@ -75,12 +77,14 @@ class JobTables {
     uint64_t memory_limit_bytes = 0;
     std::unique_ptr<TableShard> shard;
   };
-  JobTables(std::string label, std::vector<Table> tables, int lanes);
+  JobTables(std::string label, std::vector<Table> tables, bool spills,
+            int lanes);
   void Remember(const Table& table, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string label_;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   const std::vector<Table> tables_;
+  const bool spills_;
 
   std::atomic<bool> failed_{false};
   mutable Mutex mu_;

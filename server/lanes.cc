@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/base/mutex.h"
 
 namespace syncline {
 
@@ -26,8 +25,54 @@ Lanes::~Lanes() {
 
 void Lanes::Submit(int lane, Task task) {
   Lane* const target = lanes_[lane].get();
-  SYNCLINE_CHECK(target->thread.TrySubmit(
-      [target, task = std::move(task)]() mutable { task(&target->scratch); }));
+  {
+    MutexLock lock(&target->mu);
+    target->queue.push_back(std::move(task));
+    if (std::exchange(target->running, true)) return;
+  }
+  Wake(target);
+}
+
+bool Lanes::SubmitHere(int lane, Task task) {
+  Lane* const target = lanes_[lane].get();
+  MutexLock lock(&target->mu);
+  target->queue.push_back(std::move(task));
+  return !std::exchange(target->running, true);
+}
+
+void Lanes::RunHere(int lane) {
+  Lane* const target = lanes_[lane].get();
+  Task task;
+  {
+    MutexLock lock(&target->mu);
+    task = std::move(target->queue.front());
+    target->queue.pop_front();
+  }
+  task(&target->scratch);
+  {
+    MutexLock lock(&target->mu);
+    target->running = !target->queue.empty();
+    if (!target->running) return;
+  }
+  Wake(target);  // for those that have come meanwhile
+}
+
+void Lanes::Wake(Lane* lane) {
+  SYNCLINE_CHECK(lane->thread.TrySubmit([lane] { RunQueued(lane); }));
+}
+
+void Lanes::RunQueued(Lane* lane) {
+  while (true) {
+    Task task;
+    {
+      MutexLock lock(&lane->mu);
+      lane->running = !lane->queue.empty();
+      if (!lane->running) return;
+      task = std::move(lane->queue.front());
+      lane->queue.pop_front();
+    }
+    task(&lane->scratch);
+  }
 }
 
 void Lanes::SubmitAfterAll(Task task) {

@@ -1,10 +1,13 @@
 #ifndef SYNCLINE_SERVER_LANES_H_
 #define SYNCLINE_SERVER_LANES_H_
 
+#include <deque>
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "common/base/mutex.h"
 #include "common/base/thread_pool.h"
 #include "server/dense_shard.h"
 
@@ -27,6 +30,12 @@ class Lanes {
   // Never blocks and never refuses: what may wait is bounded by what callers
   // may have in flight.
   void Submit(int lane, Task task);
+  // The same; but if the lane has nothing to do, it returns true and leaves the
+  // task to the caller, for whom waking another thread would take longer than
+  // the task: RunHere must follow soon, with no lock held that tasks take.
+  // Until then the lane stands still.
+  [[nodiscard]] bool SubmitHere(int lane, Task task);
+  void RunHere(int lane);
   // Runs `task` in some lane once all that was submitted before has run, in all
   // lanes.
   void SubmitAfterAll(Task task);
@@ -36,9 +45,17 @@ class Lanes {
  private:
   struct Lane {
     explicit Lane(int index);
-    DenseShard::Scratch scratch;
-    ThreadPool thread;  // last: it uses the scratch
+    DenseShard::Scratch scratch;  // of whoever runs the lane
+    Mutex mu;
+    std::deque<Task> queue ABSL_GUARDED_BY(mu);
+    // Somebody runs it, or is about to. False: the queue is empty.
+    bool running ABSL_GUARDED_BY(mu) = false;
+    ThreadPool thread;  // last: it uses the rest
   };
+  // Has the lane's own thread run what is queued.
+  static void Wake(Lane* lane);
+  static void RunQueued(Lane* lane);
+
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

@@ -63,6 +63,52 @@ TEST(LanesTest, SubmittersMayCompete) {
   EXPECT_EQ(counts[1], 1000);
 }
 
+TEST(LanesTest, AnIdleLaneIsRunByWhoBringsWork) {
+  Lanes lanes(2);
+  std::thread::id ran_in;
+  ASSERT_TRUE(lanes.SubmitHere(
+      1, [&](DenseShard::Scratch*) { ran_in = std::this_thread::get_id(); }));
+  EXPECT_EQ(ran_in, std::thread::id());  // not before
+  lanes.RunHere(1);
+  EXPECT_EQ(ran_in, std::this_thread::get_id());
+  lanes.Drain();
+}
+
+TEST(LanesTest, WhatComesMeanwhileWaitsForTheOneThatIsRunHere) {
+  Lanes lanes(1);
+  std::vector<int> seen;  // touched by the lane alone
+  const auto see = [&seen](int i) {
+    return [&seen, i](DenseShard::Scratch*) { seen.push_back(i); };
+  };
+  ASSERT_TRUE(lanes.SubmitHere(0, see(0)));
+  lanes.Submit(0, see(1));
+  EXPECT_FALSE(lanes.SubmitHere(0, see(2)));  // its thread will
+  lanes.RunHere(0);
+  lanes.Drain();
+  EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(LanesTest, RunningHereAndThereIsOneAfterTheOther) {
+  Lanes lanes(1);
+  int count = 0;  // touched by the lane alone
+  std::vector<std::thread> submitters;
+  for (int t = 0; t < 4; ++t) {
+    submitters.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) {
+        const auto task = [&count](DenseShard::Scratch*) { ++count; };
+        if (t % 2 == 0) {
+          lanes.Submit(0, task);
+        } else if (lanes.SubmitHere(0, task)) {
+          lanes.RunHere(0);
+        }
+      }
+    });
+  }
+  for (std::thread& submitter : submitters) submitter.join();
+  lanes.Drain();
+  EXPECT_EQ(count, 2000);
+}
+
 TEST(LanesTest, DyingRunsWhatIsQueued) {
   int ran = 0;
   {
