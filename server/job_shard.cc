@@ -816,6 +816,8 @@ void JobShard::OnNorm(int64_t clock, absl::StatusOr<double> squared_norm) {
   Outcome outcome;
   {
     MutexLock lock(&mu_);
+    // The lanes may be gone.
+    if (controller_.closed()) return;
     if (squared_norm.ok()) {
       // The next clock's folds may skip blocks that nobody sends.
       std::fill(norms_.begin(), norms_.end(), 0);
@@ -823,7 +825,7 @@ void JobShard::OnNorm(int64_t clock, absl::StatusOr<double> squared_norm) {
       controller_.OnNorm(clock, *squared_norm, absl::Now(), &actions);
       Take(actions, &outcome);
       SubmitSteps(&outcome);
-    } else if (!controller_.closed()) {
+    } else {
       controller_.OnNormDelayed(clock, squared_norm.status());
       norm_clock_ = clock;
       norm_retry_at_ = absl::Now() + kNormRetryDelay;

@@ -4,6 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -25,14 +26,18 @@ std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
   return shards;
 }
 
+// An answer to a cancelled call comes at once, unless gRPC hangs.
+constexpr absl::Duration kCloseMax = absl::Seconds(5);
+
+}  // namespace
+
 // What one FoldNorm call needs while it is out.
-struct Asking {
+struct NormExchange::Asking {
   std::unique_ptr<grpc::ClientContext> context;
   FoldNormRequest request;
   FoldNormResponse response;
+  Done done;
 };
-
-}  // namespace
 
 NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
                            uint32_t ps_rank, std::string label,
@@ -91,7 +96,7 @@ void NormExchange::Ask(int64_t clock, const std::vector<double>& squared_norms,
   asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
                                                squared_norms.end());
   asking->context = MakeContext(absl::Now() + wait_max_);
-  ParameterServer::Stub* stub = nullptr;
+  std::shared_ptr<ParameterServer::Stub> stub;
   absl::Status closed;
   {
     MutexLock lock(&mu_);
@@ -100,22 +105,37 @@ void NormExchange::Ask(int64_t clock, const std::vector<double>& squared_norms,
       if (stub_ == nullptr) {
         stub_ = ParameterServer::NewStub(MakeChannel(folder_address_));
       }
-      stub = stub_.get();
-      asking_ = asking->context.get();
+      stub = stub_;
+      asking_.insert(asking.get());
     }
   }
   if (!closed.ok()) return done(closed);
+  asking->done = std::move(done);
   stub->async()->FoldNorm(
       asking->context.get(), &asking->request, &asking->response,
-      [self = shared_from_this(), asking,
-       done = std::move(done)](const grpc::Status& status) {
-        {
-          MutexLock lock(&self->mu_);
-          self->asking_ = nullptr;
-        }
-        if (status.ok()) return done(asking->response.squared_norm());
-        done(Annotate(FromGrpcStatus(status), self->folder_name_));
+      [self = shared_from_this(), asking](const grpc::Status& status) {
+        self->OnAnswer(asking.get(), status);
       });
+}
+
+void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
+  if (status.ok()) {
+    asking->done(asking->response.squared_norm());
+  } else {
+    asking->done(Annotate(FromGrpcStatus(status), folder_name_));
+  }
+  // All that it holds goes before Close may return: what ends with a job must
+  // not end on one of gRPC's threads.
+  asking->done = nullptr;
+  std::unique_ptr<grpc::ClientContext> context;
+  {
+    MutexLock lock(&mu_);
+    context = std::move(asking->context);
+  }
+  context.reset();
+  MutexLock lock(&mu_);
+  asking_.erase(asking);
+  answered_.SignalAll();
 }
 
 void NormExchange::Answer(const NormFolder::Answers& answers) {
@@ -151,9 +171,22 @@ void NormExchange::Close(const absl::Status& status) {
     MutexLock lock(&mu_);
     closed_ = status;
     folder_.Close(status, &answers);
-    if (asking_ != nullptr) asking_->TryCancel();
+    for (Asking* asking : asking_) {
+      if (asking->context != nullptr) asking->context->TryCancel();
+    }
   }
   Answer(answers);
+  std::shared_ptr<ParameterServer::Stub> stub;  // ends after the lock
+  MutexLock lock(&mu_);
+  const absl::Time until = absl::Now() + kCloseMax;
+  while (!asking_.empty() && absl::Now() < until) {
+    answered_.WaitUntil(&mu_, until);
+  }
+  if (asking_.empty()) {
+    stub = std::move(stub_);
+  } else {
+    LogWarning("a call did not end").Job(job_id_).Field("peer", folder_name_);
+  }
 }
 
 }  // namespace syncline

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -40,15 +41,21 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
 
   void Tick(absl::Time now);
-  // Ends everything that waits, and every later call, with `status`.
-  void Close(const absl::Status& status);
+  // Ends everything that waits, and every later call, with `status`. Returns
+  // when no callback runs any more and none is kept, and the connection to the
+  // shard that folds is gone; or after 5 s, with a warning. Not from a
+  // callback.
+  void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void FoldHere(uint32_t ps_rank, uint64_t incarnation, int64_t clock,
                 absl::Span<const uint32_t> blocks,
                 absl::Span<const double> squared_norms, absl::Time deadline,
                 Done done);
+  struct Asking;
   void Ask(int64_t clock, const std::vector<double>& squared_norms, Done done);
+  void OnAnswer(Asking* asking, const grpc::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string job_id_;
@@ -63,9 +70,11 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   NormFolder folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
-  // The others'.
-  std::unique_ptr<ParameterServer::Stub> stub_ ABSL_GUARDED_BY(mu_);
-  grpc::ClientContext* asking_ ABSL_GUARDED_BY(mu_) = nullptr;
+  // The others'. The stub is used outside the lock.
+  std::shared_ptr<ParameterServer::Stub> stub_ ABSL_GUARDED_BY(mu_);
+  // Calls that are out: one, and the next before the first is forgotten.
+  absl::flat_hash_set<Asking*> asking_ ABSL_GUARDED_BY(mu_);
+  CondVar answered_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
 };
 

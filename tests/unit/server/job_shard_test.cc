@@ -5,10 +5,13 @@
 
 #include "server/job_shard.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -309,6 +312,61 @@ TEST_F(JobShardTest, APullBehindAnAcceptedPushCounts) {
   EXPECT_OK(Seen(Push(1, 0, Keys(0, 10))).status);
   EXPECT_TRUE(Seen(waits).came);
   EXPECT_FALSE(Seen(Pull(0, 2, Keys(0, 2000))).came) << "room again";
+}
+
+// The job is closed, the ps has ended, and then an answer comes.
+TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
+  JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+  assignment.mutable_workers()->RemoveLast();
+  assignment.clear_tables();
+  assignment.mutable_spec()->clear_tables();
+  assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
+  const auto config = ReadJobConfig(assignment, 0);
+  ASSERT_OK(config.status());
+  auto tables = JobTables::Create(*config, 1, {});
+  ASSERT_OK(tables.status());
+  // Memory that nobody can read afterwards.
+  void* const page = mmap(nullptr, sizeof(Lanes), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto* const lanes = new (page) Lanes(1);
+  const auto budget = std::make_shared<InFlightBudget>(kBudget);
+  const auto buffers = std::make_shared<BufferPool>(1 << 20);
+  std::function<void(absl::StatusOr<double>)> answer;
+  const auto shard = std::make_shared<JobShard>(
+      *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
+      [&](int64_t, std::vector<double>,
+          std::function<void(absl::StatusOr<double>)> done) {
+        answer = std::move(done);
+      },
+      *std::move(tables));
+  Caller chief;
+  chief.set_incarnation(100);
+  const auto values = std::make_shared<Bytes>();
+  values->Append(std::vector<float>(4, 1));
+  const auto payload = [&] {
+    JobShard::Payload payload;
+    payload.values = values;
+    return payload;
+  };
+  const auto ignore = [](absl::Status, PullValues) {};
+  shard->Init(chief, {0}, 0, payload(), ignore);
+  PushFacts push;
+  push.sample_count = 1;
+  push.blocks_in_clock = 1;
+  push.blocks = {0};
+  ShardCall call;
+  call.incarnation = 100;
+  call.deadline = absl::InfiniteFuture();
+  call.push = std::move(push);
+  shard->Call(std::move(call), payload(), nullptr, ignore);
+  lanes->Drain();
+  ASSERT_TRUE(answer);
+  shard->Close(absl::CancelledError("over"));
+  lanes->~Lanes();
+  ASSERT_EQ(munmap(page, sizeof(Lanes)), 0);
+  answer(1.0);
+  answer(absl::UnavailableError("gone"));
 }
 
 }  // namespace
