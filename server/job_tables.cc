@@ -19,7 +19,8 @@ constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
-    const JobConfig& config, int lanes, ColdStores cold) {
+    const JobConfig& config, int lanes, ColdStores cold,
+    TableBudget::Reservation reserved) {
   const bool spills =
       std::any_of(cold.begin(), cold.end(),
                   [](const auto& store) { return store != nullptr; });
@@ -34,26 +35,24 @@ absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
                           options, config.tables[i].layout.map, config.ps_rank,
                           lanes, std::move(cold[i]))});
   }
-  return std::unique_ptr<JobTables>(
-      new JobTables(config.label, std::move(tables), spills, lanes));
+  return std::unique_ptr<JobTables>(new JobTables(
+      config.label, std::move(tables), spills, lanes, std::move(reserved)));
 }
 
 JobTables::JobTables(std::string label, std::vector<Table> tables, bool spills,
-                     int lanes)
+                     int lanes, TableBudget::Reservation reserved)
     : label_(std::move(label)),
+      reserved_(std::move(reserved)),
       tables_(std::move(tables)),
       spills_(spills),
       samples_(tables_.size(), std::vector<TableStats>(lanes)) {}
 
 absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
-  if (failed_.load(std::memory_order_relaxed)) {
-    MutexLock lock(&mu_);
-    return failure_;
-  }
+  SYNCLINE_RETURN_IF_ERROR(Failure());
   for (const RowList& list : lists) {
     const Table& table = tables_[list.table];
     if (absl::Status room = table.shard->AcceptsPushes(); !room.ok()) {
-      return Annotate(room, absl::StrCat(label_, ": table '", table.name, "'"));
+      return Named(table, room);
     }
   }
   return absl::OkStatus();
@@ -77,22 +76,37 @@ absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,
                              float* out) {
   const Table& table = tables_[rows.list->table];
   absl::Status read = table.shard->Read(lane, rows.keys(), clock, out);
-  if (read.ok()) return read;
-  return Annotate(read, absl::StrCat(label_, ": table '", table.name, "'"));
+  return read.ok() ? read : Named(table, read);
+}
+
+absl::Status JobTables::Named(const Table& table,
+                              const absl::Status& status) const {
+  return Annotate(status, absl::StrCat(label_, ": table '", table.name, "'"));
 }
 
 void JobTables::Remember(const Table& table, const absl::Status& status) {
-  const absl::Status named =
-      Annotate(status, absl::StrCat(label_, ": table '", table.name, "'"));
-  MutexLock lock(&mu_);
-  if (status.code() != absl::StatusCode::kResourceExhausted && failure_.ok()) {
-    failure_ = named;
-    failed_ = true;
-  } else if (absl::Now() < next_warning_) {
-    return;
+  if (status.code() != absl::StatusCode::kResourceExhausted) {
+    MutexLock lock(&mu_);
+    if (failure_.ok()) {
+      failure_ = Named(table, status);
+      failed_ = true;
+      next_warning_ = absl::InfinitePast();
+    }
   }
+  Warn("rows that were pushed have no effect", Named(table, status));
+}
+
+void JobTables::Warn(const char* what, const absl::Status& status) {
+  MutexLock lock(&mu_);
+  if (absl::Now() < next_warning_) return;
   next_warning_ = absl::Now() + kWarningPeriod;
-  LogWarning("rows that were pushed have no effect").Status(named);
+  LogWarning(what).Status(status);
+}
+
+absl::Status JobTables::Failure() const {
+  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  return failure_;
 }
 
 absl::StatusOr<int> JobTables::ScanLane(uint32_t table,
@@ -117,6 +131,7 @@ absl::StatusOr<int> JobTables::ScanLane(uint32_t table,
 absl::StatusOr<JobTables::Scanned> JobTables::Scan(uint32_t table,
                                                    const std::string& cursor,
                                                    int64_t clock) {
+  SYNCLINE_RETURN_IF_ERROR(Failure());
   TableShard* const shard = tables_[table].shard.get();
   ScanCursor at;
   if (!cursor.empty()) {
@@ -125,9 +140,8 @@ absl::StatusOr<JobTables::Scanned> JobTables::Scan(uint32_t table,
   const size_t row_bytes = sizeof(int64_t) + tables_[table].dim * sizeof(float);
   Scanned scanned;
   SYNCLINE_RETURN_IF_ERROR(
-      Annotate(shard->Scan(clock, kChunkBytesMax / row_bytes, &at,
-                           &scanned.keys, &scanned.values),
-               absl::StrCat(label_, ": table '", tables_[table].name, "'")));
+      Named(tables_[table], shard->Scan(clock, kChunkBytesMax / row_bytes, &at,
+                                        &scanned.keys, &scanned.values)));
   if (!shard->ScanDone(at)) scanned.next_cursor = at.Encode();
   return scanned;
 }
@@ -137,7 +151,8 @@ void JobTables::Maintain(int lane, int64_t clock, absl::Time now) {
     const Table& table = tables_[i];
     if (absl::Status done = table.shard->Maintain(lane, clock, now);
         !done.ok()) {
-      Remember(table, done);
+      // Nothing is lost by it: it is tried again in a second.
+      Warn("expired rows stay", Named(table, done));
     }
     TableStats sample = table.shard->Stats(lane);
     MutexLock lock(&mu_);

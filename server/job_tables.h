@@ -16,6 +16,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/call_rows.h"
 #include "server/job_config.h"
+#include "server/table_budget.h"
 #include "server/table_shard.h"
 
 namespace syncline {
@@ -28,9 +29,11 @@ class JobTables {
   // A null cold store keeps a table in memory alone.
   using ColdStores = std::vector<std::unique_ptr<ColdStore>>;  // by table
 
+  // `reserved`: what the tables take; given back when they are gone.
   // Errors: InvalidArgument: TableShard::CheckOptions.
   static absl::StatusOr<std::unique_ptr<JobTables>> Create(
-      const JobConfig& config, int lanes, ColdStores cold);
+      const JobConfig& config, int lanes, ColdStores cold,
+      TableBudget::Reservation reserved);
 
   bool empty() const { return tables_.empty(); }
   // Whether Push and Read may wait for a disk.
@@ -60,6 +63,8 @@ class JobTables {
     std::vector<float> values;
     std::string next_cursor;
   };
+  // Errors of Scan: DataLoss, Unavailable: the disk failed, now or under rows
+  // that had been accepted: what is left must not pass for the table.
   absl::StatusOr<int> ScanLane(uint32_t table, const std::string& cursor) const;
   absl::StatusOr<Scanned> Scan(uint32_t table, const std::string& cursor,
                                int64_t clock);
@@ -78,11 +83,16 @@ class JobTables {
     std::unique_ptr<TableShard> shard;
   };
   JobTables(std::string label, std::vector<Table> tables, bool spills,
-            int lanes);
+            int lanes, TableBudget::Reservation reserved);
+  absl::Status Named(const Table& table, const absl::Status& status) const;
   void Remember(const Table& table, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void Warn(const char* what, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Failure() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string label_;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
+  const TableBudget::Reservation reserved_;  // outlives the tables
   const std::vector<Table> tables_;
   const bool spills_;
 

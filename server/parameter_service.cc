@@ -92,7 +92,8 @@ class ShardReactor : public ServerUnaryReactor {
       : rpc_(rpc), metrics_(metrics), start_(absl::Now()) {}
 
   // Before the call is handed to gRPC.
-  void CancelWith(std::shared_ptr<JobShard> shard, CallToken token) {
+  // The job's memory does not wait for gRPC to be done with its calls.
+  void CancelWith(std::weak_ptr<JobShard> shard, CallToken token) {
     shard_ = std::move(shard);
     token_ = token;
   }
@@ -136,7 +137,7 @@ class ShardReactor : public ServerUnaryReactor {
   };
 
   void OnCancel() override {
-    if (shard_ != nullptr) shard_->Cancel(token_);
+    if (const auto shard = shard_.lock()) shard->Cancel(token_);
   }
   void OnDone() override { delete this; }
 
@@ -144,7 +145,7 @@ class ShardReactor : public ServerUnaryReactor {
   PsMetrics* const metrics_;
   const absl::Time start_;
   const std::shared_ptr<Early> early_ = std::make_shared<Early>();
-  std::shared_ptr<JobShard> shard_;
+  std::weak_ptr<JobShard> shard_;
   CallToken token_ = 0;
 };
 

@@ -3,7 +3,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/available_memory.h"
@@ -71,7 +70,8 @@ class PsServerImpl final : public PsServer {
         table_metrics_(options.metrics == nullptr ? own_registry_.get()
                                                   : options.metrics),
         budget_(std::make_shared<InFlightBudget>(options.in_flight_bytes)),
-        table_budget_(options.table_memory_bytes, options.table_disk_bytes),
+        table_budget_(std::make_shared<TableBudget>(options.table_memory_bytes,
+                                                    options.table_disk_bytes)),
         spill_(std::move(spill)),
         buffers_(std::make_shared<BufferPool>(kIdleBufferBytes)),
         shared_(
@@ -116,7 +116,7 @@ class PsServerImpl final : public PsServer {
   Mutex table_metrics_mu_;
   TableMetrics table_metrics_ ABSL_GUARDED_BY(table_metrics_mu_);
   const std::shared_ptr<InFlightBudget> budget_;
-  TableBudget table_budget_;
+  const std::shared_ptr<TableBudget> table_budget_;
   const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
@@ -144,21 +144,19 @@ absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
   for (const JobConfig::Table& table : config->tables) {
     asked.push_back({table.options.memory_bytes, table.disk_bytes});
   }
-  const auto shares = table_budget_.Reserve(config->job_id, asked);
-  if (!shares.ok()) return Annotate(shares.status(), config->label);
-  absl::Cleanup release = [&] { table_budget_.Release(config->job_id); };
+  auto reserved = table_budget_->Reserve(asked);
+  if (!reserved.ok()) return Annotate(reserved.status(), config->label);
   JobTables::ColdStores cold;
   for (size_t i = 0; i < config->tables.size(); ++i) {
-    config->tables[i].options.memory_bytes = (*shares)[i].memory_bytes;
-    config->tables[i].disk_bytes = (*shares)[i].disk_bytes;
+    const TableBudget::Share& share = reserved->shares()[i];
+    config->tables[i].options.memory_bytes = share.memory_bytes;
+    config->tables[i].disk_bytes = share.disk_bytes;
     SYNCLINE_ASSIGN_OR_RETURN(auto store,
                               OpenSpill(config, static_cast<uint32_t>(i)));
     cold.push_back(std::move(store));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(
-      auto tables, JobTables::Create(*config, lanes_.count(), std::move(cold)));
-  std::move(release).Cancel();
-  return tables;
+  return JobTables::Create(*config, lanes_.count(), std::move(cold),
+                           *std::move(reserved));
 }
 
 absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
@@ -188,7 +186,6 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
   SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
   SYNCLINE_ASSIGN_OR_RETURN(auto tables, OpenTables(&config));
-  absl::Cleanup release = [&] { table_budget_.Release(config.job_id); };
   auto job = std::make_shared<JobEntry>();
   job->norms = std::make_shared<NormExchange>(assignment, config.map, ps_rank,
                                               config.label, config.wait_max);
@@ -203,7 +200,6 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   }
   job->config = config;
   SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));
-  std::move(release).Cancel();
   LogInfo("shard opened")
       .Job(assignment.job_id())
       .Field("rank", ps_rank)
@@ -226,7 +222,8 @@ void PsServerImpl::CloseJob(const std::string& job_id,
     lanes_.Drain();
     CountEvents(job->shard.get());
   }
-  table_budget_.Release(job_id);
+  // Its memory and files go here, unless a call is still looking at them.
+  job.reset();
   {
     MutexLock lock(&table_metrics_mu_);
     table_metrics_.Forget(job_id);

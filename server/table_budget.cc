@@ -30,8 +30,8 @@ absl::Status Divide(absl::string_view kind, absl::string_view flag,
 
 }  // namespace
 
-absl::StatusOr<std::vector<TableBudget::Share>> TableBudget::Reserve(
-    const std::string& job_id, absl::Span<const Share> asked) {
+absl::StatusOr<TableBudget::Reservation> TableBudget::Reserve(
+    absl::Span<const Share> asked) {
   std::vector<uint64_t> memory;
   std::vector<uint64_t> disk;
   for (const Share& table : asked) {
@@ -39,18 +39,12 @@ absl::StatusOr<std::vector<TableBudget::Share>> TableBudget::Reserve(
     disk.push_back(table.disk_bytes);
   }
   MutexLock lock(&mu_);
-  Share reserved;
-  for (const auto& [job, share] : reserved_) {
-    reserved.memory_bytes += share.memory_bytes;
-    reserved.disk_bytes += share.disk_bytes;
-  }
   SYNCLINE_RETURN_IF_ERROR(Divide("memory", "--table-memory",
-                                  limit_.memory_bytes, reserved.memory_bytes,
+                                  limit_.memory_bytes, reserved_.memory_bytes,
                                   &memory));
   SYNCLINE_RETURN_IF_ERROR(Divide("disk", "--table-disk", limit_.disk_bytes,
-                                  reserved.disk_bytes, &disk));
+                                  reserved_.disk_bytes, &disk));
   std::vector<Share> shares;
-  Share sum;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (memory[i] < kLeastBytes) {
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -61,16 +55,23 @@ absl::StatusOr<std::vector<TableBudget::Share>> TableBudget::Reserve(
     }
     if (disk[i] < kLeastBytes) disk[i] = 0;
     shares.push_back({memory[i], disk[i]});
-    sum.memory_bytes += memory[i];
-    sum.disk_bytes += disk[i];
   }
-  reserved_[job_id] = sum;
-  return shares;
+  for (const Share& share : shares) {
+    reserved_.memory_bytes += share.memory_bytes;
+    reserved_.disk_bytes += share.disk_bytes;
+  }
+  Reservation reservation;
+  reservation.budget_ = shared_from_this();
+  reservation.shares_ = std::move(shares);
+  return reservation;
 }
 
-void TableBudget::Release(const std::string& job_id) {
+void TableBudget::Release(absl::Span<const Share> shares) {
   MutexLock lock(&mu_);
-  reserved_.erase(job_id);
+  for (const Share& share : shares) {
+    reserved_.memory_bytes -= share.memory_bytes;
+    reserved_.disk_bytes -= share.disk_bytes;
+  }
 }
 
 }  // namespace syncline

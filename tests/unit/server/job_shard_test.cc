@@ -94,7 +94,8 @@ class JobShardTest : public ::testing::Test {
     const auto config = ReadJobConfig(TwoWorkers(mode), 0);
     ASSERT_OK(config.status());
     JobTables::ColdStores cold(1);
-    auto tables = JobTables::Create(*config, lanes_.count(), std::move(cold));
+    auto tables =
+        JobTables::Create(*config, lanes_.count(), std::move(cold), {});
     ASSERT_OK(tables.status());
     shard_ = std::make_shared<JobShard>(
         *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
@@ -323,7 +324,7 @@ TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
   assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
   const auto config = ReadJobConfig(assignment, 0);
   ASSERT_OK(config.status());
-  auto tables = JobTables::Create(*config, 1, {});
+  auto tables = JobTables::Create(*config, 1, {}, {});
   ASSERT_OK(tables.status());
   // Memory that nobody can read afterwards.
   void* const page = mmap(nullptr, sizeof(Lanes), PROT_READ | PROT_WRITE,

@@ -1,0 +1,160 @@
+// Goal: a failure of the disk is told to those whom it concerns, and to nobody
+// else; memory is given back when it is free.
+// Method: one table with room for few rows, and a cold store that fails when
+// told to.
+
+#include "server/job_tables.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/memory_cold_store.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kDim = 5;
+constexpr uint64_t kFewRows = 60 << 10;
+constexpr int64_t kManyRows = 3000;
+
+class Ones : public FloatSource {
+ public:
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    std::fill_n(out, count, 1.0f);
+  }
+};
+
+class JobTablesTest : public ::testing::Test {
+ protected:
+  void Open(uint64_t memory_bytes, int64_t unseen_clocks = 0) {
+    config_.label = "job j on ps:0";
+    JobConfig::Table& table = config_.tables.emplace_back(
+        JobConfig::Table{{"emb", kDim, *TableMap::Create(256, 1)}, {}, 0});
+    table.options.name = "emb";
+    table.options.dim = kDim;
+    table.options.initializer = {RowInitializer::Scheme::kZeros, 0, 0, "emb"};
+    table.options.optimizer.kind = OptimizerKind::kSgd;
+    table.options.memory_bytes = memory_bytes;
+    table.options.expiry.unseen_clocks = unseen_clocks;
+    auto cold = std::make_unique<MemoryColdStore>(
+        TableShard::SpilledRowBytes(table.options));
+    cold_ = cold.get();
+    JobTables::ColdStores stores;
+    stores.push_back(std::move(cold));
+    auto tables = JobTables::Create(config_, 1, std::move(stores), {});
+    ASSERT_OK(tables.status());
+    tables_ = *std::move(tables);
+  }
+
+  void Push(int64_t first, int64_t count, int64_t clock) {
+    auto call = std::make_shared<CallRows>();
+    std::vector<int64_t>& keys = call->lists.emplace_back().keys;
+    for (int64_t key = first; key < first + count; ++key) keys.push_back(key);
+    const TableMap& map = config_.tables[0].layout.map;
+    std::sort(keys.begin(), keys.end(),
+              [&](int64_t a, int64_t b) { return map.Before(a, b); });
+    call->values = std::make_shared<Ones>();
+    RowRange range;
+    range.call = call;
+    range.list = call->lists.data();
+    range.count = static_cast<uint32_t>(count);
+    tables_->Push(0, {range}, {.clock = clock, .learning_rate = 1});
+  }
+  absl::Status AcceptsPushes() const {
+    return tables_->AcceptsPushes(std::vector<RowList>(1));
+  }
+  absl::StatusOr<size_t> ScannedRows(int64_t clock) {
+    size_t rows = 0;
+    std::string cursor;
+    do {
+      const auto scanned = tables_->Scan(0, cursor, clock);
+      if (!scanned.ok()) return scanned.status();
+      rows += scanned->keys.size();
+      cursor = scanned->next_cursor;
+    } while (!cursor.empty());
+    return rows;
+  }
+
+  JobConfig config_;
+  MemoryColdStore* cold_ = nullptr;  // the table's
+  std::unique_ptr<JobTables> tables_;
+};
+
+// Else the last clock's loss would be found out by nobody.
+TEST_F(JobTablesTest, RowsThatWereLostFailPushesAndScans) {
+  Open(kFewRows);
+  Push(0, kManyRows, 0);
+  EXPECT_OK(AcceptsPushes());
+  ASSERT_OK_AND_ASSIGN(const size_t rows, ScannedRows(0));
+  EXPECT_EQ(rows, size_t{kManyRows});
+  cold_->get_error = absl::DataLossError("block checksum mismatch");
+  Push(0, kManyRows, 1);
+  cold_->get_error = absl::OkStatus();
+  for (const absl::Status& status :
+       {AcceptsPushes(), ScannedRows(1).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("job j on ps:0: table 'emb': block checksum"));
+  }
+}
+
+TEST_F(JobTablesTest, AnUpkeepThatFailsLosesNothing) {
+  Open(kFewRows, /*unseen_clocks=*/5);
+  Push(0, kManyRows, 0);
+  const auto maintain = [&] {
+    for (int i = 0; i < 200; ++i) {
+      tables_->Maintain(0, 100, absl::UnixEpoch() + absl::Seconds(i));
+    }
+  };
+  cold_->get_error = cold_->put_error = absl::UnavailableError("no disk");
+  maintain();
+  EXPECT_OK(AcceptsPushes());
+  cold_->get_error = cold_->put_error = absl::OkStatus();
+  EXPECT_OK(ScannedRows(100).status());
+  maintain();
+  EXPECT_EQ(tables_->Status()[0].rows_in_memory(), 0u);
+  EXPECT_EQ(tables_->Status()[0].rows_on_disk(), 0u);
+  EXPECT_EQ(tables_->Status()[0].expired_by_age(), uint64_t{kManyRows});
+}
+
+// Asks for all of the budget when it ends.
+class AskingColdStore : public MemoryColdStore {
+ public:
+  AskingColdStore(TableBudget* budget, absl::Status* answer)
+      : MemoryColdStore(1), budget_(budget), answer_(answer) {}
+  ~AskingColdStore() override {
+    *answer_ = budget_->Reserve({{0, 0}}).status();
+  }
+
+ private:
+  TableBudget* const budget_;
+  absl::Status* const answer_;
+};
+
+TEST_F(JobTablesTest, BytesAreGivenBackWhenTheTablesAreGone) {
+  Open(kFewRows);
+  const auto budget = std::make_shared<TableBudget>(4 << 20, 0);
+  auto reserved = budget->Reserve({{0, 0}});
+  ASSERT_OK(reserved.status());
+  absl::Status while_there;
+  JobTables::ColdStores stores;
+  stores.push_back(
+      std::make_unique<AskingColdStore>(budget.get(), &while_there));
+  auto tables =
+      JobTables::Create(config_, 1, std::move(stores), *std::move(reserved));
+  ASSERT_OK(tables.status());
+  tables->reset();
+  EXPECT_EQ(while_there.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_OK(budget->Reserve({{4 << 20, 0}}).status());
+}
+
+}  // namespace
+}  // namespace syncline
