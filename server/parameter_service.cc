@@ -54,13 +54,17 @@ grpc::Slice ToSlice(PullValues values) {
       [](void* p) { delete static_cast<PullValues*>(p); }, owner);
 }
 
-// A slice over a vector that it owns.
+// A slice over a vector that it owns, with a part of the budget.
 template <typename T>
-grpc::Slice ToSlice(std::vector<T> values) {
-  auto* owner = new std::vector<T>(std::move(values));
+grpc::Slice ToSlice(std::vector<T> values, InFlightBudget::Hold hold) {
+  struct Owner {
+    std::vector<T> values;
+    InFlightBudget::Hold hold;
+  };
+  auto* owner = new Owner{std::move(values), std::move(hold)};
   return grpc::Slice(
-      owner->data(), owner->size() * sizeof(T),
-      [](void* p) { delete static_cast<std::vector<T>*>(p); }, owner);
+      owner->values.data(), owner->values.size() * sizeof(T),
+      [](void* p) { delete static_cast<Owner*>(p); }, owner);
 }
 
 // An answer whose values travel, or lie where the caller wants them.
@@ -513,20 +517,20 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
   SYNCLINE_RETURN_IF_ERROR(Receive(
       request, [] { return true; }, &header, &payload, &payload_bytes));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
-  auto room = std::make_shared<InFlightBudget::Hold>();
-  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(kChunkBytesMax, room.get()));
+  InFlightBudget::Hold room;
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(kChunkBytesMax, &room));
   job->shard->Scan(
       header.caller(), header.table(), header.cut_id(), header.cursor(),
-      [this, job, room, response,
-       reactor](absl::StatusOr<JobTables::Scanned> rows) {
+      [this, job, room = std::move(room), response,
+       reactor](absl::StatusOr<JobTables::Scanned> rows) mutable {
         if (rows.ok()) {
           ScanTableResponseHeader header;
           header.set_rows(static_cast<uint32_t>(rows->keys.size()));
           header.set_next_cursor(rows->next_cursor);
           std::vector<grpc::Slice> slices;
           if (!rows->keys.empty()) {
-            slices.push_back(ToSlice(std::move(rows->keys)));
-            slices.push_back(ToSlice(std::move(rows->values)));
+            slices.push_back(ToSlice(std::move(rows->keys), {}));
+            slices.push_back(ToSlice(std::move(rows->values), std::move(room)));
           }
           *response = EncodeFrame(header, std::move(slices));
           metrics_->Sent(response->Length(), PsMetrics::Path::kNetwork);
