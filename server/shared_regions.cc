@@ -17,8 +17,10 @@ namespace {
 using Region = std::shared_ptr<const SharedRegion>;
 
 constexpr absl::Duration kTokenLifetime = absl::Minutes(1);
-// Of offers that nobody has come back for.
-constexpr size_t kTokensMax = 4096;
+// Between a connection and what is sent over it lies no more than two system
+// calls of the peer. Whoever only connects pushes out those before it.
+constexpr absl::Duration kWaitingLifetime = absl::Seconds(10);
+constexpr size_t kWaitingMax = 64;
 constexpr int kPartsMax = 1024;
 
 absl::Status WithDetail(absl::Status status, absl::string_view detail) {
@@ -67,9 +69,11 @@ absl::StatusOr<SharedRegions::Offer> SharedRegions::MakeOffer(
   offer.socket = listener_.name;
   offer.token = absl::StrFormat("%016x%016x", EntropySeed(), EntropySeed());
   MutexLock lock(&mu_);
-  if (tokens_.size() >= kTokensMax) {
+  if (tokens_.size() + arrived_.size() + regions_.size() >=
+      options_.regions_max) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(kTokensMax, " offers of shared memory are open"));
+        absl::StrCat(options_.regions_max,
+                     " regions of shared memory are mapped or offered"));
   }
   tokens_[offer.token] = now + kTokenLifetime;
   return offer;
@@ -77,37 +81,65 @@ absl::StatusOr<SharedRegions::Offer> SharedRegions::MakeOffer(
 
 void SharedRegions::Receive(absl::Time now) {
   if (!listener_.socket.valid()) return;
-  // What is sent is sent with the connection; one that has nothing yet is
-  // none of ours.
   while (auto connection = AcceptLocally(listener_.socket)) {
+    waiting_.push_back({*std::move(connection), now + kWaitingLifetime});
+  }
+  std::deque<Waiting> still;
+  for (Waiting& one : waiting_) {
     absl::StatusOr<ReceivedDescriptor> received =
-        ReceiveDescriptor(*connection);
+        ReceiveDescriptor(one.connection);
+    // Its peer is between connecting and sending.
+    if (absl::IsUnavailable(received.status()) && one.expires > now) {
+      still.push_back(std::move(one));
+      continue;
+    }
     if (!received.ok() || tokens_.erase(received->text) == 0) continue;
-    arrived_[received->text] = {*std::move(connection),
+    arrived_[received->text] = {std::move(one.connection),
                                 std::move(received->descriptor),
                                 now + kTokenLifetime};
   }
+  while (still.size() > kWaitingMax) still.pop_front();
+  waiting_ = std::move(still);
+}
+
+absl::Status SharedRegions::ReserveBytes(size_t bytes) {
+  MutexLock lock(&mu_);
+  const uint64_t room = options_.bytes_max - mapped_bytes_;
+  if (bytes > room) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shared memory of ", bytes, " bytes, there is room for ", room));
+  }
+  mapped_bytes_ += bytes;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> SharedRegions::Attach(const std::string& token,
                                                SharedRegion::Access access,
                                                absl::Time now) {
-  MutexLock lock(&mu_);
-  Receive(now);
-  auto arrived = arrived_.extract(token);
-  if (arrived.empty()) {
-    return absl::NotFoundError(
-        "shared memory: nothing has come with this token");
+  Arrived arrived;
+  {
+    MutexLock lock(&mu_);
+    Receive(now);
+    const auto found = arrived_.find(token);
+    if (found == arrived_.end()) {
+      return absl::NotFoundError(
+          "shared memory: nothing has come with this token");
+    }
+    arrived = std::move(found->second);
+    arrived_.erase(found);
   }
-  SYNCLINE_ASSIGN_OR_RETURN(
-      auto region,
-      SharedRegion::Map(arrived.mapped().memory,
-                        options_.bytes_max - mapped_bytes_, access));
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t bytes,
+                            SharedRegion::SizeOf(arrived.memory));
+  SYNCLINE_RETURN_IF_ERROR(ReserveBytes(bytes));
+  auto region = SharedRegion::Map(arrived.memory, bytes, access);
+  MutexLock lock(&mu_);
+  if (!region.ok()) {
+    mapped_bytes_ -= bytes;
+    return region.status();
+  }
   uint64_t name = EntropySeed();
   while (regions_.count(name) > 0) name = EntropySeed();
-  mapped_bytes_ += region->size();
-  regions_[name] = {std::move(region), access,
-                    std::move(arrived.mapped().connection)};
+  regions_[name] = {*std::move(region), access, std::move(arrived.connection)};
   return name;
 }
 

@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_SHARED_REGIONS_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,13 +31,15 @@ struct AnswerArea {
 // handed over. Whatever they say of it is checked here: ranges lie within
 // regions, regions cannot shrink, and their bytes in all are bounded. A region
 // goes when its worker does; calls that use it keep it mapped until they end.
-// Thread-safe; never blocks.
+// Thread-safe; never blocks on I/O, and maps memory outside its lock.
 class SharedRegions {
  public:
   struct Options {
     bool enabled = true;
     // Of all regions mapped at a time.
     uint64_t bytes_max = 16ull << 30;
+    // Offers that are open, and regions. Each takes a file descriptor.
+    size_t regions_max = 4096;
     std::string boot_id = BootId();  // of this host
   };
   explicit SharedRegions(const Options& options);
@@ -46,7 +49,7 @@ class SharedRegions {
     std::string token;
   };
   // Errors: FailedPrecondition, with kSharedMemoryDetail: not wanted, not
-  // possible here, or another host's.
+  // possible here, or another host's; ResourceExhausted: regions_max.
   absl::StatusOr<Offer> MakeOffer(absl::string_view boot_id, absl::Time now)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Maps what was sent with `token` and returns its name. Errors: NotFound:
@@ -71,6 +74,11 @@ class SharedRegions {
   uint64_t bytes_max() const { return options_.bytes_max; }
 
  private:
+  // A connection that nothing has come over yet.
+  struct Waiting {
+    FileDescriptor connection;
+    absl::Time expires;
+  };
   struct Arrived {
     FileDescriptor connection;
     FileDescriptor memory;
@@ -92,12 +100,15 @@ class SharedRegions {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes in the connections that wait, and what came over them.
   void Receive(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Bytes of regions that are to be mapped.
+  absl::Status ReserveBytes(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   LocalListener listener_;  // invalid: cannot listen
   mutable Mutex mu_;
   std::map<std::string, absl::Time> tokens_ ABSL_GUARDED_BY(mu_);  // expiry
-  std::map<std::string, Arrived> arrived_ ABSL_GUARDED_BY(mu_);    // by token
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);  // in order of arrival
+  std::map<std::string, Arrived> arrived_ ABSL_GUARDED_BY(mu_);  // by token
   std::map<uint64_t, Entry> regions_ ABSL_GUARDED_BY(mu_);
   uint64_t mapped_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -13,6 +13,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/available_memory.h"
+#include "common/base/status_macros.h"
 
 namespace syncline {
 namespace {
@@ -58,7 +59,8 @@ absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
     errno = error;
     return SystemError("allocation", bytes);
   }
-  if (fcntl(memory.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+  // Whoever reads it may seal it further.
+  if (fcntl(memory.get(), F_ADD_SEALS, kSizeSeals) != 0) {
     return SystemError("sealing", bytes);
   }
   const absl::StatusOr<uint8_t*> data =
@@ -67,8 +69,7 @@ absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
   return absl::WrapUnique(new SharedRegion(std::move(memory), *data, bytes));
 }
 
-absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Map(
-    const FileDescriptor& memory, size_t bytes_max, Access access) {
+absl::StatusOr<size_t> SharedRegion::SizeOf(const FileDescriptor& memory) {
   // Other file systems can fail on access, with a signal: pages of a disk that
   // cannot be read, huge pages that are not there.
   struct statfs system;
@@ -84,15 +85,28 @@ absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Map(
   if (fstat(memory.get(), &status) != 0 || status.st_size <= 0) {
     return absl::FailedPreconditionError("shared memory without bytes");
   }
-  const auto bytes = static_cast<size_t>(status.st_size);
-  // Pages that are not there yet would be taken from this process's share.
-  if (status.st_blocks < 0 ||
-      static_cast<uint64_t>(status.st_blocks) * 512 < bytes) {
-    return absl::FailedPreconditionError("shared memory that is not all there");
-  }
+  return static_cast<size_t>(status.st_size);
+}
+
+absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Map(
+    const FileDescriptor& memory, size_t bytes_max, Access access) {
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t bytes, SizeOf(memory));
   if (bytes > bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "shared memory of ", bytes, " bytes, there is room for ", bytes_max));
+  }
+  // Before the look at its pages: they cannot go after it.
+  if (access == Access::kRead &&
+      (fcntl(memory.get(), F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0 &&
+      fcntl(memory.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("shared memory whose pages could go: ", strerror(errno)));
+  }
+  struct stat status;
+  // Pages that are not there yet would be taken from this process's share.
+  if (fstat(memory.get(), &status) != 0 || status.st_blocks < 0 ||
+      static_cast<uint64_t>(status.st_blocks) * 512 < bytes) {
+    return absl::FailedPreconditionError("shared memory that is not all there");
   }
   const absl::StatusOr<uint8_t*> data = MapMemory(memory.get(), bytes, access);
   if (!data.ok()) return data.status();

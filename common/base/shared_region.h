@@ -22,10 +22,16 @@ class SharedRegion {
   // than copying it. Errors: ResourceExhausted, InvalidArgument (no bytes).
   static absl::StatusOr<std::shared_ptr<SharedRegion>> Create(size_t bytes);
 
-  // Maps what another process created, of at most `bytes_max`. Errors, of
-  // which none leaves anything behind: FailedPrecondition: not such memory, or
-  // not sealed against shrinking, which would turn reading it into a crash, or
-  // not allocated, which would turn it into an allocation of this process;
+  // The size of what another process created. Quick, unlike Map. Errors:
+  // FailedPrecondition: not such memory, or not sealed against shrinking, which
+  // would turn reading it into a crash.
+  static absl::StatusOr<size_t> SizeOf(const FileDescriptor& memory);
+
+  // Maps what another process created, of at most `bytes_max`. kRead seals it:
+  // nobody can map it to write any more, or take pages out of it; who wrote to
+  // it before goes on. Errors, of which none maps anything: those of SizeOf;
+  // FailedPrecondition: also not allocated, which would turn reading it into an
+  // allocation of this process, or kRead and pages could be taken out;
   // ResourceExhausted: larger, or it cannot be mapped.
   static absl::StatusOr<std::shared_ptr<SharedRegion>> Map(
       const FileDescriptor& memory, size_t bytes_max, Access access);

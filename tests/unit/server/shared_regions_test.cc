@@ -7,9 +7,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -144,6 +150,118 @@ TEST_F(SharedRegionsTest, BytesInAllAreBounded) {
   connections.pop_back();
   regions_.Tick(kStart);
   EXPECT_OK(HandOver(region->memory()));
+}
+
+// A region that is refused takes nothing.
+TEST_F(SharedRegionsTest, WhatCannotBeMappedIsNotCounted) {
+  const FileDescriptor sparse(memfd_create("t", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(sparse.get(), kBytes), 0);
+  ASSERT_EQ(fcntl(sparse.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_THAT(std::string(HandOver(sparse).status().message()),
+              HasSubstr("not all there"));
+  EXPECT_EQ(regions_.mapped_bytes(), 0u);
+}
+
+TEST_F(SharedRegionsTest, TheirNumberIsBounded) {
+  SharedRegions few({.regions_max = 2, .boot_id = "here"});
+  ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(kBytes));
+  ASSERT_OK_AND_ASSIGN(const auto offer, few.MakeOffer("here", kStart));
+  ASSERT_OK(few.MakeOffer("here", kStart).status());
+  const auto is_full = [&] {
+    return absl::IsResourceExhausted(few.MakeOffer("here", kStart).status());
+  };
+  EXPECT_TRUE(is_full());
+  ASSERT_OK_AND_ASSIGN(
+      auto connection,
+      SendDescriptor(offer.socket, offer.token, region->memory()));
+  few.Tick(kStart);
+  EXPECT_TRUE(is_full()) << "it has arrived";
+  ASSERT_OK(few.Attach(offer.token, Access::kReadWrite, kStart).status());
+  EXPECT_TRUE(is_full()) << "it is mapped";
+  connection = FileDescriptor();
+  few.Tick(kStart);
+  EXPECT_FALSE(is_full());
+}
+
+// Connects only, as SendDescriptor does first.
+FileDescriptor Connect(const std::string& name) {
+  FileDescriptor socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(
+      connect(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  return socket_fd;
+}
+
+void Send(const FileDescriptor& socket_fd, const std::string& text,
+          const FileDescriptor& memory) {
+  iovec bytes = {const_cast<char*>(text.data()), text.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = memory.get();
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  ASSERT_GT(sendmsg(socket_fd.get(), &message, MSG_NOSIGNAL), 0);
+}
+
+// Somebody else's call may look between connecting and sending.
+TEST_F(SharedRegionsTest, AConnectionMayBeSeenBeforeWhatComesOverIt) {
+  ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(kBytes));
+  ASSERT_OK_AND_ASSIGN(const auto offer, regions_.MakeOffer("here", kStart));
+  const FileDescriptor connection = Connect(offer.socket);
+  regions_.Tick(kStart);
+  Send(connection, offer.token, region->memory());
+  EXPECT_OK(regions_.Attach(offer.token, Access::kRead, kStart).status());
+}
+
+TEST_F(SharedRegionsTest, AConnectionThatStaysSilentGoes) {
+  ASSERT_OK_AND_ASSIGN(const auto offer, regions_.MakeOffer("here", kStart));
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(Connect(offer.socket));
+  regions_.Tick(kStart);
+  EXPECT_TRUE(IsClosedByPeer(silent.front())) << "too many";
+  EXPECT_FALSE(IsClosedByPeer(silent.back()));
+  regions_.Tick(kStart + absl::Seconds(11));
+  EXPECT_TRUE(IsClosedByPeer(silent.back())) << "too long";
+}
+
+// Mapping takes milliseconds for each 100 MiB, and others' calls need the lock.
+TEST_F(SharedRegionsTest, OthersGoOnWhileARegionIsMapped) {
+  constexpr size_t kMany = 128 << 20;
+  SharedRegions regions({.bytes_max = 8 * kMany, .boot_id = "here"});
+  ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(kMany));
+  bool seen = false;
+  for (int attempt = 0; attempt < 50 && !seen; ++attempt) {
+    ASSERT_OK_AND_ASSIGN(const auto offer, regions.MakeOffer("here", kStart));
+    ASSERT_OK_AND_ASSIGN(
+        auto connection,
+        SendDescriptor(offer.socket, offer.token, region->memory()));
+    std::atomic<bool> attached = false;
+    std::thread attaching([&] {
+      EXPECT_OK(
+          regions.Attach(offer.token, Access::kReadWrite, kStart).status());
+      attached = true;
+    });
+    // Reserved, and not attached yet.
+    while (!attached && !seen) {
+      seen = regions.mapped_bytes() > 0 && !attached;
+    }
+    attaching.join();
+    connection = FileDescriptor();
+    regions.Tick(kStart);
+    ASSERT_EQ(regions.mapped_bytes(), 0u);
+  }
+  EXPECT_TRUE(seen);
 }
 
 TEST_F(SharedRegionsTest, ARegionGoesWithItsWorkerAndNotBeforeItsCalls) {

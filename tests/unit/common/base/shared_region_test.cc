@@ -51,6 +51,31 @@ TEST(SharedRegionTest, ItsSizeCannotChange) {
   EXPECT_NE(fcntl(own->memory().get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
+TEST(SharedRegionTest, NoPageGoesFromUnderAReader) {
+  ASSERT_OK_AND_ASSIGN(const auto own, SharedRegion::Create(kBytes));
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       SharedRegion::Map(own->memory(), kBytes, Access::kRead));
+  const int fd = own->memory().get();
+  EXPECT_NE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+            0);
+  EXPECT_NE(madvise(own->data(), 4096, MADV_REMOVE), 0);
+  // Whoever made it goes on, and others may read it too.
+  own->data()[5] = 42;
+  EXPECT_EQ(reader->data()[5], 42);
+  EXPECT_OK(SharedRegion::Map(own->memory(), kBytes, Access::kRead).status());
+  EXPECT_FALSE(
+      SharedRegion::Map(own->memory(), kBytes, Access::kReadWrite).ok());
+  // Sealed against the seal.
+  const FileDescriptor stubborn(memfd_create("t", MFD_ALLOW_SEALING));
+  ASSERT_EQ(posix_fallocate(stubborn.get(), 0, kBytes), 0);
+  ASSERT_EQ(fcntl(stubborn.get(), F_ADD_SEALS,
+                  F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL),
+            0);
+  EXPECT_EQ(SharedRegion::Map(stubborn, kBytes, Access::kRead).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_OK(SharedRegion::Map(stubborn, kBytes, Access::kReadWrite).status());
+}
+
 TEST(SharedRegionTest, RefusesWhatCouldShrink) {
   const FileDescriptor unsealed(memfd_create("t", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), kBytes), 0);
