@@ -78,6 +78,12 @@ std::vector<std::shared_ptr<const JobEntry>> JobTable::All() const {
   return jobs;
 }
 
+bool JobTable::Has(const JobEntry& job) const {
+  MutexLock lock(&mu_);
+  const auto found = jobs_.find(job.config.job_id);
+  return found != jobs_.end() && found->second.get() == &job;
+}
+
 void JobTable::StartDraining() {
   MutexLock lock(&mu_);
   draining_ = true;

@@ -40,6 +40,8 @@ class JobTable {
       const Caller& caller) const;
 
   std::vector<std::shared_ptr<const JobEntry>> All() const;
+  // Whether this one is open still, and not another of its name.
+  bool Has(const JobEntry& job) const;
   // From now on every call is refused.
   void StartDraining();
 

@@ -285,7 +285,10 @@ void PsServerImpl::SampleMetrics() {
     const ShardStatus::Job status = job->shard->Status();
     {
       MutexLock lock(&table_metrics_mu_);
+      // CloseJob forgets it after it has removed it, or has done so already.
+      const bool is_open = jobs_.Has(*job);
       for (const ShardStatus::Table& table : status.tables()) {
+        if (!is_open) break;
         table_metrics_.Set(job->config.job_id, table);
       }
     }

@@ -1,5 +1,8 @@
 #include "server/table_metrics.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace syncline {
 namespace {
 
@@ -63,36 +66,40 @@ MetricsRegistry::Labels LabelsOf(const TableMetric& metric,
 }  // namespace
 
 void TableMetrics::Set(const std::string& job_id, const Table& table) {
-  SetGauges(table);
   Table& last = last_[job_id][table.name()];
   AddCounts(last, table);
   last = table;
+  SetGauges(table.name());
 }
 
 void TableMetrics::Forget(const std::string& job_id) {
-  const auto job = last_.find(job_id);
-  if (job == last_.end()) return;
-  for (const auto& [name, table] : job->second) {
-    Table nothing;
-    nothing.set_name(name);
-    SetGauges(nothing);
-  }
-  last_.erase(job);
+  const auto gone = last_.extract(job_id);
+  if (gone.empty()) return;
+  for (const auto& [name, table] : gone.mapped()) SetGauges(name);
 }
 
-void TableMetrics::SetGauges(const Table& table) {
+void TableMetrics::SetGauges(const std::string& name) {
+  std::vector<const Table*> tables;
+  for (const auto& [job, of_job] : last_) {
+    const auto found = of_job.find(name);
+    if (found != of_job.end()) tables.push_back(&found->second);
+  }
   for (const TableMetric& metric : kGauges) {
-    registry_
-        ->AddGauge(metric.name, metric.help, LabelsOf(metric, table.name()))
-        .Set(static_cast<double>((table.*metric.value)()));
+    uint64_t sum = 0;
+    for (const Table* table : tables) sum += (table->*metric.value)();
+    registry_->AddGauge(metric.name, metric.help, LabelsOf(metric, name))
+        .Set(static_cast<double>(sum));
+  }
+  uint64_t hottest = 0;
+  for (const Table* table : tables) {
+    if (table->hot_keys().empty()) continue;
+    hottest = std::max<uint64_t>(hottest, table->hot_keys(0).pushes());
   }
   registry_
       ->AddGauge("syncline_ps_table_hottest_pushes",
                  "Pushes of the table's most frequent key, at most.",
-                 {{"table", table.name()}})
-      .Set(table.hot_keys().empty()
-               ? 0
-               : static_cast<double>(table.hot_keys(0).pushes()));
+                 {{"table", name}})
+      .Set(static_cast<double>(hottest));
 }
 
 void TableMetrics::AddCounts(const Table& before, const Table& now) {

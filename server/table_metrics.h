@@ -9,8 +9,8 @@
 
 namespace syncline {
 
-// What a ps tells of its embedding tables, each metric with a label `table`.
-// Thread-compatible.
+// What a ps tells of its embedding tables, each metric with a label `table`: of
+// all open jobs together that have a table of this name. Thread-compatible.
 //
 //   syncline_ps_table_rows{tier}                  memory, disk
 //   syncline_ps_table_bytes{tier}                 rows, slots, index and filter
@@ -40,7 +40,7 @@ class TableMetrics {
   void Forget(const std::string& job_id);
 
  private:
-  void SetGauges(const ShardStatus::Table& table);
+  void SetGauges(const std::string& table);
   void AddCounts(const ShardStatus::Table& before,
                  const ShardStatus::Table& now);
 

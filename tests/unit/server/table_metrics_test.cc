@@ -12,6 +12,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 ShardStatus::Table Emb(uint64_t rows, uint64_t pushed) {
@@ -40,6 +41,35 @@ TEST(TableMetricsTest, CountsGoOnOverJobs) {
   EXPECT_THAT(text, HasSubstr("syncline_ps_table_pushed_rows_total{table="
                               "\"emb\"} 9"));
   EXPECT_THAT(text, HasSubstr("reason=\"budget\",table=\"emb\"} 18"));
+}
+
+TEST(TableMetricsTest, JobsWithATableOfOneNameAddUp) {
+  MetricsRegistry registry;
+  TableMetrics metrics(&registry);
+  const auto shows = [&](const std::string& rows, const std::string& hottest) {
+    EXPECT_THAT(
+        registry.Render(),
+        AllOf(HasSubstr("syncline_ps_table_rows{table=\"emb\",tier="
+                        "\"memory\"} " +
+                        rows + "\n"),
+              HasSubstr("hottest_pushes{table=\"emb\"} " + hottest + "\n")));
+  };
+  ShardStatus::Table hot = Emb(10, 5);
+  hot.add_hot_keys()->set_pushes(7);
+  metrics.Set("j-1", hot);
+  ShardStatus::Table cool = Emb(30, 2);
+  cool.add_hot_keys()->set_pushes(3);
+  metrics.Set("j-2", cool);
+  shows("40", "7");
+  metrics.Set("j-1", hot);
+  shows("40", "7");
+  EXPECT_THAT(registry.Render(),
+              HasSubstr("pushed_rows_total{table=\"emb\"} 7"));
+  metrics.Forget("j-1");
+  shows("30", "3");
+  metrics.Forget("j-2");
+  metrics.Forget("j-2");
+  shows("0", "0");
 }
 
 }  // namespace
