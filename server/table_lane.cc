@@ -299,6 +299,8 @@ absl::Status TableLane::Maintain(int64_t clock, absl::Time now) {
   size_t budget = kMaintainRows;
   for (const auto& partition : partitions_) {
     partition->SetTooOld(history_.too_old());
+    // One without room holds up the pushes of the whole table.
+    partition->Recover(Clock32(clock));
   }
   for (size_t i = 0; i < partitions_.size() && budget > 0; ++i) {
     bool round = true;

@@ -148,7 +148,6 @@ absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
 absl::Status TablePartition::Maintain(uint32_t clock, size_t* budget,
                                       bool* round) {
   *round = true;
-  if (starved_) MakeRoom(clock).IgnoreError();  // Relieve says if there is some
   if (context_->cold != nullptr) WatchDisk();
   if (!context_->expiry.enabled()) return absl::OkStatus();
   if (!sweeps_disk_) {

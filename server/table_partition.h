@@ -61,9 +61,9 @@ struct TableContext {
 //   1. admission is stricter: twice the sightings, half the probability (where
 //      the table has such a rule), once eight ninths of the rows are there
 //   2. expired rows go
-//   3. cold rows are written to disk, coldest first by a second chance: each
-//   use
-//      warms a row up, to at most three; each pass of the hand cools it by one
+//   3. cold rows are written to disk, coldest first by a second chance: a use
+//      makes a row as warm as its score says, 1 + log2 and at most 7; each pass
+//      of the hand cools it by one
 //   4. the push is refused
 // A row that was read back keeps its copy on disk: if it is not changed, it
 // goes for nothing. What is in memory counts, copies on disk may be older.
@@ -118,9 +118,14 @@ class TablePartition {
 
   // Rows last pushed before this clock are too old.
   void SetTooOld(uint32_t clock) { too_old_ = clock; }
+  // If there was no room for a row, tries to make some: TableRoom says whether
+  // there is.
+  void Recover(uint32_t clock) {
+    if (starved_) MakeRoom(clock).IgnoreError();
+  }
   // Removes expired rows, in memory and on disk, looking at up to *budget of
-  // them from where it stopped; takes what it looked at from *budget. If there
-  // was no room for a row, tries to make some. True: it has been round.
+  // them from where it stopped; takes what it looked at from *budget. *round:
+  // it has been round.
   absl::Status Maintain(uint32_t clock, size_t* budget, bool* round);
 
   // Appends up to `limit` rows with keys from *from on, by key. Sets *more:

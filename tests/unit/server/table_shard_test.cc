@@ -653,6 +653,24 @@ TEST(TableShardTest, WithoutDiskAFullTableRefusesNewRowsOnly) {
   }
 }
 
+// A partition without room holds up all pushes, so no clock passes until it has
+// some: it must not wait for its turn in a sweep of many rows.
+TEST(TableShardTest, OneUpkeepMakesRoomWhereverThereWasNone) {
+  TableOptions options = Options(OptimizerKind::kSgd);
+  options.memory_bytes = 20 << 20;
+  options.expiry.unseen_clocks = 5;
+  Table table(options, 1);
+  absl::Status pushed;
+  for (int64_t key = 0; key < 800'000; key += 50'000) {
+    pushed = table.Push({OnePush(key, 50'000)}, {.learning_rate = 1});
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(pushed));
+  ASSERT_FALSE(table.shard().AcceptsPushes().ok());
+  ASSERT_GT(table.Stats().rows_in_memory, 300'000u) << "more than one sweep";
+  ASSERT_TRUE(table.Maintain(100).ok());
+  EXPECT_TRUE(table.shard().AcceptsPushes().ok());
+}
+
 TEST(TableShardTest, AFullDiskRefusesAndLosesNothing) {
   TableOptions options = Options(OptimizerKind::kSgd);
   options.memory_bytes = kFewRows;
