@@ -76,6 +76,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     std::shared_ptr<CallRows> pushed;
     std::shared_ptr<CallRows> pulled;
     AnswerArea answer;
+    // It came over the network, where its sender has a window, and waits to
+    // hear that this has left it.
+    bool fills_window = false;
   };
 
   // Shared by the jobs of a ps. They outlive all calls.

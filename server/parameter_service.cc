@@ -353,6 +353,7 @@ absl::Status ParameterService::Receive(
   metrics_->Received(view.size_bytes(), is_shared
                                             ? PsMetrics::Path::kSharedMemory
                                             : PsMetrics::Path::kNetwork);
+  payload->fills_window = !is_shared;
   if (view.size_bytes() > 0) {
     payload->values = std::make_shared<PayloadSource>(std::move(view));
   }
@@ -452,8 +453,10 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
 void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
                                  ShardCall call, JobShard::Payload payload,
                                  ByteBuffer* response, ShardReactor* reactor) {
+  JobShard::Taken taken;
+  if (payload.fills_window) taken = reactor->SayTaken();
   const CallToken token = job->shard->Call(
-      std::move(call), std::move(payload), reactor->SayTaken(),
+      std::move(call), std::move(payload), std::move(taken),
       [this, job, response, reactor](absl::Status status, PullValues values) {
         if (status.ok()) {
           PullResponseHeader header;
@@ -495,15 +498,15 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(*context, job->config.wait_max);
   call.push = std::move(push->facts);
-  const CallToken token = job->shard->Call(
-      std::move(call), std::move(payload), [] {},
-      [response, reactor](absl::Status status, PullValues) {
-        PushResponse accepted;
-        accepted.set_outcome(PushResponse::ACCEPTED);
-        const grpc::Slice slice(accepted.SerializeAsString());
-        *response = ByteBuffer(&slice, 1);
-        reactor->Answer(status);
-      });
+  const CallToken token =
+      job->shard->Call(std::move(call), std::move(payload), nullptr,
+                       [response, reactor](absl::Status status, PullValues) {
+                         PushResponse accepted;
+                         accepted.set_outcome(PushResponse::ACCEPTED);
+                         const grpc::Slice slice(accepted.SerializeAsString());
+                         *response = ByteBuffer(&slice, 1);
+                         reactor->Answer(status);
+                       });
   reactor->CancelWith(job->shard, token);
   return absl::OkStatus();
 }

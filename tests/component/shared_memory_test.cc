@@ -339,8 +339,7 @@ class HandMade {
     range.set_size(size);
     return range;
   }
-  absl::Status PushPull(int64_t clock, const SharedMemory& shared,
-                        PullResponse* response) {
+  PushPullRequest MakePushPull(int64_t clock, const SharedMemory& shared) {
     PushPullRequest request;
     *request.mutable_header()->mutable_push() =
         worker_.MakePush(0, clock, gradient_, 1).header();
@@ -348,8 +347,13 @@ class HandMade {
         worker_.MakePull(0, clock + 1).header();
     request.mutable_header()->mutable_pull()->clear_caller();
     *request.mutable_shared() = shared;
-    return FromGrpcStatus(stub_.PushPull(
-        MakeContext(absl::Now() + kTimeout).get(), request, response));
+    return request;
+  }
+  absl::Status PushPull(int64_t clock, const SharedMemory& shared,
+                        PullResponse* response) {
+    return FromGrpcStatus(
+        stub_.PushPull(MakeContext(absl::Now() + kTimeout).get(),
+                       MakePushPull(clock, shared), response));
   }
   absl::Status Push(int64_t clock, const SharedMemory& shared) {
     PushRequest request;
@@ -443,6 +447,52 @@ TEST(SharedMemoryPeerTest, HostileRangesAreRefusedAndChangeNothing) {
   ASSERT_OK_AND_ASSIGN(const Flat values,
                        peer.worker().PushPull(0, {1, 1, 1, 1}, 1));
   EXPECT_THAT(values, testing::ElementsAre(9, 19, 29, 39));
+}
+
+// What lies in shared memory fills no window that its sender waits to leave.
+TEST(SharedMemoryPeerTest, OnlyWhatTravelledIsSaidToBeTaken) {
+  PsFixture fixture(FourValues(2));
+  HandMade peer(&fixture);
+  PlainWorker other(&fixture, 1);
+  ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
+  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
+  for (const bool shared : {false, true}) {
+    const int64_t clock = shared ? 1 : 0;
+    SharedMemory memory;
+    if (shared) *memory.add_payload() = peer.Range(0, 16);
+    PushPullRequest request = peer.MakePushPull(clock, memory);
+    if (!shared) {
+      request.clear_shared();
+      request.set_payload(std::string(16, '\0'));
+    }
+    grpc::CompletionQueue events;
+    const auto context = MakeContext(absl::Now() + kTimeout);
+    const auto call =
+        fixture.stub(0).AsyncPushPull(context.get(), request, &events);
+    int metadata = 0;
+    call->ReadInitialMetadata(&metadata);
+    ASSERT_TRUE(Eventually(kTimeout, [&] {
+      ShardStatus status;
+      fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+                                     ShardStatusRequest(), &status);
+      return status.jobs_size() == 1 && status.jobs(0).parked_pulls() == 1;
+    }));
+    void* tag = nullptr;
+    bool ok = false;
+    const auto wait = absl::Now() + (shared ? absl::Seconds(1) : kTimeout);
+    const auto event = events.AsyncNext(&tag, &ok, absl::ToChronoTime(wait));
+    EXPECT_EQ(event, shared ? grpc::CompletionQueue::TIMEOUT
+                            : grpc::CompletionQueue::GOT_EVENT);
+    ASSERT_OK(other.Push(clock, {0, 0, 0, 0}, 1));
+    PullResponse response;
+    grpc::Status status;
+    call->Finish(&response, &status, &status);
+    do {
+      ASSERT_TRUE(events.Next(&tag, &ok));
+    } while (tag != &status);
+    EXPECT_OK(FromGrpcStatus(status));
+  }
 }
 
 TEST(SharedMemoryPeerTest, AnAnswerThatDoesNotFitTravels) {
