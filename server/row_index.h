@@ -27,9 +27,9 @@ class RowIndex {
   explicit RowIndex(uint32_t capacity) { Reset(capacity); }
 
   // Empties it. Row numbers must be below `capacity` - 1.
-  // REQUIRES: capacity in 8 .. 2^31.
+  // REQUIRES: capacity at least 8, below 2^31: tags need a bit.
   void Reset(uint32_t capacity) {
-    SYNCLINE_CHECK(capacity >= kCapacityMin && capacity <= (1u << 31));
+    SYNCLINE_CHECK(capacity >= kCapacityMin && capacity < (1u << 31));
     if (capacity != capacity_) {
       entries_.reset();  // before the next: never two at a time
       entries_.reset(new uint32_t[capacity]);

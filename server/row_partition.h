@@ -50,18 +50,12 @@ class RowPartition {
   uint8_t& mark(uint32_t row) { return marks_[row]; }
   uint8_t mark(uint32_t row) const { return marks_[row]; }
 
-  // Three steps to look for many keys at once: the index's line, then the row's
-  // by Guess, then Find, which starts with the guess.
+  // Three steps to look for many keys at once: the index's line; then the
+  // row's, by Guess; then its key, and Find for those whose guess has another
+  // one.
   void PrefetchIndex(uint64_t hash) const { index_.Prefetch(hash); }
   uint32_t Guess(uint64_t hash) const { return index_.Guess(hash); }
   void PrefetchRow(uint32_t row) const;
-  uint32_t Find(int64_t key, uint64_t hash, uint32_t guess) const {
-    if (guess < row_limit_ && marks_[guess] != 0 &&
-        RowLayout::Key(At(guess)) == key) {
-      return guess;
-    }
-    return Find(key, hash);
-  }
   uint32_t Find(int64_t key, uint64_t hash) const {
     return index_.Find(
         hash, [&](uint32_t row) { return RowLayout::Key(At(row)) == key; });

@@ -43,9 +43,9 @@ class PsServer {
   // Adds the ParameterServer service; the server outlives the gRPC server.
   virtual void RegisterService(grpc::ServerBuilder* builder) = 0;
 
-  // Opens the shard of rank `ps_rank` of a job. `self_incarnation` is what
-  // other shards see. Errors: AlreadyExists, InvalidArgument (spec, block map),
-  // ResourceExhausted (memory, or disk for tables).
+  // Opens the shard of rank `ps_rank` of a job. Errors: AlreadyExists,
+  // InvalidArgument (spec, block map), ResourceExhausted (memory, or disk for
+  // tables).
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.

@@ -77,8 +77,10 @@ absl::StatusOr<FrameParts> SplitFrame(const grpc::ByteBuffer& frame);
 grpc::ByteBuffer JoinFrame(FrameParts parts);
 
 // Errors of calls that name shared memory carry a payload of this name. It
-// tells that the ps has ended the call, and will neither read nor write for it
-// any more, which an error made up by the caller's own gRPC does not. Its text:
+// tells that the ps has ended the call, and will not write its answer any more,
+// which an error made up by the caller's own gRPC does not. The payload is
+// another matter: what a push delivered may be kept where it is, so it stays as
+// it is until the call, or a repeat of it, is answered OK. The detail's text:
 //   "ended"        nothing more than that
 //   "unknown"      the ps does not have such a region (any more); send it all
 //   "off", "other_host"  why there is no OfferMemory
