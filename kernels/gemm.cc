@@ -14,11 +14,13 @@ namespace {
 using dnnl::memory;
 
 // `rows` x `columns` as the product sees them; stored the other way round if
-// transposed, which oneDNN learns from the strides.
+// transposed, which oneDNN learns from the strides. Stored rows are `row`
+// elements apart, or dense if that is 0.
 memory::desc Matrix(int64_t batch, int64_t rows, int64_t columns,
-                    bool transposed) {
-  const int64_t row_stride = transposed ? 1 : columns;
-  const int64_t column_stride = transposed ? rows : 1;
+                    bool transposed, int64_t row) {
+  if (row == 0) row = transposed ? rows : columns;
+  const int64_t row_stride = transposed ? 1 : row;
+  const int64_t column_stride = transposed ? row : 1;
   if (batch == 1) {
     return memory::desc({rows, columns}, memory::data_type::f32,
                         {row_stride, column_stride});
@@ -47,9 +49,9 @@ struct Gemm::Compiled {
       : shape(s),
         engine(dnnl::engine::kind::cpu, 0),
         stream(engine),
-        a(Matrix(s.batch, s.m, s.k, s.transpose_a), engine, nullptr),
-        b(Matrix(s.batch, s.k, s.n, s.transpose_b), engine, nullptr),
-        c(Matrix(s.batch, s.m, s.n, false), engine, nullptr) {
+        a(Matrix(s.batch, s.m, s.k, s.transpose_a, s.a_row), engine, nullptr),
+        b(Matrix(s.batch, s.k, s.n, s.transpose_b, s.b_row), engine, nullptr),
+        c(Matrix(s.batch, s.m, s.n, false, s.c_row), engine, nullptr) {
     if (s.has_bias) bias = memory(Bias(s.batch, s.n), engine, nullptr);
     run = Compile(s.has_bias, /*accumulate=*/false);
     accumulate = Compile(/*with_bias=*/false, /*accumulate=*/true);
@@ -103,6 +105,8 @@ struct Gemm::Compiled {
 
 absl::StatusOr<Gemm> Gemm::Create(const Shape& shape) {
   SYNCLINE_CHECK(!shape.has_bias || shape.alpha == 1);
+  SYNCLINE_CHECK(shape.batch == 1 ||
+                 (shape.a_row == 0 && shape.b_row == 0 && shape.c_row == 0));
   try {
     return Gemm(std::make_unique<Compiled>(shape));
   } catch (const dnnl::error& error) {
@@ -121,8 +125,10 @@ absl::Status Gemm::Run(const float* a, const float* b, const float* bias,
   const Shape& s = compiled_->shape;
   SYNCLINE_CHECK(s.has_bias == (bias != nullptr));
   if (s.k == 0) {  // oneDNN leaves C as it was
+    const int64_t stride = s.c_row == 0 ? s.n : s.c_row;
     for (int64_t row = 0; row < s.batch * s.m; ++row) {
-      for (int64_t i = 0; i < s.n; ++i) c[row * s.n + i] = bias ? bias[i] : 0;
+      for (int64_t i = 0; i < s.n; ++i)
+        c[row * stride + i] = bias ? bias[i] : 0;
     }
     return absl::OkStatus();
   }

@@ -23,6 +23,9 @@ class Gemm {
     bool transpose_a = false;     // A is stored [k,m]
     bool transpose_b = false;     // B is stored [n,k]
     int64_t batch = 1;            // matrices, one after another
+    // Elements from one stored row to the next, where matrices are parts of
+    // wider ones; 0: dense. With batch 1 only.
+    int64_t a_row = 0, b_row = 0, c_row = 0;
     float alpha = 1;
     bool has_bias = false;  // bias is [n], added to every row; alpha must be 1
   };

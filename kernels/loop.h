@@ -42,6 +42,27 @@ float SumOf(int64_t count, Value value) {
          ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
+// Largest of value(i), count > 0, likewise in eight lanes. A NaN need not win:
+// whoever needs it finds it in the sum of what is shifted by this.
+template <typename Value>
+float MaximumOf(int64_t count, Value value) {
+  constexpr int kLanes = 8;
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = value(0);
+  const auto larger = [](float a, float b) { return b > a ? b : a; };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = larger(lanes[lane], value(i + lane));
+    }
+  }
+  for (; i < count; ++i) lanes[0] = larger(lanes[0], value(i));
+  for (int lane = 1; lane < kLanes; ++lane) {
+    lanes[0] = larger(lanes[0], lanes[lane]);
+  }
+  return lanes[0];
+}
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_LOOP_H_

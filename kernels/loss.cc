@@ -9,24 +9,29 @@
 namespace syncline {
 
 double SoftmaxCrossEntropy(int64_t rows, int64_t classes, const float* x,
-                           const float* labels, float* dx) {
+                           const float* labels, float* dx, float weight) {
   double loss = 0;
   for (int64_t r = 0; r < rows; ++r) {
     const float* const in = x + r * classes;
     const int64_t label = static_cast<int64_t>(labels[r]);
     const float at_label = in[label];
-    const float max = *std::max_element(in, in + classes);
-    const float sum =
-        SumOf(classes, [=](int64_t i) { return Exp(in[i] - max); });
-    loss += std::log(sum) + (max - at_label);
-    if (dx == nullptr) continue;
+    const float max = MaximumOf(classes, [=](int64_t i) { return in[i]; });
+    if (dx == nullptr) {
+      const float sum =
+          SumOf(classes, [=](int64_t i) { return Exp(in[i] - max); });
+      loss += std::log(sum) + (max - at_label);
+      continue;
+    }
     float* const out = dx + r * classes;
-    const float scale = 1.0f / sum;
     Emit(classes, /*accumulate=*/false, out,
-         [=](int64_t i) { return Exp(in[i] - max) * scale; });
-    out[label] -= 1.0f;
+         [=](int64_t i) { return Exp(in[i] - max); });
+    const float sum = SumOf(classes, [=](int64_t i) { return out[i]; });
+    loss += std::log(sum) + (max - at_label);
+    const float scale = weight / sum;
+    for (int64_t i = 0; i < classes; ++i) out[i] *= scale;
+    out[label] -= weight;
   }
-  return loss;
+  return loss * weight;
 }
 
 double SigmoidCrossEntropy(int64_t rows, const float* x, const float* labels,

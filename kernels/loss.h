@@ -10,9 +10,9 @@
 namespace syncline {
 
 // x [rows, classes] logits; labels [rows], whole numbers in [0, classes).
-//   sum over rows of log(sum(e^x)) - x[label]
+//   weight * sum over rows of log(sum(e^x)) - x[label]
 double SoftmaxCrossEntropy(int64_t rows, int64_t classes, const float* x,
-                           const float* labels, float* dx);
+                           const float* labels, float* dx, float weight = 1);
 
 // x [rows] logits; labels [rows], 0 or 1.
 //   sum over rows of log(1 + e^x) - label * x

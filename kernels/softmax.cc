@@ -23,15 +23,9 @@ void ForEachLine(const SoftmaxShape& s, Line line) {
   }
 }
 
-// NaN anywhere need not win: it comes back through the sum.
 template <typename Stride>
 float Maximum(int64_t n, const float* x, Stride stride) {
-  float max = x[0];
-  for (int64_t i = 1; i < n; ++i) {
-    const float v = x[i * stride];
-    max = v > max ? v : max;
-  }
-  return max;
+  return MaximumOf(n, [=](int64_t i) { return x[i * stride]; });
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ constexpr size_t kMaskBits = 32;  // of OpEntry::differentiable_inputs
 
 std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
   std::vector<bool> needed(graph.values.size(), false);
-  needed[output] = true;
+  needed[output] = !graph.values[output].folded;
   std::vector<int> nodes;
   for (int n = static_cast<int>(graph.nodes.size()) - 1; n >= 0; --n) {
     const Node& node = graph.nodes[n];
@@ -21,23 +21,36 @@ std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
     if (!live) continue;
     nodes.push_back(n);
     for (ValueId v : node.inputs) {
-      if (v != kNoValue) needed[v] = true;
+      if (v != kNoValue && !graph.values[v].folded) needed[v] = true;
     }
   }
   std::reverse(nodes.begin(), nodes.end());
   return nodes;
 }
 
-// Whether a gradient can flow from output 0 of the node to this input.
+// Whether an input of the node can have a gradient.
 bool IsDifferentiable(const Graph& graph, const Node& node, size_t input) {
   const OpEntry* const entry = FindOp(node.op_type);
   const ValueId v = node.inputs[input];
-  const ValueId y = node.outputs[0];
-  return entry != nullptr && v != kNoValue && y != kNoValue &&
-         input < kMaskBits &&
+  return entry != nullptr && v != kNoValue && input < kMaskBits &&
          (entry->differentiable_inputs >> input & 1) != 0 &&
-         graph.values[v].dtype == DType::kFloat32 &&
-         graph.values[y].dtype == DType::kFloat32;
+         graph.values[v].dtype == DType::kFloat32;
+}
+
+// The outputs that a gradient can flow from.
+std::vector<ValueId> DifferentiableOutputs(const Graph& graph,
+                                           const Node& node) {
+  const OpEntry* const entry = FindOp(node.op_type);
+  std::vector<ValueId> outputs;
+  for (size_t i = 0; i < node.outputs.size() && entry != nullptr; ++i) {
+    const ValueId y = node.outputs[i];
+    if (y != kNoValue && i < kMaskBits &&
+        (entry->differentiable_outputs >> i & 1) != 0 &&
+        graph.values[y].dtype == DType::kFloat32) {
+      outputs.push_back(y);
+    }
+  }
+  return outputs;
 }
 
 }  // namespace
@@ -58,12 +71,12 @@ Differentiation Differentiate(const Graph& graph, ValueId loss_output,
   for (ValueId v : parameters) depends[v] = true;
   for (int n : d.nodes) {
     const Node& node = graph.nodes[n];
-    const ValueId y = node.outputs[0];
-    for (size_t i = 0; i < node.inputs.size() && y != kNoValue; ++i) {
-      if (IsDifferentiable(graph, node, i) && depends[node.inputs[i]]) {
-        depends[y] = true;
-      }
+    bool any = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      any |= IsDifferentiable(graph, node, i) && depends[node.inputs[i]];
     }
+    if (!any) continue;
+    for (ValueId y : DifferentiableOutputs(graph, node)) depends[y] = true;
   }
   d.loss_has_gradient = depends[loss_output];
 
@@ -73,7 +86,10 @@ Differentiation Differentiate(const Graph& graph, ValueId loss_output,
   for (size_t p = d.nodes.size(); p-- > 0;) {
     const Node& node = graph.nodes[d.nodes[p]];
     d.wants_gradient[p].assign(node.inputs.size(), false);
-    if (node.outputs[0] == kNoValue || !reached[node.outputs[0]]) continue;
+    const std::vector<ValueId> outputs = DifferentiableOutputs(graph, node);
+    const bool has_gradient = std::any_of(
+        outputs.begin(), outputs.end(), [&](ValueId y) { return reached[y]; });
+    if (!has_gradient) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!IsDifferentiable(graph, node, i) || !depends[node.inputs[i]]) {
         continue;

@@ -11,7 +11,8 @@ namespace syncline {
 // Which part of a graph a step runs, and where gradients flow. Depends on the
 // graph alone, not on the batch size.
 struct Differentiation {
-  // Nodes that the loss's output depends on, in order; the rest is never run.
+  // Nodes that the loss's output depends on, in order; the rest, and what is
+  // known before training (Value::folded), is never run.
   std::vector<int> nodes;
   // By position in `nodes`, by input: its gradient is needed, because it leads
   // from the loss to a parameter. Data, frozen weights and what depends on

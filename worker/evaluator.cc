@@ -27,7 +27,8 @@ absl::StatusOr<Evaluation> Evaluator::Run(OnBatch on_batch, Prepare prepare) {
     SYNCLINE_RETURN_IF_ERROR(prepare(batch_));
     SYNCLINE_ASSIGN_OR_RETURN(const Executor::EvalResult result,
                               executor_->Evaluate(batch_));
-    metrics.Add(result.loss_sum, result.scores, result.width, batch_.labels);
+    metrics.Add(result.loss_sum, result.scores, result.width, batch_.labels,
+                result.positions);
   }
   Evaluation evaluation;
   metrics.Report(&evaluation);

@@ -266,9 +266,11 @@ absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
   }
   EvalResult result;
   result.loss_sum = sum;
+  result.positions = loss.positions();
   result.width = loss.width();
-  result.scores = {plan->scores(),
-                   static_cast<size_t>(loss.rows() * loss.width())};
+  result.scores = {
+      plan->scores(),
+      static_cast<size_t>(loss.rows() * loss.positions() * loss.width())};
   return result;
 }
 

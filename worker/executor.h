@@ -66,9 +66,10 @@ class Executor {
 
   struct EvalResult {
     double loss_sum = 0;
-    // Output of the loss's node for the batch, [size, width]; borrowed until
-    // the next call.
+    // Output of the loss's node for the batch, [size, positions, width], as
+    // Loss has them; borrowed until the next call.
     absl::Span<const float> scores;
+    int64_t positions = 1;
     int64_t width = 0;
   };
   // Forward in inference mode (Dropout is the identity). Same errors.

@@ -8,9 +8,13 @@
 namespace syncline {
 namespace {
 
-absl::Status BadLabel(int64_t row, float value, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("label ", value, " of sample ", row, " in the batch ", why));
+absl::Status BadLabel(int64_t at, int64_t positions, float value,
+                      absl::string_view why) {
+  const std::string position =
+      positions == 1 ? "" : absl::StrCat(" at position ", at % positions);
+  return absl::InvalidArgumentError(absl::StrCat("label ", value, position,
+                                                 " of sample ", at / positions,
+                                                 " in the batch ", why));
 }
 
 }  // namespace
@@ -25,13 +29,13 @@ absl::StatusOr<Loss> Loss::Create(LossSpec::Kind kind, const Dims& output,
   const int64_t width = ElementCount(output) / rows;
   switch (kind) {
     case LossSpec::SOFTMAX_CROSS_ENTROPY:
-      if (output.size() != 2) break;
-      return Loss(kind, rows, width);
+      if (output.size() < 2 || output.back() == 0) break;
+      return Loss(kind, rows, width / output.back(), output.back());
     case LossSpec::SIGMOID_CROSS_ENTROPY:
       if (width != 1) break;
-      return Loss(kind, rows, width);
+      return Loss(kind, rows, 1, width);
     case LossSpec::MEAN_SQUARED_ERROR:
-      return Loss(kind, rows, width);
+      return Loss(kind, rows, 1, width);
     default:
       break;
   }
@@ -40,11 +44,12 @@ absl::StatusOr<Loss> Loss::Create(LossSpec::Kind kind, const Dims& output,
                    " does not take an output of shape ", DimsToString(output)));
 }
 
-Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t width)
+Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width)
     : kind_(kind),
       rows_(rows),
+      positions_(positions),
       width_(width),
-      labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : 1) {}
+      labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : positions) {}
 
 absl::Status Loss::CheckLabels(absl::Span<const float> labels) const {
   if (static_cast<int64_t>(labels.size()) != rows_ * labels_) {
@@ -55,11 +60,11 @@ absl::Status Loss::CheckLabels(absl::Span<const float> labels) const {
   if (kind_ == LossSpec::MEAN_SQUARED_ERROR) return absl::OkStatus();
   const bool softmax = kind_ == LossSpec::SOFTMAX_CROSS_ENTROPY;
   const float classes = softmax ? static_cast<float>(width_) : 2.0f;
-  for (int64_t row = 0; row < rows_; ++row) {
-    const float label = labels[row];
+  for (int64_t at = 0; at < rows_ * positions_; ++at) {
+    const float label = labels[at];
     // Written so that NaN fails.
     if (label >= 0 && label < classes && std::floor(label) == label) continue;
-    return BadLabel(row, label,
+    return BadLabel(at, positions_, label,
                     absl::StrCat("is not one of the ", classes,
                                  " classes 0 to ", classes - 1));
   }
@@ -70,7 +75,8 @@ double Loss::Run(const float* scores, const float* labels,
                  float* gradient) const {
   switch (kind_) {
     case LossSpec::SOFTMAX_CROSS_ENTROPY:
-      return SoftmaxCrossEntropy(rows_, width_, scores, labels, gradient);
+      return SoftmaxCrossEntropy(rows_ * positions_, width_, scores, labels,
+                                 gradient, 1.0f / positions_);
     case LossSpec::SIGMOID_CROSS_ENTROPY:
       return SigmoidCrossEntropy(rows_, scores, labels, gradient);
     default:

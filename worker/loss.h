@@ -13,7 +13,9 @@ namespace syncline {
 
 // A job's loss over one output of the graph: checks labels, then computes the
 // loss summed over samples and its gradient (kernels/loss.h has the formulas;
-// mean squared error is the mean over a sample's outputs). Immutable.
+// mean squared error is the mean over a sample's outputs, and softmax
+// cross-entropy, where a sample has several positions with a label each, the
+// mean over these). Immutable.
 class Loss {
  public:
   // `output` is the scores' shape for a batch of `rows`. Errors:
@@ -22,7 +24,10 @@ class Loss {
                                      int64_t rows);
 
   int64_t rows() const { return rows_; }
-  int64_t width() const { return width_; }         // scores per sample
+  // Scores that one label or target is for: classes, or else a sample's.
+  int64_t width() const { return width_; }
+  // Rows of that many scores in a sample.
+  int64_t positions() const { return positions_; }
   int64_t label_width() const { return labels_; }  // labels per sample
 
   // `labels` is [rows, label_width]. Errors: InvalidArgument: a wrong number of
@@ -34,9 +39,10 @@ class Loss {
   double Run(const float* scores, const float* labels, float* gradient) const;
 
  private:
-  Loss(LossSpec::Kind kind, int64_t rows, int64_t width);
+  Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width);
   LossSpec::Kind kind_;
   int64_t rows_;
+  int64_t positions_;
   int64_t width_;
   int64_t labels_;
 };

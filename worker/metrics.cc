@@ -70,10 +70,13 @@ EvaluationMetrics::EvaluationMetrics(LossSpec::Kind loss,
 }
 
 void EvaluationMetrics::Add(double loss_sum, absl::Span<const float> scores,
-                            int64_t width, absl::Span<const float> labels) {
-  SYNCLINE_CHECK(width > 0 && scores.size() % width == 0);
+                            int64_t width, absl::Span<const float> labels,
+                            int64_t positions) {
+  SYNCLINE_CHECK(width > 0 && positions > 0 &&
+                 scores.size() % (width * positions) == 0);
   const size_t count = scores.size() / width;
-  samples_ += count;
+  rows_ += count;
+  samples_ += count / positions;
   loss_sum_ += loss_sum;
   width_ = width;
   if (wanted_ == 0) return;
@@ -132,8 +135,8 @@ double EvaluationMetrics::loss() const {
 }
 
 std::optional<double> EvaluationMetrics::Mean(Metric metric, double sum) const {
-  if (!Wants(metric) || samples_ == 0) return std::nullopt;
-  return sum / samples_;
+  if (!Wants(metric) || rows_ == 0) return std::nullopt;
+  return sum / rows_;
 }
 
 std::optional<double> EvaluationMetrics::accuracy() const {

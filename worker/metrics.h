@@ -22,9 +22,11 @@ class EvaluationMetrics {
 
   // One batch of n samples: `loss_sum` over them, `scores` [n, width] of the
   // loss's output (logits), `labels`: [n] class numbers or, for regression,
-  // [n, width] targets.
+  // [n, width] targets. Where each sample has several `positions` with a label
+  // of their own, there are n * positions rows of scores and labels, and all
+  // metrics are over these.
   void Add(double loss_sum, absl::Span<const float> scores, int64_t width,
-           absl::Span<const float> labels);
+           absl::Span<const float> labels, int64_t positions = 1);
 
   int64_t samples() const { return samples_; }
   // Mean per sample; 0 without samples.
@@ -56,7 +58,7 @@ class EvaluationMetrics {
   void AddBinary(absl::Span<const float> logits, float label);
   void AddRegression(absl::Span<const float> outputs,
                      absl::Span<const float> targets);
-  // sum / samples; absent unless it is wanted and there are samples.
+  // sum / rows; absent unless it is wanted and there are any.
   std::optional<double> Mean(Metric metric, double sum) const;
 
   uint32_t wanted_ = 0;  // bit m: Metric m
@@ -64,6 +66,7 @@ class EvaluationMetrics {
   int64_t width_ = 0;  // logits per sample
   bool auc_defined_ = true;
   int64_t samples_ = 0;
+  int64_t rows_ = 0;  // of scores: samples * positions
   int64_t correct_ = 0;
   int64_t in_top5_ = 0;
   double loss_sum_ = 0;

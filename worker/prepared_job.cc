@@ -101,7 +101,8 @@ class Preparation {
     const int64_t scores = per_sample(job_.training.loss_output);
     switch (spec().loss().kind()) {
       case LossSpec::SOFTMAX_CROSS_ENTROPY:
-        shape.class_count = scores;
+        shape.class_count = (*shapes)[job_.training.loss_output].back();
+        shape.label_width = scores / shape.class_count;
         break;
       case LossSpec::SIGMOID_CROSS_ENTROPY:
         shape.class_count = 2;

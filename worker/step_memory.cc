@@ -68,6 +68,10 @@ class Planner {
       memory_.values[initializer.value] = {Kind::kConstant, -1,
                                            initializer.tensor.bytes.data()};
     }
+    for (size_t v = 0; v < spec_.folded.size(); ++v) {
+      if (spec_.folded[v] == nullptr) continue;
+      memory_.values[v] = {Kind::kConstant, -1, spec_.folded[v]->bytes.data()};
+    }
     for (size_t i = 0; i < spec_.feeds.size(); ++i) {
       if (spec_.feeds[i] == kNoValue) continue;
       memory_.values[spec_.feeds[i]] = {Kind::kFeed, static_cast<int>(i)};
@@ -174,7 +178,10 @@ class Planner {
     const std::vector<bool>& wants = spec_.flow->wants_gradient[p];
     StepMemory::Backward& backward = memory_.backward[p];
     backward.runs = true;
-    backward.output_gradient = gradients_[node(p).outputs[0]];
+    for (ValueId y : node(p).outputs) {
+      backward.output_gradients.push_back(y == kNoValue ? Place()
+                                                        : gradients_[y]);
+    }
     backward.input_gradients.resize(inputs.size());
     const int64_t scratch = op(p).traits().backward_scratch_bytes;
     if (scratch > 0) {
@@ -200,7 +207,7 @@ class Planner {
       }
     }
     if (op(p).traits().is_view &&
-        backward.input_gradients[0] == backward.output_gradient) {
+        backward.input_gradients[0] == backward.output_gradients[0]) {
       backward.runs = false;
     }
   }

@@ -40,7 +40,8 @@ struct StepMemory {
     bool runs = false;
     // By input; kNone: not wanted. Written in this step.
     std::vector<Place> input_gradients;
-    Place output_gradient;
+    // By output; kNone: it has none, which means zero.
+    std::vector<Place> output_gradients;
     uint32_t accumulate_mask = 0;
     Place scratch;
   };
@@ -66,6 +67,8 @@ struct StepMemorySpec {
   absl::Span<const ValueId> feeds;
   absl::Span<const ValueId> parameters;
   absl::Span<const ValueId> tables = {};
+  // By ValueId: where values that are folded are; may be empty.
+  absl::Span<const std::shared_ptr<const ConstantTensor>> folded = {};
   ValueId loss_output = kNoValue;
 
   int loss_step() const { return static_cast<int>(flow->nodes.size()); }

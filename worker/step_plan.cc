@@ -32,13 +32,14 @@ TensorType TypeOf(const Graph& graph, absl::Span<const Dims> shapes,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(std::vector<Dims> shapes,
-                            spec.model->InferShapes(spec.batch_size));
+  SYNCLINE_ASSIGN_OR_RETURN(Model::Inference known,
+                            spec.model->Infer(spec.batch_size));
   SYNCLINE_ASSIGN_OR_RETURN(
       Loss loss,
-      Loss::Create(spec.loss, shapes[spec.loss_output], spec.batch_size));
+      Loss::Create(spec.loss, known.dims[spec.loss_output], spec.batch_size));
   std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
-  plan->shapes_ = std::move(shapes);
+  plan->shapes_ = std::move(known.dims);
+  plan->folded_ = std::move(known.constants);
   plan->PlaceTables();
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
@@ -64,6 +65,9 @@ absl::Status StepPlan::MakeOps() {
   std::vector<const void*> constants(graph().values.size(), nullptr);
   for (const Initializer& initializer : graph().initializers) {
     constants[initializer.value] = initializer.tensor.bytes.data();
+  }
+  for (size_t v = 0; v < folded_.size(); ++v) {
+    if (folded_[v] != nullptr) constants[v] = folded_[v]->bytes.data();
   }
   for (ValueId v : spec_.parameters) constants[v] = nullptr;
   for (ValueId v : table_values_) constants[v] = nullptr;
@@ -96,6 +100,7 @@ void StepPlan::PlaceMemory() {
                             .feeds = spec_.feeds,
                             .parameters = spec_.parameters,
                             .tables = table_values_,
+                            .folded = folded_,
                             .loss_output = spec_.loss_output});
   MemoryPlan plan = PlanMemory(memory_.buffers);
   offsets_ = std::move(plan.offsets);
@@ -222,8 +227,10 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
   call.workspace = Address(memory_.workspaces[position], memory);
   call.forward_scratch = Address(memory_.forward_scratch[position], memory);
   call.backward_scratch = Address(backward.scratch, memory);
-  call.output_gradients[0] =
-      static_cast<const float*>(Address(backward.output_gradient, memory));
+  for (size_t i = 0; i < backward.output_gradients.size(); ++i) {
+    call.output_gradients[i] = static_cast<const float*>(
+        Address(backward.output_gradients[i], memory));
+  }
   for (size_t i = 0; i < call.input_gradients.size(); ++i) {
     call.input_gradients[i] =
         static_cast<float*>(Address(backward.input_gradients[i], memory));

@@ -117,6 +117,8 @@ class StepPlan {
   };
 
   std::vector<Dims> shapes_;  // by ValueId
+  // By ValueId: what is known before training, else null.
+  std::vector<std::shared_ptr<const ConstantTensor>> folded_;
   std::vector<LookupOf> lookups_;
   std::vector<ValueId> table_values_;     // by table
   std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes

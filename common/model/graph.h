@@ -62,6 +62,9 @@ struct Value {
   Dims dims;  // kBatchDim and kDerivedDim possible; initializers are concrete
   int32_t producer = -1;     // node index; -1 for inputs and initializers
   int32_t initializer = -1;  // index into Graph::initializers
+  // Computed, but from constants and shapes alone: known before training, for
+  // each batch size (Model::Infer), so that nothing need compute it.
+  bool folded = false;
 };
 
 struct Node {

@@ -152,6 +152,8 @@ void Model::SetComputedShapes(std::vector<std::string>* problems) {
     if (value.kind != Value::Kind::kComputed) continue;
     value.known = trials[0][id].known && trials[1][id].known;
     if (!value.known) continue;
+    value.folded =
+        trials[0][id].constant != nullptr && trials[1][id].constant != nullptr;
     value.dtype = trials[0][id].dtype;
     value.dims = trials[0][id].dims;
     for (size_t d = 0; d < value.dims.size(); ++d) {
@@ -166,6 +168,11 @@ void Model::SetComputedShapes(std::vector<std::string>* problems) {
 }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
+  SYNCLINE_ASSIGN_OR_RETURN(Inference inference, Infer(batch_size));
+  return std::move(inference.dims);
+}
+
+absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size) const {
   std::vector<std::string> problems;
   for (ValueId id : graph_.inputs) {
     const Value& input = graph_.values[id];
@@ -191,10 +198,21 @@ absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
       InferValues(graph_, proto_->file.graph(), proto_->file_nodes, batch_size,
                   BatchStyle::kNumber, &problems);
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
-  std::vector<Dims> dims;
-  dims.reserve(values.size());
-  for (InferredValue& value : values) dims.push_back(std::move(value.dims));
-  return dims;
+  Inference inference;
+  for (size_t id = 0; id < values.size(); ++id) {
+    inference.dims.push_back(std::move(values[id].dims));
+    inference.constants.push_back(
+        graph_.values[id].folded ? std::move(values[id].constant) : nullptr);
+    if (!graph_.values[id].folded || inference.constants.back() != nullptr) {
+      continue;
+    }
+    problems.push_back(absl::StrCat(Quote(graph_.values[id].name),
+                                    " is too large to be known before "
+                                    "training for batches of ",
+                                    batch_size));
+  }
+  SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
+  return inference;
 }
 
 absl::StatusOr<std::string> Model::WithWeights(

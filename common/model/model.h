@@ -78,6 +78,14 @@ class Model {
   // input has the batch dimension.
   absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
 
+  // The same, and the values that are known before training.
+  struct Inference {
+    std::vector<Dims> dims;  // by ValueId
+    // By ValueId: of values that are folded, else null.
+    std::vector<std::shared_ptr<const ConstantTensor>> constants;
+  };
+  absl::StatusOr<Inference> Infer(int64_t batch_size) const;
+
   // The submitted file, with the named float32 initializers replaced, as ONNX
   // binary. Those named in `inputs` are graph inputs in it, without values,
   // whatever they were: tables whose rows go elsewhere. Everything else (names,

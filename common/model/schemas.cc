@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/model/model.h"
+#include "common/model/newer_schemas.h"
 #include "onnx/defs/schema.h"
 
 namespace syncline {
@@ -13,67 +14,77 @@ namespace {
 // One line per operator. worker/ops has the code for each.
 constexpr OperatorInfo kOperators[] = {
     {"Add", 2, {7, 13, 14}},
+    {"And", 0, {7}},
+    {"ArgMax", 0, {11, 12, 13}},
+    {"Attention", 4, {23, 24}},
     {"AveragePool", 1, {10, 11, 19, 22}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
     {"Concat", 32, {11, 13}},
     {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},
+    {"ConstantOfShape", 0, {9, 20, 21, 23, 24, 25}},
     {"Conv", 3, {11, 22}},
     {"ConvTranspose", 3, {11, 22}},
+    {"CumSum", 1, {11, 14}},
     {"Div", 2, {7, 13, 14}},
     {"Dropout", 1, {10, 12, 13, 22}},
+    {"Einsum", 32, {12}},
+    {"Equal", 0, {11, 13, 19}},
     {"Erf", 1, {9, 13}},
     {"Exp", 1, {6, 13}},
+    {"Expand", 1, {8, 13}},
     {"Flatten", 1, {11, 13, 21, 23, 24, 25}},
     {"Gather", 1, {11, 13}},
+    {"GatherElements", 1, {11, 13}},
+    {"GatherND", 1, {11, 12, 13}},
     {"Gelu", 1, {20}},
     {"Gemm", 3, {11, 13}},
     {"GlobalAveragePool", 1, {1, 22}},
     {"GlobalMaxPool", 1, {1, 22}},
+    {"Greater", 0, {9, 13}},
+    {"GreaterOrEqual", 0, {12, 16}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
+    {"LayerNormalization", 3, {17}},
+    {"Less", 0, {9, 13}},
+    {"LessOrEqual", 0, {12, 16}},
     {"LogSoftmax", 1, {11, 13}},
     {"MatMul", 2, {9, 13}},
     {"MaxPool", 1, {11, 12, 22}},
     {"Mul", 2, {7, 13, 14}},
     {"Neg", 1, {6, 13}},
+    {"Not", 0, {1}},
+    {"OneHot", 0, {11}},
+    {"Or", 0, {7}},
     {"Pow", 2, {7, 12, 13, 15}},
+    {"RMSNormalization", 2, {23}},
+    {"Range", 0, {11}},
     {"ReduceMean", 1, {11, 13, 18}},
     {"ReduceSum", 1, {11, 13}},
     {"Relu", 1, {6, 13, 14}},
     {"Reshape", 1, {5, 13, 14, 19, 21, 23, 24, 25}},
+    {"RotaryEmbedding", 1, {23}},
     {"ScatterND", 3, {11, 13, 16, 18}},
+    {"Shape", 0, {1, 13, 15, 19, 21, 23, 24, 25}},
     {"Sigmoid", 1, {6, 13}},
+    {"Size", 0, {1, 13, 19, 21, 23, 24, 25}},
+    {"Slice", 1, {11, 13}},
     {"Softmax", 1, {11, 13}},
+    {"Split", 1, {11, 13, 18}},
     {"Sqrt", 1, {6, 13}},
     {"Squeeze", 1, {11, 13, 21, 23, 24, 25}},
     {"Sub", 2, {7, 13, 14}},
     {"Tanh", 1, {6, 13}},
+    {"Tile", 1, {6, 13}},
     {"Transpose", 1, {1, 13, 21, 23, 24, 25}},
+    {"Trilu", 1, {14}},
     {"Unsqueeze", 1, {11, 13, 21, 23, 24, 25}},
+    {"Where", 3, {9, 16}},
 };
 
 // The newest opset that libonnx 1.12 knows. Of our operators, what came later
 // only widened the accepted element types, to some that DType does not have, so
-// the newest schema it knows serves all later ones. Except Gelu, which is new.
+// the newest schema it knows serves all later ones; except those in
+// newer_schemas.cc.
 constexpr int kOpsetOfLibonnx = 17;
-
-const onnx::OpSchema* GeluSchema() {
-  // Not registered: the registry refuses opsets that libonnx does not know.
-  static const onnx::OpSchema* const schema = [] {
-    auto* gelu = new onnx::OpSchema("Gelu", __FILE__, __LINE__);
-    gelu->SinceVersion(20)
-        .Attr("approximate", "", onnx::AttributeProto::STRING,
-              std::string("none"))
-        .Input(0, "X", "", "T")
-        .Output(0, "Y", "", "T")
-        .TypeConstraint(
-            "T", {"tensor(float16)", "tensor(float)", "tensor(double)"}, "")
-        .TypeAndShapeInferenceFunction(
-            onnx::propagateShapeAndTypeFromFirstInput);
-    gelu->Finalize();
-    return gelu;
-  }();
-  return schema;
-}
 
 // Has dilations from 19 on, which MaxPool's rule for shapes obeys.
 const onnx::OpSchema* DilatedAveragePoolSchema() {
@@ -119,8 +130,10 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 }
 
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
-  if (op.op_type == "Gelu") return opset_version >= 20 ? GeluSchema() : nullptr;
-  if (op.op_type == "AveragePool" && opset_version >= 19) {
+  const int since = SinceVersion(op, opset_version);
+  if (since == 0) return nullptr;
+  if (const auto* newer = FindNewerSchema(op.op_type, since)) return newer;
+  if (op.op_type == "AveragePool" && since >= 19) {
     return DilatedAveragePoolSchema();
   }
   // From 18 on its axes are an input, as ReduceSum's have been since 13; they

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "common/model/describe.h"
 #include "common/model/graph_builder.h"
 #include "common/model/model.h"
+#include "common/model/node_evaluator.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
 #include "onnx/defs/schema.h"
@@ -45,6 +47,7 @@ class NodeContext : public onnx::InferenceContext {
       : graph_(graph),
         node_(node),
         file_node_(file_node),
+        values_(values),
         outputs_(node.outputs.size()),
         data_(node.inputs.size()) {
     for (ValueId id : node.inputs) {
@@ -67,17 +70,14 @@ class NodeContext : public onnx::InferenceContext {
   }
   const onnx::TensorProto* getInputData(size_t i) const override {
     if (i >= inputs_.size() || node_.inputs[i] == kNoValue) return nullptr;
-    const Value& value = graph_.values[node_.inputs[i]];
-    if (value.initializer < 0) return nullptr;
-    const Initializer& initializer = graph_.initializers[value.initializer];
-    if (initializer.origin == Initializer::Origin::kDeclared ||
-        ElementCount(initializer.tensor.dims) > kReadableElementsMax) {
+    const ConstantTensor* const tensor = Known(node_.inputs[i]);
+    if (tensor == nullptr ||
+        ElementCount(tensor->dims) > kReadableElementsMax) {
       return nullptr;
     }
     if (data_[i] == nullptr) {
       data_[i] = std::make_unique<onnx::TensorProto>();
-      const ConstantTensor& tensor = initializer.tensor;
-      WriteTensor(tensor.dtype, tensor.dims, tensor.bytes, data_[i].get());
+      WriteTensor(tensor->dtype, tensor->dims, tensor->bytes, data_[i].get());
     }
     return data_[i].get();
   }
@@ -95,9 +95,19 @@ class NodeContext : public onnx::InferenceContext {
   }
 
  private:
+  const ConstantTensor* Known(ValueId id) const {
+    const Value& value = graph_.values[id];
+    if (value.initializer < 0) return values_[id].constant.get();
+    const Initializer& initializer = graph_.initializers[value.initializer];
+    return initializer.origin == Initializer::Origin::kDeclared
+               ? nullptr
+               : &initializer.tensor;
+  }
+
   const Graph& graph_;
   const Node& node_;
   const onnx::NodeProto& file_node_;
+  const absl::Span<const InferredValue> values_;
   std::vector<onnx::TypeProto> inputs_;
   std::vector<onnx::TypeProto> outputs_;
   mutable std::vector<std::unique_ptr<onnx::TensorProto>> data_;
@@ -155,7 +165,8 @@ class ValueInference {
           node.inputs.begin(), node.inputs.end(),
           [&](ValueId id) { return id == kNoValue || values_[id].known; });
       if (!ready || file_nodes[i] == BuiltGraph::kBadNode) continue;
-      const absl::Status status = InferNode(node, file.node(file_nodes[i]));
+      absl::Status status = InferNode(node, file.node(file_nodes[i]));
+      if (status.ok()) status = Evaluate(node);
       if (!status.ok()) Problem(node, status.message());
     }
     return std::move(values_);
@@ -164,6 +175,10 @@ class ValueInference {
  private:
   // Sets the outputs of `node`.
   absl::Status InferNode(const Node& node, const onnx::NodeProto& file_node);
+  // Sets the output's value if the inputs' are known and no weights.
+  absl::Status Evaluate(const Node& node);
+  // Null: not known, or trained.
+  const ConstantTensor* UntrainedValue(ValueId id) const;
   // What libonnx 1.12 leaves unchecked.
   absl::Status CheckInputValues(const Node& node) const;
   absl::Status CheckFit(const Node& node) const;
@@ -222,20 +237,63 @@ absl::Status ValueInference::InferNode(const Node& node,
   return CheckFit(node);
 }
 
-absl::Status ValueInference::CheckInputValues(const Node& node) const {
-  // Products of its target shape are taken without a look at overflow.
-  if (node.op_type != "Reshape") return absl::OkStatus();
+const ConstantTensor* ValueInference::UntrainedValue(ValueId id) const {
+  const Value& value = graph_.values[id];
+  if (value.initializer < 0) return values_[id].constant.get();
+  const Initializer& initializer = graph_.initializers[value.initializer];
+  const bool may_be_trained =
+      initializer.origin != Initializer::Origin::kConstant &&
+      value.dtype == DType::kFloat32;
+  return may_be_trained ? nullptr : &initializer.tensor;
+}
+
+absl::Status ValueInference::Evaluate(const Node& node) {
+  if (node.outputs.size() != 1 || node.outputs[0] == kNoValue) {
+    return absl::OkStatus();
+  }
+  std::vector<EvaluatorInput> inputs;
   for (ValueId id : node.inputs) {
-    if (id == kNoValue || graph_.values[id].initializer < 0) continue;
-    const ConstantTensor& tensor =
-        graph_.initializers[graph_.values[id].initializer].tensor;
-    if (tensor.dtype == DType::kInt64 && !WithinLimits(tensor.ints())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the values of ", Quote(graph_.values[id].name),
-                       " are too large for a shape"));
-    }
+    inputs.push_back(id == kNoValue ? EvaluatorInput()
+                                    : EvaluatorInput{true, values_[id].dims,
+                                                     UntrainedValue(id)});
+  }
+  InferredValue& out = values_[node.outputs[0]];
+  SYNCLINE_ASSIGN_OR_RETURN(auto value,
+                            EvaluateNode(node, inputs, out.dtype, out.dims));
+  if (value.has_value()) {
+    out.constant = std::make_shared<const ConstantTensor>(*std::move(value));
   }
   return absl::OkStatus();
+}
+
+absl::Status ValueInference::CheckInputValues(const Node& node) const {
+  // Products of these shapes are taken without a look at overflow.
+  const bool of_shape = node.op_type == "ConstantOfShape";
+  if (!of_shape && node.op_type != "Expand" && node.op_type != "Reshape" &&
+      node.op_type != "Tile") {
+    return absl::OkStatus();
+  }
+  const size_t at = of_shape ? 0 : 1;
+  if (at >= node.inputs.size() || node.inputs[at] == kNoValue) {
+    return absl::OkStatus();
+  }
+  const ConstantTensor* const tensor = UntrainedValue(node.inputs[at]);
+  if (tensor == nullptr || tensor->dtype != DType::kInt64) {
+    return absl::OkStatus();
+  }
+  Dims shape(tensor->ints().begin(), tensor->ints().end());
+  const Dims& data = values_[node.inputs[0]].dims;
+  if (node.op_type == "Tile" && WithinLimits(shape)) {
+    for (size_t d = 0; d < std::min(shape.size(), data.size()); ++d) {
+      const bool fits =
+          shape[d] <= Model::kElementsMax / std::max<int64_t>(data[d], 1);
+      shape[d] = fits ? shape[d] : std::numeric_limits<int64_t>::max();
+    }
+  }
+  if (WithinLimits(shape)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the values of ", Quote(graph_.values[node.inputs[at]].name),
+                   " are too large for a shape"));
 }
 
 absl::Status ValueInference::SetOutput(ValueId id,
@@ -249,8 +307,13 @@ absl::Status ValueInference::SetOutput(ValueId id,
   InferredValue value;
   SYNCLINE_ASSIGN_OR_RETURN(value.dtype,
                             DTypeFromOnnx(type.tensor_type().elem_type()));
-  for (const auto& dim : tensor->shape().dim()) {
-    value.dims.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+  for (int d = 0; d < tensor->shape().dim_size(); ++d) {
+    const auto* dim = &tensor->shape().dim(d);
+    const bool open =
+        !dim->has_dim_value() && declared != declared_.end() &&
+        declared->second->shape().dim_size() == tensor->shape().dim_size();
+    if (open) dim = &declared->second->shape().dim(d);
+    value.dims.push_back(dim->has_dim_value() ? dim->dim_value() : -1);
   }
   if (!tensor->has_shape() ||
       absl::c_any_of(value.dims, [](int64_t dim) { return dim < 0; })) {

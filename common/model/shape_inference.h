@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
 #define SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct InferredValue {
   bool known = false;
   DType dtype = DType::kFloat32;
   Dims dims;  // concrete
+  // Of a computed value that depends on constants and shapes alone, what it is;
+  // else null.
+  std::shared_ptr<const ConstantTensor> constant = nullptr;
 };
 
 // How the batch size appears in the messages: as the number it is, or as "N"
@@ -24,7 +28,8 @@ struct InferredValue {
 enum class BatchStyle { kNumber, kSymbol };
 
 // Type and shape of every value with kBatchDim of the inputs replaced by
-// `batch_size`, by libonnx's rules and ours.
+// `batch_size`, by libonnx's rules and ours; and the values that follow from
+// constants and shapes.
 //   file, file_nodes  the graph's origin, see BuiltGraph; the outputs of bad
 //                     nodes are not known
 // Appends one line per problem, each naming the node and the shapes of its

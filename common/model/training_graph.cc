@@ -146,21 +146,24 @@ void Resolver::CheckLossShape(const Value& output) {
   if (!output.known) return;
   const size_t rank = output.dims.size();
   const bool per_sample = rank >= 1 && output.dims[0] == kBatchDim;
-  const int64_t width = rank == 2 ? output.dims[1] : 1;
+  const int64_t width = rank >= 2 ? output.dims.back() : 1;
   const LossSpec::Kind kind = spec_.loss().kind();
   if (kind == LossSpec::KIND_UNSPECIFIED || !LossSpec::Kind_IsValid(kind)) {
     return;
   }
-  bool fits = output.dtype == DType::kFloat32 && per_sample && rank <= 2;
+  bool fits = output.dtype == DType::kFloat32 && per_sample;
   absl::string_view wanted = "float32[N,n] or [N]";
   if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) {
-    wanted = "float32[N,classes] with at least 2 classes";
-    fits = fits && rank == 2 && width >= 2;
+    wanted = "float32[N,classes] or [N,...,classes] with at least 2 classes";
+    const bool fixed =
+        rank >= 2 && absl::c_all_of(absl::MakeConstSpan(output.dims).subspan(1),
+                                    [](int64_t dim) { return dim > 0; });
+    fits = fits && fixed && width >= 2;
   } else if (kind == LossSpec::SIGMOID_CROSS_ENTROPY) {
     wanted = "float32[N,1] or [N]";
-    fits = fits && width == 1;
+    fits = fits && rank <= 2 && width == 1;
   } else {
-    fits = fits && width >= 1;
+    fits = fits && rank <= 2 && width >= 1;
   }
   if (!fits) {
     Problem("loss.output: ", Quote(output.name), " is ",

@@ -27,6 +27,8 @@ namespace pb = google::protobuf;
 
 constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
+constexpr uint32_t kVocabularyMax = 1u << 24;  // exact in float32
+constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
 constexpr uint32_t kBatchMax = 1'048'576;
 
 // "kind: LAMB is not built yet; use SGD".
@@ -98,6 +100,21 @@ void CheckCount(const std::string& path, uint32_t value, uint32_t max,
   }
 }
 
+void CheckTokens(const std::string& path, const TokenSource& source,
+                 Problems* problems) {
+  problems->NotEmpty(path + ".path", source.path());
+  if (!TokenSource::Format_IsValid(source.format())) {
+    problems->Add(path + ".format", source.format(), " is not a format");
+  }
+  problems->AtMost(path + ".vocabulary", source.vocabulary(), kVocabularyMax);
+  problems->AtMost(path + ".stride", source.stride(), kTokenStrideMax);
+  const double end = source.end() == 0 ? 1 : source.end();
+  if (!(source.begin() >= 0 && source.begin() < end && end <= 1)) {
+    problems->Add(path, "begin ", source.begin(), " and end ", end,
+                  " must be 0 <= begin < end <= 1");
+  }
+}
+
 void CheckSource(const std::string& path, const DataSource& source,
                  Problems* problems) {
   switch (source.format_case()) {
@@ -130,8 +147,12 @@ void CheckSource(const std::string& path, const DataSource& source,
     case DataSource::kCriteo:
       problems->NotEmpty(path + ".criteo.path", source.criteo().path());
       return;
+    case DataSource::kTokens:
+      CheckTokens(path + ".tokens", source.tokens(), problems);
+      return;
     case DataSource::FORMAT_NOT_SET:
-      problems->Add(path, "needs one of idx, csv, libsvm, digits, criteo");
+      problems->Add(path,
+                    "needs one of idx, csv, libsvm, digits, criteo, tokens");
       return;
   }
 }
@@ -188,6 +209,11 @@ void CheckField(const std::string& path, absl::string_view field,
                       "(\"7\", \"0:64\"), and ",
                       source_path, ".csv has no header line");
       }
+      return;
+    case DataSource::kTokens:
+      if (field == "tokens" || field == "next") return;
+      problems->Add(path, Quote(field), " is not a field of ", source_path,
+                    ", which has 'tokens' and 'next'");
       return;
     case DataSource::FORMAT_NOT_SET:
       return;

@@ -60,11 +60,15 @@ TEST(ExamplesTest, AllResolve) {
   const int64_t dlrm = 13 * 32 + 32 + 32 * 8 + 8 + 367 * 64 + 64 + 64 * 1 + 1;
   const int64_t deep = 221 * 64 + 64 + 64 * 32 + 32 + 32 * 1 + 1;
   const int64_t mnist = 784 * 256 + 256 + 256 * 10 + 10;
+  const int64_t gpt_layer = 4 * 128 + 128 * (3 * 128 + 128 + 2 * 512);
+  const int64_t gpt = (256 + 64) * 128 + 4 * gpt_layer + 2 * 128;
   EXPECT_THAT(values,
               ElementsAre(testing::Pair("a9a/job.textproto", 124),
                           testing::Pair("a9a/table.textproto", 1),
                           testing::Pair("ctr/dlrm.textproto", dlrm),
                           testing::Pair("ctr/wide_and_deep.textproto", deep),
+                          testing::Pair("gpt/job.textproto", gpt),
+                          testing::Pair("gpt/ssp.textproto", gpt),
                           testing::Pair("mnist/async.textproto", mnist),
                           testing::Pair("mnist/digits.textproto", mnist),
                           testing::Pair("mnist/job.textproto", mnist),

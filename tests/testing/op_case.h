@@ -22,12 +22,12 @@ namespace syncline::testing {
 using Inputs = std::vector<DoubleArray>;
 using Gradients = std::vector<DoubleArray>;
 
-// An input of int64 at a position among the inputs; int32 where that is said.
+// An input that is not float32, at a position among the inputs.
 struct IntegerInput {
   size_t position;
   Dims dims;
   std::vector<int64_t> values;
-  bool narrow = false;
+  DType dtype = DType::kInt64;
 };
 
 // A float32 input without gradient, likewise; constant.
@@ -136,6 +136,7 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
 }
 
 // By what the operators are for; Cases() of op_table_test.cc joins them.
+std::vector<OpCase> AttentionCases();
 std::vector<OpCase> SequenceCases();
 std::vector<OpCase> WindowCases();
 

@@ -15,6 +15,7 @@
 #include "worker/data/label_map.h"
 #include "worker/data/libsvm_table.h"
 #include "worker/data/sample_table.h"
+#include "worker/data/token_table.h"
 
 namespace syncline {
 namespace {
@@ -58,6 +59,8 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
       return LoadDigits(source.digits(), fields);
     case DataSource::kCriteo:
       return LoadCriteo(source.criteo(), fields, data_root);
+    case DataSource::kTokens:
+      return LoadTokens(source.tokens(), fields, data_root);
     case DataSource::FORMAT_NOT_SET:
       break;
   }

@@ -87,7 +87,8 @@ class Op {
     }
   };
   struct Gradients {
-    // Of the outputs; null: zero. Output 0's is always there.
+    // Of the outputs; null: zero. Where a gradient flows from the first output
+    // alone (op_table.h), that one's is always there; else at least one is.
     absl::Span<const float* const> outputs;
     // Of the inputs; null: not wanted. Written from the last input to the
     // first, because the first may lie over output 0's, and because one value

@@ -5,57 +5,87 @@
 
 namespace syncline {
 
-// As many inputs as a node has.
-inline constexpr uint32_t kEveryInput = ~uint32_t{0};
+// As many inputs, or outputs, as a node has.
+inline constexpr uint32_t kEvery = ~uint32_t{0};
 
-// One line per operator: its name, and which inputs have a gradient. MakeX is
-// in the operator's own file. (A list macro, so that it stays one line: each is
+// One line per operator: its name, which inputs have a gradient, and from which
+// outputs it flows, where that is not the first alone. MakeX is in the
+// operator's own file. (A list macro, so that it stays one line: each is
 // declared and tabulated from here.)
-#define SYNCLINE_OPERATORS(OPERATOR) \
-  OPERATOR(Add, 0b11)                \
-  OPERATOR(AveragePool, 0b1)         \
-  OPERATOR(Cast, 0b1)                \
-  OPERATOR(Concat, kEveryInput)      \
-  OPERATOR(Conv, 0b111)              \
-  OPERATOR(ConvTranspose, 0b111)     \
-  OPERATOR(Div, 0b11)                \
-  OPERATOR(Dropout, 0b1)             \
-  OPERATOR(Erf, 0b1)                 \
-  OPERATOR(Exp, 0b1)                 \
-  OPERATOR(Flatten, 0b1)             \
-  OPERATOR(Gather, 0b1)              \
-  OPERATOR(Gelu, 0b1)                \
-  OPERATOR(Gemm, 0b111)              \
-  OPERATOR(GlobalAveragePool, 0b1)   \
-  OPERATOR(GlobalMaxPool, 0b1)       \
-  OPERATOR(Identity, 0b1)            \
-  OPERATOR(LogSoftmax, 0b1)          \
-  OPERATOR(MatMul, 0b11)             \
-  OPERATOR(MaxPool, 0b1)             \
-  OPERATOR(Mul, 0b11)                \
-  OPERATOR(Neg, 0b1)                 \
-  OPERATOR(Pow, 0b11)                \
-  OPERATOR(ReduceMean, 0b1)          \
-  OPERATOR(ReduceSum, 0b1)           \
-  OPERATOR(Relu, 0b1)                \
-  OPERATOR(Reshape, 0b1)             \
-  OPERATOR(ScatterND, 0b101)         \
-  OPERATOR(Sigmoid, 0b1)             \
-  OPERATOR(Softmax, 0b1)             \
-  OPERATOR(Sqrt, 0b1)                \
-  OPERATOR(Squeeze, 0b1)             \
-  OPERATOR(Sub, 0b11)                \
-  OPERATOR(Tanh, 0b1)                \
-  OPERATOR(Transpose, 0b1)           \
-  OPERATOR(Unsqueeze, 0b1)
+#define SYNCLINE_OPERATORS(OPERATOR)  \
+  OPERATOR(Add, 0b11)                 \
+  OPERATOR(And, 0)                    \
+  OPERATOR(ArgMax, 0)                 \
+  OPERATOR(Attention, 0b1111)         \
+  OPERATOR(AveragePool, 0b1)          \
+  OPERATOR(Cast, 0b1)                 \
+  OPERATOR(Concat, kEvery)            \
+  OPERATOR(ConstantOfShape, 0)        \
+  OPERATOR(Conv, 0b111)               \
+  OPERATOR(ConvTranspose, 0b111)      \
+  OPERATOR(CumSum, 0b1)               \
+  OPERATOR(Div, 0b11)                 \
+  OPERATOR(Dropout, 0b1)              \
+  OPERATOR(Einsum, kEvery)            \
+  OPERATOR(Equal, 0)                  \
+  OPERATOR(Erf, 0b1)                  \
+  OPERATOR(Exp, 0b1)                  \
+  OPERATOR(Expand, 0b1)               \
+  OPERATOR(Flatten, 0b1)              \
+  OPERATOR(Gather, 0b1)               \
+  OPERATOR(GatherElements, 0b1)       \
+  OPERATOR(GatherND, 0b1)             \
+  OPERATOR(Gelu, 0b1)                 \
+  OPERATOR(Gemm, 0b111)               \
+  OPERATOR(GlobalAveragePool, 0b1)    \
+  OPERATOR(GlobalMaxPool, 0b1)        \
+  OPERATOR(Greater, 0)                \
+  OPERATOR(GreaterOrEqual, 0)         \
+  OPERATOR(Identity, 0b1)             \
+  OPERATOR(LayerNormalization, 0b111) \
+  OPERATOR(Less, 0)                   \
+  OPERATOR(LessOrEqual, 0)            \
+  OPERATOR(LogSoftmax, 0b1)           \
+  OPERATOR(MatMul, 0b11)              \
+  OPERATOR(MaxPool, 0b1)              \
+  OPERATOR(Mul, 0b11)                 \
+  OPERATOR(Neg, 0b1)                  \
+  OPERATOR(Not, 0)                    \
+  OPERATOR(OneHot, 0)                 \
+  OPERATOR(Or, 0)                     \
+  OPERATOR(Pow, 0b11)                 \
+  OPERATOR(RMSNormalization, 0b11)    \
+  OPERATOR(Range, 0)                  \
+  OPERATOR(ReduceMean, 0b1)           \
+  OPERATOR(ReduceSum, 0b1)            \
+  OPERATOR(Relu, 0b1)                 \
+  OPERATOR(Reshape, 0b1)              \
+  OPERATOR(RotaryEmbedding, 0b1)      \
+  OPERATOR(ScatterND, 0b101)          \
+  OPERATOR(Shape, 0)                  \
+  OPERATOR(Sigmoid, 0b1)              \
+  OPERATOR(Size, 0)                   \
+  OPERATOR(Slice, 0b1)                \
+  OPERATOR(Softmax, 0b1)              \
+  OPERATOR(Split, 0b1, kEvery)        \
+  OPERATOR(Sqrt, 0b1)                 \
+  OPERATOR(Squeeze, 0b1)              \
+  OPERATOR(Sub, 0b11)                 \
+  OPERATOR(Tanh, 0b1)                 \
+  OPERATOR(Tile, 0b1)                 \
+  OPERATOR(Transpose, 0b1)            \
+  OPERATOR(Trilu, 0b1)                \
+  OPERATOR(Unsqueeze, 0b1)            \
+  OPERATOR(Where, 0b110)
 
-#define SYNCLINE_DECLARE_OPERATOR(name, inputs) OpFactory Make##name;
+#define SYNCLINE_DECLARE_OPERATOR(name, ...) OpFactory Make##name;
 SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)
 #undef SYNCLINE_DECLARE_OPERATOR
 
 namespace {
 
-#define SYNCLINE_TABULATE_OPERATOR(name, inputs) {#name, inputs, Make##name},
+#define SYNCLINE_TABULATE_OPERATOR(name, inputs, ...) \
+  {#name, inputs, Make##name __VA_OPT__(, ) __VA_ARGS__},
 constexpr OpEntry kOps[] = {SYNCLINE_OPERATORS(SYNCLINE_TABULATE_OPERATOR)};
 #undef SYNCLINE_TABULATE_OPERATOR
 

@@ -15,6 +15,8 @@ struct OpEntry {
   absl::string_view op_type;
   uint32_t differentiable_inputs;  // bit i: input i has a gradient
   OpFactory* cpu;
+  // Bit i: a gradient flows from output i. Other outputs are for reading.
+  uint32_t differentiable_outputs = 0b1;
 };
 
 // Every operator that can be executed: the table in op_table.cc.

@@ -83,6 +83,42 @@ TEST(GemmTest, EveryLayoutGivesTheReference) {
   }
 }
 
+// Matrices that are columns of wider ones, as heads of attention are.
+TEST(GemmTest, RowsOfWiderMatricesGiveTheReference) {
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      const Gemm::Shape dense = {
+          .m = 5, .n = 7, .k = 9, .transpose_a = ta, .transpose_b = tb};
+      Gemm::Shape wide = dense;
+      wide.a_row = 20;
+      wide.b_row = 21;
+      wide.c_row = 22;
+      const Operands o(dense);
+      const auto spread = [](const DoubleArray& x, int64_t columns,
+                             int64_t row) {
+        std::vector<float> out(x.values.size() / columns * row, 99.0f);
+        for (size_t i = 0; i < x.values.size(); ++i) {
+          out[i / columns * row + i % columns] =
+              static_cast<float>(x.values[i]);
+        }
+        return out;
+      };
+      const std::vector<float> a = spread(o.a, ta ? 5 : 9, 20);
+      const std::vector<float> b = spread(o.b, tb ? 9 : 7, 21);
+      std::vector<float> c(5 * 22, 99.0f);
+      auto gemm = Gemm::Create(wide);
+      ASSERT_TRUE(gemm.ok()) << gemm.status();
+      ASSERT_TRUE(gemm->Run(a.data(), b.data(), nullptr, c.data()).ok());
+      ASSERT_TRUE(gemm->Accumulate(a.data(), b.data(), c.data()).ok());
+      for (int64_t i = 0; i < 5 * 22; ++i) {
+        const double want =
+            i % 22 < 7 ? 2 * o.product.values[i / 22 * 7 + i % 22] : 99;
+        EXPECT_NEAR(c[i], want, 1e-4) << "element " << i;
+      }
+    }
+  }
+}
+
 TEST(GemmTest, TwoThreadsGiveTheReference) {
   SetComputeThreads(2);
   ExpectReference({.m = 200, .n = 130, .k = 150, .has_bias = true});

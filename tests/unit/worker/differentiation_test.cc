@@ -58,6 +58,20 @@ TEST(DifferentiationTest, SettingsHaveNoGradient) {
             (Wants{{false, true}, {true, false}, {true, false}}));
 }
 
+TEST(DifferentiationTest, GradientsFlowFromEveryOutputOfSplit) {
+  const auto d = Flow(MakeTrainingModel(
+      "(float[N,4] x, float[4] w_a) => (float[N,2] y)", "",
+      "a = Mul(x, w_a)\n p, q = Split <axis=1> (a)\n y = Relu(q)"));
+  EXPECT_EQ(d.wants_gradient, (Wants{{false, true}, {true}, {true}}));
+}
+
+TEST(DifferentiationTest, WhatIsKnownBeforeTrainingIsNotRun) {
+  const auto d = Flow(
+      MakeTrainingModel("(float[N,2] x, float[2] w_a) => (float[N,2] y)", "",
+                        "s = Shape(x)\n a = Mul(x, w_a)\n y = Reshape(a, s)"));
+  EXPECT_EQ(d.nodes, (std::vector<int>{1, 2}));
+}
+
 TEST(DifferentiationTest, WithoutParametersOnlyForwardRuns) {
   TrainingModel m = MakeTrainingModel(
       "(float[N,2] x, float[2] w_a) => (float[N,2] y)", "", "y = Mul(x, w_a)");

@@ -26,7 +26,7 @@ TEST(LossTest, ShapesThatFit) {
 
 TEST(LossTest, ShapesThatDoNotFit) {
   for (const auto& [kind, dims] : {std::pair{kSoftmax, Dims{4}},
-                                   {kSoftmax, {4, 2, 3}},
+                                   {kSoftmax, {4, 2, 0}},
                                    {kSigmoid, {4, 2}},
                                    {kSquare, {3, 2}},
                                    {kSquare, {}},
@@ -54,6 +54,32 @@ TEST(LossTest, LabelsMustBeClasses) {
             "1");
   const Loss square = *Loss::Create(kSquare, {2, 1}, 2);
   EXPECT_TRUE(square.CheckLabels({-7.5f, 1e6f}).ok());
+}
+
+TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
+  const Loss loss = *Loss::Create(kSoftmax, {2, 3, 4}, 2);
+  EXPECT_EQ(loss.label_width(), 3);
+  EXPECT_EQ(loss.positions(), 3);
+  EXPECT_EQ(loss.width(), 4);
+  std::vector<float> labels = {0, 1, 2, 3, 0, 1};
+  ASSERT_TRUE(loss.CheckLabels(labels).ok());
+  std::vector<float> scores(24);
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] = 0.1f * (i * 7 % 11);
+  std::vector<float> gradient(24);
+  const double sum = loss.Run(scores.data(), labels.data(), gradient.data());
+  // The six positions as samples of their own.
+  const Loss each = *Loss::Create(kSoftmax, {6, 4}, 6);
+  std::vector<float> want(24);
+  EXPECT_NEAR(sum, each.Run(scores.data(), labels.data(), want.data()) / 3,
+              1e-6);
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(gradient[i], want[i] / 3, 1e-6) << i;
+  }
+  EXPECT_NEAR(loss.Run(scores.data(), labels.data(), nullptr), sum, 1e-6);
+  labels[4] = 4;
+  EXPECT_EQ(loss.CheckLabels(labels).message(),
+            "label 4 at position 1 of sample 1 in the batch is not one of the "
+            "4 classes 0 to 3");
 }
 
 TEST(LossTest, TheNumberOfLabelsMustFit) {

@@ -225,5 +225,16 @@ TEST(EvaluationMetricsTest, BatchSizeDoesNotMatter) {
   }
 }
 
+TEST(EvaluationMetricsTest, MetricsAreOverThePositionsOfSamples) {
+  EvaluationMetrics metrics(kSoftmax, kAll);
+  // Two samples of three positions with two logits each; loss_sum is of means.
+  metrics.Add(1.5, {9, 0, 9, 0, 0, 9, 9, 0, 0, 9, 0, 9}, 2, {0, 0, 0, 0, 1, 1},
+              /*positions=*/3);
+  EXPECT_EQ(metrics.samples(), 2);
+  EXPECT_DOUBLE_EQ(metrics.loss(), 0.75);
+  EXPECT_THAT(metrics.accuracy(), Optional(DoubleEq(5.0 / 6)));
+  EXPECT_NEAR(*metrics.log_loss(), 9.0 / 6 + std::log1p(std::exp(-9)), 1e-9);
+}
+
 }  // namespace
 }  // namespace syncline

@@ -139,6 +139,18 @@ TEST(ShapeInferenceTest, EveryOperator) {
               "float32[2,3]");
   }
   EXPECT_EQ(Output(11, "float[2] a", "Dropout <ratio=0.1> (a)"), "float32[2]");
+  for (int opset : {17, 23}) {
+    EXPECT_EQ(Output(opset, "float[2,3] a, float[3] s, float[3] b",
+                     "LayerNormalization(a, s, b)"),
+              "float32[2,3]");
+    EXPECT_EQ(
+        Output(opset, "bool[3] c, float[2,1] a, float b", "Where(c, a, b)"),
+        "float32[2,3]");
+    EXPECT_EQ(Output(opset, "int64[2,3] a", "Trilu <upper=0> (a)"),
+              "int64[2,3]");
+  }
+  EXPECT_EQ(Output(23, "float[2,3] a, float[3] s", "RMSNormalization(a, s)"),
+            "float32[2,3]");
 }
 
 TEST(ShapeInferenceTest, AxesAreAnAttributeOrAnInputByVersion) {
@@ -164,6 +176,95 @@ TEST(ShapeInferenceTest, AxesAreAnAttributeOrAnInputByVersion) {
     EXPECT_EQ(inferred["y"], "float32[1,2,3,1]");
     EXPECT_EQ(inferred["z"], "float32[2,3]");
   }
+}
+
+TEST(ShapeInferenceTest, WhatMovesElementsReadsItsNumbers) {
+  for (int opset : {11, 13, 18, 25}) {
+    const Inferred inferred = Infer(opset, R"(
+        (float[4,6] a) => (s, e, t)
+        <int64[1] one = {1}, int64[1] four = {4}, int64[3] shape = {2, 4, 1},
+         int64[2] repeats = {2, 3}>
+        {
+          s = Slice(a, one, four, one)
+          e = Expand(s, shape)
+          t = Tile(a, repeats)
+        })");
+    EXPECT_THAT(inferred.problems, IsEmpty());
+    EXPECT_EQ(inferred["s"], "float32[4,3]");
+    EXPECT_EQ(inferred["e"], "float32[2,4,3]");
+    EXPECT_EQ(inferred["t"], "float32[8,18]");
+  }
+}
+
+TEST(ShapeInferenceTest, ShapesAreFollowedThroughWhatIsComputedFromThem) {
+  const Inferred inferred = Infer(13, R"(
+      (float[N,6] a) => (y, m)
+      <int64 zero = {0}, int64[1] axis = {0}, int64[1] two = {2}, int64 one = {1}>
+      {
+        s = Shape(a)
+        n = Gather(s, zero)
+        n1 = Unsqueeze(n, axis)
+        six = Gather(s, one)
+        half = Div(six, two)
+        shape = Concat <axis=0> (n1, two, half)
+        y = Reshape(a, shape)
+        r = Range(zero, n, one)
+        m = Equal(r, n1)
+      })");
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  EXPECT_EQ(inferred["y"], "float32[5,2,3]");
+  EXPECT_EQ(inferred["m"], "bool[5]");
+  const auto& shape = inferred.values[inferred.graph.FindValue("shape")];
+  ASSERT_NE(shape.constant, nullptr);
+  EXPECT_THAT(shape.constant->ints(), ElementsAre(5, 2, 3));
+}
+
+TEST(ShapeInferenceTest, WeightsAreNotKnownBeforeTraining) {
+  const Inferred inferred = Infer(13, R"(
+      (float[2] x) => (y, z) <float[2] w = {1, 2}, int64[2] i = {1, 2}>
+      { y = Neg(w) c = Constant <value_float=2.0> () z = Neg(c) j = Neg(i) })");
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  const auto known = [&](const char* name) {
+    return inferred.values[inferred.graph.FindValue(name)].constant != nullptr;
+  };
+  EXPECT_FALSE(known("y"));
+  EXPECT_TRUE(known("z"));
+  EXPECT_TRUE(known("j"));
+}
+
+TEST(ShapeInferenceTest, TilesThatAreTooLargeAreRefused) {
+  const Inferred inferred = Infer(13, R"(
+      (float[70000] x) => (y) <int64[1] n = {60000000000000}>
+      { y = Tile(x, n) })");
+  ASSERT_EQ(inferred.problems.size(), 1u);
+  EXPECT_THAT(inferred.problems[0], HasSubstr("too large for a shape"));
+}
+
+TEST(ShapeInferenceTest, SplitHasItsSizesFromWhereTheOpsetSays) {
+  for (int opset : {11, 13, 18, 25}) {
+    const Inferred halves = Infer(
+        opset, absl::StrCat("(float[2,6] a) => (p, q) { p, q = Split <axis=-1",
+                            opset >= 18 ? ", num_outputs=2" : "", "> (a) }"));
+    EXPECT_THAT(halves.problems, IsEmpty());
+    EXPECT_EQ(halves["p"], "float32[2,3]");
+    EXPECT_EQ(halves["q"], "float32[2,3]");
+    if (opset == 11) continue;
+    const Inferred parts = Infer(opset, R"(
+        (float[2,6] a) => (p, q) <int64[2] sizes = {2, 4}>
+        { p, q = Split <axis=1> (a, sizes) })");
+    EXPECT_THAT(parts.problems, IsEmpty());
+    EXPECT_EQ(parts["p"], "float32[2,2]");
+    EXPECT_EQ(parts["q"], "float32[2,4]");
+  }
+  const Inferred uneven = Infer(18, R"(
+      (float[5] a) => (p, q, r) { p, q, r = Split <num_outputs=3> (a) })");
+  EXPECT_EQ(uneven["p"], "float32[2]");
+  EXPECT_EQ(uneven["r"], "float32[1]");
+  const Inferred wrong = Infer(18, R"(
+      (float[5] a) => (p, q) <int64[2] sizes = {2, 4}>
+      { p, q = Split(a, sizes) })");
+  ASSERT_EQ(wrong.problems.size(), 1u);
+  EXPECT_THAT(wrong.problems[0], HasSubstr("the parts do not add up to 5"));
 }
 
 TEST(ShapeInferenceTest, IndicesMayBeAnyNumbers) {

@@ -178,7 +178,7 @@ TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
       // A batch of fixed size.
       {Replaced("float[N,", "float[8,"),
        {"loss.output: 'y' is float32[8,3], but SOFTMAX_CROSS_ENTROPY needs "
-        "float32[N,classes] with at least 2 classes",
+        "float32[N,classes] or [N,...,classes] with at least 2 classes",
         "data.feeds[0].input: 'x' is [8,4], but its first dimension must be "
         "open, because batches differ in size; export the model with a "
         "symbolic first dimension"}},
@@ -193,12 +193,29 @@ TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
           g (int32[N,4] x) => (float[4] y) <float[4] w = {1,2,3,4}>
           { y = Relu(w) z = Identity(x) })",
        {"loss.output: 'y' is float32[4], but SOFTMAX_CROSS_ENTROPY needs "
-        "float32[N,classes] with at least 2 classes",
+        "float32[N,classes] or [N,...,classes] with at least 2 classes",
         "data.feeds[0].input: 'x' is int32, but feeds are float32 or int64"}},
   };
   for (const auto& [text, problems] : table) {
     EXPECT_EQ(Resolve("", text).problems, problems) << text;
   }
+}
+
+TEST(TrainingGraphTest, ALossOverEveryPositionOfASample) {
+  const auto problems = [](const std::string& shape) {
+    return Resolve("", absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,4] x) => (float[N,2,)",
+                                    shape, R"(] y)
+        <float[4] w = {1,2,3,4}, int64[3] s = {-1, 2, )",
+                                    shape, R"(}>
+        { p = Mul(x, w) y = Reshape(p, s) })"))
+        .problems;
+  };
+  EXPECT_THAT(problems("2"), IsEmpty());
+  EXPECT_THAT(problems("1"),
+              ElementsAre("loss.output: 'y' is float32[?,2,1], but "
+                          "SOFTMAX_CROSS_ENTROPY needs float32[N,classes] or "
+                          "[N,...,classes] with at least 2 classes"));
 }
 
 TEST(TrainingGraphTest, WhatFitsAnInt64FeedOnly) {

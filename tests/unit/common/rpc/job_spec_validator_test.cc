@@ -311,6 +311,18 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        "label",
        kSoftmax,
        {"data.train.criteo.path: is required"}},
+      {"tokens { path: 'a' }", "tokens", "next", kSoftmax, {}},
+      {"tokens { stride: 4294967295 vocabulary: 16777217 begin: 0.5 end: 0.5 }",
+       "text",
+       "next",
+       kSoftmax,
+       {"data.train.tokens.path: is required",
+        "data.train.tokens.vocabulary: 16777217 is too large, at most 16777216",
+        "data.train.tokens.stride: 4294967295 is too large, at most 2147483647",
+        "data.train.tokens: begin 0.5 and end 0.5 must be 0 <= begin < end <= "
+        "1",
+        "data.feeds[0].field: 'text' is not a field of data.train, which has "
+        "'tokens' and 'next'"}},
       {kLibsvm,
        "image",
        "",
@@ -321,7 +333,7 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        "x",
        "",
        kSoftmax,
-       {"data.train: needs one of idx, csv, libsvm, digits, criteo"}},
+       {"data.train: needs one of idx, csv, libsvm, digits, criteo, tokens"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(absl::StrCat(c.source, " ", c.feed, " ", c.label));
@@ -367,12 +379,13 @@ TEST(JobSpecValidatorTest, AllProblemsComeAtOnce) {
   const std::vector<std::string> problems = ValidateJobSpec(JobSpec());
   EXPECT_THAT(
       problems,
-      ElementsAre("name: '' is not 1..64 characters of [A-Za-z0-9._-]",
-                  "model.path: is required",
-                  "data.train: needs one of idx, csv, libsvm, digits, criteo",
-                  "data.feeds: is empty: no graph input gets data",
-                  "loss.kind: is required", "optimizer.kind: is required",
-                  "learning_rate.base: 0 must be > 0"));
+      ElementsAre(
+          "name: '' is not 1..64 characters of [A-Za-z0-9._-]",
+          "model.path: is required",
+          "data.train: needs one of idx, csv, libsvm, digits, criteo, tokens",
+          "data.feeds: is empty: no graph input gets data",
+          "loss.kind: is required", "optimizer.kind: is required",
+          "learning_rate.base: 0 must be > 0"));
   const absl::Status status = ProblemsToStatus(problems);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),

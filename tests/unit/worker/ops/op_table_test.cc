@@ -40,10 +40,11 @@ using testing::ViewCase;
 OpCase GatherCase(Dims data, int64_t axis, Dims index_dims,
                   std::vector<int64_t> indices, bool narrow = false) {
   const size_t at = axis < 0 ? axis + data.size() : axis;
-  return LinearCase("Gather", 13, {{"axis", axis}}, {data},
-                    {{1, index_dims, indices, narrow}},
-                    reference::GatherTerms(data, at, index_dims, indices),
-                    reference::Replaced(data, at, index_dims));
+  return LinearCase(
+      "Gather", 13, {{"axis", axis}}, {data},
+      {{1, index_dims, indices, narrow ? DType::kInt32 : DType::kInt64}},
+      reference::GatherTerms(data, at, index_dims, indices),
+      reference::Replaced(data, at, index_dims));
 }
 
 // Axes as an attribute, or from a version on as an input.
@@ -283,6 +284,7 @@ std::vector<OpCase> Cases() {
   }
   for (OpCase& c : testing::SequenceCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::WindowCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::AttentionCases()) cases.push_back(std::move(c));
   return cases;
 }
 
@@ -302,12 +304,7 @@ class Bench {
     }
     wants_at_ = wants_;
     inputs_.assign(spec_.inputs.size(), nullptr);
-    for (const IntegerInput& integer : c.integers) AddIntegers(integer);
-    for (const testing::FixedInput& input : c.fixed) {
-      AddConstant(input.position, DType::kFloat32, input.dims,
-                  {reinterpret_cast<const char*>(input.values.data()),
-                   input.values.size() * sizeof(float)});
-    }
+    AddConstants(c);
     want_y_ = c.forward(in_);
     dy_ = RandomArray(want_y_.dims, 3);
     want_dx_ = c.gradient(in_, dy_);
@@ -411,21 +408,36 @@ class Bench {
             .scratch = scratch_.data()};
   }
 
-  // Constant as far as the Op can see: it may read them when it is made.
-  void AddIntegers(const IntegerInput& integer) {
-    const size_t width = integer.narrow ? sizeof(int32_t) : sizeof(int64_t);
-    std::string bytes;
-    for (const int64_t value : integer.values) {
-      bytes.append(reinterpret_cast<const char*>(&value), width);
+  // From the first position to the last, because each moves those after it.
+  void AddConstants(const OpCase& c) {
+    const size_t count = c.inputs.size() + c.integers.size() + c.fixed.size();
+    for (size_t position = 0; position < count; ++position) {
+      for (const IntegerInput& integer : c.integers) {
+        if (integer.position == position) AddIntegers(integer);
+      }
+      for (const testing::FixedInput& input : c.fixed) {
+        if (input.position != position) continue;
+        AddConstant(position, DType::kFloat32, input.dims,
+                    {reinterpret_cast<const char*>(input.values.data()),
+                     input.values.size() * sizeof(float)});
+      }
     }
-    AddConstant(integer.position,
-                integer.narrow ? DType::kInt32 : DType::kInt64, integer.dims,
-                bytes);
   }
 
+  void AddIntegers(const IntegerInput& integer) {
+    std::string bytes;
+    for (const int64_t value : integer.values) {
+      bytes.append(reinterpret_cast<const char*>(&value),
+                   DTypeBytes(integer.dtype));
+    }
+    AddConstant(integer.position, integer.dtype, integer.dims,
+                std::move(bytes));
+  }
+
+  // Constant as far as the Op can see: it may read them when it is made.
   void AddConstant(size_t position, DType dtype, const Dims& dims,
-                   const std::string& bytes) {
-    const void* const data = constants_.emplace_back(bytes).data();
+                   std::string bytes) {
+    const char* const data = constants_.emplace_back(std::move(bytes)).data();
     spec_.inputs.insert(
         spec_.inputs.begin() + position,
         {.present = true, .dtype = dtype, .dims = dims, .constant = data});
@@ -507,9 +519,10 @@ TEST(OpTableTest, TableIsTheModelsListOfOperators) {
   EXPECT_EQ(names, SupportedOperators());
 }
 
-TEST(OpTableTest, EveryOperatorHasARow) {
+TEST(OpTableTest, EveryOperatorWithAGradientHasARow) {
+  const std::vector<OpCase> cases = Cases();
   for (const OpEntry& entry : OpTable()) {
-    const std::vector<OpCase> cases = Cases();
+    if (entry.differentiable_inputs == 0) continue;
     EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) {
       return c.op_type == entry.op_type;
     })) << entry.op_type;
@@ -613,6 +626,94 @@ TEST(OpTableTest, CastConvertsAndSaturates) {
                       Typed(DType::kBool, {3}), &flags)
                   .ok());
   EXPECT_EQ(flags, std::vector<uint8_t>({1, 0, 1}));
+}
+
+TEST(OpTableTest, ComparisonsBroadcastAndNanIsNothing) {
+  const std::vector<float> a = {1, 2, std::nanf("")};
+  const std::vector<float> b = {2};
+  const auto compare = [&](const std::string& op) {
+    std::vector<uint8_t> y(3, 7);
+    EXPECT_TRUE(RunOnce(op, Typed(DType::kFloat32, {3}), a.data(),
+                        Typed(DType::kBool, {3}), &y,
+                        Typed(DType::kFloat32, {1}), b.data())
+                    .ok())
+        << op;
+    return y;
+  };
+  using Flags = std::vector<uint8_t>;
+  EXPECT_EQ(compare("Equal"), (Flags{0, 1, 0}));
+  EXPECT_EQ(compare("Less"), (Flags{1, 0, 0}));
+  EXPECT_EQ(compare("LessOrEqual"), (Flags{1, 1, 0}));
+  EXPECT_EQ(compare("Greater"), (Flags{0, 0, 0}));
+  EXPECT_EQ(compare("GreaterOrEqual"), (Flags{0, 1, 0}));
+}
+
+TEST(OpTableTest, IntegersAreComparedExactly) {
+  const std::vector<int64_t> a = {(int64_t{1} << 60) + 1, -1};
+  const std::vector<int64_t> b = {int64_t{1} << 60, -1};
+  std::vector<uint8_t> y(2);
+  ASSERT_TRUE(RunOnce("Greater", Typed(DType::kInt64, {2}), a.data(),
+                      Typed(DType::kBool, {2}), &y, Typed(DType::kInt64, {2}),
+                      b.data())
+                  .ok());
+  EXPECT_EQ(y, (std::vector<uint8_t>{1, 0}));
+}
+
+TEST(OpTableTest, FlagsAreCombined) {
+  const std::vector<uint8_t> a = {0, 0, 1, 1};
+  const std::vector<uint8_t> b = {0, 1, 0, 1};
+  const auto combined = [&](const std::string& op) {
+    std::vector<uint8_t> y(4, 7);
+    EXPECT_TRUE(RunOnce(op, Typed(DType::kBool, {4}), a.data(),
+                        Typed(DType::kBool, {4}), &y, Typed(DType::kBool, {4}),
+                        b.data())
+                    .ok());
+    return y;
+  };
+  EXPECT_EQ(combined("And"), (std::vector<uint8_t>{0, 0, 0, 1}));
+  EXPECT_EQ(combined("Or"), (std::vector<uint8_t>{0, 1, 1, 1}));
+  EXPECT_EQ(combined("Not"), (std::vector<uint8_t>{1, 1, 0, 0}));
+}
+
+TEST(OpTableTest, ShapesAreNumbers) {
+  std::vector<int64_t> y(2);
+  ASSERT_TRUE(RunOnce("Shape", Typed(DType::kFloat32, {3, 5}), nullptr,
+                      Typed(DType::kInt64, {2}), &y)
+                  .ok());
+  EXPECT_EQ(y, (std::vector<int64_t>{3, 5}));
+  ASSERT_TRUE(RunOnce("Size", Typed(DType::kFloat32, {3, 5}), nullptr,
+                      Typed(DType::kInt64, {}), &y)
+                  .ok());
+  EXPECT_EQ(y[0], 15);
+}
+
+TEST(OpTableTest, TheFirstOfEqualsIsTheLargest) {
+  const std::vector<float> x = {1, 3, 3, 2, 5, -1};
+  std::vector<int64_t> y(2);
+  ASSERT_TRUE(RunOnce("ArgMax", Typed(DType::kFloat32, {3, 2}), x.data(),
+                      Typed(DType::kInt64, {1, 2}), &y)
+                  .ok());
+  EXPECT_EQ(y, (std::vector<int64_t>{2, 0}));
+}
+
+TEST(OpTableTest, OneHotCountsFromTheEndAndForgetsWhatIsOutside) {
+  Node node;
+  node.op_type = "OneHot";
+  const std::vector<float> values = {-1, 4};
+  const std::vector<int64_t> indices = {1, -1, 3};
+  OpSpec spec;
+  spec.node = &node;
+  spec.inputs = {Typed(DType::kInt64, {3}), Typed(DType::kInt64, {}),
+                 Typed(DType::kFloat32, {2})};
+  spec.outputs = {Typed(DType::kFloat32, {3, 3})};
+  auto op = CreateOp(spec);
+  ASSERT_TRUE(op.ok()) << op.status();
+  std::vector<float> y(9);
+  const std::vector<const void*> inputs = {indices.data(), nullptr,
+                                           values.data()};
+  const std::vector<void*> outputs = {y.data()};
+  ASSERT_TRUE((*op)->Forward({.inputs = inputs, .outputs = outputs}).ok());
+  EXPECT_EQ(y, (std::vector<float>{-1, 4, -1, -1, -1, 4, -1, -1, -1}));
 }
 
 TEST(OpTableTest, RefusalsNameTheNode) {

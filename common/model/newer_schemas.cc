@@ -1,0 +1,253 @@
+#include "common/model/newer_schemas.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/model/einsum.h"
+#include "common/model/graph.h"
+#include "onnx/defs/schema.h"
+#include "onnx/defs/tensor_proto_util.h"
+
+namespace syncline {
+namespace {
+
+using onnx::AttributeProto;
+using onnx::InferenceContext;
+using onnx::OpSchema;
+
+constexpr auto kOptional = OpSchema::Optional;
+
+std::vector<std::string> Floats() {
+  return {"tensor(float16)", "tensor(float)", "tensor(double)"};
+}
+
+OpSchema Named(const char* name, int version) {
+  OpSchema schema(name, __FILE__, __LINE__);
+  schema.SinceVersion(version);
+  return schema;
+}
+
+OpSchema Gelu() {
+  return Named("Gelu", 20)
+      .Attr("approximate", "", AttributeProto::STRING, std::string("none"))
+      .Input(0, "X", "", "T")
+      .Output(0, "Y", "", "T")
+      .TypeConstraint("T", Floats(), "")
+      .TypeAndShapeInferenceFunction(onnx::propagateShapeAndTypeFromFirstInput);
+}
+
+OpSchema RmsNormalization() {
+  return Named("RMSNormalization", 23)
+      .Attr("axis", "", AttributeProto::INT, int64_t{-1})
+      .Attr("epsilon", "", AttributeProto::FLOAT, 1e-5f)
+      .Attr("stash_type", "", AttributeProto::INT, int64_t{1})
+      .Input(0, "X", "", "T")
+      .Input(1, "scale", "", "V")
+      .Output(0, "Y", "", "V")
+      .TypeConstraint("T", Floats(), "")
+      .TypeConstraint("V", Floats(), "")
+      .TypeAndShapeInferenceFunction([](InferenceContext& context) {
+        onnx::propagateElemTypeFromInputToOutput(context, 1, 0);
+        onnx::propagateShapeFromInputToOutput(context, 0, 0);
+      });
+}
+
+// Sizes of the parts: as the second input says, else equal ones of which the
+// last may be smaller. Empty: cannot be told.
+std::vector<int64_t> SplitSizes(InferenceContext& context, int64_t whole) {
+  if (context.getNumInputs() > 1 && context.getInputType(1) != nullptr) {
+    const onnx::TensorProto* sizes = context.getInputData(1);
+    return sizes == nullptr ? std::vector<int64_t>()
+                            : onnx::ParseData<int64_t>(sizes);
+  }
+  const auto* attribute = context.getAttribute("num_outputs");
+  const int64_t count = attribute != nullptr
+                            ? attribute->i()
+                            : static_cast<int64_t>(context.getNumOutputs());
+  if (count < 1 || count > static_cast<int64_t>(context.getNumOutputs())) {
+    fail_shape_inference("num_outputs is ", count, ", but there are ",
+                         context.getNumOutputs(), " outputs");
+  }
+  const int64_t each = whole / count + (whole % count != 0);
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < count; ++i) {
+    sizes.push_back(std::min(each, whole - std::min(whole, i * each)));
+  }
+  return sizes;
+}
+
+void InferSplit(InferenceContext& context) {
+  for (size_t i = 0; i < context.getNumOutputs(); ++i) {
+    onnx::propagateElemTypeFromInputToOutput(context, 0, i);
+  }
+  if (!onnx::hasInputShape(context, 0)) return;
+  const auto& shape = onnx::getInputShape(context, 0);
+  int64_t axis = onnx::getAttribute(context, "axis", 0);
+  const int rank = shape.dim_size();
+  if (axis < -rank || axis >= rank) {
+    fail_shape_inference("axis ", axis, " is outside the input's ", rank,
+                         " dimensions");
+  }
+  if (axis < 0) axis += rank;
+  const int64_t whole = shape.dim(static_cast<int>(axis)).dim_value();
+  const std::vector<int64_t> sizes = SplitSizes(context, whole);
+  if (sizes.empty()) return;
+  if (sizes.size() != context.getNumOutputs()) {
+    fail_shape_inference("there are ", sizes.size(), " parts, but ",
+                         context.getNumOutputs(), " outputs");
+  }
+  int64_t left = whole;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 0 || sizes[i] > left) {
+      fail_shape_inference("the parts do not add up to ", whole);
+    }
+    left -= sizes[i];
+    auto* out = context.getOutputType(i)->mutable_tensor_type();
+    *out->mutable_shape() = shape;
+    out->mutable_shape()
+        ->mutable_dim(static_cast<int>(axis))
+        ->set_dim_value(sizes[i]);
+  }
+  if (left != 0) fail_shape_inference("the parts do not add up to ", whole);
+}
+
+OpSchema Split() {
+  return Named("Split", 18)
+      .Attr("axis", "", AttributeProto::INT, int64_t{0})
+      .Attr("num_outputs", "", AttributeProto::INT, false)
+      .Input(0, "input", "", "T")
+      .Input(1, "split", "", "tensor(int64)", kOptional)
+      .Output(0, "outputs", "", "T", OpSchema::Variadic)
+      .TypeConstraint("T", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeAndShapeInferenceFunction(InferSplit);
+}
+
+OpSchema RotaryEmbedding() {
+  return Named("RotaryEmbedding", 23)
+      .Attr("interleaved", "", AttributeProto::INT, int64_t{0})
+      .Attr("num_heads", "", AttributeProto::INT, false)
+      .Attr("rotary_embedding_dim", "", AttributeProto::INT, int64_t{0})
+      .Input(0, "X", "", "T")
+      .Input(1, "cos_cache", "", "T")
+      .Input(2, "sin_cache", "", "T")
+      .Input(3, "position_ids", "", "M", kOptional)
+      .Output(0, "Y", "", "T")
+      .TypeConstraint("T", Floats(), "")
+      .TypeConstraint("M", {"tensor(int64)"}, "")
+      .TypeAndShapeInferenceFunction(onnx::propagateShapeAndTypeFromFirstInput);
+}
+
+// Y is as Q, with the width of V's heads. (The other outputs are of past keys,
+// which are not computed.)
+void InferAttention(InferenceContext& context) {
+  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+  if (!onnx::hasInputShape(context, 0) || !onnx::hasInputShape(context, 2)) {
+    return;
+  }
+  const auto& q = onnx::getInputShape(context, 0);
+  const auto& v = onnx::getInputShape(context, 2);
+  const int rank = q.dim_size();
+  if (v.dim_size() != rank || (rank != 3 && rank != 4)) {
+    fail_shape_inference("queries and values must both have 3 or 4 dimensions");
+  }
+  auto* y = context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
+  *y = q;
+  int64_t width = v.dim(rank - 1).dim_value();
+  if (rank == 3) {
+    const int64_t heads = onnx::getAttribute(context, "q_num_heads", 0);
+    const int64_t key_heads = onnx::getAttribute(context, "kv_num_heads", 0);
+    if (heads <= 0 || key_heads <= 0 || width % key_heads != 0) {
+      fail_shape_inference(
+          "q_num_heads and kv_num_heads must divide the width");
+    }
+    if (heads > (int64_t{1} << 46) / std::max<int64_t>(1, width)) {
+      fail_shape_inference("q_num_heads ", heads, " is too large");
+    }
+    width = width / key_heads * heads;
+  }
+  y->mutable_dim(rank - 1)->set_dim_value(width);
+}
+
+OpSchema Attention(int version) {
+  OpSchema schema = Named("Attention", version);
+  schema.Attr("is_causal", "", AttributeProto::INT, int64_t{0})
+      .Attr("kv_num_heads", "", AttributeProto::INT, false)
+      .Attr("q_num_heads", "", AttributeProto::INT, false)
+      .Attr("qk_matmul_output_mode", "", AttributeProto::INT, int64_t{0})
+      .Attr("scale", "", AttributeProto::FLOAT, false)
+      .Attr("softcap", "", AttributeProto::FLOAT, 0.0f)
+      .Attr("softmax_precision", "", AttributeProto::INT, false)
+      .Input(0, "Q", "", "T1")
+      .Input(1, "K", "", "T1")
+      .Input(2, "V", "", "T2")
+      .Input(3, "attn_mask", "", "U", kOptional)
+      .Input(4, "past_key", "", "T1", kOptional)
+      .Input(5, "past_value", "", "T2", kOptional);
+  if (version >= 24) {
+    schema.Input(6, "nonpad_kv_seqlen", "", "tensor(int64)", kOptional);
+  }
+  return schema.Output(0, "Y", "", "T1")
+      .Output(1, "present_key", "", "T1", kOptional)
+      .Output(2, "present_value", "", "T2", kOptional)
+      .Output(3, "qk_matmul_output", "", "T1", kOptional)
+      .TypeConstraint("T1", Floats(), "")
+      .TypeConstraint("T2", Floats(), "")
+      .TypeConstraint("U", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeAndShapeInferenceFunction(InferAttention);
+}
+
+void InferEinsum(InferenceContext& context) {
+  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+  std::vector<Dims> operands;
+  for (size_t i = 0; i < context.getNumInputs(); ++i) {
+    if (!onnx::hasInputShape(context, i)) return;
+    operands.emplace_back();
+    for (const auto& dim : onnx::getInputShape(context, i).dim()) {
+      operands.back().push_back(dim.dim_value());
+    }
+  }
+  const auto* equation = context.getAttribute("equation");
+  const auto labels =
+      ParseEinsum(equation == nullptr ? "" : equation->s(), operands);
+  if (!labels.ok()) {
+    fail_shape_inference(std::string(labels.status().message()));
+  }
+  auto* shape =
+      context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
+  for (const int64_t dim : labels->DimsOf(labels->output)) {
+    shape->add_dim()->set_dim_value(dim);
+  }
+}
+
+// libonnx tells the output's rank only.
+OpSchema Einsum() {
+  return Named("Einsum", 12)
+      .Attr("equation", "", AttributeProto::STRING)
+      .Input(0, "Inputs", "", "T", OpSchema::Variadic)
+      .Output(0, "Output", "", "T")
+      .TypeConstraint("T", OpSchema::all_numeric_types(), "")
+      .TypeAndShapeInferenceFunction(InferEinsum);
+}
+
+}  // namespace
+
+const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
+                                      int since_version) {
+  static const auto* const schemas = [] {
+    auto* all = new std::vector<OpSchema>{
+        Attention(23),      Attention(24),     Einsum(), Gelu(),
+        RmsNormalization(), RotaryEmbedding(), Split()};
+    for (OpSchema& schema : *all) schema.Finalize();
+    return all;
+  }();
+  for (const OpSchema& schema : *schemas) {
+    if (schema.Name() == op_type && schema.SinceVersion() == since_version) {
+      return &schema;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace syncline

@@ -1,0 +1,85 @@
+#ifndef SYNCLINE_KERNELS_ATTENTION_H_
+#define SYNCLINE_KERNELS_ATTENTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/gemm.h"
+
+namespace syncline {
+
+// Scaled dot-product attention (Vaswani et al. 2017) of several heads:
+//
+//   P = softmax(scale * Q K^T + mask)      Y = P V
+//
+// and its gradients, head by head, so that one head's weights stay in the cache
+// between its products. Heads of keys and values may serve several heads of
+// queries (Ainslie et al. 2023). float32. Thread-compatible.
+class Attention {
+ public:
+  // Where a head's rows lie, in elements; a row itself is dense. So heads may
+  // be matrices of their own, or side by side in wider rows.
+  struct Layout {
+    int64_t batch = 0, head = 0, row = 0;
+  };
+  struct Shape {
+    int64_t batch = 0;
+    int64_t heads = 0;  // of queries; a multiple of key_heads
+    int64_t key_heads = 0;
+    int64_t queries = 0;      // rows of Q and Y
+    int64_t keys = 0;         // rows of K and V
+    int64_t width = 0;        // columns of Q and K
+    int64_t value_width = 0;  // columns of V and Y
+    float scale = 1;
+    bool causal = false;  // query i sees keys 0 to i
+    Layout q, k, v, y;
+  };
+  // What is added to the scores, in strides as BroadcastStrides gives them;
+  // `added` or `seen` (false: minus infinity), or neither.
+  struct Mask {
+    const float* added = nullptr;
+    const uint8_t* seen = nullptr;
+    int64_t batch = 0, head = 0, row = 0, column = 0;
+  };
+  struct Gradients {
+    // Null: not wanted. The mask's is of what is added, and always added to.
+    float *dq = nullptr, *dk = nullptr, *dv = nullptr, *dmask = nullptr;
+    // Add to what is there; else overwrite.
+    bool add_dq = false, add_dk = false, add_dv = false;
+  };
+
+  // Errors: Internal: oneDNN refused.
+  static absl::StatusOr<Attention> Create(const Shape& shape, bool backward);
+
+  // Floats that Forward leaves in `weights` for Backward: P of every head; and
+  // that Backward has in `scratch` for itself.
+  int64_t weights_count() const;
+  int64_t scratch_count() const { return shape_.queries * shape_.keys; }
+
+  // y overlaps nothing else. Errors: Internal.
+  absl::Status Forward(const float* q, const float* k, const float* v,
+                       const Mask& mask, float* y, float* weights);
+  // REQUIRES: made for it. Each head's gradients are written in the order dv,
+  // dk, dq, so that these may be one array where it is all three inputs.
+  absl::Status Backward(const float* q, const float* k, const float* v,
+                        const Mask& mask, const float* weights, const float* dy,
+                        float* scratch, const Gradients& out);
+
+ private:
+  Attention(const Shape& shape, Gemm scores, Gemm mix)
+      : shape_(shape), scores_(std::move(scores)), mix_(std::move(mix)) {}
+  absl::Status CompileBackward();
+  void WeightsOf(int64_t batch, int64_t head, const Mask& mask,
+                 float* weights) const;
+
+  Shape shape_;
+  Gemm scores_, mix_;
+  std::optional<Gemm> dweights_, dq_, dk_, dv_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_ATTENTION_H_

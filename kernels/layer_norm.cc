@@ -1,0 +1,82 @@
+#include "kernels/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/loop.h"
+
+namespace syncline {
+namespace {
+
+// Sums of g and of g * h, h being the normalised x and g = dy * scale.
+struct RowSums {
+  float g = 0;
+  float gh = 0;
+};
+
+RowSums SumsOf(int64_t n, const float* x, const float* scale, const float* dy,
+               float mean, float inverse) {
+  return {SumOf(n, [=](int64_t i) { return dy[i] * scale[i]; }),
+          SumOf(n, [=](int64_t i) {
+            return dy[i] * scale[i] * ((x[i] - mean) * inverse);
+          })};
+}
+
+void AddScaleGradient(int64_t n, const float* x, const float* dy, float mean,
+                      float inverse, float* dscale) {
+  Emit(n, /*accumulate=*/true, dscale,
+       [=](int64_t i) { return dy[i] * ((x[i] - mean) * inverse); });
+}
+
+}  // namespace
+
+void NormalizeRows(const RowNorm& s, const float* x, const float* scale,
+                   const float* bias, float* y, float* mean, float* inverse) {
+  const float per = 1.0f / static_cast<float>(s.n);
+  for (int64_t r = 0; r < s.rows; ++r, x += s.n, y += s.n) {
+    const float m =
+        s.centred ? SumOf(s.n, [=](int64_t i) { return x[i]; }) * per : 0.0f;
+    const float squares =
+        SumOf(s.n, [=](int64_t i) { return (x[i] - m) * (x[i] - m); });
+    const float inv = 1.0f / std::sqrt(squares * per + s.epsilon);
+    if (bias != nullptr) {
+      Emit(s.n, /*accumulate=*/false, y,
+           [=](int64_t i) { return (x[i] - m) * inv * scale[i] + bias[i]; });
+    } else {
+      Emit(s.n, /*accumulate=*/false, y,
+           [=](int64_t i) { return (x[i] - m) * inv * scale[i]; });
+    }
+    if (s.centred && mean != nullptr) mean[r] = m;
+    inverse[r] = inv;
+  }
+}
+
+void NormalizeRowsGradient(const RowNorm& s, const float* x, const float* scale,
+                           const float* mean, const float* inverse,
+                           const float* dy, const RowNormGradients& out) {
+  if (out.dscale != nullptr && !out.add_dscale) {
+    std::fill_n(out.dscale, s.n, 0.0f);
+  }
+  if (out.dbias != nullptr && !out.add_dbias) std::fill_n(out.dbias, s.n, 0.0f);
+  const float per = 1.0f / static_cast<float>(s.n);
+  for (int64_t r = 0; r < s.rows; ++r, x += s.n, dy += s.n) {
+    const float m = s.centred ? mean[r] : 0.0f;
+    const float inv = inverse[r];
+    if (out.dbias != nullptr) {
+      Emit(s.n, /*accumulate=*/true, out.dbias,
+           [=](int64_t i) { return dy[i]; });
+    }
+    if (out.dscale != nullptr) {
+      AddScaleGradient(s.n, x, dy, m, inv, out.dscale);
+    }
+    if (out.dx == nullptr) continue;  // last: it may lie over dy
+    const RowSums sums = SumsOf(s.n, x, scale, dy, m, inv);
+    const float g = s.centred ? sums.g * per : 0.0f;
+    const float gh = sums.gh * per;
+    Emit(s.n, out.add_dx, out.dx + r * s.n, [=](int64_t i) {
+      return inv * (dy[i] * scale[i] - g - (x[i] - m) * inv * gh);
+    });
+  }
+}
+
+}  // namespace syncline

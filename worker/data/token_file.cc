@@ -1,0 +1,260 @@
+#include "worker/data/token_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+#include "worker/data/input_file.h"
+
+namespace syncline {
+namespace {
+
+constexpr absl::string_view kNpyMagic("\x93NUMPY", 6);
+constexpr int64_t kNpyHeaderMax = 1 << 16;
+
+// What the tokens of a file look like.
+struct Layout {
+  int64_t header_bytes = 0;
+  int width = 1;
+  bool is_signed = false;
+  int64_t count = -1;  // -1: up to the end
+};
+
+TokenSource::Format FormatOf(const std::string& path) {
+  absl::string_view name = path;
+  absl::ConsumeSuffix(&name, ".gz");
+  if (absl::EndsWith(name, ".npy")) return TokenSource::NPY;
+  if (absl::EndsWith(name, ".bin")) return TokenSource::UINT16;
+  return TokenSource::BYTES;
+}
+
+template <typename... Parts>
+absl::Status Bad(const InputFile& file, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", parts...));
+}
+
+absl::Status ReadExactly(InputFile* file, int64_t offset, char* out,
+                         size_t count) {
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t got, file->Read(out, count));
+  if (got == count) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(file->path(), ": truncated at byte ",
+                                          offset + got, ": ", count - got,
+                                          " bytes are missing"));
+}
+
+// The text after "'key':" in a .npy header; empty if there is none.
+absl::string_view HeaderValue(absl::string_view header, absl::string_view key) {
+  const size_t at = header.find(absl::StrCat("'", key, "':"));
+  if (at == absl::string_view::npos) return "";
+  header.remove_prefix(at + key.size() + 3);
+  while (absl::ConsumePrefix(&header, " ")) {
+  }
+  return header;
+}
+
+// '<u2' and the like; 1, 2, 4 or 8 bytes.
+bool ParseDescr(absl::string_view text, Layout* layout) {
+  if (!absl::ConsumePrefix(&text, "'") || text.size() < 4 || text[3] != '\'') {
+    return false;
+  }
+  const int width = text[2] - '0';
+  const bool order = text[0] == '<' || (width == 1 && text[0] == '|');
+  layout->width = width;
+  layout->is_signed = text[1] == 'i';
+  return order && (text[1] == 'u' || text[1] == 'i') &&
+         (width == 1 || width == 2 || width == 4 || width == 8);
+}
+
+// "(N,)".
+bool ParseShape(absl::string_view text, int64_t* count) {
+  const size_t end = text.find(',');
+  return absl::ConsumePrefix(&text, "(") && end != absl::string_view::npos &&
+         absl::SimpleAtoi(text.substr(0, end - 1), count) && *count >= 0 &&
+         absl::StartsWith(text.substr(end), ")");
+}
+
+// NumPy Enhancement Proposal 1: magic, version, length, a Python literal.
+absl::StatusOr<Layout> ReadNpyHeader(InputFile* file) {
+  char start[8];
+  SYNCLINE_RETURN_IF_ERROR(ReadExactly(file, 0, start, sizeof(start)));
+  const int major = start[6];
+  if (absl::string_view(start, 6) != kNpyMagic || major < 1 || major > 3) {
+    return Bad(*file, "not a .npy file of version 1 to 3: it starts otherwise");
+  }
+  unsigned char length[4] = {};
+  const int length_bytes = major == 1 ? 2 : 4;
+  SYNCLINE_RETURN_IF_ERROR(ReadExactly(
+      file, sizeof(start), reinterpret_cast<char*>(length), length_bytes));
+  const int64_t bytes =
+      length[0] | length[1] << 8 | length[2] << 16 | int64_t{length[3]} << 24;
+  if (bytes > kNpyHeaderMax) {
+    return Bad(*file, "byte 8: a .npy header of ", bytes, " bytes");
+  }
+  const int64_t text_at = sizeof(start) + length_bytes;
+  std::string header(bytes, '\0');
+  SYNCLINE_RETURN_IF_ERROR(
+      ReadExactly(file, text_at, header.data(), header.size()));
+  Layout layout;
+  layout.header_bytes = text_at + bytes;
+  if (!ParseDescr(HeaderValue(header, "descr"), &layout)) {
+    return Bad(*file, "byte ", text_at,
+               ": tokens must be little-endian integers, but the header says ",
+               header);
+  }
+  if (!ParseShape(HeaderValue(header, "shape"), &layout.count)) {
+    return Bad(*file, "byte ", text_at,
+               ": tokens must have one dimension, but the header says ",
+               header);
+  }
+  return layout;
+}
+
+absl::StatusOr<Layout> ReadLayout(InputFile* file, TokenSource::Format format) {
+  if (format == TokenSource::FORMAT_UNSPECIFIED) {
+    format = FormatOf(file->path());
+  }
+  switch (format) {
+    case TokenSource::UINT16:
+      return Layout{.width = 2};
+    case TokenSource::UINT32:
+      return Layout{.width = 4};
+    case TokenSource::NPY:
+      return ReadNpyHeader(file);
+    default:
+      return Layout{.width = 1};
+  }
+}
+
+absl::StatusOr<std::vector<char>> ReadRest(InputFile* file) {
+  constexpr size_t kStep = 8 << 20;
+  std::vector<char> bytes;
+  try {
+    while (true) {
+      const size_t before = bytes.size();
+      bytes.resize(before + kStep);
+      SYNCLINE_ASSIGN_OR_RETURN(const size_t got,
+                                file->Read(bytes.data() + before, kStep));
+      bytes.resize(before + got);
+      if (got < kStep) return bytes;
+    }
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(file->path(), ": more than fits into memory"));
+  }
+}
+
+}  // namespace
+
+// Turns what a file holds into the tokens that are kept.
+class TokenFileReader {
+ public:
+  TokenFileReader(InputFile* file, const Layout& layout)
+      : file_(*file), layout_(layout) {
+    result_.path_ = file->path();
+    result_.header_bytes_ = layout.header_bytes;
+    result_.file_width_ = layout.width;
+  }
+
+  absl::StatusOr<TokenFile> Take(std::vector<char> bytes, double begin,
+                                 double end) {
+    SYNCLINE_ASSIGN_OR_RETURN(const int64_t count, Count(bytes.size()));
+    const int64_t from = std::llround(std::floor(begin * count));
+    const int64_t to = std::llround(std::floor(end * count));
+    result_.first_ = from;
+    result_.size_ = to - from;
+    bytes.resize(to * layout_.width);
+    bytes.erase(bytes.begin(), bytes.begin() + from * layout_.width);
+    if (layout_.width == 8) {
+      SYNCLINE_RETURN_IF_ERROR(Narrow<int64_t>(bytes));
+    } else if (layout_.is_signed && layout_.width == 4) {
+      SYNCLINE_RETURN_IF_ERROR(Narrow<int32_t>(bytes));
+    } else if (layout_.is_signed && layout_.width == 2) {
+      SYNCLINE_RETURN_IF_ERROR(Narrow<int16_t>(bytes));
+    } else if (layout_.is_signed) {
+      SYNCLINE_RETURN_IF_ERROR(Narrow<int8_t>(bytes));
+    } else {
+      result_.width_ = layout_.width;
+      bytes.shrink_to_fit();
+      result_.bytes_ = std::move(bytes);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  absl::StatusOr<int64_t> Count(int64_t bytes) const {
+    const int64_t whole = bytes / layout_.width;
+    if (layout_.count > whole) {
+      return absl::DataLossError(
+          absl::StrCat(file_.path(), ": truncated: ", layout_.count,
+                       " tokens in the header, but bytes for ", whole));
+    }
+    if (layout_.count >= 0 ? layout_.count * layout_.width != bytes
+                           : bytes % layout_.width != 0) {
+      return Bad(file_, "byte ", layout_.header_bytes + whole * layout_.width,
+                 ": bytes that are no whole token of ", layout_.width,
+                 " bytes after the last of ", whole);
+    }
+    return whole;
+  }
+
+  template <typename T>
+  absl::Status Narrow(const std::vector<char>& bytes) {
+    result_.width_ = sizeof(uint32_t);
+    result_.bytes_.resize(result_.size_ * sizeof(uint32_t));
+    auto* const out = reinterpret_cast<uint32_t*>(result_.bytes_.data());
+    for (int64_t i = 0; i < result_.size_; ++i) {
+      T token;
+      std::memcpy(&token, bytes.data() + i * sizeof(T), sizeof(T));
+      if (int64_t{token} < 0 || int64_t{token} > int64_t{UINT32_MAX}) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            result_.Where(i), ": ", int64_t{token}, " is no token"));
+      }
+      out[i] = static_cast<uint32_t>(token);
+    }
+    return absl::OkStatus();
+  }
+
+  const InputFile& file_;
+  const Layout layout_;
+  TokenFile result_;
+};
+
+absl::StatusOr<TokenFile> TokenFile::Load(const std::string& path,
+                                          TokenSource::Format format,
+                                          double begin, double end) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
+  SYNCLINE_ASSIGN_OR_RETURN(const Layout layout,
+                            ReadLayout(file.get(), format));
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<char> bytes, ReadRest(file.get()));
+  return TokenFileReader(file.get(), layout).Take(std::move(bytes), begin, end);
+}
+
+uint32_t TokenFile::at(int64_t i) const {
+  return WithTokens(
+      [=](const auto* tokens) { return static_cast<uint32_t>(tokens[i]); });
+}
+
+std::string TokenFile::Where(int64_t i) const {
+  const int64_t number = first_ + i;
+  return absl::StrCat(path_, ": token ", number, " at byte ",
+                      header_bytes_ + number * file_width_);
+}
+
+int64_t TokenFile::FindAtLeast(uint32_t vocabulary) const {
+  return WithTokens([=, this](const auto* tokens) {
+    const auto* const found =
+        std::find_if(tokens, tokens + size_,
+                     [=](uint32_t token) { return token >= vocabulary; });
+    return found == tokens + size_ ? int64_t{-1} : found - tokens;
+  });
+}
+
+}  // namespace syncline

@@ -1,0 +1,9 @@
+#include "worker/ops/compare.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeAnd(const OpSpec& spec) {
+  return MakeComparison(spec, Comparison::kAnd);
+}
+
+}  // namespace syncline

@@ -1,0 +1,19 @@
+#ifndef SYNCLINE_WORKER_OPS_COMPARE_H_
+#define SYNCLINE_WORKER_OPS_COMPARE_H_
+
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+enum class Comparison { kEqual, kLess, kLessOrEqual, kAnd, kOr };
+
+// Two inputs of one type, broadcast, to bool; with `swapped` the second is
+// compared with the first. No gradient. And and Or take bool, the others any
+// type, Equal bool too. NaN equals and orders nothing.
+absl::StatusOr<std::unique_ptr<Op>> MakeComparison(const OpSpec& spec,
+                                                   Comparison comparison,
+                                                   bool swapped = false);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_OPS_COMPARE_H_

@@ -1,0 +1,9 @@
+#include "worker/ops/layer_norm_op.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeLayerNormalization(const OpSpec& spec) {
+  return MakeLayerNormOp(spec, /*centred=*/true);
+}
+
+}  // namespace syncline

@@ -1,0 +1,114 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/broadcast.h"
+#include "kernels/strided.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+namespace {
+
+// The three inputs under the result.
+using Walk = Strided<3>;
+
+// Element i of the operand with this stride.
+template <typename T>
+T At(const T* values, int64_t i, int64_t stride) {
+  return values[i * stride];
+}
+
+class WhereOp : public Op {
+ public:
+  WhereOp(const OpSpec& spec, Walk walk)
+      : Op({.backward_inputs = 0b001}),
+        walk_(std::move(walk)),
+        element_bytes_(DTypeBytes(spec.input(1).dtype)),
+        counts_{0, spec.input(1).count(), spec.input(2).count()} {}
+
+  absl::Status Forward(const Tensors& t) override {
+    switch (element_bytes_) {
+      case 1:
+        Select<uint8_t>(t);
+        break;
+      case 4:
+        Select<uint32_t>(t);
+        break;
+      default:
+        Select<uint64_t>(t);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(2) != nullptr) Add<2, false>(t, g);
+    if (g.in(1) != nullptr) Add<1, true>(t, g);
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Select(const Tensors& t) const {
+    const auto* const condition = static_cast<const uint8_t*>(t.inputs[0]);
+    const T* const a = static_cast<const T*>(t.inputs[1]);
+    const T* const b = static_cast<const T*>(t.inputs[2]);
+    T* const y = static_cast<T*>(t.outputs[0]);
+    const int64_t n = walk_.inner();
+    const auto [sc, sa, sb] = walk_.inner_strides();
+    const int64_t by_c = sc, by_a = sa, by_b = sb;
+    walk_.ForEachRow([=](int64_t o, const Walk::Offsets& at) {
+      const uint8_t* const c = condition + at[0];
+      const T* const p = a + at[1];
+      const T* const q = b + at[2];
+      for (int64_t i = 0; i < n; ++i) {
+        y[o + i] = At(c, i, by_c) != 0 ? At(p, i, by_a) : At(q, i, by_b);
+      }
+    });
+  }
+
+  // The gradient of an operand: dy where it was chosen, else zero.
+  template <size_t kInput, bool kChosen>
+  void Add(const Tensors& t, const Gradients& g) const {
+    const auto* const condition = static_cast<const uint8_t*>(t.inputs[0]);
+    float* const dx = g.in(kInput);
+    if (!g.accumulate(kInput)) std::fill_n(dx, counts_[kInput], 0.0f);
+    const float* const dy = g.out();
+    const int64_t n = walk_.inner();
+    const int64_t by_c = walk_.inner_strides()[0];
+    const int64_t by_x = walk_.inner_strides()[kInput];
+    walk_.ForEachRow([=](int64_t o, const Walk::Offsets& at) {
+      const uint8_t* const c = condition + at[0];
+      float* const x = dx + at[kInput];
+      for (int64_t i = 0; i < n; ++i) {
+        const bool chosen = (At(c, i, by_c) != 0) == kChosen;
+        x[i * by_x] += chosen ? dy[o + i] : 0.0f;
+      }
+    });
+  }
+
+  const Walk walk_;
+  const size_t element_bytes_;
+  const std::array<int64_t, 3> counts_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeWhere(const OpSpec& spec) {
+  if (spec.input(0).dtype != DType::kBool ||
+      spec.input(1).dtype != spec.input(2).dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the inputs are ", DTypeName(spec.input(0).dtype), ", ",
+        DTypeName(spec.input(1).dtype), " and ", DTypeName(spec.input(2).dtype),
+        "; they must be bool and two of one type"));
+  }
+  Dims out = spec.input(0).dims;
+  for (size_t i = 1; i < 3; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(out, BroadcastDims(out, spec.input(i).dims));
+  }
+  return std::make_unique<WhereOp>(
+      spec, Walk(out, {BroadcastStrides(spec.input(0).dims, out),
+                       BroadcastStrides(spec.input(1).dims, out),
+                       BroadcastStrides(spec.input(2).dims, out)}));
+}
+
+}  // namespace syncline
