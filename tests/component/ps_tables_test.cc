@@ -14,13 +14,16 @@
 #include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/rpc/grpc_status.h"
+#include "common/wire/frame.h"
 #include "common/wire/table_map.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "kernels/row_initializer.h"
 #include "kernels/row_optimizer.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/ps_fixture.h"
+#include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
@@ -333,6 +336,60 @@ TEST(PsTablesTest, AScanAtACutHasEveryRowOnce) {
   ASSERT_OK(worker.plain().EndCut(9));
   EXPECT_EQ(worker.Scan(0, 9, "").status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(PsTablesTest, AScansAnswerCountsUntilItIsSent) {
+  MetricsRegistry metrics;
+  PsFixture::Options options = WithTable(ConsistencySpec::ASYNC);
+  options.metrics = &metrics;
+  options.table_memory_bytes = 1 << 30;
+  PsFixture fixture(options);
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  // All in the partition that comes first, and so in one answer.
+  const TableMap map = *TableMap::Create(TableMap::DefaultSlots(1), 1);
+  Rows gradients;
+  for (int64_t key = 0; gradients.size() < 10000; ++key) {
+    if (map.SlotOf(key) == 0) gradients[key] = Row(kDim, 1);
+  }
+  ASSERT_OK(worker.Push(0, gradients, 1));
+  ASSERT_OK(worker.plain().BeginCut(9, {1}));
+  grpc::ChannelArguments narrow;
+  narrow.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  narrow.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 65535);
+  narrow.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  Relay relay(fixture.address(0));
+  const auto channel = grpc::CreateCustomChannel(
+      relay.address(), grpc::InsecureChannelCredentials(), narrow);
+  ASSERT_TRUE(
+      channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kTimeout)));
+  ScanTableRequest request;
+  *request.mutable_header()->mutable_caller() = worker.caller();
+  request.mutable_header()->set_cut_id(9);
+  relay.Stall(true);
+  grpc::CompletionQueue unread;
+  const auto context = MakeContext(absl::Now() + kTimeout);
+  const auto call = ParameterServer::NewStub(channel)->AsyncScanTable(
+      context.get(), request, &unread);
+  ScanTableResponse response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  const auto shows = [&](const std::string& line) {
+    return Eventually(kTimeout, [&] {
+      return metrics.Render().find(line) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(
+      shows("syncline_ps_requests_total{code=\"OK\",rpc=\"ScanTable\"} 1"));
+  EXPECT_TRUE(
+      shows(absl::StrCat("syncline_ps_in_flight_bytes ", kChunkBytesMax)));
+  relay.Stall(false);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(unread.Next(&tag, &ok));
+  EXPECT_OK(FromGrpcStatus(status));
+  EXPECT_EQ(response.header().rows(), 10000u);
+  EXPECT_TRUE(shows("syncline_ps_in_flight_bytes 0"));
 }
 
 TEST(PsTablesTest, AStaleRoutingVersionIsAborted) {
