@@ -27,6 +27,18 @@ std::vector<HotKey> HotKeys::Sorted() const {
   for (const Entry& entry : entries_) {
     keys.push_back({entry.key, static_cast<uint64_t>(entry.pushes)});
   }
+  const size_t with_rows = keys.size();
+  for (const SpaceSaving::Counter& counter : refused_.counters()) {
+    const auto same =
+        std::find_if(keys.begin(), keys.begin() + with_rows,
+                     [&](const HotKey& k) { return k.key == counter.key; });
+    const bool known = same != keys.begin() + with_rows;
+    HotKey& key = known ? *same : keys.emplace_back();
+    key.key = counter.key;
+    key.pushes += counter.count;
+    key.refused = counter.count;
+    key.refused_error = counter.error;
+  }
   return Merge(std::move(keys), {});
 }
 

@@ -190,6 +190,8 @@ std::vector<ShardStatus::Table> JobTables::Status() const {
       ShardStatus::Table::HotKey* key = status.add_hot_keys();
       key->set_key(hot.key);
       key->set_pushes(hot.pushes);
+      key->set_refused(hot.refused);
+      key->set_refused_error(hot.refused_error);
     }
   }
   return all;

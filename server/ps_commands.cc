@@ -53,6 +53,12 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
 }
 
 void PsCommands::Stop(const StopJob& stop) {
+  for (PsReport& report : server_->Reports()) {
+    if (report.job_id() != stop.job_id()) continue;
+    DaemonMessage last;
+    *last.mutable_ps_report() = std::move(report);
+    send_(std::move(last));
+  }
   server_->CloseJob(stop.job_id(), stop.reason());
   DaemonMessage message;
   message.mutable_done()->set_job_id(stop.job_id());

@@ -14,7 +14,8 @@ namespace syncline {
 // thread of its own: opening and closing a job takes time. Thread-safe.
 //
 //   PrepareJob -> OpenJob  -> JobPrepared, with the problem if there is one
-//   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not
+//   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not;
+//                 before it the last PsReport, which stays after the job
 class PsCommands {
  public:
   // Its shard of a job is that of the participant with `incarnation`. `server`

@@ -205,7 +205,10 @@ absl::Status TableLane::PushMissing(const RowStep& step) {
     Keep(partition->Enter(missing_.keys[i], missing_.hashes[i],
                           Clock32(step.clock), SpilledOf(i), &row),
          &status);
-    if (row == RowPartition::kNone) continue;
+    if (row == RowPartition::kNone) {
+      hot_keys_.CountRefused(missing_.keys[i]);
+      continue;
+    }
     char* const at = Record(partition, row, Clock32(step.clock));
     // At once: the next may send this one to disk.
     group_.gradients[0] = missing_.gradients.data() + i * dim_;

@@ -100,6 +100,18 @@ void TableMetrics::SetGauges(const std::string& name) {
                  "Pushes of the table's most frequent key, at most.",
                  {{"table", name}})
       .Set(static_cast<double>(hottest));
+  uint64_t refused = 0;
+  for (const Table* table : tables) {
+    for (const Table::HotKey& key : table->hot_keys()) {
+      refused = std::max<uint64_t>(refused, key.refused());
+    }
+  }
+  registry_
+      ->AddGauge("syncline_ps_table_hottest_refused_pushes",
+                 "Pushes without effect of the hot key that had most of them, "
+                 "at most.",
+                 {{"table", name}})
+      .Set(static_cast<double>(refused));
 }
 
 void TableMetrics::AddCounts(const Table& before, const Table& now) {

@@ -126,7 +126,8 @@ Examples:
 constexpr char kTablesFooter[] = R"(
 Of each table: rows in memory and on disk and their bytes, how often a row was
 found where, why keys were refused and rows expired, and the keys pushed most.
-The ps report each second; what the last report said can be read after the job.
+The ps report every two seconds, and at the end of the job; what they said last
+can be read until the scheduler restarts.
 
 Examples:
   synctl tables

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "scheduler/ctl/job_text.h"
 
 namespace syncline {
@@ -15,6 +16,8 @@ namespace {
 using Table = ShardStatus::Table;
 
 constexpr size_t kHotKeysShown = 8;
+// The ps of a job that runs report more often.
+constexpr double kNewSeconds = 10;
 
 std::string Percent(uint64_t part, uint64_t whole) {
   return whole == 0
@@ -62,7 +65,11 @@ std::string HotKeysText(const Table& table) {
   });
   keys.resize(std::min(keys.size(), kHotKeysShown));
   return absl::StrJoin(keys, ", ", [](std::string* out, const auto& hot) {
-    absl::StrAppend(out, hot.key(), " (", FormatCount(hot.pushes()), ")");
+    absl::StrAppend(out, hot.key(), " (", FormatCount(hot.pushes()));
+    if (hot.refused() > 0) {
+      absl::StrAppend(out, ", refused ", FormatCount(hot.refused()));
+    }
+    absl::StrAppend(out, ")");
   });
 }
 
@@ -114,6 +121,14 @@ std::string TablesText(const JobTableStatus& status) {
   }
   std::string text;
   for (int i = 0; i < tables; ++i) AppendTable(status, i, &text);
+  double age_seconds = 0;
+  for (const JobTableStatus::Ps& ps : status.ps()) {
+    age_seconds = std::max(age_seconds, ps.age_seconds());
+  }
+  if (age_seconds > kNewSeconds) {
+    absl::StrAppend(&text, "as of ", FormatElapsed(absl::Seconds(age_seconds)),
+                    " ago\n");
+  }
   return text;
 }
 

@@ -33,6 +33,39 @@ TEST(HotKeysTest, KeepsTheLargestCounts) {
   }
 }
 
+TEST(HotKeysTest, KeysWithoutRowsAreCountedToo) {
+  HotKeys hot;
+  hot.Offer(1, 10);
+  hot.Offer(2, 3);
+  for (int i = 0; i < 7; ++i) hot.CountRefused(-9);
+  for (int i = 0; i < 2; ++i) hot.CountRefused(2);  // then it got a row
+  const std::vector<HotKey> sorted = hot.Sorted();
+  ASSERT_EQ(sorted.size(), 3u);
+  EXPECT_EQ(sorted[0].key, 1);
+  EXPECT_EQ(sorted[0].refused, 0u);
+  EXPECT_EQ(sorted[1].key, -9);
+  EXPECT_EQ(sorted[1].pushes, 7u);
+  EXPECT_EQ(sorted[1].refused, 7u);
+  EXPECT_EQ(sorted[2].pushes, 5u);
+  EXPECT_EQ(sorted[2].refused, 2u);
+}
+
+TEST(HotKeysTest, RefusedKeysAreBounded) {
+  HotKeys hot;
+  const int64_t many = 4 * HotKeys::kRefusedCounters;
+  for (int64_t key = 0; key < many; ++key) {
+    hot.CountRefused(key);
+    if (key % 16 == 0) hot.CountRefused(-1);
+  }
+  const std::vector<HotKey> sorted = hot.Sorted();
+  ASSERT_EQ(sorted.size(), HotKeys::kKept);
+  EXPECT_EQ(sorted[0].key, -1);
+  EXPECT_GE(sorted[0].refused, many / 16u);
+  EXPECT_LE(sorted[0].refused - sorted[0].refused_error, many / 16u);
+  EXPECT_LE(sorted[0].refused_error,
+            (many + many / 16) / HotKeys::kRefusedCounters);
+}
+
 TEST(HotKeysTest, MergesTwoLists) {
   const std::vector<HotKey> merged =
       HotKeys::Merge({{1, 10}, {2, 5}}, {{3, 7}, {4, 5}});

@@ -30,10 +30,11 @@ class RecordingServer final : public PsServer {
   void CloseJob(const std::string& job_id, absl::string_view reason) override {
     calls.push_back(absl::StrCat("close ", job_id, " ", reason));
   }
-  std::vector<PsReport> Reports() const override { return {}; }
+  std::vector<PsReport> Reports() const override { return reports; }
   void Drain(absl::Time) override {}
 
   absl::Status open_result;
+  std::vector<PsReport> reports;
   std::vector<std::string> calls;
 };
 
@@ -101,6 +102,18 @@ TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
   EXPECT_THAT(answers_[0].prepared().problems(),
               ElementsAre(HasSubstr(
                   "(incarnation 0x000000000000004d) is not among the ps")));
+}
+
+TEST_F(PsCommandsTest, ItsTablesAreReportedOnceMoreAtTheEnd) {
+  for (const char* job : {"j-1", "j-2"}) {
+    server_.reports.emplace_back().set_job_id(job);
+    server_.reports.back().add_tables()->set_name(job);
+  }
+  Run({StopOf("j-2")});
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(answers_[0].ps_report().job_id(), "j-2");
+  EXPECT_EQ(answers_[0].ps_report().tables(0).name(), "j-2");
+  EXPECT_TRUE(answers_[1].done().released());
 }
 
 TEST_F(PsCommandsTest, AStopForAnUnknownJobIsAnsweredToo) {

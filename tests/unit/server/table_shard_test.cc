@@ -797,6 +797,43 @@ TEST(TableShardTest, NamesItsHottestKeys) {
   EXPECT_EQ(hot[2].pushes, 32u);
 }
 
+TEST(TableShardTest, KeysThatWereOnDiskAreAmongTheHottest) {
+  TableOptions options = Options();
+  options.memory_bytes = kFewRows;
+  MemoryColdStore cold(TableShard::SpilledRowBytes(options));
+  Table table(options, 2, &cold);
+  for (int64_t i = 0; i < 40; ++i) {
+    // Between two pushes of -1 everything in memory makes room.
+    Gradients push = OnePush(2000 * i, 2000);
+    if (i % 4 == 0) push[-1] = std::vector<float>(kDim, 1.0f);
+    ASSERT_TRUE(table.Push({push}, {.clock = i}).ok());
+  }
+  EXPECT_GT(table.Stats().loaded_rows, 0u);
+  const std::vector<HotKey> hot = table.Stats().hot_keys;
+  ASSERT_FALSE(hot.empty());
+  EXPECT_EQ(hot[0].key, -1);
+  EXPECT_EQ(hot[0].pushes, 10u);
+  EXPECT_EQ(hot[0].refused, 0u);
+}
+
+TEST(TableShardTest, RefusedKeysAreAmongTheHottest) {
+  TableOptions options = Options();
+  options.admission.min_sightings = 255;
+  options.admission.filter_bytes = 64 << 10;
+  Table table(options, 2);
+  for (int64_t i = 0; i < 40; ++i) {
+    Gradients push = OnePush(1000 * i, 100);
+    push[-1] = std::vector<float>(kDim, 1.0f);
+    ASSERT_TRUE(table.Push({push}, {.clock = i}).ok());
+  }
+  const std::vector<HotKey> hot = table.Stats().hot_keys;
+  ASSERT_FALSE(hot.empty());
+  EXPECT_EQ(hot[0].key, -1);
+  EXPECT_EQ(hot[0].pushes, 40u);
+  EXPECT_EQ(hot[0].refused, 40u);
+  EXPECT_EQ(hot[0].refused_error, 0u);
+}
+
 // --- Options ---
 
 TEST(TableShardTest, DimsFromOneToTheLargest) {

@@ -3,6 +3,7 @@
 
 #include "scheduler/ctl/table_text.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
@@ -31,6 +32,7 @@ TEST(TableTextTest, SumsOverThePs) {
     ShardStatus::Table::HotKey* hot = table->add_hot_keys();
     hot->set_key(int64_t{rank} - 5);
     hot->set_pushes(10 + rank);
+    hot->set_refused(rank * 4);
   }
   EXPECT_EQ(TablesText(status),
             "table users\n"
@@ -43,9 +45,21 @@ TEST(TableTextTest, SumsOverThePs) {
             "  refused  14 seen too rarely, 0 by chance, 0 for want of room\n"
             "  expired  6 by age, 0 by score\n"
             "  spilled  440 rows to disk\n"
-            "  hottest  -4 (11), -5 (10)\n"
+            "  hottest  -4 (11, refused 4), -5 (10)\n"
             "  ps:0     1,700 rows, 1.0 MiB of 4.0 MiB, 2.0 KiB on disk\n"
             "  ps:1     1,701 rows, 1.0 MiB of 4.0 MiB, 2.0 KiB on disk\n");
+}
+
+TEST(TableTextTest, SaysHowOldItIs) {
+  JobTableStatus status;
+  for (const double age : {2.5, 75.0}) {
+    JobTableStatus::Ps* ps = status.add_ps();
+    ps->set_age_seconds(age);
+    ps->add_tables()->set_name("users");
+  }
+  EXPECT_THAT(TablesText(status), testing::EndsWith("\nas of 1:15 ago\n"));
+  status.mutable_ps()->RemoveLast();
+  EXPECT_THAT(TablesText(status), testing::Not(testing::HasSubstr("as of")));
 }
 
 TEST(TableTextTest, SaysThatThereIsNothing) {
