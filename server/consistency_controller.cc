@@ -47,6 +47,8 @@ void ConsistencyController::OnInit(CallToken token, uint32_t rank,
   if (absl::Status allowed = CheckChief(rank, incarnation); !allowed.ok()) {
     return Fail(token, std::move(allowed), out);
   }
+  moved_ |= !had_init_;
+  had_init_ = true;
   for (uint32_t position = 0; position < blocks.size(); ++position) {
     const BlockIndex block = blocks[position];
     if (block_initialised_[block]) continue;

@@ -202,7 +202,11 @@ class ConsistencyController {
   uint32_t dense_block_count() const {
     return options_.block_count - options_.slot_count;
   }
-  bool initialised() const { return initialised_count_ == dense_block_count(); }
+  // A shard without dense blocks has had an Init all the same: it says how many
+  // clocks there are.
+  bool initialised() const {
+    return had_init_ && initialised_count_ == dense_block_count();
+  }
   bool sync() const { return options_.mode == ConsistencyMode::kSync; }
   bool active(uint32_t rank) const { return !workers_[rank].finished(); }
 
@@ -211,6 +215,7 @@ class ConsistencyController {
   CutSchedule cuts_;
   std::vector<bool> block_initialised_;
   uint32_t initialised_count_ = 0;
+  bool had_init_ = false;
   absl::Status closed_;
 
   // kSync. `sync_clock_` is the shard's version: all pushes of clocks below it

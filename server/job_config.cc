@@ -283,6 +283,10 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                       : 60);
 
   SYNCLINE_RETURN_IF_ERROR(ReadTables(assignment, &config));
+  if (assignment.parameters().empty() && config.tables.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", config.job_id, " has neither parameters nor tables"));
+  }
 
   SYNCLINE_RETURN_IF_ERROR(
       ReadConsistency(spec.consistency(), &config.controller));

@@ -428,6 +428,10 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
 absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     StartPulls(shard, clock, cut_id);
+    // Nothing to read, but to wait for: the first values, or the cut.
+    if (map_.shard_blocks(shard).empty() && TakesPart(shard)) {
+      StartPull({.shard = shard}, clock, cut_id);
+    }
   }
   return calls_.Wait();
 }

@@ -105,7 +105,7 @@ class PsClient {
   // steps the job will have. Blocks. Rows of tables need no values.
   absl::Status Init(int64_t total_clocks);
   // Overwrites all parameters with the values for step `clock`. Blocks until
-  // the consistency mode allows it.
+  // the consistency mode allows it, on shards that have rows alone too.
   absl::Status Pull(int64_t clock);
   // The same with the state at an announced cut. Blocks until all shards have
   // passed it.

@@ -294,7 +294,8 @@ void Resolver::ResolveParameters() {
     parameter.rule = matches_[i].rule;
     result_.parameters.push_back(std::move(parameter));
   }
-  if (result_.parameters.empty() && result_.loss_output != kNoValue) {
+  if (result_.parameters.empty() && spec_.tables().empty() &&
+      result_.loss_output != kNoValue) {
     Problem(
         "model: nothing to train: no float32 initializer that is not "
         "frozen influences ",

@@ -73,9 +73,6 @@ void Place(std::vector<Block>* blocks, std::vector<int64_t>* loads) {
 
 absl::StatusOr<BlockMap> BlockMap::Create(absl::Span<const TensorSize> tensors,
                                           uint32_t shard_count) {
-  if (tensors.empty()) {
-    return absl::InvalidArgumentError("the model has no tensor to train");
-  }
   if (shard_count == 0) {
     return absl::InvalidArgumentError("no ps to place parameters on");
   }

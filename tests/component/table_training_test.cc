@@ -283,6 +283,53 @@ TEST_F(TableTrainingTest, RowsThatAWorkerKeepsAreThoseOfTheServers) {
   }
 }
 
+// A logistic regression all of whose weights are rows.
+constexpr char kRowsAlone[] = R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 13]
+>
+rows (int64[N, 3] bag, float[40, 1] emb) => (float[N, 1] logit)
+<int64[1] one = {1}>
+{
+  items = Gather (emb, bag)
+  logit = ReduceSum <keepdims = 0> (items, one)
+})";
+
+JobSpec RowsAloneSpec(ConsistencySpec::Mode mode) {
+  JobSpec spec = TableSpecOf();
+  spec.mutable_model()->clear_initialize();
+  while (spec.data().feeds_size() > 1) {
+    spec.mutable_data()->mutable_feeds()->RemoveLast();
+  }
+  spec.mutable_consistency()->set_mode(mode);
+  // The shards must know when the job ends before anything is pushed.
+  spec.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+  spec.mutable_training()->set_epochs(4);
+  return spec;
+}
+
+TEST_F(TableTrainingTest, AModelOfRowsAloneTrains) {
+  Weights first;
+  for (const uint32_t ps : {1u, 3u}) {
+    TrainingCluster cluster({.workers = 3,
+                             .ps = ps,
+                             .work_dir = dir_.File(absl::StrCat("rows", ps)),
+                             .data_root = dir_.path()});
+    const auto sync =
+        cluster.RunJob(RowsAloneSpec(ConsistencySpec::SYNC), kRowsAlone);
+    ASSERT_EQ(sync.status, absl::OkStatus());
+    ASSERT_EQ(sync.evaluations.size(), 4u);
+    EXPECT_GT(sync.evaluations[3].auc(), 0.7);
+    if (first.empty()) first = sync.weights;
+    EXPECT_EQ(sync.weights, first) << "bit for bit";
+    const auto async =
+        cluster.RunJob(RowsAloneSpec(ConsistencySpec::ASYNC), kRowsAlone);
+    ASSERT_EQ(async.status, absl::OkStatus());
+    EXPECT_GT(async.evaluations.back().auc(), 0.7);
+  }
+}
+
 TEST_F(TableTrainingTest, WorkersThatKeepRowsLearn) {
   JobSpec spec = TableSpecOf();
   spec.mutable_consistency()->set_mode(ConsistencySpec::BOUNDED_STALENESS);

@@ -472,14 +472,19 @@ void Simulation::EndCut(uint64_t cut_id) {
 // --- Shell -------------------------------------------------------------------
 
 void Simulation::Initialise() {
+  std::vector<std::vector<BlockIndex>> inits;
   for (const BlockIndex block : AllBlocks()) {
     if (block >= script_.block_count() - script_.slot_count()) break;
+    inits.push_back({block});
+  }
+  if (inits.empty()) inits.emplace_back();  // a shard of rows alone
+  for (const std::vector<BlockIndex>& blocks : inits) {
     for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
-      agenda_.At(random_.Uniform() * 8, [this, block] {
+      agenda_.At(random_.Uniform() * 8, [this, blocks] {
         const CallToken token = next_token_++;
         outstanding_[token] = {nullptr, 0, std::nullopt, std::nullopt, false};
         ShardActions actions;
-        controller_->OnInit(token, 0, kIncarnation, {block}, agenda_.now(),
+        controller_->OnInit(token, 0, kIncarnation, blocks, agenda_.now(),
                             &actions);
         Execute(std::move(actions));
       });

@@ -13,9 +13,11 @@
 namespace syncline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Kind = ShardAction::Kind;
 
 const absl::Time kStart = absl::UnixEpoch();
@@ -24,7 +26,7 @@ class ControllerTest : public ::testing::Test {
  protected:
   void Open(ConsistencyController::Options options) {
     options.workers = {{10, "chief:0 at a:1"}, {11, "worker:0 at b:2"}};
-    options.block_count = 2;
+    if (options.block_count == 0) options.block_count = 2;
     options.label = "job j on ps:0 at p:9";
     controller_ = std::make_unique<ConsistencyController>(std::move(options));
   }
@@ -279,6 +281,18 @@ TEST_F(ControllerTest, BeforeInitialisationPullsWaitAndPushesAreRefused) {
   controller_->OnInit(5, 0, 10, {0, 1}, kStart, &actions);  // 1 is a repeat
   EXPECT_THAT(Kinds(actions),
               ElementsAre(Kind::kInit, Kind::kAck, Kind::kRead));
+}
+
+// The Init says how many clocks there are.
+TEST_F(ControllerTest, AShardOfRowsAloneWaitsForItsInitToo) {
+  Open({.mode = ConsistencyMode::kAsync, .block_count = 3, .slot_count = 3});
+  EXPECT_THAT(Pull(2, 1, 0), IsEmpty());
+  EXPECT_THAT(Push(3, 1, 0, {1}, 1), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  ShardActions actions;
+  controller_->OnInit(4, 0, 10, {}, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kAck, Kind::kRead));
+  EXPECT_THAT(Push(5, 1, 0, {1}, 1), Not(Contains(Kind::kFail)));
 }
 
 TEST_F(ControllerTest, StrangersAndTheDeadAreRefused) {
