@@ -24,6 +24,7 @@ absl::StatusOr<Evaluation> Evaluator::Run(OnBatch on_batch, Prepare prepare) {
     indices.resize(std::min(batch_size, dataset_->size() - begin));
     std::iota(indices.begin(), indices.end(), begin);
     dataset_->Read(indices, &batch_);
+    dataset_->HasRead({begin, static_cast<int64_t>(indices.size())});
     SYNCLINE_RETURN_IF_ERROR(prepare(batch_));
     SYNCLINE_ASSIGN_OR_RETURN(const Executor::EvalResult result,
                               executor_->Evaluate(batch_));

@@ -133,6 +133,7 @@ std::vector<std::string> JobRun::Prepare() {
   std::vector<std::string> problems;
   job_ = PrepareJob(assignment_, static_cast<uint32_t>(rank), bytes,
                     {.data_root = options_.data_root,
+                     .work_dir = options_.work_dir,
                      .threads = options_.threads,
                      .shared_memory = options_.shared_memory},
                     &problems);

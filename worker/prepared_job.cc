@@ -128,7 +128,7 @@ class Preparation {
                                 const SampleShape& shape) {
     auto dataset =
         Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
-                      shape.class_count, shape.label_width);
+                      shape.class_count, shape.label_width, options_.work_dir);
     if (!dataset.ok()) {
       AddProblems(field, dataset.status());
       return nullptr;

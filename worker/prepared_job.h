@@ -46,6 +46,7 @@ struct PreparedJob {
 
 struct PrepareOptions {
   std::string data_root;  // relative data paths are below it
+  std::string work_dir;   // for data that is not kept in memory
   int threads = 1;        // where the job does not say
   // Gradients may be shared with a ps on this host.
   bool shared_memory = false;

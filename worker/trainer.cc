@@ -46,6 +46,9 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   options.plan.rank = job.rank;
   options.plan.shuffle = spec.data().shuffle();
   options.plan.seed = spec.training().seed();
+  if (spec.data().train().has_criteo()) {
+    options.plan.window_samples = spec.data().train().criteo().window_samples();
+  }
   const BatchPlan plan(options.plan);
   options.clocks =
       Epochs::Of(spec.training(), plan.steps_per_epoch()).clocks_total;

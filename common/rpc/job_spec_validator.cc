@@ -29,6 +29,8 @@ constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
 constexpr uint32_t kVocabularyMax = 1u << 24;  // exact in float32
 constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
+constexpr uint32_t kWindowMin = 4096;
+constexpr uint32_t kWindowMax = 1 << 30;
 constexpr uint32_t kBatchMax = 1'048'576;
 
 // "kind: LAMB is not built yet; use SGD".
@@ -146,6 +148,11 @@ void CheckSource(const std::string& path, const DataSource& source,
       return;
     case DataSource::kCriteo:
       problems->NotEmpty(path + ".criteo.path", source.criteo().path());
+      if (const uint32_t window = source.criteo().window_samples();
+          window != 0 && (window < kWindowMin || window > kWindowMax)) {
+        problems->Add(path + ".criteo.window_samples", window, " is outside ",
+                      kWindowMin, "..", kWindowMax);
+      }
       return;
     case DataSource::kTokens:
       CheckTokens(path + ".tokens", source.tokens(), problems);

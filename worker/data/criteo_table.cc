@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "worker/data/input_file.h"
+#include "worker/data/spool_file.h"
 #include "worker/data/text_input.h"
 
 namespace syncline {
@@ -96,8 +97,9 @@ absl::Status ParseLine(absl::string_view line, CriteoRow* row);
 
 class CriteoTable : public SampleTable {
  public:
-  explicit CriteoTable(std::vector<CriteoField> fields)
-      : fields_(std::move(fields)) {}
+  // `spool` may be null: rows are kept in memory.
+  CriteoTable(std::vector<CriteoField> fields, std::unique_ptr<SpoolFile> spool)
+      : fields_(std::move(fields)), spool_(std::move(spool)) {}
 
   int64_t size() const override { return size_; }
   int64_t width(int field) const override { return fields_[field].width; }
@@ -129,35 +131,66 @@ class CriteoTable : public SampleTable {
     return origins_.Where(sample);
   }
 
+  void WillRead(int64_t first, int64_t count) const override {
+    if (spool_ == nullptr) return;
+    spool_->WillRead(first * sizeof(CriteoRow),
+                     (first + count) * sizeof(CriteoRow));
+  }
+  void HasRead(int64_t first, int64_t count) const override {
+    if (spool_ == nullptr) return;
+    spool_->HasRead(first * sizeof(CriteoRow),
+                    (first + count) * sizeof(CriteoRow));
+  }
+
   // Errors: ResourceExhausted, naming the line that does not fit.
   absl::Status Add(const CriteoRow& row, const LineReader& reader,
                    const std::function<uint64_t()>& available) {
-    if (size_ == static_cast<int64_t>(pieces_.size()) * kRowsPerPiece) {
-      SYNCLINE_RETURN_IF_ERROR(AddPiece(reader, available()));
-    }
+    const bool needs_piece =
+        spool_ != nullptr
+            ? pieces_.empty()
+            : size_ == static_cast<int64_t>(pieces_.size()) * kRowsPerPiece;
+    if (needs_piece) SYNCLINE_RETURN_IF_ERROR(AddPiece(reader, available()));
     pieces_.back()[size_++ % kRowsPerPiece] = row;
     origins_.Add(reader);
+    if (spool_ == nullptr || size_ % kRowsPerPiece > 0) return absl::OkStatus();
+    return Annotate(Spool(kRowsPerPiece), reader.Where());
+  }
+  // All rows are there.
+  absl::Status Finish() {
+    if (spool_ == nullptr) return absl::OkStatus();
+    SYNCLINE_RETURN_IF_ERROR(Spool(size_ % kRowsPerPiece));
+    pieces_.clear();
+    SYNCLINE_RETURN_IF_ERROR(spool_->Finish());
+    spooled_ = reinterpret_cast<const CriteoRow*>(spool_->data());
     return absl::OkStatus();
   }
 
  private:
   absl::Status AddPiece(const LineReader& reader, uint64_t available) {
     constexpr uint64_t kBytes = kRowsPerPiece * sizeof(CriteoRow);
-    if (available < kBytes + kLeftBytesMin) {
+    if (spool_ == nullptr && available < kBytes + kLeftBytesMin) {
       return absl::ResourceExhaustedError(absl::StrCat(
           reader.Where(), ": the data does not fit into memory: ", size_,
           " samples take ", size_ * sizeof(CriteoRow) >> 20, " MiB, ",
           available >> 20, " MiB are available, of which ", kLeftBytesMin >> 20,
-          " MiB are left to the rest of the job"));
+          " MiB are left to the rest of the job; set criteo.window_samples to "
+          "keep them on disk"));
     }
     pieces_.push_back(std::make_unique<CriteoRow[]>(kRowsPerPiece));
     return absl::OkStatus();
   }
+  absl::Status Spool(int64_t rows) {
+    return spool_->Append(pieces_.back().get(), rows * sizeof(CriteoRow));
+  }
   const CriteoRow& Row(int64_t sample) const {
+    if (spooled_ != nullptr) return spooled_[sample];
     return pieces_[sample / kRowsPerPiece][sample % kRowsPerPiece];
   }
 
   const std::vector<CriteoField> fields_;
+  const std::unique_ptr<SpoolFile> spool_;
+  const CriteoRow* spooled_ = nullptr;
+  // With a spool one, which its rows go through.
   std::vector<std::unique_ptr<CriteoRow[]>> pieces_;
   int64_t size_ = 0;
   LineOrigins origins_;
@@ -247,7 +280,8 @@ absl::Status AddFile(const std::string& path, CriteoTable* table,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     const CriteoSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root, const std::function<uint64_t()>& available) {
+    absl::string_view data_root, const std::string& work_dir,
+    const std::function<uint64_t()>& available) {
   std::vector<CriteoField> resolved;
   for (const FieldRequest& request : fields) {
     SYNCLINE_ASSIGN_OR_RETURN(const CriteoField field, ResolveField(request));
@@ -255,13 +289,19 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
   }
   SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
                             FindFiles(source.path(), data_root));
-  auto table = std::make_unique<CriteoTable>(std::move(resolved));
+  std::unique_ptr<SpoolFile> spool;
+  if (source.window_samples() > 0) {
+    SYNCLINE_ASSIGN_OR_RETURN(spool, SpoolFile::Create(work_dir));
+  }
+  auto table =
+      std::make_unique<CriteoTable>(std::move(resolved), std::move(spool));
   for (const std::string& path : paths) {
     SYNCLINE_RETURN_IF_ERROR(AddFile(path, table.get(), available));
   }
   if (table->size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(paths[0], ": no samples"));
   }
+  SYNCLINE_RETURN_IF_ERROR(table->Finish());
   return table;
 }
 

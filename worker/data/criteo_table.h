@@ -27,7 +27,8 @@ constexpr int64_t CriteoMissingKey(int column) {
 }
 
 // Loads Criteo's click logs; CriteoSource in job_spec.proto has the format, the
-// fields and the keys. Keeps 160 bytes per line, in pieces of 10 MiB.
+// fields and the keys. Keeps 160 bytes per line, in pieces of 10 MiB, or with
+// window_samples in a SpoolFile below `work_dir`.
 //
 // Samples that do not fit are refused (ResourceExhausted), not swapped or
 // killed for: before each piece `available` bytes, which others may take
@@ -35,7 +36,7 @@ constexpr int64_t CriteoMissingKey(int column) {
 // Source: "Kaggle Display Advertising Challenge dataset", readme.txt.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     const CriteoSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root,
+    absl::string_view data_root, const std::string& work_dir = "/var/tmp",
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
 }  // namespace syncline

@@ -47,7 +47,7 @@ std::vector<FieldRequest> RequestedFields(const DataSpec& data,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
     const DataSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    absl::string_view data_root, const std::string& work_dir) {
   switch (source.format_case()) {
     case DataSource::kIdx:
       return LoadIdx(source.idx(), fields, data_root);
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
     case DataSource::kDigits:
       return LoadDigits(source.digits(), fields);
     case DataSource::kCriteo:
-      return LoadCriteo(source.criteo(), fields, data_root);
+      return LoadCriteo(source.criteo(), fields, data_root, work_dir);
     case DataSource::kTokens:
       return LoadTokens(source.tokens(), fields, data_root);
     case DataSource::FORMAT_NOT_SET:
@@ -107,6 +107,7 @@ absl::Status CheckLabels(const SampleTable& table, int field,
       SYNCLINE_RETURN_IF_ERROR(Annotate(map.Check(values[i]),
                                         table.Where(field, begin + i / width)));
     }
+    table.HasRead(begin, static_cast<int64_t>(samples.size()));
   }
   return absl::OkStatus();
 }
@@ -147,6 +148,12 @@ class MappedTable : public Dataset {
     table_->Read(label, indices, 1, 0, batch->labels.data());
     for (float& value : batch->labels) value = labels_.Map(value);
   }
+  void WillRead(const SampleRange& samples) const override {
+    table_->WillRead(samples.first, samples.count);
+  }
+  void HasRead(const SampleRange& samples) const override {
+    table_->HasRead(samples.first, samples.count);
+  }
 
  private:
   const std::unique_ptr<const SampleTable> table_;
@@ -158,13 +165,13 @@ class MappedTable : public Dataset {
 
 absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     const DataSource& source, const DataSpec& data, absl::string_view data_root,
-    absl::Span<const FeedShape> feeds, int64_t class_count,
-    int64_t label_width) {
+    absl::Span<const FeedShape> feeds, int64_t class_count, int64_t label_width,
+    const std::string& work_dir) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
   const std::vector<FieldRequest> fields =
       RequestedFields(data, feeds, label_width);
   SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<SampleTable> table,
-                            LoadTable(source, fields, data_root));
+                            LoadTable(source, fields, data_root, work_dir));
   SYNCLINE_RETURN_IF_ERROR(
       CheckWidths(*table, fields, data, feeds, label_width));
   LabelMap labels(data.label(), class_count);

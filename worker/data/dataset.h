@@ -21,6 +21,12 @@ struct FeedShape {
   bool integers = false;  // int64; else float32
 };
 
+// Samples [first, first + count).
+struct SampleRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 // All samples of one DataSource, loaded and checked, in file order. Immutable
 // after Open, hence thread-safe.
 class Dataset {
@@ -33,16 +39,21 @@ class Dataset {
   // record: NotFound (missing file, a glob without match), InvalidArgument
   // (malformed, wrong magic, field unknown or of the wrong size, label outside
   // the classes, NaN or infinity), DataLoss (truncated, bad gzip checksum),
-  // PermissionDenied, ResourceExhausted (more than fits into memory).
+  // PermissionDenied, ResourceExhausted (more than fits into memory, or onto
+  // the disk). What is not kept in memory is in a file below `work_dir`.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
       absl::string_view data_root, absl::Span<const FeedShape> feeds,
-      int64_t class_count, int64_t label_width);
+      int64_t class_count, int64_t label_width,
+      const std::string& work_dir = "/var/tmp");
   virtual ~Dataset() = default;
 
   virtual int64_t size() const = 0;
   // Fills *batch with the samples `indices` (each in [0, size())), in order.
   virtual void Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
+  // Hints: samples that will soon be read, or not again in this epoch.
+  virtual void WillRead(const SampleRange& samples) const {}
+  virtual void HasRead(const SampleRange& samples) const {}
 };
 
 // Which samples a worker sees when. A pure function of its arguments: the order
@@ -50,7 +61,13 @@ class Dataset {
 // the positions [s * workers * batch, (s + 1) * workers * batch) of it, of
 // which rank r gets the r-th run of `batch`. So n workers x batch b see, step
 // by step, what one worker x batch n*b sees. Short last batches are cut in rank
-// order; a rank may get nothing. Thread-compatible.
+// order; a rank may get nothing.
+//
+// With windows, an epoch's order is that of pieces of kPieceSamples
+// neighbouring samples, shuffled (but for a short one, which is the last), and
+// within each window of neighbouring pieces of that order the samples are
+// shuffled: so what is read at a time lies in few places. Nothing is kept per
+// sample but a window's. Thread-compatible.
 class BatchPlan {
  public:
   struct Options {
@@ -60,7 +77,9 @@ class BatchPlan {
     uint32_t rank = 0;
     bool shuffle = true;
     uint64_t seed = 0;
+    int64_t window_samples = 0;  // rounded up to whole pieces; 0: no windows
   };
+  static constexpr int64_t kPieceSamples = 4096;
   explicit BatchPlan(const Options& options);
 
   // ceil(sample_count / (workers * batch_size)).
@@ -69,11 +88,30 @@ class BatchPlan {
   // Borrowed until the next call.
   absl::Span<const int64_t> Indices(int64_t epoch, int64_t step);
 
+  // With windows: what Indices, since the last call of this, has come to need
+  // soon, a window ahead, and what it has left behind.
+  struct Moves {
+    std::vector<SampleRange> soon;
+    std::vector<SampleRange> past;
+  };
+  Moves TakeMoves();
+
  private:
+  int64_t pieces_per_window() const {
+    return (options_.window_samples + kPieceSamples - 1) / kPieceSamples;
+  }
+  void OrderEpoch(int64_t epoch);
+  void EnterWindow(int64_t epoch, int64_t window);
+  // Samples of the pieces of `window` in the epoch's order.
+  std::vector<SampleRange> WindowPieces(int64_t window) const;
   const Options options_;
   int64_t steps_per_epoch_ = 0;
   int64_t permuted_epoch_ = -1;
-  std::vector<int64_t> order_;
+  std::vector<int64_t> order_;  // of samples, or with windows of pieces
+  int64_t window_ = -1;         // of permuted_epoch_
+  std::vector<int64_t> window_order_;
+  std::vector<int64_t> indices_;  // scratch
+  Moves moves_;
 };
 
 }  // namespace syncline

@@ -73,8 +73,11 @@ void Prefetcher::ReadAhead() {
   const int64_t steps = plan_.steps_per_epoch();
   for (int64_t clock = 0; clock < clocks_; ++clock) {
     if (!AwaitSlot(clock)) return;
-    dataset_->Read(plan_.Indices(clock / steps, clock % steps),
-                   &slots_[clock % slots_.size()]);
+    const auto samples = plan_.Indices(clock / steps, clock % steps);
+    const BatchPlan::Moves moves = plan_.TakeMoves();
+    for (const SampleRange& range : moves.soon) dataset_->WillRead(range);
+    dataset_->Read(samples, &slots_[clock % slots_.size()]);
+    for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);
     read_ = clock + 1;
     changed_.SignalAll();

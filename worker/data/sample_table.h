@@ -52,6 +52,9 @@ class SampleTable {
   // integers.
   virtual void ReadInts(int field, absl::Span<const int64_t> samples,
                         int64_t* out) const;
+  // As in Dataset.
+  virtual void WillRead(int64_t first, int64_t count) const {}
+  virtual void HasRead(int64_t first, int64_t count) const {}
   // Where the user finds the value: "FILE:LINE" or "FILE: record N" (from 0).
   virtual std::string Where(int field, int64_t sample) const = 0;
 };

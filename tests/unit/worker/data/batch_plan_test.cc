@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -151,6 +152,108 @@ TEST(BatchPlanTest, ShuffleMovesSamplesAnywhere) {
       // Expected 1000, deviation 28; the seed is fixed.
       EXPECT_NEAR(count, kEpochs / kCount, 150);
     }
+  }
+}
+
+// --- Windows ---
+
+constexpr int64_t kPiece = BatchPlan::kPieceSamples;
+
+BatchPlan::Options Windowed(int64_t count, int64_t window) {
+  return {.sample_count = count,
+          .batch_size = 500,
+          .workers = 3,
+          .seed = 4,
+          .window_samples = window};
+}
+
+// In order, by every rank's own plan, which goes on from step to step.
+Samples WindowedEpoch(const BatchPlan::Options& options, int64_t epoch) {
+  std::vector<BatchPlan> plans;
+  for (uint32_t rank = 0; rank < options.workers; ++rank) {
+    BatchPlan::Options of_rank = options;
+    of_rank.rank = rank;
+    plans.emplace_back(of_rank);
+  }
+  Samples all;
+  for (int64_t step = 0; step < plans[0].steps_per_epoch(); ++step) {
+    for (BatchPlan& plan : plans) {
+      const auto part = plan.Indices(epoch, step);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+  }
+  return all;
+}
+
+TEST(BatchPlanTest, WindowsTooShowEverySampleOncePerEpoch) {
+  for (const int64_t count :
+       {int64_t{10}, kPiece, 5 * kPiece, 7 * kPiece + 1, 9 * kPiece - 1}) {
+    for (const int64_t window : {int64_t{1}, 2 * kPiece, 100 * kPiece}) {
+      SCOPED_TRACE(absl::StrCat(count, " samples, windows of ", window));
+      const auto options = Windowed(count, window);
+      Samples seen = WindowedEpoch(options, 1);
+      EXPECT_EQ(seen, WindowedEpoch(options, 1)) << "the seed decides";
+      if (count > 100) {
+        EXPECT_NE(seen, WindowedEpoch(options, 2));
+        EXPECT_NE(seen, FileOrder(count));
+      }
+      BatchPlan::Options one = options;
+      one.workers = 1;
+      one.batch_size = 1500;
+      EXPECT_EQ(seen, WindowedEpoch(one, 1)) << "whoever shares the work";
+      std::sort(seen.begin(), seen.end());
+      EXPECT_EQ(seen, FileOrder(count));
+    }
+  }
+}
+
+TEST(BatchPlanTest, AWindowReadsFewPieces) {
+  constexpr int64_t kWindow = 2 * kPiece;
+  const Samples seen = WindowedEpoch(Windowed(11 * kPiece + 5, kWindow), 0);
+  std::set<int64_t> first_pieces;
+  for (size_t begin = 0; begin < seen.size(); begin += kWindow) {
+    std::set<int64_t> pieces;
+    const size_t end = std::min<size_t>(seen.size(), begin + kWindow);
+    for (size_t i = begin; i < end; ++i) pieces.insert(seen[i] / kPiece);
+    EXPECT_LE(pieces.size(), 2u);
+    first_pieces.insert(*pieces.begin());
+    // Not one piece after the other.
+    if (pieces.size() == 2) {
+      std::set<int64_t> half;
+      for (size_t i = begin; i < begin + 100; ++i)
+        half.insert(seen[i] / kPiece);
+      EXPECT_EQ(half.size(), 2u);
+    }
+  }
+  EXPECT_EQ(first_pieces.size(), 6u);
+}
+
+TEST(BatchPlanTest, WhatWillBeReadIsSaidAWindowAheadAndWhatWasReadOnce) {
+  auto options = Windowed(9 * kPiece + 5, 2 * kPiece);
+  options.rank = 1;
+  BatchPlan plan(options);
+  std::set<int64_t> soon;
+  std::set<int64_t> past;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    for (int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
+      const auto samples = plan.Indices(epoch, step);
+      const BatchPlan::Moves moves = plan.TakeMoves();
+      for (const SampleRange& range : moves.past) {
+        EXPECT_TRUE(past.insert(range.first).second);
+      }
+      if (step == 0) {
+        EXPECT_EQ(past.size(), epoch == 0 ? 0u : 10u) << "the whole epoch";
+        soon.clear();
+        past.clear();
+      }
+      for (const SampleRange& range : moves.soon) {
+        EXPECT_TRUE(soon.insert(range.first).second);
+      }
+      for (const int64_t sample : samples) {
+        EXPECT_TRUE(soon.contains(sample / kPiece * kPiece));
+      }
+    }
+    EXPECT_EQ(soon.size(), 10u);
   }
 }
 

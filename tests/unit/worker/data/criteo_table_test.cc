@@ -215,7 +215,7 @@ TEST_F(CriteoTableTest, WhatDoesNotFitIntoMemoryIsRefused) {
   Write("t.tsv", content);
   uint64_t available = (512 << 20) + (10 << 20);
   const auto load = [&] {
-    return LoadCriteo(source_, {"label"}, dir_, [&] {
+    return LoadCriteo(source_, {"label"}, dir_, dir_, [&] {
       return std::exchange(available, available - (10 << 20));
     });
   };
@@ -227,6 +227,51 @@ TEST_F(CriteoTableTest, WhatDoesNotFitIntoMemoryIsRefused) {
                     HasSubstr("available")));
   available = (512 << 20) + (20 << 20);
   EXPECT_TRUE(load().ok());
+}
+
+// As many lines as fill a piece and a bit, with no memory for any.
+TEST_F(CriteoTableTest, WithAWindowSamplesAreOnDiskAndTheSame) {
+  std::string content;
+  constexpr int kLines = 65'536 + 300;
+  for (int i = 0; i < kLines; ++i) {
+    std::vector<std::string> columns = Columns();
+    columns[0] = i % 3 == 0 ? "1" : "0";
+    columns[1] = absl::StrCat(i);
+    columns[20] = i % 7 == 0 ? "" : absl::StrCat(absl::Hex(i));
+    content += Line(columns);
+  }
+  const auto memory = Load(content);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  source_.set_window_samples(4096);
+  const auto disk = LoadCriteo(source_,
+                               {"dense", Integers("categories"), "label",
+                                "dense:12", Integers("categories:25")},
+                               dir_, dir_, [] { return uint64_t{0}; });
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  ASSERT_EQ((*disk)->size(), kLines);
+  for (const auto& samples :
+       {std::vector<int64_t>{0, 65'535, 65'536, kLines - 1, 7},
+        std::vector<int64_t>{30'000}}) {
+    for (const int field : {0, 2, 3}) {
+      EXPECT_EQ(Floats(**disk, field, samples),
+                Floats(**memory, field, samples));
+    }
+    for (const int field : {1, 4}) {
+      EXPECT_EQ(Ints(**disk, field, samples), Ints(**memory, field, samples));
+    }
+  }
+  EXPECT_EQ((*disk)->Where(0, 65'536), (*memory)->Where(0, 65'536));
+  (*disk)->HasRead(0, kLines);
+  EXPECT_THAT(Floats(**disk, 2, {3}), ElementsAre(1)) << "a hint, no more";
+}
+
+TEST_F(CriteoTableTest, AFolderThatTakesNoFileIsNamed) {
+  Write("t.tsv", Line(Columns()));
+  source_.set_window_samples(4096);
+  const auto table = LoadCriteo(source_, {"label"}, dir_, Path("missing"));
+  EXPECT_EQ(table.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(table.status().message()),
+              HasSubstr(Path("missing")));
 }
 
 TEST_F(CriteoTableTest, NamesFieldsThatAreNotThereOrOfTheWrongType) {
