@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
@@ -211,6 +212,58 @@ TEST_F(TablesCommandTest, SaysWhereRowsAreWhileAJobRunsAndAfterIt) {
   ASSERT_OK_AND_ASSIGN(const auto none, cluster_->Synctl({"tables"}));
   EXPECT_EQ(none.exit.code, 1);
   EXPECT_THAT(none.err, HasSubstr("no job is running"));
+}
+
+// What a job asks of its tables and cannot have: said before anything is
+// submitted where that can be known, and else by the ps, before it runs.
+TEST_F(TablesCommandTest, TablesThatCannotBeAreRefusedByField) {
+  const auto refusal = [&](const JobSpec& job, absl::string_view model) {
+    const auto result = cluster_->Synctl(
+        {"submit", WriteJob(cluster_->dir(), job, model), "--watch"},
+        absl::Minutes(1));
+    EXPECT_OK(result.status());
+    EXPECT_EQ(result->exit.code, 1);
+    return result->err;
+  };
+  const JobSpec job = MakeJob("refused");
+  const auto with_dim = [](absl::string_view dim) {
+    return absl::StrReplaceAll(
+        kModel, {{"float[rows, 64] large",
+                  absl::StrCat("float[rows, ", dim, "] large")},
+                 {"float[64, 1] w", absl::StrCat("float[", dim, ", 1] w")}});
+  };
+  EXPECT_THAT(refusal(job, with_dim("100000")),
+              HasSubstr("tables[0].name: 'large' has rows of 100000 elements, "
+                        "outside 1..65536"));
+  EXPECT_THAT(refusal(job, with_dim("0")), HasSubstr("tables[0].name"));
+  JobSpec small = job;
+  small.mutable_tables(0)->mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  small.mutable_tables(0)->mutable_admission()->set_min_sightings(2);
+  small.mutable_tables(0)->mutable_admission()->set_filter_bytes(512 << 10);
+  EXPECT_THAT(refusal(small, with_dim("65536")),
+              HasSubstr("tables[0].memory_bytes: 'large' has rows of 786440 "
+                        "bytes with optimizer state, but only 524288"));
+  JobSpec large = job;
+  large.mutable_tables(1)->set_memory_bytes(uint64_t{1} << 50);
+  EXPECT_THAT(refusal(large, kModel),
+              AllOf(HasSubstr("--table-memory"), HasSubstr("ps:")));
+}
+
+TEST_F(TablesCommandTest, APsWhoseFolderTakesNoRowsDoesNotStart) {
+  const std::string file = data_.File("train.csv");  // no folder
+  for (const std::string& folder : {data_.File("missing"), file}) {
+    auto ps = RunningProgram::Start(
+        data_.path(),
+        {absl::StrCat(BinaryDir(), "/syncline-ps"), "--listen=127.0.0.1:0",
+         absl::StrCat("--scheduler=", cluster_->scheduler_address()),
+         "--table-disk=64MiB", absl::StrCat("--spill-dir=", folder)},
+        {});
+    ASSERT_OK(ps.status());
+    const auto ended = (*ps)->Finish(absl::Seconds(30));
+    ASSERT_OK(ended.status());
+    EXPECT_EQ(ended->exit.code, 1);
+    EXPECT_THAT(ended->err, AllOf(HasSubstr("--spill-dir"), HasSubstr(folder)));
+  }
 }
 
 // Shorter than the time between two reports of a ps.

@@ -204,6 +204,33 @@ std::vector<Bad> BadCases() {
        kNoTfConfig,
        "--table-memory"},
       {kPs,
+       {"--table-memory=1125899906842625", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--table-memory: Value 1125899906842625 not in range"},
+      {kPs,
+       {"--table-disk=1025TiB", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--table-disk: Value"},
+      {kPs,
+       {"--shared-memory=maybe", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--shared-memory: maybe not in {on,off}"},
+      {kWorker, {"--shared-memory="}, kNoTfConfig, "--shared-memory"},
+      {kWorker,
+       {"--shared-memory-bytes=16777216"},
+       kNoTfConfig,
+       "--shared-memory-bytes"},
+      {kPs,
+       {"--shared-memory-bytes=16777215", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--shared-memory-bytes: Value 16777215 not in range"},
+      {kPs,
+       {"--shared-memory-bytes=70368744177665", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--shared-memory-bytes"},
+      {kWorker, {"--table-memory=16MiB"}, kNoTfConfig, "--table-memory"},
+      {kScheduler, {"--spill-dir=/x"}, kNoTfConfig, "--spill-dir"},
+      {kPs,
        {"--table-disk=-1", "--scheduler=s:1"},
        kNoTfConfig,
        "--table-disk"},
@@ -256,6 +283,18 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
   EXPECT_EQ(ps.options.in_flight_bytes, 16777216u);
   EXPECT_EQ(ps.options.table_memory_bytes, 16777216u);
   EXPECT_EQ(ps.options.table_disk_bytes, 0u);
+  const auto largest = ReadDaemonOptions(
+      DaemonKind::kPs,
+      {"--scheduler=s:1", "--table-memory=1024TiB", "--table-disk=1024TiB",
+       "--spill-dir=/data/spill", "--shared-memory=off",
+       "--shared-memory-bytes=70368744177664"},
+      "");
+  ASSERT_FALSE(largest.exit_code.has_value()) << largest.text;
+  EXPECT_EQ(largest.options.table_memory_bytes, uint64_t{1} << 50);
+  EXPECT_EQ(largest.options.table_disk_bytes, uint64_t{1} << 50);
+  EXPECT_EQ(largest.options.spill_dir, "/data/spill");
+  EXPECT_FALSE(largest.options.shared_memory);
+  EXPECT_EQ(largest.options.shared_memory_bytes, uint64_t{1} << 46);
   const auto scheduler = ReadDaemonOptions(
       DaemonKind::kScheduler, {"--lease-seconds=0.5", "--keep-days=0"}, "");
   ASSERT_FALSE(scheduler.exit_code.has_value()) << scheduler.text;
