@@ -801,6 +801,11 @@ void JobShard::MaintainTables(absl::Time now) {
   }
 }
 
+std::vector<ShardStatus::Table> JobShard::FinalTables() {
+  for (int lane = 0; lane < lanes_->count(); ++lane) tables_->Sample(lane);
+  return tables_->Status();
+}
+
 // --- Norms -------------------------------------------------------------------
 
 // Called when all folds of the clock have run, and again by Tick; nothing is

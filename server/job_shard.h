@@ -124,6 +124,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void MaintainTables(absl::Time now);
   // Ends parked calls and all later ones with `status`.
   void Close(const absl::Status& status);
+  // Its tables as they are. REQUIRES: closed, and the lanes have nothing of it.
+  std::vector<ShardStatus::Table> FinalTables();
 
   ShardStatus::Job Status() const;
   // Since the last time each was asked.

@@ -154,7 +154,13 @@ void JobTables::Maintain(int lane, int64_t clock, absl::Time now) {
       // Nothing is lost by it: it is tried again in a second.
       Warn("expired rows stay", Named(table, done));
     }
-    TableStats sample = table.shard->Stats(lane);
+  }
+  Sample(lane);
+}
+
+void JobTables::Sample(int lane) {
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    TableStats sample = tables_[i].shard->Stats(lane);
     MutexLock lock(&mu_);
     samples_[i][lane] = std::move(sample);
   }

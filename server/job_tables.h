@@ -72,7 +72,9 @@ class JobTables {
   // Once a second: what time does to rows, and a new sample for Status.
   void Maintain(int lane, int64_t clock, absl::Time now);
 
-  // As of the last Maintain of each lane.
+  // For Status.
+  void Sample(int lane) ABSL_LOCKS_EXCLUDED(mu_);
+  // As of the last Maintain or Sample of each lane.
   std::vector<ShardStatus::Table> Status() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -53,13 +53,13 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
 }
 
 void PsCommands::Stop(const StopJob& stop) {
-  for (PsReport& report : server_->Reports()) {
-    if (report.job_id() != stop.job_id()) continue;
+  std::optional<PsReport> report =
+      server_->CloseJob(stop.job_id(), stop.reason());
+  if (report.has_value()) {
     DaemonMessage last;
-    *last.mutable_ps_report() = std::move(report);
+    *last.mutable_ps_report() = *std::move(report);
     send_(std::move(last));
   }
-  server_->CloseJob(stop.job_id(), stop.reason());
   DaemonMessage message;
   message.mutable_done()->set_job_id(stop.job_id());
   message.mutable_done()->set_released(true);

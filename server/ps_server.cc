@@ -95,7 +95,8 @@ class PsServerImpl final : public PsServer {
   }
   absl::Status OpenJob(const JobAssignment& assignment,
                        uint32_t ps_rank) override;
-  void CloseJob(const std::string& job_id, absl::string_view reason) override;
+  std::optional<PsReport> CloseJob(const std::string& job_id,
+                                   absl::string_view reason) override;
   std::vector<PsReport> Reports() const override;
   void Drain(absl::Time deadline) override;
 
@@ -210,10 +211,11 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   return absl::OkStatus();
 }
 
-void PsServerImpl::CloseJob(const std::string& job_id,
-                            absl::string_view reason) {
+std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
+                                               absl::string_view reason) {
   std::shared_ptr<const JobEntry> job = jobs_.Remove(job_id);
-  if (job == nullptr) return;
+  if (job == nullptr) return std::nullopt;
+  std::optional<PsReport> last;
   const absl::Status closed = absl::CancelledError(
       absl::StrCat(job->config.label, " was closed: ", reason));
   job->norms->Close(closed);
@@ -221,6 +223,12 @@ void PsServerImpl::CloseJob(const std::string& job_id,
     job->shard->Close(closed);
     lanes_.Drain();
     CountEvents(job->shard.get());
+    if (!job->config.tables.empty()) {
+      last.emplace().set_job_id(job_id);
+      for (ShardStatus::Table& table : job->shard->FinalTables()) {
+        *last->add_tables() = std::move(table);
+      }
+    }
   }
   // Its memory and files go here, unless a call is still looking at them.
   job.reset();
@@ -229,6 +237,7 @@ void PsServerImpl::CloseJob(const std::string& job_id,
     table_metrics_.Forget(job_id);
   }
   LogInfo("shard closed").Job(job_id).Field("reason", reason);
+  return last;
 }
 
 std::vector<PsReport> PsServerImpl::Reports() const {

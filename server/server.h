@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,9 @@ class PsServer {
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
-  virtual void CloseJob(const std::string& job_id,
-                        absl::string_view reason) = 0;
+  // What a job with tables had in the end; none the second time.
+  virtual std::optional<PsReport> CloseJob(const std::string& job_id,
+                                           absl::string_view reason) = 0;
   // The open jobs that have tables, as their shards last looked at them.
   virtual std::vector<PsReport> Reports() const = 0;
   // Refuses new calls with Unavailable and ends the parked ones by `deadline`.

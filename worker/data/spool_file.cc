@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -34,9 +35,10 @@ absl::StatusOr<std::unique_ptr<SpoolFile>> SpoolFile::Create(
     const std::string& folder) {
   const int fd = OpenNameless(folder);
   if (fd < 0) {
+    const int error = errno;
     const std::string message =
-        absl::StrCat("no file can be made in ", folder, ": ", strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(message)
+        absl::StrCat("no file can be made in ", folder, ": ", strerror(error));
+    return error == ENOENT ? absl::NotFoundError(message)
                            : absl::PermissionDeniedError(message);
   }
   auto spool = absl::WrapUnique(new SpoolFile(folder, fd));
