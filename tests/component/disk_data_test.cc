@@ -46,7 +46,7 @@ JobSpec MakeSpec(bool shuffle, uint32_t window) {
         data {
           train { criteo { path: "train.tsv" } }
           test { criteo { path: "test.tsv" } }
-          feeds { input: "dense" field: "dense" }
+          feeds { input: "dense" field: "dense" scale: 0.1 }
           feeds { input: "categories" field: "categories" }
           label { field: "label" }
         }
