@@ -59,6 +59,53 @@ void Adagrad(const OptimizerParams& params, const OptimizerStep& step,
   }
 }
 
+// What the parameters leave out is not in the loop. `squares` is never behind
+// what its mean's square is, but for rounding: hence the comparison, which lets
+// NaN through.
+template <bool kCentered, bool kMomentum>
+void RmsProp(const OptimizerParams& params, const OptimizerStep& step,
+             const float* __restrict gradient, float* __restrict value,
+             float* __restrict squares, float* __restrict means,
+             float* __restrict velocity, size_t count) {
+  const MeanGradient g(params, step, true);
+  const float rate = step.learning_rate;
+  const float decay = params.decay;
+  const float rest = 1 - decay;
+  const float momentum = params.momentum;
+  const float epsilon = params.epsilon;
+  for (size_t i = 0; i < count; ++i) {
+    const float mean = g.At(gradient[i], value[i]);
+    float s = decay * squares[i] + rest * (mean * mean);
+    squares[i] = s;
+    if constexpr (kCentered) {
+      const float m = decay * means[i] + rest * mean;
+      means[i] = m;
+      const float variance = s - m * m;
+      s = variance < 0 ? 0 : variance;
+    }
+    float update = mean / (std::sqrt(s) + epsilon);
+    if constexpr (kMomentum) {
+      update += momentum * velocity[i];
+      velocity[i] = update;
+    }
+    value[i] -= rate * update;
+  }
+}
+
+void ApplyRmsProp(const OptimizerParams& params, const OptimizerStep& step,
+                  const float* gradient, float* value, float* const* slots,
+                  size_t count) {
+  const bool momentum = params.momentum != 0;
+  if (params.centered) {
+    const auto apply = momentum ? RmsProp<true, true> : RmsProp<true, false>;
+    return apply(params, step, gradient, value, slots[0], slots[1],
+                 momentum ? slots[2] : nullptr, count);
+  }
+  const auto apply = momentum ? RmsProp<false, true> : RmsProp<false, false>;
+  apply(params, step, gradient, value, slots[0], nullptr,
+        momentum ? slots[1] : nullptr, count);
+}
+
 // power(n) is n^-learning_rate_power.
 template <typename Power>
 void Ftrl(const OptimizerParams& params, const OptimizerStep& step, Power power,
@@ -97,8 +144,8 @@ void ApplyFtrl(const OptimizerParams& params, const OptimizerStep& step,
 
 }  // namespace
 
-int OptimizerSlots(OptimizerKind kind) {
-  switch (kind) {
+int OptimizerSlots(const OptimizerParams& params) {
+  switch (params.kind) {
     case OptimizerKind::kSgd:
       return 0;
     case OptimizerKind::kMomentum:
@@ -107,8 +154,11 @@ int OptimizerSlots(OptimizerKind kind) {
       return 1;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kLamb:
     case OptimizerKind::kFtrl:
       return 2;
+    case OptimizerKind::kRmsProp:
+      return 1 + (params.centered ? 1 : 0) + (params.momentum != 0 ? 1 : 0);
     case OptimizerKind::kRowWiseAdagrad:
       break;
   }
@@ -122,27 +172,31 @@ float InitialSlotValue(const OptimizerParams& params, int slot) {
 }
 
 void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
-                    const float* gradient, float* value, float* slot0,
-                    float* slot1, size_t count) {
+                    const float* gradient, float* value, float* const* slots,
+                    size_t count) {
   switch (params.kind) {
     case OptimizerKind::kSgd:
       return Sgd(params, step, gradient, value, count);
     case OptimizerKind::kMomentum:
-      return Momentum(params, step, gradient, value, slot0, count);
+      return Momentum(params, step, gradient, value, slots[0], count);
     case OptimizerKind::kNesterov:
-      return Nesterov(params, step, gradient, value, slot0, count);
+      return Nesterov(params, step, gradient, value, slots[0], count);
     case OptimizerKind::kAdagrad:
-      return Adagrad(params, step, gradient, value, slot0, count);
+      return Adagrad(params, step, gradient, value, slots[0], count);
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       return ApplyAdam(params, step, AdamCorrectionAt(params, step.t), gradient,
-                       value, slot0, slot1, count);
+                       value, slots[0], slots[1], count);
+    case OptimizerKind::kRmsProp:
+      return ApplyRmsProp(params, step, gradient, value, slots, count);
     case OptimizerKind::kFtrl:
-      return ApplyFtrl(params, step, gradient, value, slot0, slot1, count);
+      return ApplyFtrl(params, step, gradient, value, slots[0], slots[1],
+                       count);
+    case OptimizerKind::kLamb:
     case OptimizerKind::kRowWiseAdagrad:
       break;
   }
-  SYNCLINE_CHECK(false && "not an optimizer of dense tensors");
+  SYNCLINE_CHECK(false && "not one pass over a dense tensor");
 }
 
 AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t) {

@@ -16,14 +16,14 @@ namespace {
 // Later steps are rarer than their pow is dear: 16 KiB.
 constexpr uint32_t kCorrectionsKept = 1024;
 
-size_t StateFloats(OptimizerKind kind, size_t dim) {
-  switch (kind) {
+size_t StateFloats(const OptimizerParams& params, size_t dim) {
+  switch (params.kind) {
     case OptimizerKind::kRowWiseAdagrad:
       return 1;
     case OptimizerKind::kAdam:
       return 2 * dim + 1;
     default:
-      return dim * OptimizerSlots(kind);
+      return dim * OptimizerSlots(params);
   }
 }
 
@@ -45,7 +45,7 @@ bool RowOptimizer::Supports(OptimizerKind kind) {
 RowOptimizer::RowOptimizer(const OptimizerParams& params, size_t dim)
     : params_(params), dim_(dim) {
   SYNCLINE_CHECK(Supports(params.kind) && dim > 0);
-  state_floats_ = StateFloats(params.kind, dim);
+  state_floats_ = StateFloats(params, dim);
   if (params.kind != OptimizerKind::kAdam) return;
   for (uint32_t t = 1; t <= kCorrectionsKept; ++t) {
     corrections_.push_back(AdamCorrectionAt(params, t));
@@ -71,8 +71,8 @@ void RowOptimizer::Apply(const OptimizerStep& step, size_t count,
     if (params_.kind == OptimizerKind::kAdam) {
       ApplyLazyAdam(step, gradients[i], rows[i]);
     } else {
-      ApplyOptimizer(params_, step, gradients[i], rows[i], rows[i] + dim_,
-                     rows[i] + 2 * dim_, dim_);
+      float* const slots[] = {rows[i] + dim_, rows[i] + 2 * dim_};
+      ApplyOptimizer(params_, step, gradients[i], rows[i], slots, dim_);
     }
   }
 }

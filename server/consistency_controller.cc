@@ -119,30 +119,29 @@ absl::Status ConsistencyController::OnActivity(uint32_t rank,
   return absl::OkStatus();
 }
 
-void ConsistencyController::OnNorm(int64_t clock, double squared_norm,
-                                   absl::Time now, ShardActions* out) {
-  if (!awaiting_norm_ || clock != sync_clock_ || !closed_.ok()) return;
-  awaiting_norm_ = false;
-  for (BlockIndex block = 0; block < options_.block_count; ++block) {
-    if (delivered_[block]) {
-      out->push_back({.kind = Kind::kApply,
-                      .block = block,
-                      .clock = clock,
-                      .sample_count = sync_samples_,
-                      .squared_norm = squared_norm});
-    }
-    version_[block] = clock + 1;
+void ConsistencyController::OnFolded(const FoldRound& round,
+                                     double squared_norm, absl::Time now,
+                                     ShardActions* out) {
+  if (folding_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
+    return;
   }
+  if (round.stage == FoldStage::kGradient && options_.trust_ratio) {
+    ForDelivered(Kind::kAdvance, squared_norm, out);
+    return Fold(FoldStage::kTrust, out);
+  }
+  ForDelivered(Kind::kApply, squared_norm, out);
+  folding_.reset();
   ++sync_clock_;
+  version_.assign(version_.size(), sync_clock_);
   StartSyncClock();
   changed_ = moved_ = true;
   Settle(now, out);
 }
 
-void ConsistencyController::OnNormDelayed(int64_t clock,
+void ConsistencyController::OnFoldDelayed(const FoldRound& round,
                                           const absl::Status& why) {
-  if (!awaiting_norm_ || clock != sync_clock_) return;
-  norm_trouble_ = absl::StrCat(" (", why.message(), ")");
+  if (folding_ != round.stage || round.clock != sync_clock_) return;
+  fold_trouble_ = absl::StrCat(" (", why.message(), ")");
 }
 
 void ConsistencyController::OnCancel(CallToken token, ShardActions* out) {
@@ -385,7 +384,7 @@ void ConsistencyController::StartSyncClock() {
   }
   sync_open_ = sync_active_;
   sync_samples_ = 0;
-  norm_trouble_.clear();
+  fold_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), sync_active_);
   delivered_.assign(delivered_.size(), false);
 }
@@ -393,26 +392,52 @@ void ConsistencyController::StartSyncClock() {
 // Every active worker has delivered the block or closed the clock without it,
 // so all have started the clock and the sample count is complete.
 void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
+  const bool waits = WaitsForFold(block);
   if (delivered_[block]) {
-    out->push_back({.kind = options_.clip_norm ? Kind::kFold : Kind::kApply,
+    const Kind first = options_.clip_norm ? Kind::kFold : Kind::kAdvance;
+    out->push_back({.kind = waits ? first : Kind::kApply,
                     .block = block,
                     .clock = sync_clock_,
                     .sample_count = sync_samples_});
   }
-  if (!options_.clip_norm) version_[block] = sync_clock_ + 1;
+  if (!waits) version_[block] = sync_clock_ + 1;
+}
+
+// A row's step takes no other tensor's norm than the gradient's.
+bool ConsistencyController::WaitsForFold(BlockIndex block) const {
+  return options_.clip_norm ||
+         (options_.trust_ratio && block < dense_block_count());
 }
 
 void ConsistencyController::FinishSyncClock(ShardActions* out) {
-  if (options_.clip_norm && sync_samples_ > 0) {
-    awaiting_norm_ = true;
-    out->push_back({.kind = Kind::kSendNorms,
-                    .clock = sync_clock_,
-                    .sample_count = sync_samples_});
-    return;
+  if (WaitsForFold(0) && sync_samples_ > 0) {
+    return Fold(options_.clip_norm ? FoldStage::kGradient : FoldStage::kTrust,
+                out);
   }
   ++sync_clock_;
   version_.assign(version_.size(), sync_clock_);
   StartSyncClock();
+}
+
+void ConsistencyController::Fold(FoldStage stage, ShardActions* out) {
+  folding_ = stage;
+  out->push_back({.kind = Kind::kSendNorms,
+                  .clock = sync_clock_,
+                  .stage = stage,
+                  .sample_count = sync_samples_});
+}
+
+void ConsistencyController::ForDelivered(ShardAction::Kind kind,
+                                         double squared_norm,
+                                         ShardActions* out) {
+  for (BlockIndex block = 0; block < options_.block_count; ++block) {
+    if (!delivered_[block] || !WaitsForFold(block)) continue;
+    out->push_back({.kind = kind,
+                    .block = block,
+                    .clock = sync_clock_,
+                    .sample_count = sync_samples_,
+                    .squared_norm = squared_norm});
+  }
 }
 
 // --- Pulls -------------------------------------------------------------------
@@ -527,7 +552,7 @@ bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
     if (!active(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;
   }
-  return !awaiting_norm_;  // closed, but not applied
+  return !folding_.has_value();  // closed, but not applied
 }
 
 absl::Status ConsistencyController::CheckCutClocks(
@@ -611,10 +636,7 @@ std::string ConsistencyController::WhyPushWaits(const ShardCall& call) const {
                           return workers_[rank].closed() < cut->clocks[rank];
                         }));
   }
-  if (awaiting_norm_) {
-    return absl::StrCat("the global norm of clock ", sync_clock_,
-                        norm_trouble_);
-  }
+  if (folding_.has_value()) return FoldText();
   return absl::StrCat("clock ", sync_clock_,
                       "; missing: ", Missing([&](uint32_t rank) {
                         return workers_[rank].closed() <= sync_clock_;
@@ -628,10 +650,7 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
                         initialised_count_, " of ", dense_block_count(),
                         " blocks have some");
   }
-  if (awaiting_norm_) {
-    return absl::StrCat("the global norm of clock ", sync_clock_,
-                        norm_trouble_);
-  }
+  if (folding_.has_value()) return FoldText();
   if (pull.cut_id != 0) {
     const CutSchedule::Cut& cut = *cuts_.Find(pull.cut_id);
     return absl::StrCat("cut ", cut.id,
@@ -650,14 +669,21 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
       return false;
     }
     if (worker.closed() >= needed) return false;
-    // With a clipped norm no block is applied before all have arrived.
-    return pull.blocks.empty() || (sync() && options_.clip_norm) ||
+    // Before a fold no block is applied before all have arrived.
+    return pull.blocks.empty() || (sync() && WaitsForFold(pull.blocks[0])) ||
            std::any_of(pull.blocks.begin(), pull.blocks.end(),
                        [&](BlockIndex block) {
                          return worker.clocks_of(block) < needed;
                        });
   };
   return absl::StrCat("the pushes before it; missing: ", Missing(lacks));
+}
+
+std::string ConsistencyController::FoldText() const {
+  const char* what = folding_ == FoldStage::kGradient
+                         ? "the global norm of clock "
+                         : "the norms of all tensors of clock ";
+  return absl::StrCat(what, sync_clock_, fold_trouble_);
 }
 
 std::string ConsistencyController::Missing(

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/cut_schedule.h"
+#include "server/fold_round.h"
 #include "server/push_ledger.h"
 #include "server/shard_call.h"
 
@@ -26,8 +28,12 @@ struct ShardAction {
     kDeliver,    // Keep the gradient of `block` from call `token`, of `rank`.
     kAccept,     // Call `token` goes on as a pull; its payload has been used.
     kFold,       // Sum the kept gradients of `block` in rank order, for a norm.
-    kSendNorms,  // All blocks of `clock` are folded: find the global norm.
-    kApply,      // One optimizer step of `block` with its kept gradients.
+    kAdvance,    // The first half of an optimizer step of `block` with its kept
+                 // gradients, for its tensor's norms.
+    kSendNorms,  // All blocks of `clock` have theirs: fold `stage` with the
+                 // other shards.
+    kApply,      // One optimizer step of `block` with its kept gradients, or
+                 // its second half.
     kRead,       // Answer `token` with the values of its pull.
     kAck,        // Answer `token` with OK.
     kFail,       // Answer `token` with `status`.
@@ -37,7 +43,8 @@ struct ShardAction {
   BlockIndex block = 0;
   uint32_t position = 0;  // of the block in the call's list
   uint32_t rank = 0;
-  int64_t clock = 0;          // of the gradient, or of the pull
+  int64_t clock = 0;  // of the gradient, or of the pull
+  FoldStage stage = FoldStage::kGradient;
   uint64_t sample_count = 0;  // what the sum is divided by
   // Squared L2 norm of the mean gradient over all shards; negative where norms
   // are not clipped.
@@ -72,6 +79,8 @@ class ConsistencyController {
     // Gradients are scaled by their global norm, which other shards are part
     // of.
     bool clip_norm = false;
+    // kSync: steps are scaled by norms of whole tensors (kLamb).
+    bool trust_ratio = false;
     std::vector<Worker> workers = {};  // by rank, at least one
     uint32_t block_count = 0;          // of this shard, at least one
     // So many of them, the last ones, are virtual slots of tables: they need no
@@ -105,12 +114,12 @@ class ConsistencyController {
   };
   absl::Status OnActivity(uint32_t rank, uint64_t incarnation,
                           Activity activity, absl::Time now);
-  // The global norm of `clock`, in answer to kSendNorms. Late repeats are
-  // ignored.
-  void OnNorm(int64_t clock, double squared_norm, absl::Time now,
-              ShardActions* out);
-  // Finding the norm fails for now; for messages.
-  void OnNormDelayed(int64_t clock, const absl::Status& why);
+  // `round` is folded, in answer to kSendNorms; `squared_norm` is kGradient's.
+  // Late repeats are ignored.
+  void OnFolded(const FoldRound& round, double squared_norm, absl::Time now,
+                ShardActions* out);
+  // Folding fails for now; for messages.
+  void OnFoldDelayed(const FoldRound& round, const absl::Status& why);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // Ends parked calls and held cuts that ran out of time.
@@ -173,7 +182,13 @@ class ConsistencyController {
   // The clock that sync is folding.
   void StartSyncClock();
   void ResolveBlock(BlockIndex block, ShardActions* out);
+  // Whether nothing happens to a block before a fold.
+  bool WaitsForFold(BlockIndex block) const;
   void FinishSyncClock(ShardActions* out);
+  void Fold(FoldStage stage, ShardActions* out);
+  // One action for each block that somebody had a gradient for.
+  void ForDelivered(ShardAction::Kind kind, double squared_norm,
+                    ShardActions* out);
 
   // Pulls.
   void StartPull(ShardCall call, ShardActions* out);
@@ -193,6 +208,7 @@ class ConsistencyController {
   // Messages.
   std::string WhyPushWaits(const ShardCall& call) const;
   std::string WhyPullWaits(const ShardCall& call) const;
+  std::string FoldText() const;
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
   absl::Status Overdue(const ShardCall& call, absl::string_view what,
@@ -222,14 +238,14 @@ class ConsistencyController {
   // are applied. Only pushes of that clock are delivered, so no more than one
   // gradient per worker is held.
   int64_t sync_clock_ = 0;
-  uint32_t sync_active_ = 0;         // workers that take part in it
-  uint32_t sync_open_ = 0;           // those that have not closed it
-  uint64_t sync_samples_ = 0;        // of those that have started it
-  std::vector<uint32_t> expecting_;  // by block: workers still to come
-  std::vector<bool> delivered_;      // by block: somebody had a gradient
-  std::vector<int64_t> version_;     // by block: clocks applied
-  bool awaiting_norm_ = false;
-  std::string norm_trouble_;
+  uint32_t sync_active_ = 0;          // workers that take part in it
+  uint32_t sync_open_ = 0;            // those that have not closed it
+  uint64_t sync_samples_ = 0;         // of those that have started it
+  std::vector<uint32_t> expecting_;   // by block: workers still to come
+  std::vector<bool> delivered_;       // by block: somebody had a gradient
+  std::vector<int64_t> version_;      // by block: clocks applied
+  std::optional<FoldStage> folding_;  // all have closed it; nothing: not yet
+  std::string fold_trouble_;
 
   std::list<ShardCall> parked_pushes_;  // in order of arrival
   std::list<ParkedPull> parked_pulls_;

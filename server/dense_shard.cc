@@ -14,7 +14,7 @@ size_t DenseShard::Stride(size_t count) {
 
 DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
     : options_(options), blocks_(counts.size()) {
-  const int slots = OptimizerSlots(options.optimizer.kind);
+  const int slots = OptimizerSlots(options.optimizer);
   for (size_t i = 0; i < counts.size(); ++i) {
     Block& block = blocks_[i];
     const size_t stride = Stride(counts[i]);
@@ -30,12 +30,12 @@ DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
   }
 }
 
-uint64_t DenseShard::MemoryBytes(OptimizerKind kind,
+uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
                                  absl::Span<const size_t> counts) {
+  const int slots = OptimizerSlots(optimizer);
   uint64_t bytes = 0;
   for (const size_t count : counts) {
-    bytes += sizeof(Block) +
-             Stride(count) * sizeof(float) * (1 + OptimizerSlots(kind));
+    bytes += sizeof(Block) + Stride(count) * sizeof(float) * (1 + slots);
   }
   return bytes;
 }
@@ -99,6 +99,24 @@ float DenseShard::GradientScale(uint64_t sample_count,
   return static_cast<float>(scale);
 }
 
+template <typename Visit>
+void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
+  const int slot_count = OptimizerSlots(options_.optimizer);
+  for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block->count - begin);
+    const float* gradient = block->is_folded
+                                ? block->folded.data() + begin
+                                : SumPiece(*block, begin, count, scratch);
+    float* slots[kOptimizerSlotsMax] = {};
+    for (int slot = 0; slot < slot_count; ++slot) {
+      slots[slot] = Slot(block, slot) + begin;
+    }
+    visit(gradient, block->memory.data() + begin, slots, count);
+  }
+  block->kept.clear();
+  block->is_folded = false;
+}
+
 void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
                        double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
@@ -106,23 +124,36 @@ void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
       .learning_rate = LearningRateAt(clock),
       .gradient_scale = GradientScale(sample_count, squared_norm),
       .t = ++block.updates};
+  ForEachPiece(&block, scratch,
+               [&](const float* gradient, float* value, float* const* slots,
+                   size_t count) {
+                 ApplyOptimizer(options_.optimizer, step, gradient, value,
+                                slots, count);
+               });
+}
 
-  const int slots = OptimizerSlots(options_.optimizer.kind);
-  const size_t stride = Stride(block.count);
-  float* value = block.memory.data();
-  float* slot0 = slots > 0 ? value + stride : nullptr;
-  float* slot1 = slots > 1 ? value + 2 * stride : nullptr;
-  for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
-    const size_t count = std::min(kPieceElements, block.count - begin);
-    const float* gradient = block.is_folded
-                                ? block.folded.data() + begin
-                                : SumPiece(block, begin, count, scratch);
-    ApplyOptimizer(options_.optimizer, step, gradient, value + begin,
-                   slots > 0 ? slot0 + begin : nullptr,
-                   slots > 1 ? slot1 + begin : nullptr, count);
-  }
-  block.kept.clear();
-  block.is_folded = false;
+LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
+                              double squared_norm, Scratch* scratch) {
+  Block& block = blocks_[index];
+  const OptimizerStep step = {
+      .gradient_scale = GradientScale(sample_count, squared_norm),
+      .t = ++block.updates};
+  LambNorms norms;
+  ForEachPiece(&block, scratch,
+               [&](const float* gradient, float* value, float* const* slots,
+                   size_t count) {
+                 AdvanceLamb(options_.optimizer, step, gradient, value,
+                             slots[0], slots[1], count, &norms);
+               });
+  return norms;
+}
+
+void DenseShard::Finish(BlockIndex index, int64_t clock, double trust_ratio) {
+  Block& block = blocks_[index];
+  const OptimizerStep step = {.learning_rate = LearningRateAt(clock),
+                              .t = block.updates};
+  ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),
+            Slot(&block, 0), Slot(&block, 1), block.count);
 }
 
 }  // namespace syncline

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "kernels/lamb.h"
 #include "kernels/learning_rate.h"
 #include "kernels/optimizer.h"
 #include "server/shard_call.h"
@@ -52,7 +53,7 @@ class DenseShard {
   DenseShard(const Options& options, absl::Span<const size_t> counts);
 
   // Bytes that a shard with these blocks takes.
-  static uint64_t MemoryBytes(OptimizerKind kind,
+  static uint64_t MemoryBytes(const OptimizerParams& optimizer,
                               absl::Span<const size_t> counts);
 
   // For a schedule that ends with the job. Before the first Apply.
@@ -75,9 +76,15 @@ class DenseShard {
   // One optimizer step with the kept (or folded) gradients: their sum divided
   // by `sample_count` > 0, scaled down to clip_norm where `squared_norm` (of
   // the mean over all shards; negative: unknown) exceeds it, at the learning
-  // rate of `clock`. Lets go of the gradients.
+  // rate of `clock`. Lets go of the gradients. REQUIRES: not kLamb.
   void Apply(BlockIndex block, int64_t clock, uint64_t sample_count,
              double squared_norm, Scratch* scratch);
+
+  // kLamb's step, in two: Advance instead of Apply, which returns the block's
+  // part of its tensor's norms, and Finish, with the ratio that all parts gave.
+  LambNorms Advance(BlockIndex block, uint64_t sample_count,
+                    double squared_norm, Scratch* scratch);
+  void Finish(BlockIndex block, int64_t clock, double trust_ratio);
 
   // What a clock's steps have in common, tables' included: turns a summed
   // gradient into the mean, scaled down as Apply says; and the learning rate.
@@ -113,6 +120,13 @@ class DenseShard {
   };
 
   static size_t Stride(size_t count);
+  // Calls visit(gradient, value, slots, count) for each piece of the block,
+  // with the sum of its gradients, and lets go of them.
+  template <typename Visit>
+  void ForEachPiece(Block* block, Scratch* scratch, Visit visit);
+  static float* Slot(Block* block, int slot) {
+    return block->memory.data() + Stride(block->count) * (1 + slot);
+  }
   // Sum of the kept gradients over a piece.
   static const float* SumPiece(const Block& block, size_t begin, size_t count,
                                Scratch* scratch);

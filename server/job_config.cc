@@ -37,6 +37,12 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
     case OptimizerSpec::ADAMW:
       params.kind = OptimizerKind::kAdamW;
       break;
+    case OptimizerSpec::LAMB:
+      params.kind = OptimizerKind::kLamb;
+      break;
+    case OptimizerSpec::RMSPROP:
+      params.kind = OptimizerKind::kRmsProp;
+      break;
     case OptimizerSpec::FTRL:
       params.kind = OptimizerKind::kFtrl;
       break;
@@ -54,6 +60,8 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
   params.initial_accumulator = spec.initial_accumulator();
   params.weight_decay = spec.weight_decay();
   params.clip_value = spec.clip_value();
+  params.decay = spec.decay();
+  params.centered = spec.centered();
   params.l1 = spec.l1();
   params.l2 = spec.l2();
   params.learning_rate_power = spec.learning_rate_power();
@@ -291,6 +299,12 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_RETURN_IF_ERROR(
       ReadConsistency(spec.consistency(), &config.controller));
   config.controller.clip_norm = config.shard.clip_norm > 0;
+  config.controller.trust_ratio =
+      config.shard.optimizer.kind == OptimizerKind::kLamb;
+  if (config.controller.trust_ratio &&
+      config.controller.mode != ConsistencyMode::kSync) {
+    return Unsupported("optimizer.kind", "LAMB but for SYNC");
+  }
   config.controller.label = config.label;
   const ShardLayout layout = LayoutOf(config);
   config.controller.block_count = layout.block_count();

@@ -77,6 +77,7 @@ struct JobShard::LaneStep {
   int64_t clock = 0;
   uint64_t sample_count = 0;
   double squared_norm = -1;
+  double trust_ratio = 1;
   size_t first = 0;  // element in `source` or in the result of `reading`
   std::shared_ptr<const FloatSource> source = nullptr;
   std::shared_ptr<Reading> reading = nullptr;
@@ -94,6 +95,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       exchange_(std::move(exchange)),
       dense_(config.shard, layout_.counts()),
       norms_(layout_.counts().size()),
+      trust_norms_(layout_.counts().size()),
       tables_(std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
@@ -264,7 +266,7 @@ absl::Status JobShard::ReportActivity(
 
 void JobShard::Tick(absl::Time now) {
   Outcome outcome;
-  int64_t retry_clock = -1;
+  std::optional<FoldRound> retry;
   {
     MutexLock lock(&mu_);
     ShardActions actions;
@@ -279,19 +281,17 @@ void JobShard::Tick(absl::Time now) {
         },
         &outcome);
     SubmitSteps(&outcome);
-    if (norm_clock_ >= 0 && norm_retry_at_ <= now) {
-      retry_clock = std::exchange(norm_clock_, -1);
-    }
+    if (norm_retry_at_ <= now) retry = std::exchange(unsent_norms_, {});
   }
   Conclude(&outcome);
-  if (retry_clock >= 0) SendNorms(retry_clock);
+  if (retry.has_value()) SendNorms(*retry);
 }
 
 void JobShard::Close(const absl::Status& status) {
   Outcome outcome;
   {
     MutexLock lock(&mu_);
-    norm_clock_ = -1;
+    unsent_norms_.reset();
     ShardActions actions;
     controller_.Close(status, &actions);
     Take(actions, &outcome);
@@ -331,7 +331,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
   }
   const size_t block_bytes =
       action.kind == Kind::kDeliver || action.kind == Kind::kApply ||
-              action.kind == Kind::kFold
+              action.kind == Kind::kFold || action.kind == Kind::kAdvance
           ? layout_.counts()[action.block] * sizeof(float)
           : 0;
   switch (action.kind) {
@@ -359,12 +359,14 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       return CountParked(&calls_.at(action.token),
                          BytesHeld(calls_.at(action.token)));
     case Kind::kFold:
+    case Kind::kAdvance:
     case Kind::kApply:
       AddStep({.kind = action.kind,
                .block = action.block,
                .clock = action.clock,
                .sample_count = action.sample_count,
-               .squared_norm = action.squared_norm},
+               .squared_norm = action.squared_norm,
+               .trust_ratio = TrustRatio(action.block)},
               outcome);
       fold_bytes_ -= kept_[action.block] * block_bytes;
       // A folded gradient is one more until it is applied.
@@ -373,10 +375,10 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       return;
     case Kind::kSendNorms:
       SubmitSteps(outcome);
-      lanes_->SubmitAfterAll([self = shared_from_this(),
-                              clock = action.clock](DenseShard::Scratch*) {
-        self->SendNorms(clock);
-      });
+      lanes_->SubmitAfterAll(
+          [self = shared_from_this(),
+           round = FoldRound{action.clock, action.stage}](
+              DenseShard::Scratch*) { self->SendNorms(round); });
       return;
     case Kind::kRead: {
       PendingCall& call = calls_.at(action.token);
@@ -707,9 +709,17 @@ void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
         norms_[step.block] =
             dense_.Fold(step.block, step.sample_count, scratch);
         break;
+      case Kind::kAdvance:
+        trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
+                                                  step.squared_norm, scratch);
+        break;
       case Kind::kApply:
-        dense_.Apply(step.block, step.clock, step.sample_count,
-                     step.squared_norm, scratch);
+        if (config_.controller.trust_ratio) {
+          dense_.Finish(step.block, step.clock, step.trust_ratio);
+        } else {
+          dense_.Apply(step.block, step.clock, step.sample_count,
+                       step.squared_norm, scratch);
+        }
         break;
       case Kind::kAccept:
         if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
@@ -808,35 +818,62 @@ std::vector<ShardStatus::Table> JobShard::FinalTables() {
 
 // --- Norms -------------------------------------------------------------------
 
-// Called when all folds of the clock have run, and again by Tick; nothing is
-// folded before OnNorm, so the norms stand still.
-void JobShard::SendNorms(int64_t clock) {
-  exchange_(clock, norms_,
-            [self = shared_from_this(), clock](absl::StatusOr<double> norm) {
-              self->OnNorm(clock, std::move(norm));
+// Called when all steps of the round have run, and again by Tick; the next come
+// after OnSums, so the norms stand still.
+void JobShard::SendNorms(const FoldRound& round) {
+  std::vector<double> norms;
+  if (round.stage == FoldStage::kTrust) {
+    for (const LambNorms& block : trust_norms_) {
+      norms.insert(norms.end(), {block.value, block.update});
+    }
+  } else {
+    norms = norms_;
+  }
+  exchange_(round, std::move(norms),
+            [self = shared_from_this(), round](Sums sums) {
+              self->OnSums(round, std::move(sums));
             });
 }
 
-void JobShard::OnNorm(int64_t clock, absl::StatusOr<double> squared_norm) {
+void JobShard::OnSums(const FoldRound& round, Sums sums) {
   Outcome outcome;
   {
     MutexLock lock(&mu_);
     // The lanes may be gone.
     if (controller_.closed()) return;
-    if (squared_norm.ok()) {
-      // The next clock's folds may skip blocks that nobody sends.
-      std::fill(norms_.begin(), norms_.end(), 0);
+    if (sums.ok()) {
       ShardActions actions;
-      controller_.OnNorm(clock, *squared_norm, absl::Now(), &actions);
+      controller_.OnFolded(round, TakeSums(round, *sums), absl::Now(),
+                           &actions);
       Take(actions, &outcome);
       SubmitSteps(&outcome);
     } else {
-      controller_.OnNormDelayed(clock, squared_norm.status());
-      norm_clock_ = clock;
+      controller_.OnFoldDelayed(round, sums.status());
+      unsent_norms_ = round;
       norm_retry_at_ = absl::Now() + kNormRetryDelay;
     }
   }
   Conclude(&outcome);
+}
+
+// The next clock may skip blocks that nobody sends: theirs must be 0.
+double JobShard::TakeSums(const FoldRound& round,
+                          absl::Span<const double> sums) {
+  if (round.stage == FoldStage::kGradient) {
+    std::fill(norms_.begin(), norms_.end(), 0);
+    return sums[0];
+  }
+  std::fill(trust_norms_.begin(), trust_norms_.end(), LambNorms());
+  trust_ratios_.clear();
+  for (size_t i = 0; i + 1 < sums.size(); i += 2) {
+    trust_ratios_.push_back(LambTrustRatio({sums[i], sums[i + 1]}));
+  }
+  return -1;
+}
+
+double JobShard::TrustRatio(BlockIndex block) const {
+  const uint32_t tensor = layout_.map().blocks()[layout_.ids()[block]].tensor;
+  return tensor < trust_ratios_.size() ? trust_ratios_[tensor] : 1;
 }
 
 // --- Status ------------------------------------------------------------------

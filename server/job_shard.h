@@ -22,6 +22,7 @@
 #include "server/call_rows.h"
 #include "server/consistency_controller.h"
 #include "server/dense_shard.h"
+#include "server/fold_round.h"
 #include "server/in_flight_budget.h"
 #include "server/job_config.h"
 #include "server/job_tables.h"
@@ -61,11 +62,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   using Done = absl::AnyInvocable<void(absl::Status, PullValues)>;
   using Taken = absl::AnyInvocable<void()>;
-  // Finds the global norm of a clock from this shard's blocks' squared norms,
-  // in the order of ShardLayout::ids(). Does not block.
-  using NormExchange =
-      std::function<void(int64_t clock, std::vector<double> squared_norms,
-                         std::function<void(absl::StatusOr<double>)> done)>;
+  // Folds this shard's blocks' squared norms, FoldWidth for each in the order
+  // of ShardLayout::ids(), with the other shards'; answers NormFolder's sums.
+  // Does not block.
+  using Sums = absl::StatusOr<std::vector<double>>;
+  using NormExchange = std::function<void(const FoldRound& round,
+                                          std::vector<double> squared_norms,
+                                          std::function<void(Sums)> done)>;
 
   // A received payload, what it holds of the budget, and where the answer goes
   // if it may go into shared memory.
@@ -252,9 +255,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void LimitParked(CallToken token, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void SendNorms(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnNorm(int64_t clock, absl::StatusOr<double> squared_norm)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void SendNorms(const FoldRound& round) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnSums(const FoldRound& round, Sums sums) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of the block's tensor, as last folded.
+  double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes what is needed to carry out what follows the round; kGradient's norm.
+  double TakeSums(const FoldRound& round, absl::Span<const double> sums)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobConfig config_;
   const ShardLayout layout_;
@@ -265,7 +272,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them.
   DenseShard dense_;
-  std::vector<double> norms_;  // by block, written by its lane
+  std::vector<double> norms_;           // by block, written by its lane
+  std::vector<LambNorms> trust_norms_;  // likewise
   const std::unique_ptr<JobTables> tables_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};
@@ -283,7 +291,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t norm_clock_ ABSL_GUARDED_BY(mu_) = -1;  // to be sent again
+  std::vector<double> trust_ratios_ ABSL_GUARDED_BY(mu_);  // by tensor
+  std::optional<FoldRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
 };
 

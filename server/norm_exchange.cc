@@ -26,6 +26,12 @@ std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
   return shards;
 }
 
+std::vector<uint32_t> TensorsOf(const BlockMap& map) {
+  std::vector<uint32_t> tensors;
+  for (const Block& block : map.blocks()) tensors.push_back(block.tensor);
+  return tensors;
+}
+
 // An answer to a cancelled call comes at once, unless gRPC hangs.
 constexpr absl::Duration kCloseMax = absl::Seconds(5);
 
@@ -50,12 +56,12 @@ NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
       folder_name_(MemberName(assignment.ps(0).member())),
       folder_address_(assignment.ps(0).member().address()),
       wait_max_(wait_max),
-      folder_(Shards(assignment, map), std::move(label)) {}
+      folder_(Shards(assignment, map), TensorsOf(map), std::move(label)) {}
 
-void NormExchange::Exchange(int64_t clock, std::vector<double> squared_norms,
-                            Done done) {
-  if (ps_rank_ != 0) return Ask(clock, squared_norms, std::move(done));
-  FoldHere(0, incarnation_, clock, blocks_, squared_norms,
+void NormExchange::Exchange(const FoldRound& round,
+                            std::vector<double> squared_norms, Done done) {
+  if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
+  FoldHere(0, incarnation_, round, blocks_, squared_norms,
            absl::Now() + wait_max_, std::move(done));
 }
 
@@ -65,13 +71,21 @@ void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
     return done(absl::FailedPreconditionError(absl::StrCat(
         "norms of job ", job_id_, " are folded at ", folder_name_)));
   }
-  FoldHere(request.ps_rank(), request.incarnation(), request.clock(),
-           request.blocks(), request.squared_norms(), deadline,
-           std::move(done));
+  FoldRound round{.clock = request.clock()};
+  if (request.stage() == FoldNormRequest::TRUST) {
+    round.stage = FoldStage::kTrust;
+  } else if (request.stage() != FoldNormRequest::GRADIENT) {
+    return done(absl::InvalidArgumentError(
+        absl::StrCat("norms of job ", job_id_, ": stage ", request.stage(),
+                     " is not known here")));
+  }
+  FoldHere(request.ps_rank(), request.incarnation(), round, request.blocks(),
+           request.squared_norms(), deadline, std::move(done));
 }
 
 void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
-                            int64_t clock, absl::Span<const uint32_t> blocks,
+                            const FoldRound& round,
+                            absl::Span<const uint32_t> blocks,
                             absl::Span<const double> squared_norms,
                             absl::Time deadline, Done done) {
   NormFolder::Answers answers;
@@ -79,19 +93,22 @@ void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
     MutexLock lock(&mu_);
     const uint64_t token = next_token_++;
     waiting_[token] = std::move(done);
-    folder_.OnNorms(token, ps_rank, incarnation, clock, blocks, squared_norms,
+    folder_.OnNorms(token, ps_rank, incarnation, round, blocks, squared_norms,
                     deadline, &answers);
   }
   Answer(answers);
 }
 
-void NormExchange::Ask(int64_t clock, const std::vector<double>& squared_norms,
-                       Done done) {
+void NormExchange::Ask(const FoldRound& round,
+                       const std::vector<double>& squared_norms, Done done) {
   auto asking = std::make_shared<Asking>();
   asking->request.set_job_id(job_id_);
   asking->request.set_ps_rank(ps_rank_);
   asking->request.set_incarnation(incarnation_);
-  asking->request.set_clock(clock);
+  asking->request.set_clock(round.clock);
+  asking->request.set_stage(round.stage == FoldStage::kTrust
+                                ? FoldNormRequest::TRUST
+                                : FoldNormRequest::GRADIENT);
   asking->request.mutable_blocks()->Add(blocks_.begin(), blocks_.end());
   asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
                                                squared_norms.end());
@@ -120,7 +137,8 @@ void NormExchange::Ask(int64_t clock, const std::vector<double>& squared_norms,
 
 void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
   if (status.ok()) {
-    asking->done(asking->response.squared_norm());
+    const auto& sums = asking->response.sums();
+    asking->done(std::vector<double>(sums.begin(), sums.end()));
   } else {
     asking->done(Annotate(FromGrpcStatus(status), folder_name_));
   }
@@ -149,7 +167,7 @@ void NormExchange::Answer(const NormFolder::Answers& answers) {
       waiting_.erase(found);
     }
     if (answer.status.ok()) {
-      done(answer.squared_norm);
+      done(answer.sums);
     } else {
       done(answer.status);
     }

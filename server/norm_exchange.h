@@ -27,17 +27,20 @@ namespace syncline {
 // Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
 class NormExchange : public std::enable_shared_from_this<NormExchange> {
  public:
-  using Done = std::function<void(absl::StatusOr<double>)>;
+  // With NormFolder's sums.
+  using Sums = absl::StatusOr<std::vector<double>>;
+  using Done = std::function<void(Sums)>;
 
   // `label` names job and ps in messages. Calls wait at most `wait_max`.
   NormExchange(const JobAssignment& assignment, const BlockMap& map,
                uint32_t ps_rank, std::string label, absl::Duration wait_max);
 
-  // The norm that this shard is part of.
-  void Exchange(int64_t clock, std::vector<double> squared_norms, Done done);
+  // The norms that this shard is part of.
+  void Exchange(const FoldRound& round, std::vector<double> squared_norms,
+                Done done);
 
-  // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0; else
-  // NormFolder's.
+  // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0;
+  // InvalidArgument: an unknown stage; else NormFolder's.
   void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
 
   void Tick(absl::Time now);
@@ -48,12 +51,13 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void FoldHere(uint32_t ps_rank, uint64_t incarnation, int64_t clock,
+  void FoldHere(uint32_t ps_rank, uint64_t incarnation, const FoldRound& round,
                 absl::Span<const uint32_t> blocks,
                 absl::Span<const double> squared_norms, absl::Time deadline,
                 Done done);
   struct Asking;
-  void Ask(int64_t clock, const std::vector<double>& squared_norms, Done done);
+  void Ask(const FoldRound& round, const std::vector<double>& squared_norms,
+           Done done);
   void OnAnswer(Asking* asking, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);

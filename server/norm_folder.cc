@@ -7,38 +7,48 @@
 #include "absl/strings/str_join.h"
 
 namespace syncline {
+namespace {
 
-NormFolder::NormFolder(std::vector<Shard> shards, std::string label)
-    : shards_(std::move(shards)), label_(std::move(label)) {
-  size_t block_count = 0;
-  for (const Shard& shard : shards_) block_count += shard.blocks.size();
-  norms_.resize(block_count);
+std::string RoundText(const FoldRound& round) {
+  return absl::StrCat("clock ", round.clock,
+                      round.stage == FoldStage::kTrust ? " by tensor" : "");
 }
 
+}  // namespace
+
+NormFolder::NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
+                       std::string label)
+    : shards_(std::move(shards)),
+      tensors_(std::move(tensors)),
+      label_(std::move(label)) {}
+
 void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
-                         int64_t clock, absl::Span<const uint32_t> blocks,
+                         const FoldRound& round,
+                         absl::Span<const uint32_t> blocks,
                          absl::Span<const double> squared_norms,
                          absl::Time deadline, Answers* out) {
   if (absl::Status valid =
-          Check(ps_rank, incarnation, clock, blocks, squared_norms);
+          Check(ps_rank, incarnation, round, blocks, squared_norms);
       !valid.ok()) {
-    out->push_back({token, std::move(valid), 0});
+    out->push_back({token, std::move(valid), {}});
     return;
   }
-  if (clock == folded_clock_) {
-    out->push_back({token, absl::OkStatus(), folded_norm_});
+  if (round == folded_) {
+    out->push_back({token, absl::OkStatus(), sums_});
     return;
   }
-  if (open_clock_ < 0) {
-    open_clock_ = clock;
+  const size_t width = FoldWidth(round.stage);
+  if (open_.clock < 0) {
+    open_ = round;
+    norms_.assign(tensors_.size() * width, 0);
     received_.assign(shards_.size(), false);
     missing_ = std::count_if(shards_.begin(), shards_.end(),
                              [](const Shard& s) { return !s.blocks.empty(); });
   }
   if (!received_[ps_rank]) {
     received_[ps_rank] = true;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      norms_[blocks[i]] = squared_norms[i];
+    for (size_t i = 0; i < squared_norms.size(); ++i) {
+      norms_[blocks[i / width] * width + i % width] = squared_norms[i];
     }
     --missing_;
   }
@@ -47,7 +57,8 @@ void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
 }
 
 absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
-                               int64_t clock, absl::Span<const uint32_t> blocks,
+                               const FoldRound& round,
+                               absl::Span<const uint32_t> blocks,
                                absl::Span<const double> squared_norms) const {
   if (!closed_.ok()) return closed_;
   if (ps_rank >= shards_.size()) {
@@ -61,37 +72,47 @@ absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
         label_, ": norms from a replaced incarnation of ", shard.name));
   }
   if (!std::equal(blocks.begin(), blocks.end(), shard.blocks.begin(),
-                  shard.blocks.end()) ||
-      blocks.size() != squared_norms.size()) {
+                  shard.blocks.end())) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
                      shard.name, ", expected its own ", shard.blocks.size()));
   }
-  const bool repeat = clock == folded_clock_;
-  const bool fits =
-      open_clock_ < 0 ? clock > folded_clock_ : clock == open_clock_;
-  if (!repeat && !fits) {
+  const size_t expected = blocks.size() * FoldWidth(round.stage);
+  if (squared_norms.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
-        label_, ": norms of clock ", clock, " from ", shard.name, ", expected ",
-        open_clock_ < 0 ? absl::StrCat("one after ", folded_clock_)
-                        : absl::StrCat(open_clock_)));
+        label_, ": ", squared_norms.size(), " norms from ", shard.name,
+        ", expected ", expected, " of its ", blocks.size(), " blocks"));
+  }
+  const bool fits = open_.clock < 0 ? round > folded_ : round == open_;
+  if (round != folded_ && !fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        label_, ": norms of ", RoundText(round), " from ", shard.name,
+        ", expected ",
+        open_.clock < 0 ? absl::StrCat("one after ", RoundText(folded_))
+                        : RoundText(open_)));
   }
   return absl::OkStatus();
 }
 
 void NormFolder::Fold(Answers* out) {
-  folded_norm_ = 0;
-  for (const double norm : norms_) folded_norm_ += norm;
-  folded_clock_ = std::exchange(open_clock_, -1);
+  const size_t width = FoldWidth(open_.stage);
+  const bool by_tensor = open_.stage == FoldStage::kTrust;
+  const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
+  sums_.assign(groups * width, 0);
+  for (size_t i = 0; i < norms_.size(); ++i) {
+    const size_t group = by_tensor ? tensors_[i / width] : 0;
+    sums_[group * width + i % width] += norms_[i];
+  }
+  folded_ = std::exchange(open_, {});
   for (const Parked& call : parked_) {
-    out->push_back({call.token, absl::OkStatus(), folded_norm_});
+    out->push_back({call.token, absl::OkStatus(), sums_});
   }
   parked_.clear();
 }
 
 void NormFolder::OnTick(absl::Time now, Answers* out) {
   std::vector<std::string> names;
-  for (size_t rank = 0; open_clock_ >= 0 && rank < shards_.size(); ++rank) {
+  for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {
     if (received_[rank] || shards_[rank].blocks.empty()) continue;
     names.push_back(shards_[rank].name);
   }
@@ -102,16 +123,16 @@ void NormFolder::OnTick(absl::Time now, Answers* out) {
     out->push_back(
         {call->token,
          absl::DeadlineExceededError(absl::StrCat(
-             label_, ": the global norm of clock ", open_clock_,
+             label_, ": the global norm of ", RoundText(open_),
              " ran out of time; missing: ", absl::StrJoin(names, ", "))),
-         0});
+         {}});
   }
   parked_.erase(overdue, parked_.end());
 }
 
 void NormFolder::Close(const absl::Status& status, Answers* out) {
   closed_ = status;
-  for (const Parked& call : parked_) out->push_back({call.token, status, 0});
+  for (const Parked& call : parked_) out->push_back({call.token, status, {}});
   parked_.clear();
 }
 

@@ -8,12 +8,14 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "server/fold_round.h"
 
 namespace syncline {
 
 // At the shard of rank 0: collects the squared norms of every shard's blocks
-// for one sync clock and folds them in block order, so that the result does not
-// depend on the number of shards. A pure state machine; thread-compatible.
+// for one round of a sync clock and folds them in block order, which is the
+// tensors' order, so that the result does not depend on the number of shards. A
+// pure state machine; thread-compatible.
 class NormFolder {
  public:
   struct Shard {
@@ -25,17 +27,21 @@ class NormFolder {
   struct Answer {
     uint64_t token = 0;
     absl::Status status;
-    double squared_norm = 0;
+    // kGradient: one, over all blocks. kTrust: two per tensor, in their order.
+    std::vector<double> sums;
   };
   using Answers = std::vector<Answer>;
 
-  NormFolder(std::vector<Shard> shards, std::string label);
+  // `tensors`: of each block, by global id.
+  NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
+             std::string label);
 
-  // Repeats, also of the last folded clock, are answered like the first.
-  // Errors: InvalidArgument: not that shard's blocks, or a clock that is not
+  // `squared_norms`: FoldWidth of them for each of `blocks`.
+  // Repeats, also of the last folded round, are answered like the first.
+  // Errors: InvalidArgument: not that shard's blocks, or a round that is not
   // the open one; FailedPrecondition: a replaced incarnation.
   void OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
-               int64_t clock, absl::Span<const uint32_t> blocks,
+               const FoldRound& round, absl::Span<const uint32_t> blocks,
                absl::Span<const double> squared_norms, absl::Time deadline,
                Answers* out);
   void OnTick(absl::Time now, Answers* out);
@@ -47,19 +53,20 @@ class NormFolder {
     uint64_t token;
     absl::Time deadline;
   };
-  absl::Status Check(uint32_t ps_rank, uint64_t incarnation, int64_t clock,
-                     absl::Span<const uint32_t> blocks,
+  absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
+                     const FoldRound& round, absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
   void Fold(Answers* out);
 
-  const std::vector<Shard> shards_;  // by ps rank
+  const std::vector<Shard> shards_;      // by ps rank
+  const std::vector<uint32_t> tensors_;  // by block id
   const std::string label_;
-  std::vector<double> norms_;   // by block id, of the open clock
-  std::vector<bool> received_;  // by ps rank, of the open clock
+  std::vector<double> norms_;   // by block id, of the open round
+  std::vector<bool> received_;  // by ps rank, of the open round
   size_t missing_ = 0;          // shards with blocks still to come
-  int64_t open_clock_ = -1;     // -1: none
-  int64_t folded_clock_ = -1;   // the last one
-  double folded_norm_ = 0;
+  FoldRound open_;
+  FoldRound folded_;          // the last one
+  std::vector<double> sums_;  // of it
   std::vector<Parked> parked_;
   absl::Status closed_;
 };

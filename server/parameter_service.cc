@@ -642,9 +642,12 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
   const auto job = jobs_->Find(request->job_id());
   if (!job.ok()) return Started(reactor, job.status());
   (*job)->norms->Fold(*request, ParkDeadline(*context, (*job)->config.wait_max),
-                      [response, reactor](absl::StatusOr<double> norm) {
-                        if (norm.ok()) response->set_squared_norm(*norm);
-                        reactor->Answer(norm.status());
+                      [response, reactor](NormExchange::Sums sums) {
+                        if (sums.ok()) {
+                          response->mutable_sums()->Add(sums->begin(),
+                                                        sums->end());
+                        }
+                        reactor->Answer(sums.status());
                       });
   return reactor;
 }

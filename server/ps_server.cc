@@ -131,7 +131,7 @@ class PsServerImpl final : public PsServer {
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
   const ShardLayout layout = LayoutOf(config);
   const uint64_t needed =
-      DenseShard::MemoryBytes(config.shard.optimizer.kind, layout.counts());
+      DenseShard::MemoryBytes(config.shard.optimizer, layout.counts());
   const uint64_t available = AvailableMemoryBytes();
   if (needed <= available) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -193,9 +193,10 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
         config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
-        [norms = job->norms](int64_t clock, std::vector<double> squared_norms,
-                             std::function<void(absl::StatusOr<double>)> done) {
-          norms->Exchange(clock, std::move(squared_norms), std::move(done));
+        [norms = job->norms](const FoldRound& round,
+                             std::vector<double> squared_norms,
+                             NormExchange::Done done) {
+          norms->Exchange(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
   }

@@ -69,7 +69,8 @@ class PsClient {
     // Payload of one such message: nothing of it travels.
     size_t shared_chunk_bytes = 2 << 20;
     std::string boot_id = {};  // empty: the system's
-    // SYNC with clip_norm: no shard answers before it has the whole gradient.
+    // SYNC with clip_norm, or LAMB: no shard answers before it has the whole
+    // gradient.
     bool norm_is_folded = false;
     // May be null.
     Counter* retries = nullptr;

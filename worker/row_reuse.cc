@@ -106,7 +106,7 @@ void RowReuse::Update(int64_t clock, uint64_t samples, const RowBatch& current,
     float* const row = cache_.Own(key);
     // The servers drop such a row's gradient, or fail the job.
     if (row == nullptr || !IsFinite(gradient, options_.dim)) continue;
-    ApplyOptimizer(options_.optimizer, step, gradient, row, nullptr, nullptr,
+    ApplyOptimizer(options_.optimizer, step, gradient, row, nullptr,
                    options_.dim);
   }
   for (const uint32_t i : due_) {

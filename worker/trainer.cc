@@ -83,7 +83,8 @@ PsClient::Options ClientOptions(const PreparedJob& job,
   options.pulled_bytes = trainer.metrics->pulled_bytes();
   options.shared_memory = trainer.shared_memory;
   options.norm_is_folded =
-      job.spec().optimizer().clip_norm() > 0 && !options.send_norm;
+      (job.spec().optimizer().clip_norm() > 0 && !options.send_norm) ||
+      job.spec().optimizer().kind() == OptimizerSpec::LAMB;
   options.shared_pushed_bytes = trainer.metrics->shared_pushed_bytes();
   options.shared_pulled_bytes = trainer.metrics->shared_pulled_bytes();
   options.shared_links = trainer.metrics->shared_links();

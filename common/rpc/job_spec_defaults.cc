@@ -47,9 +47,16 @@ void FillOptimizer(OptimizerSpec* optimizer) {
   if (IsOneOf(kind, {O::MOMENTUM, O::NESTEROV}) && !optimizer->has_momentum()) {
     optimizer->set_momentum(0.9f);
   }
-  if (IsOneOf(kind, {O::ADAM, O::ADAMW})) {
+  if (IsOneOf(kind, {O::ADAM, O::ADAMW, O::LAMB})) {
     if (!optimizer->has_beta1()) optimizer->set_beta1(0.9f);
     if (!optimizer->has_beta2()) optimizer->set_beta2(0.999f);
+    if (!optimizer->has_epsilon()) {
+      optimizer->set_epsilon(kind == O::LAMB ? 1e-6f : 1e-8f);
+    }
+  }
+  if (kind == O::RMSPROP) {
+    if (!optimizer->has_momentum()) optimizer->set_momentum(0);
+    if (!optimizer->has_decay()) optimizer->set_decay(0.99f);
     if (!optimizer->has_epsilon()) optimizer->set_epsilon(1e-8f);
   }
   if (IsOneOf(kind, {O::ADAGRAD, O::ROW_WISE_ADAGRAD})) {

@@ -360,11 +360,6 @@ void CheckOptimizer(const OptimizerSpec& optimizer, Problems* problems) {
                   "tables[].optimizer");
     return;
   }
-  if (kind > O::ADAMW) {
-    NotBuilt("optimizer.kind", kind,
-             "SGD, MOMENTUM, NESTEROV, ADAGRAD, ADAM or ADAMW", problems);
-    return;
-  }
   CheckOptimizerFields("optimizer", optimizer, problems);
   if (optimizer.clip_value() != 0 && optimizer.clip_norm() != 0) {
     problems->Add("optimizer.clip_norm", "not together with clip_value");
@@ -419,12 +414,19 @@ void CheckLearningRate(const LearningRateSpec& rate, Problems* problems) {
   }
 }
 
-void CheckConsistency(const ConsistencySpec& consistency, Problems* problems) {
+void CheckConsistency(const JobSpec& spec, Problems* problems) {
   using C = ConsistencySpec;
+  const ConsistencySpec& consistency = spec.consistency();
   if (!IsOneOf(consistency.mode(), {C::MODE_UNSPECIFIED, C::SYNC,
                                     C::BOUNDED_STALENESS, C::ASYNC})) {
     NotBuilt("consistency.mode", consistency.mode(),
              "SYNC, BOUNDED_STALENESS or ASYNC", problems);
+  }
+  if (spec.optimizer().kind() == OptimizerSpec::LAMB &&
+      IsOneOf(consistency.mode(), {C::BOUNDED_STALENESS, C::ASYNC})) {
+    problems->Add("optimizer.kind",
+                  "LAMB is for SYNC only: its trust ratio is of whole tensors "
+                  "at one clock; use ADAMW");
   }
   if (consistency.staleness_bound() != 0 &&
       C::Mode_IsValid(consistency.mode()) &&
@@ -486,13 +488,17 @@ void CheckOptimizerFields(const std::string& path,
                     absl::StrAppend(out, O::Kind_Name(k));
                   }));
   };
-  only_for("momentum", optimizer.has_momentum(), {O::MOMENTUM, O::NESTEROV});
-  only_for("beta1", optimizer.has_beta1(), {O::ADAM, O::ADAMW});
-  only_for("beta2", optimizer.has_beta2(), {O::ADAM, O::ADAMW});
+  only_for("momentum", optimizer.has_momentum(),
+           {O::MOMENTUM, O::NESTEROV, O::RMSPROP});
+  only_for("beta1", optimizer.has_beta1(), {O::ADAM, O::ADAMW, O::LAMB});
+  only_for("beta2", optimizer.has_beta2(), {O::ADAM, O::ADAMW, O::LAMB});
   only_for("epsilon", optimizer.has_epsilon(),
-           {O::ADAM, O::ADAMW, O::ADAGRAD, O::ROW_WISE_ADAGRAD});
+           {O::ADAM, O::ADAMW, O::LAMB, O::RMSPROP, O::ADAGRAD,
+            O::ROW_WISE_ADAGRAD});
   only_for("initial_accumulator", optimizer.has_initial_accumulator(),
            {O::ADAGRAD, O::ROW_WISE_ADAGRAD, O::FTRL});
+  only_for("decay", optimizer.has_decay(), {O::RMSPROP});
+  only_for("centered", optimizer.centered(), {O::RMSPROP});
   only_for("l1", optimizer.l1() != 0, {O::FTRL});
   only_for("l2", optimizer.l2() != 0, {O::FTRL});
   only_for("learning_rate_power", optimizer.has_learning_rate_power(),
@@ -500,6 +506,7 @@ void CheckOptimizerFields(const std::string& path,
   problems->UnitInterval(path + ".momentum", optimizer.momentum());
   problems->UnitInterval(path + ".beta1", optimizer.beta1());
   problems->UnitInterval(path + ".beta2", optimizer.beta2());
+  problems->UnitInterval(path + ".decay", optimizer.decay());
   if (optimizer.has_epsilon()) {
     problems->Positive(path + ".epsilon", optimizer.epsilon());
   }
@@ -527,7 +534,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckLossAndMetrics(spec, &problems);
   CheckOptimizer(spec.optimizer(), &problems);
   CheckLearningRate(spec.learning_rate(), &problems);
-  CheckConsistency(spec.consistency(), &problems);
+  CheckConsistency(spec, &problems);
   CheckTables(spec, &problems);
   CheckWhatIsNotBuilt(spec, &problems);
   CheckSizes(spec, &problems);

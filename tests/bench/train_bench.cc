@@ -132,9 +132,10 @@ void LoneWorker::Update(int tensor, int64_t clock, int64_t samples) {
       .learning_rate = kLearningRate,
       .gradient_scale = 1.0f / static_cast<float>(samples),
       .t = clock + 1};
+  float* const slots[] = {first_moments_[tensor].data(),
+                          second_moments_[tensor].data()};
   ApplyOptimizer(optimizer_, step, job_->executor->gradient(tensor).data(),
-                 values.data(), first_moments_[tensor].data(),
-                 second_moments_[tensor].data(), values.size());
+                 values.data(), slots, values.size());
 }
 
 absl::StatusOr<Result> LoneWorker::Train() {

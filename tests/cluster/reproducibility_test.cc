@@ -86,6 +86,19 @@ TEST_F(ReproducibilityTest, TheNumberOfPsDoesNotMatter) {
   EXPECT_TRUE(one == three);
 }
 
+// Its steps are scaled by norms of tensors that several ps have parts of.
+TEST_F(ReproducibilityTest, NorWithLamb) {
+  std::string bytes[3];
+  for (uint32_t ps = 1; ps <= 3; ++ps) {
+    JobSpec job = Job(absl::StrCat("lamb", ps), 3, ps);
+    job.mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
+    job.mutable_optimizer()->set_weight_decay(0.01f);
+    ASSERT_OK_AND_ASSIGN(bytes[ps - 1], TrainedBytes(job));
+  }
+  EXPECT_TRUE(bytes[0] == bytes[1]);
+  EXPECT_TRUE(bytes[0] == bytes[2]);
+}
+
 TEST_F(ReproducibilityTest, ThreeWorkersTimes32IsOneTimes96) {
   ASSERT_OK_AND_ASSIGN(const std::string three_file,
                        Train(Job("three-times-32", 3, 2)));

@@ -590,7 +590,10 @@ TEST(PsServerTest, RefusesJobsItCannotRun) {
     return Message(fixture.server(0).OpenJob(assignment, 0));
   };
   assignment.mutable_spec()->mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
-  EXPECT_THAT(open(), HasSubstr("optimizer.kind: LAMB is not built"));
+  assignment.mutable_spec()->mutable_consistency()->set_mode(
+      ConsistencySpec::ASYNC);
+  EXPECT_THAT(open(), HasSubstr("optimizer.kind: LAMB but for SYNC is not "
+                                "built"));
   assignment = fixture.assignment();
   assignment.set_job_id("j-0002");
   assignment.mutable_parameters(0)->set_dims(0, int64_t{1} << 40);

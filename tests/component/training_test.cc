@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
@@ -136,6 +137,27 @@ TEST_F(TrainingTest, ClippingByGlobalNormDoesNotDependOnTheNumberOfPs) {
   EXPECT_EQ(one.weights, three.weights);
   EXPECT_NE(one.weights, Train(2, 1, DigitsSpec()).weights)
       << "the norm must have been clipped";
+}
+
+TEST_F(TrainingTest, OptimizersTrainWhateverTheNumberOfPs) {
+  for (const char* optimizer :
+       {"kind: RMSPROP", "kind: RMSPROP momentum: 0.9 centered: true",
+        "kind: FTRL",
+        "kind: LAMB weight_decay: 0.01",
+        "kind: LAMB weight_decay: 0.01 clip_norm: 0.3"}) {
+    SCOPED_TRACE(optimizer);
+    JobSpec spec = DigitsSpec();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        optimizer, spec.mutable_optimizer()));
+    const bool rms_prop = spec.optimizer().kind() == OptimizerSpec::RMSPROP;
+    spec.mutable_learning_rate()->set_base(rms_prop ? 0.001f : 0.03f);
+    const auto one = Train(2, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    EXPECT_GT(one.evaluations[1].accuracy(), 0.3) << "chance is 0.1";
+    const auto three = Train(2, 3, spec);
+    ASSERT_EQ(three.status, absl::OkStatus());
+    EXPECT_EQ(one.weights, three.weights) << "bit for bit";
+  }
 }
 
 TEST_F(TrainingTest, ThreeWorkersTimes32AreOneTimes96) {

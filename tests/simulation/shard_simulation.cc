@@ -534,13 +534,15 @@ void Simulation::ExecuteOne(const ShardAction& action) {
     case Kind::kFold:
       shard_->Fold(action.block, action.sample_count, &scratch_);
       return;
+    case Kind::kAdvance:
+      return Broken("a trust ratio that nobody asked for");
     case Kind::kSendNorms: {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
         agenda_.At(random_.Uniform() * 4, [this, clock = action.clock] {
           ShardActions actions;
-          controller_->OnNorm(clock, script_.sync_squared_norm(clock),
-                              agenda_.now(), &actions);
+          controller_->OnFolded({clock}, script_.sync_squared_norm(clock),
+                                agenda_.now(), &actions);
           Execute(std::move(actions));
         });
       }

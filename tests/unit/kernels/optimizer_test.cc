@@ -25,16 +25,12 @@
 namespace syncline {
 namespace {
 
-constexpr OptimizerKind kKinds[] = {
-    OptimizerKind::kSgd,     OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-    OptimizerKind::kAdagrad, OptimizerKind::kAdam,     OptimizerKind::kAdamW,
-    OptimizerKind::kFtrl};
-
 // One element in double, written from the papers, without any sharing of code.
 struct Reference {
   double value = 0;
   double a = 0;
   double b = 0;
+  double c = 0;
 
   void Step(const OptimizerParams& p, const OptimizerStep& s, double gradient) {
     double g = gradient * s.gradient_scale;
@@ -70,6 +66,14 @@ struct Reference {
         value -= rate * (a / (1 - std::pow(p.beta1, s.t))) /
                  (std::sqrt(b / (1 - std::pow(p.beta2, s.t))) + p.epsilon);
         break;
+      case OptimizerKind::kRmsProp: {
+        a = p.decay * a + (1 - double{p.decay}) * g * g;
+        b = p.decay * b + (1 - double{p.decay}) * g;
+        const double spread = p.centered ? a - b * b : a;
+        c = p.momentum * c + g / (std::sqrt(spread) + p.epsilon);
+        value -= rate * c;
+        break;
+      }
       case OptimizerKind::kFtrl: {
         const double before = std::pow(a, -p.learning_rate_power);
         a += g * g;
@@ -80,6 +84,7 @@ struct Reference {
                     : (std::copysign(p.l1, b) - b) / (after / rate + p.l2);
         break;
       }
+      case OptimizerKind::kLamb:
       case OptimizerKind::kRowWiseAdagrad:
         FAIL() << "has a test of its own";
     }
@@ -88,18 +93,20 @@ struct Reference {
 
 // Values and state of a range.
 struct State {
-  State(const OptimizerParams& params, size_t count)
-      : value(count),
-        slot0(count, InitialSlotValue(params, 0)),
-        slot1(count, InitialSlotValue(params, 1)) {}
-  std::vector<float> value, slot0, slot1;
+  State(const OptimizerParams& params, size_t count) : value(count) {
+    for (int slot = 0; slot < OptimizerSlots(params); ++slot) {
+      slots.emplace_back(count, InitialSlotValue(params, slot));
+    }
+  }
+  std::vector<float> value;
+  std::vector<std::vector<float>> slots;
 
   void Apply(const OptimizerParams& params, const OptimizerStep& step,
              const std::vector<float>& gradient, size_t begin, size_t end) {
-    const int slots = OptimizerSlots(params.kind);
+    std::vector<float*> at;
+    for (std::vector<float>& slot : slots) at.push_back(slot.data() + begin);
     ApplyOptimizer(params, step, gradient.data() + begin, value.data() + begin,
-                   slots > 0 ? slot0.data() + begin : nullptr,
-                   slots > 1 ? slot1.data() + begin : nullptr, end - begin);
+                   at.data(), end - begin);
   }
 };
 
@@ -122,8 +129,37 @@ OptimizerParams Params(OptimizerKind kind) {
   return params;
 }
 
+OptimizerParams RmsProp(bool centered, float momentum) {
+  OptimizerParams params = Params(OptimizerKind::kRmsProp);
+  params.decay = 0.9f;
+  params.centered = centered;
+  params.momentum = momentum;
+  return params;
+}
+
+// Every loop that there is.
+std::vector<OptimizerParams> All() {
+  return {Params(OptimizerKind::kSgd),
+          Params(OptimizerKind::kMomentum),
+          Params(OptimizerKind::kNesterov),
+          Params(OptimizerKind::kAdagrad),
+          Params(OptimizerKind::kAdam),
+          Params(OptimizerKind::kAdamW),
+          RmsProp(false, 0),
+          RmsProp(true, 0),
+          RmsProp(false, 0.8f),
+          RmsProp(true, 0.8f),
+          Params(OptimizerKind::kFtrl)};
+}
+
+std::string NameOf(const OptimizerParams& params) {
+  return absl::StrCat("kind=", static_cast<int>(params.kind),
+                      " centered=", params.centered,
+                      " momentum=", params.momentum);
+}
+
 void ExpectFollowsReference(const OptimizerParams& params) {
-  SCOPED_TRACE(absl::StrCat("kind=", static_cast<int>(params.kind)));
+  SCOPED_TRACE(NameOf(params));
   constexpr size_t kCount = 37;  // not a multiple of any vector
   Random random(7);
   State state(params, kCount);
@@ -131,7 +167,7 @@ void ExpectFollowsReference(const OptimizerParams& params) {
   std::vector<Reference> references(kCount);
   for (size_t i = 0; i < kCount; ++i) {
     references[i].value = state.value[i];
-    references[i].a = state.slot0[i];
+    references[i].a = state.slots.empty() ? 0 : state.slots[0][i];
   }
   for (int t = 1; t <= 50; ++t) {
     const std::vector<float> gradient = RandomFloats(&random, kCount);
@@ -147,24 +183,41 @@ void ExpectFollowsReference(const OptimizerParams& params) {
 }
 
 TEST(OptimizerTest, FollowsTheReference) {
-  for (const OptimizerKind kind : kKinds) ExpectFollowsReference(Params(kind));
+  for (const OptimizerParams& params : All()) ExpectFollowsReference(params);
 }
 
 TEST(OptimizerTest, FollowsTheReferenceWithWeightDecay) {
-  for (const OptimizerKind kind : kKinds) {
-    OptimizerParams params = Params(kind);
+  for (OptimizerParams params : All()) {
     params.weight_decay = 0.1f;
     ExpectFollowsReference(params);
   }
 }
 
 TEST(OptimizerTest, FollowsTheReferenceWithClipping) {
-  for (const OptimizerKind kind : kKinds) {
-    OptimizerParams params = Params(kind);
+  for (OptimizerParams params : All()) {
     params.clip_value = 0.1f;  // the mean's deviation is 0.25
     params.weight_decay = 0.01f;
     ExpectFollowsReference(params);
   }
+}
+
+TEST(OptimizerTest, RmsPropsStateIsWhatItReads) {
+  EXPECT_EQ(OptimizerSlots(RmsProp(false, 0)), 1);
+  EXPECT_EQ(OptimizerSlots(RmsProp(true, 0)), 2);
+  EXPECT_EQ(OptimizerSlots(RmsProp(false, 0.9f)), 2);
+  EXPECT_EQ(OptimizerSlots(RmsProp(true, 0.9f)), 3);
+}
+
+// Its variance is 0 but for rounding, which must not make a root of it.
+TEST(OptimizerTest, CenteredRmsPropTakesAConstantGradient) {
+  const OptimizerParams params = RmsProp(true, 0);
+  State state(params, 8);
+  const std::vector<float> gradient = {1.1f,  3.3f, 1e-5f,  7e5f,
+                                       -1.7f, 0.1f, -9e-3f, 12345.678f};
+  for (int t = 1; t <= 2000; ++t) {
+    state.Apply(params, {.learning_rate = 1e-3f, .t = t}, gradient, 0, 8);
+  }
+  for (const float value : state.value) EXPECT_FALSE(std::isnan(value));
 }
 
 TEST(OptimizerTest, FtrlFollowsTheReferenceAtAnyPower) {
@@ -215,9 +268,8 @@ TEST(OptimizerTest, AdamsFirstStepIsTheLearningRate) {
 
 TEST(OptimizerTest, CuttingARangeDoesNotChangeABit) {
   constexpr size_t kCount = 1003;
-  for (const OptimizerKind kind : kKinds) {
-    SCOPED_TRACE(absl::StrCat("kind=", static_cast<int>(kind)));
-    OptimizerParams params = Params(kind);
+  for (OptimizerParams params : All()) {
+    SCOPED_TRACE(NameOf(params));
     params.weight_decay = 0.01f;
     Random random(11);
     State whole(params, kCount);
@@ -235,16 +287,20 @@ TEST(OptimizerTest, CuttingARangeDoesNotChangeABit) {
       }
     }
     EXPECT_EQ(std::memcmp(whole.value.data(), cut.value.data(), kCount * 4), 0);
-    EXPECT_EQ(std::memcmp(whole.slot0.data(), cut.slot0.data(), kCount * 4), 0);
-    EXPECT_EQ(std::memcmp(whole.slot1.data(), cut.slot1.data(), kCount * 4), 0);
+    for (size_t slot = 0; slot < whole.slots.size(); ++slot) {
+      EXPECT_EQ(std::memcmp(whole.slots[slot].data(), cut.slots[slot].data(),
+                            kCount * 4),
+                0);
+    }
   }
 }
 
 TEST(OptimizerTest, ZeroGradientWithoutStateChangesNothing) {
-  for (const OptimizerKind kind : kKinds) {
-    OptimizerParams params;
-    params.kind = kind;
+  for (const OptimizerParams& with_state : All()) {
+    OptimizerParams params = with_state;
     params.epsilon = 1e-10f;
+    params.initial_accumulator = 0;
+    params.l1 = params.l2 = 0;
     State state(params, 9);
     state.value.assign(9, 1.5f);
     state.Apply(params, {.learning_rate = 0.5f}, std::vector<float>(9), 0, 9);
@@ -254,8 +310,8 @@ TEST(OptimizerTest, ZeroGradientWithoutStateChangesNothing) {
 
 TEST(OptimizerTest, NanStaysVisibleThroughClipping) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  for (const OptimizerKind kind : kKinds) {
-    OptimizerParams params = Params(kind);
+  for (OptimizerParams params : All()) {
+    SCOPED_TRACE(NameOf(params));
     params.clip_value = 1;
     State state(params, 9);
     std::vector<float> gradient(9, 1.0f);
@@ -383,15 +439,15 @@ void ExpectOnnx(const std::string& name, OptimizerKind kind, int tensors) {
     State state(params, 0);
     state.value = in(2 + i);
     const std::vector<float> gradient = in(2 + tensors + i);
-    state.slot0 = in(2 + 2 * tensors + i);
-    const bool two = OptimizerSlots(kind) > 1;
-    if (two) state.slot1 = in(2 + 3 * tensors + i);
+    state.slots[0] = in(2 + 2 * tensors + i);
+    const bool two = OptimizerSlots(params) > 1;
+    if (two) state.slots[1] = in(2 + 3 * tensors + i);
     state.Apply(params, step, gradient, 0, state.value.size());
     for (size_t e = 0; e < state.value.size(); ++e) {
       EXPECT_NEAR(state.value[e], out(i).at(e), 1e-6);
-      EXPECT_NEAR(state.slot0[e], out(tensors + i).at(e), 1e-6);
+      EXPECT_NEAR(state.slots[0][e], out(tensors + i).at(e), 1e-6);
       if (two) {
-        EXPECT_NEAR(state.slot1[e], out(2 * tensors + i).at(e), 1e-6);
+        EXPECT_NEAR(state.slots[1][e], out(2 * tensors + i).at(e), 1e-6);
       }
     }
   }

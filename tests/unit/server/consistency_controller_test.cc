@@ -177,19 +177,78 @@ TEST_F(ControllerTest, AClippedNormHoldsBackEveryBlock) {
               ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
                           Kind::kFold, Kind::kSendNorms, Kind::kAck));
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
-  controller_->OnNormDelayed(0, absl::UnavailableError("ps:1 is away"));
+  controller_->OnFoldDelayed({0}, absl::UnavailableError("ps:1 is away"));
   Tick(absl::Seconds(6));
   EXPECT_THAT(std::string(failure_.message()),
               HasSubstr("the global norm of clock 0 (ps:1 is away)"));
   EXPECT_THAT(Pull(5, 0, 1, {0}), IsEmpty());
   ShardActions actions;
-  controller_->OnNorm(0, 25.0, kStart, &actions);
+  controller_->OnFolded({0}, 25.0, kStart, &actions);
   EXPECT_THAT(Kinds(actions),
               ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
   EXPECT_EQ(actions[0].squared_norm, 25.0);
   actions.clear();
-  controller_->OnNorm(0, 25.0, kStart, &actions);
+  controller_->OnFolded({0}, 25.0, kStart, &actions);
   EXPECT_THAT(actions, IsEmpty());
+}
+
+TEST_F(ControllerTest, ATrustRatioCutsTheStepInTwo) {
+  Open({.trust_ratio = true});
+  Init();
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kAdvance, Kind::kDeliver,
+                          Kind::kAdvance, Kind::kSendNorms, Kind::kAck));
+  EXPECT_EQ(last_[4].stage, FoldStage::kTrust);
+  EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
+  ShardActions actions;
+  controller_->OnFolded({0, FoldStage::kGradient}, 1, kStart, &actions);
+  EXPECT_THAT(actions, IsEmpty()) << "not what is waited for";
+  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
+}
+
+TEST_F(ControllerTest, AClippedNormComesBeforeTheTrustRatio) {
+  Open({.clip_norm = true, .trust_ratio = true});
+  Init();
+  Push(2, 0, 0, {0});
+  Push(2, 0, 0, {1});
+  EXPECT_THAT(Push(3, 1, 0, {1}, 1),
+              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kFold,
+                          Kind::kSendNorms, Kind::kAck));
+  EXPECT_EQ(last_[3].stage, FoldStage::kGradient);
+  ShardActions actions;
+  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kAdvance, Kind::kAdvance, Kind::kSendNorms));
+  EXPECT_EQ(actions[0].squared_norm, 25);
+  EXPECT_EQ(actions[2].stage, FoldStage::kTrust);
+  actions.clear();
+  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  EXPECT_THAT(actions, IsEmpty()) << "a repeat";
+  Tick(absl::Seconds(1));
+  EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
+  Tick(absl::Seconds(6));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the norms of all tensors of clock 0"));
+  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply, Kind::kApply));
+}
+
+// Rows are stepped without their table's norm: they wait for nobody's.
+TEST_F(ControllerTest, SlotsHaveNoTrustRatio) {
+  Open({.trust_ratio = true, .slot_count = 1});
+  ShardActions actions;
+  controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kAdvance, Kind::kDeliver,
+                          Kind::kApply, Kind::kSendNorms, Kind::kAck));
+  EXPECT_THAT(Pull(4, 0, 1, {1}), ElementsAre(Kind::kRead));
+  actions.clear();
+  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
 }
 
 TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {

@@ -69,9 +69,10 @@ TEST(DenseShardTest, FoldsInRankOrderWhateverTheOrderOfArrival) {
       AddTo(gradients[rank]->get().data(), sum.data(), count);
     }
     std::vector<float> value(count), slot0(count), slot1(count);
+    float* const slots[] = {slot0.data(), slot1.data()};
     ApplyOptimizer(Adam().optimizer,
                    {.learning_rate = 0.1f, .gradient_scale = 1.0f / 48, .t = 1},
-                   sum.data(), value.data(), slot0.data(), slot1.data(), count);
+                   sum.data(), value.data(), slots, count);
 
     uint32_t order[] = {0, 1, 2, 3};
     do {
@@ -163,13 +164,71 @@ TEST(DenseShardTest, AdagradStartsFromItsAccumulator) {
   EXPECT_EQ(shard.values(0)[0], -0.75f);  // 3 / sqrt(7 + 9)
 }
 
+TEST(DenseShardTest, ThreeSlotsLieBehindTheValues) {
+  DenseShard::Options options;
+  options.optimizer = {.kind = OptimizerKind::kRmsProp,
+                       .momentum = 0.9f,
+                       .decay = 0.9f,
+                       .centered = true};
+  options.learning_rate.base = 0.01;
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  const size_t count = kCounts[3];
+  std::vector<float> value(count), squares(count), means(count), moved(count);
+  float* const slots[] = {squares.data(), means.data(), moved.data()};
+  for (int clock = 0; clock < 3; ++clock) {
+    const auto gradient = RandomValues(40 + clock, count);
+    ApplyOptimizer(options.optimizer, {.learning_rate = 0.01f},
+                   gradient->get().data(), value.data(), slots, count);
+    shard.Keep(3, 0, gradient, 0);
+    shard.Apply(3, clock, 1, -1, &scratch);
+  }
+  EXPECT_TRUE(std::equal(value.begin(), value.end(), shard.values(3).begin()));
+  EXPECT_EQ(shard.slot_bytes(), 3 * shard.value_bytes());
+  EXPECT_GE(DenseShard::MemoryBytes(options.optimizer, kCounts),
+            4 * shard.value_bytes());
+}
+
+TEST(DenseShardTest, LambsHalvesAreTheKernels) {
+  DenseShard::Options options;
+  options.optimizer = {.kind = OptimizerKind::kLamb, .weight_decay = 0.1f};
+  options.learning_rate.base = 0.1;
+  const size_t count = kCounts[3];
+  const auto initial = RandomValues(5, count);
+  for (const bool folded : {false, true}) {
+    DenseShard shard(options, kCounts);
+    DenseShard::Scratch scratch;
+    shard.Init(3, *initial, 0);
+    std::vector<float> value = initial->get();
+    std::vector<float> first(count), second(count);
+    for (int clock = 0; clock < 3; ++clock) {
+      const auto gradient = RandomValues(60 + clock, count);
+      OptimizerStep step = {
+          .learning_rate = 0.1f, .gradient_scale = 0.25f, .t = clock + 1};
+      LambNorms expected;
+      AdvanceLamb(options.optimizer, step, gradient->get().data(), value.data(),
+                  first.data(), second.data(), count, &expected);
+      ApplyLamb(options.optimizer, step, 0.5, value.data(), first.data(),
+                second.data(), count);
+      shard.Keep(3, 0, gradient, 0);
+      if (folded) shard.Fold(3, 4, &scratch);
+      const LambNorms norms = shard.Advance(3, 4, -1, &scratch);
+      EXPECT_EQ(norms.value, expected.value);
+      EXPECT_EQ(norms.update, expected.update);
+      EXPECT_EQ(gradient.use_count(), 1);
+      shard.Finish(3, clock, 0.5);
+    }
+    EXPECT_TRUE(
+        std::equal(value.begin(), value.end(), shard.values(3).begin()));
+  }
+}
+
 TEST(DenseShardTest, CountsItsBytes) {
   const DenseShard shard(Adam(), kCounts);
   const uint64_t elements = 1 + 10 + 4 * DenseShard::kPieceElements + 5;
   EXPECT_EQ(shard.value_bytes(), 4 * elements);
   EXPECT_EQ(shard.slot_bytes(), 8 * elements);
-  EXPECT_GE(DenseShard::MemoryBytes(OptimizerKind::kAdam, kCounts),
-            12 * elements);
+  EXPECT_GE(DenseShard::MemoryBytes(Adam().optimizer, kCounts), 12 * elements);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -42,7 +43,7 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
     for (uint32_t shard = 0; shard < shard_count; ++shard) {
       shards[shard].incarnation = 10 + shard;
     }
-    NormFolder folder(shards, "job");
+    NormFolder folder(shards, std::vector<uint32_t>(block_count), "job");
     for (int64_t clock = 3; clock < 6; ++clock) {
       std::vector<uint32_t> order;
       for (uint32_t shard = 0; shard < shard_count; ++shard) {
@@ -55,15 +56,48 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
       }
       NormFolder::Answers answers;
       for (size_t i = 0; i < order.size(); ++i) {
-        folder.OnNorms(i, order[i], 10 + order[i], clock,
+        folder.OnNorms(i, order[i], 10 + order[i], {clock},
                        shards[order[i]].blocks, shard_norms[order[i]],
                        kDeadline, &answers);
       }
       ASSERT_EQ(answers.size(), order.size());
       for (const NormFolder::Answer& answer : answers) {
         ASSERT_TRUE(answer.status.ok());
-        ASSERT_EQ(answer.squared_norm, expected);
+        ASSERT_THAT(answer.sums, ElementsAre(expected));
       }
+    }
+  }
+}
+
+// Three tensors of 2, 1 and 3 blocks, in any placement.
+TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
+  const std::vector<uint32_t> tensors = {0, 0, 1, 2, 2, 2};
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    const uint32_t shard_count = 1 + random.Below(3);
+    std::vector<NormFolder::Shard> shards(shard_count);
+    std::vector<std::vector<double>> norms(shard_count);
+    std::vector<double> expected(6);
+    for (uint32_t block = 0; block < tensors.size(); ++block) {
+      const uint64_t shard = random.Below(shard_count);
+      shards[shard].blocks.push_back(block);
+      for (int k = 0; k < 2; ++k) {
+        norms[shard].push_back(random.Uniform() / (1 + random.Below(100000)));
+        expected[2 * tensors[block] + k] += norms[shard].back();
+      }
+    }
+    NormFolder folder(shards, tensors, "job");
+    NormFolder::Answers answers;
+    for (uint32_t shard = shard_count; shard-- > 0;) {
+      if (shards[shard].blocks.empty()) continue;
+      folder.OnNorms(shard, shard, 0, {4, FoldStage::kTrust},
+                     shards[shard].blocks, norms[shard], kDeadline, &answers);
+    }
+    ASSERT_FALSE(answers.empty());
+    for (const NormFolder::Answer& answer : answers) {
+      EXPECT_EQ(answer.status, absl::OkStatus());
+      EXPECT_EQ(answer.sums, expected);
     }
   }
 }
@@ -72,11 +106,12 @@ class TwoShards : public ::testing::Test {
  protected:
   NormFolder::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
     NormFolder::Answers answers;
-    folder_.OnNorms(token, rank, 10 + rank, clock, {rank}, {1.0 + rank},
+    folder_.OnNorms(token, rank, 10 + rank, {clock}, {rank}, {1.0 + rank},
                     kDeadline, &answers);
     return answers;
   }
   NormFolder folder_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
+                     {0, 1},
                      "job j on ps:0"};
 };
 
@@ -100,7 +135,25 @@ TEST_F(TwoShards, ARepeatOfTheLastClockIsAnsweredAtOnce) {
   ASSERT_EQ(Send(2, 1, 7).size(), 2u);
   const NormFolder::Answers again = Send(3, 0, 7);
   ASSERT_EQ(again.size(), 1u);
-  EXPECT_EQ(again[0].squared_norm, 3.0);
+  EXPECT_THAT(again[0].sums, ElementsAre(3.0));
+}
+
+TEST_F(TwoShards, AClockMayHaveBothStagesInOrder) {
+  const auto trust = [&](uint32_t rank, int64_t clock) {
+    NormFolder::Answers answers;
+    folder_.OnNorms(9, rank, 10 + rank, {clock, FoldStage::kTrust}, {rank},
+                    {1, 2}, kDeadline, &answers);
+    return answers;
+  };
+  Send(1, 0, 7);
+  ASSERT_EQ(Send(2, 1, 7).size(), 2u);
+  EXPECT_THAT(trust(0, 7), IsEmpty());
+  EXPECT_THAT(Send(3, 1, 7).at(0).sums, ElementsAre(3.0)) << "a repeat";
+  ASSERT_EQ(trust(1, 7).size(), 2u);
+  EXPECT_THAT(trust(1, 7).at(0).sums, ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(std::string(Send(4, 0, 7).at(0).status.message()),
+              HasSubstr("expected one after clock 7 by tensor"));
+  EXPECT_THAT(Send(5, 0, 8), IsEmpty());
 }
 
 TEST_F(TwoShards, RefusesWhatCannotBe) {
@@ -108,7 +161,7 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
                            std::vector<uint32_t> blocks,
                            std::vector<double> norms) {
     NormFolder::Answers answers;
-    folder_.OnNorms(1, rank, incarnation, clock, blocks, norms, kDeadline,
+    folder_.OnNorms(1, rank, incarnation, {clock}, blocks, norms, kDeadline,
                     &answers);
     EXPECT_EQ(answers.size(), 1u);
     return answers.at(0).status;
@@ -123,7 +176,7 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
             absl::StatusCode::kInvalidArgument);
   Send(1, 0, 7);
   EXPECT_THAT(std::string(refused(1, 11, 8, {1}, {1}).message()),
-              HasSubstr("norms of clock 8 from ps:1 at b:2, expected 7"));
+              HasSubstr("norms of clock 8 from ps:1 at b:2, expected clock 7"));
   Send(2, 1, 7);
   EXPECT_FALSE(refused(1, 11, 6, {1}, {1}).ok());
 }

@@ -91,7 +91,10 @@ TEST(JobSpecDefaultsTest, WhatIsGivenStays) {
 }
 
 TEST(JobSpecDefaultsTest, TheResultIsValidAndStable) {
-  for (int kind = OptimizerSpec::SGD; kind <= OptimizerSpec::ADAMW; ++kind) {
+  for (const auto kind :
+       {OptimizerSpec::SGD, OptimizerSpec::MOMENTUM, OptimizerSpec::NESTEROV,
+        OptimizerSpec::ADAGRAD, OptimizerSpec::ADAM, OptimizerSpec::ADAMW,
+        OptimizerSpec::RMSPROP, OptimizerSpec::LAMB, OptimizerSpec::FTRL}) {
     for (int schedule = 0; schedule < LearningRateSpec::Schedule_ARRAYSIZE;
          ++schedule) {
       const JobSpec spec = FromText(absl::StrCat(

@@ -67,7 +67,7 @@ TEST(TableSpecValidatorTest, OneProblemEach) {
        "ROW_WISE_ADAGRAD, ADAM or FTRL"},
       {"optimizer { kind: SGD epsilon: 1 }",
        "tables[1].optimizer.epsilon: has no meaning for SGD, only for ADAM, "
-       "ADAMW, ADAGRAD, ROW_WISE_ADAGRAD"},
+       "ADAMW, LAMB, RMSPROP, ADAGRAD, ROW_WISE_ADAGRAD"},
       {"optimizer { kind: SGD l1: 1 }",
        "tables[1].optimizer.l1: has no meaning for SGD, only for FTRL"},
       {"optimizer { kind: FTRL l2: -1 }",
