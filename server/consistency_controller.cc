@@ -1,6 +1,7 @@
 #include "server/consistency_controller.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -125,15 +126,20 @@ void ConsistencyController::OnFolded(const FoldRound& round,
   if (folding_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
     return;
   }
+  if (round.stage == FoldStage::kGradient && options_.skip_non_finite &&
+      !std::isfinite(squared_norm)) {
+    ForDelivered(Kind::kDrop, squared_norm, out);
+    ++skipped_clocks_;
+    EndSyncClock();
+    changed_ = moved_ = true;
+    return Settle(now, out);
+  }
   if (round.stage == FoldStage::kGradient && options_.trust_ratio) {
     ForDelivered(Kind::kAdvance, squared_norm, out);
     return Fold(FoldStage::kTrust, out);
   }
   ForDelivered(Kind::kApply, squared_norm, out);
-  folding_.reset();
-  ++sync_clock_;
-  version_.assign(version_.size(), sync_clock_);
-  StartSyncClock();
+  EndSyncClock();
   changed_ = moved_ = true;
   Settle(now, out);
 }
@@ -316,7 +322,10 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
 void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   const PushFacts& push = *call.push;
   PushLedger& worker = workers_[call.rank];
-  if (worker.Open(push) && sync()) sync_samples_ += push.sample_count;
+  if (worker.Open(push) && sync()) {
+    sync_samples_ += push.sample_count;
+    sync_skipped_ |= options_.skip_non_finite && push.non_finite;
+  }
   for (uint32_t position = 0; position < push.blocks.size(); ++position) {
     const BlockIndex block = push.blocks[position];
     if (!worker.Receive(block)) {
@@ -329,7 +338,8 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
                     .block = block,
                     .position = position,
                     .rank = call.rank,
-                    .clock = push.clock});
+                    .clock = push.clock,
+                    .sample_count = push.sample_count});
     if (sync()) {
       delivered_[block] = true;
       if (--expecting_[block] == 0) ResolveBlock(block, out);
@@ -384,6 +394,7 @@ void ConsistencyController::StartSyncClock() {
   }
   sync_open_ = sync_active_;
   sync_samples_ = 0;
+  sync_skipped_ = false;
   fold_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), sync_active_);
   delivered_.assign(delivered_.size(), false);
@@ -392,10 +403,16 @@ void ConsistencyController::StartSyncClock() {
 // Every active worker has delivered the block or closed the clock without it,
 // so all have started the clock and the sample count is complete.
 void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
-  const bool waits = WaitsForFold(block);
+  // Whoever has nothing to deliver has said why by now.
+  const bool waits = WaitsForFold(block) && !sync_skipped_;
   if (delivered_[block]) {
-    const Kind first = options_.clip_norm ? Kind::kFold : Kind::kAdvance;
-    out->push_back({.kind = waits ? first : Kind::kApply,
+    Kind next = Kind::kApply;
+    if (sync_skipped_) {
+      next = Kind::kDrop;
+    } else if (waits) {
+      next = FoldsGradient() ? Kind::kFold : Kind::kAdvance;
+    }
+    out->push_back({.kind = next,
                     .block = block,
                     .clock = sync_clock_,
                     .sample_count = sync_samples_});
@@ -405,15 +422,22 @@ void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
 
 // A row's step takes no other tensor's norm than the gradient's.
 bool ConsistencyController::WaitsForFold(BlockIndex block) const {
-  return options_.clip_norm ||
+  return FoldsGradient() ||
          (options_.trust_ratio && block < dense_block_count());
 }
 
 void ConsistencyController::FinishSyncClock(ShardActions* out) {
-  if (WaitsForFold(0) && sync_samples_ > 0) {
-    return Fold(options_.clip_norm ? FoldStage::kGradient : FoldStage::kTrust,
+  if (sync_skipped_) {
+    ++skipped_clocks_;
+  } else if (WaitsForFold(0) && sync_samples_ > 0) {
+    return Fold(FoldsGradient() ? FoldStage::kGradient : FoldStage::kTrust,
                 out);
   }
+  EndSyncClock();
+}
+
+void ConsistencyController::EndSyncClock() {
+  folding_.reset();
   ++sync_clock_;
   version_.assign(version_.size(), sync_clock_);
   StartSyncClock();

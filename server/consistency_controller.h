@@ -34,6 +34,7 @@ struct ShardAction {
                  // other shards.
     kApply,      // One optimizer step of `block` with its kept gradients, or
                  // its second half.
+    kDrop,       // Let go of the kept gradients of `block`.
     kRead,       // Answer `token` with the values of its pull.
     kAck,        // Answer `token` with OK.
     kFail,       // Answer `token` with `status`.
@@ -45,7 +46,7 @@ struct ShardAction {
   uint32_t rank = 0;
   int64_t clock = 0;  // of the gradient, or of the pull
   FoldStage stage = FoldStage::kGradient;
-  uint64_t sample_count = 0;  // what the sum is divided by
+  uint64_t sample_count = 0;  // what the sum is divided by; kDeliver: its own
   // Squared L2 norm of the mean gradient over all shards; negative where norms
   // are not clipped.
   double squared_norm = -1;
@@ -81,6 +82,10 @@ class ConsistencyController {
     bool clip_norm = false;
     // kSync: steps are scaled by norms of whole tensors (kLamb).
     bool trust_ratio = false;
+    // kSync: where a gradient is not finite nobody's is applied at its clock.
+    // Without slots the shards find out by its norm; with them by the workers'
+    // word alone, which is known before anything of the clock is applied.
+    bool skip_non_finite = false;
     std::vector<Worker> workers = {};  // by rank, at least one
     uint32_t block_count = 0;          // of this shard, at least one
     // So many of them, the last ones, are virtual slots of tables: they need no
@@ -153,6 +158,7 @@ class ConsistencyController {
   size_t parked_pulls() const { return parked_pulls_.size(); }
   uint64_t duplicate_blocks() const { return duplicate_blocks_; }
   uint64_t abandoned_cuts() const { return abandoned_cuts_; }
+  uint64_t skipped_clocks() const { return skipped_clocks_; }
   int64_t min_clock() const;  // over active workers
   int64_t max_clock() const;
   // When something last came forward: a gradient, an initial value, a cut, an
@@ -182,10 +188,15 @@ class ConsistencyController {
   // The clock that sync is folding.
   void StartSyncClock();
   void ResolveBlock(BlockIndex block, ShardActions* out);
+  bool FoldsGradient() const {
+    return options_.clip_norm ||
+           (options_.skip_non_finite && options_.slot_count == 0);
+  }
   // Whether nothing happens to a block before a fold.
   bool WaitsForFold(BlockIndex block) const;
   void FinishSyncClock(ShardActions* out);
   void Fold(FoldStage stage, ShardActions* out);
+  void EndSyncClock();
   // One action for each block that somebody had a gradient for.
   void ForDelivered(ShardAction::Kind kind, double squared_norm,
                     ShardActions* out);
@@ -241,6 +252,7 @@ class ConsistencyController {
   uint32_t sync_active_ = 0;          // workers that take part in it
   uint32_t sync_open_ = 0;            // those that have not closed it
   uint64_t sync_samples_ = 0;         // of those that have started it
+  bool sync_skipped_ = false;         // a worker says that it is not finite
   std::vector<uint32_t> expecting_;   // by block: workers still to come
   std::vector<bool> delivered_;       // by block: somebody had a gradient
   std::vector<int64_t> version_;      // by block: clocks applied
@@ -255,6 +267,7 @@ class ConsistencyController {
   std::vector<Activity> activities_;  // by rank, the latest that counted
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
+  uint64_t skipped_clocks_ = 0;
 };
 
 }  // namespace syncline

@@ -47,13 +47,13 @@ void DenseShard::Init(BlockIndex index, const FloatSource& values,
 }
 
 void DenseShard::Keep(BlockIndex index, uint32_t rank,
-                      std::shared_ptr<const FloatSource> gradient,
-                      size_t first) {
+                      std::shared_ptr<const FloatSource> gradient, size_t first,
+                      uint64_t sample_count) {
   std::vector<Kept>& kept = blocks_[index].kept;
   const auto behind =
       std::find_if(kept.begin(), kept.end(),
                    [&](const Kept& other) { return other.rank > rank; });
-  kept.insert(behind, Kept{rank, std::move(gradient), first});
+  kept.insert(behind, Kept{rank, std::move(gradient), first, sample_count});
 }
 
 const float* DenseShard::SumPiece(const Block& block, size_t begin,
@@ -73,9 +73,63 @@ const float* DenseShard::SumPiece(const Block& block, size_t begin,
   return sum;
 }
 
+size_t DenseShard::FirstNonFiniteSum(const Block& block, Scratch* scratch) {
+  for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block.count - begin);
+    const float* sum = SumPiece(block, begin, count, scratch);
+    if (!AllFinite(sum, count)) return begin + FirstNonFinite(sum, count);
+  }
+  return block.count;
+}
+
+std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
+                                                       Scratch* scratch) {
+  std::vector<NonFinite> found;
+  Block alone;
+  alone.count = block.count;
+  for (const Kept& kept : block.kept) {
+    alone.kept = {kept};
+    const size_t element = FirstNonFiniteSum(alone, scratch);
+    if (element < block.count) found.push_back({kept.rank, element});
+  }
+  if (!found.empty()) return found;
+  const size_t element = FirstNonFiniteSum(block, scratch);
+  if (element < block.count) found.push_back({NonFinite::kSum, element});
+  return found;
+}
+
+uint64_t DenseShard::KeepFinite(Block* block, uint64_t sample_count,
+                                Scratch* scratch) {
+  // A sum is finite only if all that it is made of is.
+  if (FirstNonFiniteSum(*block, scratch) == block->count) return sample_count;
+  scratch->non_finite = Inspect(*block, scratch);
+  for (const NonFinite& found : scratch->non_finite) {
+    const auto kept =
+        std::find_if(block->kept.begin(), block->kept.end(),
+                     [&](const Kept& k) { return k.rank == found.rank; });
+    if (kept == block->kept.end()) continue;
+    sample_count -= kept->sample_count;
+    block->kept.erase(kept);
+  }
+  if (FirstNonFiniteSum(*block, scratch) < block->count) block->kept.clear();
+  return block->kept.empty() ? 0 : sample_count;
+}
+
+void DenseShard::Drop(BlockIndex index) {
+  blocks_[index].kept.clear();
+  blocks_[index].is_folded = false;
+}
+
 double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
                         Scratch* scratch) {
   Block& block = blocks_[index];
+  scratch->non_finite.clear();
+  if (options_.on_non_finite == OnNonFinite::kDropBlock) {
+    sample_count = KeepFinite(&block, sample_count, scratch);
+  }
+  block.is_folded = true;
+  block.folded_samples = sample_count;
+  if (sample_count == 0) return 0;
   if (block.folded.size() == 0) block.folded = AlignedFloats(block.count);
   const float scale = static_cast<float>(1.0 / sample_count);
   double squares = 0;
@@ -85,15 +139,16 @@ double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
     std::copy(sum, sum + count, block.folded.data() + begin);
     squares = AddSquares(squares, sum, scale, count);
   }
+  if (!std::isfinite(squares)) scratch->non_finite = Inspect(block, scratch);
   block.kept.clear();
-  block.is_folded = true;
   return squares;
 }
 
 float DenseShard::GradientScale(uint64_t sample_count,
                                 double squared_norm) const {
   double scale = 1.0 / static_cast<double>(sample_count);
-  if (squared_norm > options_.clip_norm * options_.clip_norm) {
+  if (options_.clip_norm > 0 &&
+      squared_norm > options_.clip_norm * options_.clip_norm) {
     scale *= options_.clip_norm / std::sqrt(squared_norm);
   }
   return static_cast<float>(scale);
@@ -102,6 +157,7 @@ float DenseShard::GradientScale(uint64_t sample_count,
 template <typename Visit>
 void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
   const int slot_count = OptimizerSlots(options_.optimizer);
+  bool finite = true;
   for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
     const size_t count = std::min(kPieceElements, block->count - begin);
     const float* gradient = block->is_folded
@@ -111,15 +167,33 @@ void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
     for (int slot = 0; slot < slot_count; ++slot) {
       slots[slot] = Slot(block, slot) + begin;
     }
+    finite &= block->is_folded || AllFinite(gradient, count);
     visit(gradient, block->memory.data() + begin, slots, count);
   }
+  if (!finite) scratch->non_finite = Inspect(*block, scratch);
   block->kept.clear();
   block->is_folded = false;
+}
+
+uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
+                           Scratch* scratch) const {
+  scratch->non_finite.clear();
+  if (block->is_folded) {
+    sample_count = block->folded_samples;
+  } else if (options_.on_non_finite != OnNonFinite::kFailJob) {
+    sample_count = KeepFinite(block, sample_count, scratch);
+  }
+  if (sample_count > 0) return sample_count;
+  block->kept.clear();
+  block->is_folded = false;
+  return 0;
 }
 
 void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
                        double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
+  sample_count = Begin(&block, sample_count, scratch);
+  if (sample_count == 0) return;
   const OptimizerStep step = {
       .learning_rate = LearningRateAt(clock),
       .gradient_scale = GradientScale(sample_count, squared_norm),
@@ -135,6 +209,9 @@ void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
 LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
                               double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
+  sample_count = Begin(&block, sample_count, scratch);
+  block.advanced = sample_count > 0;
+  if (!block.advanced) return {};
   const OptimizerStep step = {
       .gradient_scale = GradientScale(sample_count, squared_norm),
       .t = ++block.updates};
@@ -150,6 +227,7 @@ LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
 
 void DenseShard::Finish(BlockIndex index, int64_t clock, double trust_ratio) {
   Block& block = blocks_[index];
+  if (!block.advanced) return;
   const OptimizerStep step = {.learning_rate = LearningRateAt(clock),
                               .t = block.updates};
   ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "kernels/finite.h"
 #include "kernels/lamb.h"
 #include "kernels/learning_rate.h"
 #include "kernels/optimizer.h"
@@ -40,13 +41,23 @@ class DenseShard {
     OptimizerParams optimizer;
     LearningRate learning_rate;
     double clip_norm = 0;  // 0: off
+    OnNonFinite on_non_finite = OnNonFinite::kFailJob;
   };
 
-  // What one lane needs while it works; contents do not matter between calls.
+  // A gradient, or the sum of several, that is not finite.
+  struct NonFinite {
+    static constexpr uint32_t kSum = ~uint32_t{0};
+    uint32_t rank = kSum;
+    size_t element = 0;  // of the block, the first
+  };
+
+  // What one lane needs while it works; contents do not matter between calls,
+  // but for `non_finite`, which is what the last Fold, Apply or Advance found.
   struct Scratch {
     Scratch() : sum(kPieceElements), addend(kPieceElements) {}
     AlignedFloats sum;
     AlignedFloats addend;
+    std::vector<NonFinite> non_finite;
   };
 
   // `counts`: elements of each block, > 0. Allocates and touches all memory.
@@ -64,9 +75,22 @@ class DenseShard {
   // Takes the elements of `values` from `first` on as the block's values.
   void Init(BlockIndex block, const FloatSource& values, size_t first);
 
-  // Keeps the gradient of the summed loss that starts at element `first`.
+  // Keeps the gradient of the summed loss that starts at element `first`, over
+  // so many of the clock's samples.
   void Keep(BlockIndex block, uint32_t rank,
-            std::shared_ptr<const FloatSource> gradient, size_t first);
+            std::shared_ptr<const FloatSource> gradient, size_t first,
+            uint64_t sample_count = 0);
+
+  // Gradients that are not finite. kFailJob: the sum is looked at piece by
+  // piece while it is in the first-level cache, and applied all the same: the
+  // job ends. kDropBlock: the sum is looked at before it is applied, and brings
+  // a block, which is at most 1 MiB, into the second-level cache by that; what
+  // is not finite is let go of, and its samples do not count for the block.
+  // Without any left the block is not updated. kSkipStep: Fold's norm is NaN or
+  // infinite, and Drop follows; where nothing is folded, as kDropBlock.
+
+  // Lets go of the gradients.
+  void Drop(BlockIndex block);
 
   // Folds the kept gradients into a buffer of the block's own and lets go of
   // them. Returns the squared L2 norm of the mean gradient, fp64 in element
@@ -109,6 +133,7 @@ class DenseShard {
     uint32_t rank = 0;
     std::shared_ptr<const FloatSource> gradient;
     size_t first = 0;
+    uint64_t sample_count = 0;
   };
   struct Block {
     size_t count = 0;
@@ -116,6 +141,8 @@ class DenseShard {
     std::vector<Kept> kept;  // by rank
     AlignedFloats folded;    // with a clipped norm only; kept for reuse
     bool is_folded = false;
+    uint64_t folded_samples = 0;  // 0: nothing was left
+    bool advanced = false;        // and not finished
     int64_t updates = 0;
   };
 
@@ -127,6 +154,16 @@ class DenseShard {
   static float* Slot(Block* block, int slot) {
     return block->memory.data() + Stride(block->count) * (1 + slot);
   }
+  // Which of the kept gradients are not finite, or their sum.
+  static std::vector<NonFinite> Inspect(const Block& block, Scratch* scratch);
+  // The first element of the kept gradients' sum that is not; count: none.
+  static size_t FirstNonFiniteSum(const Block& block, Scratch* scratch);
+  // Lets go of those that are not finite, and returns how many of the samples
+  // are left; 0: no gradient is.
+  static uint64_t KeepFinite(Block* block, uint64_t sample_count,
+                             Scratch* scratch);
+  // What is to be applied: samples, 0: nothing.
+  uint64_t Begin(Block* block, uint64_t sample_count, Scratch* scratch) const;
   // Sum of the kept gradients over a piece.
   static const float* SumPiece(const Block& block, size_t begin, size_t count,
                                Scratch* scratch);

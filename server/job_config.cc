@@ -135,6 +135,20 @@ absl::Status ReadConsistency(const ConsistencySpec& spec,
   }
 }
 
+absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
+  switch (policy) {
+    case NON_FINITE_POLICY_UNSPECIFIED:
+    case FAIL_JOB:
+      return OnNonFinite::kFailJob;
+    case SKIP_STEP:
+      return OnNonFinite::kSkipStep;
+    case DROP_BLOCK:
+      return OnNonFinite::kDropBlock;
+    default:
+      return Unsupported("non_finite", absl::StrCat(policy));
+  }
+}
+
 absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
   std::vector<TensorSize> tensors;
   for (const ParameterInfo& parameter : assignment.parameters()) {
@@ -283,6 +297,11 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_ASSIGN_OR_RETURN(config.shard.learning_rate,
                             ReadLearningRate(spec.learning_rate()));
   config.shard.clip_norm = spec.optimizer().clip_norm();
+  SYNCLINE_ASSIGN_OR_RETURN(config.shard.on_non_finite,
+                            ReadNonFinite(spec.non_finite()));
+  for (const ParameterInfo& parameter : assignment.parameters()) {
+    config.tensor_names.push_back(parameter.name());
+  }
   config.needs_total_clocks =
       config.shard.learning_rate.total_clocks == 0 &&
       EndsWithTheJob(config.shard.learning_rate.schedule);
@@ -299,6 +318,9 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_RETURN_IF_ERROR(
       ReadConsistency(spec.consistency(), &config.controller));
   config.controller.clip_norm = config.shard.clip_norm > 0;
+  config.controller.skip_non_finite =
+      config.shard.on_non_finite == OnNonFinite::kSkipStep &&
+      config.controller.mode == ConsistencyMode::kSync;
   config.controller.trust_ratio =
       config.shard.optimizer.kind == OptimizerKind::kLamb;
   if (config.controller.trust_ratio &&

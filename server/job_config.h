@@ -31,6 +31,7 @@ struct JobConfig {
     uint64_t disk_bytes = 0;
   };
   std::vector<Table> tables;
+  std::vector<std::string> tensor_names;
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;

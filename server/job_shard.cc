@@ -19,6 +19,14 @@ constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
 constexpr size_t kStepsHereMax = 8;
 constexpr uint64_t kBytesHereMax = 16 << 10;
 
+std::vector<std::string> WorkerNames(const JobConfig& config) {
+  std::vector<std::string> names;
+  for (const auto& worker : config.controller.workers) {
+    names.push_back(worker.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 // A pull that the lanes are answering, each for its own blocks and rows.
@@ -97,6 +105,8 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       norms_(layout_.counts().size()),
       trust_norms_(layout_.counts().size()),
       tables_(std::move(tables)),
+      non_finite_(config.shard.on_non_finite, WorkerNames(config),
+                  config.label),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
       kept_(layout_.counts().size()),
@@ -166,6 +176,10 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
 
 CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
                          Done done) {
+  if (non_finite_.failed()) {
+    done(non_finite_.failure(), {});
+    return 0;
+  }
   absl::Status room;
   if (payload.pushed != nullptr) {
     room = tables_->AcceptsPushes(payload.pushed->lists);
@@ -324,14 +338,16 @@ void JobShard::CountParked(PendingCall* call, uint64_t bytes) {
 }
 
 void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
-  const bool names_block =
-      action.kind == Kind::kDeliver || action.kind == Kind::kApply;
+  const bool names_block = action.kind == Kind::kDeliver ||
+                           action.kind == Kind::kApply ||
+                           action.kind == Kind::kDrop;
   if (names_block && !layout_.is_dense(action.block)) {
     return TakeSlot(action, outcome);
   }
   const size_t block_bytes =
       action.kind == Kind::kDeliver || action.kind == Kind::kApply ||
-              action.kind == Kind::kFold || action.kind == Kind::kAdvance
+              action.kind == Kind::kFold || action.kind == Kind::kAdvance ||
+              action.kind == Kind::kDrop
           ? layout_.counts()[action.block] * sizeof(float)
           : 0;
   switch (action.kind) {
@@ -341,6 +357,8 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       AddStep({.kind = action.kind,
                .block = action.block,
                .rank = action.rank,
+               .clock = action.clock,
+               .sample_count = action.sample_count,
                .first = call.offsets[action.position],
                .source = call.payload.values},
               outcome);
@@ -361,6 +379,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
     case Kind::kFold:
     case Kind::kAdvance:
     case Kind::kApply:
+    case Kind::kDrop:
       AddStep({.kind = action.kind,
                .block = action.block,
                .clock = action.clock,
@@ -420,6 +439,7 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
   }
   std::vector<RowRange> ranks = slots_.Take(slot);
   for (const RowRange& range : ranks) fold_bytes_ -= RowBytes(range);
+  if (action.kind == Kind::kDrop) return;
   ApplyRows(action, std::move(ranks), outcome);
 }
 
@@ -703,11 +723,16 @@ void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
         dense_.Init(step.block, *source, step.first);
         break;
       case Kind::kDeliver:
-        dense_.Keep(step.block, step.rank, std::move(source), step.first);
+        dense_.Keep(step.block, step.rank, std::move(source), step.first,
+                    step.sample_count);
         break;
       case Kind::kFold:
         norms_[step.block] =
             dense_.Fold(step.block, step.sample_count, scratch);
+        TellNonFinite(step, scratch->non_finite);
+        break;
+      case Kind::kDrop:
+        dense_.Drop(step.block);
         break;
       case Kind::kAdvance:
         trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
@@ -719,20 +744,39 @@ void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
         } else {
           dense_.Apply(step.block, step.clock, step.sample_count,
                        step.squared_norm, scratch);
+          TellNonFinite(step, scratch->non_finite);
         }
         break;
       case Kind::kAccept:
         if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
         break;
       default:
-        step.reading->Copy(dense_.values(step.block), step.first);
+        if (non_finite_.failed()) {
+          step.reading->StepDone(non_finite_.failure());
+        } else {
+          step.reading->Copy(dense_.values(step.block), step.first);
+        }
         break;
     }
   }
 }
 
+void JobShard::TellNonFinite(const LaneStep& step,
+                             absl::Span<const DenseShard::NonFinite> found) {
+  for (const DenseShard::NonFinite& one : found) {
+    const Block& block = layout_.map().blocks()[layout_.ids()[step.block]];
+    non_finite_.Found(
+        one.rank, step.clock,
+        absl::StrCat("element ", block.offset + one.element, " of '",
+                     config_.tensor_names[block.tensor], "'"));
+  }
+}
+
 void JobShard::RunRows(int lane, RowsStep* step) {
   if (step->reading != nullptr) {
+    if (non_finite_.failed()) {
+      return step->reading->StepDone(non_finite_.failure());
+    }
     const RowRange& rows = step->ranks[0];
     float* const out =
         step->reading->At(rows.first_element(tables_->dim(rows.list->table)));
@@ -743,7 +787,8 @@ void JobShard::RunRows(int lane, RowsStep* step) {
                 {.clock = step->clock,
                  .learning_rate = dense_.LearningRateAt(step->clock),
                  .gradient_scale = dense_.GradientScale(step->sample_count,
-                                                        step->squared_norm)});
+                                                        step->squared_norm)},
+                &non_finite_);
 }
 
 uint64_t JobShard::BytesHeld(const PendingCall& call) {
@@ -901,7 +946,9 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
+    worker->set_non_finite(non_finite_.CountOf(rank));
   }
+  status.set_skipped_clocks(controller_.skipped_clocks());
   const absl::Time moved_at = controller_.moved_at();
   status.set_quiet_seconds(
       moved_at == absl::InfinitePast()
@@ -923,6 +970,13 @@ uint64_t JobShard::NewAbandonedCuts() {
   const uint64_t before =
       std::exchange(told_abandoned_, controller_.abandoned_cuts());
   return told_abandoned_ - before;
+}
+
+uint64_t JobShard::NewSkippedClocks() {
+  MutexLock lock(&mu_);
+  const uint64_t before =
+      std::exchange(told_skipped_, controller_.skipped_clocks());
+  return told_skipped_ - before;
 }
 
 }  // namespace syncline

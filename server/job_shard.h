@@ -27,6 +27,7 @@
 #include "server/job_config.h"
 #include "server/job_tables.h"
 #include "server/lanes.h"
+#include "server/non_finite_log.h"
 #include "server/shard_layout.h"
 #include "server/shared_regions.h"
 
@@ -134,6 +135,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Since the last time each was asked.
   uint64_t NewDuplicateBlocks();
   uint64_t NewAbandonedCuts();
+  uint64_t NewSkippedClocks();
+  NonFiniteLog& non_finite() { return non_finite_; }
 
  private:
   class Reading;
@@ -237,6 +240,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void RunSteps(int lane, std::vector<LaneStep>& steps,
                 DenseShard::Scratch* scratch);
   void RunRows(int lane, RowsStep* step);
+  // What a step on a block has found.
+  void TellNonFinite(const LaneStep& step,
+                     absl::Span<const DenseShard::NonFinite> found);
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
     int lane = 0;
@@ -277,6 +283,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const std::unique_ptr<JobTables> tables_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};
+  NonFiniteLog non_finite_;
 
   mutable Mutex mu_;
   ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
@@ -291,6 +298,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t told_skipped_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<double> trust_ratios_ ABSL_GUARDED_BY(mu_);  // by tensor
   std::optional<FoldRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
+#include "kernels/finite.h"
 
 namespace syncline {
 namespace {
@@ -58,8 +59,8 @@ absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
   return absl::OkStatus();
 }
 
-void JobTables::Push(int lane, absl::Span<const RowRange> ranks,
-                     const RowStep& step) {
+void JobTables::Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
+                     NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
   std::vector<GradientRows> rows;
   rows.reserve(ranks.size());
@@ -67,9 +68,35 @@ void JobTables::Push(int lane, absl::Span<const RowRange> ranks,
     rows.push_back({range.keys(), range.call->values.get(),
                     range.first_element(table.dim)});
   }
+  std::vector<int64_t> bad_keys;
+  step.non_finite = &bad_keys;
   if (absl::Status pushed = table.shard->Push(lane, rows, step); !pushed.ok()) {
     Remember(table, pushed);
   }
+  for (const int64_t key : bad_keys) {
+    TellNonFinite(table, ranks, step.clock, key, non_finite);
+  }
+}
+
+void JobTables::TellNonFinite(const Table& table,
+                              absl::Span<const RowRange> ranks, int64_t clock,
+                              int64_t key, NonFiniteLog* log) {
+  const std::string what =
+      absl::StrCat("key ", key, " of table '", table.name, "'");
+  bool found = false;
+  std::vector<float> row(table.dim);
+  for (const RowRange& range : ranks) {
+    const absl::Span<const int64_t> keys = range.keys();
+    const auto at = std::find(keys.begin(), keys.end(), key);
+    if (at == keys.end()) continue;
+    range.call->values->CopyTo(
+        range.first_element(table.dim) + (at - keys.begin()) * table.dim,
+        table.dim, row.data());
+    if (AllFinite(row.data(), row.size())) continue;
+    log->Found(range.rank, clock, what);
+    found = true;
+  }
+  if (!found) log->Found(NonFiniteLog::kSum, clock, what);
 }
 
 absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,

@@ -16,6 +16,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/call_rows.h"
 #include "server/job_config.h"
+#include "server/non_finite_log.h"
 #include "server/table_budget.h"
 #include "server/table_shard.h"
 
@@ -52,7 +53,9 @@ class JobTables {
   // One update of every key in `ranks`, which are lists of one table. What
   // fails here was accepted already: it is remembered for AcceptsPushes, and
   // logged.
-  void Push(int lane, absl::Span<const RowRange> ranks, const RowStep& step);
+  // Rows that are not finite are named in `non_finite`.
+  void Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
+            NonFiniteLog* non_finite);
   absl::Status Read(int lane, const RowRange& rows, int64_t clock, float* out);
 
   // Rows from `cursor` on (empty: the beginning), as many as fit into a
@@ -87,6 +90,10 @@ class JobTables {
   JobTables(std::string label, std::vector<Table> tables, bool spills,
             int lanes, TableBudget::Reservation reserved);
   absl::Status Named(const Table& table, const absl::Status& status) const;
+  // Of whom the row is not finite.
+  static void TellNonFinite(const Table& table,
+                            absl::Span<const RowRange> ranks, int64_t clock,
+                            int64_t key, NonFiniteLog* log);
   void Remember(const Table& table, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Warn(const char* what, const absl::Status& status)

@@ -45,6 +45,10 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
   abandoned_cuts_ =
       &registry_->AddCounter("syncline_ps_abandoned_cuts_total",
                              "Cuts that were held for too long and given up.");
+  skipped_clocks_ = &registry_->AddCounter(
+      "syncline_ps_skipped_clocks_total",
+      "Clocks at which nothing was applied, because a gradient was not "
+      "finite.");
   in_flight_bytes_ = &registry_->AddGauge(
       "syncline_ps_in_flight_bytes", "Bytes of requests and responses held.");
   in_flight_limit_bytes_ =
@@ -84,6 +88,14 @@ Counter* PsMetrics::RequestCounter(PsRpc rpc, absl::StatusCode code) {
     slot.store(counter, std::memory_order_release);
   }
   return counter;
+}
+
+void PsMetrics::NonFinite(const std::string& worker, uint64_t count) {
+  registry_
+      ->AddCounter("syncline_ps_non_finite_total",
+                   "Blocks and rows of gradients that were not finite.",
+                   {{"worker", worker}})
+      .Add(static_cast<double>(count));
 }
 
 void PsMetrics::Answered(PsRpc rpc, absl::StatusCode code,

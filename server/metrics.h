@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -48,6 +49,10 @@ inline constexpr int kPsRpcCount = 12;
 //                                                  worker, largest over jobs
 //   syncline_ps_duplicate_blocks_total             pushed again, not applied
 //   syncline_ps_abandoned_cuts_total               held for too long
+//   syncline_ps_non_finite_total{worker}           blocks and rows of gradients
+//                                                  that were not finite
+//   syncline_ps_skipped_clocks_total               with nothing applied, of
+//   them
 class PsMetrics {
  public:
   // What is sampled now and then rather than counted.
@@ -81,6 +86,8 @@ class PsMetrics {
   }
   void Duplicates(uint64_t blocks) { duplicates_->Add(blocks); }
   void AbandonedCuts(uint64_t cuts) { abandoned_cuts_->Add(cuts); }
+  void NonFinite(const std::string& worker, uint64_t count);
+  void SkippedClocks(uint64_t clocks) { skipped_clocks_->Add(clocks); }
   void Set(const Sample& sample);
 
  private:
@@ -99,6 +106,7 @@ class PsMetrics {
   Counter* shared_sent_;
   Counter* duplicates_;
   Counter* abandoned_cuts_;
+  Counter* skipped_clocks_;
   Gauge* in_flight_bytes_;
   Gauge* in_flight_limit_bytes_;
   Gauge* shared_memory_bytes_;

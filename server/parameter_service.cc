@@ -455,9 +455,11 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
                                  ByteBuffer* response, ShardReactor* reactor) {
   JobShard::Taken taken;
   if (payload.fills_window) taken = reactor->SayTaken();
+  const uint32_t rank = call.rank;
   const CallToken token = job->shard->Call(
       std::move(call), std::move(payload), std::move(taken),
-      [this, job, response, reactor](absl::Status status, PullValues values) {
+      [this, job, rank, response, reactor](absl::Status status,
+                                           PullValues values) {
         if (status.ok()) {
           PullResponseHeader header;
           for (const BlockIndex block : values.blocks) {
@@ -468,6 +470,7 @@ void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
           header.set_min_clock(values.min_clock);
           header.set_max_clock(values.max_clock);
           header.set_waited_seconds(absl::ToDoubleSeconds(values.waited));
+          header.set_non_finite(job->shard->non_finite().CountOf(rank));
           metrics_->Sent(values.bytes, values.area.data != nullptr
                                            ? PsMetrics::Path::kSharedMemory
                                            : PsMetrics::Path::kNetwork);

@@ -265,6 +265,13 @@ void PsServerImpl::Drain(absl::Time deadline) {
 void PsServerImpl::CountEvents(JobShard* shard) {
   metrics_.Duplicates(shard->NewDuplicateBlocks());
   metrics_.AbandonedCuts(shard->NewAbandonedCuts());
+  metrics_.SkippedClocks(shard->NewSkippedClocks());
+  NonFiniteLog& non_finite = shard->non_finite();
+  for (uint32_t rank = 0; rank < non_finite.worker_count(); ++rank) {
+    if (const uint64_t count = non_finite.TakeNew(rank); count > 0) {
+      metrics_.NonFinite(non_finite.worker_name(rank), count);
+    }
+  }
 }
 
 void PsServerImpl::Tick() {

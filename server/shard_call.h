@@ -26,6 +26,7 @@ struct PushFacts {
   std::vector<BlockIndex> blocks;  // ascending
   bool finished = false;
   double squared_norm = 0;
+  bool non_finite = false;
 };
 
 // The fields of PullHeader.

@@ -109,6 +109,11 @@ absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
         absl::StrCat("push.sample_count is ", header.sample_count(),
                      ", must be at most ", kSamplesMax));
   }
+  if (header.non_finite() && header.sample_count() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push.non_finite is set, but push.sample_count is ",
+                     header.sample_count(), ", must be 0"));
+  }
   if (!(header.squared_norm() >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("push.squared_norm is ",
                                                    header.squared_norm(),
@@ -172,6 +177,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
   push.facts.blocks_in_clock = header.blocks_in_clock();
   push.facts.finished = header.finished();
   push.facts.squared_norm = header.squared_norm();
+  push.facts.non_finite = header.non_finite();
   SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
   SYNCLINE_RETURN_IF_ERROR(CheckSize(
       payload,

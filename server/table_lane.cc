@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/finite.h"
+
 namespace syncline {
 namespace {
 
@@ -112,10 +114,28 @@ absl::Status TableLane::Push(absl::Span<const GradientRows> ranks,
   const size_t rows = gradients_.size() / dim_;
   while ((group_.size = merge_.Next(rows, group_.keys, gradients_.data())) >
          0) {
+    if (!AllFinite(gradients_.data(), group_.size * dim_)) KeepFinite(step);
     Keep(PushGroup(gradients_.data(), step), &status);
   }
   Keep(PushMissing(step), &status);
   return status;
+}
+
+void TableLane::KeepFinite(const RowStep& step) {
+  size_t kept = 0;
+  for (size_t i = 0; i < group_.size; ++i) {
+    const float* const gradient = gradients_.data() + i * dim_;
+    if (!AllFinite(gradient, dim_)) {
+      if (step.non_finite != nullptr) {
+        step.non_finite->push_back(group_.keys[i]);
+      }
+      continue;
+    }
+    group_.keys[kept] = group_.keys[i];
+    if (kept < i) std::copy_n(gradient, dim_, gradients_.data() + kept * dim_);
+    ++kept;
+  }
+  group_.size = kept;
 }
 
 absl::Status TableLane::PushGroup(const float* gradients, const RowStep& step) {

@@ -27,6 +27,8 @@ struct RowStep {
   // Turns the gradient of the summed loss into that of the mean: 1 / samples of
   // all ranks, times the norm's scale where the global norm is clipped.
   float gradient_scale = 1;
+  // Gets the keys whose gradient is not finite; null: nobody asks.
+  std::vector<int64_t>* non_finite = nullptr;
 };
 
 // Which partition has a slot: contiguous ranges of a shard's slots.
@@ -105,6 +107,8 @@ class TableLane {
   }
   // From group_.keys: hashes, partitions, and rows (kNone: not in memory).
   void Locate();
+  // Leaves only rows of the group whose gradients are finite, in front.
+  void KeepFinite(const RowStep& step);
   // What a push changes of a row besides its values; the row.
   char* Record(TablePartition* partition, uint32_t row, uint32_t clock);
   void Apply(const RowStep& step, size_t count);

@@ -73,7 +73,8 @@ class TableShard {
 
   // One optimizer step for every key in `ranks`: gradients of the same key are
   // summed in the order of `ranks`. Keys without a row get one first, if they
-  // are admitted.
+  // are admitted. Rows whose sum is not finite stay as they are, absent ones
+  // absent; step.non_finite gets their keys.
   // Errors: ResourceExhausted: some rows found no room, neither in memory nor
   // on disk; they are as they were (new ones: absent), and counted in
   // refused_by_budget. DataLoss, Unavailable: the cold store failed; rows that

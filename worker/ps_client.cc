@@ -1,6 +1,7 @@
 #include "worker/ps_client.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -209,14 +210,27 @@ void PsClient::BeginStep(const Step& step) {
     marks_ = Marks();
   }
   squared_norm_ = 0;
+  abandoned_ = false;
   held_.clear();
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     builder_.SetChunkBytesMax(shard, ChunkBytes(shard));
   }
 }
 
+void PsClient::AbandonStep() {
+  step_.sample_count = 0;
+  step_.rows = {};
+  abandoned_ = true;
+  Count(options_.non_finite, 1);
+}
+
 void PsClient::OnGradientReady(uint32_t tensor) {
-  if (options_.send_norm) {
+  if (options_.checks_gradient && !abandoned_) {
+    // While what backward has just written is in the cache.
+    const absl::Span<const float> gradient = tensors_.gradients[tensor];
+    if (!AllFinite(gradient.data(), gradient.size())) AbandonStep();
+  }
+  if (options_.send_norm || options_.checks_gradient) {
     held_.push_back(tensor);
     return;
   }
@@ -236,6 +250,7 @@ void PsClient::PullEarly(absl::Span<RowBatch* const> next_rows,
 
 void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (!step_.pull) next_rows = {};
+  if (options_.checks_gradient && !RowsAreFinite()) AbandonStep();
   if (step_.sample_count == 0) {
     for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
       if (TakesPart(shard)) SendEmptyClose(shard);
@@ -245,7 +260,11 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
     }
     return;
   }
-  if (options_.send_norm) squared_norm_ = SquaredNorm();
+  if (options_.send_norm) {
+    const absl::StatusOr<double> squared_norm = SquaredNorm();
+    if (!squared_norm.ok()) return calls_.Cancel(squared_norm.status());
+    squared_norm_ = *squared_norm;
+  }
   for (const uint32_t tensor : held_) {
     for (const Chunk& chunk : builder_.Add(tensor)) SendGradients(chunk);
   }
@@ -474,6 +493,7 @@ PushHeader PsClient::MakePushHeader(uint32_t shard,
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_finished(step_.finished);
   header.set_squared_norm(squared_norm_);
+  header.set_non_finite(abandoned_);
   return header;
 }
 
@@ -523,19 +543,61 @@ std::vector<grpc::Slice> PsClient::Slices(const Chunk& chunk,
   return slices;
 }
 
-double PsClient::SquaredNorm() const {
+absl::StatusOr<double> PsClient::SquaredNorm() const {
   double sum = 0;
+  std::string bad;
+  const auto add = [&](const float* gradient, size_t count, auto name) {
+    const double squares = AddSquares(0, gradient, 1.0f, count);
+    if (std::isfinite(squares)) {
+      sum += squares;
+    } else if (bad.empty()) {
+      bad = name(FirstNonFinite(gradient, count));
+    }
+  };
   for (const Block& block : map_.blocks()) {
-    sum += AddSquares(0, tensors_.gradients[block.tensor].data() + block.offset,
-                      1.0f, static_cast<size_t>(block.count));
+    add(tensors_.gradients[block.tensor].data() + block.offset,
+        static_cast<size_t>(block.count), [&](size_t at) {
+          return absl::StrCat("element ", block.offset + at, " of ",
+                              tensors_.names.empty()
+                                  ? absl::StrCat("tensor ", block.tensor)
+                                  : tensors_.names[block.tensor]);
+        });
   }
   for (const RowBatch* table : step_.rows) {
+    const size_t dim = static_cast<size_t>(table->dim());
     for (const SlotRun& run : table->slots()) {
-      sum += AddSquares(0, table->gradient(run.first), 1.0f,
-                        run.count * static_cast<size_t>(table->dim()));
+      add(table->gradient(run.first), run.count * dim, [&](size_t at) {
+        return absl::StrCat("key ", table->keys()[run.first + at / dim],
+                            " of table ", table->name());
+      });
     }
   }
-  return sum;
+  if (bad.empty() || options_.on_non_finite != OnNonFinite::kFailJob) {
+    return sum;
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the gradient of clock ", step_.clock, " is not finite: ", bad));
+}
+
+bool PsClient::RowsAreFinite() const {
+  for (const RowBatch* table : step_.rows) {
+    if (table->keys().empty()) continue;
+    if (!AllFinite(table->gradient(0),
+                   table->keys().size() * static_cast<size_t>(table->dim()))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void PsClient::TakeNonFinite(uint32_t shard, uint64_t count) {
+  if (count == 0) return;
+  MutexLock lock(&mu_);
+  told_non_finite_.resize(map_.shard_count());
+  uint64_t& told = told_non_finite_[shard];
+  if (count <= told) return;
+  Count(options_.non_finite, count - told);
+  told = count;
 }
 
 FanoutCall::Call PsClient::MakeCall(uint32_t shard, const char* method,
@@ -562,6 +624,7 @@ absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
   }
   SYNCLINE_RETURN_IF_ERROR(StoreRows(rows, chunk, header, payload));
   Count(options_.pulled_bytes, payload.size_bytes());
+  TakeNonFinite(chunk.shard, header.non_finite());
   Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();
 }
@@ -588,6 +651,7 @@ absl::Status PsClient::StoreValues(const Chunk& chunk,
     offset += bytes;
   }
   Count(options_.pulled_bytes, payload.size_bytes());
+  TakeNonFinite(chunk.shard, header.non_finite());
   Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "common/base/mutex.h"
 #include "common/wire/block_map.h"
 #include "common/wire/frame.h"
+#include "kernels/finite.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/chunk_builder.h"
 #include "worker/fanout_call.h"
@@ -72,6 +73,12 @@ class PsClient {
     // SYNC with clip_norm, or LAMB: no shard answers before it has the whole
     // gradient.
     bool norm_is_folded = false;
+    OnNonFinite on_non_finite = OnNonFinite::kFailJob;
+    // kSkipStep where shards do not find out together (all but SYNC without
+    // tables): pushes leave when the whole gradient is known to be finite.
+    bool checks_gradient = false;
+    // Blocks, rows or whole gradients of this worker that were not finite.
+    Counter* non_finite = nullptr;
     // May be null.
     Counter* retries = nullptr;
     Counter* held_back = nullptr;
@@ -87,6 +94,7 @@ class PsClient {
   struct Tensors {
     std::vector<absl::Span<float>> values;
     std::vector<absl::Span<const float>> gradients;
+    std::vector<std::string> names;  // for messages; empty: by index
     // When a step first reads each tensor, as a position in that order: where
     // bytes have to wait, those that are needed first go first. Empty: in the
     // order of the tensors.
@@ -155,7 +163,12 @@ class PsClient {
   void PullEarly(absl::Span<RowBatch* const> next_rows, int64_t min_clock);
   // BeginStep, OnGradientReady for each tensor (unless sample_count is 0),
   // EndBackward, Wait. None but Wait blocks.
+  // kSkipStep and kDropBlock: AbandonStep instead of OnGradientReady where the
+  // step has no gradient, because its loss is not finite.
   void BeginStep(const Step& step);
+  void AbandonStep();
+  // Since BeginStep, by this or because it was found not to be finite.
+  bool step_abandoned() const { return abandoned_; }
   void OnGradientReady(uint32_t tensor);
   // `next_rows`, by table, is what is wanted for the next step, but for what is
   // wanted early; it is filled in by the end of Wait. Empty where there are no
@@ -227,7 +240,13 @@ class PsClient {
   template <typename Spans>
   std::vector<grpc::Slice> Slices(const Chunk& chunk,
                                   const Spans& tensors) const;
-  double SquaredNorm() const;
+  // Of all blocks and slots, but for those that the servers will drop. Errors:
+  // FailedPrecondition: one of the others is not finite.
+  absl::StatusOr<double> SquaredNorm() const;
+  bool RowsAreFinite() const;
+  // What a shard says of this worker's gradients; a larger number than before
+  // is news.
+  void TakeNonFinite(uint32_t shard, uint64_t count) ABSL_LOCKS_EXCLUDED(mu_);
   FanoutCall::Call MakeCall(uint32_t shard, const char* method, int64_t clock,
                             size_t bytes) const;
   // Copies a PullResponse for `chunk` into `rows`.
@@ -247,6 +266,7 @@ class PsClient {
   const Tensors tensors_;
   ChunkBuilder builder_;
   Step step_;
+  bool abandoned_ = false;      // the step has no gradient
   std::vector<uint32_t> held_;  // send_norm: tensors ready, in order
   double squared_norm_ = 0;
   absl::Span<RowBatch* const> early_rows_;  // of PullEarly
@@ -254,6 +274,7 @@ class PsClient {
   Mutex mu_;
   Marks marks_ ABSL_GUARDED_BY(mu_);
   std::vector<RowChunk> stale_ ABSL_GUARDED_BY(mu_);  // of early_rows_
+  std::vector<uint64_t> told_non_finite_ ABSL_GUARDED_BY(mu_);  // by shard
   FanoutCall calls_;  // last: its callbacks use the rest
 };
 

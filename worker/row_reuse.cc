@@ -100,7 +100,7 @@ void RowReuse::Update(int64_t clock, uint64_t samples, const RowBatch& current,
       .learning_rate = static_cast<float>(options_.learning_rate.At(clock)),
       .gradient_scale = static_cast<float>(
           1.0 / static_cast<double>(std::max<uint64_t>(samples, 1)))};
-  for (size_t i = 0; i < current.keys().size(); ++i) {
+  for (size_t i = 0; samples > 0 && i < current.keys().size(); ++i) {
     const int64_t key = current.keys()[i];
     const float* const gradient = current.gradient(i);
     float* const row = cache_.Own(key);

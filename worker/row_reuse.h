@@ -52,8 +52,8 @@ class RowReuse {
   void Select(int64_t clock, const RowBatch* current, bool early,
               RowBatch* next);
   // Applies the gradients of `current`, of step `clock`, with `samples`
-  // samples, to what is kept, and gives `next` of the latest Select the values
-  // that it has not yet; null: there is none.
+  // samples (0: none of them was pushed), to what is kept, and gives `next` of
+  // the latest Select the values that it has not yet; null: there is none.
   void Update(int64_t clock, uint64_t samples, const RowBatch& current,
               RowBatch* next);
   // Keeps what was pulled of `rows`, which step `clock` will read.

@@ -25,6 +25,9 @@ constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // that those who wait for it miss a few and still wait.
 constexpr int kActivitiesPerTimeout = 8;
 
+// A worker whose loss is never finite need not say so in every step.
+constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+
 // The time since the previous lap.
 class Stopwatch {
  public:
@@ -55,11 +58,25 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   return options;
 }
 
+bool IsSync(const JobSpec& spec) {
+  return spec.consistency().mode() != ConsistencySpec::ASYNC &&
+         spec.consistency().mode() != ConsistencySpec::BOUNDED_STALENESS;
+}
+
 // In sync mode the servers compute the norm of the folded gradient themselves.
 bool NeedsNorm(const JobSpec& spec) {
-  return spec.optimizer().clip_norm() > 0 &&
-         (spec.consistency().mode() == ConsistencySpec::ASYNC ||
-          spec.consistency().mode() == ConsistencySpec::BOUNDED_STALENESS);
+  return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
+}
+
+OnNonFinite PolicyOf(const JobSpec& spec) {
+  switch (spec.non_finite()) {
+    case SKIP_STEP:
+      return OnNonFinite::kSkipStep;
+    case DROP_BLOCK:
+      return OnNonFinite::kDropBlock;
+    default:
+      return OnNonFinite::kFailJob;
+  }
 }
 
 PsClient::Options ClientOptions(const PreparedJob& job,
@@ -77,14 +94,20 @@ PsClient::Options ClientOptions(const PreparedJob& job,
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.send_norm = NeedsNorm(job.spec());
   options.has_tables = job.rows != nullptr;
+  options.on_non_finite = PolicyOf(job.spec());
+  options.checks_gradient = options.on_non_finite == OnNonFinite::kSkipStep &&
+                            (options.has_tables || !IsSync(job.spec()));
+  options.non_finite = trainer.metrics->non_finite();
   options.retries = trainer.metrics->retries();
   options.held_back = trainer.metrics->held_back();
   options.pushed_bytes = trainer.metrics->pushed_bytes();
   options.pulled_bytes = trainer.metrics->pulled_bytes();
   options.shared_memory = trainer.shared_memory;
   options.norm_is_folded =
-      (job.spec().optimizer().clip_norm() > 0 && !options.send_norm) ||
-      job.spec().optimizer().kind() == OptimizerSpec::LAMB;
+      IsSync(job.spec()) &&
+      (job.spec().optimizer().clip_norm() > 0 ||
+       job.spec().optimizer().kind() == OptimizerSpec::LAMB ||
+       options.on_non_finite == OnNonFinite::kSkipStep);
   options.shared_pushed_bytes = trainer.metrics->shared_pushed_bytes();
   options.shared_pulled_bytes = trainer.metrics->shared_pulled_bytes();
   options.shared_links = trainer.metrics->shared_links();
@@ -117,6 +140,7 @@ PsClient::Tensors ClientTensors(const PreparedJob& job) {
   for (int i = 0; i < count; ++i) {
     tensors.values.push_back(job.executor->parameter(i));
     tensors.gradients.push_back(job.executor->gradient(i));
+    tensors.names.push_back(job.training.parameters[i].name);
   }
   tensors.first_use = FirstUse(job.training, job.model->graph());
   tensors.gradient_region = job.executor->gradient_region();
@@ -202,7 +226,7 @@ absl::Status Trainer::Step(int64_t clock) {
 
   const bool last = clock + 1 == epochs_.clocks_total;
   const bool reads_cut = job_.is_chief() && EpochEndsAt(clock + 1);
-  const auto samples = static_cast<uint64_t>(batch->size);
+  auto samples = static_cast<uint64_t>(batch->size);
   client_.BeginStep({.clock = clock,
                      .sample_count = samples,
                      .finished = last,
@@ -214,11 +238,22 @@ absl::Status Trainer::Step(int64_t clock) {
   double loss_sum = 0;
   absl::Duration pushing;
   if (batch->size > 0) {
-    SYNCLINE_ASSIGN_OR_RETURN(loss_sum, Compute(clock, *batch, &pushing));
+    const absl::StatusOr<double> loss = Compute(clock, *batch, &pushing);
+    if (loss.ok()) {
+      loss_sum = *loss;
+    } else if (GoesOnWithout(loss.status())) {
+      client_.AbandonStep();
+    } else {
+      return loss.status();
+    }
   }
   times.compute = watch.Lap() - pushing;
   client_.EndBackward(wants_rows ? RowsAfter(clock, /*early=*/false)
                                  : absl::Span<RowBatch* const>());
+  if (client_.step_abandoned()) {
+    samples = 0;
+    loss_sum = 0;
+  }
   if (HasTables()) UpdateKeptRows(clock, samples);
   times.push = watch.Lap() + pushing;
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
@@ -242,6 +277,20 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
       const Executor::StepResult result,
       executor_.TrainStep(batch, clock, job_.rank, on_gradient));
   return result.loss_sum;
+}
+
+bool Trainer::GoesOnWithout(const absl::Status& loss) {
+  if (!absl::IsFailedPrecondition(loss) ||
+      PolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
+    return false;
+  }
+  const absl::Time now = absl::Now();
+  if (now < next_warning_) return true;
+  next_warning_ = now + kWarningPeriod;
+  LogWarning("a step has no gradient")
+      .Job(job_.assignment.job_id())
+      .Status(loss);
+  return true;
 }
 
 absl::StatusOr<const Batch*> Trainer::NextBatch() {

@@ -48,7 +48,8 @@ class Trainer {
 
   // Trains until the last clock; the chief's executor then holds the final
   // parameters. Blocks. Errors: PsClient's; FailedPrecondition: the loss is not
-  // finite, with node, step and worker; Cancelled: by Stop.
+  // finite and the job's policy is to fail, with node, step and worker;
+  // Cancelled: by Stop.
   absl::Status Run();
 
   // Ends Run with Cancelled: calls under way are cut short, a step or a batch
@@ -71,6 +72,8 @@ class Trainer {
   absl::Status Step(int64_t clock);
   absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
                                  absl::Duration* pushing);
+  // Whether the job wants steps whose loss is not finite to be left out.
+  bool GoesOnWithout(const absl::Status& loss);
   absl::StatusOr<const Batch*> NextBatch();
   // Has the rows of `batch`, which is that of `clock`.
   absl::Status ReadyRows(int64_t clock, const Batch& batch);
@@ -118,6 +121,7 @@ class Trainer {
   int64_t rows_clock_ = -1;
   std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
   absl::Time activity_told_at_;  // when others last heard of the chief
+  absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
   PsClient client_;
 };

@@ -46,6 +46,10 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   held_back_ = &registry->AddCounter(
       "syncline_worker_ps_held_back_total",
       "Calls that a ps had no memory for, held back and sent again.");
+  non_finite_ = &registry->AddCounter(
+      "syncline_worker_non_finite_total",
+      "Gradients of this worker, or blocks and rows of them, that were not "
+      "finite and have no effect.");
   const auto shared_bytes = [&](const char* direction) {
     return &registry->AddCounter(
         "syncline_worker_shared_memory_bytes_total",

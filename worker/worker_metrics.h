@@ -26,6 +26,7 @@ class WorkerMetrics {
   Counter* pulled_bytes() const { return pulled_bytes_; }
   Counter* retries() const { return retries_; }
   Counter* held_back() const { return held_back_; }
+  Counter* non_finite() const { return non_finite_; }
   Counter* shared_pushed_bytes() const { return shared_pushed_bytes_; }
   Counter* shared_pulled_bytes() const { return shared_pulled_bytes_; }
   Gauge* shared_links() const { return shared_links_; }
@@ -46,6 +47,7 @@ class WorkerMetrics {
   Counter* pulled_bytes_ = nullptr;
   Counter* retries_ = nullptr;
   Counter* held_back_ = nullptr;
+  Counter* non_finite_ = nullptr;
   Counter* cache_hits_ = nullptr;
   Counter* cache_misses_ = nullptr;
   Counter* shared_pushed_bytes_ = nullptr;

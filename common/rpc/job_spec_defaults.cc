@@ -137,6 +137,9 @@ JobSpec WithDefaults(const JobSpec& spec) {
   full.set_strategy(PARAMETER_SERVER);
   full.set_precision(FLOAT32);
   full.set_durability(CHECKPOINT);
+  if (full.non_finite() == NON_FINITE_POLICY_UNSPECIFIED) {
+    full.set_non_finite(FAIL_JOB);
+  }
 
   TrainingSpec* training = full.mutable_training();
   if (training->epochs() == 0) training->set_epochs(1);

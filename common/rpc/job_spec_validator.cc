@@ -451,9 +451,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.wire_type() > WIRE_FLOAT32) {
     NotBuilt("wire_type", spec.wire_type(), "WIRE_FLOAT32", problems);
   }
-  if (spec.non_finite() > FAIL_JOB) {
-    NotBuilt("non_finite", spec.non_finite(), "FAIL_JOB", problems);
-  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {

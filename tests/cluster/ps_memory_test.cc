@@ -33,6 +33,7 @@ struct MemoryCase {
   int waiting_gradients;
   const char* optimizer = "kind: ADAM";
   int slots = 2;
+  NonFinitePolicy non_finite = FAIL_JOB;
 };
 
 void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.name; }
@@ -63,6 +64,7 @@ TEST_P(PsMemoryTest, StaysWithinItsBound) {
       c.optimizer, job.mutable_optimizer()));
   job.mutable_learning_rate()->set_base(0.001);
   job.mutable_consistency()->set_mode(c.mode);
+  job.set_non_finite(c.non_finite);
   if (c.mode == ConsistencySpec::BOUNDED_STALENESS) {
     job.mutable_consistency()->set_staleness_bound(2);
   }
@@ -90,6 +92,9 @@ INSTANTIATE_TEST_SUITE_P(
                     MemoryCase{"SyncThreeWorkers", 3, ConsistencySpec::SYNC, 2},
                     MemoryCase{"ThreeSlots", 1, ConsistencySpec::SYNC, 0,
                                "kind: RMSPROP momentum: 0.9 centered: true", 3},
+                    // A folded gradient waits for the norm, as with clip_norm.
+                    MemoryCase{"SkipStep", 2, ConsistencySpec::SYNC, 2,
+                               "kind: LAMB", 2, SKIP_STEP},
                     MemoryCase{"AsyncTwoWorkers", 2, ConsistencySpec::ASYNC, 0},
                     MemoryCase{"AsyncThreeWorkers", 3, ConsistencySpec::ASYNC,
                                0},

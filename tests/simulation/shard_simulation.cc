@@ -535,7 +535,8 @@ void Simulation::ExecuteOne(const ShardAction& action) {
       shard_->Fold(action.block, action.sample_count, &scratch_);
       return;
     case Kind::kAdvance:
-      return Broken("a trust ratio that nobody asked for");
+    case Kind::kDrop:
+      return Broken("a trust ratio, or a clock skipped, that nobody asked for");
     case Kind::kSendNorms: {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {

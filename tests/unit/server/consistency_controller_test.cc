@@ -4,6 +4,7 @@
 
 #include "server/consistency_controller.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -249,6 +250,56 @@ TEST_F(ControllerTest, SlotsHaveNoTrustRatio) {
   actions.clear();
   controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
+}
+
+TEST_F(ControllerTest, ANormThatIsNotFiniteSkipsTheClock) {
+  Open({.skip_non_finite = true});
+  Init();
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
+                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+  EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
+  ShardActions actions;
+  controller_->OnFolded({0}, std::numeric_limits<double>::infinity(), kStart,
+                        &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kDrop, Kind::kDrop, Kind::kRead));
+  EXPECT_EQ(controller_->skipped_clocks(), 1u);
+  Push(5, 0, 1, {0, 1});
+  Push(6, 1, 1, {0, 1});
+  actions.clear();
+  controller_->OnFolded({1}, 3, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply, Kind::kApply));
+  EXPECT_EQ(controller_->skipped_clocks(), 1u);
+}
+
+// It comes with its close, before any block is complete.
+TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
+  for (const uint32_t slots : {0u, 1u}) {
+    SCOPED_TRACE(slots);
+    Open({.skip_non_finite = true, .slot_count = slots});
+    ShardActions actions;
+    const std::vector<BlockIndex> dense = {0, 1};
+    controller_->OnInit(1, 0, 10, absl::MakeConstSpan(dense).first(2 - slots),
+                        kStart, &actions);
+    PushFacts without;
+    without.non_finite = true;
+    EXPECT_THAT(Push(2, 0, 0, {0}), ElementsAre(Kind::kDeliver, Kind::kAck));
+    EXPECT_THAT(Push(3, 1, without), ElementsAre(Kind::kDrop, Kind::kAck));
+    EXPECT_THAT(Push(4, 0, 0, {1}),
+                ElementsAre(Kind::kDeliver, Kind::kDrop, Kind::kAck));
+    EXPECT_EQ(controller_->skipped_clocks(), 1u);
+    EXPECT_THAT(Pull(5, 0, 1, {0}), ElementsAre(Kind::kRead));
+  }
+  // Nothing is skipped where the job does not say so.
+  OpenAndInit(ConsistencyMode::kSync);
+  PushFacts without;
+  without.non_finite = true;
+  Push(2, 1, without);
+  EXPECT_THAT(Push(3, 0, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
+                          Kind::kApply, Kind::kAck));
 }
 
 TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {

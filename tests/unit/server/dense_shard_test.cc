@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "common/base/random.h"
@@ -221,6 +222,124 @@ TEST(DenseShardTest, LambsHalvesAreTheKernels) {
     EXPECT_TRUE(
         std::equal(value.begin(), value.end(), shard.values(3).begin()));
   }
+}
+
+// Three workers' gradients of 8 elements, of 1, 2 and 4 samples; `bad` of rank
+// 1 is not finite.
+class NonFiniteBlock {
+ public:
+  explicit NonFiniteBlock(OnNonFinite policy, float bad)
+      : shard_(MakeOptions(policy), kOne) {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      std::vector<float> values(8, 1.0f + rank);
+      if (rank == 1) values[5] = bad;
+      shard_.Keep(0, rank, std::make_shared<Values>(values), 0, 1 << rank);
+    }
+  }
+  float value(size_t i) { return shard_.values(0)[i]; }
+  DenseShard shard_;
+  DenseShard::Scratch scratch_;
+
+ private:
+  static constexpr size_t kOne[] = {8};
+  static DenseShard::Options MakeOptions(OnNonFinite policy) {
+    DenseShard::Options options;
+    options.learning_rate.base = 1;
+    options.on_non_finite = policy;
+    return options;
+  }
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Steps that may be skipped have a norm too.
+TEST(DenseShardTest, ANormThatIsNotClippedScalesNothing) {
+  DenseShard::Options options;
+  options.learning_rate.base = 1;
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  shard.Keep(1, 0, std::make_shared<Values>(std::vector<float>(10, 8.0f)), 0);
+  shard.Apply(1, 0, 4, 40, &scratch);
+  EXPECT_EQ(shard.values(1)[0], -2.0f);
+}
+
+TEST(DenseShardTest, AGradientThatIsNotFiniteIsNamed) {
+  for (const auto policy : {OnNonFinite::kFailJob, OnNonFinite::kSkipStep,
+                            OnNonFinite::kDropBlock}) {
+    for (const float bad : {kNan, kInfinity, -kInfinity}) {
+      for (const bool folded : {false, true}) {
+        NonFiniteBlock block(policy, bad);
+        if (folded) {
+          block.shard_.Fold(0, 7, &block.scratch_);
+        } else {
+          block.shard_.Apply(0, 0, 7, -1, &block.scratch_);
+        }
+        ASSERT_EQ(block.scratch_.non_finite.size(), 1u);
+        EXPECT_EQ(block.scratch_.non_finite[0].rank, 1u);
+        EXPECT_EQ(block.scratch_.non_finite[0].element, 5u);
+      }
+    }
+  }
+}
+
+TEST(DenseShardTest, WhatIsDroppedTakesItsSamplesAlong) {
+  for (const bool folded : {false, true}) {
+    NonFiniteBlock block(OnNonFinite::kDropBlock, kNan);
+    if (folded) {
+      // (1 + 3) / (1 + 4), eight times.
+      EXPECT_NEAR(block.shard_.Fold(0, 7, &block.scratch_), 8 * 0.64, 1e-6);
+    }
+    block.shard_.Apply(0, 0, 7, -1, &block.scratch_);
+    EXPECT_EQ(block.value(0), -4 * (1 / 5.0f));
+    EXPECT_EQ(block.value(5), block.value(0));
+  }
+}
+
+TEST(DenseShardTest, ABlockThatNothingIsLeftOfStaysAsItIs) {
+  DenseShard::Options options = Adam();
+  options.on_non_finite = OnNonFinite::kDropBlock;
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  shard.Init(1, *RandomValues(1, 10), 0);
+  const std::vector<float> before(shard.values(1).begin(),
+                                  shard.values(1).end());
+  const auto bad = std::make_shared<Values>(std::vector<float>(10, kInfinity));
+  for (const bool folded : {false, true}) {
+    shard.Keep(1, 0, bad, 0, 4);
+    if (folded) {
+      EXPECT_EQ(shard.Fold(1, 4, &scratch), 0);
+    }
+    shard.Apply(1, 0, 4, -1, &scratch);
+    EXPECT_EQ(bad.use_count(), 1);
+    EXPECT_TRUE(
+        std::equal(before.begin(), before.end(), shard.values(1).begin()));
+  }
+}
+
+TEST(DenseShardTest, ASumThatOverflowsIsNobodysFault) {
+  DenseShard::Options options;
+  options.on_non_finite = OnNonFinite::kDropBlock;
+  DenseShard shard(options, kCounts);
+  DenseShard::Scratch scratch;
+  const auto large = std::make_shared<Values>(std::vector<float>(10, 3e38f));
+  shard.Keep(1, 0, large, 0, 4);
+  shard.Keep(1, 1, large, 0, 4);
+  shard.Apply(1, 0, 8, -1, &scratch);
+  ASSERT_EQ(scratch.non_finite.size(), 1u);
+  EXPECT_EQ(scratch.non_finite[0].rank, DenseShard::NonFinite::kSum);
+  EXPECT_EQ(shard.values(1)[0], 0.0f);
+}
+
+TEST(DenseShardTest, ASkippedStepsNormIsNotFinite) {
+  NonFiniteBlock block(OnNonFinite::kSkipStep, kInfinity);
+  EXPECT_FALSE(std::isfinite(block.shard_.Fold(0, 7, &block.scratch_)));
+  block.shard_.Drop(0);
+  EXPECT_EQ(block.value(0), 0.0f);
+  block.shard_.Keep(0, 0, std::make_shared<Values>(std::vector<float>(8, 2)), 0,
+                    1);
+  block.shard_.Apply(0, 1, 1, -1, &block.scratch_);
+  EXPECT_EQ(block.value(0), -2.0f) << "nothing is left of what was dropped";
 }
 
 TEST(DenseShardTest, CountsItsBytes) {

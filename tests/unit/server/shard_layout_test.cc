@@ -101,6 +101,11 @@ TEST(ShardLayoutTest, RefusesNumbers) {
   push.set_sample_count((uint64_t{1} << 40) + 1);
   EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
               HasSubstr("push.sample_count"));
+  push = Push({});
+  push.set_non_finite(true);
+  push.set_sample_count(1);
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+              HasSubstr("push.non_finite is set"));
   for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
     push = Push({});
     push.set_squared_norm(norm);

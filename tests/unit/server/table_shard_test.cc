@@ -310,6 +310,41 @@ std::vector<Gradients> RandomPush(Random* random) {
   return workers;
 }
 
+TEST(TableShardTest, RowsThatAreNotFiniteStayAsTheyAre) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  TableOptions options = Options(OptimizerKind::kSgd);
+  Table table(options, 2);
+  Table untouched(options, 2);
+  Random random(5);
+  Gradients finite;
+  for (int64_t key = 0; key < 200; ++key) finite[key] = RandomRow(&random);
+  Gradients second = finite;
+  second[17].back() = kInfinity;
+  second[150].front() = std::numeric_limits<float>::quiet_NaN();
+  second[9999] = std::vector<float>(options.dim, -kInfinity);
+  std::vector<int64_t> bad;
+  const RowStep step = {.learning_rate = 0.1f, .non_finite = &bad};
+  ASSERT_TRUE(table.Push({finite, second}, step).ok());
+  EXPECT_THAT(bad, testing::UnorderedElementsAre(17, 150, 9999));
+  bad.clear();
+  ASSERT_TRUE(untouched.Push({finite, finite}, step).ok());
+  EXPECT_THAT(bad, testing::IsEmpty());
+  EXPECT_EQ(table.Stats().rows_in_memory, 198u);
+
+  Gradients rows;
+  Gradients expected;
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 200; ++key) keys.push_back(key);
+  ASSERT_TRUE(table.Read(keys, 1, &rows).ok());
+  ASSERT_TRUE(untouched.Read(keys, 1, &expected).ok());
+  Gradients initial;
+  Table empty(options, 2);
+  ASSERT_TRUE(empty.Read({17, 150}, 1, &initial).ok());
+  expected[17] = initial[17];
+  expected[150] = initial[150];
+  EXPECT_EQ(rows, expected);
+}
+
 struct Run {
   uint64_t seed = 0;
   int lanes = 1;

@@ -186,6 +186,11 @@ TEST(RowReuseTest, AGradientThatIsNotFiniteIsNotApplied) {
   current->row_gradients()[1] = std::numeric_limits<float>::quiet_NaN();
   reuse.Update(0, 1, *current, next.get());
   EXPECT_EQ(next->value(0)[0], 5);
+  // Nor does one whose step was given up.
+  current->row_gradients()[1] = 3;
+  reuse.Update(0, 0, *current, nullptr);
+  reuse.Select(1, nullptr, /*early=*/false, next.get());
+  EXPECT_EQ(next->value(0)[0], 5);
 }
 
 JobSpec CachedSpec() {

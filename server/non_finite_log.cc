@@ -1,0 +1,52 @@
+#include "server/non_finite_log.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+
+namespace syncline {
+namespace {
+
+// A model that diverges is not finite in every block of every clock.
+constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+
+}  // namespace
+
+NonFiniteLog::NonFiniteLog(OnNonFinite policy, std::vector<std::string> workers,
+                           std::string label)
+    : policy_(policy),
+      workers_(std::move(workers)),
+      label_(std::move(label)),
+      counts_(workers_.size()),
+      told_(workers_.size()) {}
+
+void NonFiniteLog::Found(uint32_t rank, int64_t clock,
+                         const std::string& what) {
+  const bool sum = rank >= workers_.size();
+  if (!sum) counts_[rank].fetch_add(1);
+  const absl::Status problem = absl::FailedPreconditionError(absl::StrCat(
+      label_, ": the gradient of clock ", clock, " is not finite: ", what,
+      sum ? ", in the sum over all workers"
+          : absl::StrCat(", of ", workers_[rank])));
+  MutexLock lock(&mu_);
+  if (policy_ == OnNonFinite::kFailJob) {
+    if (!failure_.ok()) return;
+    failure_ = problem;
+    failed_.store(true, std::memory_order_release);
+  }
+  if (absl::Now() < next_warning_) return;
+  next_warning_ = absl::Now() + kWarningPeriod;
+  LogWarning(policy_ == OnNonFinite::kFailJob ? "the job fails"
+                                              : "a gradient is not applied")
+      .Status(problem);
+}
+
+absl::Status NonFiniteLog::failure() const {
+  if (!failed()) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  return failure_;
+}
+
+}  // namespace syncline

@@ -1,0 +1,288 @@
+// Goal: a gradient that is NaN or infinite does to a job what the job says, on
+// all shards alike, whoever finds it.
+// Method: ps and workers in this process, logistic regression on a few samples
+// of which two, in rank 1's first batch, are so large that the gradient of `w`
+// overflows though the loss does not, or the loss does too; trained weights are
+// compared bit for bit with those of rank 0's samples alone.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+float LargestDifference(const std::vector<float>& a,
+                        const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return difference;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+constexpr char kModel[] = R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 13]
+>
+logistic (float[N, 2] x, float[2, 3] w, float[3] b) => (float[N, 3] logits)
+{
+  logits = Gemm (x, w, b)
+})";
+
+constexpr char kLines[] =
+    "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";  // rank 0's batch
+
+class NonFiniteTest : public ::testing::Test {
+ protected:
+  NonFiniteTest() {
+    dir_.Write("ordinary.csv", kLines);
+    dir_.Write("large.csv", absl::StrCat(kLines, "3e38,0,0\n3e38,0,0\n",
+                                         "0.5,0.5,1\n-0.5,0.5,2\n"));
+  }
+
+  // One step of SGD.
+  JobSpec Spec(const std::string& data, NonFinitePolicy policy,
+               ConsistencySpec::Mode mode = ConsistencySpec::SYNC) {
+    JobSpec spec = *ParseJobSpec(
+        R"pb(
+          name: "overflow"
+          model {
+            path: "model.onnxtxt"
+            initialize { pattern: "w" scheme: ZEROS }
+            initialize { pattern: "b" scheme: ZEROS }
+          }
+          data {
+            train { csv {} }
+            feeds { input: "x" field: "0:2" }
+            label { field: "2" }
+            shuffle: false
+          }
+          loss { kind: SOFTMAX_CROSS_ENTROPY }
+          optimizer { kind: SGD }
+          learning_rate { base: 0.5 }
+          training { epochs: 1 batch_size: 4 seed: 7 threads: 1 }
+          limits { step_timeout_seconds: 20 }
+        )pb",
+        "spec");
+    spec.mutable_data()->mutable_train()->mutable_csv()->set_path(data);
+    spec.mutable_consistency()->set_mode(mode);
+    spec.set_non_finite(policy);
+    return spec;
+  }
+  TrainingCluster::Outcome Train(uint32_t workers, uint32_t ps,
+                                 const JobSpec& spec) {
+    TrainingCluster cluster({.workers = workers,
+                             .ps = ps,
+                             .work_dir = dir_.File(absl::StrCat(++clusters_)),
+                             .data_root = dir_.path()});
+    return cluster.RunJob(spec, kModel);
+  }
+  // What rank 0's samples alone give, or with `initial` for `w`.
+  Weights Alone(float initial = 0) {
+    JobSpec spec = Spec("ordinary.csv", FAIL_JOB);
+    StartAt(initial, &spec);
+    auto outcome = Train(1, 1, spec);
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+    return outcome.weights;
+  }
+  static void StartAt(float value, JobSpec* spec) {
+    InitializerRule* const rule = spec->mutable_model()->mutable_initialize(0);
+    rule->set_scheme(InitializerRule::CONSTANT);
+    rule->set_value(value);
+  }
+
+  TempDir dir_;
+  int clusters_ = 0;
+};
+
+TEST_F(NonFiniteTest, FailsTheJobAndNamesWorkerTensorAndClock) {
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    for (const float clip_norm : {0.0f, 1.0f}) {
+      SCOPED_TRACE(absl::StrCat(mode, " clip_norm=", clip_norm));
+      JobSpec spec = Spec("large.csv", FAIL_JOB, mode);
+      spec.mutable_optimizer()->set_clip_norm(clip_norm);
+      const auto outcome = Train(2, 2, spec);
+      EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition)
+          << outcome.status;
+      EXPECT_THAT(
+          std::string(outcome.status.message()),
+          AllOf(HasSubstr("the gradient of clock 0 is not finite: element 0 "),
+                HasSubstr("w")));
+      if (clip_norm == 0) {
+        EXPECT_THAT(std::string(outcome.status.message()),
+                    AllOf(HasSubstr("'w', of worker:0"), HasSubstr("ps:")));
+      }
+    }
+  }
+}
+
+// w's only block: rank 0's samples alone. b's is finite: both workers'. In
+// ASYNC rank 0 may begin when rank 1's is in b already.
+TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
+  const Weights alone = Alone();
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    for (const uint32_t ps : {1u, 2u}) {
+      const auto outcome = Train(2, ps, Spec("large.csv", DROP_BLOCK, mode));
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+      if (mode == ConsistencySpec::SYNC) {
+        EXPECT_EQ(outcome.weights.at("w"), alone.at("w"));
+      }
+      EXPECT_LE(LargestDifference(outcome.weights.at("w"), alone.at("w")),
+                0.02);
+      EXPECT_NE(outcome.weights.at("b"), alone.at("b"));
+    }
+  }
+}
+
+TEST_F(NonFiniteTest, AClippedNormIsThatOfWhatIsLeft) {
+  JobSpec spec = Spec("large.csv", DROP_BLOCK);
+  spec.mutable_optimizer()->set_clip_norm(1e6f);  // not reached
+  const auto outcome = Train(2, 2, spec);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_EQ(outcome.weights.at("w"), Alone().at("w"));
+}
+
+TEST_F(NonFiniteTest, SkippingAStepInSyncIsForAllShards) {
+  for (const uint32_t ps : {1u, 2u}) {
+    const auto outcome = Train(2, ps, Spec("large.csv", SKIP_STEP));
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    for (const auto& [name, values] : outcome.weights) {
+      for (const float value : values) EXPECT_EQ(value, 0.0f) << name;
+    }
+  }
+  JobSpec finite = Spec("ordinary.csv", SKIP_STEP);
+  EXPECT_EQ(Train(1, 2, finite).weights, Alone()) << "what is finite counts";
+}
+
+TEST_F(NonFiniteTest, SkippingAStepInAsyncIsForItsWorker) {
+  const auto outcome =
+      Train(2, 2, Spec("large.csv", SKIP_STEP, ConsistencySpec::ASYNC));
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_EQ(outcome.weights, Alone());
+}
+
+// 10 * 3e38 is infinite, and so is rank 1's loss NaN.
+TEST_F(NonFiniteTest, ALossThatIsNotFiniteIsAStepWithoutSamples) {
+  const Weights alone = Alone(10);
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    for (const auto policy : {FAIL_JOB, SKIP_STEP, DROP_BLOCK}) {
+      SCOPED_TRACE(absl::StrCat(mode, " ", NonFinitePolicy_Name(policy)));
+      JobSpec spec = Spec("large.csv", policy, mode);
+      StartAt(10, &spec);
+      const auto outcome = Train(2, 2, spec);
+      if (policy == FAIL_JOB) {
+        EXPECT_THAT(std::string(outcome.status.message()),
+                    AllOf(HasSubstr("the loss is"), HasSubstr("clock 0")));
+        continue;
+      }
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+      if (policy == SKIP_STEP && mode == ConsistencySpec::SYNC) {
+        EXPECT_EQ(outcome.weights.at("w")[0], 10);
+        EXPECT_EQ(outcome.weights.at("b")[0], 0);
+      } else {
+        EXPECT_EQ(outcome.weights, alone);
+      }
+    }
+  }
+}
+
+// --- Rows of a table ---------------------------------------------------------
+
+constexpr char kTableModel[] = R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 13]
+>
+rows (float[N, 1] x, int64[N] id, float[50, 3] t, float[3] b)
+  => (float[N, 3] logits)
+{
+  row = Gather (t, id)
+  scaled = Mul (x, row)
+  logits = Add (scaled, b)
+})";
+
+class NonFiniteRowTest : public NonFiniteTest {
+ protected:
+  // Key 7's gradient overflows on rank 1; keys 1 to 4 are rank 0's.
+  NonFiniteRowTest() {
+    dir_.Write("rows.csv",
+               "1,1,0\n1,2,1\n1,3,2\n1,4,0\n"
+               "3e38,7,0\n3e38,7,0\n1,1,1\n1,8,2\n");
+  }
+  TrainingCluster::Outcome TrainRows(NonFinitePolicy policy,
+                                     ConsistencySpec::Mode mode) {
+    JobSpec spec = Spec("rows.csv", policy, mode);
+    spec.mutable_model()->mutable_initialize()->DeleteSubrange(0, 1);
+    spec.mutable_data()->mutable_feeds(0)->set_field("0");
+    Feed* const id = spec.mutable_data()->add_feeds();
+    id->set_input("id");
+    id->set_field("1");
+    TableSpec* const table = spec.add_tables();
+    table->set_name("t");
+    table->set_scheme(InitializerRule::ZEROS);
+    TrainingCluster cluster({.workers = 2,
+                             .ps = 2,
+                             .work_dir = dir_.File(absl::StrCat(++clusters_)),
+                             .data_root = dir_.path()});
+    return cluster.RunJob(spec, kTableModel);
+  }
+  // Of the trained table; what never had a row is 0.
+  static bool HasMoved(const Weights& weights, size_t key) {
+    const std::vector<float>& rows = weights.at("t");
+    return rows[key * 3] != 0 || rows[key * 3 + 1] != 0;
+  }
+};
+
+TEST_F(NonFiniteRowTest, FailsTheJobAndNamesTheKey) {
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    EXPECT_THAT(std::string(TrainRows(FAIL_JOB, mode).status.message()),
+                AllOf(HasSubstr("the gradient of clock 0 is not finite: key 7 "
+                                "of table 't', of worker:0"),
+                      HasSubstr("ps:")));
+  }
+}
+
+TEST_F(NonFiniteRowTest, DroppingIsOfTheRow) {
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    const auto outcome = TrainRows(DROP_BLOCK, mode);
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_FALSE(HasMoved(outcome.weights, 7));
+    for (const size_t key : {1, 2, 4, 8}) {
+      EXPECT_TRUE(HasMoved(outcome.weights, key)) << key;
+    }
+  }
+}
+
+TEST_F(NonFiniteRowTest, SkippingIsOfAllRowsAndTensors) {
+  const auto sync = TrainRows(SKIP_STEP, ConsistencySpec::SYNC);
+  ASSERT_EQ(sync.status, absl::OkStatus());
+  for (const size_t key : {1, 2, 4, 7, 8}) {
+    EXPECT_FALSE(HasMoved(sync.weights, key)) << key;
+  }
+  EXPECT_EQ(sync.weights.at("b"), std::vector<float>(3));
+  const auto async = TrainRows(SKIP_STEP, ConsistencySpec::ASYNC);
+  ASSERT_EQ(async.status, absl::OkStatus());
+  EXPECT_TRUE(HasMoved(async.weights, 2));
+  EXPECT_FALSE(HasMoved(async.weights, 7));
+  EXPECT_FALSE(HasMoved(async.weights, 8));
+}
+
+}  // namespace
+}  // namespace syncline
