@@ -149,6 +149,23 @@ absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
   }
 }
 
+absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
+  switch (spec.wire_type()) {
+    case WIRE_TYPE_UNSPECIFIED:
+    case WIRE_FLOAT32:
+      return ElementType::kFloat32;
+    case WIRE_BFLOAT16:
+    case WIRE_FLOAT16:
+      if (spec.tables_size() > 0) {
+        return Unsupported("wire_type", "16 bits with tables");
+      }
+      return spec.wire_type() == WIRE_FLOAT16 ? ElementType::kFloat16
+                                              : ElementType::kBfloat16;
+    default:
+      return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
+  }
+}
+
 absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
   std::vector<TensorSize> tensors;
   for (const ParameterInfo& parameter : assignment.parameters()) {
@@ -260,7 +277,8 @@ ShardLayout LayoutOf(const JobConfig& config) {
   for (const JobConfig::Table& table : config.tables) {
     tables.push_back(table.layout);
   }
-  return ShardLayout(config.map, config.ps_rank, std::move(tables));
+  return ShardLayout(config.map, config.ps_rank, std::move(tables),
+                     config.wire_type);
 }
 
 std::string MemberName(const Member& member) {
@@ -289,6 +307,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_ASSIGN_OR_RETURN(config.map, ReadBlockMap(assignment));
 
   const JobSpec& spec = assignment.spec();
+  SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));
   SYNCLINE_ASSIGN_OR_RETURN(config.shard.optimizer,
                             ReadOptimizer("optimizer", spec.optimizer()));
   if (config.shard.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {

@@ -22,6 +22,7 @@ struct JobConfig {
   uint64_t routing_version = 1;
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
+  ElementType wire_type = ElementType::kFloat32;
   DenseShard::Options shard;
   // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
   // what the job asks for; 0: a share of the daemon's.

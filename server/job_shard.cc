@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,10 +34,13 @@ class JobShard::Reading {
   Reading(Done done, PullValues result, size_t steps)
       : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
 
-  // Where element `first` of the answer belongs.
+  // Where element `first` of the answer belongs, which is float32.
   float* At(size_t first) { return result_.floats() + first; }
   void Copy(absl::Span<const float> values, size_t first) {
-    std::memcpy(At(first), values.data(), values.size() * sizeof(float));
+    Narrow(result_.type, values.data(),
+           reinterpret_cast<char*>(result_.floats()) +
+               first * ElementBytes(result_.type),
+           values.size());
     StepDone(absl::OkStatus());
   }
   void StepDone(absl::Status status) {
@@ -200,7 +202,10 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     if (call.push.has_value()) {
       pending.offsets = layout_.Offsets(call.push->blocks);
     }
-    if (call.pull.has_value()) pending.pulled = call.pull->blocks;
+    if (call.pull.has_value()) {
+      pending.pulled = call.pull->blocks;
+      pending.pulled_type = call.pull->type;
+    }
     // What does not fit travels.
     if (AnswerBytes(pending) > pending.answer.bytes) pending.answer = {};
     pending.taken = std::move(taken);
@@ -490,18 +495,20 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
   result.waited = read.waited;
+  result.type = call.pulled_type;
   result.bytes = AnswerBytes(call);
   return result;
 }
 
 size_t JobShard::AnswerBytes(const PendingCall& call) const {
-  size_t elements = layout_.Offsets(call.pulled).back();
+  size_t bytes =
+      layout_.Offsets(call.pulled).back() * ElementBytes(call.pulled_type);
   if (call.pulled_rows != nullptr) {
     for (const RowList& list : call.pulled_rows->lists) {
-      elements += list.keys.size() * tables_->dim(list.table);
+      bytes += list.keys.size() * tables_->dim(list.table) * sizeof(float);
     }
   }
-  return elements * sizeof(float);
+  return bytes;
 }
 
 void JobShard::StartSharedRead(const WaitingRead& read, Outcome* outcome) {

@@ -45,6 +45,7 @@ struct PullValues {
   BufferPool::Buffer buffer;
   AnswerArea area;
   size_t bytes = 0;
+  ElementType type = ElementType::kFloat32;  // of the dense blocks
   // What is held until the values are sent, and who is told then.
   InFlightBudget::Hold hold;
   std::shared_ptr<void> sent;
@@ -150,6 +151,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     Payload payload;
     std::vector<size_t> offsets;  // of the payload's blocks, in elements
     std::vector<BlockIndex> pulled;
+    ElementType pulled_type = ElementType::kFloat32;
     std::shared_ptr<CallRows> pulled_rows;
     AnswerArea answer;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_

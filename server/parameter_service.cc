@@ -36,6 +36,51 @@ class PayloadSource : public FloatSource {
   const PayloadView view_;
 };
 
+// The same of one that is written in 16 bits.
+class NarrowSource : public FloatSource {
+ public:
+  NarrowSource(PayloadView view, ElementType type)
+      : view_(std::move(view)), type_(type) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    uint16_t piece[DenseShard::kPieceElements];
+    while (count > 0) {
+      const size_t n = std::min(count, DenseShard::kPieceElements);
+      view_.CopyTo(first * sizeof(uint16_t), n * sizeof(uint16_t), piece);
+      Widen(type_, piece, out, n);
+      first += n;
+      out += n;
+      count -= n;
+    }
+  }
+
+ private:
+  const PayloadView view_;
+  const ElementType type_;
+};
+
+std::shared_ptr<const FloatSource> MakeSource(PayloadView view, WireType type) {
+  switch (type) {
+    case WIRE_BFLOAT16:
+      return std::make_shared<NarrowSource>(std::move(view),
+                                            ElementType::kBfloat16);
+    case WIRE_FLOAT16:
+      return std::make_shared<NarrowSource>(std::move(view),
+                                            ElementType::kFloat16);
+    default:  // what else it says is refused with its header
+      return std::make_shared<PayloadSource>(std::move(view));
+  }
+}
+
+// What a request's payload is written in; keys and initial values always alike.
+WireType PayloadType(const PushPullHeader& header) {
+  return header.push().wire_type();
+}
+WireType PayloadType(const PushHeader& header) { return header.wire_type(); }
+template <typename Header>
+WireType PayloadType(const Header&) {
+  return WIRE_FLOAT32;
+}
+
 // The longest that a cut is held: exporting tables takes hours.
 constexpr double kHoldSecondsMax = 24 * 60 * 60;
 constexpr size_t kActivityBytesMax = 64;
@@ -285,10 +330,11 @@ class ParameterService final : public Service {
   // if its caller is answered when lanes have read it, which
   // `answered_after_use` says once the header has been read; else the caller
   // might use that memory again too soon, and it is copied.
+  template <typename Header>
   absl::Status Receive(const ByteBuffer* request,
                        absl::FunctionRef<bool()> answered_after_use,
-                       google::protobuf::MessageLite* header,
-                       JobShard::Payload* payload, size_t* payload_bytes);
+                       Header* header, JobShard::Payload* payload,
+                       size_t* payload_bytes);
   // Moves a payload out of shared memory.
   absl::Status CopyOut(PayloadView* view, JobShard::Payload* payload);
 
@@ -329,10 +375,10 @@ class ParameterService final : public Service {
   PsMetrics* const metrics_;
 };
 
+template <typename Header>
 absl::Status ParameterService::Receive(
     const ByteBuffer* request, absl::FunctionRef<bool()> answered_after_use,
-    google::protobuf::MessageLite* header, JobShard::Payload* payload,
-    size_t* payload_bytes) {
+    Header* header, JobShard::Payload* payload, size_t* payload_bytes) {
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request->Length(), &payload->hold));
   PayloadView view;
   SharedMemory shared;
@@ -355,7 +401,7 @@ absl::Status ParameterService::Receive(
                                             : PsMetrics::Path::kNetwork);
   payload->fills_window = !is_shared;
   if (view.size_bytes() > 0) {
-    payload->values = std::make_shared<PayloadSource>(std::move(view));
+    payload->values = MakeSource(std::move(view), PayloadType(*header));
   }
   return absl::OkStatus();
 }

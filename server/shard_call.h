@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kernels/element_type.h"
 
 namespace syncline {
 
@@ -34,6 +35,7 @@ struct PullFacts {
   int64_t clock = 0;
   std::vector<BlockIndex> blocks;  // ascending; empty: waits for the shard
   uint64_t cut_id = 0;
+  ElementType type = ElementType::kFloat32;  // of the answer
 };
 
 // A Push, a Pull, or both. At least one is set.

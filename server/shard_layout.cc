@@ -24,8 +24,8 @@ absl::Status NotNegative(absl::string_view field, int64_t value) {
 }
 
 absl::Status CheckSize(const PayloadPart& payload, uint64_t expected_elements,
-                       int blocks, const std::string& rows) {
-  const uint64_t expected = expected_elements * sizeof(float);
+                       ElementType type, int blocks, const std::string& rows) {
+  const uint64_t expected = expected_elements * ElementBytes(type);
   if (payload.bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the payload has ", payload.bytes, " bytes, its ", blocks,
@@ -47,13 +47,25 @@ uint64_t KeyElements(
   return rows * kKeyElements;
 }
 
+WireType ToWireType(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return WIRE_BFLOAT16;
+    case ElementType::kFloat16:
+      return WIRE_FLOAT16;
+    default:
+      return WIRE_FLOAT32;
+  }
+}
+
 }  // namespace
 
 ShardLayout::ShardLayout(BlockMap map, uint32_t shard,
-                         std::vector<TableLayout> tables)
+                         std::vector<TableLayout> tables, ElementType type)
     : map_(std::move(map)),
       shard_(shard),
       tables_(std::move(tables)),
+      type_(type),
       index_of_(map_.blocks().size(), kNotHere) {
   for (const uint32_t id : ids()) {
     index_of_[id] = static_cast<BlockIndex>(counts_.size());
@@ -70,9 +82,9 @@ absl::StatusOr<std::vector<BlockIndex>> ShardLayout::CheckInit(
   SYNCLINE_RETURN_IF_ERROR(NotNegative("total_clocks", header.total_clocks()));
   SYNCLINE_ASSIGN_OR_RETURN(std::vector<BlockIndex> blocks,
                             Indices(header.blocks()));
-  SYNCLINE_RETURN_IF_ERROR(CheckSize({nullptr, payload_bytes},
-                                     Offsets(blocks).back(),
-                                     header.blocks_size(), ""));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckSize({nullptr, payload_bytes}, Offsets(blocks).back(),
+                ElementType::kFloat32, header.blocks_size(), ""));
   return blocks;
 }
 
@@ -84,7 +96,8 @@ absl::StatusOr<CheckedPush> ShardLayout::CheckPush(
 absl::StatusOr<CheckedPull> ShardLayout::CheckPull(
     const PullHeader& header, const PayloadPart& payload) const {
   SYNCLINE_RETURN_IF_ERROR(CheckPullFields(header));
-  SYNCLINE_RETURN_IF_ERROR(CheckSize(payload, KeyElements(header.tables()), 0,
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(payload, KeyElements(header.tables()),
+                                     ElementType::kFloat32, 0,
                                      RowsText(header.tables())));
   return ReadPull(header, payload, 0);
 }
@@ -102,7 +115,19 @@ absl::Status ShardLayout::CheckPushPull(const PushPullHeader& header,
   return absl::OkStatus();
 }
 
+absl::Status ShardLayout::CheckWireType(absl::string_view field,
+                                        WireType type) const {
+  const WireType expected = ToWireType(type_);
+  if (type == WIRE_TYPE_UNSPECIFIED) type = WIRE_FLOAT32;
+  if (type == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " is ",
+      WireType_IsValid(type) ? WireType_Name(type) : absl::StrCat(type),
+      ", the job's is ", WireType_Name(expected)));
+}
+
 absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckWireType("push.wire_type", header.wire_type()));
   SYNCLINE_RETURN_IF_ERROR(NotNegative("push.clock", header.clock()));
   if (header.sample_count() > kSamplesMax) {
     return absl::InvalidArgumentError(
@@ -181,7 +206,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
   SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
   SYNCLINE_RETURN_IF_ERROR(CheckSize(
       payload,
-      PushElements(push.facts.blocks, header.tables()) + behind_elements,
+      PushElements(push.facts.blocks, header.tables()) + behind_elements, type_,
       header.blocks_size(),
       absl::StrCat(RowsText(header.tables()),
                    behind_elements > 0 ? " and a pull's keys" : "")));
@@ -202,6 +227,11 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
   CheckedPull pull;
   pull.facts.clock = header.clock();
   pull.facts.cut_id = header.cut_id();
+  if (header.wire_type() > WIRE_FLOAT32) {
+    SYNCLINE_RETURN_IF_ERROR(
+        CheckWireType("pull.wire_type", header.wire_type()));
+    pull.facts.type = type_;
+  }
   SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
   size_t values = Offsets(pull.facts.blocks).back();
   size_t at = first_element;
@@ -213,10 +243,11 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
     values += list.keys.size() * tables_[list.table].dim;
     pull.rows.push_back(std::move(list));
   }
-  if (values * sizeof(float) > kChunkBytesMax) {
+  const size_t bytes = values * ElementBytes(pull.facts.type);
+  if (bytes > kChunkBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pull.blocks", header.tables().empty() ? "" : " and pull.tables",
-        " have ", values * sizeof(float), " bytes, at most ", kChunkBytesMax,
+        " have ", bytes, " bytes, at most ", kChunkBytesMax,
         " fit into a message"));
   }
   return pull;

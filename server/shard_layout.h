@@ -61,11 +61,14 @@ struct CheckedPull {
 class ShardLayout {
  public:
   // `tables`: in the order of JobAssignment.tables, cut for the map's shards.
+  // `type`: of what is pushed; with tables kFloat32.
   ShardLayout(BlockMap map, uint32_t shard,
-              std::vector<TableLayout> tables = {});
+              std::vector<TableLayout> tables = {},
+              ElementType type = ElementType::kFloat32);
 
   const BlockMap& map() const { return map_; }
   uint32_t shard() const { return shard_; }
+  ElementType type() const { return type_; }
   // Elements and global id of each dense block, by BlockIndex.
   absl::Span<const size_t> counts() const { return counts_; }
   absl::Span<const uint32_t> ids() const { return map_.shard_blocks(shard_); }
@@ -101,6 +104,8 @@ class ShardLayout {
  private:
   using TableList = google::protobuf::RepeatedPtrField<TableRows>;
 
+  // What a message is written in must be the job's.
+  absl::Status CheckWireType(absl::string_view field, WireType type) const;
   absl::Status CheckPushFields(const PushHeader& header) const;
   absl::Status CheckPullFields(const PullHeader& header) const;
   absl::Status CheckTables(absl::string_view field,
@@ -124,6 +129,7 @@ class ShardLayout {
   const BlockMap map_;
   const uint32_t shard_;
   const std::vector<TableLayout> tables_;
+  const ElementType type_;
   std::vector<size_t> counts_;
   std::vector<BlockIndex> index_of_;     // by global id; kNotHere
   std::vector<BlockIndex> first_block_;  // by table, then the end

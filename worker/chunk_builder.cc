@@ -32,8 +32,10 @@ std::vector<BlockRun> ToRuns(const BlockMap& map,
   return runs;
 }
 
-ChunkBuilder::ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max)
+ChunkBuilder::ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max,
+                           size_t element_bytes)
     : map_(*map),
+      element_bytes_(element_bytes),
       chunk_bytes_max_(map->shard_count(), chunk_bytes_max),
       open_(map->shard_count()) {
   for (uint32_t shard = 0; shard < map->shard_count(); ++shard) {
@@ -66,7 +68,7 @@ std::vector<Chunk> ChunkBuilder::Flush() {
 
 void ChunkBuilder::AddBlock(uint32_t id, std::vector<Chunk>* full) {
   const Block& block = map_.blocks()[id];
-  const size_t bytes = static_cast<size_t>(block.count) * sizeof(float);
+  const size_t bytes = static_cast<size_t>(block.count) * element_bytes_;
   Chunk& open = open_[block.shard];
   if (open.blocks.size() == kBlocksMax ||
       (!open.blocks.empty() &&

@@ -14,7 +14,7 @@ namespace syncline {
 struct Chunk {
   uint32_t shard = 0;
   std::vector<uint32_t> blocks = {};  // ascending, of `shard`
-  size_t bytes = 0;                   // of their values
+  size_t bytes = 0;                   // of their values, as they travel
 };
 
 // Neighbouring blocks of one tensor: contiguous in memory as well as in a
@@ -44,8 +44,10 @@ class ChunkBuilder {
   static constexpr size_t kWorthSending = 256 << 10;
 
   // Chunks have at most `chunk_bytes_max` bytes, or one block if that is
-  // larger, and at most kBlocksMax blocks. `map` outlives the builder.
-  ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max);
+  // larger, and at most kBlocksMax blocks. `map` outlives the builder. An
+  // element takes `element_bytes` in a message.
+  ChunkBuilder(const BlockMap* map, size_t chunk_bytes_max,
+               size_t element_bytes = sizeof(float));
 
   // Another limit for the chunks of one shard. REQUIRES: none of them is open.
   void SetChunkBytesMax(uint32_t shard, size_t chunk_bytes_max) {
@@ -64,6 +66,7 @@ class ChunkBuilder {
   void AddBlock(uint32_t block, std::vector<Chunk>* full);
 
   const BlockMap& map_;
+  const size_t element_bytes_;
   std::vector<size_t> chunk_bytes_max_;  // by shard
   std::vector<Chunk> open_;              // by shard
 };

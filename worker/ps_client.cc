@@ -59,6 +59,33 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   return fanout;
 }
 
+WireType ToWireType(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return WIRE_BFLOAT16;
+    case ElementType::kFloat16:
+      return WIRE_FLOAT16;
+    default:
+      return WIRE_FLOAT32;
+  }
+}
+
+// `count` values of a payload, which are of `type` and start at `offset`.
+void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
+                size_t count, float* out) {
+  if (type == ElementType::kFloat32) {
+    return payload.CopyTo(offset, count * sizeof(float), out);
+  }
+  constexpr size_t kPiece = 2048;
+  uint16_t piece[kPiece];
+  for (size_t begin = 0; begin < count; begin += kPiece) {
+    const size_t n = std::min(kPiece, count - begin);
+    payload.CopyTo(offset + begin * sizeof(uint16_t), n * sizeof(uint16_t),
+                   piece);
+    Widen(type, piece, out + begin, n);
+  }
+}
+
 void Count(Counter* counter, size_t bytes) {
   if (counter != nullptr) counter->Add(static_cast<double>(bytes));
 }
@@ -69,7 +96,7 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
     : options_(options),
       map_(std::move(map)),
       tensors_(std::move(tensors)),
-      builder_(&map_, chunk_bytes()),
+      builder_(&map_, chunk_bytes(), ElementBytes(options.wire_type)),
       calls_(FanoutOptions(options, map_, tensors_)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
@@ -88,7 +115,7 @@ absl::Status PsClient::Init(int64_t total_clocks) {
   }
   SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    for (Chunk& chunk : ShardChunks(shard)) {
+    for (Chunk& chunk : ShardChunks(shard, ElementType::kFloat32)) {
       InitHeader header;
       *header.mutable_caller() = MakeCaller();
       header.set_total_clocks(total_clocks);
@@ -228,7 +255,9 @@ void PsClient::OnGradientReady(uint32_t tensor) {
   if (options_.checks_gradient && !abandoned_) {
     // While what backward has just written is in the cache.
     const absl::Span<const float> gradient = tensors_.gradients[tensor];
-    if (!AllFinite(gradient.data(), gradient.size())) AbandonStep();
+    if (!AllFiniteAs(options_.wire_type, gradient.data(), gradient.size())) {
+      AbandonStep();
+    }
   }
   if (options_.send_norm || options_.checks_gradient) {
     held_.push_back(tensor);
@@ -316,14 +345,14 @@ void PsClient::SendGradients(const Chunk& chunk) {
     *header.mutable_pull() = MakePullHeader(chunk.blocks, step_.clock + 1, 0);
     call.method = "PushPull";
     call.answer_bytes = chunk.bytes;
-    call.request = EncodeFrame(header, Slices(chunk, tensors_.gradients));
+    call.request = EncodeFrame(header, Gradients(chunk));
     call.on_response = [this, chunk](const grpc::ByteBuffer& response,
                                      absl::Time left) {
-      return StoreValues(chunk, response, left);
+      return StoreValues(chunk, options_.wire_type, response, left);
     };
   } else {
     call.method = "Push";
-    call.request = EncodeFrame(push, Slices(chunk, tensors_.gradients));
+    call.request = EncodeFrame(push, Gradients(chunk));
     call.on_response = [this](const grpc::ByteBuffer&, absl::Time left) {
       Mark(left, left);
       return absl::OkStatus();
@@ -418,7 +447,7 @@ void PsClient::SendEmptyClose(uint32_t shard) {
 }
 
 void PsClient::StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id) {
-  std::vector<Chunk> chunks = ShardChunks(shard);
+  std::vector<Chunk> chunks = ShardChunks(shard, PulledType(cut_id));
   std::stable_sort(
       chunks.begin(), chunks.end(),
       [this](const Chunk& a, const Chunk& b) { return RankOf(a) < RankOf(b); });
@@ -437,9 +466,10 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.answer_bytes = chunk.bytes;
   call.clock = clock;
   call.rank = RankOf(chunk);
-  call.on_response = [this, chunk = std::move(chunk)](
+  call.on_response = [this, chunk = std::move(chunk),
+                      type = PulledType(cut_id)](
                          const grpc::ByteBuffer& response, absl::Time left) {
-    return StoreValues(chunk, response, left);
+    return StoreValues(chunk, type, response, left);
   };
   calls_.Start(std::move(call));
 }
@@ -494,6 +524,7 @@ PushHeader PsClient::MakePushHeader(uint32_t shard,
   header.set_finished(step_.finished);
   header.set_squared_norm(squared_norm_);
   header.set_non_finite(abandoned_);
+  header.set_wire_type(ToWireType(options_.wire_type));
   return header;
 }
 
@@ -502,6 +533,7 @@ PullHeader PsClient::MakePullHeader(absl::Span<const uint32_t> blocks,
   PullHeader header;
   header.set_clock(clock);
   header.set_cut_id(cut_id);
+  header.set_wire_type(ToWireType(PulledType(cut_id)));
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_wait_seconds(absl::ToDoubleSeconds(
       RetryPolicy::LongestAttempt(options_.step_timeout)));
@@ -514,8 +546,9 @@ size_t PsClient::ChunkBytes(uint32_t shard) const {
                   kChunkBytesMax);
 }
 
-std::vector<Chunk> PsClient::ShardChunks(uint32_t shard) const {
-  ChunkBuilder builder(&map_, ChunkBytes(shard));
+std::vector<Chunk> PsClient::ShardChunks(uint32_t shard,
+                                         ElementType type) const {
+  ChunkBuilder builder(&map_, ChunkBytes(shard), ElementBytes(type));
   std::vector<Chunk> chunks = builder.AddShard(shard);
   for (Chunk& rest : builder.Flush()) chunks.push_back(std::move(rest));
   return chunks;
@@ -543,15 +576,34 @@ std::vector<grpc::Slice> PsClient::Slices(const Chunk& chunk,
   return slices;
 }
 
+std::vector<grpc::Slice> PsClient::Gradients(const Chunk& chunk) const {
+  if (options_.wire_type == ElementType::kFloat32) {
+    return Slices(chunk, tensors_.gradients);
+  }
+  grpc::Slice narrow(chunk.bytes);
+  char* out = reinterpret_cast<char*>(const_cast<uint8_t*>(narrow.begin()));
+  for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
+    const size_t count = static_cast<size_t>(run.count);
+    Narrow(options_.wire_type,
+           tensors_.gradients[run.tensor].data() + run.offset, out, count);
+    out += count * ElementBytes(options_.wire_type);
+  }
+  return {std::move(narrow)};
+}
+
 absl::StatusOr<double> PsClient::SquaredNorm() const {
   double sum = 0;
   std::string bad;
   const auto add = [&](const float* gradient, size_t count, auto name) {
     const double squares = AddSquares(0, gradient, 1.0f, count);
-    if (std::isfinite(squares)) {
+    if (std::isfinite(squares) &&
+        (options_.wire_type == ElementType::kFloat32 ||
+         AllFiniteAs(options_.wire_type, gradient, count))) {
       sum += squares;
     } else if (bad.empty()) {
-      bad = name(FirstNonFinite(gradient, count));
+      size_t at = 0;
+      while (AllFiniteAs(options_.wire_type, gradient + at, 1)) ++at;
+      bad = name(at);
     }
   };
   for (const Block& block : map_.blocks()) {
@@ -629,7 +681,7 @@ absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
   return absl::OkStatus();
 }
 
-absl::Status PsClient::StoreValues(const Chunk& chunk,
+absl::Status PsClient::StoreValues(const Chunk& chunk, ElementType type,
                                    const grpc::ByteBuffer& response,
                                    absl::Time left) {
   PullResponseHeader header;
@@ -645,10 +697,10 @@ absl::Status PsClient::StoreValues(const Chunk& chunk,
   }
   size_t offset = 0;
   for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
-    const size_t bytes = static_cast<size_t>(run.count) * sizeof(float);
-    payload.CopyTo(offset, bytes,
-                   tensors_.values[run.tensor].data() + run.offset);
-    offset += bytes;
+    const size_t count = static_cast<size_t>(run.count);
+    CopyValues(payload, type, offset, count,
+               tensors_.values[run.tensor].data() + run.offset);
+    offset += count * ElementBytes(type);
   }
   Count(options_.pulled_bytes, payload.size_bytes());
   TakeNonFinite(chunk.shard, header.non_finite());

@@ -20,6 +20,7 @@
 #include "common/base/mutex.h"
 #include "common/wire/block_map.h"
 #include "common/wire/frame.h"
+#include "kernels/element_type.h"
 #include "kernels/finite.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/chunk_builder.h"
@@ -70,6 +71,8 @@ class PsClient {
     // Payload of one such message: nothing of it travels.
     size_t shared_chunk_bytes = 2 << 20;
     std::string boot_id = {};  // empty: the system's
+    // How gradients travel, and values but those at cuts. With tables kFloat32.
+    ElementType wire_type = ElementType::kFloat32;
     // SYNC with clip_norm, or LAMB: no shard answers before it has the whole
     // gradient.
     bool norm_is_folded = false;
@@ -233,7 +236,13 @@ class PsClient {
                             absl::Span<const uint32_t> blocks) const;
   PullHeader MakePullHeader(absl::Span<const uint32_t> blocks, int64_t clock,
                             uint64_t cut_id) const;
-  std::vector<Chunk> ShardChunks(uint32_t shard) const;
+  std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
+  // What travels for a pull.
+  ElementType PulledType(uint64_t cut_id) const {
+    return cut_id == 0 ? options_.wire_type : ElementType::kFloat32;
+  }
+  // The gradients of `chunk` as they travel.
+  std::vector<grpc::Slice> Gradients(const Chunk& chunk) const;
   size_t ChunkBytes(uint32_t shard) const;
   int64_t RankOf(const Chunk& chunk) const;
   // Slices over the memory of `chunk` in `tensors`.
@@ -255,8 +264,8 @@ class PsClient {
                                const grpc::ByteBuffer& response,
                                absl::Time left, int64_t min_clock);
   // Copies a PullResponse for `chunk` into the parameters.
-  absl::Status StoreValues(const Chunk& chunk, const grpc::ByteBuffer& response,
-                           absl::Time left);
+  absl::Status StoreValues(const Chunk& chunk, ElementType type,
+                           const grpc::ByteBuffer& response, absl::Time left);
   // Everything that is under way, and then what came back too old.
   absl::Status WaitForAll();
   void Mark(absl::Time left, absl::Time readable) ABSL_LOCKS_EXCLUDED(mu_);

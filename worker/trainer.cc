@@ -68,6 +68,17 @@ bool NeedsNorm(const JobSpec& spec) {
   return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
 }
 
+ElementType ElementTypeOf(WireType type) {
+  switch (type) {
+    case WIRE_BFLOAT16:
+      return ElementType::kBfloat16;
+    case WIRE_FLOAT16:
+      return ElementType::kFloat16;
+    default:
+      return ElementType::kFloat32;
+  }
+}
+
 OnNonFinite PolicyOf(const JobSpec& spec) {
   switch (spec.non_finite()) {
     case SKIP_STEP:
@@ -94,6 +105,7 @@ PsClient::Options ClientOptions(const PreparedJob& job,
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.send_norm = NeedsNorm(job.spec());
   options.has_tables = job.rows != nullptr;
+  options.wire_type = ElementTypeOf(job.spec().wire_type());
   options.on_non_finite = PolicyOf(job.spec());
   options.checks_gradient = options.on_non_finite == OnNonFinite::kSkipStep &&
                             (options.has_tables || !IsSync(job.spec()));

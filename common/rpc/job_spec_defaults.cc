@@ -137,6 +137,9 @@ JobSpec WithDefaults(const JobSpec& spec) {
   full.set_strategy(PARAMETER_SERVER);
   full.set_precision(FLOAT32);
   full.set_durability(CHECKPOINT);
+  if (full.wire_type() == WIRE_TYPE_UNSPECIFIED) {
+    full.set_wire_type(WIRE_FLOAT32);
+  }
   if (full.non_finite() == NON_FINITE_POLICY_UNSPECIFIED) {
     full.set_non_finite(FAIL_JOB);
   }

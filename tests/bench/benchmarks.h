@@ -28,6 +28,10 @@ struct BenchOptions {
 // Samples of drawn digits into batches, against a memcpy of the same floats.
 absl::Status RunReadBench(const BenchOptions& options, Report* report);
 
+// Optimizer kernels, and values to 16 bits and back: bytes read and written a
+// second, against a memcpy.
+absl::Status RunKernelsBench(const BenchOptions& options, Report* report);
+
 // An MLP 784-256-10 at batch 1,024: one worker through one ps, daemons of their
 // own, against the same worker's parts in this process.
 absl::Status RunTrainBench(const BenchOptions& options, Report* report);

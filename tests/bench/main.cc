@@ -27,6 +27,10 @@ struct Benchmark {
 constexpr Benchmark kBenchmarks[] = {
     {"read", "drawn digits into batches against a memcpy of the same floats",
      RunReadBench},
+    {"kernels",
+     "bytes/s that each optimizer reads and writes, on 64 MiB of parameters, "
+     "against a memcpy",
+     RunKernelsBench},
     {"train",
      "samples/s of an MLP 784-256-10 with one worker and one ps against the "
      "same worker alone",

@@ -18,6 +18,7 @@
 #include "common/base/shared_region.h"
 #include "common/base/status_macros.h"
 #include "common/wire/block_map.h"
+#include "kernels/element_type.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/echo_client.h"
 #include "tests/bench/serve.h"
@@ -88,8 +89,10 @@ class DenseWorker {
   }
   absl::Status Verify() const {
     for (size_t i = 0; i < values_.size(); ++i) {
-      const float expected =
-          InitialValue(i) - static_cast<float>(clock_) * Change(i);
+      float expected = InitialValue(i) - static_cast<float>(clock_) * Change(i);
+      uint32_t travelled = 0;
+      Narrow(Type(), &expected, &travelled, 1);
+      Widen(Type(), &travelled, &expected, 1);
       if (values_.data()[i] != expected) {
         return absl::InternalError(
             absl::StrCat("after ", clock_, " steps element ", i, " is ",
@@ -114,8 +117,13 @@ class DenseWorker {
   static float InitialValue(size_t i) { return static_cast<float>(i % 1009); }
   static float Change(size_t i) { return static_cast<float>(i % 7) - 3; }
 
+  ElementType Type() const {
+    return tensors_.wire_type == WIRE_BFLOAT16 ? ElementType::kBfloat16
+                                               : ElementType::kFloat32;
+  }
   void Connect(Path path) {
     PsClient::Options options;
+    options.wire_type = Type();
     options.job_id = "bench";
     options.incarnation = kBenchWorkerIncarnation;
     options.ps = {{"ps:0", ps_->address()}};
@@ -211,10 +219,10 @@ class PushPullBench {
   };
 
   absl::Status Add(const char* name, uint32_t tensors, int64_t elements,
-                   Path path, int steps) {
+                   Path path, int steps, WireType wire_type = WIRE_FLOAT32) {
     Load load = {name, nullptr, steps};
-    SYNCLINE_ASSIGN_OR_RETURN(load.worker,
-                              DenseWorker::Start({tensors, elements}, path));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        load.worker, DenseWorker::Start({tensors, elements, wire_type}, path));
     loads_.push_back(std::move(load));
     return absl::OkStatus();
   }
@@ -224,6 +232,10 @@ class PushPullBench {
     const int64_t large = large_megabytes_ * kElementsPerMiB;
     SYNCLINE_RETURN_IF_ERROR(Add(kNetwork, 1, elements, Path::kNetwork, 1));
     SYNCLINE_RETURN_IF_ERROR(Add(kShared, 1, elements, Path::kSharedMemory, 1));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kNarrow, 1, elements, Path::kNetwork, 1, WIRE_BFLOAT16));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kNarrowShared, 1, elements, Path::kSharedMemory, 1, WIRE_BFLOAT16));
     SYNCLINE_RETURN_IF_ERROR(Add(kLarge, 1, large, Path::kNetwork, 1));
     SYNCLINE_RETURN_IF_ERROR(
         Add(kMany, 1000, 256, Path::kNetwork, bucket_steps_));
@@ -295,6 +307,9 @@ class PushPullBench {
                      0.9);
     report_.AddRatio("time, shared memory / memcpy", kShared, kMemcpy,
                      AtMost(4));
+    report_.AddRatio("rate, bfloat16 / float32, TCP", kNetwork, kNarrow);
+    report_.AddRatio("rate, bfloat16 / float32, shared memory", kShared,
+                     kNarrowShared);
     report_.AddRatio("time, many tensors / one", kMany, kOne, AtMost(3));
     report_.AddRatio("time, 16 values / echo", kSmall, kSmallEcho, AtMost(1.2));
   }
@@ -312,6 +327,8 @@ class PushPullBench {
   static constexpr char kMemcpy[] = "memcpy";
   static constexpr char kNetwork[] = "PushPull, TCP";
   static constexpr char kShared[] = "PushPull, shared memory";
+  static constexpr char kNarrow[] = "PushPull, bfloat16, TCP";
+  static constexpr char kNarrowShared[] = "PushPull, bfloat16, shared memory";
   static constexpr char kLarge[] = "PushPull, large, TCP";
   static constexpr char kMany[] = "1,000 tensors of 1 KiB, TCP";
   static constexpr char kOne[] = "one tensor of 1 MiB, TCP";

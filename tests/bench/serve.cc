@@ -77,6 +77,7 @@ JobAssignment BenchJob(const ServedPeer::Tensors& tensors,
   JobSpec spec;
   spec.mutable_optimizer()->set_kind(optimizer);
   spec.mutable_learning_rate()->set_base(1);
+  spec.set_wire_type(tensors.wire_type);
   JobAssignment job;
   job.set_job_id("bench");
   job.set_routing_version(1);
@@ -128,9 +129,10 @@ int Serve(int argc, char** argv) {
   }
   ServedPeer::Tensors tensors;
   OptimizerSpec::Kind optimizer = OptimizerSpec::KIND_UNSPECIFIED;
-  if (argc != 5 || !absl::SimpleAtoi(argv[2], &tensors.count) ||
+  if (argc != 6 || !absl::SimpleAtoi(argv[2], &tensors.count) ||
       !absl::SimpleAtoi(argv[3], &tensors.elements) ||
-      !OptimizerSpec::Kind_Parse(argv[4], &optimizer)) {
+      !OptimizerSpec::Kind_Parse(argv[4], &optimizer) ||
+      !WireType_Parse(argv[5], &tensors.wire_type)) {
     std::fprintf(stderr, "usage: serve-ps COUNT ELEMENTS OPTIMIZER\n");
     return 2;
   }
@@ -139,9 +141,9 @@ int Serve(int argc, char** argv) {
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Ps(
     const Tensors& tensors, OptimizerSpec::Kind optimizer) {
-  return Start({kServePs, absl::StrCat(tensors.count),
-                absl::StrCat(tensors.elements),
-                OptimizerSpec::Kind_Name(optimizer)});
+  return Start(
+      {kServePs, absl::StrCat(tensors.count), absl::StrCat(tensors.elements),
+       OptimizerSpec::Kind_Name(optimizer), WireType_Name(tensors.wire_type)});
 }
 
 absl::StatusOr<std::unique_ptr<ServedPeer>> ServedPeer::Echo() {

@@ -31,6 +31,7 @@ class ServedPeer {
   struct Tensors {
     uint32_t count = 1;
     int64_t elements = 0;  // of each
+    WireType wire_type = WIRE_FLOAT32;
   };
   // A ps that has opened job "bench" of one worker, at learning rate 1. The
   // tensors are "w0", "w1" ...

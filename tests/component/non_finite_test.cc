@@ -284,5 +284,37 @@ TEST_F(NonFiniteRowTest, SkippingIsOfAllRowsAndTensors) {
   EXPECT_FALSE(HasMoved(async.weights, 8));
 }
 
+// -----------------------------------------------------------------------------
+
+// float16 ends at 65,504: a gradient of 80,000 is infinite on its way.
+TEST_F(NonFiniteTest, WhatOverflowsFloat16IsNotFinite) {
+  dir_.Write("over.csv", absl::StrCat(kLines, "120000,0,0\n0,0,0\n",
+                                      "0.5,0.5,1\n-0.5,0.5,2\n"));
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    JobSpec whole = Spec("over.csv", FAIL_JOB, mode);
+    EXPECT_EQ(Train(2, 1, whole).status, absl::OkStatus());
+    JobSpec spec = whole;
+    spec.set_wire_type(WIRE_FLOAT16);
+    EXPECT_THAT(std::string(Train(2, 1, spec).status.message()),
+                HasSubstr("of 'w', of worker:0"));
+    JobSpec alone = Spec("ordinary.csv", FAIL_JOB, mode);
+    alone.set_wire_type(WIRE_FLOAT16);
+    const Weights expected = Train(1, 1, alone).weights;
+    spec.set_non_finite(DROP_BLOCK);
+    EXPECT_LE(
+        LargestDifference(Train(2, 1, spec).weights.at("w"), expected.at("w")),
+        mode == ConsistencySpec::SYNC ? 0 : 0.02);
+    spec.set_non_finite(SKIP_STEP);
+    const auto skipped = Train(2, 1, spec);
+    ASSERT_EQ(skipped.status, absl::OkStatus());
+    if (mode == ConsistencySpec::ASYNC) {
+      EXPECT_EQ(skipped.weights, expected);
+    } else {
+      EXPECT_EQ(skipped.weights.at("w")[0], 0);
+      EXPECT_EQ(skipped.weights.at("b")[0], 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline

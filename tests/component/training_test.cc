@@ -4,6 +4,7 @@
 // Method: ps and workers in this process, real gRPC between them, generated
 // digits, a small perceptron; the test plays the scheduler.
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -142,8 +143,7 @@ TEST_F(TrainingTest, ClippingByGlobalNormDoesNotDependOnTheNumberOfPs) {
 TEST_F(TrainingTest, OptimizersTrainWhateverTheNumberOfPs) {
   for (const char* optimizer :
        {"kind: RMSPROP", "kind: RMSPROP momentum: 0.9 centered: true",
-        "kind: FTRL",
-        "kind: LAMB weight_decay: 0.01",
+        "kind: FTRL", "kind: LAMB weight_decay: 0.01",
         "kind: LAMB weight_decay: 0.01 clip_norm: 0.3"}) {
     SCOPED_TRACE(optimizer);
     JobSpec spec = DigitsSpec();
@@ -158,6 +158,40 @@ TEST_F(TrainingTest, OptimizersTrainWhateverTheNumberOfPs) {
     ASSERT_EQ(three.status, absl::OkStatus());
     EXPECT_EQ(one.weights, three.weights) << "bit for bit";
   }
+}
+
+TEST_F(TrainingTest, SixteenBitsOnTheWireTrainWhateverTheNumberOfPs) {
+  const auto whole = Train(2, 2, DigitsSpec());
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  for (const auto type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
+    SCOPED_TRACE(WireType_Name(type));
+    JobSpec spec = DigitsSpec();
+    spec.set_wire_type(type);
+    const auto one = Train(2, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    EXPECT_NEAR(one.evaluations[1].loss(), whole.evaluations[1].loss(), 0.02);
+    EXPECT_NE(one.weights, whole.weights) << "nothing was rounded";
+    const auto three = Train(2, 3, spec);
+    ASSERT_EQ(three.status, absl::OkStatus());
+    EXPECT_EQ(one.weights, three.weights) << "bit for bit";
+  }
+}
+
+// The servers' values are float32, and so is what is evaluated and exported: no
+// weight moves by less than its own precision in 16 bits otherwise.
+TEST_F(TrainingTest, SixteenBitsOnTheWireAreNotThoseOfTheModel) {
+  JobSpec spec = DigitsSpec();
+  spec.set_wire_type(WIRE_BFLOAT16);
+  spec.mutable_learning_rate()->set_base(1e-4f);
+  const auto outcome = Train(1, 1, spec);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  int not_bfloat16 = 0;
+  for (const float value : outcome.weights.at("w1")) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    not_bfloat16 += (bits & 0xffff) != 0;
+  }
+  EXPECT_GT(not_bfloat16, 1000);
 }
 
 TEST_F(TrainingTest, ThreeWorkersTimes32AreOneTimes96) {

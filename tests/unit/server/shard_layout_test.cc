@@ -50,6 +50,49 @@ TEST(ShardLayoutTest, KnowsItsBlocks) {
   EXPECT_THAT(Layout(0).Offsets({}), ElementsAre(0));
 }
 
+TEST(ShardLayoutTest, APushIsInTheJobsWireType) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
+                           ElementType::kBfloat16);
+  PushHeader push = Push({0, 1});
+  push.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_TRUE(narrow.CheckPush(push, {nullptr, 2048 * 2}).ok());
+  EXPECT_THAT(Why(narrow.CheckPush(push, {nullptr, 2048 * 4}).status()),
+              HasSubstr("8192 bytes"));
+  const ShardLayout wide(*BlockMap::Create(tensors, 1), 0);
+  EXPECT_THAT(Why(wide.CheckPush(push, {nullptr, 2048 * 2}).status()),
+              HasSubstr("push.wire_type is WIRE_BFLOAT16, the job's is "
+                        "WIRE_FLOAT32"));
+  for (const int other : {0, 1, 3, 99}) {
+    push.set_wire_type(static_cast<WireType>(other));
+    EXPECT_THAT(Why(narrow.CheckPush(push, {nullptr, 2048 * 2}).status()),
+                HasSubstr("push.wire_type"));
+  }
+  push.clear_wire_type();
+  EXPECT_TRUE(wide.CheckPush(push, {nullptr, 2048 * 4}).ok());
+}
+
+// A cut is read as it is.
+TEST(ShardLayoutTest, APullIsInTheJobsWireTypeOrWhole) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
+                           ElementType::kFloat16);
+  PullHeader pull;
+  pull.set_wait_seconds(1);
+  pull.mutable_blocks()->Add(0);
+  for (const auto type : {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32, WIRE_FLOAT16}) {
+    pull.set_wire_type(type);
+    const auto checked = narrow.CheckPull(pull, {});
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    EXPECT_EQ(checked->facts.type, type == WIRE_FLOAT16
+                                       ? ElementType::kFloat16
+                                       : ElementType::kFloat32);
+  }
+  pull.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_THAT(Why(narrow.CheckPull(pull, {}).status()),
+              HasSubstr("pull.wire_type is WIRE_BFLOAT16"));
+}
+
 TEST(ShardLayoutTest, TakesOverWhatFits) {
   PushHeader header = Push({0, 3});
   header.set_finished(true);

@@ -157,6 +157,18 @@ TEST(ChunkBuilderTest, ALimitIsOfOneShard) {
   }
 }
 
+// The same bytes a message: twice the elements.
+TEST(ChunkBuilderTest, ElementsMayTravelInTwoBytes) {
+  const BlockMap map = MakeMap({1 << 20}, 1);
+  ChunkBuilder wide(&map, 64 << 10);
+  ChunkBuilder narrow(&map, 64 << 10, 2);
+  const std::vector<Chunk> chunks = BackwardStep(map, &narrow, 1);
+  EXPECT_EQ(2 * chunks.size(), BackwardStep(map, &wide, 1).size());
+  size_t bytes = 0;
+  for (const Chunk& chunk : chunks) bytes += chunk.bytes;
+  EXPECT_EQ(bytes, size_t{2} << 20);
+}
+
 // A header of a message has room for some thousand blocks (common/wire/frame).
 TEST(ChunkBuilderTest, ManyTinyTensorsTravelInSeveralChunks) {
   constexpr size_t kTensors = 20'000;

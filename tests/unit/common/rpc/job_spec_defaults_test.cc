@@ -66,6 +66,7 @@ TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
     strategy: PARAMETER_SERVER
     precision: FLOAT32
     durability: CHECKPOINT
+    wire_type: WIRE_FLOAT32
     non_finite: FAIL_JOB
     training { epochs: 1 batch_size: 32 eval_batch_size: 256 }
     resources { workers: 1 ps: 1 }

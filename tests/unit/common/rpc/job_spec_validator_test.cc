@@ -384,6 +384,8 @@ TEST(JobSpecValidatorTest, BothEndsOfRangesAreValid) {
            "optimizer { kind: RMSPROP decay: 0 momentum: 0.9 centered: true }",
            "optimizer { kind: FTRL l1: 1 l2: 1 learning_rate_power: -1 }",
            "optimizer { kind: LAMB weight_decay: 0.01 clip_norm: 1 }",
+           "wire_type: WIRE_BFLOAT16",
+           "wire_type: WIRE_FLOAT16",
            "non_finite: SKIP_STEP",
            "non_finite: DROP_BLOCK",
            "optimizer { clip_norm: 1e-9 weight_decay: 0 }",
