@@ -20,6 +20,8 @@ struct BenchOptions {
   int64_t large_mib = 1024;
   // Of `sparse`: only what has this in its name.
   std::string only = {};
+  // How long `spill` goes on after it has measured.
+  int seconds = 120;
 };
 
 // Each is one file and one line in main.cc. It verifies results before it
@@ -41,9 +43,12 @@ absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report);
 
 // Rows of an embedding table in real ps processes, against a
-// std::unordered_map behind the same calls; memory of a row; a table of eight
-// times its memory.
+// std::unordered_map behind the same calls; memory of a row.
 absl::Status RunSparseBench(const BenchOptions& options, Report* report);
+
+// A table of eight times its memory against one that fits, under Zipf's keys;
+// and the memory of its process, over a long run.
+absl::Status RunSpillBench(const BenchOptions& options, Report* report);
 
 }  // namespace syncline
 

@@ -43,6 +43,8 @@ constexpr Benchmark kBenchmarks[] = {
      "rows of embedding tables in real ps processes against a "
      "std::unordered_map behind the same calls",
      RunSparseBench},
+    {"spill", "a table of eight times its memory against one that fits",
+     RunSpillBench},
 };
 
 int Main(int argc, char** argv) {
@@ -66,6 +68,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--only", options.only,
                  "sparse: only loads whose name contains this");
+  app.add_option("--seconds", options.seconds, "spill: of the long run")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
   app.require_subcommand();
   app.fallthrough();
   for (const Benchmark& benchmark : kBenchmarks) {

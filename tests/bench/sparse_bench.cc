@@ -23,12 +23,10 @@
 #include "common/base/status_macros.h"
 #include "kernels/row_initializer.h"
 #include "kernels/row_optimizer.h"
-#include "scheduler/ctl/criteo_generator.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/serve.h"
 #include "tests/testing/ps_processes.h"
 #include "tests/testing/row_client.h"
-#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -37,7 +35,6 @@ constexpr char kTable[] = "emb";
 constexpr uint64_t kSeed = 1;
 constexpr float kLearningRate = 0.01f;
 constexpr int kInFlight = 6;
-constexpr double kMiB = 1 << 20;
 // Of each client: payloads and answers of all that is in flight.
 constexpr size_t kSharedBytes = 64 << 20;
 
@@ -343,78 +340,6 @@ absl::Status RunBytesPerRow(const BenchOptions& options, Report* report) {
   return absl::OkStatus();
 }
 
-// Rows per second of pushing to and pulling from a table whose keys have Zipf's
-// frequencies.
-class ZipfLoad {
- public:
-  ZipfLoad(const Load& load, const PsProcesses& ps)
-      : side_(load, Addresses(ps)) {
-    const ZipfDistribution zipf(load.rows, 1.05);
-    Random random(4);
-    for (int b = 0; b < kBatches; ++b) {
-      std::unordered_set<uint64_t> drawn;
-      for (size_t i = 0; i < load.batch; ++i) drawn.insert(zipf.Draw(&random));
-      std::vector<int64_t> keys;
-      for (const uint64_t index : drawn) keys.push_back(KeyOf(index));
-      batches_.push_back(side_.client(0).MakeBatch(keys));
-      rows_ += keys.size();
-    }
-  }
-
-  absl::Status Fill() { return side_.Fill(); }
-  absl::StatusOr<double> Time() {
-    std::vector<const RowBatch*> batches;
-    for (const RowBatch& batch : batches_) batches.push_back(&batch);
-    const absl::Time begin = absl::Now();
-    SYNCLINE_RETURN_IF_ERROR(
-        side_.client(0).Push(batches, side_.gradients(), kInFlight));
-    SYNCLINE_RETURN_IF_ERROR(side_.client(0).Pull(batches, kInFlight, nullptr));
-    return 2 * static_cast<double>(rows_) /
-           absl::ToDoubleSeconds(absl::Now() - begin);
-  }
-
- private:
-  static constexpr int kBatches = 64;
-  Side side_;
-  std::vector<RowBatch> batches_;
-  size_t rows_ = 0;
-};
-
-absl::Status RunLargerThanMemory(const BenchOptions& options, Report* report) {
-  const uint64_t budget = options.smoke ? 16 << 20 : 64 << 20;
-  Load load{.name = "Zipf", .batch = 8192};
-  load.rows = 8 * budget / (8 + 4 * load.dim + 4);
-  const TempDir spill;
-  SYNCLINE_ASSIGN_OR_RETURN(const auto roomy,
-                            StartPs(load, {"--table-memory=4GiB"}));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto tight,
-      StartPs(load,
-              {absl::StrCat("--table-memory=", budget), "--table-disk=8GiB",
-               absl::StrCat("--spill-dir=", spill.path())}));
-  const double before = static_cast<double>(tight->MemoryBytes(0, "VmRSS"));
-  ZipfLoad in_memory(load, *roomy);
-  ZipfLoad spilling(load, *tight);
-  SYNCLINE_RETURN_IF_ERROR(in_memory.Fill());
-  SYNCLINE_RETURN_IF_ERROR(spilling.Fill());
-  for (int i = -1; i < options.repetitions; ++i) {
-    SYNCLINE_ASSIGN_OR_RETURN(const double all, in_memory.Time());
-    SYNCLINE_ASSIGN_OR_RETURN(const double some, spilling.Time());
-    if (i < 0) continue;  // warm
-    report->Add("Zipf 1.05, all in memory", "M rows/s", all / 1e6);
-    report->Add("Zipf 1.05, an eighth in memory", "M rows/s", some / 1e6);
-  }
-  report->AddRatio("an eighth / all in memory",
-                   "Zipf 1.05, an eighth in memory", "Zipf 1.05, all in memory",
-                   0.3);
-  report->Set("Zipf: rows", load.rows);
-  report->Add("Zipf: budget", "MiB", static_cast<double>(budget) / kMiB);
-  report->Add("Zipf: memory of the ps at first", "MiB", before / kMiB);
-  report->Add("Zipf: memory at most (VmHWM)", "MiB",
-              static_cast<double>(tight->MemoryBytes(0, "VmHWM")) / kMiB);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status RunSparseBench(const BenchOptions& options, Report* report) {
@@ -438,11 +363,8 @@ absl::Status RunSparseBench(const BenchOptions& options, Report* report) {
     SYNCLINE_RETURN_IF_ERROR(
         RunLoad(load, options, &load == &loads[0] ? small : others, report));
   }
-  if (chosen("memory of a row")) {
-    SYNCLINE_RETURN_IF_ERROR(RunBytesPerRow(options, report));
-  }
-  return chosen("Zipf") ? RunLargerThanMemory(options, report)
-                        : absl::OkStatus();
+  return chosen("memory of a row") ? RunBytesPerRow(options, report)
+                                   : absl::OkStatus();
 }
 
 }  // namespace syncline

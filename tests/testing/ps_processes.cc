@@ -5,7 +5,6 @@
 #include <fstream>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -15,6 +14,7 @@
 #include "common/rpc/job_spec_validator.h"
 #include "common/wire/table_map.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/process_memory.h"
 #include "tests/testing/test_cluster.h"
 
 namespace syncline {
@@ -182,20 +182,6 @@ JobAssignment TableJob(const JobSpec& spec, const std::vector<uint32_t>& dims,
     worker->mutable_member()->set_incarnation(kTestWorkerIncarnation + rank);
   }
   return job;
-}
-
-uint64_t ProcessMemoryBytes(int pid, const std::string& field) {
-  std::ifstream in(absl::StrCat("/proc/", pid, "/status"));
-  uint64_t kib = 0;
-  for (std::string line; std::getline(in, line);) {
-    if (line.compare(0, field.size() + 1, field + ":") != 0) continue;
-    const absl::string_view rest =
-        absl::string_view(line).substr(field.size() + 1);
-    if (absl::SimpleAtoi(rest.substr(0, rest.find('k')), &kib)) {
-      return kib * 1024;
-    }
-  }
-  return 0;
 }
 
 }  // namespace syncline

@@ -58,9 +58,6 @@ JobAssignment TableJob(const JobSpec& spec, const std::vector<uint32_t>& dims,
                        uint32_t workers, uint32_t ps);
 inline constexpr uint64_t kTestWorkerIncarnation = 100;
 
-// "VmRSS" or the like of a process, in bytes; 0 if unreadable.
-uint64_t ProcessMemoryBytes(int pid, const std::string& field);
-
 }  // namespace syncline
 
 #endif  // SYNCLINE_TESTS_TESTING_PS_PROCESSES_H_
