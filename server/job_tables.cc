@@ -189,6 +189,12 @@ void JobTables::Sample(int lane) {
   for (size_t i = 0; i < tables_.size(); ++i) {
     TableStats sample = tables_[i].shard->Stats(lane);
     MutexLock lock(&mu_);
+    if (sample.unreadable_rows > samples_[i][lane].unreadable_rows) {
+      LogWarning("rows do not read back from disk as they were written")
+          .Field("table", table.name)
+          .Field("lane", lane)
+          .Field("times", sample.unreadable_rows);
+    }
     samples_[i][lane] = std::move(sample);
   }
 }

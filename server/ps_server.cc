@@ -29,7 +29,7 @@ constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
 // A smaller table has no memory to spare for what spilling needs.
-constexpr uint64_t kSpillingTableMin = 4 * RowSpill::kMemoryMin;
+constexpr uint64_t kSpillingTableMin = 16 * RowSpill::kMemoryMin;
 constexpr int kSpillFoldersMax = 1024;
 // As much as one worker can have unsent.
 constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
@@ -171,7 +171,9 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
   RowSpill::Options options;
   options.folder = spill_->PathFor(config->job_id, index);
   options.row_bytes = TableShard::SpilledRowBytes(table.options);
-  options.memory_bytes = std::max(memory / 16, RowSpill::kMemoryMin);
+  // Each partition has at least one slot.
+  options.partitions = table.layout.map.SlotCount(config->ps_rank);
+  options.memory_bytes = RowSpill::MemoryFor(memory, table.disk_bytes);
   options.disk_bytes = table.disk_bytes;
   table.options.memory_bytes -= options.memory_bytes;
   absl::StatusOr<std::unique_ptr<ColdStore>> store = RowSpill::Open(options);

@@ -16,13 +16,11 @@ namespace syncline {
 // them that grows by itself, a mark per row, and a list of free rows. Never
 // more than `rows_max` rows. Thread-compatible.
 //
-// A mark says that the row is there (any bit), how warm it is (the low bits)
-// and what its owner likes to remember in kOwnerBits.
+// A mark says that the row is there (any bit), and what its owner likes to
+// remember.
 class RowPartition {
  public:
   static constexpr uint32_t kNone = RowIndex::kNone;
-  static constexpr uint8_t kHeatBits = 0x07;  // never 0 for a row that is there
-  static constexpr uint8_t kOwnerBits = 0xf8;
 
   // What a row of `row_bytes` takes with its share of index and marks, once all
   // rows are there, and how many rows `bytes` are enough for.
@@ -62,8 +60,8 @@ class RowPartition {
   }
 
   // A row with this key and mark; the rest of it is undefined. kNone: the
-  // system has no memory left. REQUIRES: !full(), the key is not there, mark's
-  // heat > 0.
+  // system has no memory left. REQUIRES: !full(), the key is not there, mark
+  // is not 0.
   uint32_t Add(int64_t key, uint64_t hash, uint8_t mark);
   void Remove(uint32_t row);
 

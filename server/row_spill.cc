@@ -6,262 +6,245 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
-#include "rocksdb/cache.h"
-#include "rocksdb/convenience.h"
-#include "rocksdb/db.h"
-#include "rocksdb/filter_policy.h"
-#include "rocksdb/options.h"
-#include "rocksdb/sst_file_manager.h"
-#include "rocksdb/table.h"
-#include "rocksdb/write_batch.h"
-#include "rocksdb/write_buffer_manager.h"
+#include "server/spill_file.h"
+#include "server/spill_shelf.h"
 
 namespace syncline {
 namespace {
 
-// --- Keys: ascending bytes are ascending (partition, key) ---
-
-constexpr size_t kKeyBytes = sizeof(uint32_t) + sizeof(uint64_t);
-
-template <typename T>
-void StoreBigEndian(T value, char* out) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    out[i] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - i)));
-  }
-}
-
-struct KeyText {
-  explicit KeyText(ColdKey key) {
-    StoreBigEndian(key.partition, text);
-    // Flipping the sign puts negative keys first.
-    StoreBigEndian(static_cast<uint64_t>(key.key) ^ (uint64_t{1} << 63),
-                   text + sizeof(uint32_t));
-  }
-  rocksdb::Slice slice() const { return {text, kKeyBytes}; }
-
-  char text[kKeyBytes];
-};
-
-ColdKey ParseKey(rocksdb::Slice text) {
-  uint32_t partition = 0;
-  uint64_t key = 0;
-  for (size_t i = 0; i < kKeyBytes; ++i) {
-    const uint8_t byte = static_cast<uint8_t>(text[i]);
-    if (i < sizeof(uint32_t)) {
-      partition = partition << 8 | byte;
-    } else {
-      key = key << 8 | byte;
-    }
-  }
-  return {partition, static_cast<int64_t>(key ^ (uint64_t{1} << 63))};
-}
-
-// --- RocksDB ---
-
-absl::Status FromRocksDb(const rocksdb::Status& status,
-                         const std::string& folder) {
-  if (status.ok()) return absl::OkStatus();
-  const std::string text = status.ToString();
-  const std::string message =
-      absl::StrCat("spilled rows in ", folder, ": ", text);
-  if (status.IsCorruption()) return absl::DataLossError(message);
-  if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit) {
-    return absl::ResourceExhaustedError(message);
-  }
-  if (absl::StrContains(text, "ermission denied")) {
-    return absl::PermissionDeniedError(message);
-  }
-  return absl::UnavailableError(message);
-}
-
-// A part of the disk's bytes is for rewriting: compaction writes a file before
-// it removes what it replaces.
+// A part of the disk's bytes is for rewriting: a merge writes a new base before
+// it gives back the old one.
 uint64_t RowsOnDiskMost(uint64_t disk_bytes) {
   return disk_bytes - disk_bytes / 8;
 }
 
-class RocksDbColdStore final : public ColdStore {
- public:
-  explicit RocksDbColdStore(const RowSpill::Options& options)
-      : options_(options),
-        files_(rocksdb::NewSstFileManager(rocksdb::Env::Default())),
-        cache_(rocksdb::NewLRUCache(options.memory_bytes)) {
-    files_->SetMaxAllowedSpaceUsage(options.disk_bytes);
-    writes_.disableWAL = true;
-    reads_.verify_checksums = true;
-  }
+// The shelves of one partition, by position.
+using Shelves = std::vector<std::unique_ptr<SpillShelf>>;
 
-  ~RocksDbColdStore() override {
-    // What is in the buffers need not reach the disk any more.
-    if (db_ != nullptr) rocksdb::CancelAllBackgroundWork(db_.get(), true);
-    db_.reset();
+size_t ShelfOf(const Shelves& shelves, uint64_t position) {
+  const auto behind = std::upper_bound(
+      shelves.begin(), shelves.end(), position,
+      [](uint64_t p, const auto& shelf) { return p < shelf->begin(); });
+  return static_cast<size_t>(behind - shelves.begin()) - 1;
+}
+
+class ShelfStore final : public ColdStore {
+ public:
+  ShelfStore(const RowSpill::Options& options, const SpillLayout& layout,
+             std::unique_ptr<SpillFile> file)
+      : options_(options),
+        layout_(layout),
+        file_(std::move(file)),
+        partitions_(options.partitions) {}
+
+  ~ShelfStore() override {
+    partitions_.clear();
     RemoveTree(options_.folder).IgnoreError();
   }
 
-  absl::Status Open() {
-    SYNCLINE_RETURN_IF_ERROR(RemoveTree(options_.folder));
-    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.folder));
-    rocksdb::DB* db = nullptr;
-    SYNCLINE_RETURN_IF_ERROR(FromRocksDb(
-        rocksdb::DB::Open(DbOptions(), options_.folder, &db), options_.folder));
-    db_.reset(db);
-    return absl::OkStatus();
-  }
-
   absl::Status Put(absl::Span<const ColdKey> keys, const char* rows) override {
-    const uint64_t bytes = keys.size() * (kKeyBytes + options_.row_bytes);
-    if (disk_bytes() + bytes > RowsOnDiskMost(options_.disk_bytes)) {
+    if (disk_bytes() > disk_limit_bytes()) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "spilled rows in ", options_.folder, " take ", disk_bytes(), " of ",
           options_.disk_bytes, " bytes; the rest is needed to rewrite them"));
     }
-    rocksdb::WriteBatch batch(bytes + 64);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      batch.Put(KeyText(keys[i]).slice(),
-                {rows + i * options_.row_bytes, options_.row_bytes});
-    }
-    return Write(&batch);
+    return Log(keys, rows);
   }
 
   absl::Status Delete(absl::Span<const ColdKey> keys) override {
-    if (keys.empty()) return absl::OkStatus();
-    rocksdb::WriteBatch batch;
-    for (const ColdKey& key : keys) batch.Delete(KeyText(key).slice());
-    return Write(&batch);
+    return Log(keys, nullptr);
   }
 
   absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
-                   bool* found) override {
-    const size_t count = keys.size();
-    std::vector<KeyText> texts;
-    std::vector<rocksdb::Slice> slices;
-    texts.reserve(count);
-    slices.reserve(count);
-    for (const ColdKey& key : keys) {
-      texts.emplace_back(key);
-      slices.push_back(texts.back().slice());
+                   ColdFound* found) override {
+    std::vector<char> page(layout_.page_entries * layout_.entry_bytes);
+    std::vector<size_t> waiting;
+    absl::Status status;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!GetOne(keys[i], /*may_wait=*/false, page.data(),
+                  rows + i * options_.row_bytes, &found[i], &status)) {
+        waiting.push_back(i);
+      }
     }
-    std::vector<rocksdb::PinnableSlice> values(count);
-    std::vector<rocksdb::Status> statuses(count);
-    db_->MultiGet(reads_, db_->DefaultColumnFamily(), count, slices.data(),
-                  values.data(), statuses.data());
-    for (size_t i = 0; i < count; ++i) {
-      found[i] = statuses[i].ok();
-      if (statuses[i].IsNotFound()) continue;
-      SYNCLINE_RETURN_IF_ERROR(FromRocksDb(statuses[i], options_.folder));
-      SYNCLINE_RETURN_IF_ERROR(CheckSize(values[i]));
-      std::copy_n(values[i].data(), options_.row_bytes,
-                  rows + i * options_.row_bytes);
+    // By now the disk is about to fetch all of them.
+    for (const size_t i : waiting) {
+      GetOne(keys[i], /*may_wait=*/true, page.data(),
+             rows + i * options_.row_bytes, &found[i], &status);
+    }
+    return status;
+  }
+
+  absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
+                    std::vector<int64_t>* keys,
+                    std::vector<char>* rows) override {
+    const Shelves& shelves = partitions_[partition];
+    if (shelves.empty()) return absl::OkStatus();
+    for (size_t i = ShelfOf(shelves, from); i < shelves.size() && limit > 0;
+         ++i) {
+      SYNCLINE_RETURN_IF_ERROR(shelves[i]->Scan(from, &limit, keys, rows));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Scan(ColdKey from, size_t limit, std::vector<int64_t>* keys,
-                    std::vector<char>* rows) override {
-    rocksdb::ReadOptions options = reads_;
-    options.fill_cache = false;
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
-    for (it->Seek(KeyText(from).slice()); it->Valid() && limit > 0;
-         it->Next(), --limit) {
-      const ColdKey key = ParseKey(it->key());
-      if (key.partition != from.partition) break;
-      SYNCLINE_RETURN_IF_ERROR(CheckSize(it->value()));
-      keys->push_back(key.key);
-      rows->insert(rows->end(), it->value().data(),
-                   it->value().data() + options_.row_bytes);
-    }
-    return FromRocksDb(it->status(), options_.folder);
+  absl::Status CheckRoom() override {
+    SYNCLINE_RETURN_IF_ERROR(CheckMemory(options_.memory_bytes / 16));
+    return file_->CheckRoom();
   }
 
-  uint64_t disk_bytes() const override { return files_->GetTotalSize(); }
+  uint64_t disk_bytes() const override { return file_->bytes_taken(); }
   uint64_t disk_limit_bytes() const override {
     return RowsOnDiskMost(options_.disk_bytes);
   }
 
  private:
-  // Everything that it keeps in memory is charged to the cache: write buffers
-  // by their manager, index and filter blocks because they are cached too.
-  rocksdb::Options DbOptions() const {
-    // Small beside the disk's bytes too: compaction takes several files at
-    // once.
-    const uint64_t buffer = std::clamp<uint64_t>(
-        std::min(options_.memory_bytes / 8, options_.disk_bytes / 128),
-        64 << 10, 64 << 20);
-    rocksdb::Options db;
-    db.create_if_missing = true;
-    db.error_if_exists = true;
-    db.write_buffer_size = buffer;
-    db.arena_block_size = std::max<uint64_t>(buffer / 16, 4096);
-    db.max_write_buffer_number = 3;
-    db.write_buffer_manager = std::make_shared<rocksdb::WriteBufferManager>(
-        3 * buffer, cache_, /*allow_stall=*/false);
-    db.max_background_jobs = 2;
-    db.max_open_files = 512;
-    db.target_file_size_base =
-        std::clamp<uint64_t>(options_.disk_bytes / 64, 1 << 20, 32 << 20);
-    // Rows are rewritten less often the more files wait to be merged; twice the
-    // usual number took a fifth off what spilling costs in all.
-    db.level0_file_num_compaction_trigger = 8;
-    db.max_bytes_for_level_base = 8 * buffer;
-    db.level_compaction_dynamic_level_bytes = true;
-    db.compression = rocksdb::kNoCompression;  // floats do not shrink
-    db.memtable_whole_key_filtering = true;
-    db.memtable_prefix_bloom_size_ratio = 0.05;
-    db.sst_file_manager = files_;
-    db.keep_log_file_num = 1;
-    db.info_log_level = rocksdb::ERROR_LEVEL;
-    db.stats_dump_period_sec = 0;
-    db.stats_persist_period_sec = 0;
+  struct Change {
+    uint32_t partition;
+    uint64_t position;
+    size_t index;
+  };
 
-    rocksdb::BlockBasedTableOptions table;
-    table.block_cache = cache_;
-    table.cache_index_and_filter_blocks = true;
-    table.pin_l0_filter_and_index_blocks_in_cache = false;
-    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-    table.data_block_index_type =
-        rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
-    table.format_version = 5;
-    db.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    return db;
+  bool GetOne(ColdKey key, bool may_wait, char* page, char* row,
+              ColdFound* found, absl::Status* status) {
+    const Shelves& shelves = partitions_[key.partition];
+    *found = ColdFound::kNo;
+    if (shelves.empty()) return true;
+    const uint64_t position = ColdPosition(key.key);
+    SpillShelf::Answer answer =
+        shelves[ShelfOf(shelves, position)]->Get(position, may_wait, page, row);
+    if (answer.pending) return false;
+    *found = answer.found;
+    status->Update(std::move(answer.status));
+    return true;
   }
 
-  // A full disk stops RocksDB for good, until it is told that there is room.
-  absl::Status Write(rocksdb::WriteBatch* batch) {
-    if (failed_.load(std::memory_order_relaxed)) {
-      SYNCLINE_RETURN_IF_ERROR(FromRocksDb(db_->Resume(), options_.folder));
-      failed_.store(false, std::memory_order_relaxed);
+  // Rows, or null: deletions.
+  absl::Status Log(absl::Span<const ColdKey> keys, const char* rows) {
+    std::vector<Change> changes;
+    changes.reserve(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      changes.push_back({keys[i].partition, ColdPosition(keys[i].key), i});
     }
-    const rocksdb::Status status = db_->Write(writes_, batch);
-    if (!status.ok()) failed_.store(true, std::memory_order_relaxed);
-    return FromRocksDb(status, options_.folder);
+    std::sort(changes.begin(), changes.end(),
+              [](const Change& a, const Change& b) {
+                return a.partition != b.partition ? a.partition < b.partition
+                                                  : a.position < b.position;
+              });
+    std::vector<uint64_t> positions;
+    std::vector<char> entries;
+    for (size_t i = 0; i < changes.size(); i += positions.size()) {
+      SpillShelf* shelf = nullptr;
+      SYNCLINE_RETURN_IF_ERROR(
+          ShelfWithRoom(changes[i].partition, changes[i].position, &shelf));
+      const Shelves& shelves = partitions_[changes[i].partition];
+      positions.clear();
+      size_t end = i;
+      for (; end < changes.size() && positions.size() < shelf->log_room() &&
+             changes[end].partition == changes[i].partition &&
+             shelves[ShelfOf(shelves, changes[end].position)].get() == shelf;
+           ++end) {
+        positions.push_back(changes[end].position);
+      }
+      entries.resize(positions.size() * layout_.entry_bytes);
+      for (size_t j = i; j < end; ++j) {
+        const size_t index = changes[j].index;
+        char* const entry = entries.data() + (j - i) * layout_.entry_bytes;
+        if (rows == nullptr) {
+          SpillShelf::MakeDeletion(layout_, keys[index].key, entry);
+        } else {
+          SpillShelf::MakeEntry(layout_, keys[index].key,
+                                rows + index * options_.row_bytes, entry);
+        }
+      }
+      SYNCLINE_RETURN_IF_ERROR(
+          Counted(shelf, [&] { return shelf->Append(positions, entries); }));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status CheckSize(rocksdb::Slice value) const {
-    if (value.size() == options_.row_bytes) return absl::OkStatus();
-    return absl::DataLossError(
-        absl::StrCat("spilled rows in ", options_.folder, ": a row of ",
-                     value.size(), " bytes, expected ", options_.row_bytes));
+  absl::Status ShelfWithRoom(uint32_t partition, uint64_t position,
+                             SpillShelf** shelf) {
+    Shelves& shelves = partitions_[partition];
+    if (shelves.empty()) {
+      SYNCLINE_RETURN_IF_ERROR(CheckMemory(ShelfMemory()));
+      shelves.push_back(
+          std::make_unique<SpillShelf>(file_.get(), &layout_, 0, 0));
+      memory_.fetch_add(shelves[0]->memory_bytes(), std::memory_order_relaxed);
+    }
+    size_t i = ShelfOf(shelves, position);
+    if (shelves[i]->log_room() == 0) {
+      SYNCLINE_RETURN_IF_ERROR(Merge(&shelves, i));
+      i = ShelfOf(shelves, position);
+    }
+    *shelf = shelves[i].get();
+    return absl::OkStatus();
+  }
+
+  absl::Status Merge(Shelves* shelves, size_t i) {
+    SpillShelf* const shelf = (*shelves)[i].get();
+    // Half of the memory is for fences. With none left for more shelves they
+    // grow, and merging gets slower.
+    const bool splits =
+        shelf->entries_most() > layout_.split_entries &&
+        CheckMemory(ShelfMemory() + options_.memory_bytes / 2).ok();
+    SYNCLINE_RETURN_IF_ERROR(CheckMemory(0));
+    std::unique_ptr<SpillShelf> next;
+    SYNCLINE_RETURN_IF_ERROR(
+        Counted(shelf, [&] { return shelf->Merge(splits ? &next : nullptr); }));
+    if (next == nullptr) return absl::OkStatus();
+    memory_.fetch_add(next->memory_bytes(), std::memory_order_relaxed);
+    shelves->insert(shelves->begin() + static_cast<ptrdiff_t>(i) + 1,
+                    std::move(next));
+    return absl::OkStatus();
+  }
+
+  // Runs `change` and counts what it does to the shelf's memory.
+  template <typename Run>
+  absl::Status Counted(SpillShelf* shelf, Run change) {
+    const size_t before = shelf->memory_bytes();
+    absl::Status status = change();
+    memory_.fetch_add(shelf->memory_bytes() - before,
+                      std::memory_order_relaxed);
+    return status;
+  }
+
+  uint64_t ShelfMemory() const {
+    return sizeof(SpillShelf) + sizeof(Shelves::value_type) +
+           layout_.log_entries * sizeof(uint16_t) +
+           layout_.split_entries / layout_.page_entries * sizeof(uint16_t);
+  }
+
+  absl::Status CheckMemory(uint64_t more) const {
+    const uint64_t used = memory_.load(std::memory_order_relaxed);
+    if (used + more <= options_.memory_bytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "spilled rows in ", options_.folder, ": to find them takes ", used,
+        " bytes of memory, allowed are ", options_.memory_bytes));
   }
 
   const RowSpill::Options options_;
-  const std::shared_ptr<rocksdb::SstFileManager> files_;
-  const std::shared_ptr<rocksdb::Cache> cache_;
-  rocksdb::WriteOptions writes_;
-  rocksdb::ReadOptions reads_;
-  std::unique_ptr<rocksdb::DB> db_;
-  std::atomic<bool> failed_{false};
+  const SpillLayout layout_;
+  const std::unique_ptr<SpillFile> file_;
+  std::atomic<uint64_t> memory_{0};
+  std::vector<Shelves> partitions_;  // each its lane's
 };
 
 }  // namespace
+
+uint64_t RowSpill::MemoryFor(uint64_t table_memory_bytes, uint64_t disk_bytes) {
+  // What rows of a few values take; wider ones take less.
+  constexpr uint64_t kDiskPerMemory = 160;
+  constexpr uint64_t kShare = 10;
+  return std::max(kMemoryMin, std::min(table_memory_bytes / kShare,
+                                       disk_bytes / kDiskPerMemory));
+}
 
 absl::StatusOr<std::unique_ptr<ColdStore>> RowSpill::Open(
     const Options& options) {
@@ -271,9 +254,16 @@ absl::StatusOr<std::unique_ptr<ColdStore>> RowSpill::Open(
         " bytes of memory and ", options.disk_bytes,
         " on disk, expected at least ", kMemoryMin, " and ", kDiskMin));
   }
-  auto store = std::make_unique<RocksDbColdStore>(options);
-  SYNCLINE_RETURN_IF_ERROR(store->Open());
-  return store;
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(options.folder));
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(options.folder));
+  const SpillLayout layout = SpillLayout::For(
+      options.row_bytes, options.disk_bytes / options.partitions,
+      options.memory_bytes / options.partitions);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<SpillFile> file,
+      SpillFile::Create(options.folder, layout.chunk_bytes,
+                        options.disk_bytes));
+  return std::make_unique<ShelfStore>(options, layout, std::move(file));
 }
 
 // --- The folder ---

@@ -39,19 +39,23 @@ class SpillFolder {
   const int lock_;  // of an open file in it
 };
 
-// The cold rows of one table in a RocksDB of their own. Without a log: a row
-// that is here has left memory only because there was no room.
+// The cold rows of one table in one file, in shelves (spill_shelf.h). Nothing
+// is synced or logged: a row that is here has left memory only because there
+// was no room.
 class RowSpill {
  public:
   struct Options {
-    std::string folder;    // made by Open, removed with the store
-    size_t row_bytes = 0;  // TableShard::SpilledRowBytes
-    uint64_t memory_bytes =
-        0;  // of write buffers, caches, filters; >= kMemoryMin
-    uint64_t disk_bytes = 0;  // >= kDiskMin
+    std::string folder;         // made by Open, removed with the store
+    size_t row_bytes = 0;       // TableShard::SpilledRowBytes
+    uint32_t partitions = 1;    // ColdKey::partition is below
+    uint64_t memory_bytes = 0;  // to find rows; >= kMemoryMin
+    uint64_t disk_bytes = 0;    // >= kDiskMin
   };
-  static constexpr uint64_t kMemoryMin = 1 << 20;
+  static constexpr uint64_t kMemoryMin = 64 << 10;
   static constexpr uint64_t kDiskMin = 1 << 20;
+
+  // What a store for so much on disk does well with.
+  static uint64_t MemoryFor(uint64_t table_memory_bytes, uint64_t disk_bytes);
 
   // Errors, naming the folder: InvalidArgument: a limit below its least;
   // Unavailable, ResourceExhausted, PermissionDenied: the disk refuses.

@@ -52,15 +52,14 @@ TableLane::TableLane(TableContext* context, const TableMap& map,
       history_(context->options.expiry.unseen_time),
       gradients_(
           std::min(kGroupRows, std::max<size_t>(1, kMissingFloats / dim_)) *
-          dim_),
-      cold_found_(new bool[missing_limit_]),
-      found_(new bool[missing_limit_]) {}
+          dim_) {}
 
 void TableLane::AddPartition(uint32_t id, uint32_t rows_per_slab,
                              uint32_t rows_max, size_t filter_bytes) {
   if (partitions_.empty()) first_partition_ = id;
-  partitions_.push_back(std::make_unique<TablePartition>(
-      context_, &counts_, id, rows_per_slab, rows_max, filter_bytes));
+  partitions_.push_back(
+      std::make_unique<TablePartition>(context_, &counts_, &scratch_, id,
+                                       rows_per_slab, rows_max, filter_bytes));
 }
 
 void TableLane::Locate() {
@@ -96,7 +95,7 @@ char* TableLane::Record(TablePartition* partition, uint32_t row,
   const float score =
       context_->expiry.ScoreAt(RowLayout::Score(at), before, clock) + 1;
   RowLayout::SetPast(at, score, clock);
-  partition->Touch(row, at, true);
+  partition->SetChanged(row);
   hot_keys_.Offer(RowLayout::Key(at), score);
   return at;
 }
@@ -193,22 +192,24 @@ void TableLane::ClearMissing() {
 absl::Status TableLane::LoadMissing() {
   const size_t count = missing_.keys.size();
   const size_t bytes = context_->layout.spilled_bytes();
-  std::fill_n(found_.get(), count, false);
+  found_.assign(count, ColdFound::kNo);
   cold_at_.assign(count, 0);
   cold_keys_.clear();
   for (size_t i = 0; i < count; ++i) {
     if (!missing_.partitions[i]->has_cold_rows()) continue;
     cold_at_[i] = cold_keys_.size();
-    found_[i] = true;
+    found_[i] = ColdFound::kYes;
     cold_keys_.push_back({missing_.partitions[i]->id(), missing_.keys[i]});
   }
   if (cold_keys_.empty()) return absl::OkStatus();
   cold_rows_.resize(cold_keys_.size() * bytes);
+  cold_found_.resize(cold_keys_.size());
   const absl::Status status =
-      context_->cold->Get(cold_keys_, cold_rows_.data(), cold_found_.get());
+      context_->cold->Get(cold_keys_, cold_rows_.data(), cold_found_.data());
   for (size_t i = 0; i < count; ++i) {
-    if (!found_[i]) continue;
-    found_[i] = status.ok() && cold_found_[cold_at_[i]];
+    if (found_[i] == ColdFound::kNo) continue;
+    found_[i] = cold_found_[cold_at_[i]];
+    if (found_[i] == ColdFound::kUnreadable) ++counts_.unreadable_rows;
     cold_at_[i] *= bytes;
   }
   return status;
@@ -216,11 +217,10 @@ absl::Status TableLane::LoadMissing() {
 
 absl::Status TableLane::PushMissing(const RowStep& step) {
   absl::Status status = LoadMissing();
-  const bool readable = status.ok();
   for (size_t i = 0; i < missing_.keys.size(); ++i) {
     TablePartition* const partition = missing_.partitions[i];
     // Not known to be absent: a row must not be made twice.
-    if (!readable && partition->has_cold_rows()) continue;
+    if (found_[i] == ColdFound::kUnreadable) continue;
     uint32_t row = RowPartition::kNone;
     Keep(partition->Enter(missing_.keys[i], missing_.hashes[i],
                           Clock32(step.clock), SpilledOf(i), &row),
@@ -280,7 +280,7 @@ absl::Status TableLane::ReadGroup(uint32_t clock, float* out) {
       continue;
     }
     ++counts_.read_from_memory;
-    partition->Touch(row, at, false);
+    partition->SetRead(row);
     std::copy_n(RowLayout::Values(at), dim_, values);
   }
   // After the loop: taking rows in may move others of the group to disk.
@@ -299,6 +299,7 @@ absl::Status TableLane::ReadMissing(uint32_t clock) {
   absl::Status status = LoadMissing();
   for (size_t i = 0; i < missing_.keys.size(); ++i) {
     TablePartition* const partition = missing_.partitions[i];
+    if (found_[i] == ColdFound::kUnreadable) continue;
     const char* const spilled = SpilledOf(i);
     if (spilled == nullptr || !partition->LivesOnDisk(spilled, clock)) {
       ++counts_.read_absent;
@@ -335,7 +336,7 @@ absl::Status TableLane::Maintain(int64_t clock, absl::Time now) {
 }
 
 absl::Status TableLane::Scan(uint32_t partition, int64_t clock, size_t limit,
-                             int64_t* from, bool* more,
+                             uint64_t* from, bool* more,
                              std::vector<int64_t>* keys,
                              std::vector<float>* values) {
   return partitions_[partition - first_partition_]->Scan(

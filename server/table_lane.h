@@ -73,7 +73,7 @@ class TableLane {
   absl::Status Read(absl::Span<const int64_t> keys, int64_t clock, float* out);
   absl::Status Maintain(int64_t clock, absl::Time now);
   absl::Status Scan(uint32_t partition, int64_t clock, size_t limit,
-                    int64_t* from, bool* more, std::vector<int64_t>* keys,
+                    uint64_t* from, bool* more, std::vector<int64_t>* keys,
                     std::vector<float>* values);
   TableStats Stats() const;
 
@@ -115,10 +115,11 @@ class TableLane {
   absl::Status PushGroup(const float* gradients, const RowStep& step);
   absl::Status ReadGroup(uint32_t clock, float* out);
   void PutAside(size_t i);
-  // What the cold store has of the missing rows: SpilledOf says.
+  // What the cold store has of the missing rows: found_ and SpilledOf say.
   absl::Status LoadMissing();
   const char* SpilledOf(size_t i) const {
-    return found_[i] ? cold_rows_.data() + cold_at_[i] : nullptr;
+    return found_[i] == ColdFound::kYes ? cold_rows_.data() + cold_at_[i]
+                                        : nullptr;
   }
   absl::Status PushMissing(const RowStep& step);
   absl::Status ReadMissing(uint32_t clock);
@@ -129,6 +130,7 @@ class TableLane {
   const size_t dim_;
   const size_t missing_limit_;
   uint32_t first_partition_ = 0;
+  PartitionScratch scratch_;
   std::vector<std::unique_ptr<TablePartition>> partitions_;
   GradientMerge merge_;
   TableStats counts_;
@@ -143,8 +145,8 @@ class TableLane {
   std::vector<ColdKey> cold_keys_;
   std::vector<char> cold_rows_;
   std::vector<size_t> cold_at_;
-  std::unique_ptr<bool[]> cold_found_;
-  std::unique_ptr<bool[]> found_;
+  std::vector<ColdFound> cold_found_;
+  std::vector<ColdFound> found_;
 };
 
 }  // namespace syncline

@@ -14,6 +14,7 @@ void TableStats::Add(const TableStats& other) {
   read_from_memory += other.read_from_memory;
   read_from_disk += other.read_from_disk;
   read_absent += other.read_absent;
+  unreadable_rows += other.unreadable_rows;
   pushed_rows += other.pushed_rows;
   refused_by_sightings += other.refused_by_sightings;
   refused_by_probability += other.refused_by_probability;

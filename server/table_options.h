@@ -44,6 +44,8 @@ struct TableStats {
   uint64_t read_from_memory = 0;
   uint64_t read_from_disk = 0;
   uint64_t read_absent = 0;
+  // Times that a row was asked for whose copy on disk did not read back.
+  uint64_t unreadable_rows = 0;
   // Rows that Push was given, after merging, and those of them without effect.
   uint64_t pushed_rows = 0;
   uint64_t refused_by_sightings = 0;

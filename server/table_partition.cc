@@ -15,9 +15,14 @@ namespace {
 // lets rows that warm up again stay, 256 make a batch cheap.
 constexpr uint32_t kSpillBatchMost = 256;
 constexpr uint32_t kSpillBatchShare = 16;
+// Of so many rows one goes: with more, those that came for one use go sooner
+// and take less room from others, and looking takes longer.
+constexpr size_t kLooksPerVictim = 8;
 // What is left of the disk's bytes for rows that were accepted already.
 constexpr double kDiskReserve = 0.1;
-constexpr size_t kDiskSweepBatch = 1024;
+constexpr size_t kDiskSweepBatch = 4096;
+
+constexpr uint64_t kLastPosition = std::numeric_limits<uint64_t>::max();
 
 constexpr uint64_t kAdmissionStream = 0x61646d6974;  // "admit"
 
@@ -66,10 +71,12 @@ TableContext::TableContext(const TableOptions& table_options, size_t slab_bytes,
       pool(slab_bytes, huge_pages) {}
 
 TablePartition::TablePartition(TableContext* context, TableStats* counts,
-                               uint32_t id, uint32_t rows_per_slab,
-                               uint32_t rows_max, size_t filter_bytes)
+                               PartitionScratch* scratch, uint32_t id,
+                               uint32_t rows_per_slab, uint32_t rows_max,
+                               size_t filter_bytes)
     : context_(context),
       counts_(counts),
+      scratch_(scratch),
       id_(id),
       rows_(context->layout, &context->pool, rows_per_slab, rows_max),
       filter_(filter_bytes) {}
@@ -91,19 +98,19 @@ absl::Status TablePartition::Expire(uint32_t row, uint32_t clock) {
 // would count.
 absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
                                            uint32_t end) {
-  victims_.clear();
-  cold_keys_.clear();
+  scratch_->victims.clear();
+  scratch_->cold_keys.clear();
   for (uint32_t row = begin; row < end; ++row) {
     if (rows_.mark(row) == 0 || !Expired(rows_.At(row), clock)) continue;
-    victims_.push_back(row);
+    scratch_->victims.push_back(row);
     if (rows_.mark(row) & kOnDisk) {
-      cold_keys_.push_back({id_, RowLayout::Key(rows_.At(row))});
+      scratch_->cold_keys.push_back({id_, RowLayout::Key(rows_.At(row))});
     }
   }
-  if (!cold_keys_.empty()) {
-    SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(cold_keys_));
+  if (!scratch_->cold_keys.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(scratch_->cold_keys));
   }
-  for (const uint32_t row : victims_) {
+  for (const uint32_t row : scratch_->victims) {
     CountExpired(Judge(rows_.At(row), clock));
     rows_.Remove(row);
   }
@@ -113,34 +120,34 @@ absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
 absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
                                                  size_t* budget) {
   const size_t limit = std::min(*budget, kDiskSweepBatch);
-  keys_.clear();
-  cold_bytes_.clear();
-  SYNCLINE_RETURN_IF_ERROR(
-      context_->cold->Scan({id_, sweep_key_}, limit, &keys_, &cold_bytes_));
-  *budget -= keys_.size();
-  cold_keys_.clear();
+  scratch_->keys.clear();
+  scratch_->cold_bytes.clear();
+  SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
+      id_, sweep_position_, limit, &scratch_->keys, &scratch_->cold_bytes));
+  *budget -= scratch_->keys.size();
+  scratch_->cold_keys.clear();
   std::vector<RowExpiry::Verdict> verdicts;
-  for (size_t i = 0; i < keys_.size(); ++i) {
+  for (size_t i = 0; i < scratch_->keys.size(); ++i) {
     const char* const spilled =
-        cold_bytes_.data() + i * context_->layout.spilled_bytes();
+        scratch_->cold_bytes.data() + i * context_->layout.spilled_bytes();
     const RowExpiry::Verdict verdict = context_->expiry.Judge(
         RowLayout::SpilledScore(spilled), RowLayout::SpilledClock(spilled),
         clock, too_old_);
     if (verdict == RowExpiry::Verdict::kLives) continue;
     // A row in memory is newer; its copy may be old.
-    const uint64_t hash = RowPartition::Hash(keys_[i]);
-    if (rows_.Find(keys_[i], hash) != kNone) continue;
-    cold_keys_.push_back({id_, keys_[i]});
+    const uint64_t hash = RowPartition::Hash(scratch_->keys[i]);
+    if (rows_.Find(scratch_->keys[i], hash) != kNone) continue;
+    scratch_->cold_keys.push_back({id_, scratch_->keys[i]});
     verdicts.push_back(verdict);
   }
-  SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(cold_keys_));
-  cold_rows_ -= cold_keys_.size();
+  SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(scratch_->cold_keys));
+  cold_rows_ -= scratch_->cold_keys.size();
   for (const RowExpiry::Verdict verdict : verdicts) CountExpired(verdict);
-  if (keys_.size() < limit ||
-      keys_.back() == std::numeric_limits<int64_t>::max()) {
+  if (scratch_->keys.size() < limit ||
+      ColdPosition(scratch_->keys.back()) == kLastPosition) {
     sweeps_disk_ = false;
   } else {
-    sweep_key_ = keys_.back() + 1;
+    sweep_position_ = ColdPosition(scratch_->keys.back()) + 1;
   }
   return absl::OkStatus();
 }
@@ -161,7 +168,7 @@ absl::Status TablePartition::Maintain(uint32_t clock, size_t* budget,
     sweep_ = 0;
     if (cold_rows_ == 0) return absl::OkStatus();
     sweeps_disk_ = true;
-    sweep_key_ = std::numeric_limits<int64_t>::min();
+    sweep_position_ = 0;
   }
   while (sweeps_disk_ && *budget > 0) {
     SYNCLINE_RETURN_IF_ERROR(RemoveExpiredOnDisk(clock, budget));
@@ -202,9 +209,8 @@ bool TablePartition::Admitted(int64_t key, uint64_t hash, uint32_t clock) {
 uint32_t TablePartition::AddRow(int64_t key, uint64_t hash, const char* spilled,
                                 bool stale_copy) {
   const bool loads = spilled != nullptr && !stale_copy;
-  const uint8_t mark = loads
-                           ? HeatOf(RowLayout::SpilledScore(spilled)) | kOnDisk
-                           : uint8_t{1} | kChanged | (stale_copy ? kOnDisk : 0);
+  const uint8_t mark =
+      kThere | (loads ? kOnDisk : kChanged | (stale_copy ? kOnDisk : 0));
   const uint32_t row = rows_.Add(key, hash, mark);
   if (row == kNone) return kNone;
   watches_use_ |= rows_.size() > rows_.rows_max() / 2;
@@ -274,7 +280,7 @@ absl::Status TablePartition::MakeRoom(uint32_t clock) {
         context_->options.memory_bytes,
         " bytes of memory hold no more rows, and it has no disk to spill to")));
   }
-  const absl::Status spilled = Spill();
+  const absl::Status spilled = Spill(clock);
   if (!spilled.ok()) return Starve(spilled);
   Relieve();
   return absl::OkStatus();
@@ -291,51 +297,80 @@ void TablePartition::Relieve() {
   starved_ = false;
 }
 
-// The hand cools warm rows and takes those that are cold already.
-void TablePartition::ChooseVictims(size_t count) {
-  victims_.clear();
-  while (victims_.size() < count) {
-    if (hand_ >= rows_.row_limit()) hand_ = 0;
-    const uint32_t row = hand_++;
-    uint8_t& mark = rows_.mark(row);
-    if (mark == 0) continue;
-    if ((mark & RowPartition::kHeatBits) > 1) {
-      --mark;
-      continue;
+// A row that was not pushed for a while is pushed at most a few times in as
+// long, whatever its score says of earlier times.
+float TablePartition::Worth(const char* row, uint32_t clock) const {
+  constexpr float kUnseenMost = 3;  // pushes expected in that time, 95%
+  const uint32_t last = RowLayout::Clock(row);
+  const float score =
+      context_->expiry.ScoreAt(RowLayout::Score(row), last, clock);
+  if (clock <= last) return score;
+  return std::min(score, kUnseenMost * static_cast<float>(clock) /
+                             static_cast<float>(clock - last));
+}
+
+void TablePartition::ChooseVictims(size_t count, uint32_t clock) {
+  const size_t wanted = kLooksPerVictim * count;
+  // Where all were read since the last time, none was since this time.
+  for (int round = 0; round < 2; ++round) {
+    scratch_->candidates.clear();
+    for (uint32_t looks = rows_.row_limit();
+         looks > 0 && scratch_->candidates.size() < wanted; --looks) {
+      if (hand_ >= rows_.row_limit()) hand_ = 0;
+      const uint32_t row = hand_++;
+      uint8_t& mark = rows_.mark(row);
+      if (mark == 0) continue;
+      if (mark & kRead) {
+        mark = static_cast<uint8_t>(mark & ~kRead);
+      } else {
+        scratch_->candidates.push_back({Worth(rows_.At(row), clock), row});
+      }
     }
-    // Once around within one batch it comes by those it chose.
-    if (!victims_.empty() && row == victims_.front()) return;
-    victims_.push_back(row);
-    rows_.PrefetchRow(row);
+    if (scratch_->candidates.size() >= count) break;
+  }
+  count = std::min(count, scratch_->candidates.size());
+  std::nth_element(scratch_->candidates.begin(),
+                   scratch_->candidates.begin() + count,
+                   scratch_->candidates.end());
+  scratch_->victims.clear();
+  for (size_t i = 0; i < count; ++i) {
+    scratch_->victims.push_back(scratch_->candidates[i].second);
+    rows_.PrefetchRow(scratch_->victims.back());
   }
 }
 
 absl::Status TablePartition::WriteVictims() {
   const size_t bytes = context_->layout.spilled_bytes();
-  cold_keys_.clear();
-  cold_bytes_.clear();
-  for (const uint32_t row : victims_) {
+  scratch_->cold_keys.clear();
+  scratch_->cold_bytes.clear();
+  for (const uint32_t row : scratch_->victims) {
     if (!(rows_.mark(row) & kChanged)) continue;
     char* const at = rows_.At(row);
-    cold_keys_.push_back({id_, RowLayout::Key(at)});
+    scratch_->cold_keys.push_back({id_, RowLayout::Key(at)});
     const char* const spilled = RowLayout::Spilled(at);
-    cold_bytes_.insert(cold_bytes_.end(), spilled, spilled + bytes);
+    scratch_->cold_bytes.insert(scratch_->cold_bytes.end(), spilled,
+                                spilled + bytes);
   }
-  if (cold_keys_.empty()) return absl::OkStatus();
-  SYNCLINE_RETURN_IF_ERROR(context_->cold->Put(cold_keys_, cold_bytes_.data()));
-  counts_->spilled_rows += cold_keys_.size();
+  if (scratch_->cold_keys.empty()) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(
+      context_->cold->Put(scratch_->cold_keys, scratch_->cold_bytes.data()));
+  counts_->spilled_rows += scratch_->cold_keys.size();
   return absl::OkStatus();
 }
 
-absl::Status TablePartition::Spill() {
+absl::Status TablePartition::Spill(uint32_t clock) {
   ChooseVictims(std::clamp(rows_.rows_max() / kSpillBatchShare, uint32_t{1},
-                           kSpillBatchMost));
+                           kSpillBatchMost),
+                clock);
   const absl::Status written = WriteVictims();
   WatchDisk();
   // Those that are on disk as they are can go whatever the disk says.
   bool room = false;
-  for (const uint32_t row : victims_) {
-    if (!written.ok() && (rows_.mark(row) & kChanged)) continue;
+  for (const uint32_t row : scratch_->victims) {
+    if (!written.ok() && (rows_.mark(row) & kChanged)) {
+      rows_.mark(row) |= kOnDisk;  // perhaps: some of them may be there
+      continue;
+    }
     rows_.Remove(row);
     ++cold_rows_;
     room = true;
@@ -352,7 +387,8 @@ void TablePartition::WatchDisk() {
   const uint64_t limit = context_->cold->disk_limit_bytes();
   if (static_cast<double>(used) <
       (1 - kDiskReserve) * static_cast<double>(limit)) {
-    return context_->room.SetDisk(absl::OkStatus());
+    return context_->room.SetDisk(
+        Annotate(context_->cold->CheckRoom(), TableName(context_->options)));
   }
   context_->room.SetDisk(absl::ResourceExhaustedError(absl::StrCat(
       TableName(context_->options), " is full: its ",
@@ -362,49 +398,58 @@ void TablePartition::WatchDisk() {
 
 // --- Scan ---
 
-absl::Status TablePartition::Scan(uint32_t clock, size_t limit, int64_t* from,
+absl::Status TablePartition::Scan(uint32_t clock, size_t limit, uint64_t* from,
                                   bool* more, std::vector<int64_t>* keys,
                                   std::vector<float>* values) {
-  using Found = std::pair<int64_t, const float*>;
+  struct Found {
+    uint64_t position;
+    int64_t key;
+    const float* values;
+  };
   std::vector<Found> found;
   for (uint32_t row = 0; row < rows_.row_limit(); ++row) {
+    if (rows_.mark(row) == 0) continue;
     const char* const at = rows_.At(row);
-    if (rows_.mark(row) == 0 || RowLayout::Key(at) < *from) continue;
-    if (!Expired(at, clock)) {
-      found.push_back({RowLayout::Key(at), RowLayout::Values(at)});
-    }
+    const int64_t key = RowLayout::Key(at);
+    const uint64_t position = ColdPosition(key);
+    if (position < *from || Expired(at, clock)) continue;
+    found.push_back({position, key, RowLayout::Values(at)});
   }
-  keys_.clear();
-  cold_bytes_.clear();
+  scratch_->keys.clear();
+  scratch_->cold_bytes.clear();
   if (cold_rows_ > 0) {
-    SYNCLINE_RETURN_IF_ERROR(
-        context_->cold->Scan({id_, *from}, limit, &keys_, &cold_bytes_));
+    SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
+        id_, *from, limit, &scratch_->keys, &scratch_->cold_bytes));
   }
-  // Beyond the last key of a full answer the disk has more to say.
-  const bool cut = cold_rows_ > 0 && keys_.size() == limit;
-  const int64_t known =
-      cut ? keys_.back() : std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < keys_.size(); ++i) {
+  // Beyond the last row of a full answer the disk has more to say.
+  const bool cut = cold_rows_ > 0 && scratch_->keys.size() == limit;
+  const uint64_t known =
+      cut ? ColdPosition(scratch_->keys.back()) : kLastPosition;
+  for (size_t i = 0; i < scratch_->keys.size(); ++i) {
     const char* const spilled =
-        cold_bytes_.data() + i * context_->layout.spilled_bytes();
-    const uint64_t hash = RowPartition::Hash(keys_[i]);
-    if (rows_.Find(keys_[i], hash) != kNone) continue;  // newer in memory
+        scratch_->cold_bytes.data() + i * context_->layout.spilled_bytes();
+    const uint64_t hash = RowPartition::Hash(scratch_->keys[i]);
+    if (rows_.Find(scratch_->keys[i], hash) != kNone)
+      continue;  // newer in memory
     if (LivesOnDisk(spilled, clock)) {
-      found.push_back({keys_[i], RowLayout::SpilledValues(spilled)});
+      found.push_back({ColdPosition(scratch_->keys[i]), scratch_->keys[i],
+                       RowLayout::SpilledValues(spilled)});
     }
   }
-  std::sort(found.begin(), found.end());
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.position < b.position;
+  });
 
   size_t taken = 0;
-  while (taken < found.size() && taken < limit && found[taken].first <= known) {
-    keys->push_back(found[taken].first);
-    values->insert(values->end(), found[taken].second,
-                   found[taken].second + context_->layout.dim());
+  while (taken < found.size() && taken < limit &&
+         found[taken].position <= known) {
+    keys->push_back(found[taken].key);
+    values->insert(values->end(), found[taken].values,
+                   found[taken].values + context_->layout.dim());
     ++taken;
   }
-  const int64_t last = taken == limit ? keys->back() : known;
-  *more = (cut || taken < found.size()) &&
-          last < std::numeric_limits<int64_t>::max();
+  const uint64_t last = taken == limit ? ColdPosition(keys->back()) : known;
+  *more = (cut || taken < found.size()) && last < kLastPosition;
   if (*more) *from = last + 1;
   return absl::OkStatus();
 }

@@ -1,11 +1,10 @@
 #ifndef SYNCLINE_SERVER_TABLE_PARTITION_H_
 #define SYNCLINE_SERVER_TABLE_PARTITION_H_
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,14 +55,24 @@ struct TableContext {
   TableRoom room;
 };
 
+// What the partitions of a lane work with, one at a time: too much for each to
+// keep its own.
+struct PartitionScratch {
+  std::vector<std::pair<float, uint32_t>> candidates;  // worth, row
+  std::vector<uint32_t> victims;
+  std::vector<ColdKey> cold_keys;
+  std::vector<int64_t> keys;
+  std::vector<char> cold_bytes;
+};
+
 // The rows of one partition, in memory and on disk: who gets in, who is written
 // out, who goes. The rules, in the order in which they make room:
 //   1. admission is stricter: twice the sightings, half the probability (where
 //      the table has such a rule), once eight ninths of the rows are there
 //   2. expired rows go
-//   3. cold rows are written to disk, coldest first by a second chance: a use
-//      makes a row as warm as its score says, 1 + log2 and at most 7; each pass
-//      of the hand cools it by one
+//   3. cold rows are written to disk: of those that the hand passes next, and
+//      that were not read since it passed the last time, the ones that are
+//      pushed most seldom
 //   4. the push is refused
 // A row that was read back keeps its copy on disk: if it is not changed, it
 // goes for nothing. What is in memory counts, copies on disk may be older.
@@ -72,10 +81,11 @@ class TablePartition {
  public:
   static constexpr uint32_t kNone = RowPartition::kNone;
 
-  // `context` outlives it; `counts` are those of the lane that has it.
-  TablePartition(TableContext* context, TableStats* counts, uint32_t id,
-                 uint32_t rows_per_slab, uint32_t rows_max,
-                 size_t filter_bytes);
+  // `context` outlives it; `counts` and `scratch` are those of the lane that
+  // has it.
+  TablePartition(TableContext* context, TableStats* counts,
+                 PartitionScratch* scratch, uint32_t id, uint32_t rows_per_slab,
+                 uint32_t rows_max, size_t filter_bytes);
   ~TablePartition();
   TablePartition(const TablePartition&) = delete;
   TablePartition& operator=(const TablePartition&) = delete;
@@ -93,13 +103,13 @@ class TablePartition {
   }
   // Removes an expired row of memory, and its copy on disk.
   absl::Status Expire(uint32_t row, uint32_t clock);
-  // A row was used; `changed`: it no longer is what its copy on disk says.
-  void Touch(uint32_t row, const char* at, bool changed) {
-    if (!watches_use_) return;
-    uint8_t& mark = rows_.mark(row);
-    mark = static_cast<uint8_t>((mark & RowPartition::kOwnerBits) |
-                                HeatOf(RowLayout::Score(at)) |
-                                (changed ? kChanged : 0));
+  // A row was read, or it no longer is what its copy on disk says. A push that
+  // follows a pull is no second use: it shows in the row's score alone.
+  void SetRead(uint32_t row) {
+    if (watches_use_) rows_.mark(row) |= kRead;
+  }
+  void SetChanged(uint32_t row) {
+    if (watches_use_) rows_.mark(row) |= kChanged;
   }
 
   // --- Keys without a row in memory ---
@@ -128,9 +138,9 @@ class TablePartition {
   // it has been round.
   absl::Status Maintain(uint32_t clock, size_t* budget, bool* round);
 
-  // Appends up to `limit` rows with keys from *from on, by key. Sets *more:
-  // there may be more, from the new *from on.
-  absl::Status Scan(uint32_t clock, size_t limit, int64_t* from, bool* more,
+  // Appends up to `limit` rows with positions from *from on, in their order.
+  // Sets *more: there may be more, from the new *from on.
+  absl::Status Scan(uint32_t clock, size_t limit, uint64_t* from, bool* more,
                     std::vector<int64_t>* keys, std::vector<float>* values);
 
   // Adds sizes; counts are the lane's.
@@ -138,16 +148,13 @@ class TablePartition {
 
  private:
   // Marks of RowPartition.
-  static constexpr int kHeatMost = RowPartition::kHeatBits;
+  static constexpr uint8_t kThere = 0x01;
+  static constexpr uint8_t kRead = 0x02;     // since the hand passed
   static constexpr uint8_t kChanged = 0x40;  // since it was written to disk
   static constexpr uint8_t kOnDisk = 0x80;   // so is a copy, perhaps older
 
-  // 1 for up to one push, then one more for each doubling.
-  static uint8_t HeatOf(float score) {
-    const int doublings =
-        static_cast<int>(std::bit_cast<uint32_t>(score) >> 23) - 127;
-    return static_cast<uint8_t>(std::clamp(1 + doublings, 1, kHeatMost));
-  }
+  // How often the row is pushed, compared with others at the same clock.
+  float Worth(const char* row, uint32_t clock) const;
   RowExpiry::Verdict Judge(const char* row, uint32_t clock) const {
     return context_->expiry.Judge(RowLayout::Score(row), RowLayout::Clock(row),
                                   clock, too_old_);
@@ -160,8 +167,8 @@ class TablePartition {
   absl::Status MakeRoom(uint32_t clock);
   absl::Status RemoveExpired(uint32_t clock, uint32_t begin, uint32_t end);
   absl::Status RemoveExpiredOnDisk(uint32_t clock, size_t* budget);
-  absl::Status Spill();
-  void ChooseVictims(size_t count);
+  absl::Status Spill(uint32_t clock);
+  void ChooseVictims(size_t count, uint32_t clock);
   absl::Status WriteVictims();
   void WatchDisk();
   absl::Status Starve(const absl::Status& why);
@@ -169,6 +176,7 @@ class TablePartition {
 
   TableContext* const context_;
   TableStats* const counts_;
+  PartitionScratch* const scratch_;
   const uint32_t id_;
   RowPartition rows_;
   AdmissionFilter filter_;
@@ -179,14 +187,10 @@ class TablePartition {
   // be touched, each of which is a cache line of its own.
   bool watches_use_ = false;
   bool starved_ = false;
-  uint32_t hand_ = 0;   // of the second chance
+  uint32_t hand_ = 0;   // of ChooseVictims
   uint32_t sweep_ = 0;  // where Maintain continues: a row, then a key on disk
   bool sweeps_disk_ = false;
-  int64_t sweep_key_ = 0;
-  std::vector<uint32_t> victims_;
-  std::vector<ColdKey> cold_keys_;  // scratch, like the two below
-  std::vector<int64_t> keys_;
-  std::vector<char> cold_bytes_;
+  uint64_t sweep_position_ = 0;
 };
 
 }  // namespace syncline

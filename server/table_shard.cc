@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -176,7 +175,7 @@ absl::Status TableShard::Scan(int64_t clock, size_t limit, ScanCursor* cursor,
                               std::vector<float>* values) {
   bool more = false;
   SYNCLINE_RETURN_IF_ERROR(lanes_[ScanLane(*cursor)]->Scan(
-      cursor->partition, clock, limit, &cursor->key, &more, keys, values));
+      cursor->partition, clock, limit, &cursor->position, &more, keys, values));
   if (more) return absl::OkStatus();
   const uint32_t next = cursor->partition + 1;
   *cursor = ScanCursor();
@@ -184,24 +183,22 @@ absl::Status TableShard::Scan(int64_t clock, size_t limit, ScanCursor* cursor,
   return absl::OkStatus();
 }
 
-ScanCursor::ScanCursor() : key(std::numeric_limits<int64_t>::min()) {}
-
 std::string ScanCursor::Encode() const {
-  std::string text(sizeof(partition) + sizeof(key), '\0');
+  std::string text(sizeof(partition) + sizeof(position), '\0');
   std::memcpy(text.data(), &partition, sizeof(partition));
-  std::memcpy(text.data() + sizeof(partition), &key, sizeof(key));
+  std::memcpy(text.data() + sizeof(partition), &position, sizeof(position));
   return text;
 }
 
 absl::StatusOr<ScanCursor> ScanCursor::Decode(absl::string_view text) {
   ScanCursor cursor;
-  if (text.size() != sizeof(cursor.partition) + sizeof(cursor.key)) {
+  if (text.size() != sizeof(cursor.partition) + sizeof(cursor.position)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a scan's cursor has ", text.size(), " bytes, expected 12"));
   }
   std::memcpy(&cursor.partition, text.data(), sizeof(cursor.partition));
-  std::memcpy(&cursor.key, text.data() + sizeof(cursor.partition),
-              sizeof(cursor.key));
+  std::memcpy(&cursor.position, text.data() + sizeof(cursor.partition),
+              sizeof(cursor.position));
   return cursor;
 }
 

@@ -20,12 +20,10 @@
 
 namespace syncline {
 
-// Where a scan continues: in `partition`, at keys of at least `key`.
+// Where a scan continues: in `partition`, at a ColdPosition.
 struct ScanCursor {
-  ScanCursor();  // at the beginning
-
   uint32_t partition = 0;
-  int64_t key;
+  uint64_t position = 0;
 
   // 12 bytes, for messages.
   std::string Encode() const;
@@ -111,7 +109,7 @@ class TableShard {
   }
 
   // Appends rows from `cursor` on, at most `limit`, spilled ones included, and
-  // moves the cursor. Rows come by (partition, key): those that are there
+  // moves the cursor. Rows come by (partition, position): those that are there
   // throughout come exactly once, whatever happens between calls. Called in the
   // lane that ScanLane names; fewer rows than `limit`, even none, do not mean
   // the end: ScanDone does. Neither refreshes rows nor moves them.

@@ -42,13 +42,13 @@ void ReportTiers(const ShardStatus::Table& before,
                  const ShardStatus::Table& after, Report* report) {
   const double memory = static_cast<double>(after.pulled_from_memory() -
                                             before.pulled_from_memory());
-  const double disk = static_cast<double>(after.pulled_from_disk() -
-                                          before.pulled_from_disk());
-  report->Add("pulled rows found in memory", "%", 100 * memory / (memory + disk));
+  const double disk =
+      static_cast<double>(after.pulled_from_disk() - before.pulled_from_disk());
+  report->Add("pulled rows found in memory", "%",
+              100 * memory / (memory + disk));
   report->Add(
       "rows written to disk, of pulled", "%",
-      100 *
-          static_cast<double>(after.spilled_rows() - before.spilled_rows()) /
+      100 * static_cast<double>(after.spilled_rows() - before.spilled_rows()) /
           (memory + disk));
   report->Set("rows in memory", after.rows_in_memory());
   report->Set("rows on disk", after.rows_on_disk());

@@ -410,17 +410,20 @@ void BM_TableZipf(benchmark::State& state) {
   constexpr uint32_t kDim = 16;
   constexpr uint64_t kBudget = 16 << 20;
   constexpr uint64_t kRows = 8 * kBudget / 92;
+  constexpr uint64_t kDisk = 4ull << 30;
+  const uint64_t kStore = RowSpill::MemoryFor(kBudget, kDisk);
   const bool spills = state.range(0) != 0;
   const std::string folder =
       "/tmp/syncline-table-bench-" + std::to_string(getpid());
-  TableOptions options = Options(kDim, spills ? kBudget * 3 / 4 : 1ull << 30);
+  TableOptions options = Options(kDim, spills ? kBudget - kStore : 1ull << 30);
   std::unique_ptr<ColdStore> cold;
   if (spills) {
     auto opened =
         RowSpill::Open({.folder = folder,
                         .row_bytes = TableShard::SpilledRowBytes(options),
-                        .memory_bytes = kBudget / 4,
-                        .disk_bytes = 4ull << 30});
+                        .partitions = Map().slots(),
+                        .memory_bytes = kStore,
+                        .disk_bytes = kDisk});
     SYNCLINE_CHECK(opened.ok());
     cold = *std::move(opened);
   }

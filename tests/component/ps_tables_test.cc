@@ -4,12 +4,17 @@
 // Method: servers in this process and a client made of generated code and
 // TableMap; expected values from the same kernels, row by row.
 
+#include <sys/mount.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/random.h"
@@ -25,6 +30,7 @@
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -474,6 +480,65 @@ TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
   // What is there can be read.
   ASSERT_OK_AND_ASSIGN(const Rows first, worker.Pull(0, {{0, {}}}));
   EXPECT_EQ(first.at(0), Updated(0, {{Row(kDim, 1), 1.0f}}));
+}
+
+// Everything that was acknowledged is there, through a full disk and after it.
+TEST(PsTablesTest, ADiskThatIsFreedLetsTrainingGoOn) {
+  const TempDir temp;
+  const std::string disk = temp.File("disk");
+  std::filesystem::create_directories(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=8m") != 0) {
+    GTEST_SKIP() << "may not mount a small disk: " << std::strerror(errno);
+  }
+  const absl::Cleanup unmount = [&] { umount2(disk.c_str(), MNT_DETACH); };
+  PsFixture::Options options = WithTable(ConsistencySpec::ASYNC);
+  options.table_memory_bytes = 1 << 20;
+  options.table_disk_bytes = 64 << 20;
+  options.spill_dir = disk;
+  PsFixture fixture(options);
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  int64_t clock = 0;
+  const auto batch = [](int64_t index) {
+    Rows gradients;
+    for (int64_t i = 0; i < 1000; ++i) {
+      gradients[index * 1000 + i] = Row(kDim, 1);
+    }
+    return gradients;
+  };
+  const auto expect_all = [&] {
+    for (int64_t index = 0; index < clock; ++index) {
+      ASSERT_OK_AND_ASSIGN(const Rows rows, worker.Pull(clock, batch(index)));
+      for (const auto& [key, row] : rows) {
+        ASSERT_EQ(row, Updated(key, {{Row(kDim, 1), 1.0f}})) << "key " << key;
+      }
+    }
+  };
+  absl::Status pushed;
+  while (pushed.ok() && clock < 1000) {
+    pushed = worker.Push(clock, batch(clock), 1);
+    if (pushed.ok()) ++clock;
+  }
+  EXPECT_EQ(pushed.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(pushed.message()),
+              AllOf(HasSubstr("table 'emb'"), HasSubstr(disk)));
+  EXPECT_GT(clock, 24);  // more than fit into memory
+  expect_all();
+
+  ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
+  EXPECT_TRUE(Eventually(
+      kTimeout, [&] { return worker.Push(clock, batch(clock), 1).ok(); }));
+  ++clock;
+  for (int i = 0; i < 50; ++i, ++clock) {
+    ASSERT_OK(worker.Push(clock, batch(clock), 1));
+  }
+  expect_all();
+  EXPECT_TRUE(Eventually(kTimeout, [&] {
+    const ShardStatus::Table table = StatusOf(&fixture, 0);
+    return table.rows_in_memory() + table.rows_on_disk() ==
+               static_cast<uint64_t>(clock) * 1000 &&
+           table.refused_by_budget() == 0;
+  }));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #ifndef SYNCLINE_TESTS_TESTING_MEMORY_COLD_STORE_H_
 #define SYNCLINE_TESTS_TESTING_MEMORY_COLD_STORE_H_
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,23 +31,30 @@ class MemoryColdStore : public ColdStore {
       return absl::ResourceExhaustedError("the store is full");
     }
     for (size_t i = 0; i < keys.size(); ++i) {
-      rows_[Name(keys[i])] = std::string(rows + i * row_bytes_, row_bytes_);
+      rows_[Name(keys[i])] = {keys[i].key,
+                              std::string(rows + i * row_bytes_, row_bytes_)};
     }
     ++puts;
     return absl::OkStatus();
   }
 
   absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
-                   bool* found) override {
+                   ColdFound* found) override {
     MutexLock lock(&mu_);
+    std::fill_n(found, keys.size(), ColdFound::kUnreadable);
     if (!get_error.ok()) return get_error;
+    absl::Status status;
     for (size_t i = 0; i < keys.size(); ++i) {
+      if (unreadable_keys.count(keys[i].key) > 0) {
+        status = absl::DataLossError("a row was damaged");
+        continue;
+      }
       const auto row = rows_.find(Name(keys[i]));
-      found[i] = row != rows_.end();
-      if (!found[i]) continue;
-      std::memcpy(rows + i * row_bytes_, row->second.data(), row_bytes_);
+      found[i] = row != rows_.end() ? ColdFound::kYes : ColdFound::kNo;
+      if (found[i] == ColdFound::kNo) continue;
+      std::memcpy(rows + i * row_bytes_, row->second.bytes.data(), row_bytes_);
     }
-    return absl::OkStatus();
+    return status;
   }
 
   absl::Status Delete(absl::Span<const ColdKey> keys) override {
@@ -55,18 +64,22 @@ class MemoryColdStore : public ColdStore {
     return absl::OkStatus();
   }
 
-  absl::Status Scan(ColdKey from, size_t limit, std::vector<int64_t>* keys,
+  absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
+                    std::vector<int64_t>* keys,
                     std::vector<char>* rows) override {
     MutexLock lock(&mu_);
     if (!get_error.ok()) return get_error;
-    for (auto row = rows_.lower_bound(Name(from));
-         row != rows_.end() && row->first.first == from.partition && limit > 0;
+    for (auto row = rows_.lower_bound({partition, from});
+         row != rows_.end() && row->first.first == partition && limit > 0;
          ++row, --limit) {
-      keys->push_back(row->first.second);
-      rows->insert(rows->end(), row->second.begin(), row->second.end());
+      keys->push_back(row->second.key);
+      rows->insert(rows->end(), row->second.bytes.begin(),
+                   row->second.bytes.end());
     }
     return absl::OkStatus();
   }
+
+  absl::Status CheckRoom() override { return absl::OkStatus(); }
 
   uint64_t disk_bytes() const override {
     MutexLock lock(&mu_);
@@ -76,16 +89,23 @@ class MemoryColdStore : public ColdStore {
 
   absl::Status put_error;
   absl::Status get_error;
+  std::set<int64_t> unreadable_keys;
   int puts = 0;
 
  private:
-  using RowName = std::pair<uint32_t, int64_t>;
-  static RowName Name(const ColdKey& key) { return {key.partition, key.key}; }
+  struct Row {
+    int64_t key;
+    std::string bytes;
+  };
+  using RowName = std::pair<uint32_t, uint64_t>;
+  static RowName Name(const ColdKey& key) {
+    return {key.partition, ColdPosition(key.key)};
+  }
 
   const size_t row_bytes_;
   const uint64_t limit_;
   mutable Mutex mu_;
-  std::map<RowName, std::string> rows_ ABSL_GUARDED_BY(mu_);
+  std::map<RowName, Row> rows_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline

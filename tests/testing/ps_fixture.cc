@@ -59,6 +59,8 @@ PsFixture::PsFixture(const Options& options) {
     ps.in_flight_bytes = options.in_flight_bytes;
     ps.metrics = options.metrics;
     ps.table_memory_bytes = options.table_memory_bytes;
+    ps.table_disk_bytes = options.table_disk_bytes;
+    ps.spill_dir = options.spill_dir;
     ps.shared_memory = options.shared_memory;
     ps.shared_memory_bytes = options.shared_memory_bytes;
     auto server = PsServer::Create(ps);

@@ -34,6 +34,8 @@ class PsFixture {
     // Elements of a row, for each table that `spec` adds.
     std::vector<uint32_t> table_dims = {};
     uint64_t table_memory_bytes = 64 << 20;
+    uint64_t table_disk_bytes = 0;
+    std::string spill_dir = {};
     bool shared_memory = true;
     uint64_t shared_memory_bytes = 1 << 30;
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.

@@ -165,9 +165,8 @@ absl::StatusOr<ShardStatus::Table> ZipfTrainer::Status() {
     }
     absl::SleepFor(absl::Milliseconds(100));
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("of ", pulled_, " pulled rows the ps counts ",
-                   table.ShortDebugString()));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "of ", pulled_, " pulled rows the ps counts ", table.ShortDebugString()));
 }
 
 }  // namespace syncline

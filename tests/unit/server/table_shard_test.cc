@@ -172,16 +172,18 @@ class Table {
       return to_->Put(keys, rows);
     }
     absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
-                     bool* found) override {
+                     ColdFound* found) override {
       return to_->Get(keys, rows, found);
     }
     absl::Status Delete(absl::Span<const ColdKey> keys) override {
       return to_->Delete(keys);
     }
-    absl::Status Scan(ColdKey from, size_t limit, std::vector<int64_t>* keys,
+    absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
+                      std::vector<int64_t>* keys,
                       std::vector<char>* rows) override {
-      return to_->Scan(from, limit, keys, rows);
+      return to_->Scan(partition, from, limit, keys, rows);
     }
+    absl::Status CheckRoom() override { return to_->CheckRoom(); }
     uint64_t disk_bytes() const override { return to_->disk_bytes(); }
     uint64_t disk_limit_bytes() const override {
       return to_->disk_limit_bytes();
@@ -784,6 +786,35 @@ TEST(TableShardTest, ADiskThatCannotBeReadHurtsOnlyItsRows) {
   EXPECT_EQ(table.Scan(0, 1000, [] {}).size(), 3000u);
 }
 
+TEST(TableShardTest, ADamagedRowCostsNoOther) {
+  TableOptions options = Options(OptimizerKind::kSgd);
+  options.memory_bytes = kFewRows;
+  options.initializer = {RowInitializer::Scheme::kZeros, 0, 0, ""};
+  MemoryColdStore cold(TableShard::SpilledRowBytes(options));
+  Table table(options, 1, &cold);
+  ASSERT_TRUE(table.Push({OnePush(0, 3000)}, {.learning_rate = 1}).ok());
+  cold.unreadable_keys = {7};
+  // Until it is not in memory.
+  ASSERT_TRUE(table.Push({OnePush(3000, 3000)}, {.learning_rate = 1}).ok());
+  const Gradients before = table.Scan(0, 1000, [] {});
+  const absl::Status pushed =
+      table.Push({OnePush(0, 20)}, {.learning_rate = 1});
+  EXPECT_EQ(pushed.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(table.Stats().unreadable_rows, 1u);
+  for (int64_t key = 0; key < 20; ++key) {
+    if (key == 7) continue;
+    EXPECT_EQ(table.Row(key)[0], before.at(key)[0] - 1) << key;
+  }
+  Gradients rows;
+  EXPECT_EQ(table.Read({6, 7, 8}, 0, &rows).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(rows[6], table.Row(6));
+  EXPECT_EQ(rows[8], table.Row(8));
+  EXPECT_EQ(table.Stats().unreadable_rows, 2u);
+  cold.unreadable_keys.clear();
+  EXPECT_EQ(table.Row(7)[0], before.at(7)[0]) << "it was made twice";
+}
+
 TEST(TableShardTest, UnchangedRowsAreNotWrittenAgain) {
   TableOptions options = Options();
   options.memory_bytes = kFewRows;
@@ -948,11 +979,11 @@ TEST(TableShardTest, RefusesWhatCannotWork) {
 TEST(TableShardTest, CursorsAreCheckedWhenTheyComeBack) {
   ScanCursor cursor;
   cursor.partition = 7;
-  cursor.key = -5;
+  cursor.position = 5;
   const auto decoded = ScanCursor::Decode(cursor.Encode());
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded->partition, 7u);
-  EXPECT_EQ(decoded->key, -5);
+  EXPECT_EQ(decoded->position, 5u);
   EXPECT_FALSE(ScanCursor::Decode("").ok());
   EXPECT_FALSE(ScanCursor::Decode("thirteen bytes").ok());
 }
