@@ -24,6 +24,7 @@ readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev
   clang clang-14 libclang-rt-14-dev clang-format clang-tidy
   python3 iproute2
+  python3-torch  # the peer of tests/peers: 139 MB to fetch, 593 MB on disk
 )
 
 case "${1:-test}" in

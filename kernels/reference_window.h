@@ -1,11 +1,14 @@
 #ifndef SYNCLINE_KERNELS_REFERENCE_WINDOW_H_
 #define SYNCLINE_KERNELS_REFERENCE_WINDOW_H_
 
-// reference.h for what slides a window over planes.
+// reference.h for what slides a window over planes, and for what normalises
+// them.
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "kernels/plane_norm.h"
 #include "kernels/reference.h"
 #include "kernels/window.h"
 
@@ -163,6 +166,89 @@ inline std::vector<Term> AveragePoolTerms(const Window& window, int64_t planes,
     }
   }
   return terms;
+}
+
+// ---- Normalisation of planes ----
+
+// Where element i of x finds its mean, and its scale and bias.
+struct NormIndex {
+  NormIndex(const PlaneNorm& s, int64_t i)
+      : statistic(s.StatisticOf(i / (s.channels * s.plane),
+                                i / s.plane % s.channels)),
+        parameter(i / s.plane % s.channels / s.channels_per_parameter) {}
+  int64_t statistic;
+  int64_t parameter;
+};
+
+template <typename T>
+struct Moments {
+  std::vector<T> mean, variance;
+};
+
+template <typename T>
+Moments<T> MomentsOf(const PlaneNorm& s, const Array<T>& x) {
+  Moments<T> m{std::vector<T>(s.statistic_count(), T(0)),
+               std::vector<T>(s.statistic_count(), T(0))};
+  const T share = T(1) / T(s.elements());
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    m.mean[NormIndex(s, i).statistic] += x.values[i] * share;
+  }
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const int64_t at = NormIndex(s, i).statistic;
+    const T deviation = x.values[i] - m.mean[at];
+    m.variance[at] += deviation * deviation * share;
+  }
+  return m;
+}
+
+// `in` is x, scale, bias.
+template <typename T>
+Array<T> Normalize(const PlaneNorm& s, const Moments<T>& m, T epsilon,
+                   const std::vector<Array<T>>& in) {
+  Array<T> y(in[0].dims);
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const NormIndex at(s, i);
+    y.values[i] = (in[0].values[i] - m.mean[at.statistic]) /
+                      std::sqrt(m.variance[at.statistic] + epsilon) *
+                      in[1].values[at.parameter] +
+                  in[2].values[at.parameter];
+  }
+  return y;
+}
+
+// With the moments as given, or (`fixed` false) as functions of x.
+template <typename T>
+std::vector<Array<T>> NormalizeGradient(const PlaneNorm& s, const Moments<T>& m,
+                                        T epsilon, bool fixed,
+                                        const std::vector<Array<T>>& in,
+                                        const Array<T>& dy) {
+  std::vector<Array<T>> d;
+  for (const Array<T>& array : in) d.emplace_back(array.dims);
+  std::vector<T> sum(s.statistic_count(), T(0)), sum_x(sum);
+  const auto deviation = [&](const NormIndex& at) {
+    return std::sqrt(m.variance[at.statistic] + epsilon);
+  };
+  for (size_t i = 0; i < dy.values.size(); ++i) {
+    const NormIndex at(s, i);
+    const T normal = (in[0].values[i] - m.mean[at.statistic]) / deviation(at);
+    d[1].values[at.parameter] += dy.values[i] * normal;
+    d[2].values[at.parameter] += dy.values[i];
+    sum[at.statistic] += dy.values[i] * in[1].values[at.parameter];
+    sum_x[at.statistic] += dy.values[i] * in[1].values[at.parameter] * normal;
+  }
+  for (size_t i = 0; i < dy.values.size(); ++i) {
+    const NormIndex at(s, i);
+    const T normal = (in[0].values[i] - m.mean[at.statistic]) / deviation(at);
+    T through_moments = 0;
+    if (!fixed) {
+      through_moments =
+          (sum[at.statistic] + normal * sum_x[at.statistic]) / T(s.elements());
+    }
+    d[0].values[i] =
+        (dy.values[i] * in[1].values[at.parameter] - through_moments) /
+        deviation(at);
+  }
+  return d;
 }
 
 }  // namespace syncline::reference

@@ -231,14 +231,37 @@ OpSchema Einsum() {
       .TypeAndShapeInferenceFunction(InferEinsum);
 }
 
+// Scale and bias are per group in 18, per channel from 21 on.
+OpSchema GroupNormalization(int version) {
+  OpSchema schema = Named("GroupNormalization", version);
+  schema.Attr("epsilon", "", AttributeProto::FLOAT, 1e-5f)
+      .Attr("num_groups", "", AttributeProto::INT)
+      .Input(0, "X", "", "T")
+      .Input(1, "scale", "", "T")
+      .Input(2, "bias", "", "T")
+      .Output(0, "Y", "", "T")
+      .TypeConstraint("T", Floats(), "")
+      .TypeAndShapeInferenceFunction(onnx::propagateShapeAndTypeFromFirstInput);
+  if (version >= 21) {
+    schema.Attr("stash_type", "", AttributeProto::INT, int64_t{1});
+  }
+  return schema;
+}
+
 }  // namespace
 
 const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
                                       int since_version) {
   static const auto* const schemas = [] {
-    auto* all = new std::vector<OpSchema>{
-        Attention(23),      Attention(24),     Einsum(), Gelu(),
-        RmsNormalization(), RotaryEmbedding(), Split()};
+    auto* all = new std::vector<OpSchema>{Attention(23),
+                                          Attention(24),
+                                          Einsum(),
+                                          Gelu(),
+                                          GroupNormalization(18),
+                                          GroupNormalization(21),
+                                          RmsNormalization(),
+                                          RotaryEmbedding(),
+                                          Split()};
     for (OpSchema& schema : *all) schema.Finalize();
     return all;
   }();

@@ -17,6 +17,7 @@
 #include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/generate_command.h"
 #include "scheduler/ctl/local_command.h"
+#include "scheduler/ctl/model_command.h"
 #include "scheduler/ctl/tf_config_command.h"
 
 namespace syncline {
@@ -123,6 +124,15 @@ Examples:
   synctl generate criteo --help
   synctl generate criteo --rows 2000000 --out train.tsv)";
 
+constexpr char kModelFooter[] = R"(
+Without NAME: lists the models. The file is ONNX with initial values, so a job
+needs no model.initialize; a setting that is wrong names those there are.
+
+Examples:
+  synctl model
+  synctl model mlp --set hidden=1024,1024 > model.onnx
+  synctl model lenet --set channels=8,16 --set classes=36 > model.onnx)";
+
 constexpr char kTablesFooter[] = R"(
 Of each table: rows in memory and on disk and their bytes, how often a row was
 found where, why keys were refused and rows expired, and the keys pushed most.
@@ -161,6 +171,7 @@ class CommandLine {
     AddTables();
     AddLocal();
     AddGenerate();
+    AddModel();
     AddClusterCommands();
   }
 
@@ -344,6 +355,15 @@ class CommandLine {
     SetFooter(criteo, kGenerateFooter);
   }
 
+  void AddModel() {
+    CLI::App* model = Add(
+        "model", "Write a model of the zoo to standard output",
+        [this](const Console& console) { return RunModel(model_, console); });
+    model->add_option("NAME", model_.name, "Model; default: list them");
+    model->add_option("--set", model_.settings, "key=value; may be repeated");
+    SetFooter(model, kModelFooter);
+  }
+
   void AddClusterCommands() {
     SetFooter(AddRemote("cluster", "List the cluster's members",
                         [this](const Console& console) {
@@ -407,6 +427,7 @@ class CommandLine {
   uint32_t limit_ = 0;
   LocalOptions local_;
   GenerateCriteoOptions criteo_;
+  ModelOptions model_;
   bool offline_ = false;
   std::vector<std::string> cluster_;
   std::string task_;

@@ -139,6 +139,8 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
 std::vector<OpCase> AttentionCases();
 std::vector<OpCase> SequenceCases();
 std::vector<OpCase> WindowCases();
+std::vector<OpCase> PlaneNormCases();
+std::vector<OpCase> ActivationCases();
 
 }  // namespace syncline::testing
 

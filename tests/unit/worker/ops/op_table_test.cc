@@ -285,6 +285,8 @@ std::vector<OpCase> Cases() {
   for (OpCase& c : testing::SequenceCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::WindowCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::AttentionCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::PlaneNormCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::ActivationCases()) cases.push_back(std::move(c));
   return cases;
 }
 

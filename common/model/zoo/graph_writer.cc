@@ -1,0 +1,145 @@
+#include "common/model/zoo/graph_writer.h"
+
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/model/onnx_file.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+// The oldest file format that has everything we write.
+constexpr int kIrVersion = 8;
+
+void SetType(DType dtype, const Dims& dims, onnx::ValueInfoProto* info) {
+  auto* tensor = info->mutable_type()->mutable_tensor_type();
+  tensor->set_elem_type(DTypeToOnnx(dtype));
+  tensor->mutable_shape()->add_dim()->set_dim_param("N");
+  for (const int64_t d : dims) {
+    tensor->mutable_shape()->add_dim()->set_dim_value(d);
+  }
+}
+
+struct AttributeWriter {
+  void operator()(int64_t value) const {
+    out->set_type(onnx::AttributeProto::INT);
+    out->set_i(value);
+  }
+  void operator()(float value) const {
+    out->set_type(onnx::AttributeProto::FLOAT);
+    out->set_f(value);
+  }
+  void operator()(const std::string& value) const {
+    out->set_type(onnx::AttributeProto::STRING);
+    out->set_s(value);
+  }
+  void operator()(const std::vector<int64_t>& values) const {
+    out->set_type(onnx::AttributeProto::INTS);
+    for (const int64_t value : values) out->add_ints(value);
+  }
+  void operator()(const std::vector<float>& values) const {
+    out->set_type(onnx::AttributeProto::FLOATS);
+    for (const float value : values) out->add_floats(value);
+  }
+  void operator()(const std::vector<std::string>& values) const {
+    out->set_type(onnx::AttributeProto::STRINGS);
+    for (const std::string& value : values) out->add_strings(value);
+  }
+  void operator()(const ConstantTensor& value) const {
+    out->set_type(onnx::AttributeProto::TENSOR);
+    WriteTensor(value.dtype, value.dims, value.bytes, out->mutable_t());
+  }
+  onnx::AttributeProto* out;
+};
+
+}  // namespace
+
+GraphWriter::GraphWriter(absl::string_view graph, int opset, uint64_t seed)
+    : seed_(seed), model_(std::make_unique<onnx::ModelProto>()) {
+  model_->set_ir_version(kIrVersion);
+  model_->set_producer_name("syncline");
+  model_->add_opset_import()->set_version(opset);
+  model_->mutable_graph()->set_name(std::string(graph));
+}
+
+GraphWriter::~GraphWriter() = default;
+
+std::string GraphWriter::Input(absl::string_view name, const Dims& dims,
+                               DType dtype) {
+  onnx::ValueInfoProto* const info = model_->mutable_graph()->add_input();
+  info->set_name(std::string(name));
+  SetType(dtype, dims, info);
+  return info->name();
+}
+
+void GraphWriter::Output(absl::string_view name, const Dims& dims) {
+  onnx::ValueInfoProto* const info = model_->mutable_graph()->add_output();
+  info->set_name(std::string(name));
+  SetType(DType::kFloat32, dims, info);
+}
+
+std::string GraphWriter::Floats(absl::string_view name, const Dims& dims,
+                                const std::vector<float>& values) {
+  onnx::TensorProto* const tensor = model_->mutable_graph()->add_initializer();
+  tensor->set_name(std::string(name));
+  WriteTensor(DType::kFloat32, dims,
+              {reinterpret_cast<const char*>(values.data()),
+               values.size() * sizeof(float)},
+              tensor);
+  return tensor->name();
+}
+
+std::string GraphWriter::Filled(absl::string_view name, const Dims& dims,
+                                float value) {
+  return Floats(name, dims, std::vector<float>(ElementCount(dims), value));
+}
+
+std::string GraphWriter::Normal(absl::string_view name, const Dims& dims,
+                                float deviation) {
+  Random random(SeedFor(seed_, HashName(name)));
+  std::vector<float> values(ElementCount(dims));
+  for (float& v : values) v = static_cast<float>(random.Normal()) * deviation;
+  return Floats(name, dims, values);
+}
+
+std::string GraphWriter::He(absl::string_view name, const Dims& dims,
+                            int64_t fan_in) {
+  SYNCLINE_CHECK(fan_in > 0);
+  return Normal(name, dims, std::sqrt(2.0f / static_cast<float>(fan_in)));
+}
+
+std::string GraphWriter::Integers(absl::string_view name,
+                                  const std::vector<int64_t>& values) {
+  onnx::TensorProto* const tensor = model_->mutable_graph()->add_initializer();
+  tensor->set_name(std::string(name));
+  WriteTensor(DType::kInt64, {static_cast<int64_t>(values.size())},
+              {reinterpret_cast<const char*>(values.data()),
+               values.size() * sizeof(int64_t)},
+              tensor);
+  return tensor->name();
+}
+
+std::string GraphWriter::Node(
+    absl::string_view name, absl::string_view op_type,
+    const std::vector<std::string>& inputs,
+    const std::map<std::string, Attribute>& attributes) {
+  onnx::NodeProto* const node = model_->mutable_graph()->add_node();
+  node->set_name(std::string(name));
+  node->set_op_type(std::string(op_type));
+  for (const std::string& input : inputs) node->add_input(input);
+  node->add_output(std::string(name));
+  for (const auto& [key, value] : attributes) {
+    onnx::AttributeProto* const attribute = node->add_attribute();
+    attribute->set_name(key);
+    std::visit(AttributeWriter{attribute}, value);
+  }
+  return node->name();
+}
+
+std::string GraphWriter::Serialize() const {
+  return model_->SerializeAsString();
+}
+
+}  // namespace syncline

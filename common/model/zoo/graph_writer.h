@@ -1,0 +1,58 @@
+#ifndef SYNCLINE_COMMON_MODEL_ZOO_GRAPH_WRITER_H_
+#define SYNCLINE_COMMON_MODEL_ZOO_GRAPH_WRITER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/model/graph.h"
+
+namespace onnx {
+class ModelProto;
+}  // namespace onnx
+
+namespace syncline {
+
+// Writes an ONNX graph node by node. What a call defines it returns by name.
+// Weights have values, drawn from the seed and their own name, so that one
+// weight does not depend on the others. Thread-compatible.
+class GraphWriter {
+ public:
+  GraphWriter(absl::string_view graph, int opset, uint64_t seed);
+  ~GraphWriter();
+
+  // Graph input and output, [N, dims...]: the batch dimension is open.
+  std::string Input(absl::string_view name, const Dims& dims,
+                    DType dtype = DType::kFloat32);
+  void Output(absl::string_view name, const Dims& dims);
+
+  // float32 initializers: one value; normal with this deviation; normal with
+  // deviation sqrt(2 / fan_in) (He et al., ICCV 2015).
+  std::string Filled(absl::string_view name, const Dims& dims, float value);
+  std::string Normal(absl::string_view name, const Dims& dims, float deviation);
+  std::string He(absl::string_view name, const Dims& dims, int64_t fan_in);
+  std::string Integers(absl::string_view name,
+                       const std::vector<int64_t>& values);
+
+  // A node called `name` with one output, which is called like the node.
+  std::string Node(absl::string_view name, absl::string_view op_type,
+                   const std::vector<std::string>& inputs,
+                   const std::map<std::string, Attribute>& attributes = {});
+
+  // The file, binary.
+  std::string Serialize() const;
+
+ private:
+  std::string Floats(absl::string_view name, const Dims& dims,
+                     const std::vector<float>& values);
+
+  const uint64_t seed_;
+  std::unique_ptr<onnx::ModelProto> model_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_ZOO_GRAPH_WRITER_H_

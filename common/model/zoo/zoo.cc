@@ -1,0 +1,45 @@
+#include "common/model/zoo/zoo.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/model/zoo/zoo_models.h"
+
+namespace syncline {
+namespace {
+
+struct Writer {
+  ZooEntry entry;
+  ZooModel* write;
+};
+
+constexpr Writer kModels[] = {
+    {{"mlp", "perceptron: float[N,inputs] to classes"}, WriteMlp},
+    {{"lenet", "convolutional network for 28x28 images of one channel"},
+     WriteLenet},
+};
+
+}  // namespace
+
+std::vector<ZooEntry> ZooModels() {
+  std::vector<ZooEntry> entries;
+  for (const Writer& model : kModels) entries.push_back(model.entry);
+  return entries;
+}
+
+absl::StatusOr<std::string> WriteZooModel(
+    absl::string_view name,
+    const std::map<std::string, std::string>& settings) {
+  for (const Writer& model : kModels) {
+    if (model.entry.name != name) continue;
+    ZooSettings given(settings);
+    return model.write(given);
+  }
+  const auto append = [](std::string* out, const ZooEntry& entry) {
+    absl::StrAppend(out, entry.name);
+  };
+  return absl::NotFoundError(
+      absl::StrCat("there is no model '", name, "'; there is ",
+                   absl::StrJoin(ZooModels(), ", ", append)));
+}
+
+}  // namespace syncline

@@ -1,0 +1,44 @@
+#ifndef SYNCLINE_COMMON_MODEL_ZOO_ZOO_SETTINGS_H_
+#define SYNCLINE_COMMON_MODEL_ZOO_ZOO_SETTINGS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace syncline {
+
+// What a person set of a model, as key and text. A model asks for each of its
+// settings once; what is wrong is collected. Thread-compatible.
+class ZooSettings {
+ public:
+  explicit ZooSettings(std::map<std::string, std::string> given);
+
+  // The number given for `key`, or the fallback; where it is not one from
+  // `least` to `most`, a problem, and the fallback.
+  int64_t Int(absl::string_view key, int64_t fallback, int64_t least,
+              int64_t most);
+  // Likewise several, "1024,1024".
+  std::vector<int64_t> Ints(absl::string_view key,
+                            const std::vector<int64_t>& fallback, int64_t least,
+                            int64_t most);
+
+  // After everything was asked for. Errors: InvalidArgument: all problems,
+  // among them keys that nobody asked for, and what there is to set.
+  absl::Status Check() const;
+
+ private:
+  const std::string* Take(absl::string_view key, const std::string& fallback);
+
+  std::map<std::string, std::string> given_;  // not asked for yet
+  std::string taken_;
+  std::vector<std::string> known_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_ZOO_ZOO_SETTINGS_H_

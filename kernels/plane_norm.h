@@ -1,0 +1,84 @@
+#ifndef SYNCLINE_KERNELS_PLANE_NORM_H_
+#define SYNCLINE_KERNELS_PLANE_NORM_H_
+
+// Normalisation of planes, as batch, instance and group normalisation have it:
+//
+//   y = (x - mean) * inverse * scale + bias,   inverse = 1 / sqrt(var +
+//   epsilon)
+//
+// where mean and variance are those of a group of planes of x. Sources: Ioffe
+// and Szegedy, ICML 2015; Ulyanov et al. 2016; Wu and He, ECCV 2018.
+// Thread-compatible.
+
+#include <cstdint>
+
+namespace syncline {
+
+// x and y are [batch, channels, plane], float32, dense row-major.
+struct PlaneNorm {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  int64_t plane = 0;
+  // Which planes share a mean and a variance: those of a channel, across the
+  // batch; or those of a sample's `group` neighbouring channels.
+  bool across_batch = false;
+  int64_t group = 1;  // divides channels; 1 if across_batch
+  // How many neighbouring channels share an element of scale and bias.
+  int64_t channels_per_parameter = 1;
+
+  int64_t statistic_count() const {
+    return across_batch ? channels : batch * (channels / group);
+  }
+  int64_t parameter_count() const { return channels / channels_per_parameter; }
+  // Elements that each mean is of.
+  int64_t elements() const { return (across_batch ? batch : group) * plane; }
+  int64_t StatisticOf(int64_t sample, int64_t channel) const {
+    return across_batch ? channel
+                        : sample * (channels / group) + channel / group;
+  }
+};
+
+// Mean and (population) variance of each group, [statistic_count], in one pass
+// over x.
+void PlaneMoments(const PlaneNorm& shape, const float* x, float* mean,
+                  float* variance);
+
+// inverse = 1 / sqrt(variance + epsilon), over `count` elements; may be in
+// place.
+void InverseDeviation(int64_t count, float epsilon, const float* variance,
+                      float* inverse);
+
+// y as above. mean and inverse are [statistic_count], scale and bias
+// [parameter_count]. y may be x.
+void NormalizePlanes(const PlaneNorm& shape, const float* x, const float* mean,
+                     const float* inverse, const float* scale,
+                     const float* bias, float* y);
+
+struct PlaneNormGradient {
+  const float* x;
+  const float* dy;
+  const float* mean;
+  const float* inverse;
+  const float* scale;
+  // mean and inverse do not depend on x.
+  bool fixed_statistics;
+  // Null: not wanted. Each overwritten, or added to. dx may be dy.
+  float* dx;
+  bool accumulate_x;
+  float* dscale;
+  bool accumulate_scale;
+  float* dbias;
+  bool accumulate_bias;
+  // [2 * (statistic_count + parameter_count)]; contents do not matter.
+  double* sums;
+};
+void NormalizePlanesGradient(const PlaneNorm& shape,
+                             const PlaneNormGradient& g);
+// Elements of PlaneNormGradient::sums.
+inline int64_t GradientSums(const PlaneNorm& shape) {
+  return 2 * (shape.statistic_count() + shape.parameter_count());
+}
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_PLANE_NORM_H_

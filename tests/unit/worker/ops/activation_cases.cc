@@ -1,0 +1,84 @@
+// Rows of op_table_test for activations with settings, and for plain functions
+// that need no kernel of their own.
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/testing/op_case.h"
+
+namespace syncline::testing {
+namespace {
+
+using reference::Dims;
+using Attributes = std::map<std::string, Attribute>;
+using Function = std::function<double(double)>;
+
+OpCase PointwiseCase(std::string op_type, Attributes attributes, Function value,
+                     Function derivative, bool positive = false) {
+  OpCase c;
+  c.op_type = std::move(op_type);
+  c.version = 16;
+  c.attributes = std::move(attributes);
+  c.inputs = {{5, 7}};
+  c.positive = positive;
+  const auto mapped = [](const DoubleArray& x, const Function& f) {
+    DoubleArray y(x.dims);
+    for (size_t i = 0; i < x.values.size(); ++i) y.values[i] = f(x.values[i]);
+    return y;
+  };
+  c.forward = [=](const Inputs& in) { return mapped(in[0], value); };
+  c.gradient = [=](const Inputs& in, const DoubleArray& dy) {
+    DoubleArray dx = mapped(in[0], derivative);
+    for (size_t i = 0; i < dx.values.size(); ++i) dx.values[i] *= dy.values[i];
+    return Gradients{dx};
+  };
+  return c;
+}
+
+OpCase LeakyCase(Attributes attributes, double alpha) {
+  return PointwiseCase(
+      "LeakyRelu", std::move(attributes),
+      [=](double x) { return x < 0 ? alpha * x : x; },
+      [=](double x) { return x < 0 ? alpha : 1; });
+}
+
+OpCase ExponentialCase(std::string op_type, Attributes attributes, double alpha,
+                       double gamma) {
+  return PointwiseCase(
+      std::move(op_type), std::move(attributes),
+      [=](double x) { return gamma * (x < 0 ? alpha * std::expm1(x) : x); },
+      [=](double x) { return gamma * (x < 0 ? alpha * std::exp(x) : 1); });
+}
+
+}  // namespace
+
+std::vector<OpCase> ActivationCases() {
+  const double alpha = 1.67326319217681884765625;
+  const double gamma = 1.05070102214813232421875;
+  return {
+      LeakyCase({}, 0.01f),
+      LeakyCase({{"alpha", 0.25f}}, 0.25),
+      ExponentialCase("Elu", {}, 1, 1),
+      ExponentialCase("Elu", {{"alpha", 0.5f}}, 0.5, 1),
+      ExponentialCase("Selu", {}, alpha, gamma),
+      ExponentialCase("Selu", {{"alpha", 2.0f}, {"gamma", 3.0f}}, 2, 3),
+      PointwiseCase(
+          "HardSwish", {},
+          [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); },
+          [](double x) { return x / 3 + 0.5; }),
+      PointwiseCase(
+          "Softplus", {}, [](double x) { return std::log1p(std::exp(x)); },
+          [](double x) { return 1 / (1 + std::exp(-x)); }),
+      PointwiseCase(
+          "Abs", {}, [](double x) { return std::fabs(x); },
+          [](double x) { return x < 0 ? -1 : 1; }),
+      PointwiseCase(
+          "Reciprocal", {}, [](double x) { return 1 / x; },
+          [](double x) { return -1 / (x * x); }),
+      PointwiseCase(
+          "Log", {}, [](double x) { return std::log(x); },
+          [](double x) { return 1 / x; }, /*positive=*/true),
+  };
+}
+
+}  // namespace syncline::testing
