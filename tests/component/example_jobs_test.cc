@@ -62,6 +62,8 @@ TEST(ExamplesTest, AllResolve) {
   const int64_t mnist = 784 * 256 + 256 + 256 * 10 + 10;
   const int64_t gpt_layer = 4 * 128 + 128 * (3 * 128 + 128 + 2 * 512);
   const int64_t gpt = (256 + 64) * 128 + 4 * gpt_layer + 2 * 128;
+  const int64_t cnn =
+      32 * 25 + 32 + 64 * 32 * 25 + 64 + 3136 * 128 + 128 + 128 * 10 + 10;
   EXPECT_THAT(values,
               ElementsAre(testing::Pair("a9a/job.textproto", 124),
                           testing::Pair("a9a/table.textproto", 1),
@@ -69,6 +71,8 @@ TEST(ExamplesTest, AllResolve) {
                           testing::Pair("ctr/wide_and_deep.textproto", deep),
                           testing::Pair("gpt/job.textproto", gpt),
                           testing::Pair("gpt/ssp.textproto", gpt),
+                          testing::Pair("mnist-cnn/job.textproto", cnn),
+                          testing::Pair("mnist-cnn/ssp.textproto", cnn),
                           testing::Pair("mnist/async.textproto", mnist),
                           testing::Pair("mnist/digits.textproto", mnist),
                           testing::Pair("mnist/job.textproto", mnist),
