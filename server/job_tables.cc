@@ -191,7 +191,7 @@ void JobTables::Sample(int lane) {
     MutexLock lock(&mu_);
     if (sample.unreadable_rows > samples_[i][lane].unreadable_rows) {
       LogWarning("rows do not read back from disk as they were written")
-          .Field("table", table.name)
+          .Field("table", tables_[i].name)
           .Field("lane", lane)
           .Field("times", sample.unreadable_rows);
     }

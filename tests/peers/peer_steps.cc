@@ -113,9 +113,10 @@ absl::Status Peer::Step(int64_t clock, int64_t data, double* loss) {
   for (size_t i = 0; i < first_.size(); ++i) {
     const int index = static_cast<int>(i);
     const absl::Span<float> values = executor_->parameter(index);
+    float* const slots[] = {first_[i].data(), second_[i].data()};
     ApplyOptimizer(arguments_.optimizer, step,
-                   executor_->gradient(index).data(), values.data(),
-                   first_[i].data(), second_[i].data(), values.size());
+                   executor_->gradient(index).data(), values.data(), slots,
+                   values.size());
   }
   return absl::OkStatus();
 }

@@ -333,11 +333,11 @@ TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
   auto* const lanes = new (page) Lanes(1);
   const auto budget = std::make_shared<InFlightBudget>(kBudget);
   const auto buffers = std::make_shared<BufferPool>(1 << 20);
-  std::function<void(absl::StatusOr<double>)> answer;
+  std::function<void(JobShard::Sums)> answer;
   const auto shard = std::make_shared<JobShard>(
       *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
-      [&](int64_t, std::vector<double>,
-          std::function<void(absl::StatusOr<double>)> done) {
+      [&](const FoldRound&, std::vector<double>,
+          std::function<void(JobShard::Sums)> done) {
         answer = std::move(done);
       },
       *std::move(tables));
@@ -366,7 +366,7 @@ TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
   shard->Close(absl::CancelledError("over"));
   lanes->~Lanes();
   ASSERT_EQ(munmap(page, sizeof(Lanes)), 0);
-  answer(1.0);
+  answer(std::vector<double>{1.0});
   answer(absl::UnavailableError("gone"));
 }
 

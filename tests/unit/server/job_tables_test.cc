@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/non_finite_log.h"
 #include "tests/testing/memory_cold_store.h"
 #include "tests/testing/status_matchers.h"
 
@@ -66,7 +67,8 @@ class JobTablesTest : public ::testing::Test {
     range.call = call;
     range.list = call->lists.data();
     range.count = static_cast<uint32_t>(count);
-    tables_->Push(0, {range}, {.clock = clock, .learning_rate = 1});
+    tables_->Push(0, {range}, {.clock = clock, .learning_rate = 1},
+                  &non_finite_);
   }
   absl::Status AcceptsPushes() const {
     return tables_->AcceptsPushes(std::vector<RowList>(1));
@@ -84,6 +86,7 @@ class JobTablesTest : public ::testing::Test {
   }
 
   JobConfig config_;
+  NonFiniteLog non_finite_{OnNonFinite::kFailJob, {"worker:0"}, "a test"};
   MemoryColdStore* cold_ = nullptr;  // the table's
   std::unique_ptr<JobTables> tables_;
 };
