@@ -480,6 +480,7 @@ void CheckOptimizerFields(const std::string& path,
   const auto only_for = [&](absl::string_view field, bool given,
                             std::initializer_list<O::Kind> kinds) {
     if (!given || IsOneOf(optimizer.kind(), kinds)) return;
+    if (!O::Kind_IsValid(optimizer.kind())) return;  // that is said elsewhere
     problems->Add(absl::StrCat(path, ".", field), "has no meaning for ",
                   O::Kind_Name(optimizer.kind()), ", only for ",
                   absl::StrJoin(kinds, ", ", [](std::string* out, O::Kind k) {

@@ -96,8 +96,7 @@ class Side {
   // Initial values, and every row once.
   absl::Status Fill() {
     for (uint32_t shard = 0; shard < load_.ps; ++shard) {
-      // Only shard 0 has the job's one dense block.
-      if (shard == 0) SYNCLINE_RETURN_IF_ERROR(clients_[shard]->Init());
+      SYNCLINE_RETURN_IF_ERROR(clients_[shard]->Init());
     }
     return ForEachClient([&](size_t c) -> absl::Status {
       if (c >= load_.ps) return absl::OkStatus();  // worker 0 does it

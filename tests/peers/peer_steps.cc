@@ -166,6 +166,7 @@ int Main(int argc, char** argv) {
   arguments.optimizer.kind = std::string(argv[5]) == "adam"
                                  ? OptimizerKind::kAdam
                                  : OptimizerKind::kSgd;
+  arguments.optimizer.epsilon = 1e-6f;  // torch_peer.py says why
   arguments.rate = std::strtof(argv[6], nullptr);
   arguments.weights = argv[7];
   if (argc > 8)

@@ -216,8 +216,10 @@ absl::Span<const int64_t> RowClient::KeysOf(const Message& message) {
 absl::Status RowClient::Init() {
   InitRequest request;
   *request.mutable_header()->mutable_caller() = MakeCaller();
-  request.mutable_header()->add_blocks(0);
-  request.set_payload(std::string(sizeof(float), '\0'));
+  if (shard_ == 0) {  // the job's only dense block is there
+    request.mutable_header()->add_blocks(0);
+    request.set_payload(std::string(sizeof(float), '\0'));
+  }
   InitResponse response;
   return FromGrpcStatus(ParameterServer::NewStub(channel_)->Init(
       MakeContext(absl::Now() + kTimeout).get(), request, &response));

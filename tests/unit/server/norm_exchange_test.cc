@@ -64,7 +64,8 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   const auto exchange = std::make_shared<NormExchange>(
       assignment, *map, 1, "job j on ps:1", kTimeout);
   auto owned = std::make_shared<absl::Status>();
-  exchange->Exchange({.clock = 0}, std::vector<double>(map->shard_blocks(1).size(), 1),
+  exchange->Exchange({.clock = 0},
+                     std::vector<double>(map->shard_blocks(1).size(), 1),
                      [owned](NormExchange::Sums norm) {
                        // Whoever does not wait for it is gone by then.
                        absl::SleepFor(absl::Milliseconds(200));
@@ -75,8 +76,9 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(owned->code(), absl::StatusCode::kCancelled);
   // Later ones hear it at once.
-  exchange->Exchange(
-      {.clock = 1}, {}, [owned](NormExchange::Sums norm) { *owned = norm.status(); });
+  exchange->Exchange({.clock = 1}, {}, [owned](NormExchange::Sums norm) {
+    *owned = norm.status();
+  });
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(*owned, absl::CancelledError("over"));
   listening->server->Shutdown();
