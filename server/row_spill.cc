@@ -142,7 +142,8 @@ class ShelfStore final : public ColdStore {
     for (size_t i = 0; i < changes.size(); i += positions.size()) {
       SpillShelf* shelf = nullptr;
       SYNCLINE_RETURN_IF_ERROR(
-          ShelfWithRoom(changes[i].partition, changes[i].position, &shelf));
+          ShelfWithRoom(changes[i].partition, changes[i].position,
+                        /*grows=*/rows != nullptr, &shelf));
       const Shelves& shelves = partitions_[changes[i].partition];
       positions.clear();
       size_t end = i;
@@ -169,7 +170,8 @@ class ShelfStore final : public ColdStore {
     return absl::OkStatus();
   }
 
-  absl::Status ShelfWithRoom(uint32_t partition, uint64_t position,
+  // Deletions are let through without room in memory: they make some.
+  absl::Status ShelfWithRoom(uint32_t partition, uint64_t position, bool grows,
                              SpillShelf** shelf) {
     Shelves& shelves = partitions_[partition];
     if (shelves.empty()) {
@@ -180,6 +182,7 @@ class ShelfStore final : public ColdStore {
     }
     size_t i = ShelfOf(shelves, position);
     if (shelves[i]->log_room() == 0) {
+      if (grows) SYNCLINE_RETURN_IF_ERROR(CheckMemory(0));
       SYNCLINE_RETURN_IF_ERROR(Merge(&shelves, i));
       i = ShelfOf(shelves, position);
     }
@@ -194,7 +197,6 @@ class ShelfStore final : public ColdStore {
     const bool splits =
         shelf->entries_most() > layout_.split_entries &&
         CheckMemory(ShelfMemory() + options_.memory_bytes / 2).ok();
-    SYNCLINE_RETURN_IF_ERROR(CheckMemory(0));
     std::unique_ptr<SpillShelf> next;
     SYNCLINE_RETURN_IF_ERROR(
         Counted(shelf, [&] { return shelf->Merge(splits ? &next : nullptr); }));

@@ -58,7 +58,10 @@ absl::Status SpillFile::Error(int error_number, absl::string_view verb) const {
 
 absl::Status SpillFile::Grow(uint32_t chunks) {
   // Not ftruncate: a hole has no room on disk.
-  const int error = posix_fallocate(file_, At(chunks_, 0), At(chunks, 0));
+  int error = 0;
+  do {
+    error = posix_fallocate(file_, At(chunks_, 0), At(chunks, 0));
+  } while (error == EINTR);
   if (error != 0) return Error(error, "grow");
   // The last goes first, so that rows lie in the order in which they came.
   for (uint32_t i = chunks; i > 0; --i) free_.push_back(chunks_ + i - 1);
@@ -78,7 +81,8 @@ absl::Status SpillFile::GrowIfLow() {
   }
   absl::Status grown = Grow(static_cast<uint32_t>(std::min(reserve, left)));
   // The last of the disk, chunk by chunk, if what is there is not enough.
-  if (!grown.ok() && free_.empty() && Grow(1).ok()) return absl::OkStatus();
+  // It is low all the same.
+  if (!grown.ok() && free_.empty()) Grow(1).IgnoreError();
   return grown;
 }
 

@@ -87,6 +87,12 @@ class SpillShelf {
   absl::Status Scan(uint64_t from, size_t* limit, std::vector<int64_t>* keys,
                     std::vector<char>* rows) const;
 
+  // What the log is searched by: bits that neither the slot (among a position's
+  // lowest) nor the fence has told.
+  static uint16_t Tag(uint64_t position) {
+    return static_cast<uint16_t>(position >> 16);
+  }
+
  private:
   struct Base {
     size_t entries = 0;
@@ -108,9 +114,6 @@ class SpillShelf {
                                              const char* entry, bool* more)>;
 
   size_t log_size() const { return tags_.size(); }
-  static uint16_t Tag(uint64_t position) {
-    return static_cast<uint16_t>(position);
-  }
   uint16_t Fence(uint64_t position) const {
     return static_cast<uint16_t>((position << depth_) >> 48);
   }

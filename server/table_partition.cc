@@ -21,6 +21,7 @@ constexpr size_t kLooksPerVictim = 8;
 // What is left of the disk's bytes for rows that were accepted already.
 constexpr double kDiskReserve = 0.1;
 constexpr size_t kDiskSweepBatch = 4096;
+constexpr size_t kDiskSweepBytes = 1 << 20;
 
 constexpr uint64_t kLastPosition = std::numeric_limits<uint64_t>::max();
 
@@ -107,19 +108,27 @@ absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
       scratch_->cold_keys.push_back({id_, RowLayout::Key(rows_.At(row))});
     }
   }
+  absl::Status deleted;
   if (!scratch_->cold_keys.empty()) {
-    SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(scratch_->cold_keys));
+    deleted = context_->cold->Delete(scratch_->cold_keys);
   }
   for (const uint32_t row : scratch_->victims) {
+    if (!deleted.ok() && (rows_.mark(row) & kOnDisk)) {
+      rows_.mark(row) |= kChanged;  // its copy may be gone
+      continue;
+    }
     CountExpired(Judge(rows_.At(row), clock));
     rows_.Remove(row);
   }
-  return absl::OkStatus();
+  return deleted;
 }
 
 absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
                                                  size_t* budget) {
-  const size_t limit = std::min(*budget, kDiskSweepBatch);
+  const size_t limit =
+      std::min({*budget, kDiskSweepBatch,
+                std::max<size_t>(
+                    1, kDiskSweepBytes / context_->layout.spilled_bytes())});
   scratch_->keys.clear();
   scratch_->cold_bytes.clear();
   SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
@@ -171,7 +180,10 @@ absl::Status TablePartition::Maintain(uint32_t clock, size_t* budget,
     sweep_position_ = 0;
   }
   while (sweeps_disk_ && *budget > 0) {
-    SYNCLINE_RETURN_IF_ERROR(RemoveExpiredOnDisk(clock, budget));
+    const absl::Status removed = RemoveExpiredOnDisk(clock, budget);
+    // What is in memory must not stay because of what is on disk.
+    if (!removed.ok()) sweeps_disk_ = false;
+    SYNCLINE_RETURN_IF_ERROR(removed);
   }
   *round = !sweeps_disk_;
   return absl::OkStatus();
@@ -255,6 +267,8 @@ absl::Status TablePartition::Enter(int64_t key, uint64_t hash, uint32_t clock,
 
 void TablePartition::Promote(int64_t key, uint64_t hash, uint32_t clock,
                              const char* spilled) {
+  // Where the last attempt failed, Recover tries again, not each read.
+  if (starved_ && rows_.full()) return;
   if (MakeRoom(clock).ok()) AddRow(key, hash, spilled, false);
 }
 
@@ -268,7 +282,7 @@ absl::Status TablePartition::MakeRoom(uint32_t clock) {
   if (context_->expiry.enabled() && clock >= next_sweep_clock_) {
     next_sweep_clock_ = clock + context_->expiry.SweepClocks();
     const absl::Status swept = RemoveExpired(clock, 0, rows_.row_limit());
-    if (!swept.ok()) return Starve(swept);
+    if (!swept.ok() && context_->cold == nullptr) return Starve(swept);
     if (!rows_.full()) {
       Relieve();
       return absl::OkStatus();

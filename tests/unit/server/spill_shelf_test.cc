@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,22 @@ TEST(SpillShelfTest, IsAMap) {
     shelves.ExpectScanned(0, 10);
     shelves.ExpectScanned(0, 100000);
   }
+}
+
+// A partition may be one slot, whose keys share the hash's upper bits: what the
+// log is searched by must tell them apart all the same.
+TEST(SpillShelfTest, KeysOfOneSlotAreToldApart) {
+  const TempDir temp;
+  Shelves shelves(temp.path(), 16 << 20);
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; keys.size() < 400; ++key) {
+    if ((ColdPosition(key) >> 8 & 0xff) == 7) keys.push_back(key);
+  }
+  for (const int64_t key : keys) ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+  std::set<uint16_t> tags;
+  for (const int64_t key : keys)
+    tags.insert(SpillShelf::Tag(ColdPosition(key)));
+  EXPECT_GT(tags.size(), keys.size() * 9 / 10);
 }
 
 TEST(SpillShelfTest, AMergeWithoutRoomChangesNothing) {
