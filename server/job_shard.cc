@@ -744,6 +744,7 @@ void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
       case Kind::kAdvance:
         trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
                                                   step.squared_norm, scratch);
+        TellNonFinite(step, scratch->non_finite);
         break;
       case Kind::kApply:
         if (config_.controller.trust_ratio) {
@@ -839,6 +840,10 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
                      [self = shared_from_this(), table, cursor,
                       clock = controller_.min_clock(),
                       done = std::move(done)](DenseShard::Scratch*) mutable {
+                       // The last clock's rows have no later pull to say it.
+                       if (self->non_finite_.failed()) {
+                         return done(self->non_finite_.failure());
+                       }
                        done(self->tables_->Scan(table, cursor, clock));
                      });
       return;

@@ -165,12 +165,17 @@ void NormExchange::Answer(const NormFolder::Answers& answers) {
       SYNCLINE_CHECK(found != waiting_.end());
       done = std::move(found->second);
       waiting_.erase(found);
+      ++answering_;
     }
     if (answer.status.ok()) {
       done(answer.sums);
     } else {
       done(answer.status);
     }
+    // As in OnAnswer: all that it holds goes before Close may return.
+    done = nullptr;
+    MutexLock lock(&mu_);
+    if (--answering_ == 0) answered_.SignalAll();
   }
 }
 
@@ -197,10 +202,10 @@ void NormExchange::Close(const absl::Status& status) {
   std::shared_ptr<ParameterServer::Stub> stub;  // ends after the lock
   MutexLock lock(&mu_);
   const absl::Time until = absl::Now() + kCloseMax;
-  while (!asking_.empty() && absl::Now() < until) {
+  while ((!asking_.empty() || answering_ > 0) && absl::Now() < until) {
     answered_.WaitUntil(&mu_, until);
   }
-  if (asking_.empty()) {
+  if (asking_.empty() && answering_ == 0) {
     stub = std::move(stub_);
   } else {
     LogWarning("a call did not end").Job(job_id_).Field("peer", folder_name_);

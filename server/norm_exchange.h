@@ -78,6 +78,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   std::shared_ptr<ParameterServer::Stub> stub_ ABSL_GUARDED_BY(mu_);
   // Calls that are out: one, and the next before the first is forgotten.
   absl::flat_hash_set<Asking*> asking_ ABSL_GUARDED_BY(mu_);
+  int answering_ ABSL_GUARDED_BY(mu_) = 0;  // callbacks that run
   CondVar answered_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
 };

@@ -135,6 +135,17 @@ TEST_F(NonFiniteTest, FailsTheJobAndNamesWorkerTensorAndClock) {
 
 // w's only block: rank 0's samples alone. b's is finite: both workers'. In
 // ASYNC rank 0 may begin when rank 1's is in b already.
+// LAMB looks at a gradient in a pass of its own.
+TEST_F(NonFiniteTest, FailsAJobWithLambToo) {
+  JobSpec spec = Spec("large.csv", FAIL_JOB);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
+  const auto outcome = Train(2, 2, spec);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition)
+      << outcome.status;
+  EXPECT_THAT(std::string(outcome.status.message()),
+              HasSubstr("the gradient of clock 0 is not finite: element 0 "));
+}
+
 TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
   const Weights alone = Alone();
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
