@@ -452,6 +452,15 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
     problems->Add("wire_type", WireType_Name(spec.wire_type()),
                   " is not built yet for jobs with tables; use WIRE_FLOAT32");
   }
+  if (spec.training().micro_batches() > 1) {
+    problems->Add("training.micro_batches", spec.training().micro_batches(),
+                  " is not built yet; use 1");
+  }
+  if (spec.training().recompute_segments() > 1) {
+    problems->Add("training.recompute_segments",
+                  spec.training().recompute_segments(),
+                  " is not built yet; use 0");
+  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
