@@ -1,6 +1,7 @@
 #include "common/rpc/job_spec_validator.h"
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,6 +118,21 @@ void CheckTokens(const std::string& path, const TokenSource& source,
   }
 }
 
+void CheckArrays(const std::string& path, const NpySource& source,
+                 Problems* problems) {
+  if (source.arrays().empty()) problems->Add(path, "is required");
+  std::set<absl::string_view> fields;
+  for (int i = 0; i < source.arrays_size(); ++i) {
+    const NpySource::Array& array = source.arrays(i);
+    const std::string at = Indexed(path, i);
+    problems->NotEmpty(at + ".field", array.field());
+    problems->NotEmpty(at + ".path", array.path());
+    if (!fields.insert(array.field()).second) {
+      problems->Add(at + ".field", Quote(array.field()), " is there already");
+    }
+  }
+}
+
 void CheckSource(const std::string& path, const DataSource& source,
                  Problems* problems) {
   switch (source.format_case()) {
@@ -157,9 +173,12 @@ void CheckSource(const std::string& path, const DataSource& source,
     case DataSource::kTokens:
       CheckTokens(path + ".tokens", source.tokens(), problems);
       return;
+    case DataSource::kNpy:
+      CheckArrays(path + ".npy.arrays", source.npy(), problems);
+      return;
     case DataSource::FORMAT_NOT_SET:
-      problems->Add(path,
-                    "needs one of idx, csv, libsvm, digits, criteo, tokens");
+      problems->Add(
+          path, "needs one of idx, csv, libsvm, digits, criteo, tokens, npy");
       return;
   }
 }
@@ -184,6 +203,12 @@ bool IsCriteoField(absl::string_view field) {
     return absl::SimpleAtoi(field, &column) && column < 26;
   }
   return field == "label" || field == "dense" || field == "categories";
+}
+
+bool HasArray(const NpySource& source, absl::string_view field) {
+  return absl::c_any_of(source.arrays(), [field](const auto& array) {
+    return array.field() == field;
+  });
 }
 
 // What the source itself tells about a field's name; the rest is known when the
@@ -221,6 +246,12 @@ void CheckField(const std::string& path, absl::string_view field,
       if (field == "tokens" || field == "next") return;
       problems->Add(path, Quote(field), " is not a field of ", source_path,
                     ", which has 'tokens' and 'next'");
+      return;
+    case DataSource::kNpy:
+      if (!HasArray(source.npy(), field)) {
+        problems->Add(path, Quote(field), " is not a field of ", source_path,
+                      ".npy.arrays");
+      }
       return;
     case DataSource::FORMAT_NOT_SET:
       return;

@@ -14,6 +14,7 @@
 #include "worker/data/idx_table.h"
 #include "worker/data/label_map.h"
 #include "worker/data/libsvm_table.h"
+#include "worker/data/npy_table.h"
 #include "worker/data/sample_table.h"
 #include "worker/data/token_table.h"
 
@@ -61,6 +62,8 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
       return LoadCriteo(source.criteo(), fields, data_root, work_dir);
     case DataSource::kTokens:
       return LoadTokens(source.tokens(), fields, data_root);
+    case DataSource::kNpy:
+      return LoadNpy(source.npy(), fields, data_root);
     case DataSource::FORMAT_NOT_SET:
       break;
   }

@@ -217,4 +217,11 @@ absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(
   return std::make_unique<GzipFile>(std::move(plain));
 }
 
+absl::Status ReadExactly(InputFile* file, char* out, size_t count) {
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t got, file->Read(out, count));
+  if (got == count) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      file->path(), ": truncated: ", count - got, " bytes are missing"));
+}
+
 }  // namespace syncline

@@ -37,6 +37,10 @@ class InputFile {
   virtual const std::string& path() const = 0;
 };
 
+// Fills out[0, count) from `file`. Errors name it: as Read's, and DataLoss
+// where it ends before.
+absl::Status ReadExactly(InputFile* file, char* out, size_t count);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_WORKER_DATA_INPUT_FILE_H_

@@ -5,20 +5,16 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <optional>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "worker/data/input_file.h"
+#include "worker/data/npy_header.h"
 
 namespace syncline {
 namespace {
-
-constexpr absl::string_view kNpyMagic("\x93NUMPY", 6);
-constexpr int64_t kNpyHeaderMax = 1 << 16;
 
 // What the tokens of a file look like.
 struct Layout {
@@ -41,80 +37,20 @@ absl::Status Bad(const InputFile& file, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", parts...));
 }
 
-absl::Status ReadExactly(InputFile* file, int64_t offset, char* out,
-                         size_t count) {
-  SYNCLINE_ASSIGN_OR_RETURN(const size_t got, file->Read(out, count));
-  if (got == count) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(file->path(), ": truncated at byte ",
-                                          offset + got, ": ", count - got,
-                                          " bytes are missing"));
-}
-
-// The text after "'key':" in a .npy header; empty if there is none.
-absl::string_view HeaderValue(absl::string_view header, absl::string_view key) {
-  const size_t at = header.find(absl::StrCat("'", key, "':"));
-  if (at == absl::string_view::npos) return "";
-  header.remove_prefix(at + key.size() + 3);
-  while (absl::ConsumePrefix(&header, " ")) {
+absl::StatusOr<Layout> ReadNpyLayout(InputFile* file) {
+  SYNCLINE_ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(file));
+  if (header.kind == NpyHeader::Kind::kFloat) {
+    return Bad(*file, "tokens must be integers, but the header says ",
+               header.text);
   }
-  return header;
-}
-
-// '<u2' and the like; 1, 2, 4 or 8 bytes.
-bool ParseDescr(absl::string_view text, Layout* layout) {
-  if (!absl::ConsumePrefix(&text, "'") || text.size() < 4 || text[3] != '\'') {
-    return false;
+  if (header.shape.size() != 1) {
+    return Bad(*file, "tokens must have one dimension, but the header says ",
+               header.text);
   }
-  const int width = text[2] - '0';
-  const bool order = text[0] == '<' || (width == 1 && text[0] == '|');
-  layout->width = width;
-  layout->is_signed = text[1] == 'i';
-  return order && (text[1] == 'u' || text[1] == 'i') &&
-         (width == 1 || width == 2 || width == 4 || width == 8);
-}
-
-// "(N,)".
-bool ParseShape(absl::string_view text, int64_t* count) {
-  const size_t end = text.find(',');
-  return absl::ConsumePrefix(&text, "(") && end != absl::string_view::npos &&
-         absl::SimpleAtoi(text.substr(0, end - 1), count) && *count >= 0 &&
-         absl::StartsWith(text.substr(end), ")");
-}
-
-// NumPy Enhancement Proposal 1: magic, version, length, a Python literal.
-absl::StatusOr<Layout> ReadNpyHeader(InputFile* file) {
-  char start[8];
-  SYNCLINE_RETURN_IF_ERROR(ReadExactly(file, 0, start, sizeof(start)));
-  const int major = start[6];
-  if (absl::string_view(start, 6) != kNpyMagic || major < 1 || major > 3) {
-    return Bad(*file, "not a .npy file of version 1 to 3: it starts otherwise");
-  }
-  unsigned char length[4] = {};
-  const int length_bytes = major == 1 ? 2 : 4;
-  SYNCLINE_RETURN_IF_ERROR(ReadExactly(
-      file, sizeof(start), reinterpret_cast<char*>(length), length_bytes));
-  const int64_t bytes =
-      length[0] | length[1] << 8 | length[2] << 16 | int64_t{length[3]} << 24;
-  if (bytes > kNpyHeaderMax) {
-    return Bad(*file, "byte 8: a .npy header of ", bytes, " bytes");
-  }
-  const int64_t text_at = sizeof(start) + length_bytes;
-  std::string header(bytes, '\0');
-  SYNCLINE_RETURN_IF_ERROR(
-      ReadExactly(file, text_at, header.data(), header.size()));
-  Layout layout;
-  layout.header_bytes = text_at + bytes;
-  if (!ParseDescr(HeaderValue(header, "descr"), &layout)) {
-    return Bad(*file, "byte ", text_at,
-               ": tokens must be little-endian integers, but the header says ",
-               header);
-  }
-  if (!ParseShape(HeaderValue(header, "shape"), &layout.count)) {
-    return Bad(*file, "byte ", text_at,
-               ": tokens must have one dimension, but the header says ",
-               header);
-  }
-  return layout;
+  return Layout{.header_bytes = header.bytes,
+                .width = header.width,
+                .is_signed = header.kind == NpyHeader::Kind::kSigned,
+                .count = header.shape[0]};
 }
 
 absl::StatusOr<Layout> ReadLayout(InputFile* file, TokenSource::Format format) {
@@ -127,7 +63,7 @@ absl::StatusOr<Layout> ReadLayout(InputFile* file, TokenSource::Format format) {
     case TokenSource::UINT32:
       return Layout{.width = 4};
     case TokenSource::NPY:
-      return ReadNpyHeader(file);
+      return ReadNpyLayout(file);
     default:
       return Layout{.width = 1};
   }

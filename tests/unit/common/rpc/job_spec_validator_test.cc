@@ -336,6 +336,27 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        kSoftmax,
        {"data.train.criteo.path: is required"}},
       {"tokens { path: 'a' }", "tokens", "next", kSoftmax, {}},
+      {"npy { arrays { field: 'x' path: 'x.npy' } "
+       "arrays { field: 'y' path: 'y.npy' } }",
+       "x",
+       "y",
+       kSoftmax,
+       {}},
+      {"npy { arrays { field: 'x' } arrays { field: 'x' path: 'x.npy' } }",
+       "image",
+       "x",
+       kSoftmax,
+       {"data.train.npy.arrays[0].path: is required",
+        "data.train.npy.arrays[1].field: 'x' is there already",
+        "data.feeds[0].field: 'image' is not a field of "
+        "data.train.npy.arrays"}},
+      {"npy { }",
+       "x",
+       "",
+       kSoftmax,
+       {"data.train.npy.arrays: is required",
+        "data.feeds[0].field: 'x' is not a field of data.train.npy.arrays",
+        "data.label.field: 'label' is not a field of data.train.npy.arrays"}},
       {"tokens { stride: 4294967295 vocabulary: 16777217 begin: 0.5 end: 0.5 }",
        "text",
        "next",
@@ -357,7 +378,8 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        "x",
        "",
        kSoftmax,
-       {"data.train: needs one of idx, csv, libsvm, digits, criteo, tokens"}},
+       {"data.train: needs one of idx, csv, libsvm, digits, criteo, tokens, "
+        "npy"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(absl::StrCat(c.source, " ", c.feed, " ", c.label));
@@ -413,7 +435,8 @@ TEST(JobSpecValidatorTest, AllProblemsComeAtOnce) {
       ElementsAre(
           "name: '' is not 1..64 characters of [A-Za-z0-9._-]",
           "model.path: is required",
-          "data.train: needs one of idx, csv, libsvm, digits, criteo, tokens",
+          "data.train: needs one of idx, csv, libsvm, digits, criteo, tokens, "
+          "npy",
           "data.feeds: is empty: no graph input gets data",
           "loss.kind: is required", "optimizer.kind: is required",
           "learning_rate.base: 0 must be > 0"));

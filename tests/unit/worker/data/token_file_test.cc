@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
+#include "tests/unit/worker/data/npy_files.h"
 
 namespace syncline {
 namespace {
@@ -18,24 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kByName = TokenSource::FORMAT_UNSPECIFIED;
-
-template <typename T>
-std::string Bytes(const std::vector<T>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()),
-                     values.size() * sizeof(T));
-}
-
-std::string Npy(const std::string& header, const std::string& content) {
-  std::string file("\x93NUMPY\x01\x00", 8);
-  file += static_cast<char>(header.size());
-  file += '\0';
-  return file + header + content;
-}
-
-std::string NpyHeader(const std::string& descr, const std::string& shape) {
-  return "{'descr': '" + descr +
-         "', 'fortran_order': False, 'shape': " + shape + ", }\n";
-}
 
 std::vector<int64_t> All(const TokenFile& file) {
   std::vector<int64_t> tokens(file.size());
@@ -67,15 +50,15 @@ TEST_F(TokenFileTest, EveryFormat) {
               ElementsAre(1, 4000000000));
   EXPECT_THAT(All(*Load("c.bin.gz", Gzip(Bytes<uint16_t>({7, 8})))),
               ElementsAre(7, 8));
-  EXPECT_THAT(All(*Load("u2.npy", Npy(NpyHeader("<u2", "(2,)"),
+  EXPECT_THAT(All(*Load("u2.npy", Npy(NpyText("<u2", "(2,)"),
                                       Bytes<uint16_t>({3, 60000})))),
               ElementsAre(3, 60000));
-  EXPECT_THAT(All(*Load("u1.npy", Npy(NpyHeader("|u1", "(2,)"), "\x01\xfe"))),
+  EXPECT_THAT(All(*Load("u1.npy", Npy(NpyText("|u1", "(2,)"), "\x01\xfe"))),
               ElementsAre(1, 254));
-  EXPECT_THAT(All(*Load("i4.npy", Npy(NpyHeader("<i4", "(2,)"),
+  EXPECT_THAT(All(*Load("i4.npy", Npy(NpyText("<i4", "(2,)"),
                                       Bytes<int32_t>({3, 70000})))),
               ElementsAre(3, 70000));
-  EXPECT_THAT(All(*Load("i8.npy", Npy(NpyHeader("<i8", "(1,)"),
+  EXPECT_THAT(All(*Load("i8.npy", Npy(NpyText("<i8", "(1,)"),
                                       Bytes<int64_t>({4000000000})))),
               ElementsAre(4000000000));
 }
@@ -91,7 +74,7 @@ TEST_F(TokenFileTest, PartsOfAFileMeetWithoutOverlap) {
 }
 
 TEST_F(TokenFileTest, WhereCountsHeaderAndWidth) {
-  const std::string header = NpyHeader("<i8", "(3,)");
+  const std::string header = NpyText("<i8", "(3,)");
   const auto file =
       Load("a.npy", Npy(header, Bytes<int64_t>({1, 2, 3})), kByName, 0.34, 1);
   EXPECT_THAT(file->Where(0), HasSubstr(absl::StrCat("token 1 at byte ",
@@ -107,20 +90,21 @@ TEST_F(TokenFileTest, WhatIsNotBelowTheVocabularyIsFound) {
 TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
   EXPECT_THAT(Error("a.bin", "abc"),
               HasSubstr("a.bin: byte 2: bytes that are no whole token of 2"));
-  EXPECT_THAT(Error("a.npy", "abc"), HasSubstr("truncated at byte 3"));
+  EXPECT_THAT(Error("a.npy", "abc"),
+              HasSubstr("truncated: 5 bytes are missing"));
   EXPECT_THAT(Error("a.npy", "0123456789"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(Error("a.npy", Npy(NpyHeader("<f4", "(2,)"), "")),
+  EXPECT_THAT(Error("a.npy", Npy(NpyText("<f4", "(2,)"), "")),
               HasSubstr("tokens must be little-endian integers"));
-  EXPECT_THAT(Error("a.npy", Npy(NpyHeader(">u2", "(2,)"), "")),
+  EXPECT_THAT(Error("a.npy", Npy(NpyText(">u2", "(2,)"), "")),
               HasSubstr("tokens must be little-endian integers"));
-  EXPECT_THAT(Error("a.npy", Npy(NpyHeader("<u2", "(2, 3)"), "")),
+  EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(2, 3)"), "")),
               HasSubstr("tokens must have one dimension"));
-  EXPECT_THAT(Error("a.npy", Npy(NpyHeader("<u2", "(2,)"), "abc")),
+  EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(2,)"), "abc")),
               HasSubstr("truncated: 2 tokens in the header, but bytes for 1"));
-  EXPECT_THAT(Error("a.npy", Npy(NpyHeader("<u2", "(1,)"), "abcd")),
+  EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(1,)"), "abcd")),
               HasSubstr("bytes that are no whole token"));
   EXPECT_THAT(
-      Error("a.npy", Npy(NpyHeader("<i4", "(2,)"), Bytes<int32_t>({5, -1}))),
+      Error("a.npy", Npy(NpyText("<i4", "(2,)"), Bytes<int32_t>({5, -1}))),
       HasSubstr("token 1 at byte"));
   EXPECT_THAT(
       Error("a.npy", std::string("\x93NUMPY\x02\x00\xff\xff\xff\x7f", 12)),
