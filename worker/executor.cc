@@ -100,7 +100,17 @@ class CpuExecutor : public Executor {
   absl::Status CheckInputs() const;
   void FillParameters();
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size);
-  absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch);
+  absl::Status CheckSize(const Batch& batch, int64_t most) const;
+  // Samples [first, first + size) of a batch.
+  struct Part {
+    int64_t first = 0;
+    int64_t size = 0;
+  };
+  absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part);
+  // Returns the part's summed loss.
+  absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
+                                   uint64_t seed,
+                                   absl::FunctionRef<void(int)> ready);
   // The loss is not finite: says why.
   absl::Status NotFinite(StepPlan& plan, double loss, uint64_t seed);
 
@@ -132,8 +142,10 @@ absl::Status CpuExecutor::Prepare() {
     SYNCLINE_RETURN_IF_ERROR(
         PlanFor(/*training=*/false, options_.eval_batch_size).status());
   }
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
-                            PlanFor(/*training=*/true, options_.batch_size));
+  const int64_t parts = options_.micro_batches;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      StepPlan * plan,
+      PlanFor(/*training=*/true, (options_.batch_size + parts - 1) / parts));
   training_arena_bytes_ = plan->arena_bytes();
   return absl::OkStatus();
 }
@@ -197,6 +209,8 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
                         .loss_output = training_.loss_output,
                         .loss = options_.loss.kind(),
                         .batch_size = batch_size,
+                        .table_samples = training ? options_.batch_size
+                                                  : options_.eval_batch_size,
                         .training = training}));
   const size_t floats =
       (plan->arena_bytes() + sizeof(float) - 1) / sizeof(float);
@@ -206,23 +220,25 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
   return plans_.front().plan.get();
 }
 
-// The plan for this batch, bound to its memory.
-absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training,
-                                             const Batch& batch) {
-  const int64_t most =
-      training ? options_.batch_size : options_.eval_batch_size;
-  if (batch.size <= 0 || batch.size > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", batch.size,
-                     " samples; this executor takes 1 to ", most));
+absl::Status CpuExecutor::CheckSize(const Batch& batch, int64_t most) const {
+  if (batch.size > 0 && batch.size <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a batch of ", batch.size, " samples; this executor takes 1 to ", most));
+}
+
+// The plan for this part of a batch, bound to its memory.
+absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
+                                             Part part) {
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, PlanFor(training, part.size));
+  // All of them before anything is computed.
+  if (part.first == 0) {
+    SYNCLINE_RETURN_IF_ERROR(
+        plan->loss().CheckLabels(batch.size, batch.labels));
   }
-  SetComputeThreads(options_.threads);
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, PlanFor(training, batch.size));
-  SYNCLINE_RETURN_IF_ERROR(plan->loss().CheckLabels(batch.labels));
   SYNCLINE_RETURN_IF_ERROR(
       plan->Bind({.arena = reinterpret_cast<char*>(arena_.data()),
-                  .feeds = batch.feeds,
-                  .int_feeds = batch.int_feeds,
+                  .batch = &batch,
+                  .first_sample = part.first,
                   .parameters = values_.addresses(),
                   .gradients = gradients_.addresses(),
                   .tables = tables_}));
@@ -241,22 +257,50 @@ absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
 absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
     const Batch& batch, int64_t clock, uint32_t rank,
     absl::FunctionRef<void(int)> on_gradient) {
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, Ready(/*training=*/true, batch));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.batch_size));
+  SetComputeThreads(options_.threads);
   const uint64_t seed =
       SeedFor(SeedFor(options_.seed, static_cast<uint64_t>(clock)), rank);
+  const int64_t parts = std::min(options_.micro_batches, batch.size);
+  StepResult result;
+  for (int64_t k = 0; k < parts; ++k) {
+    const int64_t first = batch.size * k / parts;
+    const Part part{first, batch.size * (k + 1) / parts - first};
+    const bool last = k + 1 == parts;
+    const auto ready = [&](int i) {
+      if (last) on_gradient(i);
+    };
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const double loss,
+        TrainPart(batch, part, clock, k == 0 ? seed : SeedFor(seed, k), ready));
+    result.loss_sum += loss;
+  }
+  return result;
+}
+
+absl::StatusOr<double> CpuExecutor::TrainPart(
+    const Batch& batch, Part part, int64_t clock, uint64_t seed,
+    absl::FunctionRef<void(int)> ready) {
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
+                            Ready(/*training=*/true, batch, part));
   SYNCLINE_RETURN_IF_ERROR(plan->Forward(seed));
-  const double loss = plan->loss().Run(plan->scores(), batch.labels.data(),
-                                       plan->loss_gradient());
+  const double loss = plan->loss().Run(
+      plan->scores(), batch.labels.data() + part.first * batch.label_width,
+      plan->loss_gradient());
   if (!std::isfinite(loss)) {
     return Annotate(NotFinite(*plan, loss, seed),
                     absl::StrCat("step at clock ", clock));
   }
-  SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, on_gradient));
-  return StepResult{.loss_sum = loss};
+  const bool accumulate = part.first > 0;
+  SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, accumulate, ready));
+  return loss;
 }
 
 absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, Ready(/*training=*/false, batch));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.eval_batch_size));
+  SetComputeThreads(options_.threads);
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
+                            Ready(/*training=*/false, batch, {0, batch.size}));
   SYNCLINE_RETURN_IF_ERROR(plan->Forward(/*seed=*/0));
   const Loss& loss = plan->loss();
   const double sum =

@@ -26,6 +26,7 @@ class Executor {
   struct Options {
     LossSpec loss;
     int64_t batch_size = 0;       // largest training batch
+    int64_t micro_batches = 1;    // parts that a training batch is run in
     int64_t eval_batch_size = 0;  // largest evaluation batch
     int threads = 1;              // for matrix products
     uint64_t seed = 0;            // Dropout
@@ -52,10 +53,12 @@ class Executor {
   struct StepResult {
     double loss_sum = 0;  // over the batch's samples
   };
-  // Forward and backward on batch.size samples (> 0, <= options.batch_size).
-  // `clock` and `rank` seed what is random. Calls on_gradient(i) once per
-  // parameter, from this thread, as soon as its gradient is final and its value
-  // is not read again in this step; order is the backward order.
+  // Forward and backward on batch.size samples (> 0, <= options.batch_size), in
+  // options.micro_batches parts of nearly equal size: the same gradients but
+  // for the order of sums. `clock`, `rank` and the part seed what is random.
+  // Calls on_gradient(i) once per parameter, from this thread, as soon as its
+  // gradient is final and its value is not read again in this step; order is
+  // the backward order of the last part.
   // Errors: InvalidArgument: a label outside the classes (row and value named),
   // an index of Gather or ScatterND out of range (node named);
   // FailedPrecondition: the loss is not finite (the first node whose output is
@@ -80,7 +83,7 @@ class Executor {
   // batch. They outlive their use; memory of theirs may change between steps.
   virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
 
-  // Bytes of the activation arena for the training batch.
+  // Bytes of the activation arena for the training batch, or a part of it.
   virtual int64_t arena_bytes() const = 0;
 };
 

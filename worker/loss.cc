@@ -51,16 +51,17 @@ Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width)
       width_(width),
       labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : positions) {}
 
-absl::Status Loss::CheckLabels(absl::Span<const float> labels) const {
-  if (static_cast<int64_t>(labels.size()) != rows_ * labels_) {
+absl::Status Loss::CheckLabels(int64_t samples,
+                               absl::Span<const float> labels) const {
+  if (static_cast<int64_t>(labels.size()) != samples * labels_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", rows_, " samples has ", labels.size(),
+        absl::StrCat("a batch of ", samples, " samples has ", labels.size(),
                      " labels; the loss takes ", labels_, " a sample"));
   }
   if (kind_ == LossSpec::MEAN_SQUARED_ERROR) return absl::OkStatus();
   const bool softmax = kind_ == LossSpec::SOFTMAX_CROSS_ENTROPY;
   const float classes = softmax ? static_cast<float>(width_) : 2.0f;
-  for (int64_t at = 0; at < rows_ * positions_; ++at) {
+  for (int64_t at = 0; at < samples * positions_; ++at) {
     const float label = labels[at];
     // Written so that NaN fails.
     if (label >= 0 && label < classes && std::floor(label) == label) continue;

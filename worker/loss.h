@@ -30,9 +30,11 @@ class Loss {
   int64_t positions() const { return positions_; }
   int64_t label_width() const { return labels_; }  // labels per sample
 
-  // `labels` is [rows, label_width]. Errors: InvalidArgument: a wrong number of
-  // labels, or one that is no class; names the first such row and its value.
-  absl::Status CheckLabels(absl::Span<const float> labels) const;
+  // `labels` is [samples, label_width], of a whole batch. Errors:
+  // InvalidArgument: a wrong number of labels, or one that is no class; names
+  // the first such sample and its value.
+  absl::Status CheckLabels(int64_t samples,
+                           absl::Span<const float> labels) const;
 
   // The summed loss; its gradient to `gradient`, unless that is null.
   // REQUIRES: CheckLabels passed.

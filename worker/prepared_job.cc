@@ -157,6 +157,7 @@ class Preparation {
     Executor::Options options;
     options.loss = spec().loss();
     options.batch_size = training.batch_size();
+    options.micro_batches = training.micro_batches();
     if (job_.test != nullptr) {
       options.eval_batch_size = training.eval_batch_size();
     }

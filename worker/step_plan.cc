@@ -29,6 +29,17 @@ TensorType TypeOf(const Graph& graph, absl::Span<const Dims> shapes,
           .constant = constants[v]};
 }
 
+// The inputs whose gradient is written where a parameter's is.
+uint32_t ParameterGradients(const StepMemory::Backward& backward) {
+  uint32_t mask = 0;
+  for (size_t i = 0; i < backward.input_gradients.size(); ++i) {
+    if (backward.input_gradients[i].kind == Place::Kind::kGradient) {
+      mask |= 1u << i;
+    }
+  }
+  return mask;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
@@ -54,7 +65,7 @@ void StepPlan::PlaceTables() {
     for (size_t l = 0; l < table.lookups.size(); ++l) {
       const int node = table.lookups[l].node;
       lookups_[node] = {static_cast<int>(t), l};
-      rows += ElementCount(shapes_[graph().nodes[node].inputs[1]]);
+      rows += PerSample(graph().nodes[node].inputs[1]) * spec_.table_samples;
     }
     shapes_[table.value] = {rows, int64_t{table.dim}};
     table_values_.push_back(table.value);
@@ -121,6 +132,7 @@ void StepPlan::PlaceMemory() {
     call.runs_forward = memory_.runs_forward[p];
     call.runs_backward = memory_.backward[p].runs;
     call.accumulate_mask = memory_.backward[p].accumulate_mask;
+    call.parameter_mask = ParameterGradients(memory_.backward[p]);
     call.table = lookups_[call.node_index].table;
     call.lookup = lookups_[call.node_index].lookup;
     call.inputs.resize(call.node->inputs.size());
@@ -134,17 +146,18 @@ absl::Status StepPlan::CheckFeeds(const Memory& memory) const {
   const auto size_of = [](const auto& feeds, size_t i) {
     return i < feeds.size() ? static_cast<int64_t>(feeds[i].size()) : 0;
   };
+  const Batch& batch = *memory.batch;
   for (size_t i = 0; i < spec_.feeds.size(); ++i) {
     const ValueId v = spec_.feeds[i];
     if (v == kNoValue) continue;
-    const int64_t want = ElementCount(shapes_[v]);
+    const int64_t want = PerSample(v) * batch.size;
     const int64_t got = graph().values[v].dtype == DType::kInt64
-                            ? size_of(memory.int_feeds, i)
-                            : size_of(memory.feeds, i);
+                            ? size_of(batch.int_feeds, i)
+                            : size_of(batch.feeds, i);
     if (got != want) {
       return absl::InvalidArgumentError(absl::StrCat(
           "graph input \"", graph().values[v].name, "\" takes ", want,
-          " numbers for ", spec_.batch_size, " samples, but is fed ", got));
+          " numbers for ", batch.size, " samples, but is fed ", got));
     }
   }
   return absl::OkStatus();
@@ -158,12 +171,12 @@ absl::Status StepPlan::CheckTables(const Memory& memory) const {
     for (size_t l = 0; fits && l < table.lookups.size(); ++l) {
       const Node& node = graph().nodes[table.lookups[l].node];
       fits = static_cast<int64_t>(memory.tables[t]->positions(l).size()) ==
-             ElementCount(shapes_[node.inputs[1]]);
+             PerSample(node.inputs[1]) * memory.batch->size;
     }
     if (!fits) {
       return absl::InvalidArgumentError(absl::StrCat(
           "table \"", table.name, "\": its rows are not those of a batch of ",
-          spec_.batch_size, " samples"));
+          memory.batch->size, " samples"));
     }
   }
   return absl::OkStatus();
@@ -178,10 +191,7 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
     case Place::Kind::kArena:
       return memory.arena + offsets_[place.index];
     case Place::Kind::kFeed:
-      if (graph().values[spec_.feeds[place.index]].dtype == DType::kInt64) {
-        return const_cast<int64_t*>(memory.int_feeds[place.index].data());
-      }
-      return const_cast<float*>(memory.feeds[place.index].data());
+      return FeedAddress(place.index, memory);
     case Place::Kind::kParameter:
       return memory.parameters[place.index];
     case Place::Kind::kGradient:
@@ -196,10 +206,21 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
   return nullptr;
 }
 
+void* StepPlan::FeedAddress(int feed, const Memory& memory) const {
+  const ValueId v = spec_.feeds[feed];
+  const int64_t first = PerSample(v) * memory.first_sample;
+  const Batch& batch = *memory.batch;
+  if (graph().values[v].dtype == DType::kInt64) {
+    return const_cast<int64_t*>(batch.int_feeds[feed].data() + first);
+  }
+  return const_cast<float*>(batch.feeds[feed].data() + first);
+}
+
 absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
   tables_ = memory.tables.first(table_values_.size());
+  first_sample_ = memory.first_sample;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -217,7 +238,8 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
     call.inputs[i] = v == kNoValue ? nullptr : values_[v];
   }
   if (call.table >= 0) {
-    call.inputs[1] = memory.tables[call.table]->positions(call.lookup).data();
+    call.inputs[1] = memory.tables[call.table]->positions(call.lookup).data() +
+                     PerSample(call.node->inputs[1]) * memory.first_sample;
   }
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const ValueId v = call.node->outputs[i];
@@ -261,7 +283,7 @@ absl::Status StepPlan::Forward(uint64_t seed) {
   return absl::OkStatus();
 }
 
-absl::Status StepPlan::Backward(uint64_t seed,
+absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
                                 absl::FunctionRef<void(int)> ready) {
   auto next = ready_order_.begin();
   const auto report = [&](int step) {
@@ -270,17 +292,21 @@ absl::Status StepPlan::Backward(uint64_t seed,
       ready(*next);
     }
   };
-  for (RowBatch* table : tables_) table->ClearGradients();
+  if (!accumulate) {
+    for (RowBatch* table : tables_) table->ClearGradients();
+  }
   int step = static_cast<int>(calls_.size());  // the loss's
   report(step);
   for (size_t p = calls_.size(); p-- > 0;) {
     const Call& call = calls_[p];
     if (call.runs_backward) {
+      const uint32_t added =
+          call.accumulate_mask | (accumulate ? call.parameter_mask : 0);
       const absl::Status status =
           ops_[p]->Backward(TensorsOf(call, call.backward_scratch, seed),
                             {.outputs = call.output_gradients,
                              .inputs = call.input_gradients,
-                             .accumulate_mask = call.accumulate_mask});
+                             .accumulate_mask = added});
       if (!status.ok()) return Annotate(status, Describe(*call.node));
     }
     report(++step);
@@ -300,7 +326,8 @@ std::string StepPlan::DescribeIfNotFinite(ValueId value,
   const bool by_sample =
       !v.dims.empty() && v.dims[0] == kBatchDim && spec_.batch_size > 0;
   if (by_sample) {
-    absl::StrAppend(&where, " for sample ", at / (count / spec_.batch_size),
+    absl::StrAppend(&where, " for sample ",
+                    first_sample_ + at / (count / spec_.batch_size),
                     " in the batch");
   }
   return where;

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/model/model.h"
 #include "common/model/training_tables.h"
+#include "worker/batch.h"
 #include "worker/differentiation.h"
 #include "worker/loss.h"
 #include "worker/ops/op.h"
@@ -24,6 +25,9 @@ namespace syncline {
 // byte. Running it allocates nothing. Thread-compatible.
 //
 //   Bind -> Forward -> loss().Run -> Backward
+//
+// A batch may be run in parts of the plan's size, one after the other: their
+// gradients add up.
 class StepPlan {
  public:
   // Everything pointed to outlives the plan.
@@ -35,7 +39,9 @@ class StepPlan {
     absl::Span<const TrainingTable> tables;
     ValueId loss_output = kNoValue;
     LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
-    int64_t batch_size = 0;
+    int64_t batch_size = 0;  // of the batch, or of a part of it
+    // Samples at most of the batch whose rows the tables hold.
+    int64_t table_samples = 0;
     bool training = false;
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.
@@ -45,12 +51,13 @@ class StepPlan {
   const Loss& loss() const { return loss_; }
 
   // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
-  // aligned; the spans are by feed, by parameter and by table. Errors:
+  // aligned; the spans are by parameter and by table. Runs take the plan's
+  // number of samples of `batch`, from `first_sample` on. Errors:
   // InvalidArgument: a feed of the wrong size, a table without its rows.
   struct Memory {
     char* arena = nullptr;
-    absl::Span<const std::vector<float>> feeds;
-    absl::Span<const std::vector<int64_t>> int_feeds;
+    const Batch* batch = nullptr;
+    int64_t first_sample = 0;
     absl::Span<float* const> parameters;
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
@@ -66,8 +73,10 @@ class StepPlan {
   // node.
   absl::Status Forward(uint64_t seed);
   // Calls ready(i) once per parameter, as soon as its gradient is final and it
-  // is not read again in this step.
-  absl::Status Backward(uint64_t seed, absl::FunctionRef<void(int)> ready);
+  // is not read again in this run. `accumulate`: adds to the gradients of
+  // parameters and rows that are there, of earlier parts; else overwrites them.
+  absl::Status Backward(uint64_t seed, bool accumulate,
+                        absl::FunctionRef<void(int)> ready);
 
   // Runs Forward once more, and says which is the first input, parameter or
   // node output that holds NaN or infinity; empty if none does.
@@ -81,7 +90,8 @@ class StepPlan {
     bool runs_forward = false;
     bool runs_backward = false;
     uint32_t accumulate_mask = 0;
-    int table = -1;  // it is this lookup of this table, else -1
+    uint32_t parameter_mask = 0;  // inputs whose gradient is a parameter's
+    int table = -1;               // it is this lookup of this table, else -1
     size_t lookup = 0;
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
@@ -101,6 +111,11 @@ class StepPlan {
   absl::Status CheckTables(const Memory& memory) const;
   void BindCall(const Memory& memory, size_t position);
   void* Address(const Place& place, const Memory& memory) const;
+  // Numbers that one sample takes of a value with as many per sample.
+  int64_t PerSample(ValueId value) const {
+    return ElementCount(shapes_[value]) / spec_.batch_size;
+  }
+  void* FeedAddress(int feed, const Memory& memory) const;
   absl::Status RunForward(size_t position, uint64_t seed);
   Op::Tensors TensorsOf(const Call& call, void* scratch, uint64_t seed) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
@@ -130,6 +145,7 @@ class StepPlan {
   // Since Bind:
   std::vector<const void*> values_;  // by ValueId
   absl::Span<RowBatch* const> tables_;
+  int64_t first_sample_ = 0;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -148,6 +148,7 @@ JobSpec WithDefaults(const JobSpec& spec) {
   if (training->epochs() == 0) training->set_epochs(1);
   if (training->batch_size() == 0) training->set_batch_size(32);
   if (training->eval_batch_size() == 0) training->set_eval_batch_size(256);
+  if (training->micro_batches() == 0) training->set_micro_batches(1);
   ResourcesSpec* resources = full.mutable_resources();
   if (resources->workers() == 0) resources->set_workers(1);
   if (resources->ps() == 0) resources->set_ps(1);

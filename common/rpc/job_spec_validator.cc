@@ -483,10 +483,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
     problems->Add("wire_type", WireType_Name(spec.wire_type()),
                   " is not built yet for jobs with tables; use WIRE_FLOAT32");
   }
-  if (spec.training().micro_batches() > 1) {
-    problems->Add("training.micro_batches", spec.training().micro_batches(),
-                  " is not built yet; use 1");
-  }
   if (spec.training().recompute_segments() > 1) {
     problems->Add("training.recompute_segments",
                   spec.training().recompute_segments(),
@@ -502,6 +498,8 @@ void CheckSizes(const JobSpec& spec, Problems* problems) {
   problems->AtMost("training.batch_size", training.batch_size(), kBatchMax);
   problems->AtMost("training.eval_batch_size", training.eval_batch_size(),
                    kBatchMax);
+  problems->AtMost("training.micro_batches", training.micro_batches(),
+                   WithDefaults(spec).training().batch_size());
   problems->AtMost("training.threads", training.threads(), 1024);
   problems->AtMost("resources.workers", spec.resources().workers(), 1024);
   problems->AtMost("resources.ps", spec.resources().ps(), 1024);

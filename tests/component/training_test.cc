@@ -128,6 +128,20 @@ TEST_F(TrainingTest, SyncIsBitReproducibleWhateverTheNumberOfPs) {
   }
 }
 
+TEST_F(TrainingTest, ABatchInPartsTrainsTheSame) {
+  JobSpec spec = DigitsSpec();
+  const auto whole = Train(2, 2, spec);
+  spec.mutable_training()->set_micro_batches(5);
+  const auto parts = Train(2, 2, spec);
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  ASSERT_EQ(parts.status, absl::OkStatus());
+  // A clock is still the whole batch.
+  EXPECT_EQ(parts.last_progress.clocks_total(), 30);
+  EXPECT_EQ(parts.last_progress.samples(), whole.last_progress.samples());
+  EXPECT_NE(parts.weights, whole.weights) << "the order of sums is another";
+  EXPECT_LE(LargestDifference(parts.weights, whole.weights), 1e-5);
+}
+
 TEST_F(TrainingTest, ClippingByGlobalNormDoesNotDependOnTheNumberOfPs) {
   JobSpec spec = DigitsSpec();
   spec.mutable_optimizer()->set_clip_norm(0.3f);

@@ -26,11 +26,13 @@ void Ignore(int) {}
 // An executor over a model, with seeded parameters and batches.
 class Trainer {
  public:
-  Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size)
+  Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size,
+          int64_t micro_batches = 1)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
+    options.micro_batches = micro_batches;
     options.eval_batch_size = batch_size + 3;
     options.seed = 17;
     auto executor = Executor::Create(m.model, m.training, options);
@@ -266,15 +268,45 @@ TEST_P(ExecutorGraphTest, GradientsAreTheDerivativeOfTheLoss) {
   trainer.ExpectGradientsAreDerivatives(1);  // the short last batch
 }
 
-// The strongest reading of the contract: what is written to a parameter inside
-// on_gradient is never seen by the rest of the step, and what gradient(i) holds
-// then is final.
-TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
+// Seven samples in three parts are 2, 2 and 3; two are 1 and 1.
+TEST_P(ExecutorGraphTest, GradientsOfPartsAreTheDerivativeOfTheirLoss) {
   const GraphCase& c = GetParam();
   const TrainingModel model =
       MakeTrainingModel(c.signature, c.initializers, c.body, 17);
   ASSERT_NE(model.model, nullptr);
-  Trainer trainer(model, c.loss, 4);
+  Trainer trainer(model, c.loss, 7, /*micro_batches=*/3);
+  trainer.ExpectGradientsAreDerivatives(7);
+  trainer.ExpectGradientsAreDerivatives(2);
+}
+
+TEST_P(ExecutorGraphTest, PartsAddUpToTheWhole) {
+  const GraphCase& c = GetParam();
+  if (c.name == "Dropout") GTEST_SKIP() << "each part has masks of its own";
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body, 17);
+  ASSERT_NE(model.model, nullptr);
+  Trainer whole(model, c.loss, 7);
+  Trainer parts(model, c.loss, 7, /*micro_batches=*/3);
+  for (const int64_t size : {7, 2, 1}) {
+    const Batch batch = whole.MakeBatch(size);
+    const double loss = whole.Step(batch);
+    EXPECT_NEAR(parts.Step(batch), loss, 1e-6 * std::max(1.0, loss));
+    const auto want = whole.Gradients();
+    const auto got = parts.Gradients();
+    for (size_t i = 0; i < want.size(); ++i) {
+      for (size_t j = 0; j < want[i].size(); ++j) {
+        ASSERT_NEAR(got[i][j], want[i][j],
+                    1e-5 * std::max(1.0f, std::fabs(want[i][j])))
+            << whole.name(i) << "[" << j << "] of " << size;
+      }
+    }
+  }
+}
+
+// The strongest reading of the contract: what is written to a parameter inside
+// on_gradient is never seen by the rest of the step, and what gradient(i) holds
+// then is final.
+void ExpectNotReadAfterOnGradient(Trainer& trainer) {
   const Batch batch = trainer.MakeBatch(4);
   trainer.Step(batch);
   const auto want = trainer.Gradients();
@@ -291,6 +323,17 @@ TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
   EXPECT_EQ(seen, want);
   EXPECT_EQ(trainer.Gradients(), want);
   for (int i = 0; i < trainer.count(); ++i) EXPECT_EQ(calls.count(i), 1u);
+}
+
+TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body, 17);
+  ASSERT_NE(model.model, nullptr);
+  Trainer whole(model, c.loss, 4);
+  ExpectNotReadAfterOnGradient(whole);
+  Trainer parts(model, c.loss, 4, /*micro_batches=*/3);
+  ExpectNotReadAfterOnGradient(parts);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, ExecutorGraphTest,
@@ -435,6 +478,25 @@ TEST(ExecutorTest, GradientsOfPartsAddUpToThoseOfTheWhole) {
   }
 }
 
+TEST(ExecutorTest, PartsOfABatchHaveDropoutMasksOfTheirOwn) {
+  const TrainingModel model =
+      MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",
+                        "a = Mul(x, w_a)\n y = Dropout(a)");
+  Trainer trainer(model, LossSpec::MEAN_SQUARED_ERROR, 2, /*micro_batches=*/2);
+  Trainer first(model, LossSpec::MEAN_SQUARED_ERROR, 1);
+  Batch batch = trainer.MakeBatch(2);
+  // The same sample twice.
+  std::copy_n(batch.feeds[0].begin(), 50, batch.feeds[0].begin() + 50);
+  std::copy_n(batch.labels.begin(), 50, batch.labels.begin() + 50);
+  Batch half = batch;
+  half.size = 1;
+  half.feeds[0].resize(50);
+  half.labels.resize(50);
+  const double loss = first.Step(half);
+  EXPECT_GT(std::fabs(trainer.Step(batch) - 2 * loss), 1e-3 * loss);
+  EXPECT_EQ(trainer.Step(batch), trainer.Step(batch));
+}
+
 TEST(ExecutorTest, DropoutDependsOnClockAndRankAndNothingElse) {
   Trainer trainer(
       MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",
@@ -486,6 +548,18 @@ TEST(ExecutorTest, TheArenaHoldsLessThanEverythingAtOnce) {
   const int64_t one = 64 * 256 * sizeof(float);
   EXPECT_GE(trainer.executor().arena_bytes(), 2 * one);
   EXPECT_LE(trainer.executor().arena_bytes(), 3 * one);
+}
+
+TEST(ExecutorTest, TheArenaIsThatOfAPart) {
+  const auto arena = [](int64_t batch_size, int64_t micro_batches) {
+    return Trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, batch_size,
+                   micro_batches)
+        .executor()
+        .arena_bytes();
+  };
+  EXPECT_EQ(arena(1024, 4), arena(256, 1));
+  EXPECT_EQ(arena(1024, 3), arena(342, 1));  // the largest part
+  EXPECT_LT(arena(256, 1), arena(1024, 1) / 3);
 }
 
 // ---- What is refused, and how it is said ----
@@ -551,6 +625,25 @@ TEST(ExecutorTest, TheFirstNodeThatIsNotFiniteIsNamed) {
             "step at clock 12: the loss is inf: node \"Mul#1\" (Mul) output "
             "\"b\" is inf for sample 0 in the batch");
   EXPECT_FALSE(called);
+}
+
+TEST(ExecutorTest, SamplesOfPartsAreNamedAsThoseOfTheBatch) {
+  Trainer trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 5,
+                  /*micro_batches=*/2);
+  Batch batch = trainer.MakeBatch(5);
+  batch.feeds[0][4 * 4 + 1] = kNan;
+  bool called = false;
+  ExpectError(
+      trainer.executor().TrainStep(batch, 0, 0, [&](int) { called = true; }),
+      absl::StatusCode::kFailedPrecondition,
+      "step at clock 0: the loss is nan: graph input \"x\" is nan for "
+      "sample 4 in the batch");
+  EXPECT_FALSE(called);
+  batch.labels[3] = 9;
+  ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+              absl::StatusCode::kInvalidArgument,
+              "label 9 of sample 3 in the batch is not one of the 3 classes 0 "
+              "to 2");
 }
 
 TEST(ExecutorTest, NotANumberInTheDataIsNamedAsSuch) {
@@ -629,7 +722,7 @@ class TableTest : public ::testing::Test {
   static constexpr int64_t kPadding = 0;
 
   // Feeds in the order ids, x, user.
-  std::unique_ptr<Executor> Create(bool table) {
+  std::unique_ptr<Executor> Create(bool table, int64_t micro_batches = 1) {
     std::vector<std::string> tables;
     if (table) tables.push_back("w_e");
     auto model = Model::Parse(kEmbeddings, "test", {"w_*"}, tables);
@@ -662,6 +755,7 @@ class TableTest : public ::testing::Test {
     Executor::Options options;
     options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
     options.batch_size = kBatch;
+    options.micro_batches = micro_batches;
     options.eval_batch_size = kBatch;
     auto executor = Executor::Create(*model, training, options);
     EXPECT_TRUE(executor.ok()) << executor.status();
@@ -710,9 +804,12 @@ class TableTest : public ::testing::Test {
   }
 };
 
-TEST_F(TableTest, RowsOfABatchAreTheDenseTablesBitForBit) {
-  const auto dense = Create(false);
-  const auto sparse = Create(true);
+class TablePartsTest : public TableTest,
+                       public ::testing::WithParamInterface<int64_t> {};
+
+TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
+  const auto dense = Create(false, GetParam());
+  const auto sparse = Create(true, GetParam());
   const auto rows = MakeRows(/*padded=*/false);
   RowBatch* const tables[] = {rows.get()};
   sparse->UseTables(tables);
@@ -744,6 +841,8 @@ TEST_F(TableTest, RowsOfABatchAreTheDenseTablesBitForBit) {
     EXPECT_EQ(got_scores->scores, want_scores->scores);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, TablePartsTest, ::testing::Values(1, 4));
 
 TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
   const auto dense = Create(false);

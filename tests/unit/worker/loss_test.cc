@@ -43,17 +43,17 @@ TEST(LossTest, ShapesThatDoNotFit) {
 TEST(LossTest, LabelsMustBeClasses) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Loss softmax = *Loss::Create(kSoftmax, {2, 3}, 2);
-  EXPECT_TRUE(softmax.CheckLabels({0, 2}).ok());
+  EXPECT_TRUE(softmax.CheckLabels(2, {0, 2}).ok());
   for (float bad : {-1.0f, 3.0f, 1.5f, nan}) {
-    EXPECT_FALSE(softmax.CheckLabels({0, bad}).ok()) << bad;
+    EXPECT_FALSE(softmax.CheckLabels(2, {0, bad}).ok()) << bad;
   }
   const Loss sigmoid = *Loss::Create(kSigmoid, {2, 1}, 2);
-  EXPECT_TRUE(sigmoid.CheckLabels({0, 1}).ok());
-  EXPECT_EQ(sigmoid.CheckLabels({0, 2}).message(),
+  EXPECT_TRUE(sigmoid.CheckLabels(2, {0, 1}).ok());
+  EXPECT_EQ(sigmoid.CheckLabels(2, {0, 2}).message(),
             "label 2 of sample 1 in the batch is not one of the 2 classes 0 to "
             "1");
   const Loss square = *Loss::Create(kSquare, {2, 1}, 2);
-  EXPECT_TRUE(square.CheckLabels({-7.5f, 1e6f}).ok());
+  EXPECT_TRUE(square.CheckLabels(2, {-7.5f, 1e6f}).ok());
 }
 
 TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
@@ -62,7 +62,7 @@ TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
   EXPECT_EQ(loss.positions(), 3);
   EXPECT_EQ(loss.width(), 4);
   std::vector<float> labels = {0, 1, 2, 3, 0, 1};
-  ASSERT_TRUE(loss.CheckLabels(labels).ok());
+  ASSERT_TRUE(loss.CheckLabels(2, labels).ok());
   std::vector<float> scores(24);
   for (size_t i = 0; i < scores.size(); ++i) scores[i] = 0.1f * (i * 7 % 11);
   std::vector<float> gradient(24);
@@ -77,15 +77,15 @@ TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
   }
   EXPECT_NEAR(loss.Run(scores.data(), labels.data(), nullptr), sum, 1e-6);
   labels[4] = 4;
-  EXPECT_EQ(loss.CheckLabels(labels).message(),
+  EXPECT_EQ(loss.CheckLabels(2, labels).message(),
             "label 4 at position 1 of sample 1 in the batch is not one of the "
             "4 classes 0 to 3");
 }
 
 TEST(LossTest, TheNumberOfLabelsMustFit) {
   const Loss loss = *Loss::Create(kSquare, {2, 3}, 2);
-  EXPECT_TRUE(loss.CheckLabels(std::vector<float>(6)).ok());
-  EXPECT_EQ(loss.CheckLabels(std::vector<float>(5)).message(),
+  EXPECT_TRUE(loss.CheckLabels(2, std::vector<float>(6)).ok());
+  EXPECT_EQ(loss.CheckLabels(2, std::vector<float>(5)).message(),
             "a batch of 2 samples has 5 labels; the loss takes 3 a sample");
 }
 

@@ -46,7 +46,9 @@ Batch MakeBatch(int64_t size) {
   return batch;
 }
 
-TEST(StepPlanTest, StepsAllocateNothing) {
+class StepPlanTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(StepPlanTest, StepsAllocateNothing) {
   const auto model = testing::MakeTrainingModel(
       "(float[N,2,4] x, float[8,16] w_a, float[16] w_b, float[16,3] w_c) => "
       "(float[N,3] y)",
@@ -56,6 +58,7 @@ TEST(StepPlanTest, StepsAllocateNothing) {
   Executor::Options options;
   options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
   options.batch_size = 8;
+  options.micro_batches = GetParam();
   options.eval_batch_size = 16;
   auto executor = Executor::Create(model.model, model.training, options);
   ASSERT_TRUE(executor.ok()) << executor.status();
@@ -78,6 +81,8 @@ TEST(StepPlanTest, StepsAllocateNothing) {
   EXPECT_EQ(allocations - before, 0);
   EXPECT_GT(before, 0);  // the counter counts
 }
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, StepPlanTest, ::testing::Values(1, 3));
 
 }  // namespace
 }  // namespace syncline
