@@ -15,59 +15,6 @@ absl::Status Unsupported(absl::string_view field, absl::string_view value) {
       absl::StrCat(field, ": ", value, " is not built"));
 }
 
-absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
-                                              const OptimizerSpec& spec) {
-  OptimizerParams params;
-  switch (spec.kind()) {
-    case OptimizerSpec::SGD:
-      params.kind = OptimizerKind::kSgd;
-      break;
-    case OptimizerSpec::MOMENTUM:
-      params.kind = OptimizerKind::kMomentum;
-      break;
-    case OptimizerSpec::NESTEROV:
-      params.kind = OptimizerKind::kNesterov;
-      break;
-    case OptimizerSpec::ADAGRAD:
-      params.kind = OptimizerKind::kAdagrad;
-      break;
-    case OptimizerSpec::ADAM:
-      params.kind = OptimizerKind::kAdam;
-      break;
-    case OptimizerSpec::ADAMW:
-      params.kind = OptimizerKind::kAdamW;
-      break;
-    case OptimizerSpec::LAMB:
-      params.kind = OptimizerKind::kLamb;
-      break;
-    case OptimizerSpec::RMSPROP:
-      params.kind = OptimizerKind::kRmsProp;
-      break;
-    case OptimizerSpec::FTRL:
-      params.kind = OptimizerKind::kFtrl;
-      break;
-    case OptimizerSpec::ROW_WISE_ADAGRAD:
-      params.kind = OptimizerKind::kRowWiseAdagrad;
-      break;
-    default:
-      return Unsupported(absl::StrCat(field, ".kind"),
-                         OptimizerSpec::Kind_Name(spec.kind()));
-  }
-  params.momentum = spec.momentum();
-  params.beta1 = spec.beta1();
-  params.beta2 = spec.beta2();
-  params.epsilon = spec.epsilon();
-  params.initial_accumulator = spec.initial_accumulator();
-  params.weight_decay = spec.weight_decay();
-  params.clip_value = spec.clip_value();
-  params.decay = spec.decay();
-  params.centered = spec.centered();
-  params.l1 = spec.l1();
-  params.l2 = spec.l2();
-  params.learning_rate_power = spec.learning_rate_power();
-  return params;
-}
-
 absl::StatusOr<LearningRate::Schedule> ReadSchedule(
     LearningRateSpec::Schedule schedule) {
   switch (schedule) {
@@ -271,6 +218,59 @@ absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
 }
 
 }  // namespace
+
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec) {
+  OptimizerParams params;
+  switch (spec.kind()) {
+    case OptimizerSpec::SGD:
+      params.kind = OptimizerKind::kSgd;
+      break;
+    case OptimizerSpec::MOMENTUM:
+      params.kind = OptimizerKind::kMomentum;
+      break;
+    case OptimizerSpec::NESTEROV:
+      params.kind = OptimizerKind::kNesterov;
+      break;
+    case OptimizerSpec::ADAGRAD:
+      params.kind = OptimizerKind::kAdagrad;
+      break;
+    case OptimizerSpec::ADAM:
+      params.kind = OptimizerKind::kAdam;
+      break;
+    case OptimizerSpec::ADAMW:
+      params.kind = OptimizerKind::kAdamW;
+      break;
+    case OptimizerSpec::LAMB:
+      params.kind = OptimizerKind::kLamb;
+      break;
+    case OptimizerSpec::RMSPROP:
+      params.kind = OptimizerKind::kRmsProp;
+      break;
+    case OptimizerSpec::FTRL:
+      params.kind = OptimizerKind::kFtrl;
+      break;
+    case OptimizerSpec::ROW_WISE_ADAGRAD:
+      params.kind = OptimizerKind::kRowWiseAdagrad;
+      break;
+    default:
+      return Unsupported(absl::StrCat(field, ".kind"),
+                         OptimizerSpec::Kind_Name(spec.kind()));
+  }
+  params.momentum = spec.momentum();
+  params.beta1 = spec.beta1();
+  params.beta2 = spec.beta2();
+  params.epsilon = spec.epsilon();
+  params.initial_accumulator = spec.initial_accumulator();
+  params.weight_decay = spec.weight_decay();
+  params.clip_value = spec.clip_value();
+  params.decay = spec.decay();
+  params.centered = spec.centered();
+  params.l1 = spec.l1();
+  params.l2 = spec.l2();
+  params.learning_rate_power = spec.learning_rate_power();
+  return params;
+}
 
 ShardLayout LayoutOf(const JobConfig& config) {
   std::vector<TableLayout> tables;

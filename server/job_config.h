@@ -47,6 +47,10 @@ struct JobConfig {
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
 
+// `field` names the spec in errors. Errors: InvalidArgument: not built.
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec);
+
 // What messages may say of the job's blocks and tables on this shard.
 ShardLayout LayoutOf(const JobConfig& config);
 

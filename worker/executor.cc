@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,21 +31,24 @@ class ParameterSlab {
  public:
   // `shared`: in memory that other processes can be let read, if there is any.
   void Allocate(absl::Span<const int64_t> counts, bool shared) {
-    int64_t total = 0;
-    for (int64_t count : counts) total += AlignedCount(count);
+    const int64_t bytes = BytesFor(counts);
     if (shared) {
-      if (auto region = SharedRegion::Create(total * sizeof(float));
-          region.ok()) {
+      if (auto region = SharedRegion::Create(bytes); region.ok()) {
         region_ = *std::move(region);
       }
     }
-    if (region_ == nullptr) memory_ = AlignedFloats(total);
+    if (region_ == nullptr) memory_ = AlignedFloats(bytes / sizeof(float));
     float* at = region_ != nullptr ? reinterpret_cast<float*>(region_->data())
                                    : memory_.data();
     for (int64_t count : counts) {
       addresses_.push_back(at);
       at += AlignedCount(count);
     }
+  }
+  static int64_t BytesFor(absl::Span<const int64_t> counts) {
+    int64_t bytes = 0;
+    for (int64_t count : counts) bytes += AlignedCount(count) * sizeof(float);
+    return bytes;
   }
   absl::Span<float* const> addresses() const { return addresses_; }
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
@@ -54,12 +59,35 @@ class ParameterSlab {
   std::vector<float*> addresses_;
 };
 
+// Of as many runs, dearest first.
+std::vector<PlannedOperator> ByOperator(
+    absl::Span<const StepPlan::NodeCost> costs, double runs) {
+  std::map<std::string, PlannedOperator> by_type;
+  for (const StepPlan::NodeCost& cost : costs) {
+    PlannedOperator& planned = by_type[cost.node->op_type];
+    planned.op_type = cost.node->op_type;
+    ++planned.nodes;
+    planned.forward_flops += runs * cost.flops.forward;
+    planned.backward_flops += runs * cost.flops.backward;
+  }
+  std::vector<PlannedOperator> operators;
+  for (auto& [type, planned] : by_type) operators.push_back(planned);
+  std::stable_sort(operators.begin(), operators.end(),
+                   [](const PlannedOperator& a, const PlannedOperator& b) {
+                     return a.flops() > b.flops();
+                   });
+  return operators;
+}
+
 class CpuExecutor : public Executor {
  public:
   CpuExecutor(std::shared_ptr<const Model> model, const TrainingGraph& training,
               const Options& options)
       : model_(std::move(model)), training_(training), options_(options) {
-    for (const auto& p : training_.parameters) parameters_.push_back(p.value);
+    for (const auto& p : training_.parameters) {
+      parameters_.push_back(p.value);
+      counts_.push_back(ElementCount(p.dims));
+    }
     std::vector<ValueId> trained = parameters_;
     for (const auto& table : training_.tables) trained.push_back(table.value);
     with_gradients_ =
@@ -67,7 +95,10 @@ class CpuExecutor : public Executor {
     forward_only_ = Differentiate(model_->graph(), training_.loss_output, {});
   }
 
-  absl::Status Prepare();
+  // Plans the largest batches, and says what they take.
+  absl::StatusOr<ExecutorPlan> PlanBatches();
+  // Takes that memory.
+  void Allocate(const ExecutorPlan& plan);
 
   absl::Span<float> parameter(int i) override {
     return {values_.addresses()[i], Count(i)};
@@ -86,6 +117,10 @@ class CpuExecutor : public Executor {
     tables_.assign(tables.begin(), tables.end());
   }
   int64_t arena_bytes() const override { return training_arena_bytes_; }
+  int64_t memory_bytes() const override {
+    return 2 * ParameterSlab::BytesFor(counts_) +
+           static_cast<int64_t>(arena_.size() * sizeof(float));
+  }
 
  private:
   struct CachedPlan {
@@ -94,12 +129,13 @@ class CpuExecutor : public Executor {
     std::unique_ptr<StepPlan> plan;
   };
 
-  size_t Count(int i) const {
-    return static_cast<size_t>(ElementCount(training_.parameters[i].dims));
-  }
+  size_t Count(int i) const { return static_cast<size_t>(counts_[i]); }
   absl::Status CheckInputs() const;
   void FillParameters();
+  // Parameters and what is in the arena.
+  std::vector<PlannedTensor> LargestFirst(const StepPlan& plan) const;
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size);
+  void EnsureArena(int64_t bytes);
   absl::Status CheckSize(const Batch& batch, int64_t most) const;
   // Samples [first, first + size) of a batch.
   struct Part {
@@ -118,6 +154,7 @@ class CpuExecutor : public Executor {
   const TrainingGraph training_;
   const Options options_;
   std::vector<ValueId> parameters_;
+  std::vector<int64_t> counts_;  // by parameter
   Differentiation with_gradients_;
   Differentiation forward_only_;
   ParameterSlab values_;
@@ -128,26 +165,56 @@ class CpuExecutor : public Executor {
   int64_t training_arena_bytes_ = 0;
 };
 
-absl::Status CpuExecutor::Prepare() {
+absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
   SYNCLINE_RETURN_IF_ERROR(CheckInputs());
-  std::vector<int64_t> counts;
-  for (const auto& p : training_.parameters) {
-    counts.push_back(ElementCount(p.dims));
-  }
-  values_.Allocate(counts, /*shared=*/false);
-  gradients_.Allocate(counts, options_.shared_gradients);
-  FillParameters();
   SetComputeThreads(options_.threads);
+  ExecutorPlan plan;
   if (options_.eval_batch_size > 0) {
-    SYNCLINE_RETURN_IF_ERROR(
-        PlanFor(/*training=*/false, options_.eval_batch_size).status());
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const StepPlan* evaluation,
+        PlanFor(/*training=*/false, options_.eval_batch_size));
+    plan.evaluation_arena_bytes = evaluation->arena_bytes();
   }
   const int64_t parts = options_.micro_batches;
-  SYNCLINE_ASSIGN_OR_RETURN(
-      StepPlan * plan,
-      PlanFor(/*training=*/true, (options_.batch_size + parts - 1) / parts));
-  training_arena_bytes_ = plan->arena_bytes();
-  return absl::OkStatus();
+  const int64_t largest = (options_.batch_size + parts - 1) / parts;
+  SYNCLINE_ASSIGN_OR_RETURN(const StepPlan* training,
+                            PlanFor(/*training=*/true, largest));
+  plan.training_arena_bytes = training->arena_bytes();
+  plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
+  plan.parameter_bytes = ParameterSlab::BytesFor(counts_);
+  plan.gradient_bytes = plan.parameter_bytes;
+  plan.tensors = LargestFirst(*training);
+  plan.operators =
+      ByOperator(training->Costs(), static_cast<double>(options_.batch_size) /
+                                        static_cast<double>(largest));
+  return plan;
+}
+
+std::vector<PlannedTensor> CpuExecutor::LargestFirst(
+    const StepPlan& plan) const {
+  std::vector<PlannedTensor> tensors = plan.ArenaTensors();
+  for (const TrainingGraph::Parameter& p : training_.parameters) {
+    tensors.push_back({p.name, "parameter", p.dims,
+                       ElementCount(p.dims) * int64_t{sizeof(float)}});
+  }
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const PlannedTensor& a, const PlannedTensor& b) {
+                     return a.bytes > b.bytes;
+                   });
+  return tensors;
+}
+
+void CpuExecutor::Allocate(const ExecutorPlan& plan) {
+  values_.Allocate(counts_, /*shared=*/false);
+  gradients_.Allocate(counts_, options_.shared_gradients);
+  FillParameters();
+  EnsureArena(plan.arena_bytes());
+  training_arena_bytes_ = plan.training_arena_bytes;
+}
+
+void CpuExecutor::EnsureArena(int64_t bytes) {
+  const size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
+  if (arena_.size() < floats) arena_ = AlignedFloats(floats);
 }
 
 // Everything that the loss depends on is there, in a type that is fed.
@@ -212,9 +279,6 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
                         .table_samples = training ? options_.batch_size
                                                   : options_.eval_batch_size,
                         .training = training}));
-  const size_t floats =
-      (plan->arena_bytes() + sizeof(float) - 1) / sizeof(float);
-  if (arena_.size() < floats) arena_ = AlignedFloats(floats);
   if (plans_.size() == kPlansMax) plans_.pop_back();
   plans_.insert(plans_.begin(), {training, batch_size, std::move(plan)});
   return plans_.front().plan.get();
@@ -235,6 +299,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
     SYNCLINE_RETURN_IF_ERROR(
         plan->loss().CheckLabels(batch.size, batch.labels));
   }
+  EnsureArena(plan->arena_bytes());
   SYNCLINE_RETURN_IF_ERROR(
       plan->Bind({.arena = reinterpret_cast<char*>(arena_.data()),
                   .batch = &batch,
@@ -325,8 +390,15 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     const Options& options) {
   auto executor =
       std::make_unique<CpuExecutor>(std::move(model), training, options);
-  SYNCLINE_RETURN_IF_ERROR(executor->Prepare());
+  SYNCLINE_ASSIGN_OR_RETURN(const ExecutorPlan plan, executor->PlanBatches());
+  executor->Allocate(plan);
   return executor;
+}
+
+absl::StatusOr<ExecutorPlan> Executor::Plan(std::shared_ptr<const Model> model,
+                                            const TrainingGraph& training,
+                                            const Options& options) {
+  return CpuExecutor(std::move(model), training, options).PlanBatches();
 }
 
 }  // namespace syncline

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/base/shared_region.h"
+#include "common/model/job_plan.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "worker/batch.h"
@@ -40,6 +41,13 @@ class Executor {
       std::shared_ptr<const Model> model, const TrainingGraph& training,
       const Options& options);
   virtual ~Executor() = default;
+
+  // What Create with the same arguments takes, and what a step of
+  // options.batch_size samples computes; takes no memory for either. Errors:
+  // Create's.
+  static absl::StatusOr<ExecutorPlan> Plan(std::shared_ptr<const Model> model,
+                                           const TrainingGraph& training,
+                                           const Options& options);
 
   // [i] follows TrainingGraph::parameters. Row-major float32, 64-byte aligned,
   // at a fixed address. Holds the file's values until written.
@@ -85,6 +93,8 @@ class Executor {
 
   // Bytes of the activation arena for the training batch, or a part of it.
   virtual int64_t arena_bytes() const = 0;
+  // Bytes that it holds: parameters, gradients and arena.
+  virtual int64_t memory_bytes() const = 0;
 };
 
 }  // namespace syncline

@@ -1,6 +1,7 @@
 #include "worker/job_rows.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,66 +41,99 @@ std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
-    const JobAssignment& assignment, const Model& model,
-    const TrainingGraph& training, bool evaluates) {
-  SYNCLINE_RETURN_IF_ERROR(CheckAgreement(assignment, training));
-  const JobSpec& spec = assignment.spec();
+struct JobRows::Sizes {
+  RowBatch::Options trained;
+  std::optional<RowBatch::Options> evaluated;
+  size_t cached = 0;  // rows, while one cut is evaluated
+  size_t kept = 0;    // those of the trainer's RowReuse
+
+  uint64_t bytes() const {
+    return 2 * RowBatch::BytesFor(trained) +
+           (evaluated ? RowBatch::BytesFor(*evaluated) : 0) +
+           RowCache::BytesFor(cached + kept, static_cast<size_t>(trained.dim));
+  }
+};
+
+absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
+    const JobSpec& spec, const Model& model, const TrainingGraph& training,
+    bool evaluates) {
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<Dims> shapes,
                             model.InferShapes(1));
-  std::shared_ptr<JobRows> rows(new JobRows());
+  std::vector<Sizes> all;
   for (size_t t = 0; t < training.tables.size(); ++t) {
-    SYNCLINE_ASSIGN_OR_RETURN(
-        const TableMap map,
-        TableMap::Create(assignment.tables(static_cast<int>(t)).slots(),
-                         static_cast<uint32_t>(assignment.ps_size())));
-    RowBatch::Options options;
-    options.name = training.tables[t].name;
-    options.dim = training.tables[t].dim;
+    Sizes sizes;
+    sizes.trained.name = training.tables[t].name;
+    sizes.trained.dim = training.tables[t].dim;
     for (const TrainingTable::Lookup& lookup : training.tables[t].lookups) {
-      options.lookups.push_back(
+      sizes.trained.lookups.push_back(
           {.feed = lookup.feed,
            .ids_per_sample = ElementCount(shapes[training.feeds[lookup.feed]]),
            .padding = PaddingOf(spec, lookup.feed)});
     }
     const TableSpec& of_table = spec.tables(static_cast<int>(t));
-    const size_t cached = evaluates ? of_table.cache_rows() : 0;
-    // Those of the trainer's RowReuse.
-    const size_t kept = of_table.cache_clocks() > 0 ? of_table.cache_rows() : 0;
-    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(options, map, spec.training(),
-                                            evaluates, cached + kept));
-    rows->caches_.push_back(
-        cached > 0 ? std::make_unique<RowCache>(
-                         cached, static_cast<size_t>(options.dim), /*clocks=*/0)
-                   : nullptr);
+    if (evaluates) {
+      sizes.evaluated = sizes.trained;
+      sizes.evaluated->samples_max = spec.training().eval_batch_size();
+      sizes.cached = of_table.cache_rows();
+    }
+    if (of_table.cache_clocks() > 0) sizes.kept = of_table.cache_rows();
+    sizes.trained.samples_max = spec.training().batch_size();
+    sizes.trained.with_gradients = true;
+    all.push_back(std::move(sizes));
+  }
+  return all;
+}
+
+absl::StatusOr<uint64_t> JobRowsBytes(const JobSpec& spec, const Model& model,
+                                      const TrainingGraph& training,
+                                      bool evaluates) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<JobRows::Sizes> all,
+                            JobRows::SizesOf(spec, model, training, evaluates));
+  uint64_t bytes = 0;
+  for (const JobRows::Sizes& sizes : all) bytes += sizes.bytes();
+  return bytes;
+}
+
+absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
+    const JobAssignment& assignment, const Model& model,
+    const TrainingGraph& training, bool evaluates) {
+  SYNCLINE_RETURN_IF_ERROR(CheckAgreement(assignment, training));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const std::vector<Sizes> all,
+      SizesOf(assignment.spec(), model, training, evaluates));
+  std::shared_ptr<JobRows> rows(new JobRows());
+  for (size_t t = 0; t < all.size(); ++t) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const TableMap map,
+        TableMap::Create(assignment.tables(static_cast<int>(t)).slots(),
+                         static_cast<uint32_t>(assignment.ps_size())));
+    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(all[t], map));
   }
   return rows;
 }
 
-absl::Status JobRows::AddTable(RowBatch::Options options, const TableMap& map,
-                               const TrainingSpec& sizes, bool evaluates,
-                               size_t cached) {
-  RowBatch::Options evaluated = options;
-  evaluated.samples_max = sizes.eval_batch_size();
-  options.samples_max = sizes.batch_size();
-  options.with_gradients = true;
+absl::Status JobRows::AddTable(const Sizes& sizes, const TableMap& map) {
+  const RowBatch::Options& trained = sizes.trained;
   const int64_t ids =
-      std::max(RowBatch::IdsMaxOf(options), RowBatch::IdsMaxOf(evaluated));
-  const uint64_t bytes =
-      2 * RowBatch::BytesFor(options) +
-      (evaluates ? RowBatch::BytesFor(evaluated) : 0) +
-      RowCache::BytesFor(cached, static_cast<size_t>(options.dim));
+      std::max(RowBatch::IdsMaxOf(trained),
+               sizes.evaluated ? RowBatch::IdsMaxOf(*sizes.evaluated) : 0);
+  const uint64_t bytes = sizes.bytes();
   const uint64_t available = AvailableMemoryBytes();
   if (ids > RowBatch::kIdsMax || bytes > available) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "rows of a batch of table \"", options.name, "\": up to ", ids,
-        " ids and ", cached, " cached rows take ", bytes, " bytes, of which ",
-        available, " are there, and there may be at most ", RowBatch::kIdsMax,
-        " ids; use smaller batches or fewer `cache_rows`"));
+        "rows of a batch of table \"", trained.name, "\": up to ", ids,
+        " ids and ", sizes.cached + sizes.kept, " cached rows take ", bytes,
+        " bytes, of which ", available, " are there, and there may be at most ",
+        RowBatch::kIdsMax, " ids; use smaller batches or fewer `cache_rows`"));
   }
-  if (evaluates) evaluated_.push_back(Add(evaluated, map));
-  current_.push_back(Add(options, map));
-  next_.push_back(Add(options, map));
+  if (sizes.evaluated) evaluated_.push_back(Add(*sizes.evaluated, map));
+  current_.push_back(Add(trained, map));
+  next_.push_back(Add(trained, map));
+  caches_.push_back(sizes.cached > 0
+                        ? std::make_unique<RowCache>(
+                              sizes.cached, static_cast<size_t>(trained.dim),
+                              /*clocks=*/0)
+                        : nullptr);
   return absl::OkStatus();
 }
 

@@ -45,12 +45,19 @@ class JobRows {
   void Advance() { current_.swap(next_); }
 
  private:
+  friend absl::StatusOr<uint64_t> JobRowsBytes(const JobSpec& spec,
+                                               const Model& model,
+                                               const TrainingGraph& training,
+                                               bool evaluates);
   JobRows() = default;
   RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
-  // Makes all batches of a table, of these sizes.
-  absl::Status AddTable(RowBatch::Options options, const TableMap& map,
-                        const TrainingSpec& sizes, bool evaluates,
-                        size_t cached);
+  struct Sizes;
+  // What each table of a job takes.
+  static absl::StatusOr<std::vector<Sizes>> SizesOf(
+      const JobSpec& spec, const Model& model, const TrainingGraph& training,
+      bool evaluates);
+  // Makes all batches of a table.
+  absl::Status AddTable(const Sizes& sizes, const TableMap& map);
 
   std::vector<std::unique_ptr<RowBatch>> owned_;
   std::vector<RowBatch*> current_;
@@ -59,6 +66,12 @@ class JobRows {
   std::vector<RowBatch*> lookup_;
   std::vector<std::unique_ptr<RowCache>> caches_;  // by table
 };
+
+// Bytes that JobRows::Create takes for a job whose spec has its defaults.
+// Errors: InvalidArgument: the model's shapes.
+absl::StatusOr<uint64_t> JobRowsBytes(const JobSpec& spec, const Model& model,
+                                      const TrainingGraph& training,
+                                      bool evaluates);
 
 // Takes the keys of `batch` for each of `rows`.
 void Collect(const Batch& batch, absl::Span<RowBatch* const> rows);

@@ -54,18 +54,15 @@ class Preparation {
 
   // The scheduler and every member must see the same parameters.
   void PlaceBlocks() {
-    std::vector<TensorSize> tensors;
-    for (const TrainingGraph::Parameter& parameter : job_.training.parameters) {
-      tensors.push_back({parameter.name, ElementCount(parameter.dims)});
-    }
     if (!AgreesWithAssignment()) {
       problems_.emplace_back(
           "model: its parameters are not those of the assignment; are all "
           "daemons of one version?");
       return;
     }
-    auto map = BlockMap::Create(
-        tensors, static_cast<uint32_t>(job_.assignment.ps_size()));
+    auto map =
+        BlockMap::Create(TensorSizesOf(job_.training),
+                         static_cast<uint32_t>(job_.assignment.ps_size()));
     if (!map.ok()) return AddProblems("model", map.status());
     job_.map = *std::move(map);
   }
@@ -153,18 +150,11 @@ class Preparation {
   }
 
   void CreateExecutor() {
-    const TrainingSpec& training = spec().training();
-    Executor::Options options;
-    options.loss = spec().loss();
-    options.batch_size = training.batch_size();
-    options.micro_batches = training.micro_batches();
-    if (job_.test != nullptr) {
-      options.eval_batch_size = training.eval_batch_size();
-    }
-    options.threads = training.threads() > 0
-                          ? static_cast<int>(training.threads())
+    Executor::Options options =
+        ExecutorOptionsOf(spec(), /*evaluates=*/job_.test != nullptr);
+    options.threads = spec().training().threads() > 0
+                          ? static_cast<int>(spec().training().threads())
                           : options_.threads;
-    options.seed = training.seed();
     options.shared_gradients = options_.shared_memory && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());
@@ -190,6 +180,25 @@ std::string PreparedJob::task_name() const {
   const Task& task = assignment.workers(static_cast<int>(rank)).member().task();
   return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
                       task.index());
+}
+
+Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
+  const TrainingSpec& training = spec.training();
+  Executor::Options options;
+  options.loss = spec.loss();
+  options.batch_size = training.batch_size();
+  options.micro_batches = training.micro_batches();
+  if (evaluates) options.eval_batch_size = training.eval_batch_size();
+  options.seed = training.seed();
+  return options;
+}
+
+std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training) {
+  std::vector<TensorSize> tensors;
+  for (const TrainingGraph::Parameter& parameter : training.parameters) {
+    tensors.push_back({parameter.name, ElementCount(parameter.dims)});
+  }
+  return tensors;
 }
 
 std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,

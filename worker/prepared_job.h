@@ -52,6 +52,13 @@ struct PrepareOptions {
   bool shared_memory = false;
 };
 
+// What a job wants of its executor; but for threads and shared gradients, which
+// are the daemon's. REQUIRES: `spec` has its defaults.
+Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);
+
+// The tensors that the ps share, in the order of the parameters.
+std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training);
+
 // Parses `model_bytes`, resolves the job's spec against it, loads the data and
 // plans memory. Blocks for as long as loading takes. Appends one line per
 // problem to *problems, all that can be found; without any the job is complete.

@@ -99,6 +99,7 @@ absl::Status StepPlan::MakeOps() {
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
     SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateOp(spec));
     ops_.push_back(std::move(op));
+    flops_.push_back(FlopsOf(spec));
   }
   return absl::OkStatus();
 }
@@ -140,6 +141,37 @@ void StepPlan::PlaceMemory() {
     call.output_gradients.resize(call.node->outputs.size());
     call.input_gradients.resize(memory_.backward[p].input_gradients.size());
   }
+}
+
+std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
+  std::vector<NodeCost> costs;
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    costs.push_back({.node = calls_[p].node, .flops = flops_[p]});
+  }
+  return costs;
+}
+
+std::vector<PlannedTensor> StepPlan::ArenaTensors() const {
+  std::vector<PlannedTensor> tensors;
+  // What is written in place of something else has its memory.
+  std::vector<bool> listed(offsets_.size(), false);
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    for (ValueId v : calls_[p].node->outputs) {
+      if (v == kNoValue) continue;
+      const Place& place = memory_.values[v];
+      if (place.kind != Place::Kind::kArena || listed[place.index]) continue;
+      listed[place.index] = true;
+      const Value& value = graph().values[v];
+      const int64_t bytes = ElementCount(shapes_[v]) *
+                            static_cast<int64_t>(DTypeBytes(value.dtype));
+      tensors.push_back({value.name, "activation", shapes_[v], bytes});
+    }
+    const int64_t workspace = ops_[p]->traits().workspace_bytes;
+    if (workspace > 0) {
+      tensors.push_back({calls_[p].node->name, "workspace", {}, workspace});
+    }
+  }
+  return tensors;
 }
 
 absl::Status StepPlan::CheckFeeds(const Memory& memory) const {

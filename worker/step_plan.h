@@ -10,11 +10,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/model/job_plan.h"
 #include "common/model/model.h"
 #include "common/model/training_tables.h"
 #include "worker/batch.h"
 #include "worker/differentiation.h"
 #include "worker/loss.h"
+#include "worker/ops/flops.h"
 #include "worker/ops/op.h"
 #include "worker/row_batch.h"
 #include "worker/step_memory.h"
@@ -48,6 +50,15 @@ class StepPlan {
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
 
   int64_t arena_bytes() const { return arena_bytes_; }
+
+  // What a run computes, node by node.
+  struct NodeCost {
+    const Node* node = nullptr;
+    OpFlops flops;
+  };
+  std::vector<NodeCost> Costs() const;
+  // What forward puts into the arena: values, and workspaces by node.
+  std::vector<PlannedTensor> ArenaTensors() const;
   const Loss& loss() const { return loss_; }
 
   // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
@@ -137,6 +148,7 @@ class StepPlan {
   std::vector<LookupOf> lookups_;
   std::vector<ValueId> table_values_;     // by table
   std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes
+  std::vector<OpFlops> flops_;            // likewise
   std::vector<Call> calls_;               // likewise
   StepMemory memory_;
   std::vector<int64_t> offsets_;  // by arena buffer

@@ -22,6 +22,20 @@ std::string BesideJobFile(const std::string& job_file,
   return (std::filesystem::path(job_file).parent_path() / path).string();
 }
 
+void Override(const JobOverrides& overrides, JobSpec* spec) {
+  ResourcesSpec* const resources = spec->mutable_resources();
+  if (overrides.workers) resources->set_workers(*overrides.workers);
+  if (overrides.ps) resources->set_ps(*overrides.ps);
+  TrainingSpec* const training = spec->mutable_training();
+  if (overrides.batch_size) training->set_batch_size(*overrides.batch_size);
+  if (overrides.micro_batches) {
+    training->set_micro_batches(*overrides.micro_batches);
+  }
+  if (overrides.recompute_segments) {
+    training->set_recompute_segments(*overrides.recompute_segments);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
@@ -30,10 +44,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
                             ReadFile(path, kJobFileBytesMax));
   JobReading reading = ReadJobSpec(text, path);
   JobSpec& spec = reading.spec;
-  if (overrides.workers) {
-    spec.mutable_resources()->set_workers(*overrides.workers);
-  }
-  if (overrides.ps) spec.mutable_resources()->set_ps(*overrides.ps);
+  Override(overrides, &spec);
 
   ReportedFields reported(reading);
   JobProblems problems;

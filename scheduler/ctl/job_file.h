@@ -21,6 +21,9 @@ struct JobFile {
 struct JobOverrides {
   std::optional<uint32_t> workers = std::nullopt;
   std::optional<uint32_t> ps = std::nullopt;
+  std::optional<uint32_t> batch_size = std::nullopt;
+  std::optional<uint32_t> micro_batches = std::nullopt;
+  std::optional<uint32_t> recompute_segments = std::nullopt;
 };
 
 // Reads and checks everything that can be checked without the cluster: syntax,

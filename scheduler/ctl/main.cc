@@ -2,15 +2,32 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "common/base/status_macros.h"
 #include "scheduler/ctl/synctl.h"
+#include "server/ps_plan.h"
+#include "worker/job_planner.h"
+#include "worker/prepared_job.h"
 
 namespace {
 
 std::string FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+absl::StatusOr<syncline::JobPlan> PlanJob(
+    const syncline::JobSpec& spec, std::shared_ptr<const syncline::Model> model,
+    const syncline::TrainingGraph& training) {
+  syncline::JobPlan plan;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      plan.worker, syncline::PlanWorker(spec, std::move(model), training));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      plan.ps, syncline::PlanPs(spec, syncline::TensorSizesOf(training)));
+  return plan;
 }
 
 }  // namespace
@@ -27,5 +44,6 @@ int main(int argc, char** argv) {
       std::filesystem::read_symlink("/proc/self/exe", error)
           .parent_path()
           .string();
+  environment.planner = PlanJob;
   return syncline::RunSynctl(argc, argv, environment);
 }

@@ -18,6 +18,7 @@
 #include "scheduler/ctl/generate_command.h"
 #include "scheduler/ctl/local_command.h"
 #include "scheduler/ctl/model_command.h"
+#include "scheduler/ctl/plan_command.h"
 #include "scheduler/ctl/tf_config_command.h"
 
 namespace syncline {
@@ -133,6 +134,17 @@ Examples:
   synctl model mlp --set hidden=1024,1024 > model.onnx
   synctl model lenet --set channels=8,16 --set classes=36 > model.onnx)";
 
+constexpr char kPlanFooter[] = R"(
+Memory by role, the largest tensors and FLOPs by operator, from the same plan
+that a worker makes; nothing runs and no data is read. With micro-batches or
+recomputed segments, in the job or asked for here, the plan without them is
+shown next to it. A multiplication and an addition are two FLOPs.
+
+Examples:
+  synctl plan job.textproto
+  synctl plan job.textproto --batch-size 1024 --micro-batches 4
+  synctl plan job.textproto --recompute-segments 8 --output json)";
+
 constexpr char kTablesFooter[] = R"(
 Of each table: rows in memory and on disk and their bytes, how often a row was
 found where, why keys were refused and rows expired, and the keys pushed most.
@@ -172,6 +184,7 @@ class CommandLine {
     AddLocal();
     AddGenerate();
     AddModel();
+    AddPlan();
     AddClusterCommands();
   }
 
@@ -364,6 +377,29 @@ class CommandLine {
     SetFooter(model, kModelFooter);
   }
 
+  void AddPlan() {
+    CLI::App* plan =
+        Add("plan", "Show what a job will take, before anything runs",
+            [this](const Console& console) {
+              return RunPlan(plan_, environment_.planner, console);
+            });
+    plan->add_option("FILE", plan_.job_file, "Job file")->required();
+    const auto add = [plan](const std::string& name, auto& option,
+                            const std::string& about) {
+      plan->add_option(name, option, about + "; default: the job's");
+    };
+    add("--batch-size", plan_.overrides.batch_size, "Samples a step");
+    add("--micro-batches", plan_.overrides.micro_batches,
+        "Parts of a batch, one after the other");
+    add("--recompute-segments", plan_.overrides.recompute_segments,
+        "Segments of the forward pass");
+    add("--workers", plan_.overrides.workers, "Workers");
+    add("--ps", plan_.overrides.ps, "Parameter servers");
+    plan->add_option("--tensors", plan_.tensors,
+                     "Largest tensors to list; default 10");
+    SetFooter(plan, kPlanFooter);
+  }
+
   void AddClusterCommands() {
     SetFooter(AddRemote("cluster", "List the cluster's members",
                         [this](const Console& console) {
@@ -428,6 +464,7 @@ class CommandLine {
   LocalOptions local_;
   GenerateCriteoOptions criteo_;
   ModelOptions model_;
+  PlanOptions plan_;
   bool offline_ = false;
   std::vector<std::string> cluster_;
   std::string task_;

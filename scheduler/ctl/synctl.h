@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "scheduler/ctl/plan_command.h"
+
 namespace syncline {
 
 // What synctl takes from its process besides the arguments.
@@ -12,6 +14,7 @@ struct SynctlEnvironment {
   std::string scheduler;                 // SYNCLINE_SCHEDULER
   std::string data_root;                 // SYNCLINE_DATA
   std::string binary_dir;                // where synctl's executable is
+  JobPlanner planner;                    // what worker and ps plan
 };
 
 // Parses the arguments and runs the command. Returns the exit code; see

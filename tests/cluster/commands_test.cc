@@ -346,7 +346,7 @@ TEST_F(CommandsTest, HelpTeaches) {
   EXPECT_THAT(help.out, HasSubstr("Exit codes"));
   for (const char* command :
        {"submit", "watch", "list", "get", "cancel", "download", "local",
-        "cluster", "doctor", "tf-config", "tables", "version"}) {
+        "cluster", "doctor", "tf-config", "tables", "plan", "version"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     ASSERT_OK_AND_ASSIGN(const auto sub, cluster_->Synctl({command, "--help"}));
     EXPECT_EQ(sub.exit.code, 0) << command;

@@ -562,6 +562,52 @@ TEST(ExecutorTest, TheArenaIsThatOfAPart) {
   EXPECT_LT(arena(256, 1), arena(1024, 1) / 3);
 }
 
+TEST(ExecutorTest, APlanIsWhatIsTaken) {
+  const TrainingModel model = Mlp();
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 30;
+  for (const int64_t evaluated : {0, 7, 500}) {
+    options.eval_batch_size = evaluated;
+    options.micro_batches = 1 + evaluated % 5;
+    const auto plan = Executor::Plan(model.model, model.training, options);
+    const auto executor =
+        Executor::Create(model.model, model.training, options);
+    ASSERT_TRUE(plan.ok() && executor.ok()) << plan.status();
+    EXPECT_EQ(plan->parameters, 20 + 5 + 15 + 3);
+    EXPECT_EQ(plan->gradient_bytes, 128 + 64 + 64 + 64);  // in cache lines
+    EXPECT_EQ(plan->training_arena_bytes, (*executor)->arena_bytes());
+    EXPECT_EQ(plan->memory_bytes(), (*executor)->memory_bytes());
+    EXPECT_EQ(plan->evaluation_arena_bytes > plan->training_arena_bytes,
+              evaluated == 500);
+    // Whatever the parts, a step computes the batch.
+    EXPECT_NEAR(plan->operators[0].forward_flops, 30 * (2 * (20 + 15) + 5 + 3),
+                1e-6);
+  }
+}
+
+TEST(ExecutorTest, APlanNamesTensorsAndOperators) {
+  const TrainingModel model = Mlp();
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 8;
+  const auto plan = Executor::Plan(model.model, model.training, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_GE(plan->tensors.size(), 3u);
+  EXPECT_EQ(plan->tensors[0].name, "h");
+  EXPECT_EQ(plan->tensors[0].what, "activation");
+  EXPECT_EQ(plan->tensors[0].dims, (Dims{8, 5}));
+  EXPECT_EQ(plan->tensors[0].bytes, 160);
+  ASSERT_EQ(plan->operators.size(), 2u);
+  EXPECT_EQ(plan->operators[0].op_type, "Gemm");
+  EXPECT_EQ(plan->operators[0].nodes, 2);
+  // The first layer's input has no gradient.
+  EXPECT_EQ(plan->operators[0].backward_flops,
+            8 * (2 * 20 + 5 + 2 * (2 * 15) + 3));
+  EXPECT_EQ(plan->operators[1].op_type, "Tanh");
+  EXPECT_EQ(plan->operators[1].forward_flops, 40);
+}
+
 // ---- What is refused, and how it is said ----
 
 template <typename T>

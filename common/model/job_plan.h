@@ -1,0 +1,101 @@
+#ifndef SYNCLINE_COMMON_MODEL_JOB_PLAN_H_
+#define SYNCLINE_COMMON_MODEL_JOB_PLAN_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/graph.h"
+
+namespace syncline {
+
+// What a job takes of memory and computes in a step, known before it runs: the
+// worker and the ps each fill in their part, with the code that plans a run.
+
+// Memory with a name.
+struct PlannedTensor {
+  std::string name;
+  std::string what;  // "parameter", "activation", "workspace"
+  Dims dims;         // empty for a workspace
+  int64_t bytes = 0;
+};
+
+// Operators of one kind in a worker's step. A multiplication and an addition
+// are two FLOPs. Of Gemm, MatMul, Conv, ConvTranspose, Einsum and Attention all
+// products are counted; any other counts one for each number that it computes,
+// and none for numbers that it only moves.
+struct PlannedOperator {
+  std::string op_type;
+  int nodes = 0;
+  double forward_flops = 0;
+  double backward_flops = 0;
+  double recomputed_flops = 0;  // forward, once more, in the backward pass
+
+  double flops() const {
+    return forward_flops + backward_flops + recomputed_flops;
+  }
+};
+
+// The executor's part, for the job's largest batches.
+struct ExecutorPlan {
+  int64_t parameters = 0;  // numbers
+  int64_t parameter_bytes = 0;
+  int64_t gradient_bytes = 0;
+  // What a training step and an evaluation (0: there is none) keep of
+  // activations, their gradients and workspaces. One runs at a time, in the
+  // same memory.
+  int64_t training_arena_bytes = 0;
+  int64_t evaluation_arena_bytes = 0;
+  std::vector<PlannedTensor> tensors;      // largest first
+  std::vector<PlannedOperator> operators;  // dearest first
+
+  int64_t arena_bytes() const {
+    return std::max(training_arena_bytes, evaluation_arena_bytes);
+  }
+  int64_t memory_bytes() const {
+    return parameter_bytes + gradient_bytes + arena_bytes();
+  }
+};
+
+// One worker; the chief takes the most, because it evaluates too.
+struct WorkerPlan {
+  ExecutorPlan executor;
+  int64_t row_bytes = 0;      // rows of embedding tables: of batches, and kept
+  int64_t batch_bytes = 0;    // batches read ahead; the data set is not in it
+  int64_t message_bytes = 0;  // on their way to and from the ps, at most
+
+  int64_t memory_bytes() const {
+    return executor.memory_bytes() + row_bytes + batch_bytes + message_bytes;
+  }
+};
+
+// One ps.
+struct PsPlan {
+  int64_t value_bytes = 0;    // parameters
+  int64_t slot_bytes = 0;     // optimizer state
+  int64_t waiting_bytes = 0;  // gradients that wait for other workers, at most
+  int64_t message_bytes = 0;  // on their way, at most
+
+  int64_t memory_bytes() const {
+    return value_bytes + slot_bytes + waiting_bytes + message_bytes;
+  }
+};
+
+// Rows of an embedding table: spread over the ps, and not in PsPlan.
+struct PlannedTable {
+  std::string name;
+  int64_t dim = 0;
+  int64_t rows = 0;       // 0: as many as there are keys
+  int64_t row_bytes = 0;  // with key and optimizer state
+};
+
+struct JobPlan {
+  WorkerPlan worker;
+  std::vector<PsPlan> ps;
+  std::vector<PlannedTable> tables;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_JOB_PLAN_H_

@@ -1,0 +1,89 @@
+#include "scheduler/ctl/plan_command.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/job_spec_validator.h"
+#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/plan_text.h"
+
+namespace syncline {
+namespace {
+
+// LoadJobFile has read it once.
+constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
+
+bool SavesActivations(const TrainingSpec& training) {
+  return training.micro_batches() > 1 || training.recompute_segments() > 1;
+}
+
+std::vector<PlannedTable> TablesOf(const JobSpec& spec,
+                                   const TrainingGraph& training) {
+  std::vector<PlannedTable> tables;
+  for (size_t t = 0; t < training.tables.size(); ++t) {
+    const TrainingTable& table = training.tables[t];
+    const auto kind = spec.tables(static_cast<int>(t)).optimizer().kind();
+    tables.push_back(
+        {.name = table.name,
+         .dim = int64_t{table.dim},
+         .rows = table.rows,
+         .row_bytes = static_cast<int64_t>(TableRowBytes(kind, table.dim))});
+  }
+  return tables;
+}
+
+absl::StatusOr<JobPlan> Plan(const JobSpec& spec,
+                             const std::shared_ptr<const Model>& model,
+                             const JobPlanner& planner) {
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  if (!problems.empty()) {
+    return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(JobPlan plan, planner(spec, model, training));
+  plan.tables = TablesOf(spec, training);
+  return plan;
+}
+
+absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,
+                                      const JobPlanner& planner) {
+  SYNCLINE_ASSIGN_OR_RETURN(const JobFile job,
+                            LoadJobFile(options.job_file, options.overrides));
+  PlanReport report;
+  report.spec = WithDefaults(job.spec);
+  report.tensors_max = options.tensors;
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadFile(job.model_file, kModelBytesMax));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto model,
+                            ParseJobModel(report.spec, bytes, job.model_file));
+  SYNCLINE_ASSIGN_OR_RETURN(report.plan, Plan(report.spec, model, planner));
+  if (SavesActivations(report.spec.training())) {
+    JobSpec plain = report.spec;
+    plain.mutable_training()->set_micro_batches(1);
+    plain.mutable_training()->set_recompute_segments(0);
+    SYNCLINE_ASSIGN_OR_RETURN(report.plain, Plan(plain, model, planner));
+  }
+  return report;
+}
+
+}  // namespace
+
+int RunPlan(const PlanOptions& options, const JobPlanner& planner,
+            const Console& console) {
+  const absl::StatusOr<PlanReport> report = MakeReport(options, planner);
+  if (!report.ok()) {
+    console.PrintError(report.status());
+    return kExitFailed;  // whatever the code: the file is at fault
+  }
+  if (console.json) {
+    console.PrintJson(PlanJson(*report));
+  } else {
+    console.out << PlanText(*report) << std::flush;
+  }
+  return kExitOk;
+}
+
+}  // namespace syncline

@@ -1,0 +1,79 @@
+// Goal: a plan says what shards take. Method: plans against shards that are
+// made, and the rules of the memory table in server/README.md.
+
+#include "server/ps_plan.h"
+
+#include "common/rpc/job_spec_validator.h"
+#include "gtest/gtest.h"
+#include "server/dense_shard.h"
+
+namespace syncline {
+namespace {
+
+constexpr int64_t kMessages = 8 << 20;  // of a worker
+
+JobSpec Spec(OptimizerSpec::Kind kind, uint32_t workers, uint32_t ps) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(kind);
+  spec.mutable_resources()->set_workers(workers);
+  spec.mutable_resources()->set_ps(ps);
+  return WithDefaults(spec);
+}
+
+std::vector<PsPlan> Plan(const JobSpec& spec) {
+  const auto plan = PlanPs(spec, {{"w", 10'000'000}, {"b", 1000}});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *plan;
+}
+
+TEST(PsPlanTest, IsWhatShardsAllocate) {
+  const std::vector<TensorSize> tensors = {{"w", 300'000}, {"b", 17}};
+  const auto plan = PlanPs(Spec(OptimizerSpec::ADAM, 1, 3), tensors);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->size(), 3u);
+  const BlockMap map = *BlockMap::Create(tensors, 3);
+  for (uint32_t s = 0; s < 3; ++s) {
+    std::vector<size_t> counts;
+    for (const uint32_t b : map.shard_blocks(s)) {
+      counts.push_back(static_cast<size_t>(map.blocks()[b].count));
+    }
+    DenseShard::Options options;
+    options.optimizer.kind = OptimizerKind::kAdam;
+    const DenseShard shard(options, counts);
+    const auto planned =
+        static_cast<double>((*plan)[s].value_bytes + (*plan)[s].slot_bytes);
+    const auto taken =
+        static_cast<double>(shard.value_bytes() + shard.slot_bytes());
+    EXPECT_NEAR(planned, taken, 0.05 * taken);
+  }
+}
+
+TEST(PsPlanTest, OptimizersHaveTheirState) {
+  const int64_t values = Plan(Spec(OptimizerSpec::SGD, 1, 1))[0].value_bytes;
+  EXPECT_EQ(Plan(Spec(OptimizerSpec::SGD, 1, 1))[0].slot_bytes, 0);
+  EXPECT_NEAR(Plan(Spec(OptimizerSpec::MOMENTUM, 1, 1))[0].slot_bytes, values,
+              0.01 * values);
+  EXPECT_NEAR(Plan(Spec(OptimizerSpec::ADAM, 1, 1))[0].slot_bytes, 2 * values,
+              0.01 * values);
+}
+
+TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kGradient);
+  EXPECT_EQ(Plan(spec)[0].message_bytes, 3 * kMessages);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+}
+
+TEST(PsPlanTest, WhatIsNotBuiltIsNamed) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::KIND_UNSPECIFIED);
+  EXPECT_EQ(PlanPs(spec, {{"w", 1}}).status().message(),
+            "optimizer.kind: KIND_UNSPECIFIED is not built");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,126 @@
+// Goal: a plan is what a run then takes. Method: jobs planned, then prepared as
+// a worker does and trained for a step; the executor's own figures must be the
+// plan's, and the process must have grown by them.
+
+#include "worker/job_planner.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_join.h"
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/process_memory.h"
+#include "worker/prepared_job.h"
+
+namespace syncline {
+namespace {
+
+struct Prepared {
+  WorkerPlan plan;
+  std::unique_ptr<PreparedJob> job;
+  double grown_bytes = 0;  // from before it was prepared to after a step
+};
+
+double ResidentBytes() {
+  return static_cast<double>(ProcessMemoryBytes(getpid(), "RssAnon"));
+}
+
+Batch WholeBatch(const PreparedJob& job) {
+  std::vector<int64_t> indices(job.spec().training().batch_size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    indices[i] = static_cast<int64_t>(i) % job.train->size();
+  }
+  Batch batch;
+  job.train->Read(indices, &batch);
+  return batch;
+}
+
+Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
+  Prepared result;
+  JobAssignment assignment;
+  *assignment.mutable_spec() = WithDefaults(spec);
+  assignment.add_workers();
+  assignment.add_ps();
+  const auto model = ParseJobModel(assignment.spec(), model_text, "model");
+  EXPECT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> problems;
+  const TrainingGraph training =
+      ResolveTrainingGraph(assignment.spec(), **model, &problems);
+  for (const auto& parameter : training.parameters) {
+    ParameterInfo* const info = assignment.add_parameters();
+    info->set_name(parameter.name);
+    for (const int64_t dim : parameter.dims) info->add_dims(dim);
+  }
+  const auto plan = PlanWorker(assignment.spec(), *model, training);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  result.plan = *plan;
+
+  const double before = ResidentBytes();
+  PrepareOptions options;
+  options.threads = 1;
+  result.job = PrepareJob(assignment, 0, model_text, options, &problems);
+  EXPECT_EQ(absl::StrJoin(problems, "\n"), "");
+  const Batch batch = WholeBatch(*result.job);
+  EXPECT_TRUE(result.job->executor->TrainStep(batch, 0, 0, [](int) {}).ok());
+  result.grown_bytes = ResidentBytes() - before;
+  return result;
+}
+
+TEST(JobPlannerTest, ThePlanIsWhatTheExecutorHolds) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_training()->set_batch_size(100);
+  for (const uint32_t micro_batches : {1, 3, 100}) {
+    for (const bool evaluates : {false, true}) {
+      spec.mutable_training()->set_micro_batches(micro_batches);
+      if (evaluates) *spec.mutable_data()->mutable_test() = spec.data().train();
+      const Prepared run = Prepare(spec, MlpModel(784, 32, 10));
+      EXPECT_EQ(run.plan.executor.memory_bytes(),
+                run.job->executor->memory_bytes());
+      EXPECT_EQ(run.plan.executor.training_arena_bytes,
+                run.job->executor->arena_bytes());
+      EXPECT_EQ(run.plan.executor.evaluation_arena_bytes > 0, evaluates);
+    }
+    spec.mutable_data()->clear_test();
+  }
+}
+
+TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(64);
+  spec.mutable_training()->set_batch_size(4096);
+  // Small pieces come from memory that the process has already.
+  Prepare(spec, MlpModel(784, 32, 10));
+  const Prepared run = Prepare(spec, MlpModel(784, 4096, 10));
+  // 24.5 MiB of parameters and gradients; 128 MiB of a hidden layer and its
+  // gradient; a batch, three of which are planned for, is 12.3 MiB.
+  const double expected =
+      static_cast<double>(run.plan.executor.memory_bytes()) +
+      static_cast<double>(run.plan.batch_bytes) / 3;
+  EXPECT_GT(expected, 150 * kMiB);
+  EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
+}
+
+TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
+  JobSpec spec = WithDefaults(DigitsJob());
+  spec.mutable_resources()->set_ps(2);
+  const auto model = *ParseJobModel(spec, MlpModel(784, 32, 10), "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  const auto plan = PlanWorker(spec, model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Two batches are read ahead of the one that is computed.
+  EXPECT_EQ(plan->batch_bytes, 3 * 32 * (784 + 1) * 4);
+  EXPECT_EQ(plan->row_bytes, 0);
+  // A small model is on its way as a whole.
+  EXPECT_EQ(plan->message_bytes, plan->executor.parameters * 4);
+  EXPECT_EQ(plan->memory_bytes(), plan->executor.memory_bytes() +
+                                      plan->batch_bytes + plan->message_bytes);
+  spec.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_EQ(PlanWorker(spec, model, training)->message_bytes,
+            2 * plan->message_bytes);
+}
+
+}  // namespace
+}  // namespace syncline

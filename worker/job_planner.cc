@@ -1,0 +1,81 @@
+#include "worker/job_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/wire/block_map.h"
+#include "worker/data/prefetcher.h"
+#include "worker/job_rows.h"
+#include "worker/loss.h"
+#include "worker/prepared_job.h"
+#include "worker/ps_client.h"
+
+namespace syncline {
+namespace {
+
+// Of a batch as data delivers it: feeds and labels.
+absl::StatusOr<int64_t> BatchBytes(const JobSpec& spec, const Model& model,
+                                   const TrainingGraph& training,
+                                   int64_t samples) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<Dims> shapes,
+                            model.InferShapes(samples));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const Loss loss,
+      Loss::Create(spec.loss().kind(), shapes[training.loss_output], samples));
+  int64_t bytes = samples * loss.label_width() * int64_t{sizeof(float)};
+  for (const ValueId feed : training.feeds) {
+    if (feed == kNoValue) continue;
+    bytes += ElementCount(shapes[feed]) *
+             static_cast<int64_t>(DTypeBytes(model.graph().values[feed].dtype));
+  }
+  return bytes;
+}
+
+// Of values that a worker has asked the ps for, and of gradients that leave
+// converted to another type; others leave from where they lie.
+absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
+                                     const TrainingGraph& training) {
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const BlockMap map,
+      BlockMap::Create(TensorSizesOf(training), spec.resources().ps()));
+  const PsClient::Options defaults;
+  const bool converted = spec.wire_type() > WIRE_FLOAT32;
+  int64_t bytes = 0;
+  for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
+    const int64_t of_shard = map.shard_elements(shard) * int64_t{sizeof(float)};
+    bytes += std::min<int64_t>(of_shard, defaults.pull_window_bytes);
+    if (converted) {
+      bytes += std::min<int64_t>(of_shard, defaults.push_window_bytes);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
+                                      std::shared_ptr<const Model> model,
+                                      const TrainingGraph& training) {
+  const bool evaluates = spec.data().has_test();
+  WorkerPlan plan;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      plan.executor,
+      Executor::Plan(model, training, ExecutorOptionsOf(spec, evaluates)));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.row_bytes,
+                            JobRowsBytes(spec, *model, training, evaluates));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const int64_t batch,
+      BatchBytes(spec, *model, training, spec.training().batch_size()));
+  plan.batch_bytes = (Prefetcher::Options().depth + 1) * batch;
+  if (evaluates) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const int64_t evaluated,
+        BatchBytes(spec, *model, training, spec.training().eval_batch_size()));
+    plan.batch_bytes += evaluated;
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));
+  return plan;
+}
+
+}  // namespace syncline

@@ -1,0 +1,24 @@
+#ifndef SYNCLINE_WORKER_JOB_PLANNER_H_
+#define SYNCLINE_WORKER_JOB_PLANNER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/model/job_plan.h"
+#include "common/model/model.h"
+#include "common/model/training_graph.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// What the chief of a job would take and compute, with the planning code of a
+// run. Opens no data and takes no memory to speak of. REQUIRES: `spec` has its
+// defaults; `training` is what it is over `model`. Errors: InvalidArgument:
+// what cannot be trained.
+absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
+                                      std::shared_ptr<const Model> model,
+                                      const TrainingGraph& training);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_PLANNER_H_
