@@ -242,6 +242,14 @@ double AddSquares(double sum, const float* gradient, float scale,
   return sum;
 }
 
+void AverageIn(float momentum, float scale, const float* __restrict sum,
+               float* __restrict value, size_t count) {
+  const float rest = 1 - momentum;
+  for (size_t i = 0; i < count; ++i) {
+    value[i] = momentum * value[i] + rest * (sum[i] * scale);
+  }
+}
+
 void AddTo(const float* __restrict addend, float* __restrict sum,
            size_t count) {
   for (size_t i = 0; i < count; ++i) sum[i] += addend[i];

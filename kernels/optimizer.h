@@ -110,6 +110,12 @@ void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
 // a range and passing the sum on gives the same bits.
 double AddSquares(double sum, const float* gradient, float scale, size_t count);
 
+// A running mean in place of an optimizer:
+// value = momentum * value + (1 - momentum) * (sum * scale).
+//   sum, value [count]; they do not overlap; no alignment is assumed.
+void AverageIn(float momentum, float scale, const float* sum, float* value,
+               size_t count);
+
 // sum[i] += addend[i].
 void AddTo(const float* addend, float* sum, size_t count);
 

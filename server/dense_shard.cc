@@ -141,7 +141,8 @@ double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
   }
   if (!std::isfinite(squares)) scratch->non_finite = Inspect(block, scratch);
   block.kept.clear();
-  return squares;
+  const bool counts = !block.momentum.has_value() || !std::isfinite(squares);
+  return counts ? squares : 0;
 }
 
 float DenseShard::GradientScale(uint64_t sample_count,
@@ -189,11 +190,22 @@ uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
   return 0;
 }
 
+void DenseShard::Average(Block* block, uint64_t sample_count,
+                         Scratch* scratch) {
+  const float scale = static_cast<float>(1.0 / sample_count);
+  ForEachPiece(
+      block, scratch,
+      [&](const float* sum, float* value, float* const*, size_t count) {
+        AverageIn(*block->momentum, scale, sum, value, count);
+      });
+}
+
 void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
                        double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
   if (sample_count == 0) return;
+  if (block.momentum.has_value()) return Average(&block, sample_count, scratch);
   const OptimizerStep step = {
       .learning_rate = LearningRateAt(clock),
       .gradient_scale = GradientScale(sample_count, squared_norm),
@@ -210,7 +222,10 @@ LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
                               double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
-  block.advanced = sample_count > 0;
+  block.advanced = sample_count > 0 && !block.momentum.has_value();
+  if (sample_count > 0 && block.momentum.has_value()) {
+    Average(&block, sample_count, scratch);
+  }
   if (!block.advanced) return {};
   const OptimizerStep step = {
       .gradient_scale = GradientScale(sample_count, squared_norm),

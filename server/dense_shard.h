@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -72,6 +73,14 @@ class DenseShard {
     options_.learning_rate.total_clocks = clocks;
   }
 
+  // The block is a running mean of what is pushed, not a parameter: it is
+  // folded as gradients are, and applied by AverageIn (kernels/optimizer.h)
+  // with no part in norms, clipping and learning rate. What is not finite is
+  // treated as in a gradient. Before the first Apply.
+  void MakeRunningMean(BlockIndex block, float momentum) {
+    blocks_[block].momentum = momentum;
+  }
+
   // Takes the elements of `values` from `first` on as the block's values.
   void Init(BlockIndex block, const FloatSource& values, size_t first);
 
@@ -94,7 +103,7 @@ class DenseShard {
 
   // Folds the kept gradients into a buffer of the block's own and lets go of
   // them. Returns the squared L2 norm of the mean gradient, fp64 in element
-  // order.
+  // order; of a running mean 0, if it is finite.
   double Fold(BlockIndex block, uint64_t sample_count, Scratch* scratch);
 
   // One optimizer step with the kept (or folded) gradients: their sum divided
@@ -141,8 +150,9 @@ class DenseShard {
     std::vector<Kept> kept;  // by rank
     AlignedFloats folded;    // with a clipped norm only; kept for reuse
     bool is_folded = false;
-    uint64_t folded_samples = 0;  // 0: nothing was left
-    bool advanced = false;        // and not finished
+    uint64_t folded_samples = 0;    // 0: nothing was left
+    bool advanced = false;          // and not finished
+    std::optional<float> momentum;  // of a running mean
     int64_t updates = 0;
   };
 
@@ -164,6 +174,8 @@ class DenseShard {
                              Scratch* scratch);
   // What is to be applied: samples, 0: nothing.
   uint64_t Begin(Block* block, uint64_t sample_count, Scratch* scratch) const;
+  // Apply of a running mean.
+  void Average(Block* block, uint64_t sample_count, Scratch* scratch);
   // Sum of the kept gradients over a piece.
   static const float* SumPiece(const Block& block, size_t begin, size_t count,
                                Scratch* scratch);

@@ -113,6 +113,17 @@ absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
   }
 }
 
+absl::StatusOr<std::optional<float>> ReadMomentum(
+    const ParameterInfo& parameter) {
+  if (!parameter.has_momentum()) return std::nullopt;
+  if (!(parameter.momentum() >= 0 && parameter.momentum() <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the momentum of the running mean '", parameter.name(),
+                     "' is ", parameter.momentum(), "; it must be in [0, 1]"));
+  }
+  return parameter.momentum();
+}
+
 absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
   std::vector<TensorSize> tensors;
   for (const ParameterInfo& parameter : assignment.parameters()) {
@@ -320,6 +331,8 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                             ReadNonFinite(spec.non_finite()));
   for (const ParameterInfo& parameter : assignment.parameters()) {
     config.tensor_names.push_back(parameter.name());
+    SYNCLINE_ASSIGN_OR_RETURN(config.momenta.emplace_back(),
+                              ReadMomentum(parameter));
   }
   config.needs_total_clocks =
       config.shard.learning_rate.total_clocks == 0 &&

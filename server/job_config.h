@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SERVER_JOB_CONFIG_H_
 #define SYNCLINE_SERVER_JOB_CONFIG_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct JobConfig {
   };
   std::vector<Table> tables;
   std::vector<std::string> tensor_names;
+  // By tensor: of a running mean (DenseShard::MakeRunningMean).
+  std::vector<std::optional<float>> momenta;
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;

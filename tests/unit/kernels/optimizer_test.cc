@@ -343,6 +343,16 @@ TEST(OptimizerTest, SumOfSquaresDoesNotOverflowFloat) {
   EXPECT_NEAR(std::sqrt(AddSquares(0, large, 1, 2)) / 5e30, 1, 1e-6);
 }
 
+TEST(OptimizerTest, ARunningMeanTakesItsShare) {
+  const std::vector<float> sum = {8, -4, 0, 4, 16, 2, 6, 10, 12};
+  std::vector<float> value = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  AverageIn(0.75f, /*scale=*/0.5f, sum.data(), value.data(), value.size());
+  EXPECT_EQ(value, std::vector<float>(
+                       {1.75, 1, 2.25, 3.5, 5.75, 4.75, 6, 7.25, 8.25}));
+  AverageIn(0, 1, sum.data(), value.data(), value.size());
+  EXPECT_EQ(value, sum);
+}
+
 TEST(OptimizerTest, AddToAdds) {
   std::vector<float> sum = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   const std::vector<float> addend = {9, 8, 7, 6, 5, 4, 3, 2, 1};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
@@ -340,6 +341,51 @@ TEST(DenseShardTest, ASkippedStepsNormIsNotFinite) {
                     1);
   block.shard_.Apply(0, 1, 1, -1, &block.scratch_);
   EXPECT_EQ(block.value(0), -2.0f) << "nothing is left of what was dropped";
+}
+
+// 0.75 of the value and a quarter of the mean, of two samples and of six.
+TEST(DenseShardTest, ARunningMeanKnowsNoOptimizer) {
+  const auto of = [](float v) {
+    return std::make_shared<Values>(std::vector<float>(10, v));
+  };
+  for (const auto kind :
+       {OptimizerKind::kAdam, OptimizerKind::kFtrl, OptimizerKind::kLamb}) {
+    for (const bool folded : {false, true}) {
+      DenseShard::Options options = Adam();
+      options.optimizer.kind = kind;
+      options.optimizer.clip_value = 0.1f;
+      options.clip_norm = 0.1;
+      DenseShard shard(options, kCounts);
+      DenseShard::Scratch scratch;
+      shard.MakeRunningMean(1, 0.75f);
+      shard.Init(1, *of(8), 0);
+      shard.Keep(1, 1, of(12), 0, 6);
+      shard.Keep(1, 0, of(20), 0, 2);
+      const double norm = folded ? shard.Fold(1, 8, &scratch) : 0;
+      EXPECT_EQ(norm, 0);
+      if (kind == OptimizerKind::kLamb) {
+        const LambNorms norms = shard.Advance(1, 8, 100, &scratch);
+        EXPECT_EQ(norms.value, 0);
+        EXPECT_EQ(norms.update, 0);
+        shard.Finish(1, 0, 1);
+      } else {
+        shard.Apply(1, 0, 8, 100, &scratch);
+      }
+      EXPECT_THAT(shard.values(1), ::testing::Each(7.0f));
+    }
+  }
+}
+
+TEST(DenseShardTest, ARunningMeanThatIsNotFiniteIsAGradientThatIsNot) {
+  for (const auto policy : {OnNonFinite::kFailJob, OnNonFinite::kSkipStep,
+                            OnNonFinite::kDropBlock}) {
+    NonFiniteBlock block(policy, kInfinity);
+    block.shard_.MakeRunningMean(0, 0.5f);
+    const double norm = block.shard_.Fold(0, 7, &block.scratch_);
+    EXPECT_EQ(std::isfinite(norm), policy == OnNonFinite::kDropBlock);
+    ASSERT_EQ(block.scratch_.non_finite.size(), 1u);
+    EXPECT_EQ(block.scratch_.non_finite[0].rank, 1u);
+  }
 }
 
 TEST(DenseShardTest, CountsItsBytes) {

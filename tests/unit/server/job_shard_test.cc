@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -316,6 +317,21 @@ TEST_F(JobShardTest, APullBehindAnAcceptedPushCounts) {
 }
 
 // The job is closed, the ps has ended, and then an answer comes.
+TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
+  JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+  EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], std::nullopt);
+  ParameterInfo* const mean = assignment.mutable_parameters(0);
+  for (const float momentum : {0.0f, 0.9f, 1.0f}) {
+    mean->set_momentum(momentum);
+    EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], momentum);
+  }
+  for (const float momentum : {-0.1f, 1.1f, std::nanf("")}) {
+    mean->set_momentum(momentum);
+    EXPECT_EQ(ReadJobConfig(assignment, 0).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
   JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
   assignment.mutable_workers()->RemoveLast();
