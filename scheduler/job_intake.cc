@@ -36,6 +36,7 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
     ParameterInfo& info = job.parameters.emplace_back();
     info.set_name(parameter.name);
     info.mutable_dims()->Add(parameter.dims.begin(), parameter.dims.end());
+    if (parameter.momentum.has_value()) info.set_momentum(*parameter.momentum);
   }
   for (const TrainingTable& table : graph.tables) {
     TableInfo& info = job.tables.emplace_back();

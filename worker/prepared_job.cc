@@ -73,6 +73,8 @@ class Preparation {
     if (theirs.size() != static_cast<int>(ours.size())) return false;
     for (int i = 0; i < theirs.size(); ++i) {
       if (theirs[i].name() != ours[i].name ||
+          theirs[i].has_momentum() != ours[i].momentum.has_value() ||
+          theirs[i].momentum() != ours[i].momentum.value_or(0) ||
           Dims(theirs[i].dims().begin(), theirs[i].dims().end()) !=
               ours[i].dims) {
         return false;

@@ -19,6 +19,7 @@ constexpr OperatorInfo kOperators[] = {
     {"ArgMax", 0, {11, 12, 13}},
     {"Attention", 4, {23, 24}},
     {"AveragePool", 1, {10, 11, 19, 22}},
+    {"BatchNormalization", 3, {9, 14, 15}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
     {"Concat", 32, {11, 13}},
     {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},

@@ -229,6 +229,12 @@ absl::Status ValueInference::InferNode(const Node& node,
     absl::ConsumePrefix(&message, "[TypeInferenceError] ");
     return absl::InvalidArgumentError(message);
   }
+  // Its rules before opset 14 leave out what training gives besides.
+  if (node.op_type == "BatchNormalization") {
+    for (size_t i = 1; i < node.outputs.size(); ++i) {
+      *context.getOutputType(i) = *context.getInputType(3);
+    }
+  }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) continue;
     SYNCLINE_RETURN_IF_ERROR(

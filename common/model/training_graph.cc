@@ -1,6 +1,7 @@
 #include "common/model/training_graph.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -15,6 +16,9 @@ namespace syncline {
 namespace {
 
 constexpr size_t kNamesShown = 8;
+// Inputs of BatchNormalization.
+constexpr size_t kRunningMean = 3;
+constexpr size_t kRunningVariance = 4;
 
 class Resolver {
  public:
@@ -37,6 +41,7 @@ class Resolver {
     CheckPatterns();
     if (!whole) return std::move(result_);
     MarkReached();
+    MarkStatistics();
     ResolveParameters();
     CheckBatchSizes();
     return std::move(result_);
@@ -51,6 +56,9 @@ class Resolver {
   const Value& value(ValueId id) const { return graph_.values[id]; }
   const std::string& NameOf(const Initializer& initializer) const {
     return value(initializer.value).name;
+  }
+  std::string NameOf(const Node& node) const {
+    return DescribeNode(node.name, node.op_type, graph_.opset_version);
   }
   // What the job's patterns say about one initializer.
   struct Match {
@@ -81,6 +89,11 @@ class Resolver {
   void CheckPatterns();
   // Marks the values that a gradient of the loss reaches.
   void MarkReached();
+  // Marks the running means and variances of batch normalisation.
+  void MarkStatistics();
+  void MarkStatistic(const Node& node, size_t input);
+  void CheckStatisticRule(const TrainingGraph::Parameter& parameter);
+  bool IsFillable(ValueId id) const;
   void ResolveParameters();
   bool IsTable(const Initializer& initializer) const;
   void CheckBatchSizes();
@@ -90,10 +103,11 @@ class Resolver {
   const Graph& graph_;
   std::vector<std::string>* const problems_;
   TrainingGraph result_;
-  std::vector<Match> matches_;           // by Graph::initializers index
-  std::vector<PatternUse> rule_uses_;    // by ModelSpec.initialize index
-  std::vector<PatternUse> freeze_uses_;  // by ModelSpec.freeze index
-  std::vector<bool> reached_;            // by ValueId
+  std::vector<Match> matches_;                 // by Graph::initializers index
+  std::vector<PatternUse> rule_uses_;          // by ModelSpec.initialize index
+  std::vector<PatternUse> freeze_uses_;        // by ModelSpec.freeze index
+  std::vector<bool> reached_;                  // by ValueId
+  std::vector<std::optional<float>> momenta_;  // by ValueId: of statistics
 };
 
 std::string Resolver::Names(absl::Span<const ValueId> ids) const {
@@ -271,11 +285,75 @@ void Resolver::MarkReached() {
   }
 }
 
+bool Resolver::IsFillable(ValueId id) const {
+  return value(id).initializer >= 0 && matches_[value(id).initializer].fillable;
+}
+
+void Resolver::MarkStatistics() {
+  momenta_.resize(graph_.values.size());
+  for (const Node& node : graph_.nodes) {
+    if (node.op_type != "BatchNormalization" || !reached_[node.outputs[0]]) {
+      continue;
+    }
+    for (const size_t input : {kRunningMean, kRunningVariance}) {
+      MarkStatistic(node, input);
+    }
+    const ValueId mean = node.inputs[kRunningMean];
+    const ValueId variance = node.inputs[kRunningVariance];
+    if (IsFillable(mean) != IsFillable(variance)) {
+      Problem("model.freeze: of ", Quote(value(mean).name), " and ",
+              Quote(value(variance).name), ", which ", NameOf(node),
+              " normalises by, one is frozen; freeze both or none");
+    }
+    const float momentum = node.Float("momentum", 0.9f);
+    if (!(momentum >= 0 && momentum <= 1)) {
+      Problem("model: the momentum of ", NameOf(node), " is ", momentum,
+              "; it must be in [0, 1]");
+    }
+  }
+}
+
+// Only what one node alone normalises by can follow that node's batches.
+void Resolver::MarkStatistic(const Node& node, size_t input) {
+  const ValueId id = node.inputs[input];
+  const std::string name = Quote(value(id).name);
+  if (value(id).producer >= 0 && !value(id).folded) {
+    Problem("model: ", NameOf(node), " normalises by ", name,
+            ", which is computed; it must be an initializer, so that training "
+            "can keep it there. Export the model in training mode");
+  }
+  if (!IsFillable(id)) return;
+  for (const Node& other : graph_.nodes) {
+    if (absl::c_count(other.inputs, id) == (&other == &node ? 1 : 0)) continue;
+    Problem("model: ", name, ", which ", NameOf(node),
+            " normalises by, is read by ", NameOf(other),
+            " as well; each needs its own. Export the model in training mode, ",
+            "or freeze ", name);
+    return;
+  }
+  momenta_[id] = node.Float("momentum", 0.9f);
+}
+
+void Resolver::CheckStatisticRule(const TrainingGraph::Parameter& parameter) {
+  if (!parameter.momentum.has_value() || parameter.rule < 0) return;
+  const InitializerRule& rule = spec_.model().initialize(parameter.rule);
+  if (rule.scheme() == InitializerRule::ZEROS ||
+      rule.scheme() == InitializerRule::CONSTANT) {
+    return;
+  }
+  Problem("model.initialize[", parameter.rule,
+          "].pattern: ", Quote(rule.pattern()), " fills ",
+          Quote(parameter.name),
+          ", a running mean or variance, with random numbers; put a rule "
+          "before it: ZEROS for means, CONSTANT with value 1 for variances");
+}
+
 void Resolver::ResolveParameters() {
   for (size_t i = 0; i < graph_.initializers.size(); ++i) {
     const Initializer& initializer = graph_.initializers[i];
     if (!matches_[i].fillable) continue;
-    if (!reached_[initializer.value]) {
+    const std::optional<float> momentum = momenta_[initializer.value];
+    if (!reached_[initializer.value] && !momentum.has_value()) {
       if (initializer.origin == Initializer::Origin::kDeclared &&
           result_.loss_output != kNoValue) {
         Problem("model.initialize[", matches_[i].rule,
@@ -292,6 +370,8 @@ void Resolver::ResolveParameters() {
     parameter.dims = initializer.tensor.dims;
     parameter.initializer = static_cast<int>(i);
     parameter.rule = matches_[i].rule;
+    parameter.momentum = momentum;
+    CheckStatisticRule(parameter);
     result_.parameters.push_back(std::move(parameter));
   }
   if (result_.parameters.empty() && spec_.tables().empty() &&

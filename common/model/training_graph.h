@@ -2,6 +2,7 @@
 #define SYNCLINE_COMMON_MODEL_TRAINING_GRAPH_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct TrainingGraph {
     Dims dims;
     int initializer = -1;  // index into Graph::initializers
     int rule = -1;         // index into ModelSpec.initialize; -1: file's values
+    // A running mean or variance of BatchNormalization: no gradient descends
+    // on it, value = momentum * value + (1 - momentum) * the batch's.
+    std::optional<float> momentum = {};
   };
   std::vector<Parameter> parameters;  // trained float32 ones, in initializer
                                       // order: the file's, then declared ones

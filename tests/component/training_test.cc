@@ -4,6 +4,7 @@
 // Method: ps and workers in this process, real gRPC between them, generated
 // digits, a small perceptron; the test plays the scheduler.
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -270,6 +271,90 @@ TEST_F(TrainingTest, BoundedStalenessAndAsyncTrain) {
     ASSERT_EQ(outcome.status, absl::OkStatus());
     ASSERT_EQ(outcome.evaluations.size(), 2u);
     EXPECT_GT(outcome.evaluations[1].accuracy(), 0.3);
+  }
+}
+
+// Batch normalisation as exporters write it for inference; its statistics are
+// trained all the same.
+constexpr char kNormalised[] = R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 15]
+>
+normalised (
+  float[N, 28, 28] image,
+  float[784, 24] w1, float[24, 10] w2, float[10] b2
+) => (float[N, 10] logits)
+<
+  float[24] scale = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+  float[24] shift = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+  float[24] mean = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+  float[24] variance = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+>
+{
+  pixels = Flatten <axis = 1> (image)
+  sum1 = MatMul (pixels, w1)
+  normal = BatchNormalization <momentum = 0.5> (sum1, scale, shift, mean,
+                                                variance)
+  hidden = Relu (normal)
+  logits = Gemm (hidden, w2, b2)
+})";
+
+// Weights that hardly move, and all samples in each step: so is the mean, for
+// any number of workers, whatever changes parameters besides. Variances are
+// those within a worker's half.
+TEST_F(TrainingTest, RunningStatisticsAreThoseOfTheBatches) {
+  JobSpec spec = DigitsSpec();
+  spec.mutable_learning_rate()->set_base(1e-12f);
+  spec.mutable_optimizer()->set_weight_decay(0.1f);
+  spec.mutable_optimizer()->set_clip_norm(0.1f);
+  spec.mutable_training()->set_epochs(4);
+  const auto train = [&](uint32_t workers, uint32_t ps) {
+    spec.mutable_training()->set_batch_size(960 / workers);
+    return MakeCluster(workers, ps)->RunJob(spec, kNormalised);
+  };
+  const auto one = train(1, 1);
+  ASSERT_EQ(one.status, absl::OkStatus());
+  const auto two = train(2, 2);
+  ASSERT_EQ(two.status, absl::OkStatus());
+  EXPECT_EQ(two.weights, train(2, 1).weights) << "bit for bit";
+  for (int c = 0; c < 24; ++c) {
+    EXPECT_EQ(two.weights.at("scale")[c], 1.0f);
+    const float mean = one.weights.at("mean")[c];
+    EXPECT_GT(std::fabs(mean), 1e-3f);
+    EXPECT_NEAR(two.weights.at("mean")[c], mean, 1e-5f);
+    EXPECT_NEAR(two.weights.at("variance")[c], one.weights.at("variance")[c],
+                0.01f);
+    // A sixteenth of the first value, which is 1.
+    EXPECT_GT(two.weights.at("variance")[c], 1.0f / 16);
+    EXPECT_NE(two.weights.at("variance")[c], 1.0f);
+  }
+}
+
+TEST_F(TrainingTest, BatchNormalisationTrainsInEveryMode) {
+  for (const auto mode :
+       {ConsistencySpec::SYNC, ConsistencySpec::BOUNDED_STALENESS,
+        ConsistencySpec::ASYNC}) {
+    SCOPED_TRACE(ConsistencySpec::Mode_Name(mode));
+    for (const char* optimizer : {"kind: ADAM", "kind: LAMB"}) {
+      JobSpec spec = DigitsSpec();
+      spec.mutable_consistency()->set_mode(mode);
+      ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+          optimizer, spec.mutable_optimizer()));
+      if (spec.optimizer().kind() == OptimizerSpec::LAMB &&
+          mode != ConsistencySpec::SYNC) {
+        continue;
+      }
+      spec.mutable_learning_rate()->set_base(0.01f);
+      const auto outcome = MakeCluster(2, 2)->RunJob(spec, kNormalised);
+      ASSERT_EQ(outcome.status, absl::OkStatus());
+      // Evaluated by what was stored.
+      EXPECT_GT(outcome.evaluations.back().accuracy(), 0.5) << "chance is 0.1";
+    }
   }
 }
 

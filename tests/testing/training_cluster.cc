@@ -142,6 +142,9 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
     ParameterInfo* info = assignment.add_parameters();
     info->set_name(parameter.name);
     for (const int64_t dim : parameter.dims) info->add_dims(dim);
+    if (parameter.momentum.has_value()) {
+      info->set_momentum(*parameter.momentum);
+    }
   }
   for (const TrainingTable& table : graph.tables) {
     TableInfo* info = assignment.add_tables();

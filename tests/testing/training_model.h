@@ -3,7 +3,8 @@
 
 // A model in ONNX text syntax made ready to train, without a job around it:
 // graph inputs are fed in order, weights are graph inputs that the text
-// declares with names starting with "w_" (trained) or "frozen_".
+// declares with names starting with "w_" (trained; with "w_running_" kept as
+// running means) or "frozen_".
 
 #include <gtest/gtest.h>
 
@@ -48,6 +49,9 @@ inline TrainingModel MakeTrainingModel(const std::string& signature,
                                           .name = value.name,
                                           .dims = value.dims,
                                           .initializer = static_cast<int>(i)});
+    if (absl::StartsWith(value.name, "w_running_")) {
+      result.training.parameters.back().momentum = 0.9f;
+    }
   }
   result.training.feeds = graph.inputs;
   result.training.loss_output = graph.outputs[0];

@@ -19,6 +19,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(ArgMax, 0)                    \
   OPERATOR(Attention, 0b1111)            \
   OPERATOR(AveragePool, 0b1)             \
+  OPERATOR(BatchNormalization, 0b11111)  \
   OPERATOR(Cast, 0b1)                    \
   OPERATOR(Concat, kEvery)               \
   OPERATOR(ConstantOfShape, 0)           \

@@ -109,6 +109,7 @@ class Trainer {
     // Wide enough that float32 rounding of the loss, about 1e-6, vanishes.
     constexpr float kStep = 4e-3f;
     for (int i = 0; i < count(); ++i) {
+      if (model_.training.parameters[i].momentum.has_value()) continue;
       for (size_t j = 0; j < gradients[i].size(); ++j) {
         float& w = executor_->parameter(i)[j];
         const float at = w;
@@ -248,6 +249,14 @@ std::vector<GraphCase> GraphCases() {
        "(float[N,6] x, float[6] w_a, float[2] w_b) => (float[N,2] y)", "",
        "a = Mul(x, w_a)\n p, q, r = Split <axis=1> (a)\n s = Mul(p, r)\n"
        "y = Mul(s, w_b)"},
+      {"BatchNormalization", kSquare,
+       "(float[N,2,3] x, float[2] w_s, float[2] w_b, float[2] w_running_mean, "
+       "float[2] w_running_variance, float[6,2] w_a) => (float[N,2] y)",
+       "float[2] frozen_m = {0.5, -1.0}, float[2] frozen_v = {2.0, 0.25}",
+       "n = BatchNormalization(x, w_s, w_b, w_running_mean, "
+       "w_running_variance)\n r = Tanh(n)\n"
+       "f = BatchNormalization(r, w_s, w_b, frozen_m, frozen_v)\n"
+       "p = Flatten(f)\n y = MatMul(p, w_a)"},
       {"DeadBranch", kSquare,
        "(float[N,3] x, float[3,2] w_a, float[3,2] w_dead) => (float[N,2] y)",
        "",
@@ -616,6 +625,31 @@ void ExpectError(const absl::StatusOr<T>& result, absl::StatusCode code,
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), code);
   EXPECT_EQ(result.status().message(), message);
+}
+
+// The batch's mean and variance, times its samples, are handed out; evaluation
+// reads what is stored.
+TEST(ExecutorTest, RunningStatisticsFollowTheBatches) {
+  const TrainingModel m = MakeTrainingModel(
+      "(float[N,1] x, float[1] w_s, float[1] w_b, float[1] w_running_mean, "
+      "float[1] w_running_variance) => (float[N,1] y)",
+      "",
+      "y = BatchNormalization <epsilon = 0.0> (x, w_s, w_b, w_running_mean, "
+      "w_running_variance)");
+  Trainer t(m, LossSpec::MEAN_SQUARED_ERROR, 4);
+  const float values[] = {3, 1, 10, 4};  // scale, bias, mean, variance
+  for (int i = 0; i < 4; ++i) t.executor().parameter(i)[0] = values[i];
+  Batch batch = t.MakeBatch(4);
+  batch.feeds[0] = {1, 3, 5, 7};
+  t.Step(batch);
+  EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 4 * 4);
+  EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 4 * 5);
+  const auto evaluation = t.executor().Evaluate(batch);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(evaluation->scores[i],
+                    (batch.feeds[0][i] - 10) / 2 * 3 + 1);
+  }
 }
 
 TEST(ExecutorTest, LabelsOutsideTheClassesAreNamed) {

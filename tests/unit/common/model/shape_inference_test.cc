@@ -111,6 +111,8 @@ TEST(ShapeInferenceTest, EveryOperator) {
       {"float[2,3,4,5] a, float[3,4,3,2] w",
        "ConvTranspose <strides=[2,2], output_padding=[1,0]> (a, w)",
        "float32[2,4,10,10]"},
+      {"float[2,3,8,9] a, float[3] s, float[3] b, float[3] m, float[3] v",
+       "BatchNormalization(a, s, b, m, v)", "float32[2,3,8,9]"},
       {"float[2,3,7,8] a",
        "MaxPool <kernel_shape=[2,2], strides=[2,2], ceil_mode=1> (a)",
        "float32[2,3,4,4]"},
@@ -309,6 +311,26 @@ TEST(ShapeInferenceTest, ReshapeReadsItsShape) {
       { y = Reshape <allowzero=1> (e, s)  z = Relu(a) })");
   EXPECT_THAT(zero.problems, IsEmpty());
   EXPECT_EQ(zero["y"], "float32[0,7]");
+}
+
+// libonnx has no rule for them before opset 14.
+TEST(ShapeInferenceTest, StatisticsOfATrainingModel) {
+  const std::string inputs =
+      "(float[2,3,4] a, float[3] s, float[3] b, float[3] m, float[3] v)";
+  const Inferred before =
+      Infer(13, absl::StrCat(inputs,
+                             " => (y, z) { y, mean, variance, z, unused = "
+                             "BatchNormalization(a, s, b, m, v) }"));
+  EXPECT_THAT(before.problems, IsEmpty());
+  EXPECT_EQ(before["variance"], "float32[3]");
+  EXPECT_EQ(before["z"], "float32[3]");
+  const Inferred since =
+      Infer(15, absl::StrCat(inputs,
+                             " => (y) { y, mean, variance = "
+                             "BatchNormalization <training_mode = 1> "
+                             "(a, s, b, m, v) }"));
+  EXPECT_THAT(since.problems, IsEmpty());
+  EXPECT_EQ(since["variance"], "float32[3]");
 }
 
 TEST(ShapeInferenceTest, AnOutputTypeMayBeDeclaredWhereItCannotBeTold) {

@@ -4,6 +4,7 @@
 
 #include "common/model/training_graph.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace syncline {
 namespace {
 
 using ::google::protobuf::TextFormat;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -109,6 +111,99 @@ TEST(TrainingGraphTest, TheFirstMatchingRuleWins) {
       "model { initialize { pattern: 'b' scheme: ZEROS } "
       "initialize { pattern: '*' scheme: ZEROS } }");
   EXPECT_THAT(Names(resolved.training), ElementsAre("b:1", "w2:0", "w1:0"));
+}
+
+// Two batch normalisations: the first has statistics in the file, the second
+// declared ones.
+constexpr char kNormalised[] = R"(<ir_version: 8, opset_import: ["" : 14]>
+g (float[N,4] x, float[3] m2, float[3] v2) => (float[N,3] y)
+<float[4,3] w2 = {1,2,3,4,5,6,7,8,9,10,11,12}, float[4] s = {1,1,1,1},
+ float[4] b = {0,0,0,0}, float[4] m1 = {0,0,0,0}, float[4] v1 = {1,1,1,1},
+ float[3] s2 = {1,1,1}>
+{
+  h1, mean, variance = BatchNormalization <training_mode = 1,
+      momentum = 0.75> (x, s, b, m1, v1)
+  h2 = MatMul(h1, w2)
+  y = BatchNormalization(h2, s2, s2, m2, v2)
+})";
+constexpr char kStatisticRules[] =
+    "model { initialize { pattern: 'm2' scheme: ZEROS } "
+    "initialize { pattern: 'v2' scheme: CONSTANT value: 1 } }";
+
+std::string WithStatisticRules(absl::string_view edit) {
+  return absl::StrCat(kStatisticRules, edit);
+}
+
+TEST(TrainingGraphTest, RunningStatisticsAreKeptWithTheirMomentum) {
+  const Resolved resolved = Resolve(kStatisticRules, kNormalised);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training),
+              ElementsAre("w2:0", "s:-1", "b:-1", "m1:-1", "v1:-1", "s2:-1",
+                          "m2:1", "v2:2"));
+  std::vector<std::optional<float>> momenta;
+  for (const auto& parameter : resolved.training.parameters) {
+    momenta.push_back(parameter.momentum);
+  }
+  const std::optional<float> none;
+  EXPECT_THAT(momenta,
+              ElementsAre(none, none, none, 0.75f, 0.75f, none, 0.9f, 0.9f));
+}
+
+TEST(TrainingGraphTest, FrozenStatisticsAreNoParameters) {
+  const Resolved resolved =
+      Resolve(WithStatisticRules("model { freeze: '?1' }"), kNormalised);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training),
+              ElementsAre("w2:0", "s:-1", "b:-1", "s2:-1", "m2:1", "v2:2"));
+}
+
+TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
+  const auto edited = [](absl::string_view from, absl::string_view to) {
+    EXPECT_NE(absl::string_view(kNormalised).find(from),
+              absl::string_view::npos);
+    return absl::StrReplaceAll(kNormalised, {{from, to}});
+  };
+  EXPECT_THAT(
+      Resolve(WithStatisticRules("model { freeze: 'v1' }"), kNormalised)
+          .problems,
+      ElementsAre(
+          "model.freeze: of 'm1' and 'v1', which node 'BatchNormalization#0' "
+          "(BatchNormalization, opset 14) normalises by, one is "
+          "frozen; freeze both or none"));
+  EXPECT_THAT(
+      Resolve(kStatisticRules, edited("(h2, s2, s2, m2", "(h2, m2, s2, m2"))
+          .problems,
+      ElementsAre("model: 'm2', which node 'BatchNormalization#2' "
+                  "(BatchNormalization, opset 14) "
+                  "normalises by, is read by node 'BatchNormalization#2' "
+                  "(BatchNormalization, "
+                  "opset 14) as well; each needs its own. Export the model in "
+                  "training mode, or freeze 'm2'"));
+  EXPECT_THAT(
+      Resolve(kStatisticRules,
+              edited("  y = BatchNormalization(h2, s2, s2, m2, v2)",
+                     "  i = Identity(v2)\n"
+                     "  y = BatchNormalization(h2, s2, s2, m2, i)"))
+          .problems,
+      Contains("model: node 'BatchNormalization#3' (BatchNormalization, opset "
+               "14) normalises by "
+               "'i', which is computed; it must be an initializer, so that "
+               "training can keep it there. Export the model in training "
+               "mode"));
+  EXPECT_THAT(
+      Resolve(kStatisticRules, edited("momentum = 0.75", "momentum = 1.5"))
+          .problems,
+      ElementsAre("model: the momentum of node 'BatchNormalization#0' "
+                  "(BatchNormalization, opset "
+                  "14) is 1.5; it must be in [0, 1]"));
+  EXPECT_THAT(
+      Resolve("model { initialize { pattern: 'm2' scheme: ZEROS } "
+              "initialize { pattern: 'v2' scheme: HE_UNIFORM } }",
+              kNormalised)
+          .problems,
+      ElementsAre("model.initialize[2].pattern: 'v2' fills 'v2', a running "
+                  "mean or variance, with random numbers; put a rule before "
+                  "it: ZEROS for means, CONSTANT with value 1 for variances"));
 }
 
 TEST(TrainingGraphTest, BadNames) {

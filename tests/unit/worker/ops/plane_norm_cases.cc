@@ -54,10 +54,33 @@ OpCase GroupNormCase(int version, const Dims& x, int64_t groups) {
                   ShapeOf(x, false, group, version < 21 ? group : 1), 1e-3);
 }
 
+// By moments that are stored; the batch's are batchnormalization_test's.
+OpCase BatchNormCase(const Dims& x) {
+  const PlaneNorm shape = ShapeOf(x, true, 1, 1);
+  reference::Moments<double> moments;
+  std::vector<float> mean, variance;
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    moments.mean.push_back(mean.emplace_back(0.5f * c - 1));
+    moments.variance.push_back(variance.emplace_back(0.25f + c));
+  }
+  OpCase row = NormCase("BatchNormalization", 15, {}, x, shape, 1e-3);
+  const double e = 1e-3f;
+  row.forward = [=](const Inputs& in) {
+    return reference::Normalize(shape, moments, e, in);
+  };
+  row.gradient = [=](const Inputs& in, const DoubleArray& dy) {
+    return reference::NormalizeGradient(shape, moments, e, /*fixed=*/true, in,
+                                        dy);
+  };
+  row.fixed = {{3, {shape.channels}, mean}, {4, {shape.channels}, variance}};
+  return row;
+}
+
 }  // namespace
 
 std::vector<OpCase> PlaneNormCases() {
   return {
+      BatchNormCase({2, 3, 4, 5}),     BatchNormCase({3, 2}),
       InstanceNormCase({2, 3, 4, 5}),  InstanceNormCase({3, 2, 9}),
       GroupNormCase(18, {2, 4, 5}, 2), GroupNormCase(21, {2, 4, 3, 3}, 2),
       GroupNormCase(21, {3, 6, 4}, 1),

@@ -1,0 +1,221 @@
+// Goal: BatchNormalization normalises by the batch in training and by what is
+// stored otherwise, and hands out the batch's statistics. Method: one node,
+// forward and backward, against the reference in double, which is held against
+// central differences here; in place and accumulating.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <list>
+
+#include "common/base/aligned_buffer.h"
+#include "kernels/reference_window.h"
+#include "tests/testing/arrays.h"
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+using testing::Dot;
+using testing::DoubleArray;
+using testing::ExpectNear;
+using testing::FiniteDifferences;
+using testing::RandomArray;
+using testing::ToFloats;
+
+constexpr double kEpsilon = 1e-3;
+constexpr float kMomentum = 0.75f;
+constexpr int64_t kSamples = 6;  // more than the rows of x: a job's, per batch
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+enum class Mode { kTraining, kFrozen, kEvaluation };
+
+PlaneNorm ShapeOf(const Dims& x) {
+  return {.batch = x[0],
+          .channels = x[1],
+          .plane = ElementCount(x) / (x[0] * x[1]),
+          .across_batch = true};
+}
+
+// The node with the numbers that it runs on, and what should come out.
+class Bench {
+ public:
+  Bench(const Dims& x, Mode mode, double offset = 0)
+      : shape_(ShapeOf(x)), of_batch_(mode == Mode::kTraining) {
+    const Dims channel = {shape_.channels};
+    for (const Dims& dims : {x, channel, channel, channel, channel}) {
+      in_.push_back(RandomArray(dims, 20 + in_.size()));
+      spec_.inputs.push_back({.present = true, .dims = dims});
+    }
+    for (double& v : in_[0].values) v = static_cast<float>(v + offset);
+    for (double& v : in_[4].values) v = std::fabs(v);
+    dy_ = RandomArray(x, 30);
+    for (const DoubleArray& array : in_)
+      floats_.push_back(ToFloats(array.values));
+    node_.op_type = "BatchNormalization";
+    node_.since_version = 9;
+    node_.attributes = {{"epsilon", static_cast<float>(kEpsilon)},
+                        {"momentum", kMomentum}};
+    spec_.node = &node_;
+    spec_.outputs.assign(5, {.present = true, .dims = channel});
+    spec_.outputs[0].dims = x;
+    spec_.training = mode != Mode::kEvaluation;
+    spec_.samples = kSamples;
+    if (mode == Mode::kFrozen) {
+      for (int i : {3, 4}) spec_.inputs[i].constant = floats_[i].data();
+    }
+  }
+
+  DoubleArray Forward() const {
+    return reference::Normalize(shape_, Moments(), Epsilon(), in_);
+  }
+  std::vector<DoubleArray> Gradients() const {
+    return reference::NormalizeGradient(shape_, Moments(), Epsilon(),
+                                        !of_batch_, in_, dy_);
+  }
+  reference::Moments<double> Moments() const {
+    return of_batch_ ? reference::MomentsOf(shape_, in_[0])
+                     : reference::Moments<double>{in_[3].values, in_[4].values};
+  }
+  // As the operator's second and third output say.
+  std::vector<double> Running(size_t input, const std::vector<double>& batch) {
+    std::vector<double> running = in_[input].values;
+    for (size_t c = 0; c < running.size() && of_batch_; ++c) {
+      running[c] = kMomentum * running[c] + (1 - kMomentum) * batch[c];
+    }
+    return running;
+  }
+
+  void ExpectReferenceIsTheDerivative() {
+    const std::vector<DoubleArray> gradients = Gradients();
+    for (size_t i = 0; i < 3; ++i) {
+      ExpectNear(
+          gradients[i].values,
+          FiniteDifferences(in_[i].values,
+                            [&] { return Dot(Forward().values, dy_.values); }),
+          1e-7);
+    }
+  }
+
+  void RunForward(double tolerance = 1e-5) {
+    auto op = CreateOp(spec_);
+    ASSERT_TRUE(op.ok()) << op.status();
+    op_ = *std::move(op);
+    workspace_ = AlignedFloats(op_->traits().workspace_bytes / sizeof(float));
+    scratch_ =
+        AlignedFloats(op_->traits().backward_scratch_bytes / sizeof(float));
+    std::vector<void*> out = {floats_[0].data()};  // in place
+    for (int i = 1; i < 5; ++i) {
+      other_outputs_.emplace_back(shape_.channels, kNan);
+      out.push_back(other_outputs_.back().data());
+    }
+    const std::vector<const void*> in = Inputs();
+    ASSERT_TRUE(
+        op_->Forward(
+               {.inputs = in, .outputs = out, .workspace = workspace_.data()})
+            .ok());
+    ExpectNear(floats_[0], Forward().values, tolerance);
+    const auto moments = Moments();
+    auto at = other_outputs_.begin();
+    ExpectNear(*at++, Running(3, moments.mean), tolerance);
+    ExpectNear(*at++, Running(4, moments.variance), tolerance);
+    ExpectNear(*at++, moments.mean, tolerance);
+    ExpectNear(*at++, moments.variance, tolerance);
+    floats_[0] = ToFloats(in_[0].values);
+  }
+
+  // The gradient of x over dy, unless it is added to something.
+  void RunBackward(bool accumulate) {
+    const double before = accumulate ? 1 : 0;
+    std::vector<float> dy = ToFloats(dy_.values);
+    std::vector<std::vector<float>> d;
+    for (const auto& x : floats_) d.emplace_back(x.size(), before);
+    std::vector<float*> gradients = {accumulate ? d[0].data() : dy.data()};
+    for (size_t i = 1; i < 5; ++i) gradients.push_back(d[i].data());
+    const std::vector<const float*> of_outputs = {dy.data(), nullptr, nullptr,
+                                                  nullptr, nullptr};
+    // What is not declared as read may be gone.
+    for (size_t i = 0; i < 5; ++i) {
+      if (op_->traits().backward_inputs >> i & 1) continue;
+      floats_[i].assign(floats_[i].size(), kNan);
+    }
+    const std::vector<const void*> in = Inputs();
+    ASSERT_TRUE(op_->Backward({.inputs = in,
+                               .outputs = {},
+                               .workspace = workspace_.data(),
+                               .scratch = scratch_.data()},
+                              {.outputs = of_outputs,
+                               .inputs = gradients,
+                               .accumulate_mask = accumulate ? 0b11111u : 0})
+                    .ok());
+    if (!accumulate) d[0] = dy;
+    const auto expect = [&](size_t i, std::vector<double> want, double factor) {
+      for (double& v : want) v = v * factor + before;
+      SCOPED_TRACE(::testing::Message() << "gradient of input " << i);
+      ExpectNear(d[i], want, 1e-5);
+    };
+    const auto gradients_wanted = Gradients();
+    for (size_t i = 0; i < 3; ++i) expect(i, gradients_wanted[i].values, 1);
+    expect(3, Moments().mean, kSamples);
+    expect(4, Moments().variance, kSamples);
+  }
+
+ private:
+  static double Epsilon() { return static_cast<float>(kEpsilon); }
+  std::vector<const void*> Inputs() const {
+    std::vector<const void*> in;
+    for (const auto& x : floats_) in.push_back(x.data());
+    return in;
+  }
+
+  const PlaneNorm shape_;
+  const bool of_batch_;
+  Node node_;
+  OpSpec spec_;
+  std::vector<DoubleArray> in_;
+  DoubleArray dy_;
+  std::vector<std::vector<float>> floats_;  // in_, as the Op has them
+  std::list<std::vector<float>> other_outputs_;
+  std::unique_ptr<Op> op_;
+  AlignedFloats workspace_, scratch_;
+};
+
+TEST(BatchNormalizationTest, IsItsReferenceAndTheDerivative) {
+  for (const Mode mode : {Mode::kTraining, Mode::kFrozen, Mode::kEvaluation}) {
+    for (const Dims& x : {Dims{2, 3, 4, 5}, {4, 2, 9}, {5, 3}, {1, 2, 17}}) {
+      SCOPED_TRACE(DimsToString(x));
+      for (const bool accumulate : {false, true}) {
+        Bench bench(x, mode);
+        bench.ExpectReferenceIsTheDerivative();
+        bench.RunForward();
+        bench.RunBackward(accumulate);
+      }
+    }
+  }
+}
+
+// A sum of squares less the square of the sum would have no digit left.
+TEST(BatchNormalizationTest, AnOffsetCostsNoPrecision) {
+  Bench bench({16, 2, 8, 8}, Mode::kTraining, /*offset=*/4096);
+  bench.RunForward(/*tolerance=*/1e-3);
+}
+
+TEST(BatchNormalizationTest, WhatDoesNotFitIsRefused) {
+  const auto status_of = [](const Dims& x, const Dims& variance) {
+    Node node;
+    node.op_type = "BatchNormalization";
+    OpSpec spec;
+    spec.node = &node;
+    spec.inputs.assign(5, {.present = true, .dims = {3}});
+    spec.inputs[0].dims = x;
+    spec.inputs[4].dims = variance;
+    return std::string(CreateOp(spec).status().message());
+  };
+  EXPECT_EQ(status_of({2, 3}, {3}), "");
+  EXPECT_NE(status_of({3}, {3}).find("input 0 is [3]"), std::string::npos);
+  EXPECT_NE(status_of({2, 3}, {2}).find("input 4 is [2]; it must be [3]"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace syncline
