@@ -16,6 +16,10 @@ constexpr Writer kModels[] = {
     {{"mlp", "perceptron: float[N,inputs] to classes"}, WriteMlp},
     {{"lenet", "convolutional network for 28x28 images of one channel"},
      WriteLenet},
+    {{"resnet18", "residual network of basic blocks, for images"},
+     WriteResnet18},
+    {{"resnet50", "residual network of bottlenecks, for images"},
+     WriteResnet50},
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ using ZooModel = absl::StatusOr<std::string>(ZooSettings& settings);
 
 ZooModel WriteMlp;
 ZooModel WriteLenet;
+ZooModel WriteResnet18;
+ZooModel WriteResnet50;
 
 }  // namespace syncline
 

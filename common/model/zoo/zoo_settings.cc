@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -52,6 +53,16 @@ std::vector<int64_t> ZooSettings::Ints(absl::string_view key,
     values.push_back(value);
   }
   return values;
+}
+
+std::string ZooSettings::Choice(absl::string_view key,
+                                const std::vector<std::string>& options) {
+  const std::string* const text = Take(key, options.front());
+  if (text == nullptr) return options.front();
+  if (absl::c_linear_search(options, *text)) return *text;
+  problems_.push_back(absl::StrCat(key, ": '", *text, "' is not one of ",
+                                   absl::StrJoin(options, ", ")));
+  return options.front();
 }
 
 absl::Status ZooSettings::Check() const {

@@ -25,6 +25,9 @@ class ZooSettings {
   std::vector<int64_t> Ints(absl::string_view key,
                             const std::vector<int64_t>& fallback, int64_t least,
                             int64_t most);
+  // The one of `options` that is given, else the first.
+  std::string Choice(absl::string_view key,
+                     const std::vector<std::string>& options);
 
   // After everything was asked for. Errors: InvalidArgument: all problems,
   // among them keys that nobody asked for, and what there is to set.
