@@ -65,7 +65,9 @@ class SlotGradients {
     while (behind != kept.begin() && (behind - 1)->rank > rows.rank) --behind;
     kept.insert(behind, std::move(rows));
   }
-  // By rank. Nothing is kept afterwards.
+  // By rank.
+  const std::vector<RowRange>& Of(size_t slot) const { return slots_[slot]; }
+  // The same. Nothing is kept afterwards.
   std::vector<RowRange> Take(size_t slot) {
     return std::exchange(slots_[slot], {});
   }

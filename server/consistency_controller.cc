@@ -126,19 +126,20 @@ void ConsistencyController::OnFolded(const FoldRound& round,
   if (folding_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
     return;
   }
-  if (round.stage == FoldStage::kGradient && options_.skip_non_finite &&
-      !std::isfinite(squared_norm)) {
-    ForDelivered(Kind::kDrop, squared_norm, out);
+  const BlockIndex dense = dense_block_count();
+  const BlockIndex all = options_.block_count;
+  if (round.stage == FoldStage::kTrust) {
+    ForDelivered(Kind::kApply, 0, dense, squared_norm, out);
+  } else if (options_.skip_non_finite && !std::isfinite(squared_norm)) {
+    ForDelivered(Kind::kDrop, 0, all, squared_norm, out);
     ++skipped_clocks_;
-    EndSyncClock();
-    changed_ = moved_ = true;
-    return Settle(now, out);
-  }
-  if (round.stage == FoldStage::kGradient && options_.trust_ratio) {
-    ForDelivered(Kind::kAdvance, squared_norm, out);
+  } else if (options_.trust_ratio && dense > 0) {
+    ForDelivered(Kind::kApply, dense, all, squared_norm, out);
+    ForDelivered(Kind::kAdvance, 0, dense, squared_norm, out);
     return Fold(FoldStage::kTrust, out);
+  } else {
+    ForDelivered(Kind::kApply, 0, all, squared_norm, out);
   }
-  ForDelivered(Kind::kApply, squared_norm, out);
   EndSyncClock();
   changed_ = moved_ = true;
   Settle(now, out);
@@ -410,7 +411,7 @@ void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
     if (sync_skipped_) {
       next = Kind::kDrop;
     } else if (waits) {
-      next = FoldsGradient() ? Kind::kFold : Kind::kAdvance;
+      next = options_.FoldsGradient() ? Kind::kFold : Kind::kAdvance;
     }
     out->push_back({.kind = next,
                     .block = block,
@@ -422,7 +423,7 @@ void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
 
 // A row's step takes no other tensor's norm than the gradient's.
 bool ConsistencyController::WaitsForFold(BlockIndex block) const {
-  return FoldsGradient() ||
+  return options_.FoldsGradient() ||
          (options_.trust_ratio && block < dense_block_count());
 }
 
@@ -430,8 +431,9 @@ void ConsistencyController::FinishSyncClock(ShardActions* out) {
   if (sync_skipped_) {
     ++skipped_clocks_;
   } else if (WaitsForFold(0) && sync_samples_ > 0) {
-    return Fold(FoldsGradient() ? FoldStage::kGradient : FoldStage::kTrust,
-                out);
+    return Fold(
+        options_.FoldsGradient() ? FoldStage::kGradient : FoldStage::kTrust,
+        out);
   }
   EndSyncClock();
 }
@@ -452,10 +454,11 @@ void ConsistencyController::Fold(FoldStage stage, ShardActions* out) {
 }
 
 void ConsistencyController::ForDelivered(ShardAction::Kind kind,
+                                         BlockIndex begin, BlockIndex end,
                                          double squared_norm,
                                          ShardActions* out) {
-  for (BlockIndex block = 0; block < options_.block_count; ++block) {
-    if (!delivered_[block] || !WaitsForFold(block)) continue;
+  for (BlockIndex block = begin; block < end; ++block) {
+    if (!delivered_[block]) continue;
     out->push_back({.kind = kind,
                     .block = block,
                     .clock = sync_clock_,

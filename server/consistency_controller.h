@@ -27,7 +27,8 @@ struct ShardAction {
     kInit,       // Write the value of `block` from call `token`.
     kDeliver,    // Keep the gradient of `block` from call `token`, of `rank`.
     kAccept,     // Call `token` goes on as a pull; its payload has been used.
-    kFold,       // Sum the kept gradients of `block` in rank order, for a norm.
+    kFold,       // Sum the kept gradients of `block` in rank order, for a norm;
+                 // they may be let go of, or summed again to be applied.
     kAdvance,    // The first half of an optimizer step of `block` with its kept
                  // gradients, for its tensor's norms.
     kSendNorms,  // All blocks of `clock` have theirs: fold `stage` with the
@@ -83,8 +84,8 @@ class ConsistencyController {
     // kSync: steps are scaled by norms of whole tensors (kLamb).
     bool trust_ratio = false;
     // kSync: where a gradient is not finite nobody's is applied at its clock.
-    // Without slots the shards find out by its norm; with them by the workers'
-    // word alone, which is known before anything of the clock is applied.
+    // The shards find out by its norm, or by a worker's word, which is known
+    // before anything of the clock is applied.
     bool skip_non_finite = false;
     std::vector<Worker> workers = {};  // by rank, at least one
     uint32_t block_count = 0;          // of this shard, at least one
@@ -93,6 +94,12 @@ class ConsistencyController {
     uint32_t slot_count = 0;
     std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
     size_t parked_max = 65536;  // calls; above it they are refused
+
+    // Whether nothing of a clock is applied before its gradient's norm is
+    // known.
+    bool FoldsGradient() const {
+      return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
+    }
   };
 
   explicit ConsistencyController(Options options);
@@ -188,18 +195,14 @@ class ConsistencyController {
   // The clock that sync is folding.
   void StartSyncClock();
   void ResolveBlock(BlockIndex block, ShardActions* out);
-  bool FoldsGradient() const {
-    return options_.clip_norm ||
-           (options_.skip_non_finite && options_.slot_count == 0);
-  }
   // Whether nothing happens to a block before a fold.
   bool WaitsForFold(BlockIndex block) const;
   void FinishSyncClock(ShardActions* out);
   void Fold(FoldStage stage, ShardActions* out);
   void EndSyncClock();
-  // One action for each block that somebody had a gradient for.
-  void ForDelivered(ShardAction::Kind kind, double squared_norm,
-                    ShardActions* out);
+  // One action for each block of [begin, end) that somebody had a gradient for.
+  void ForDelivered(ShardAction::Kind kind, BlockIndex begin, BlockIndex end,
+                    double squared_norm, ShardActions* out);
 
   // Pulls.
   void StartPull(ShardCall call, ShardActions* out);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -64,8 +65,10 @@ class JobShard::Reading {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-// One action for rows of one table in one lane: an update if `reading` is null.
+// One action for rows of one table in one lane.
 struct JobShard::RowsStep {
+  Kind kind = Kind::kApply;     // or kFold, or kRead
+  BlockIndex block = 0;         // their first slot's, but in a read
   std::vector<RowRange> ranks;  // one in a read
   int64_t clock = 0;
   uint64_t sample_count = 0;
@@ -104,7 +107,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       buffers_(resources.buffers),
       exchange_(std::move(exchange)),
       dense_(config.shard, layout_.counts()),
-      norms_(layout_.counts().size()),
+      norms_(layout_.block_count()),
       trust_norms_(layout_.counts().size()),
       tables_(std::move(tables)),
       non_finite_(config.shard.on_non_finite, WorkerNames(config),
@@ -348,9 +351,9 @@ void JobShard::CountParked(PendingCall* call, uint64_t bytes) {
 }
 
 void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
-  const bool names_block = action.kind == Kind::kDeliver ||
-                           action.kind == Kind::kApply ||
-                           action.kind == Kind::kDrop;
+  const bool names_block =
+      action.kind == Kind::kDeliver || action.kind == Kind::kFold ||
+      action.kind == Kind::kApply || action.kind == Kind::kDrop;
   if (names_block && !layout_.is_dense(action.block)) {
     return TakeSlot(action, outcome);
   }
@@ -447,10 +450,13 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
     fold_bytes_ += RowBytes(range);
     return slots_.Keep(slot, std::move(range));
   }
+  if (action.kind == Kind::kFold) {
+    return AddRows(action, slots_.Of(slot), outcome);
+  }
   std::vector<RowRange> ranks = slots_.Take(slot);
   for (const RowRange& range : ranks) fold_bytes_ -= RowBytes(range);
   if (action.kind == Kind::kDrop) return;
-  ApplyRows(action, std::move(ranks), outcome);
+  AddRows(action, std::move(ranks), outcome);
 }
 
 uint64_t JobShard::RowBytes(const RowRange& range) const {
@@ -458,13 +464,13 @@ uint64_t JobShard::RowBytes(const RowRange& range) const {
          (sizeof(int64_t) + tables_->dim(range.list->table) * sizeof(float));
 }
 
-void JobShard::ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
-                         Outcome* outcome) {
+void JobShard::AddRows(const ShardAction& action, std::vector<RowRange> ranks,
+                       Outcome* outcome) {
   std::vector<LaneStep>& steps =
       outcome->lanes[slot_lanes_[SlotOf(action.block)]];
   RowsStep* const last = steps.empty() ? nullptr : steps.back().rows.get();
   const bool joins =
-      last != nullptr && last->reading == nullptr &&
+      last != nullptr && last->kind == action.kind &&
       last->clock == action.clock &&
       last->sample_count == action.sample_count &&
       std::equal(
@@ -478,6 +484,8 @@ void JobShard::ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
   }
   LaneStep& step = steps.emplace_back();
   step.rows = std::make_unique<RowsStep>();
+  step.rows->kind = action.kind;
+  step.rows->block = action.block;
   step.rows->ranks = std::move(ranks);
   step.rows->clock = action.clock;
   step.rows->sample_count = action.sample_count;
@@ -578,6 +586,7 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
   for (LanePiece& piece : pieces) {
     LaneStep& step = outcome->lanes[piece.lane].emplace_back();
     step.rows = std::make_unique<RowsStep>();
+    step.rows->kind = Kind::kRead;
     step.rows->ranks.push_back(std::move(piece.rows));
     step.rows->clock = clock;
     step.rows->reading = reading;
@@ -786,7 +795,7 @@ void JobShard::TellNonFinite(const LaneStep& step,
 }
 
 void JobShard::RunRows(int lane, RowsStep* step) {
-  if (step->reading != nullptr) {
+  if (step->kind == Kind::kRead) {
     if (non_finite_.failed()) {
       return step->reading->StepDone(non_finite_.failure());
     }
@@ -796,12 +805,29 @@ void JobShard::RunRows(int lane, RowsStep* step) {
     step->reading->StepDone(tables_->Read(lane, rows, step->clock, out));
     return;
   }
-  tables_->Push(lane, step->ranks,
-                {.clock = step->clock,
-                 .learning_rate = dense_.LearningRateAt(step->clock),
-                 .gradient_scale = dense_.GradientScale(step->sample_count,
-                                                        step->squared_norm)},
-                &non_finite_);
+  const RowStep rows = {.clock = step->clock,
+                        .learning_rate = dense_.LearningRateAt(step->clock),
+                        .gradient_scale = dense_.GradientScale(
+                            step->sample_count, step->squared_norm)};
+  if (step->kind == Kind::kFold) return FoldRows(lane, *step, rows);
+  // What was folded has been looked at.
+  tables_->Push(lane, step->ranks, rows,
+                config_.controller.FoldsGradient() ? nullptr : &non_finite_);
+}
+
+void JobShard::FoldRows(int lane, const RowsStep& step, const RowStep& rows) {
+  const uint32_t table = step.ranks[0].list->table;
+  const TableMap& map = layout_.tables()[table].map;
+  const BlockIndex first =
+      layout_.SlotBlock(table, map.FirstSlot(config_.ps_rank));
+  const bool finite = tables_->SquaredNorms(
+      lane, step.ranks, rows,
+      absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_.ps_rank)),
+      &non_finite_);
+  // Then nothing of the clock is applied, not the other rows alone.
+  if (!finite && config_.shard.on_non_finite == OnNonFinite::kSkipStep) {
+    norms_[step.block] = std::numeric_limits<double>::quiet_NaN();
+  }
 }
 
 uint64_t JobShard::BytesHeld(const PendingCall& call) {

@@ -195,9 +195,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // The same for actions on a table's slot.
   void TakeSlot(const ShardAction& action, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Joins the step of the lane's slot before if rows lie one behind the other.
-  void ApplyRows(const ShardAction& action, std::vector<RowRange> ranks,
-                 Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A step of the rows' lane. Joins that of the slot before if rows lie one
+  // behind the other.
+  void AddRows(const ShardAction& action, std::vector<RowRange> ranks,
+               Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reads into the caller's memory, which nobody has to wait for.
   void StartSharedRead(const WaitingRead& read, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -250,6 +251,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     int lane = 0;
     RowRange rows;
   };
+  void FoldRows(int lane, const RowsStep& step, const RowStep& rows);
   std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
                                    absl::Span<const BlockIndex> blocks) const;
   uint64_t RowBytes(const RowRange& range) const;
@@ -281,7 +283,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // first gradient reaches them.
   DenseShard dense_;
   std::vector<double> norms_;           // by block, written by its lane
-  std::vector<LambNorms> trust_norms_;  // likewise
+  std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
   const std::unique_ptr<JobTables> tables_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};

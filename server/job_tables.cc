@@ -62,20 +62,41 @@ absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
 void JobTables::Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
                      NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
+  std::vector<int64_t> bad_keys;
+  step.non_finite = &bad_keys;
+  if (absl::Status pushed =
+          table.shard->Push(lane, GradientsOf(table, ranks), step);
+      !pushed.ok()) {
+    Remember(table, pushed);
+  }
+  if (non_finite == nullptr) return;
+  for (const int64_t key : bad_keys) {
+    TellNonFinite(table, ranks, step.clock, key, non_finite);
+  }
+}
+
+bool JobTables::SquaredNorms(int lane, absl::Span<const RowRange> ranks,
+                             RowStep step, absl::Span<double> by_slot,
+                             NonFiniteLog* non_finite) {
+  const Table& table = tables_[ranks[0].list->table];
+  std::vector<int64_t> bad_keys;
+  step.non_finite = &bad_keys;
+  table.shard->SquaredNorms(lane, GradientsOf(table, ranks), step, by_slot);
+  for (const int64_t key : bad_keys) {
+    TellNonFinite(table, ranks, step.clock, key, non_finite);
+  }
+  return bad_keys.empty();
+}
+
+std::vector<GradientRows> JobTables::GradientsOf(
+    const Table& table, absl::Span<const RowRange> ranks) {
   std::vector<GradientRows> rows;
   rows.reserve(ranks.size());
   for (const RowRange& range : ranks) {
     rows.push_back({range.keys(), range.call->values.get(),
                     range.first_element(table.dim)});
   }
-  std::vector<int64_t> bad_keys;
-  step.non_finite = &bad_keys;
-  if (absl::Status pushed = table.shard->Push(lane, rows, step); !pushed.ok()) {
-    Remember(table, pushed);
-  }
-  for (const int64_t key : bad_keys) {
-    TellNonFinite(table, ranks, step.clock, key, non_finite);
-  }
+  return rows;
 }
 
 void JobTables::TellNonFinite(const Table& table,

@@ -53,9 +53,13 @@ class JobTables {
   // One update of every key in `ranks`, which are lists of one table. What
   // fails here was accepted already: it is remembered for AcceptsPushes, and
   // logged.
-  // Rows that are not finite are named in `non_finite`.
+  // Rows that are not finite are named in `non_finite`; null: they have been.
   void Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
             NonFiniteLog* non_finite);
+  // TableShard::SquaredNorms. Rows that are not finite are named in
+  // `non_finite`; whether there is none.
+  bool SquaredNorms(int lane, absl::Span<const RowRange> ranks, RowStep step,
+                    absl::Span<double> by_slot, NonFiniteLog* non_finite);
   absl::Status Read(int lane, const RowRange& rows, int64_t clock, float* out);
 
   // Rows from `cursor` on (empty: the beginning), as many as fit into a
@@ -90,6 +94,8 @@ class JobTables {
   JobTables(std::string label, std::vector<Table> tables, bool spills,
             int lanes, TableBudget::Reservation reserved);
   absl::Status Named(const Table& table, const absl::Status& status) const;
+  static std::vector<GradientRows> GradientsOf(
+      const Table& table, absl::Span<const RowRange> ranks);
   // Of whom the row is not finite.
   static void TellNonFinite(const Table& table,
                             absl::Span<const RowRange> ranks, int64_t clock,

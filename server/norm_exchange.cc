@@ -13,15 +13,30 @@
 namespace syncline {
 namespace {
 
+// Blocks of tensors, then slots of tables, numbered on from the last block.
+std::vector<uint32_t> BlocksOf(const BlockMap& map,
+                               absl::Span<const TableMap> tables,
+                               uint32_t rank) {
+  const absl::Span<const uint32_t> dense = map.shard_blocks(rank);
+  std::vector<uint32_t> blocks(dense.begin(), dense.end());
+  uint32_t first = static_cast<uint32_t>(map.blocks().size());
+  for (const TableMap& table : tables) {
+    for (uint32_t i = 0; i < table.SlotCount(rank); ++i) {
+      blocks.push_back(first + table.FirstSlot(rank) + i);
+    }
+    first += table.slots();
+  }
+  return blocks;
+}
+
 std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
-                                      const BlockMap& map) {
+                                      const BlockMap& map,
+                                      absl::Span<const TableMap> tables) {
   std::vector<NormFolder::Shard> shards;
   for (int rank = 0; rank < assignment.ps_size(); ++rank) {
     const Member& member = assignment.ps(rank).member();
-    const absl::Span<const uint32_t> blocks = map.shard_blocks(rank);
-    shards.push_back({member.incarnation(),
-                      MemberName(member),
-                      {blocks.begin(), blocks.end()}});
+    shards.push_back({member.incarnation(), MemberName(member),
+                      BlocksOf(map, tables, rank)});
   }
   return shards;
 }
@@ -46,22 +61,28 @@ struct NormExchange::Asking {
 };
 
 NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
-                           uint32_t ps_rank, std::string label,
-                           absl::Duration wait_max)
+                           absl::Span<const TableMap> tables, uint32_t ps_rank,
+                           std::string label, absl::Duration wait_max)
     : job_id_(assignment.job_id()),
       ps_rank_(ps_rank),
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
-      blocks_(map.shard_blocks(ps_rank).begin(),
-              map.shard_blocks(ps_rank).end()),
+      blocks_(BlocksOf(map, tables, ps_rank)),
+      dense_blocks_(map.shard_blocks(ps_rank).size()),
       folder_name_(MemberName(assignment.ps(0).member())),
       folder_address_(assignment.ps(0).member().address()),
       wait_max_(wait_max),
-      folder_(Shards(assignment, map), TensorsOf(map), std::move(label)) {}
+      folder_(Shards(assignment, map, tables), TensorsOf(map),
+              std::move(label)) {}
+
+absl::Span<const uint32_t> NormExchange::PartIn(FoldStage stage) const {
+  const absl::Span<const uint32_t> blocks = blocks_;
+  return stage == FoldStage::kGradient ? blocks : blocks.first(dense_blocks_);
+}
 
 void NormExchange::Exchange(const FoldRound& round,
                             std::vector<double> squared_norms, Done done) {
   if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
-  FoldHere(0, incarnation_, round, blocks_, squared_norms,
+  FoldHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
            absl::Now() + wait_max_, std::move(done));
 }
 
@@ -109,7 +130,8 @@ void NormExchange::Ask(const FoldRound& round,
   asking->request.set_stage(round.stage == FoldStage::kTrust
                                 ? FoldNormRequest::TRUST
                                 : FoldNormRequest::GRADIENT);
-  asking->request.mutable_blocks()->Add(blocks_.begin(), blocks_.end());
+  const absl::Span<const uint32_t> blocks = PartIn(round.stage);
+  asking->request.mutable_blocks()->Add(blocks.begin(), blocks.end());
   asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
                                                squared_norms.end());
   asking->context = MakeContext(absl::Now() + wait_max_);

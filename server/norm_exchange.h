@@ -13,8 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/wire/block_map.h"
+#include "common/wire/table_map.h"
 #include "grpcpp/client_context.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -31,11 +33,14 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = std::function<void(Sums)>;
 
-  // `label` names job and ps in messages. Calls wait at most `wait_max`.
+  // `tables`: the job's, in order. `label` names job and ps in messages. Calls
+  // wait at most `wait_max`.
   NormExchange(const JobAssignment& assignment, const BlockMap& map,
-               uint32_t ps_rank, std::string label, absl::Duration wait_max);
+               absl::Span<const TableMap> tables, uint32_t ps_rank,
+               std::string label, absl::Duration wait_max);
 
-  // The norms that this shard is part of.
+  // The norms that this shard is part of: those of its blocks, and for
+  // kGradient then of its slots.
   void Exchange(const FoldRound& round, std::vector<double> squared_norms,
                 Done done);
 
@@ -55,6 +60,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
                 absl::Span<const uint32_t> blocks,
                 absl::Span<const double> squared_norms, absl::Time deadline,
                 Done done);
+  absl::Span<const uint32_t> PartIn(FoldStage stage) const;
   struct Asking;
   void Ask(const FoldRound& round, const std::vector<double>& squared_norms,
            Done done);
@@ -65,7 +71,8 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   const std::string job_id_;
   const uint32_t ps_rank_;
   const uint64_t incarnation_;
-  const std::vector<uint32_t> blocks_;
+  const std::vector<uint32_t> blocks_;  // and slots, as NormFolder has them
+  const size_t dense_blocks_;
   const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
   const std::string folder_address_;
   const absl::Duration wait_max_;

@@ -40,10 +40,11 @@ void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
   const size_t width = FoldWidth(round.stage);
   if (open_.clock < 0) {
     open_ = round;
-    norms_.assign(tensors_.size() * width, 0);
+    norms_.assign(BlockCount(round.stage) * width, 0);
     received_.assign(shards_.size(), false);
-    missing_ = std::count_if(shards_.begin(), shards_.end(),
-                             [](const Shard& s) { return !s.blocks.empty(); });
+    missing_ = std::count_if(
+        shards_.begin(), shards_.end(),
+        [&](const Shard& s) { return !PartOf(s, round.stage).empty(); });
   }
   if (!received_[ps_rank]) {
     received_[ps_rank] = true;
@@ -54,6 +55,21 @@ void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
   }
   parked_.push_back({token, deadline});
   if (missing_ == 0) Fold(out);
+}
+
+absl::Span<const uint32_t> NormFolder::PartOf(const Shard& shard,
+                                              FoldStage stage) const {
+  const absl::Span<const uint32_t> blocks = shard.blocks;
+  if (stage == FoldStage::kGradient) return blocks;
+  const auto slots =
+      std::lower_bound(blocks.begin(), blocks.end(), tensors_.size());
+  return blocks.first(slots - blocks.begin());
+}
+
+size_t NormFolder::BlockCount(FoldStage stage) const {
+  size_t count = 0;
+  for (const Shard& shard : shards_) count += PartOf(shard, stage).size();
+  return count;
 }
 
 absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
@@ -71,11 +87,10 @@ absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
     return absl::FailedPreconditionError(absl::StrCat(
         label_, ": norms from a replaced incarnation of ", shard.name));
   }
-  if (!std::equal(blocks.begin(), blocks.end(), shard.blocks.begin(),
-                  shard.blocks.end())) {
+  if (const auto own = PartOf(shard, round.stage); blocks != own) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
-                     shard.name, ", expected its own ", shard.blocks.size()));
+                     shard.name, ", expected its own ", own.size()));
   }
   const size_t expected = blocks.size() * FoldWidth(round.stage);
   if (squared_norms.size() != expected) {
@@ -113,7 +128,8 @@ void NormFolder::Fold(Answers* out) {
 void NormFolder::OnTick(absl::Time now, Answers* out) {
   std::vector<std::string> names;
   for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {
-    if (received_[rank] || shards_[rank].blocks.empty()) continue;
+    if (received_[rank]) continue;
+    if (PartOf(shards_[rank], open_.stage).empty()) continue;
     names.push_back(shards_[rank].name);
   }
   const auto overdue = std::stable_partition(

@@ -14,25 +14,28 @@ namespace syncline {
 
 // At the shard of rank 0: collects the squared norms of every shard's blocks
 // for one round of a sync clock and folds them in block order, which is the
-// tensors' order, so that the result does not depend on the number of shards. A
-// pure state machine; thread-compatible.
+// tensors' order and then that of the tables' slots, so that the result does
+// not depend on the number of shards. A pure state machine; thread-compatible.
 class NormFolder {
  public:
   struct Shard {
     uint64_t incarnation = 0;
-    std::string name;              // "ps:1 at 10.0.0.6:4000"
-    std::vector<uint32_t> blocks;  // global ids, ascending; may be empty
+    std::string name;  // "ps:1 at 10.0.0.6:4000"
+    // Global ids, ascending: blocks of tensors, then slots; may be empty.
+    std::vector<uint32_t> blocks;
   };
   // How a call ends. Each call ends exactly once.
   struct Answer {
     uint64_t token = 0;
     absl::Status status;
-    // kGradient: one, over all blocks. kTrust: two per tensor, in their order.
+    // kGradient: one, over all blocks and slots. kTrust: two per tensor, in
+    // their order.
     std::vector<double> sums;
   };
   using Answers = std::vector<Answer>;
 
-  // `tensors`: of each block, by global id.
+  // `tensors`: of each block, by global id; ids behind them are slots, which
+  // take part in kGradient alone.
   NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
              std::string label);
 
@@ -56,6 +59,9 @@ class NormFolder {
   absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
                      const FoldRound& round, absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
+  // What a shard sends norms of.
+  absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
+  size_t BlockCount(FoldStage stage) const;
   void Fold(Answers* out);
 
   const std::vector<Shard> shards_;      // by ps rank
@@ -63,7 +69,7 @@ class NormFolder {
   const std::string label_;
   std::vector<double> norms_;   // by block id, of the open round
   std::vector<bool> received_;  // by ps rank, of the open round
-  size_t missing_ = 0;          // shards with blocks still to come
+  size_t missing_ = 0;          // shards that take part still to come
   FoldRound open_;
   FoldRound folded_;          // the last one
   std::vector<double> sums_;  // of it

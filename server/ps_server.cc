@@ -190,8 +190,13 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
   SYNCLINE_ASSIGN_OR_RETURN(auto tables, OpenTables(&config));
   auto job = std::make_shared<JobEntry>();
-  job->norms = std::make_shared<NormExchange>(assignment, config.map, ps_rank,
-                                              config.label, config.wait_max);
+  std::vector<TableMap> table_maps;
+  for (const JobConfig::Table& table : config.tables) {
+    table_maps.push_back(table.layout.map);
+  }
+  job->norms =
+      std::make_shared<NormExchange>(assignment, config.map, table_maps,
+                                     ps_rank, config.label, config.wait_max);
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
         config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},

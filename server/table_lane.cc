@@ -110,14 +110,17 @@ absl::Status TableLane::Push(absl::Span<const GradientRows> ranks,
                              const RowStep& step) {
   absl::Status status;
   merge_.Start(ranks);
-  const size_t rows = gradients_.size() / dim_;
-  while ((group_.size = merge_.Next(rows, group_.keys, gradients_.data())) >
-         0) {
-    if (!AllFinite(gradients_.data(), group_.size * dim_)) KeepFinite(step);
-    Keep(PushGroup(gradients_.data(), step), &status);
-  }
+  while (NextGroup(step)) Keep(PushGroup(gradients_.data(), step), &status);
   Keep(PushMissing(step), &status);
   return status;
+}
+
+bool TableLane::NextGroup(const RowStep& step) {
+  group_.size =
+      merge_.Next(gradients_.size() / dim_, group_.keys, gradients_.data());
+  if (group_.size == 0) return false;
+  if (!AllFinite(gradients_.data(), group_.size * dim_)) KeepFinite(step);
+  return true;
 }
 
 void TableLane::KeepFinite(const RowStep& step) {
@@ -239,16 +242,20 @@ absl::Status TableLane::PushMissing(const RowStep& step) {
   return status;
 }
 
-double TableLane::AddSquares(absl::Span<const GradientRows> ranks,
-                             float gradient_scale, double sum) {
+void TableLane::SquaredNorms(absl::Span<const GradientRows> ranks,
+                             const RowStep& step, absl::Span<double> by_slot) {
   merge_.Start(ranks);
-  const size_t rows = gradients_.size() / dim_;
-  size_t count = 0;
-  while ((count = merge_.Next(rows, group_.keys, gradients_.data())) > 0) {
-    sum = syncline::AddSquares(sum, gradients_.data(), gradient_scale,
-                               count * dim_);
+  double* slot = nullptr;
+  while (NextGroup(step)) {
+    for (size_t i = 0; i < group_.size; ++i) {
+      const uint64_t hash = RowPartition::Hash(group_.keys[i]);
+      double* const of_key = &by_slot[partition_of_->SlotIndex(hash)];
+      if (of_key != slot) *of_key = 0;
+      slot = of_key;
+      *slot = AddSquares(*slot, gradients_.data() + i * dim_,
+                         step.gradient_scale, dim_);
+    }
   }
-  return sum;
 }
 
 // --- Read ---

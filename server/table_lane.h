@@ -38,7 +38,11 @@ class PartitionMap {
 
   uint32_t partitions() const { return partitions_; }
   uint32_t OfSlot(uint32_t slot) const { return of_slot_[slot - first_slot_]; }
-  uint32_t OfHash(uint64_t hash) const { return OfSlot(hash >> shift_); }
+  uint32_t OfHash(uint64_t hash) const { return of_slot_[SlotIndex(hash)]; }
+  // Of the shard's slots, counted from its first.
+  uint32_t SlotIndex(uint64_t hash) const {
+    return static_cast<uint32_t>(hash >> shift_) - first_slot_;
+  }
 
  private:
   uint32_t first_slot_;
@@ -68,8 +72,8 @@ class TableLane {
 
   // As in TableShard.
   absl::Status Push(absl::Span<const GradientRows> ranks, const RowStep& step);
-  double AddSquares(absl::Span<const GradientRows> ranks, float gradient_scale,
-                    double sum);
+  void SquaredNorms(absl::Span<const GradientRows> ranks, const RowStep& step,
+                    absl::Span<double> by_slot);
   absl::Status Read(absl::Span<const int64_t> keys, int64_t clock, float* out);
   absl::Status Maintain(int64_t clock, absl::Time now);
   absl::Status Scan(uint32_t partition, int64_t clock, size_t limit,
@@ -107,7 +111,9 @@ class TableLane {
   }
   // From group_.keys: hashes, partitions, and rows (kNone: not in memory).
   void Locate();
-  // Leaves only rows of the group whose gradients are finite, in front.
+  // Takes the next rows of merge_ into group_ and gradients_, only those whose
+  // gradients are finite, in front. False: that was all.
+  bool NextGroup(const RowStep& step);
   void KeepFinite(const RowStep& step);
   // What a push changes of a row besides its values; the row.
   char* Record(TablePartition* partition, uint32_t row, uint32_t clock);

@@ -83,11 +83,13 @@ class TableShard {
     return lanes_[lane]->Push(ranks, step);
   }
 
-  // Sum of squares of the mean gradient of these rows, added to `sum` in fp64
-  // in (slot, key, element) order.
-  double AddSquares(int lane, absl::Span<const GradientRows> ranks,
-                    float gradient_scale, double sum) {
-    return lanes_[lane]->AddSquares(ranks, gradient_scale, sum);
+  // Writes squared norms of what Push would apply of these rows, for each slot
+  // that they are of, in fp64 in (key, element) order: into `by_slot`, which
+  // has all slots of this shard. Leaves out, and names, the same rows as Push;
+  // those that will not be admitted it cannot know.
+  void SquaredNorms(int lane, absl::Span<const GradientRows> ranks,
+                    const RowStep& step, absl::Span<double> by_slot) {
+    lanes_[lane]->SquaredNorms(ranks, step, by_slot);
   }
 
   // Writes keys.size() x dim floats. Keys ascend by (slot, key). Absent keys

@@ -617,10 +617,10 @@ absl::StatusOr<double> PsClient::SquaredNorm() const {
   }
   for (const RowBatch* table : step_.rows) {
     const size_t dim = static_cast<size_t>(table->dim());
-    for (const SlotRun& run : table->slots()) {
-      add(table->gradient(run.first), run.count * dim, [&](size_t at) {
-        return absl::StrCat("key ", table->keys()[run.first + at / dim],
-                            " of table ", table->name());
+    for (size_t row = 0; row < table->keys().size(); ++row) {
+      add(table->gradient(row), dim, [&](size_t) {
+        return absl::StrCat("key ", table->keys()[row], " of table ",
+                            table->name());
       });
     }
   }

@@ -73,12 +73,12 @@ class PsClient {
     std::string boot_id = {};  // empty: the system's
     // How gradients travel, and values but those at cuts. With tables kFloat32.
     ElementType wire_type = ElementType::kFloat32;
-    // SYNC with clip_norm, or LAMB: no shard answers before it has the whole
-    // gradient.
+    // SYNC with clip_norm or SKIP_STEP, or LAMB: no shard answers before it has
+    // the whole gradient.
     bool norm_is_folded = false;
     OnNonFinite on_non_finite = OnNonFinite::kFailJob;
-    // kSkipStep where shards do not find out together (all but SYNC without
-    // tables): pushes leave when the whole gradient is known to be finite.
+    // kSkipStep where shards do not find out together (all but SYNC): pushes
+    // leave when the whole gradient is known to be finite.
     bool checks_gradient = false;
     // Blocks, rows or whole gradients of this worker that were not finite.
     Counter* non_finite = nullptr;
@@ -251,6 +251,7 @@ class PsClient {
                                   const Spans& tensors) const;
   // Of all blocks and slots, but for those that the servers will drop. Errors:
   // FailedPrecondition: one of the others is not finite.
+  // Of what the shards will apply; for kFailJob an error if that is not all.
   absl::StatusOr<double> SquaredNorm() const;
   bool RowsAreFinite() const;
   // What a shard says of this worker's gradients; a larger number than before

@@ -107,8 +107,8 @@ PsClient::Options ClientOptions(const PreparedJob& job,
   options.has_tables = job.rows != nullptr;
   options.wire_type = ElementTypeOf(job.spec().wire_type());
   options.on_non_finite = PolicyOf(job.spec());
-  options.checks_gradient = options.on_non_finite == OnNonFinite::kSkipStep &&
-                            (options.has_tables || !IsSync(job.spec()));
+  options.checks_gradient =
+      options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
   options.non_finite = trainer.metrics->non_finite();
   options.retries = trainer.metrics->retries();
   options.held_back = trainer.metrics->held_back();

@@ -216,14 +216,6 @@ void CheckTables(const JobSpec& spec, Problems* problems) {
     CheckBytes(path + ".disk_bytes", table.disk_bytes(), problems);
     CheckCache(path, spec, table, problems);
   }
-  if (spec.tables_size() > 0 && spec.optimizer().clip_norm() > 0 &&
-      IsOneOf(spec.consistency().mode(),
-              {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC})) {
-    problems->Add("optimizer.clip_norm",
-                  "is not built for tables in SYNC, where the norm of a clock "
-                  "is known only when all rows of all workers are there; use "
-                  "clip_value, BOUNDED_STALENESS or ASYNC");
-  }
 }
 
 }  // namespace syncline

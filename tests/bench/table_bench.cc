@@ -236,7 +236,9 @@ void SetRows(benchmark::State& state, int64_t rows) {
                                                 benchmark::Counter::kIsRate);
 }
 
-void BM_TablePush(benchmark::State& state) {
+// What `run` takes of the shard's rows, by lane.
+template <typename Run>
+void RunOnGradients(benchmark::State& state, Run run) {
   const uint32_t dim = static_cast<uint32_t>(state.range(0));
   static Resident* resident;
   if (state.thread_index() == 0) {
@@ -254,12 +256,28 @@ void BM_TablePush(benchmark::State& state) {
         .keys = part,
         .values = resident->traffic.gradients[next % 8].get(),
         .first = (part.data() - keys.data()) * size_t{dim}};
-    SYNCLINE_CHECK(
-        resident->shard.Push(state.thread_index(), {gradient}, kStep).ok());
+    run(&resident->shard, state.thread_index(), gradient);
     rows += static_cast<int64_t>(part.size());
     ++next;
   }
   SetRows(state, rows);
+}
+
+void BM_TablePush(benchmark::State& state) {
+  RunOnGradients(state,
+                 [](TableShard* shard, int lane, const GradientRows& gradient) {
+                   SYNCLINE_CHECK(shard->Push(lane, {gradient}, kStep).ok());
+                 });
+}
+
+// What clip_norm takes more.
+void BM_TableNorms(benchmark::State& state) {
+  std::vector<double> norms(Map().slots());
+  RunOnGradients(
+      state, [&](TableShard* shard, int lane, const GradientRows& gradient) {
+        shard->SquaredNorms(lane, {gradient}, kStep, absl::MakeSpan(norms));
+        benchmark::DoNotOptimize(norms.data());
+      });
 }
 
 void BM_TablePull(benchmark::State& state) {
@@ -324,6 +342,7 @@ void BM_UnorderedMapPull(benchmark::State& state) {
       ->UseRealTime()
 
 BENCHMARK(BM_TablePush)->SYNCLINE_TABLE_SHAPES->Threads(1)->Threads(2);
+BENCHMARK(BM_TableNorms)->SYNCLINE_TABLE_SHAPES->Threads(1);
 BENCHMARK(BM_TablePull)->SYNCLINE_TABLE_SHAPES->Threads(1)->Threads(2);
 BENCHMARK(BM_UnorderedMapPush)->SYNCLINE_TABLE_SHAPES;
 BENCHMARK(BM_UnorderedMapPull)->SYNCLINE_TABLE_SHAPES;

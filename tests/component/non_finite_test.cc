@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/rpc/job_spec_validator.h"
+#include "common/wire/table_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
@@ -238,8 +240,11 @@ class NonFiniteRowTest : public NonFiniteTest {
                "3e38,7,0\n3e38,7,0\n1,1,1\n1,8,2\n");
   }
   TrainingCluster::Outcome TrainRows(NonFinitePolicy policy,
-                                     ConsistencySpec::Mode mode) {
+                                     ConsistencySpec::Mode mode,
+                                     float clip_norm = 0,
+                                     uint32_t workers = 2) {
     JobSpec spec = Spec("rows.csv", policy, mode);
+    spec.mutable_optimizer()->set_clip_norm(clip_norm);
     spec.mutable_model()->mutable_initialize()->DeleteSubrange(0, 1);
     spec.mutable_data()->mutable_feeds(0)->set_field("0");
     Feed* const id = spec.mutable_data()->add_feeds();
@@ -248,7 +253,7 @@ class NonFiniteRowTest : public NonFiniteTest {
     TableSpec* const table = spec.add_tables();
     table->set_name("t");
     table->set_scheme(InitializerRule::ZEROS);
-    TrainingCluster cluster({.workers = 2,
+    TrainingCluster cluster({.workers = workers,
                              .ps = 2,
                              .work_dir = dir_.File(absl::StrCat(++clusters_)),
                              .data_root = dir_.path()});
@@ -278,6 +283,43 @@ TEST_F(NonFiniteRowTest, DroppingIsOfTheRow) {
     for (const size_t key : {1, 2, 4, 8}) {
       EXPECT_TRUE(HasMoved(outcome.weights, key)) << key;
     }
+  }
+}
+
+// Of two keys that share a virtual slot one is left.
+TEST_F(NonFiniteRowTest, AClippedNormIsOfTheRowsThatAreLeft) {
+  const TableMap map = *TableMap::Create(TableMap::DefaultSlots(2), 2);
+  int64_t bad = 0, good = 1;
+  while (map.SlotOf(bad) != map.SlotOf(good)) {
+    bad = ++good < 50 ? bad : bad + 1;
+    good = good < 50 ? good : bad + 1;
+    ASSERT_LT(good, 50);
+  }
+  dir_.Write("rows.csv", absl::StrFormat("3e38,%d,0\n3e38,%d,0\n"
+                                         "1,%d,1\n1,%d,2\n",
+                                         bad, bad, good, good));
+  constexpr float kClipNorm = 0.01f;
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    const auto outcome = TrainRows(DROP_BLOCK, mode, kClipNorm, 1);
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_FALSE(HasMoved(outcome.weights, bad));
+    double squares = 0;
+    for (const auto& [name, values] : outcome.weights) {
+      for (const float value : values) squares += double{value} * value;
+    }
+    EXPECT_NEAR(std::sqrt(squares), 0.5 * kClipNorm, 1e-8);
+  }
+}
+
+// Each worker's row is finite; their sum is not.
+TEST_F(NonFiniteRowTest, ASumOfRowsThatOverflowsSkipsTheStep) {
+  dir_.Write("rows.csv",
+             "3e38,7,0\n3e38,7,0\n1,1,1\n1,2,2\n"
+             "3e38,7,0\n3e38,7,0\n1,3,1\n1,4,2\n");
+  const auto outcome = TrainRows(SKIP_STEP, ConsistencySpec::SYNC);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  for (const size_t key : {1, 2, 3, 4, 7}) {
+    EXPECT_FALSE(HasMoved(outcome.weights, key)) << key;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -277,8 +278,13 @@ TEST(PsTablesTest, AsyncAppliesAtOnceAndARetryOnce) {
 }
 
 // Three workers, eight clocks; what all rows have become.
-Rows TrainSync(uint32_t ps_count) {
-  PsFixture fixture(WithTable(ConsistencySpec::SYNC, ps_count, 3));
+Rows TrainSync(uint32_t ps_count, float clip_norm = 0) {
+  PsFixture::Options options = WithTable(ConsistencySpec::SYNC, ps_count, 3);
+  options.spec = [clip_norm, base = options.spec](JobSpec* spec) {
+    base(spec);
+    spec->mutable_optimizer()->set_clip_norm(clip_norm);
+  };
+  PsFixture fixture(options);
   std::vector<RowWorker> workers;
   for (uint32_t rank = 0; rank < 3; ++rank)
     workers.emplace_back(&fixture, rank);
@@ -297,30 +303,66 @@ Rows TrainSync(uint32_t ps_count) {
   return pulled.ok() ? *pulled : Rows();
 }
 
-TEST(PsTablesTest, SyncIsOneUpdateOfTheSumInRankOrder) {
-  const Rows trained = TrainSync(1);
-  for (int64_t key = -250; key < 250; ++key) {
-    std::vector<std::pair<Row, float>> sums;
-    for (int64_t clock = 0; clock < 8; ++clock) {
-      Row sum;
-      for (uint32_t rank = 0; rank < 3; ++rank) {
-        const Rows gradients = RandomRows(100 * rank + clock, 50);
-        const auto mine = gradients.find(key);
-        if (mine == gradients.end()) continue;
-        if (sum.empty()) {
-          sum = mine->second;
-          continue;
-        }
-        for (uint32_t j = 0; j < kDim; ++j) sum[j] += mine->second[j];
-      }
-      if (!sum.empty()) sums.push_back({sum, static_cast<float>(1.0 / 33)});
+// What the three workers of TrainSync push at a clock, in rank order.
+Rows SyncSums(int64_t clock) {
+  Rows sums;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    for (const auto& [key, gradient] : RandomRows(100 * rank + clock, 50)) {
+      const auto [sum, first] = sums.emplace(key, gradient);
+      if (first) continue;
+      for (uint32_t j = 0; j < kDim; ++j) sum->second[j] += gradient[j];
     }
-    EXPECT_EQ(trained.at(key), Updated(key, sums)) << key;
+  }
+  return sums;
+}
+
+// 1 / samples, or what the clipped norm makes of it: fp64 partials by slot.
+float SyncScale(const Rows& sums, double clip_norm) {
+  const double mean = 1.0 / 33;
+  const TableMap map = *TableMap::Create(TableMap::DefaultSlots(1), 1);
+  std::map<uint32_t, double> by_slot;
+  for (const auto& [key, sum] : sums) {
+    double& squares = by_slot[map.SlotOf(key)];
+    for (const float value : sum) {
+      const double element = value * static_cast<float>(mean);
+      squares += element * element;
+    }
+  }
+  double squared_norm = 0;
+  for (const auto& [slot, squares] : by_slot) squared_norm += squares;
+  if (clip_norm == 0 || squared_norm <= clip_norm * clip_norm) {
+    return static_cast<float>(mean);
+  }
+  return static_cast<float>(mean * (clip_norm / std::sqrt(squared_norm)));
+}
+
+void ExpectOneUpdateAClock(const Rows& trained, double clip_norm) {
+  std::map<int64_t, std::vector<std::pair<Row, float>>> updates;
+  for (int64_t clock = 0; clock < 8; ++clock) {
+    const Rows sums = SyncSums(clock);
+    const float scale = SyncScale(sums, clip_norm);
+    EXPECT_EQ(scale<static_cast<float>(1.0 / 33), clip_norm> 0);
+    for (const auto& [key, sum] : sums) updates[key].push_back({sum, scale});
+  }
+  for (int64_t key = -250; key < 250; ++key) {
+    EXPECT_EQ(trained.at(key), Updated(key, updates[key])) << key;
   }
 }
 
+TEST(PsTablesTest, SyncIsOneUpdateOfTheSumInRankOrder) {
+  ExpectOneUpdateAClock(TrainSync(1), 0);
+}
+
+TEST(PsTablesTest, AClippedNormIsOfTheRowsOfAllRanks) {
+  ExpectOneUpdateAClock(TrainSync(1, 0.25f), 0.25);
+}
+
 TEST(PsTablesTest, TheNumberOfPsDoesNotChangeABit) {
-  EXPECT_EQ(TrainSync(1), TrainSync(3));
+  for (const float clip_norm : {0.0f, 0.25f}) {
+    const Rows one = TrainSync(1, clip_norm);
+    EXPECT_EQ(TrainSync(2, clip_norm), one);
+    EXPECT_EQ(TrainSync(3, clip_norm), one);
+  }
 }
 
 TEST(PsTablesTest, AScanAtACutHasEveryRowOnce) {

@@ -176,6 +176,39 @@ TEST_F(TableTrainingTest, ATableIsTheDenseEmbedding) {
   }
 }
 
+TEST_F(TableTrainingTest, AClippedNormIsThatOfTheDenseEmbedding) {
+  const auto clip = [](JobSpec spec) {
+    spec.mutable_optimizer()->set_clip_norm(0.05f);
+    return spec;
+  };
+  for (const uint32_t workers : {1u, 3u}) {
+    const auto dense = Train(workers, 1, clip(DenseSpec()));
+    ASSERT_EQ(dense.status, absl::OkStatus());
+    Weights first;
+    for (const uint32_t ps : {1u, 2u, 3u}) {
+      SCOPED_TRACE(absl::StrCat(workers, " workers, ", ps, " ps"));
+      const auto table = Train(workers, ps, clip(TableSpecOf()));
+      ASSERT_EQ(table.status, absl::OkStatus());
+      EXPECT_LE(LargestDifference(table.weights, dense.weights), 1e-6);
+      if (ps == 1) first = table.weights;
+      EXPECT_EQ(table.weights, first) << "bit for bit";
+    }
+    EXPECT_NE(Train(workers, 1, TableSpecOf()).weights, first)
+        << "it must be clipped";
+  }
+}
+
+TEST_F(TableTrainingTest, RowsAreClippedBesideATrustRatio) {
+  JobSpec spec = TableSpecOf(OptimizerSpec::LAMB);
+  spec.mutable_optimizer()->set_clip_norm(0.05f);
+  spec.mutable_learning_rate()->set_base(0.01f);
+  spec.mutable_tables(0)->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  const auto one = Train(2, 1, spec);
+  ASSERT_EQ(one.status, absl::OkStatus());
+  EXPECT_NE(one.weights.at("emb")[0], 0.25f) << "it must be trained";
+  EXPECT_EQ(Train(2, 3, spec).weights, one.weights);
+}
+
 // [n] keys with [n, dim] values of a safetensors file.
 std::map<int64_t, std::vector<float>> ReadRows(const std::string& bytes) {
   uint64_t header = 0;

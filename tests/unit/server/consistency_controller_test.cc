@@ -252,15 +252,50 @@ TEST_F(ControllerTest, SlotsHaveNoTrustRatio) {
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
 }
 
+TEST_F(ControllerTest, SlotsAreClippedBeforeTheTrustRatio) {
+  Open({.clip_norm = true, .trust_ratio = true, .slot_count = 1});
+  ShardActions actions;
+  controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}),
+              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
+                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+  actions.clear();
+  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kApply, Kind::kAdvance, Kind::kSendNorms));
+  EXPECT_EQ(actions[0].block, 1u);
+  EXPECT_EQ(actions[0].squared_norm, 25);
+  actions.clear();
+  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
+  EXPECT_EQ(actions[0].block, 0u);
+}
+
+// It has no tensor's norm to wait for.
+TEST_F(ControllerTest, AShardOfSlotsAloneIsDoneWithTheGradientsNorm) {
+  Open({.clip_norm = true, .trust_ratio = true, .slot_count = 2});
+  ShardActions actions;
+  controller_->OnInit(1, 0, 10, {}, kStart, &actions);
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {0, 1});
+  Pull(4, 0, 1, {0});
+  actions.clear();
+  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
+}
+
 TEST_F(ControllerTest, ANormThatIsNotFiniteSkipsTheClock) {
-  Open({.skip_non_finite = true});
-  Init();
+  Open({.skip_non_finite = true, .slot_count = 1});
+  ShardActions actions;
+  controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
               ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
                           Kind::kFold, Kind::kSendNorms, Kind::kAck));
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
-  ShardActions actions;
+  actions.clear();
   controller_->OnFolded({0}, std::numeric_limits<double>::infinity(), kStart,
                         &actions);
   EXPECT_THAT(Kinds(actions),

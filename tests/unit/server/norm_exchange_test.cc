@@ -62,7 +62,8 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   const auto map = BlockMap::Create({TensorSize{"w", 4096}}, 2);
   ASSERT_OK(map.status());
   const auto exchange = std::make_shared<NormExchange>(
-      assignment, *map, 1, "job j on ps:1", kTimeout);
+      assignment, *map, absl::Span<const TableMap>(), 1, "job j on ps:1",
+      kTimeout);
   auto owned = std::make_shared<absl::Status>();
   exchange->Exchange({.clock = 0},
                      std::vector<double>(map->shard_blocks(1).size(), 1),

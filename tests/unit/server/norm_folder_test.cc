@@ -43,7 +43,9 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
     for (uint32_t shard = 0; shard < shard_count; ++shard) {
       shards[shard].incarnation = 10 + shard;
     }
-    NormFolder folder(shards, std::vector<uint32_t>(block_count), "job");
+    // Blocks of one tensor; the rest are slots.
+    const uint32_t dense_count = 1 + random.Below(block_count);
+    NormFolder folder(shards, std::vector<uint32_t>(dense_count), "job");
     for (int64_t clock = 3; clock < 6; ++clock) {
       std::vector<uint32_t> order;
       for (uint32_t shard = 0; shard < shard_count; ++shard) {
@@ -69,7 +71,8 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
   }
 }
 
-// Three tensors of 2, 1 and 3 blocks, in any placement.
+// Three tensors of 2, 1 and 3 blocks, in any placement, and slots, which have
+// no part in it.
 TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
   const std::vector<uint32_t> tensors = {0, 0, 1, 2, 2, 2};
   for (uint64_t seed = 1; seed <= 50; ++seed) {
@@ -87,12 +90,16 @@ TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
         expected[2 * tensors[block] + k] += norms[shard].back();
       }
     }
+    const std::vector<NormFolder::Shard> dense = shards;
+    for (uint32_t slot = 6; slot < 12; ++slot) {
+      shards[random.Below(shard_count)].blocks.push_back(slot);
+    }
     NormFolder folder(shards, tensors, "job");
     NormFolder::Answers answers;
     for (uint32_t shard = shard_count; shard-- > 0;) {
-      if (shards[shard].blocks.empty()) continue;
+      if (dense[shard].blocks.empty()) continue;
       folder.OnNorms(shard, shard, 0, {4, FoldStage::kTrust},
-                     shards[shard].blocks, norms[shard], kDeadline, &answers);
+                     dense[shard].blocks, norms[shard], kDeadline, &answers);
     }
     ASSERT_FALSE(answers.empty());
     for (const NormFolder::Answer& answer : answers) {

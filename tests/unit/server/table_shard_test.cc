@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -539,16 +540,32 @@ TEST(TableShardTest, ReadingNeverCreates) {
   EXPECT_TRUE(table.Scan(0, 10, [] {}).empty());
 }
 
-TEST(TableShardTest, SquaresAreOfTheSumsInOrder) {
+TEST(TableShardTest, NormsAreOfWhatAPushWouldApplyBySlot) {
   Table table(Options(), 1);
-  const Floats values(std::vector<float>(4 * kDim, 3.0f));
-  std::vector<int64_t> keys = {1, 2, 3, 4};
+  const uint32_t slots = table.map().slots();
+  // Several keys a slot; the last one of the first worker is not finite.
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 4 * slots; ++key) keys.push_back(key);
   std::sort(keys.begin(), keys.end(),
             [&](int64_t a, int64_t b) { return table.map().Before(a, b); });
-  const GradientRows rows = {.keys = keys, .values = &values};
-  EXPECT_EQ(table.shard().AddSquares(0, {rows}, 0.5f, 10),
-            10 + 4 * kDim * 2.25);
-  EXPECT_EQ(table.shard().AddSquares(0, {rows, rows}, 0.5f, 0), 4 * kDim * 9.0);
+  std::vector<float> first(keys.size() * kDim, 3.0f);
+  first.back() = std::numeric_limits<float>::infinity();
+  const Floats bad(first);
+  const Floats good(std::vector<float>(keys.size() * kDim, 1.0f));
+  std::vector<double> expected(slots, 7);  // those of other slots stay
+  for (const int64_t key : keys) expected[table.map().SlotOf(key)] = 0;
+  for (const int64_t key : keys) {
+    if (key == keys.back()) continue;
+    expected[table.map().SlotOf(key)] += kDim * 4.0;
+  }
+  std::vector<int64_t> named;
+  std::vector<double> norms(slots, 7);
+  table.shard().SquaredNorms(
+      0, {{.keys = keys, .values = &bad}, {.keys = keys, .values = &good}},
+      {.gradient_scale = 0.5f, .non_finite = &named}, absl::MakeSpan(norms));
+  EXPECT_EQ(norms, expected);
+  EXPECT_THAT(named, testing::ElementsAre(keys.back()));
+  EXPECT_EQ(table.Stats().rows_in_memory, 0u);
 }
 
 // --- Admission ---

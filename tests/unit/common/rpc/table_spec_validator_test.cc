@@ -157,14 +157,9 @@ TEST(TableSpecValidatorTest, TheJobsOwnOptimizerServesIfItCan) {
 }
 
 TEST(TableSpecValidatorTest, WhatSyncCannotDo) {
-  EXPECT_THAT(
-      ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
-                 "optimizer { clip_norm: 1 }"),
-      ElementsAre(
-          "optimizer.clip_norm: is not built for tables in SYNC, where the "
-          "norm of a clock is known only when all rows of all workers are "
-          "there; use clip_value, BOUNDED_STALENESS or ASYNC"));
-  EXPECT_THAT(ProblemsOf("optimizer { clip_norm: 1 }"), IsEmpty());
+  EXPECT_THAT(ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
+                         "optimizer { clip_norm: 1 }"),
+              IsEmpty());
   EXPECT_THAT(ProblemsOf("wire_type: WIRE_BFLOAT16"),
               ElementsAre("wire_type: WIRE_BFLOAT16 is not built yet for jobs "
                           "with tables; use WIRE_FLOAT32"));
