@@ -79,4 +79,19 @@ void NormalizeRowsGradient(const RowNorm& s, const float* x, const float* scale,
   }
 }
 
+void AddRowMomentsGradient(const RowNorm& s, const float* x, const float* mean,
+                           const float* inverse, const float* dmean,
+                           const float* dinverse, float* dx) {
+  const float per = 1.0f / static_cast<float>(s.n);
+  for (int64_t r = 0; r < s.rows; ++r, x += s.n, dx += s.n) {
+    const float m = s.centred ? mean[r] : 0.0f;
+    const float of_mean = dmean != nullptr ? dmean[r] * per : 0.0f;
+    const float cube = inverse[r] * inverse[r] * inverse[r];
+    const float of_inverse =
+        dinverse != nullptr ? -dinverse[r] * cube * per : 0.0f;
+    Emit(s.n, /*accumulate=*/true, dx,
+         [=](int64_t i) { return of_mean + of_inverse * (x[i] - m); });
+  }
+}
+
 }  // namespace syncline

@@ -42,6 +42,12 @@ void NormalizeRowsGradient(const RowNorm& s, const float* x, const float* scale,
                            const float* mean, const float* inverse,
                            const float* dy, const RowNormGradients& out);
 
+// Gradients of `mean` and `inverse` themselves, each [rows] or null, added to
+// dx.
+void AddRowMomentsGradient(const RowNorm& s, const float* x, const float* mean,
+                           const float* inverse, const float* dmean,
+                           const float* dinverse, float* dx);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_LAYER_NORM_H_

@@ -1,6 +1,8 @@
 #include "common/model/newer_schemas.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,13 +31,89 @@ OpSchema Named(const char* name, int version) {
   return schema;
 }
 
-OpSchema Gelu() {
-  return Named("Gelu", 20)
-      .Attr("approximate", "", AttributeProto::STRING, std::string("none"))
+// Element by element, from X to Y.
+OpSchema Activation(const char* name, int version) {
+  return Named(name, version)
       .Input(0, "X", "", "T")
       .Output(0, "Y", "", "T")
       .TypeConstraint("T", Floats(), "")
       .TypeAndShapeInferenceFunction(onnx::propagateShapeAndTypeFromFirstInput);
+}
+
+OpSchema Gelu() {
+  return Activation("Gelu", 20)
+      .Attr("approximate", "", AttributeProto::STRING, std::string("none"));
+}
+
+OpSchema Swish() {
+  return Activation("Swish", 24).Attr("alpha", "", AttributeProto::FLOAT, 1.0f);
+}
+
+// An input that rules read by value, of int32 or int64; nothing if it is not
+// known.
+std::optional<std::vector<int64_t>> Whole(InferenceContext& context, size_t i) {
+  const onnx::TensorProto* const values =
+      i < context.getNumInputs() ? context.getInputData(i) : nullptr;
+  if (values == nullptr) return std::nullopt;
+  if (values->data_type() == onnx::TensorProto::INT64) {
+    return onnx::ParseData<int64_t>(values);
+  }
+  const std::vector<int32_t> narrow = onnx::ParseData<int32_t>(values);
+  return std::vector<int64_t>(narrow.begin(), narrow.end());
+}
+
+void InferPad(InferenceContext& context) {
+  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+  if (!onnx::hasInputShape(context, 0)) return;
+  const auto& shape = onnx::getInputShape(context, 0);
+  const int rank = shape.dim_size();
+  const auto pads = Whole(context, 1);
+  auto given_axes = Whole(context, 3);
+  if (context.getNumInputs() <= 3 || context.getInputType(3) == nullptr) {
+    given_axes.emplace(rank);
+    std::iota(given_axes->begin(), given_axes->end(), 0);
+  }
+  if (!pads.has_value() || !given_axes.has_value()) return;
+  const std::vector<int64_t>& axes = *given_axes;
+  if (pads->size() != 2 * axes.size()) {
+    fail_shape_inference("there are ", pads->size(), " pads, but ", axes.size(),
+                         " axes, which have two each");
+  }
+  auto* out = context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
+  *out = shape;
+  constexpr int64_t kPadMax = int64_t{1} << 46;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+    if (axis < 0 || axis >= rank) {
+      fail_shape_inference("axis ", axes[i], " is outside the input's ", rank,
+                           " dimensions");
+    }
+    auto* dim = out->mutable_dim(static_cast<int>(axis));
+    for (const int64_t pad : {(*pads)[i], (*pads)[axes.size() + i]}) {
+      if (pad < -kPadMax || pad > kPadMax) {
+        fail_shape_inference("a pad of ", pad, " is too large");
+      }
+      dim->set_dim_value(dim->dim_value() + pad);
+    }
+  }
+}
+
+// libonnx adds pads up without a look at overflow. From 18 on axes may be
+// named.
+OpSchema Pad(int version) {
+  OpSchema schema = Named("Pad", version);
+  schema.Attr("mode", "", AttributeProto::STRING, std::string("constant"))
+      .Input(0, "data", "", "T")
+      .Input(1, "pads", "", "tensor(int64)")
+      .Input(2, "constant_value", "", "T", kOptional)
+      .Output(0, "output", "", "T")
+      .TypeConstraint("T", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeAndShapeInferenceFunction(InferPad);
+  if (version >= 18) {
+    schema.Input(3, "axes", "", "Tind", kOptional)
+        .TypeConstraint("Tind", {"tensor(int32)", "tensor(int64)"}, "");
+  }
+  return schema;
 }
 
 OpSchema RmsNormalization() {
@@ -259,9 +337,15 @@ const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
                                           Gelu(),
                                           GroupNormalization(18),
                                           GroupNormalization(21),
+                                          Activation("Mish", 18),
+                                          Activation("Mish", 22),
+                                          Pad(11),
+                                          Pad(13),
+                                          Pad(18),
                                           RmsNormalization(),
                                           RotaryEmbedding(),
-                                          Split()};
+                                          Split(),
+                                          Swish()};
     for (OpSchema& schema : *all) schema.Finalize();
     return all;
   }();

@@ -433,6 +433,8 @@ absl::Status Evaluation::Range() {
 int64_t Wrapping(const std::string& op, int64_t a, int64_t b) {
   const uint64_t p = static_cast<uint64_t>(a);
   const uint64_t q = static_cast<uint64_t>(b);
+  if (op == "Max") return std::max(a, b);
+  if (op == "Min") return std::min(a, b);
   if (op == "Add") return static_cast<int64_t>(p + q);
   if (op == "Sub") return static_cast<int64_t>(p - q);
   if (op == "Mul") return static_cast<int64_t>(p * q);
@@ -440,6 +442,8 @@ int64_t Wrapping(const std::string& op, int64_t a, int64_t b) {
 }
 
 double Computed(const std::string& op, double a, double b) {
+  if (op == "Max") return a > b || a != a ? a : b;
+  if (op == "Min") return a < b || a != a ? a : b;
   if (op == "Add") return a + b;
   if (op == "Sub") return a - b;
   if (op == "Mul") return a * b;
@@ -448,10 +452,9 @@ double Computed(const std::string& op, double a, double b) {
 
 absl::StatusOr<bool> Evaluation::Arithmetic() {
   const bool power = op() == "Pow";
-  if (!power && op() != "Add" && op() != "Sub" && op() != "Mul" &&
-      op() != "Div") {
-    return false;
-  }
+  static constexpr absl::string_view kOps[] = {"Add", "Div", "Max", "Min",
+                                               "Mul", "Pow", "Sub"};
+  if (!absl::c_linear_search(kOps, op()) || values_.size() != 2) return false;
   const Numbers& a = values_[0];
   const Numbers& b = values_[1];
   if (!a.is_float && op() == "Div" && absl::c_linear_search(b.ints, 0)) {
@@ -497,6 +500,16 @@ bool Evaluation::Compare() {
   return true;
 }
 
+// Of one number; null: none of these.
+double (*FunctionOf(const std::string& op))(double) {
+  if (op == "Neg") return [](double v) { return -v; };
+  if (op == "Sqrt") return [](double v) { return std::sqrt(v); };
+  if (op == "Exp") return [](double v) { return std::exp(v); };
+  if (op == "Ceil") return [](double v) { return std::ceil(v); };
+  if (op == "Floor") return [](double v) { return std::floor(v); };
+  return nullptr;
+}
+
 bool Evaluation::Unary() {
   const Numbers& x = values_[0];
   if (op() == "Not") {
@@ -507,11 +520,9 @@ bool Evaluation::Unary() {
     std::vector<int64_t> y = x.ints;
     for (int64_t& v : y) v = Wrapping("Sub", 0, v);
     SetInts(std::move(y));
-  } else if (op() == "Neg" || op() == "Sqrt" || op() == "Exp") {
+  } else if (const auto function = FunctionOf(op()); function != nullptr) {
     std::vector<double> y = x.floats;
-    for (double& v : y) {
-      v = op() == "Neg" ? -v : op() == "Sqrt" ? std::sqrt(v) : std::exp(v);
-    }
+    for (double& v : y) v = function(v);
     SetFloats(std::move(y));
   } else {
     return false;

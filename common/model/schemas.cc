@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/model/model.h"
 #include "common/model/newer_schemas.h"
 #include "onnx/defs/schema.h"
@@ -21,11 +22,15 @@ constexpr OperatorInfo kOperators[] = {
     {"AveragePool", 1, {10, 11, 19, 22}},
     {"BatchNormalization", 3, {9, 14, 15}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
+    {"Ceil", 0, {6, 13}},
+    {"Celu", 1, {12}},
+    {"Clip", 1, {11, 12, 13}},
     {"Concat", 32, {11, 13}},
     {"Constant", 0, {11, 12, 13, 19, 21, 23, 24, 25}},
     {"ConstantOfShape", 0, {9, 20, 21, 23, 24, 25}},
     {"Conv", 3, {11, 22}},
     {"ConvTranspose", 3, {11, 22}},
+    {"Cos", 1, {7, 22}},
     {"CumSum", 1, {11, 14}},
     {"Div", 2, {7, 13, 14}},
     {"Dropout", 1, {10, 12, 13, 22}},
@@ -36,6 +41,7 @@ constexpr OperatorInfo kOperators[] = {
     {"Exp", 1, {6, 13}},
     {"Expand", 1, {8, 13}},
     {"Flatten", 1, {11, 13, 21, 23, 24, 25}},
+    {"Floor", 0, {6, 13}},
     {"Gather", 1, {11, 13}},
     {"GatherElements", 1, {11, 13}},
     {"GatherND", 1, {11, 12, 13}},
@@ -46,6 +52,7 @@ constexpr OperatorInfo kOperators[] = {
     {"Greater", 0, {9, 13}},
     {"GreaterOrEqual", 0, {12, 16}},
     {"GroupNormalization", 3, {18, 21}},
+    {"HardSigmoid", 1, {6, 22}},
     {"HardSwish", 1, {14, 22}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
     {"InstanceNormalization", 3, {6, 22}},
@@ -56,34 +63,58 @@ constexpr OperatorInfo kOperators[] = {
     {"Log", 1, {6, 13}},
     {"LogSoftmax", 1, {11, 13}},
     {"MatMul", 2, {9, 13}},
+    {"Max", 32, {8, 12, 13}},
     {"MaxPool", 1, {11, 12, 22}},
+    {"Mean", 32, {8, 13}},
+    {"Min", 32, {8, 12, 13}},
+    {"Mish", 1, {18, 22}},
     {"Mul", 2, {7, 13, 14}},
     {"Neg", 1, {6, 13}},
+    {"NegativeLogLikelihoodLoss", 1, {12, 13, 22}},
     {"Not", 0, {1}},
     {"OneHot", 0, {11}},
     {"Or", 0, {7}},
+    {"PRelu", 2, {9, 16}},
+    {"Pad", 1, {11, 13, 18, 19, 21, 23, 24, 25}},
     {"Pow", 2, {7, 12, 13, 15}},
     {"RMSNormalization", 2, {23}},
     {"Range", 0, {11}},
     {"Reciprocal", 1, {6, 13}},
+    {"ReduceL1", 1, {11, 13, 18}},
+    {"ReduceL2", 1, {11, 13, 18}},
+    {"ReduceLogSum", 1, {11, 13, 18}},
+    {"ReduceLogSumExp", 1, {11, 13, 18}},
+    {"ReduceMax", 1, {11, 12, 13, 18, 20}},
     {"ReduceMean", 1, {11, 13, 18}},
+    {"ReduceMin", 1, {11, 12, 13, 18, 20}},
+    {"ReduceProd", 1, {11, 13, 18}},
     {"ReduceSum", 1, {11, 13}},
+    {"ReduceSumSquare", 1, {11, 13, 18}},
     {"Relu", 1, {6, 13, 14}},
     {"Reshape", 1, {5, 13, 14, 19, 21, 23, 24, 25}},
     {"RotaryEmbedding", 1, {23}},
+    {"Round", 0, {11, 22}},
+    {"ScatterElements", 3, {11, 13, 16, 18}},
     {"ScatterND", 3, {11, 13, 16, 18}},
     {"Selu", 1, {6, 22}},
     {"Shape", 0, {1, 13, 15, 19, 21, 23, 24, 25}},
     {"Sigmoid", 1, {6, 13}},
+    {"Sign", 0, {9, 13}},
+    {"Sin", 1, {7, 22}},
     {"Size", 0, {1, 13, 19, 21, 23, 24, 25}},
     {"Slice", 1, {11, 13}},
     {"Softmax", 1, {11, 13}},
+    {"SoftmaxCrossEntropyLoss", 1, {12, 13}},
     {"Softplus", 1, {1, 22}},
+    {"Softsign", 1, {1, 22}},
     {"Split", 1, {11, 13, 18}},
     {"Sqrt", 1, {6, 13}},
     {"Squeeze", 1, {11, 13, 21, 23, 24, 25}},
     {"Sub", 2, {7, 13, 14}},
+    {"Sum", 32, {8, 13}},
+    {"Swish", 1, {24}},
     {"Tanh", 1, {6, 13}},
+    {"ThresholdedRelu", 1, {10, 22}},
     {"Tile", 1, {6, 13}},
     {"Transpose", 1, {1, 13, 21, 23, 24, 25}},
     {"Trilu", 1, {14}},
@@ -143,13 +174,15 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
   const int since = SinceVersion(op, opset_version);
   if (since == 0) return nullptr;
-  if (const auto* newer = FindNewerSchema(op.op_type, since)) return newer;
+  // Later versions of Pad only widened the types once more.
+  const int changed = op.op_type == "Pad" ? std::min(since, 18) : since;
+  if (const auto* newer = FindNewerSchema(op.op_type, changed)) return newer;
   if (op.op_type == "AveragePool" && since >= 19) {
     return DilatedAveragePoolSchema();
   }
-  // From 18 on its axes are an input, as ReduceSum's have been since 13; they
+  // From 18 on their axes are an input, as ReduceSum's have been since 13; they
   // are one signature and one rule for shapes.
-  if (op.op_type == "ReduceMean" && opset_version >= 18) {
+  if (absl::StartsWith(op.op_type, "Reduce") && since >= 18) {
     return onnx::OpSchemaRegistry::Schema("ReduceSum", kOpsetOfLibonnx, "");
   }
   return onnx::OpSchemaRegistry::Schema(

@@ -77,8 +77,13 @@ class Resolver {
 
   void ResolveLossOutput();
   void CheckLossShape(const Value& output);
+  // What to name in place of a loss that the graph computes itself.
+  std::string LossNodeHint(const Value& output) const;
   void CheckClasses(const std::string& output, int64_t count);
   void ResolveFeeds();
+  // By ValueId: only nodes that the loss output does not depend on read it, as
+  // the labels of a loss that the graph computes beside its scores.
+  std::vector<bool> ReadInVain() const;
   void ReportNoInput(const std::string& path, const std::string& name);
   void CheckFedInput(int feed, const Value& input);
   // Lays the patterns of model.initialize and model.freeze over the
@@ -182,10 +187,24 @@ void Resolver::CheckLossShape(const Value& output) {
   if (!fits) {
     Problem("loss.output: ", Quote(output.name), " is ",
             DescribeTensor(output.dtype, output.dims), ", but ",
-            LossSpec::Kind_Name(kind), " needs ", wanted);
+            LossSpec::Kind_Name(kind), " needs ", wanted, LossNodeHint(output));
     return;
   }
   if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) CheckClasses(output.name, width);
+}
+
+std::string Resolver::LossNodeHint(const Value& output) const {
+  if (output.producer < 0) return "";
+  const Node& node = graph_.nodes[output.producer];
+  if (node.op_type != "SoftmaxCrossEntropyLoss" &&
+      node.op_type != "NegativeLogLikelihoodLoss") {
+    return "";
+  }
+  return absl::StrCat("; it is the result of a ", node.op_type,
+                      " node, but the job computes the loss itself: make the "
+                      "scores ",
+                      Quote(value(node.inputs[0]).name),
+                      " an output of the model and name them here");
 }
 
 void Resolver::CheckClasses(const std::string& output, int64_t count) {
@@ -210,7 +229,27 @@ void Resolver::CheckClasses(const std::string& output, int64_t count) {
   }
 }
 
+std::vector<bool> Resolver::ReadInVain() const {
+  std::vector<bool> in_vain(graph_.values.size(), false);
+  if (!model_.whole() || result_.loss_output == kNoValue) return in_vain;
+  std::vector<bool> needed(graph_.values.size(), false);
+  needed[result_.loss_output] = true;
+  for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+    const bool runs = absl::c_any_of(node->outputs, [&](ValueId id) {
+      return id != kNoValue && needed[id];
+    });
+    for (const ValueId id : node->inputs) {
+      if (id != kNoValue) (runs ? needed : in_vain)[id] = true;
+    }
+  }
+  for (size_t id = 0; id < needed.size(); ++id) {
+    if (needed[id]) in_vain[id] = false;
+  }
+  return in_vain;
+}
+
 void Resolver::ResolveFeeds() {
+  const std::vector<bool> in_vain = ReadInVain();
   absl::flat_hash_map<absl::string_view, ValueId> inputs;  // still unfed
   for (ValueId id : graph_.inputs) inputs[value(id).name] = id;
   for (int i = 0; i < spec_.data().feeds_size(); ++i) {
@@ -226,6 +265,7 @@ void Resolver::ResolveFeeds() {
   }
   for (ValueId id : graph_.inputs) {
     if (!inputs.contains(value(id).name) || !value(id).known) continue;
+    if (in_vain[id]) continue;
     Problem(
         "data.feeds: graph input ", Quote(value(id).name),
         " is not fed, and no rule of model.initialize makes it a parameter");

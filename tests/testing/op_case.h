@@ -141,6 +141,10 @@ std::vector<OpCase> SequenceCases();
 std::vector<OpCase> WindowCases();
 std::vector<OpCase> PlaneNormCases();
 std::vector<OpCase> ActivationCases();
+std::vector<OpCase> CombinationCases();
+std::vector<OpCase> ReductionCases();
+std::vector<OpCase> ScatterCases();
+std::vector<OpCase> ClassLossCases();
 
 }  // namespace syncline::testing
 

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "kernels/strided.h"
 
 namespace syncline {
 namespace {
@@ -16,27 +18,18 @@ class IndexedOp : public Op {
   IndexedOp(const OpSpec& spec, IndexedShape shape)
       : Op({.workspace_bytes =
                 static_cast<int64_t>(shape.runs * sizeof(int64_t))}),
-        shape_(std::move(shape)),
-        bytes_(shape_.run_length * DTypeBytes(spec.input(0).dtype)),
         element_bytes_(DTypeBytes(spec.input(0).dtype)),
         data_count_(spec.input(0).count()),
-        narrow_(spec.input(1).dtype == DType::kInt32),
-        widened_(narrow_ ? spec.input(1).count() : 0) {}
+        places_(spec.input(1), std::move(shape)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    const int64_t* const indices = Indices(t);
     auto* const begins = static_cast<int64_t*>(t.workspace);
+    SYNCLINE_RETURN_IF_ERROR(places_.Find(t.inputs[1], begins));
+    const size_t bytes = places_.run_length() * element_bytes_;
     const char* const x = static_cast<const char*>(t.inputs[0]);
     char* y = static_cast<char*>(t.outputs[0]);
-    for (int64_t i = 0; i < shape_.runs; ++i, y += bytes_) {
-      int64_t bad = 0;
-      begins[i] = shape_.begin(indices, i, &bad);
-      if (begins[i] < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("index ", indices[bad], ", number ", bad,
-                         ", is outside its dimension"));
-      }
-      std::memcpy(y, x + begins[i] * element_bytes_, bytes_);
+    for (int64_t i = 0; i < places_.runs(); ++i, y += bytes) {
+      std::memcpy(y, x + begins[i] * element_bytes_, bytes);
     }
     return absl::OkStatus();
   }
@@ -45,39 +38,118 @@ class IndexedOp : public Op {
     if (!g.accumulate(0)) std::fill_n(g.in(0), data_count_, 0.0f);
     const auto* const begins = static_cast<const int64_t*>(t.workspace);
     const float* dy = g.out();
-    for (int64_t i = 0; i < shape_.runs; ++i, dy += shape_.run_length) {
-      Emit(shape_.run_length, /*accumulate=*/true, g.in(0) + begins[i],
+    const int64_t n = places_.run_length();
+    for (int64_t i = 0; i < places_.runs(); ++i, dy += n) {
+      Emit(n, /*accumulate=*/true, g.in(0) + begins[i],
            [=](int64_t k) { return dy[k]; });
     }
     return absl::OkStatus();
   }
 
  private:
-  const int64_t* Indices(const Tensors& t) {
-    if (!narrow_) return static_cast<const int64_t*>(t.inputs[1]);
-    const auto* const from = static_cast<const int32_t*>(t.inputs[1]);
-    std::copy_n(from, widened_.size(), widened_.begin());
-    return widened_.data();
-  }
-
-  const IndexedShape shape_;
-  const size_t bytes_;
   const size_t element_bytes_;
   const int64_t data_count_;
-  const bool narrow_;
-  std::vector<int64_t> widened_;
+  RunPlaces places_;
 };
 
 }  // namespace
 
+absl::StatusOr<IndexedShape> ElementsAlong(const Dims& data,
+                                           const Dims& indices, int64_t axis) {
+  bool fits = indices.size() == data.size();
+  for (size_t d = 0; fits && d < data.size(); ++d) {
+    fits = static_cast<int64_t>(d) == axis || indices[d] <= data[d];
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("indices ", DimsToString(indices), " do not lie within ",
+                     DimsToString(data)));
+  }
+  const Dims strides = DenseStrides(data);
+  const int64_t n = data[axis];
+  IndexedShape shape;
+  shape.runs = ElementCount(indices);
+  shape.begin = [=](const int64_t* given, int64_t i, int64_t* bad) {
+    const int64_t index = given[i] < 0 ? given[i] + n : given[i];
+    *bad = i;
+    if (index < 0 || index >= n) return int64_t{-1};
+    int64_t at = index * strides[axis];
+    for (size_t d = indices.size(); d-- > 0; i /= indices[d]) {
+      if (static_cast<int64_t>(d) != axis) at += i % indices[d] * strides[d];
+    }
+    return at;
+  };
+  return shape;
+}
+
+absl::StatusOr<IndexedShape> PartsByTuple(const Dims& data, const Dims& indices,
+                                          int64_t batch_dims) {
+  const int64_t width = indices.empty() ? 0 : indices.back();
+  bool fits = batch_dims >= 0 && width > 0 &&
+              batch_dims < static_cast<int64_t>(indices.size()) &&
+              batch_dims + width <= static_cast<int64_t>(data.size());
+  for (int64_t d = 0; fits && d < batch_dims; ++d) fits = data[d] == indices[d];
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data ", DimsToString(data), ", indices ", DimsToString(indices),
+        " and batch_dims ", batch_dims, " do not fit"));
+  }
+  const absl::Span<const int64_t> all(data);
+  const Dims strides = DenseStrides(data);
+  const int64_t batches = ElementCount(all.first(batch_dims));
+  const int64_t batch_size = ElementCount(all.subspan(batch_dims));
+  IndexedShape shape;
+  shape.runs = ElementCount(indices) / width;
+  shape.run_length = ElementCount(all.subspan(batch_dims + width));
+  const int64_t per_batch = batches == 0 ? 0 : shape.runs / batches;
+  shape.begin = [=](const int64_t* index, int64_t i, int64_t* bad) {
+    int64_t at = i / per_batch * batch_size;
+    for (int64_t d = 0; d < width; ++d) {
+      *bad = i * width + d;
+      const int64_t n = data[batch_dims + d];
+      const int64_t k = index[*bad] < 0 ? index[*bad] + n : index[*bad];
+      if (k < 0 || k >= n) return int64_t{-1};
+      at += k * strides[batch_dims + d];
+    }
+    return at;
+  };
+  return shape;
+}
+
 absl::StatusOr<std::unique_ptr<Op>> MakeIndexed(const OpSpec& spec,
                                                 IndexedShape shape) {
-  const DType dtype = spec.input(1).dtype;
-  if (dtype != DType::kInt64 && dtype != DType::kInt32) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "indices are ", DTypeName(dtype), "; they must be int32 or int64"));
-  }
+  SYNCLINE_RETURN_IF_ERROR(RunPlaces::Check(spec.input(1)));
   return std::make_unique<IndexedOp>(spec, std::move(shape));
+}
+
+absl::Status RunPlaces::Check(const TensorType& indices) {
+  const DType dtype = indices.dtype;
+  if (dtype == DType::kInt64 || dtype == DType::kInt32) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "indices are ", DTypeName(dtype), "; they must be int32 or int64"));
+}
+
+RunPlaces::RunPlaces(const TensorType& indices, IndexedShape shape)
+    : shape_(std::move(shape)),
+      narrow_(indices.dtype == DType::kInt32),
+      widened_(narrow_ ? indices.count() : 0) {}
+
+absl::Status RunPlaces::Find(const void* indices, int64_t* begins) {
+  const auto* wide = static_cast<const int64_t*>(indices);
+  if (narrow_) {
+    std::copy_n(static_cast<const int32_t*>(indices), widened_.size(),
+                widened_.begin());
+    wide = widened_.data();
+  }
+  for (int64_t i = 0; i < shape_.runs; ++i) {
+    int64_t bad = 0;
+    begins[i] = shape_.begin(wide, i, &bad);
+    if (begins[i] < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "index ", wide[bad], ", number ", bad, ", is outside its dimension"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline

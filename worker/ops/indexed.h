@@ -3,24 +3,54 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "worker/ops/op.h"
 
 namespace syncline {
 
-// An operator whose output is runs of its first input, each at a place that the
-// second input, of int64 or int32, says in each step. Any dtype. In the
-// gradient what repeats adds up in order.
+// Runs of an array, each at a place that indices of int64 or int32 say in each
+// step.
 struct IndexedShape {
   int64_t runs = 0;
   int64_t run_length = 1;  // elements
-  // Where in input 0 run `i` begins, in elements; -1: nowhere, because of index
-  // number *bad. `indices` are all of input 1.
+  // Where in the array run `i` begins, in elements; -1: nowhere, because of
+  // index number *bad. `indices` are all there are.
   std::function<int64_t(const int64_t* indices, int64_t i, int64_t* bad)> begin;
 };
 
+// Single elements: an index is a place along `axis`, and its own place among
+// the indices one along the others.
+absl::StatusOr<IndexedShape> ElementsAlong(const Dims& data,
+                                           const Dims& indices, int64_t axis);
+// The last dimension of the indices is one place in the data's dimensions after
+// the `batch_dims` first ones, which both have.
+absl::StatusOr<IndexedShape> PartsByTuple(const Dims& data, const Dims& indices,
+                                          int64_t batch_dims);
+
+// An operator whose output is runs of its first input, at the places that the
+// second one says. Any dtype. In the gradient what repeats adds up in order.
 absl::StatusOr<std::unique_ptr<Op>> MakeIndexed(const OpSpec& spec,
                                                 IndexedShape shape);
+
+// The second input of an operator, as the runs' places.
+class RunPlaces {
+ public:
+  // Errors: InvalidArgument: the indices are neither int32 nor int64.
+  static absl::Status Check(const TensorType& indices);
+  // REQUIRES: Check passes.
+  RunPlaces(const TensorType& indices, IndexedShape shape);
+
+  int64_t runs() const { return shape_.runs; }
+  int64_t run_length() const { return shape_.run_length; }
+  // Writes where each run begins. Errors: InvalidArgument: an index is outside.
+  absl::Status Find(const void* indices, int64_t* begins);
+
+ private:
+  const IndexedShape shape_;
+  const bool narrow_;
+  std::vector<int64_t> widened_;
+};
 
 }  // namespace syncline
 

@@ -42,6 +42,24 @@ class LayerNormOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.out() != nullptr) {
+      OutputGradient(t, g);
+    } else {
+      ClearGradients(g);
+    }
+    const auto of = [&](size_t i) {
+      return i < g.outputs.size() ? g.outputs[i] : nullptr;
+    };
+    if (g.in(0) != nullptr && (of(1) != nullptr || of(2) != nullptr)) {
+      const float* const mean = static_cast<const float*>(t.workspace);
+      AddRowMomentsGradient(shape_, t.in(0), mean, mean + shape_.rows, of(1),
+                            of(2), g.in(0));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void OutputGradient(const Tensors& t, const Gradients& g) const {
     // One at a time where two of them are one value, else all at once.
     const bool apart = g.in(0) == g.in(1) || g.in(1) == g.in(2);
     if (!apart) {
@@ -52,7 +70,7 @@ class LayerNormOp : public Op {
            .add_dx = g.accumulate(0),
            .add_dscale = g.accumulate(1),
            .add_dbias = g.accumulate(2)});
-      return absl::OkStatus();
+      return;
     }
     if (g.in(2) != nullptr) {
       Run(t, g, {.dbias = g.in(2), .add_dbias = g.accumulate(2)});
@@ -63,10 +81,16 @@ class LayerNormOp : public Op {
     if (g.in(0) != nullptr) {
       Run(t, g, {.dx = g.in(0), .add_dx = g.accumulate(0)});
     }
-    return absl::OkStatus();
   }
 
- private:
+  void ClearGradients(const Gradients& g) const {
+    const int64_t counts[] = {shape_.rows * shape_.n, shape_.n, shape_.n};
+    for (size_t i = 3; i-- > 0;) {
+      if (g.in(i) == nullptr || g.accumulate(i)) continue;
+      std::fill_n(g.in(i), counts[i], 0.0f);
+    }
+  }
+
   void Run(const Tensors& t, const Gradients& g,
            const RowNormGradients& out) const {
     const float* const mean = static_cast<const float*>(t.workspace);

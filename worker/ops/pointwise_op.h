@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
 #include "worker/ops/op.h"
+#include "worker/ops/without_gradient.h"
 
 namespace syncline {
 
@@ -47,6 +48,20 @@ absl::StatusOr<std::unique_ptr<Op>> MakePointwise(const OpSpec& spec,
                                                   const F& f) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
   return std::make_unique<PointwiseOp<F>>(spec, f);
+}
+
+// The same for a function that is constant between its steps, so that no
+// gradient flows: f(x).
+template <typename F>
+absl::StatusOr<std::unique_ptr<Op>> MakeStepFunction(const OpSpec& spec, F f) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  return MakeOpWithoutGradient(
+      [f, count = spec.input(0).count()](const Op::Tensors& t) {
+        const float* const x = t.in(0);
+        Emit(count, /*accumulate=*/false, t.out(0),
+             [=](int64_t i) { return f(x[i]); });
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace syncline

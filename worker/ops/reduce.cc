@@ -4,15 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/broadcast.h"
 #include "kernels/loop.h"
 #include "worker/ops/axes.h"
 
 namespace syncline {
 namespace {
 
-// A reduction is a broadcast read backwards: `a` of the shape is the input, `b`
-// the result, with its reduced dimensions kept as 1.
 class ReduceOp : public Op {
  public:
   ReduceOp(Broadcast shape, float scale)
@@ -61,17 +58,7 @@ absl::StatusOr<Dims> ReducedDims(const OpSpec& spec) {
   return dims;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
-                                               Reduction reduction) {
-  SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
-  return MakeReduceTo(spec, reduced, reduction);
-}
-
-absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
-                                                 const Dims& reduced,
-                                                 Reduction reduction) {
+absl::StatusOr<Broadcast> ShapeTo(const OpSpec& spec, const Dims& reduced) {
   const TensorType& input = spec.input(0);
   if (input.dtype != DType::kFloat32) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -82,12 +69,30 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
         "reducing ", DimsToString(input.dims), " to ", DimsToString(reduced),
         " does not give ", DimsToString(spec.output(0).dims)));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(Broadcast shape,
-                            MakeBroadcast(input.dims, reduced));
+  return MakeBroadcast(input.dims, reduced);
+}
+
+}  // namespace
+
+absl::StatusOr<Broadcast> ReductionShape(const OpSpec& spec) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
+  return ShapeTo(spec, reduced);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
+                                               Reduction reduction) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
+  return MakeReduceTo(spec, reduced, reduction);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
+                                                 const Dims& reduced,
+                                                 Reduction reduction) {
+  SYNCLINE_ASSIGN_OR_RETURN(Broadcast shape, ShapeTo(spec, reduced));
   const int64_t merged = std::max<int64_t>(ElementCount(reduced), 1);
   const float scale =
       reduction == Reduction::kMean
-          ? static_cast<float>(merged) / static_cast<float>(input.count())
+          ? static_cast<float>(merged) / static_cast<float>(shape.a_count)
           : 1.0f;
   return std::make_unique<ReduceOp>(std::move(shape), scale);
 }

@@ -1,14 +1,20 @@
 #ifndef SYNCLINE_WORKER_OPS_REDUCE_H_
 #define SYNCLINE_WORKER_OPS_REDUCE_H_
 
+#include "kernels/broadcast.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
 
 enum class Reduction { kSum, kMean };
 
-// Sum or mean over some axes, which are an attribute or a constant input; none
-// means all of them, or with noop_with_empty_axes nothing.
+// A reduction of float32 is a broadcast read backwards: `a` of the shape is the
+// input, `b` the result, with its reduced dimensions kept as 1. The axes are an
+// attribute or a constant input; none means all of them, or with
+// noop_with_empty_axes nothing.
+absl::StatusOr<Broadcast> ReductionShape(const OpSpec& spec);
+
+// Sum or mean over the axes.
 absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
                                                Reduction reduction);
 

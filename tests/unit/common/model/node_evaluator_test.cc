@@ -114,6 +114,14 @@ TEST(NodeEvaluatorTest, WhatExportersMakeShapesOf) {
               ElementsAre(-3, 3));
   EXPECT_THAT((Call{"Mul", {Ints({}, {kMost}), Ints({}, {2})}}.AsInts({})),
               ElementsAre(-2));
+  EXPECT_THAT((Call{"Max", {List({7, 3}), Ints({}, {5})}}.AsInts({2})),
+              ElementsAre(7, 5));
+  EXPECT_THAT((Call{"Min", {List({7, 3}), Ints({}, {5})}}.AsInts({2})),
+              ElementsAre(5, 3));
+  EXPECT_THAT((Call{"Floor", {Floats({2}, {2.5f, -2.5f})}}.AsFloats({2})),
+              ElementsAre(2, -3));
+  EXPECT_THAT((Call{"Ceil", {Floats({2}, {2.5f, -2.5f})}}.AsFloats({2})),
+              ElementsAre(3, -2));
   EXPECT_THAT(
       (Call{"Range", {Ints({}, {3}), Ints({}, {9}), Ints({}, {2})}}.AsInts(
           {3})),

@@ -4,6 +4,8 @@
 
 #include "common/model/shape_inference.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -122,6 +124,27 @@ TEST(ShapeInferenceTest, EveryOperator) {
        "float32[2,3,7,7]"},
       {"float[2,3,7,8] a", "GlobalAveragePool(a)", "float32[2,3,1,1]"},
       {"float[2,3,7] a", "GlobalMaxPool(a)", "float32[2,3,1]"},
+      {"float[2,3] a, float[3] s", "PRelu(a, s)", "float32[2,3]"},
+      {"float[2,3] a, float low, float high", "Clip(a, low, high)",
+       "float32[2,3]"},
+      {"float[2,3] a, float high", "Clip(a, , high)", "float32[2,3]"},
+      {"float[2,1] a, float[3] b, float c", "Sum(a, b, c)", "float32[2,3]"},
+      {"float[2,1] a, float[3] b", "Mean(a, b)", "float32[2,3]"},
+      {"float[2,1] a, float[3] b", "Max(a, b)", "float32[2,3]"},
+      {"float[2,1] a, float[3] b", "Min(a, b)", "float32[2,3]"},
+      {"float[2,3] a", "Softsign(a)", "float32[2,3]"},
+      {"float[2,3] a", "HardSigmoid(a)", "float32[2,3]"},
+      {"float[2,3] a", "ThresholdedRelu(a)", "float32[2,3]"},
+      {"float[2,3] a", "Sin(a)", "float32[2,3]"},
+      {"float[2,3] a", "Cos(a)", "float32[2,3]"},
+      {"float[2,3] a", "Round(a)", "float32[2,3]"},
+      {"float[2,3] a", "Floor(a)", "float32[2,3]"},
+      {"float[2,3] a", "Ceil(a)", "float32[2,3]"},
+      {"float[2,3] a", "Sign(a)", "float32[2,3]"},
+      {"float[4,3] a, int32[2,3] i, float[2,3] u",
+       "ScatterElements <axis=0> (a, i, u)", "float32[4,3]"},
+      {"float[2,3] a", "ReduceMax <keepdims=0> (a)", "float32[]"},
+      {"float[2,3] a", "ReduceL2 (a)", "float32[1,1]"},
       {"float[2,3] a", "ReduceSum(a)", "float32[1,1]"},
       {"float[2,3] a", "ReduceMean <keepdims=0> (a)", "float32[]"},
   };
@@ -135,6 +158,21 @@ TEST(ShapeInferenceTest, EveryOperator) {
     EXPECT_EQ(Output(opset, "float[2,3,9] a",
                      "AveragePool <kernel_shape=[2], dilations=[3]> (a)"),
               "float32[2,3,6]");
+  }
+  for (int opset : {12, 13, 17, 22, 25}) {
+    EXPECT_EQ(Output(opset, "float[2,3] a", "Celu(a)"), "float32[2,3]");
+    EXPECT_EQ(Output(opset, "float[2,3,4] a, int64[2,4] l",
+                     "SoftmaxCrossEntropyLoss <reduction=\"none\"> (a, l)"),
+              "float32[2,4]");
+    EXPECT_EQ(Output(opset, "float[2,3] a, int64[2] l",
+                     "NegativeLogLikelihoodLoss(a, l)"),
+              "float32[]");
+  }
+  for (int opset : {18, 22, 25}) {
+    EXPECT_EQ(Output(opset, "float[2,3] a", "Mish(a)"), "float32[2,3]");
+  }
+  for (int opset : {24, 25}) {
+    EXPECT_EQ(Output(opset, "float[2,3] a", "Swish(a)"), "float32[2,3]");
   }
   for (int opset : {20, 25}) {
     EXPECT_EQ(Output(opset, "float[2,3] a", "Gelu <approximate=\"tanh\"> (a)"),
@@ -156,7 +194,8 @@ TEST(ShapeInferenceTest, EveryOperator) {
 }
 
 TEST(ShapeInferenceTest, AxesAreAnAttributeOrAnInputByVersion) {
-  for (const std::string op : {"ReduceSum", "ReduceMean"}) {
+  for (const std::string op :
+       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp"}) {
     const int input_since = op == "ReduceSum" ? 13 : 18;
     for (int opset : {11, 12, 13, 17, 18, 25}) {
       const Inferred inferred =
@@ -219,6 +258,32 @@ TEST(ShapeInferenceTest, ShapesAreFollowedThroughWhatIsComputedFromThem) {
   const auto& shape = inferred.values[inferred.graph.FindValue("shape")];
   ASSERT_NE(shape.constant, nullptr);
   EXPECT_THAT(shape.constant->ints(), ElementsAre(5, 2, 3));
+}
+
+TEST(ShapeInferenceTest, PadsMayBeNegativeAndTheirAxesNamed) {
+  for (int opset : {11, 13, 18, 21, 25}) {
+    const Inferred inferred = Infer(opset, R"(
+        (float[4,6] a) => (y) <int64[4] p = {1, -2, 0, 1}> { y = Pad(a, p) })");
+    EXPECT_THAT(inferred.problems, IsEmpty());
+    EXPECT_EQ(inferred["y"], "float32[5,5]");
+  }
+  const Inferred named = Infer(18, R"(
+      (float[4,6] a) => (y) <int64[2] p = {1, 2}, int32[1] x = {-1}>
+      { y = Pad <mode="reflect"> (a, p, , x) })");
+  EXPECT_THAT(named.problems, IsEmpty());
+  EXPECT_EQ(named["y"], "float32[4,9]");
+  const std::pair<const char*, const char*> bad[] = {
+      {"{1, 2, 3}", "there are 3 pads, but 2 axes, which have two each"},
+      {"{9000000000000000000, 0, 9000000000000000000, 0}", "too large"},
+      {"{-3, 0, -3, 0}", "cannot be told"}};
+  for (const auto& [pads, problem] : bad) {
+    const Inferred inferred =
+        Infer(13, absl::StrCat("(float[4,6] a) => (y) <int64[",
+                               std::count(pads, pads + strlen(pads), ',') + 1,
+                               "] p = ", pads, "> { y = Pad(a, p) }"));
+    ASSERT_EQ(inferred.problems.size(), 1u) << pads;
+    EXPECT_THAT(inferred.problems[0], HasSubstr(problem));
+  }
 }
 
 TEST(ShapeInferenceTest, WeightsAreNotKnownBeforeTraining) {

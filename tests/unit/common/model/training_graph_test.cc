@@ -343,6 +343,33 @@ TEST(TrainingGraphTest, WhatFitsAnInt64FeedOnly) {
                   "float32, which is padded with 0"));
 }
 
+constexpr char kModelWithLoss[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+g (float[N,4] x, int64[N] labels, float[4,3] w1) => (float[N,3] scores, float l)
+{
+  scores = MatMul(x, w1)
+  l = SoftmaxCrossEntropyLoss(scores, labels)
+})";
+
+TEST(TrainingGraphTest, ALossBesideTheScoresNeedsNoLabels) {
+  const Resolved resolved =
+      Resolve("loss { output: 'scores' }", kModelWithLoss);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training), ElementsAre("w1:0"));
+}
+
+TEST(TrainingGraphTest, ALossOfTheGraphIsNoneOfTheJob) {
+  EXPECT_THAT(
+      Resolve("loss { output: 'l' }", kModelWithLoss).problems,
+      ElementsAre(
+          "loss.output: 'l' is float32[], but SOFTMAX_CROSS_ENTROPY needs "
+          "float32[N,classes] or [N,...,classes] with at least 2 classes; it "
+          "is the result of a SoftmaxCrossEntropyLoss node, but the job "
+          "computes the loss itself: make the scores 'scores' an output of the "
+          "model and name them here",
+          "data.feeds: graph input 'labels' is not fed, and no rule of "
+          "model.initialize makes it a parameter"));
+}
+
 TEST(TrainingGraphTest, AllProblemsComeAtOnce) {
   EXPECT_EQ(Resolve("loss { output: 'q' } model { freeze: 'q' } "
                     "data { feeds { input: 'q' field: 'features' } }")

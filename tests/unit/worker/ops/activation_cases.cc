@@ -50,6 +50,18 @@ OpCase ExponentialCase(std::string op_type, Attributes attributes, double alpha,
       [=](double x) { return gamma * (x < 0 ? alpha * std::exp(x) : 1); });
 }
 
+double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+OpCase SwishCase(Attributes attributes, double alpha) {
+  return PointwiseCase(
+      "Swish", std::move(attributes),
+      [=](double x) { return x * Logistic(alpha * x); },
+      [=](double x) {
+        const double gate = Logistic(alpha * x);
+        return gate + alpha * x * gate * (1 - gate);
+      });
+}
+
 }  // namespace
 
 std::vector<OpCase> ActivationCases() {
@@ -68,7 +80,7 @@ std::vector<OpCase> ActivationCases() {
           [](double x) { return x / 3 + 0.5; }),
       PointwiseCase(
           "Softplus", {}, [](double x) { return std::log1p(std::exp(x)); },
-          [](double x) { return 1 / (1 + std::exp(-x)); }),
+          Logistic),
       PointwiseCase(
           "Abs", {}, [](double x) { return std::fabs(x); },
           [](double x) { return x < 0 ? -1 : 1; }),
@@ -78,6 +90,40 @@ std::vector<OpCase> ActivationCases() {
       PointwiseCase(
           "Log", {}, [](double x) { return std::log(x); },
           [](double x) { return 1 / x; }, /*positive=*/true),
+      PointwiseCase(
+          "Celu", {{"alpha", 0.5f}},
+          [](double x) { return x < 0 ? std::expm1(x / 0.5) * 0.5 : x; },
+          [](double x) { return x < 0 ? std::exp(x / 0.5) : 1; }),
+      PointwiseCase(
+          "HardSigmoid", {},
+          [](double x) { return std::clamp(double{0.2f} * x + 0.5, 0.0, 1.0); },
+          [](double) { return 0.2f; }),
+      PointwiseCase(
+          "HardSigmoid", {{"alpha", 1.0f}, {"beta", 0.25f}},
+          [](double x) { return std::clamp(x + 0.25, 0.0, 1.0); },
+          [](double x) { return x > -0.25 && x < 0.75 ? 1 : 0; }),
+      PointwiseCase(
+          "Softsign", {}, [](double x) { return x / (1 + std::fabs(x)); },
+          [](double x) { return std::pow(1 + std::fabs(x), -2); }),
+      PointwiseCase(
+          "ThresholdedRelu", {{"alpha", 0.5f}},
+          [](double x) { return x > 0.5 ? x : 0; },
+          [](double x) { return x > 0.5 ? 1 : 0; }),
+      SwishCase({}, 1),
+      SwishCase({{"alpha", 1.5f}}, 1.5),
+      PointwiseCase(
+          "Mish", {},
+          [](double x) { return x * std::tanh(std::log1p(std::exp(x))); },
+          [](double x) {
+            const double gate = std::tanh(std::log1p(std::exp(x)));
+            return gate + x * Logistic(x) * (1 - gate * gate);
+          }),
+      PointwiseCase(
+          "Sin", {}, [](double x) { return std::sin(x); },
+          [](double x) { return std::cos(x); }),
+      PointwiseCase(
+          "Cos", {}, [](double x) { return std::cos(x); },
+          [](double x) { return -std::sin(x); }),
   };
 }
 

@@ -282,6 +282,10 @@ std::vector<OpCase> Cases() {
       gemm(1, 0, {{2}});
     }
   }
+  for (OpCase& c : testing::ClassLossCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::CombinationCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::ReductionCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::ScatterCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::SequenceCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::WindowCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::AttentionCases()) cases.push_back(std::move(c));
@@ -781,9 +785,37 @@ TEST(OpTableTest, RefusalsNameTheNode) {
        "node \"it\" (Concat): int64[2,3] cannot be a part of float32[2,3]"},
       {Refused("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 1}}}),
        "node \"it\" (Transpose): perm is no permutation of 2 dimensions"},
-      {Refused("ScatterND", {matrix, integers, matrix}),
-       "node \"it\" (ScatterND): reduction is \"none\"; only \"add\" is "
-       "computed"},
+      {Refused("ScatterND",
+               {cube,
+                {.present = true, .dtype = DType::kInt64, .dims = {2, 1}},
+                cube},
+               {{"reduction", std::string("mul")}}),
+       "node \"it\" (ScatterND): reduction is \"mul\"; only \"none\" and "
+       "\"add\" are computed"},
+      {Refused("ScatterElements", {matrix, integers, cube}),
+       "node \"it\" (ScatterElements): updates [2,3,4] are not of the "
+       "indices' shape [2,3]"},
+      {Refused("PRelu", {matrix, cube}),
+       "node \"it\" (PRelu): shapes [2,3] and [2,3,4] do not broadcast"},
+      {Refused("PRelu", {{.present = true, .dims = {3}}, matrix}),
+       "node \"it\" (PRelu): the slope is [2,3], which cannot be repeated to "
+       "[3]"},
+      {Refused("Clip", {matrix, matrix}),
+       "node \"it\" (Clip): min is [2,3]; it must be a scalar"},
+      {Refused("Max", std::vector<TensorType>(33, matrix)),
+       "node \"it\" (Max): 33 inputs; at least 1 and at most 32 can be "
+       "combined at once"},
+      {Refused("Pad", {matrix, integers}),
+       "node \"it\" (Pad): pads must be constant, of type int64 or int32"},
+      {Refused("Pad", {matrix, integers}, {{"mode", std::string("mirror")}}),
+       "node \"it\" (Pad): mode is \"mirror\"; it must be constant, edge, "
+       "reflect or wrap"},
+      {Refused("SoftmaxCrossEntropyLoss", {matrix, matrix}),
+       "node \"it\" (SoftmaxCrossEntropyLoss): scores are float32 and labels "
+       "float32; they must be float32 and int32 or int64"},
+      {Refused("NegativeLogLikelihoodLoss", {matrix, integers}),
+       "node \"it\" (NegativeLogLikelihoodLoss): scores [2,3] and labels "
+       "[2,3]; they must be [N,classes,...] and [N,...]"},
       {Refused("ScatterND", {matrix, integers, matrix},
                {{"reduction", std::string("add")}}),
        "node \"it\" (ScatterND): data [2,3], indices [2,3] and updates [2,3] "

@@ -1,0 +1,11 @@
+#include <cmath>
+
+#include "worker/ops/pointwise_op.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeCeil(const OpSpec& spec) {
+  return MakeStepFunction(spec, [](float x) { return std::ceil(x); });
+}
+
+}  // namespace syncline

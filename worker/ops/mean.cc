@@ -1,0 +1,9 @@
+#include "worker/ops/combine.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeMean(const OpSpec& spec) {
+  return MakeCombination(spec, Combination::kMean);
+}
+
+}  // namespace syncline

@@ -1,0 +1,138 @@
+#include "worker/ops/scatter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/loop.h"
+
+namespace syncline {
+namespace {
+
+// In the workspace: no place, because a later run replaces this one.
+constexpr int64_t kReplaced = -1;
+
+class ScatterOp : public Op {
+ public:
+  // The workspace has where each run begins.
+  ScatterOp(const OpSpec& spec, IndexedShape shape, bool adds)
+      : Op(TraitsOf(spec, shape, adds)),
+        adds_(adds),
+        data_count_(spec.input(0).count()),
+        run_length_(shape.run_length),
+        places_(spec.input(1), std::move(shape)) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    auto* const begins = static_cast<int64_t*>(t.workspace);
+    SYNCLINE_RETURN_IF_ERROR(places_.Find(t.inputs[1], begins));
+    if (!adds_) KeepLast(static_cast<int64_t*>(t.scratch), begins);
+    std::memcpy(t.out(0), t.in(0), data_count_ * sizeof(float));
+    const float* updates = t.in(2);
+    for (int64_t i = 0; i < places_.runs(); ++i, updates += run_length_) {
+      if (begins[i] == kReplaced) continue;
+      Emit(run_length_, adds_, t.out(0) + begins[i],
+           [=](int64_t k) { return updates[k]; });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    const auto* const begins = static_cast<const int64_t*>(t.workspace);
+    if (g.in(2) != nullptr) UpdatesGradient(begins, g);
+    if (g.in(0) == nullptr) return absl::OkStatus();
+    // What was replaced has no part in the result: there the gradient is what
+    // it was before.
+    float* const dx = g.in(0);
+    const float* const dy = g.out();
+    float* const before = static_cast<float*>(t.scratch);
+    if (!adds_) Save(begins, dx, g.accumulate(0), before);
+    Emit(data_count_, g.accumulate(0), dx, [=](int64_t k) { return dy[k]; });
+    if (!adds_) Restore(begins, before, dx);
+    return absl::OkStatus();
+  }
+
+ private:
+  static Traits TraitsOf(const OpSpec& spec, const IndexedShape& shape,
+                         bool adds) {
+    Traits traits;
+    traits.gradient_in_place = true;
+    traits.workspace_bytes = shape.runs * sizeof(int64_t);
+    if (!adds && shape.run_length > 0) {
+      traits.forward_scratch_bytes =
+          spec.input(0).count() / shape.run_length * sizeof(int64_t);
+      traits.backward_scratch_bytes =
+          shape.runs * shape.run_length * sizeof(float);
+    }
+    return traits;
+  }
+
+  // `last` is the last run at each place.
+  void KeepLast(int64_t* last, int64_t* begins) const {
+    if (run_length_ == 0) return;
+    for (int64_t i = 0; i < places_.runs(); ++i) {
+      last[begins[i] / run_length_] = i;
+    }
+    for (int64_t i = 0; i < places_.runs(); ++i) {
+      if (last[begins[i] / run_length_] != i) begins[i] = kReplaced;
+    }
+  }
+
+  void UpdatesGradient(const int64_t* begins, const Gradients& g) const {
+    float* du = g.in(2);
+    for (int64_t i = 0; i < places_.runs(); ++i, du += run_length_) {
+      if (begins[i] == kReplaced) {
+        if (!g.accumulate(2)) std::fill_n(du, run_length_, 0.0f);
+        continue;
+      }
+      const float* const dy = g.out() + begins[i];
+      Emit(run_length_, g.accumulate(2), du, [=](int64_t k) { return dy[k]; });
+    }
+  }
+
+  void Save(const int64_t* begins, const float* dx, bool accumulate,
+            float* before) const {
+    for (int64_t i = 0; i < places_.runs(); ++i, before += run_length_) {
+      if (begins[i] == kReplaced) continue;
+      if (accumulate) {
+        std::copy_n(dx + begins[i], run_length_, before);
+      } else {
+        std::fill_n(before, run_length_, 0.0f);
+      }
+    }
+  }
+
+  void Restore(const int64_t* begins, const float* before, float* dx) const {
+    for (int64_t i = 0; i < places_.runs(); ++i, before += run_length_) {
+      if (begins[i] == kReplaced) continue;
+      std::copy_n(before, run_length_, dx + begins[i]);
+    }
+  }
+
+  const bool adds_;
+  const int64_t data_count_;
+  const int64_t run_length_;
+  RunPlaces places_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeScatter(const OpSpec& spec,
+                                                IndexedShape shape) {
+  const std::string reduction = spec.node->String("reduction", "none");
+  if (reduction != "none" && reduction != "add") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reduction is \"", reduction,
+                     "\"; only \"none\" and \"add\" are computed"));
+  }
+  SYNCLINE_RETURN_IF_ERROR(RunPlaces::Check(spec.input(1)));
+  if (spec.input(0).dtype != DType::kFloat32 ||
+      spec.input(2).dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError("only float32 is computed");
+  }
+  return std::make_unique<ScatterOp>(spec, std::move(shape),
+                                     reduction == "add");
+}
+
+}  // namespace syncline
