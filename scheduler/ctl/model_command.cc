@@ -48,7 +48,7 @@ absl::StatusOr<std::string> Write(const ModelOptions& options,
 int RunModel(const ModelOptions& options, const Console& console) {
   if (options.name.empty()) {
     for (const ZooEntry& entry : ZooModels()) {
-      console.out << absl::StreamFormat("%-10s %s\n", std::string(entry.name),
+      console.out << absl::StreamFormat("%-14s %s\n", std::string(entry.name),
                                         std::string(entry.about));
     }
     return kExitOk;

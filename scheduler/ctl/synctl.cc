@@ -127,12 +127,15 @@ Examples:
 
 constexpr char kModelFooter[] = R"(
 Without NAME: lists the models. The file is ONNX with initial values, so a job
-needs no model.initialize; a setting that is wrong names those there are.
+needs no model.initialize; a setting that is wrong names those there are. Rows of
+click models' tables have none (rows=0): the job declares and fills them.
 
 Examples:
   synctl model
   synctl model mlp --set hidden=1024,1024 > model.onnx
-  synctl model lenet --set channels=8,16 --set classes=36 > model.onnx)";
+  synctl model lenet --set channels=8,16 --set classes=36 > model.onnx
+  synctl model gpt --set layers=6 --set length=128 --set dropout=0.1 > model.onnx
+  synctl model dlrm --set tables=each --set rows=100000 > model.onnx)";
 
 constexpr char kPlanFooter[] = R"(
 Memory by role, the largest tensors and FLOPs by operator, from the same plan

@@ -80,6 +80,16 @@ void GraphWriter::Output(absl::string_view name, const Dims& dims) {
   SetType(DType::kFloat32, dims, info);
 }
 
+std::string GraphWriter::OpenTable(absl::string_view name, int64_t dim) {
+  onnx::ValueInfoProto* const info = model_->mutable_graph()->add_input();
+  info->set_name(std::string(name));
+  auto* tensor = info->mutable_type()->mutable_tensor_type();
+  tensor->set_elem_type(DTypeToOnnx(DType::kFloat32));
+  tensor->mutable_shape()->add_dim()->set_dim_param("rows");
+  tensor->mutable_shape()->add_dim()->set_dim_value(dim);
+  return info->name();
+}
+
 std::string GraphWriter::Floats(absl::string_view name, const Dims& dims,
                                 const std::vector<float>& values) {
   onnx::TensorProto* const tensor = model_->mutable_graph()->add_initializer();
@@ -121,21 +131,33 @@ std::string GraphWriter::Integers(absl::string_view name,
   return tensor->name();
 }
 
+std::string GraphWriter::Scalar(absl::string_view name, float value) {
+  return Node(name, "Constant", {}, {{"value_float", value}});
+}
+
 std::string GraphWriter::Node(
     absl::string_view name, absl::string_view op_type,
     const std::vector<std::string>& inputs,
     const std::map<std::string, Attribute>& attributes) {
+  std::string output(name);
+  Node(name, op_type, inputs, {output}, attributes);
+  return output;
+}
+
+void GraphWriter::Node(absl::string_view name, absl::string_view op_type,
+                       const std::vector<std::string>& inputs,
+                       const std::vector<std::string>& outputs,
+                       const std::map<std::string, Attribute>& attributes) {
   onnx::NodeProto* const node = model_->mutable_graph()->add_node();
   node->set_name(std::string(name));
   node->set_op_type(std::string(op_type));
   for (const std::string& input : inputs) node->add_input(input);
-  node->add_output(std::string(name));
+  for (const std::string& output : outputs) node->add_output(output);
   for (const auto& [key, value] : attributes) {
     onnx::AttributeProto* const attribute = node->add_attribute();
     attribute->set_name(key);
     std::visit(AttributeWriter{attribute}, value);
   }
-  return node->name();
 }
 
 std::string GraphWriter::Serialize() const {

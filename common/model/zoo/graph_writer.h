@@ -28,6 +28,9 @@ class GraphWriter {
   std::string Input(absl::string_view name, const Dims& dims,
                     DType dtype = DType::kFloat32);
   void Output(absl::string_view name, const Dims& dims);
+  // Graph input float32 [rows, dim], the number of rows open: a table that the
+  // job declares.
+  std::string OpenTable(absl::string_view name, int64_t dim);
 
   // float32 initializers: one value; normal with this deviation; normal with
   // deviation sqrt(2 / fan_in) (He et al., ICCV 2015).
@@ -36,11 +39,18 @@ class GraphWriter {
   std::string He(absl::string_view name, const Dims& dims, int64_t fan_in);
   std::string Integers(absl::string_view name,
                        const std::vector<int64_t>& values);
+  // One float32, a constant: never trained.
+  std::string Scalar(absl::string_view name, float value);
 
   // A node called `name` with one output, which is called like the node.
   std::string Node(absl::string_view name, absl::string_view op_type,
                    const std::vector<std::string>& inputs,
                    const std::map<std::string, Attribute>& attributes = {});
+  // The same with these outputs.
+  void Node(absl::string_view name, absl::string_view op_type,
+            const std::vector<std::string>& inputs,
+            const std::vector<std::string>& outputs,
+            const std::map<std::string, Attribute>& attributes);
 
   // The file, binary.
   std::string Serialize() const;

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/zoo/graph_writer.h"
+#include "common/model/zoo/layers.h"
 #include "common/model/zoo/zoo_models.h"
 
 namespace syncline {
@@ -38,15 +38,9 @@ absl::StatusOr<std::string> WriteLenet(ZooSettings& settings) {
     depth = channels[i];
   }
   x = graph.Node("flat", "Flatten", {x});
-  const int64_t features = depth * side * side;
-  x = graph.Node("fc", "Gemm",
-                 {x, graph.He("fc.weight", {features, hidden}, features),
-                  graph.Filled("fc.bias", {hidden}, 0)});
-  x = graph.Node("relu_fc", "Relu", {x});
-  graph.Node("logits", "Gemm",
-             {x, graph.He("logits.weight", {hidden, classes}, hidden),
-              graph.Filled("logits.bias", {classes}, 0)});
-  graph.Output("logits", {classes});
+  x = graph.Node("relu_fc", "Relu",
+                 {Dense("fc", x, depth * side * side, hidden, &graph)});
+  graph.Output(Dense("logits", x, hidden, classes, &graph), {classes});
   return graph.Serialize();
 }
 

@@ -20,6 +20,15 @@ constexpr Writer kModels[] = {
      WriteResnet18},
     {{"resnet50", "residual network of bottlenecks, for images"},
      WriteResnet50},
+    {{"gpt", "decoder: tokens to the logits of what follows each"}, WriteGpt},
+    {{"bert", "encoder: tokens to classes, or to logits of each token"},
+     WriteBert},
+    {{"wide-and-deep", "numbers and categories to the logit of a click"},
+     WriteWideAndDeep},
+    {{"deepfm", "the same with products of all pairs of embeddings, added up"},
+     WriteDeepFm},
+    {{"dlrm", "the same with these products each, into a perceptron"},
+     WriteDlrm},
 };
 
 }  // namespace

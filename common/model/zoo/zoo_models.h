@@ -19,6 +19,11 @@ ZooModel WriteMlp;
 ZooModel WriteLenet;
 ZooModel WriteResnet18;
 ZooModel WriteResnet50;
+ZooModel WriteGpt;
+ZooModel WriteBert;
+ZooModel WriteWideAndDeep;
+ZooModel WriteDeepFm;
+ZooModel WriteDlrm;
 
 }  // namespace syncline
 

@@ -55,14 +55,27 @@ std::vector<int64_t> ZooSettings::Ints(absl::string_view key,
   return values;
 }
 
+float ZooSettings::Float(absl::string_view key, float fallback, float least,
+                         float most) {
+  const std::string* const text = Take(key, absl::StrCat(fallback));
+  if (text == nullptr) return fallback;
+  float value = 0;
+  if (absl::SimpleAtof(*text, &value) && value >= least && value <= most) {
+    return value;
+  }
+  problems_.push_back(absl::StrCat(key, ": '", *text, "' is not a number from ",
+                                   least, " to ", most));
+  return fallback;
+}
+
 std::string ZooSettings::Choice(absl::string_view key,
-                                const std::vector<std::string>& options) {
-  const std::string* const text = Take(key, options.front());
-  if (text == nullptr) return options.front();
-  if (absl::c_linear_search(options, *text)) return *text;
+                                const std::vector<std::string>& words) {
+  const std::string* const text = Take(key, words.front());
+  if (text == nullptr) return words.front();
+  if (absl::c_linear_search(words, *text)) return *text;
   problems_.push_back(absl::StrCat(key, ": '", *text, "' is not one of ",
-                                   absl::StrJoin(options, ", ")));
-  return options.front();
+                                   absl::StrJoin(words, ", ")));
+  return words.front();
 }
 
 absl::Status ZooSettings::Check() const {

@@ -25,9 +25,13 @@ class ZooSettings {
   std::vector<int64_t> Ints(absl::string_view key,
                             const std::vector<int64_t>& fallback, int64_t least,
                             int64_t most);
-  // The one of `options` that is given, else the first.
+  // Likewise a number that need not be whole.
+  float Float(absl::string_view key, float fallback, float least, float most);
+  // Likewise one of these words; the first is the fallback.
   std::string Choice(absl::string_view key,
-                     const std::vector<std::string>& options);
+                     const std::vector<std::string>& words);
+  // A problem of settings that do not go together.
+  void Problem(absl::string_view problem) { problems_.emplace_back(problem); }
 
   // After everything was asked for. Errors: InvalidArgument: all problems,
   // among them keys that nobody asked for, and what there is to set.

@@ -17,7 +17,8 @@ std::shared_ptr<const Model> Read(absl::string_view name,
                                   const Settings& settings) {
   const auto bytes = WriteZooModel(name, settings);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
-  auto model = Model::Parse(bytes.ok() ? *bytes : "", name);
+  auto model = Model::Parse(bytes.ok() ? *bytes : "", name, /*initialize=*/{},
+                            /*tables=*/{"wide", "deep", "linear", "embedding"});
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : nullptr;
 }
@@ -26,7 +27,8 @@ int64_t WeightCount(const Model& model) {
   int64_t count = 0;
   const Graph& graph = model.graph();
   for (const Initializer& initializer : graph.initializers) {
-    if (initializer.tensor.dtype == DType::kFloat32) {
+    if (initializer.tensor.dtype == DType::kFloat32 &&
+        initializer.origin == Initializer::Origin::kFile) {
       count += ElementCount(initializer.tensor.dims);
     }
   }
@@ -55,6 +57,57 @@ TEST(ZooTest, WeightsAreCounted) {
   EXPECT_EQ(count("resnet18", {}), 11'689'512 + 2 * 4800);
   EXPECT_EQ(count("resnet50", {}), 25'557'032 + 2 * 26'560);
   EXPECT_EQ(count("resnet18", {{"stem", "cifar"}}), 11'173'962 + 2 * 4800);
+  const int64_t layer = 12 * 8 * 8;  // of width 8, without biases and norms
+  EXPECT_EQ(count("gpt", {{"width", "8"},
+                          {"layers", "2"},
+                          {"length", "5"},
+                          {"vocabulary", "9"}}),
+            2 * (layer + 32) + (9 + 5) * 8 + 16);
+  EXPECT_EQ(count("bert", {{"width", "8"},
+                           {"layers", "2"},
+                           {"length", "5"},
+                           {"vocabulary", "9"},
+                           {"types", "2"}}),
+            2 * (layer + 72 + 32) + (9 + 5 + 2) * 8 + 16 + 72 + 18);
+  // Tables that are open have no values.
+  const Settings three = {{"dense", "2"}, {"categories", "3"}, {"dim", "4"}};
+  const int64_t bottom = 3 * 32 + 33 * 4;
+  const int64_t top = (8 + 6 + 1) * 64 + 65;
+  EXPECT_EQ(count("dlrm", three), bottom + top);
+  Settings with_rows = three;
+  with_rows["rows"] = "10";
+  EXPECT_EQ(count("dlrm", with_rows), 10 * 4 + bottom + top);
+  with_rows["tables"] = "each";
+  EXPECT_EQ(count("dlrm", with_rows), 3 * 10 * 4 + bottom + top);
+}
+
+TEST(ZooTest, ATableEachHasAnInputEach) {
+  const auto model =
+      Read("deepfm", {{"categories", "3"}, {"tables", "each"}, {"rows", "7"}});
+  ASSERT_NE(model, nullptr);
+  const Graph& graph = model->graph();
+  std::vector<std::string> inputs;
+  for (const ValueId id : graph.inputs) inputs.push_back(graph.values[id].name);
+  EXPECT_THAT(inputs, testing::ElementsAre("dense", "category1", "category2",
+                                           "category3"));
+  for (const char* table : {"embedding1", "embedding3", "linear1", "linear3"}) {
+    EXPECT_NE(graph.FindValue(table), kNoValue) << table;
+  }
+}
+
+TEST(ZooTest, SettingsThatDoNotFitAreNamed) {
+  const auto problem = [](absl::string_view name, const Settings& settings) {
+    return std::string(WriteZooModel(name, settings).status().message());
+  };
+  EXPECT_EQ(problem("gpt", {{"width", "10"}, {"heads", "4"}}),
+            "width: 10 is not a multiple of heads, which is 4");
+  EXPECT_EQ(problem("gpt", {{"dropout", "1.5"}}),
+            "dropout: '1.5' is not a number from 0 to 0.9");
+  EXPECT_EQ(problem("bert", {{"head", "words"}}),
+            "head: 'words' is not one of classes, tokens");
+  EXPECT_EQ(problem("dlrm", {{"rows", "100000000"}, {"dim", "64"}}),
+            "rows: 100000000 make tables of more than 1024 MiB, too many for a "
+            "model file; 0 leaves them to the job's tables");
 }
 
 TEST(ZooTest, AResnetHalvesItsImages) {
