@@ -1,28 +1,69 @@
 #include "worker/job_results.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
+#include "worker/tensors_file.h"
 
 namespace syncline {
 
-absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
-                                        const DenseTables& tables) {
+namespace {
+
+// By name: what training has changed.
+absl::flat_hash_map<std::string, absl::Span<const float>> TrainedWeights(
+    const PreparedJob& job, const DenseTables& tables) {
   absl::flat_hash_map<std::string, absl::Span<const float>> weights;
   const auto& parameters = job.training.parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     weights[parameters[i].name] = job.executor->parameter(static_cast<int>(i));
   }
-  std::vector<std::string> inputs;
   for (size_t t = 0; t < tables.size(); ++t) {
-    const std::string& name = job.training.tables[t].name;
-    if (tables[t].has_value()) {
-      weights[name] = *tables[t];
-    } else {
-      inputs.push_back(name);
-    }
+    if (tables[t].has_value())
+      weights[job.training.tables[t].name] = *tables[t];
   }
-  return job.model->WithWeights(weights, inputs);
+  return weights;
+}
+
+// Tables that stay graph inputs.
+std::vector<std::string> OpenTables(const PreparedJob& job,
+                                    const DenseTables& tables) {
+  std::vector<std::string> names;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (!tables[t].has_value()) names.push_back(job.training.tables[t].name);
+  }
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
+                                        const DenseTables& tables) {
+  return job.model->WithWeights(TrainedWeights(job, tables),
+                                OpenTables(job, tables));
+}
+
+absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
+                          const std::string& path) {
+  const auto trained = TrainedWeights(job, tables);
+  const std::vector<std::string> open = OpenTables(job, tables);
+  const Graph& graph = job.model->graph();
+  std::vector<NamedTensor> tensors;
+  for (const Initializer& initializer : graph.initializers) {
+    const Value& value = graph.values[initializer.value];
+    const ConstantTensor& tensor = initializer.tensor;
+    if (value.dtype != DType::kFloat32 ||
+        initializer.origin == Initializer::Origin::kConstant ||
+        absl::c_linear_search(open, value.name)) {
+      continue;
+    }
+    const auto found = trained.find(value.name);
+    tensors.push_back(
+        {.name = value.name,
+         .dims = value.dims,
+         .values = found == trained.end() ? tensor.floats() : found->second});
+  }
+  return WriteTensors(path, tensors);
 }
 
 absl::StatusOr<std::string> MetricsJson(

@@ -20,6 +20,10 @@ using DenseTables = std::vector<std::optional<std::vector<float>>>;
 absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
                                         const DenseTables& tables);
 
+// The float32 weights of that model, tables among them, as a safetensors file.
+absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
+                          const std::string& path);
+
 // metrics.json: a JobStatus in JSON with job_id, evaluations and, as
 // `progress.workers[0]`, the chief's totals.
 absl::StatusOr<std::string> MetricsJson(

@@ -192,6 +192,9 @@ absl::Status JobRun::UploadResults(Trainer* trainer) {
                             ExportModel(*job_, tables));
   SYNCLINE_RETURN_IF_ERROR(
       UploadText("trained.onnx", model, UploadTimeout(model.size())));
+  const std::string weights = absl::StrCat(dir_, "/weights");
+  SYNCLINE_RETURN_IF_ERROR(WriteWeights(*job_, tables, weights));
+  SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.safetensors", weights));
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::string metrics,
       MetricsJson(job_id(), trainer->evaluations(), trainer->Totals()));
@@ -225,6 +228,11 @@ absl::Status JobRun::UploadTable(Trainer* trainer, size_t index) {
   SYNCLINE_RETURN_IF_ERROR(
       WriteTableRows(file, table.name, table.dim,
                      trainer->ReaderOf(static_cast<uint32_t>(index))));
+  return UploadFile(name, file);
+}
+
+absl::Status JobRun::UploadFile(const std::string& name,
+                                const std::string& file) {
   SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
   return Annotate(artifacts_->Upload(job_id(), name, file,
                                      absl::Now() + UploadTimeout(bytes)),

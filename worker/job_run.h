@@ -69,6 +69,7 @@ class JobRun {
   absl::Status UploadTable(Trainer* trainer, size_t index);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout);
+  absl::Status UploadFile(const std::string& name, const std::string& file);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
   void WatchExecutor();
   // Frees model, data and parameters, these as soon as gRPC has let go of them.

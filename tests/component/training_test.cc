@@ -105,11 +105,12 @@ TEST_F(TrainingTest, SyncTrainsEvaluatesAndExports) {
   EXPECT_LT(outcome.evaluations[1].loss(), outcome.evaluations[0].loss());
   EXPECT_GT(outcome.evaluations[1].accuracy(), 0.3) << "chance is 0.1";
   EXPECT_THAT(outcome.weights, AllOf(SizeIs(4), Contains(Key("w1"))));
-  EXPECT_THAT(outcome.artifacts, AllOf(Contains(Key("trained.onnx")),
-                                       Contains(Key("metrics.json")),
-                                       Contains(Key("logs/chief-0.log")),
-                                       Contains(Key("logs/worker-0.log")),
-                                       Contains(Key("logs/worker-1.log"))));
+  EXPECT_THAT(
+      outcome.artifacts,
+      AllOf(Contains(Key("trained.onnx")), Contains(Key("trained.safetensors")),
+            Contains(Key("metrics.json")), Contains(Key("logs/chief-0.log")),
+            Contains(Key("logs/worker-0.log")),
+            Contains(Key("logs/worker-1.log"))));
   EXPECT_THAT(outcome.artifacts.at("metrics.json"),
               AllOf(HasSubstr("\"accuracy\""), HasSubstr("\"samples\"")));
   EXPECT_EQ(outcome.last_progress.clock(), 20);
