@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the packages Syncline needs on Debian 12 and does nothing when they
 # are there. The only list of packages: the quickstart, the tests, continuous
-# integration and containers all call this.
+# integration and containers all call this. What Debian does not have, other
+# frameworks that tests compare with, comes from PyPI into build/python; where
+# PyPI cannot be reached these tests are skipped.
 #
 #   deploy/install-deps.sh [build|test]    default: test (which includes build)
 #
@@ -25,7 +27,13 @@ readonly TEST_PACKAGES=(
   clang clang-14 libclang-rt-14-dev clang-format clang-tidy
   python3 iproute2
   python3-torch  # the peer of tests/peers: 139 MB to fetch, 593 MB on disk
+  python3-venv
 )
+# For /usr/bin/python3, Debian's 3.11: 60 MB to fetch, 305 MB on disk.
+readonly PYTHON_PACKAGES=(
+  numpy==1.26.4 onnx==1.17.0 onnxruntime==1.20.1 safetensors==0.4.5
+)
+readonly PYTHON_DIR="$(dirname "$(readlink -f "$0")")/../build/python"
 
 case "${1:-test}" in
   build) wanted=("${BUILD_PACKAGES[@]}") ;;
@@ -40,24 +48,44 @@ installed() {
   [[ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null)" == "ii "* ]]
 }
 
-missing=()
-for package in "${wanted[@]}"; do
-  installed "$package" || missing+=("$package")
-done
-if ((${#missing[@]} == 0)); then
-  echo "install-deps: all ${#wanted[@]} packages are installed"
-  exit 0
-fi
-
-as_root=()
-if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null; then
-    echo "install-deps: needs root to install: ${missing[*]}" >&2
-    exit 1
+install_debian_packages() {
+  local missing=() as_root=()
+  for package in "${wanted[@]}"; do
+    installed "$package" || missing+=("$package")
+  done
+  if ((${#missing[@]} == 0)); then
+    echo "install-deps: all ${#wanted[@]} packages are installed"
+    return
   fi
-  as_root=(sudo)
-fi
-echo "install-deps: installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      echo "install-deps: needs root to install: ${missing[*]}" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+  echo "install-deps: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# The list is kept beside what it has installed, and compared.
+install_python_packages() {
+  local list="${PYTHON_PACKAGES[*]}" stamp="$PYTHON_DIR/installed"
+  [[ "$(cat "$stamp" 2>/dev/null)" == "$list" ]] && return
+  echo "install-deps: installing $list into build/python"
+  rm -rf "$PYTHON_DIR"
+  if /usr/bin/python3 -m venv "$PYTHON_DIR" &&
+    "$PYTHON_DIR/bin/pip" install --quiet --disable-pip-version-check \
+      --no-input --retries 1 --only-binary :all: "${PYTHON_PACKAGES[@]}"; then
+    echo "$list" >"$stamp"
+    return
+  fi
+  rm -rf "$PYTHON_DIR"
+  echo "install-deps: PyPI cannot be reached, or lacks one of these; the tests" \
+    "that need them will be skipped" >&2
+}
+
+install_debian_packages
+[[ "${1:-test}" == build ]] || install_python_packages
