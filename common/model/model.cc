@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
 #include "common/model/graph_builder.h"
+#include "common/model/inference_form.h"
 #include "common/model/onnx_file.h"
 #include "common/model/shape_inference.h"
 #include "onnx/onnx_pb.h"
@@ -280,6 +281,7 @@ absl::StatusOr<std::string> Model::Serialize(
   }
   // IR version 3 wants initializers among the inputs; later ones do not.
   if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, inputs, graph);
+  MakeInferenceForm(graph);
   std::string bytes;
   if (!file.SerializeToString(&bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -88,8 +88,9 @@ class Model {
 
   // The submitted file, with the named float32 initializers replaced, as ONNX
   // binary. Those named in `inputs` are graph inputs in it, without values,
-  // whatever they were: tables whose rows go elsewhere. Everything else (names,
-  // metadata, opset) is kept.
+  // whatever they were: tables whose rows go elsewhere. Nodes that say so are
+  // for training no more (inference_form.h); everything else (names, metadata,
+  // opset) is kept.
   // Errors: InvalidArgument: unknown name or wrong element count; a declared
   // parameter that is in neither.
   absl::StatusOr<std::string> WithWeights(
