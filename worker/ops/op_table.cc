@@ -116,8 +116,8 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Tile, 0b1)                          \
   OPERATOR(Transpose, 0b1)                     \
   OPERATOR(Trilu, 0b1)                         \
-  OPERATOR(Unsqueeze, 0b1)
-OPERATOR(Where, 0b110)
+  OPERATOR(Unsqueeze, 0b1)                     \
+  OPERATOR(Where, 0b110)
 
 #define SYNCLINE_DECLARE_OPERATOR(name, ...) OpFactory Make##name;
 SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)
