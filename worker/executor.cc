@@ -69,6 +69,7 @@ std::vector<PlannedOperator> ByOperator(
     ++planned.nodes;
     planned.forward_flops += runs * cost.flops.forward;
     planned.backward_flops += runs * cost.flops.backward;
+    if (cost.runs_again) planned.recomputed_flops += runs * cost.flops.forward;
   }
   std::vector<PlannedOperator> operators;
   for (auto& [type, planned] : by_type) operators.push_back(planned);
@@ -268,17 +269,19 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
   }
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<StepPlan> plan,
-      StepPlan::Create({.model = model_.get(),
-                        .flow = training ? &with_gradients_ : &forward_only_,
-                        .feeds = training_.feeds,
-                        .parameters = parameters_,
-                        .tables = training_.tables,
-                        .loss_output = training_.loss_output,
-                        .loss = options_.loss.kind(),
-                        .batch_size = batch_size,
-                        .table_samples = training ? options_.batch_size
-                                                  : options_.eval_batch_size,
-                        .training = training}));
+      StepPlan::Create(
+          {.model = model_.get(),
+           .flow = training ? &with_gradients_ : &forward_only_,
+           .feeds = training_.feeds,
+           .parameters = parameters_,
+           .tables = training_.tables,
+           .loss_output = training_.loss_output,
+           .loss = options_.loss.kind(),
+           .batch_size = batch_size,
+           .table_samples =
+               training ? options_.batch_size : options_.eval_batch_size,
+           .training = training,
+           .recompute_segments = training ? options_.recompute_segments : 1}));
   if (plans_.size() == kPlansMax) plans_.pop_back();
   plans_.insert(plans_.begin(), {training, batch_size, std::move(plan)});
   return plans_.front().plan.get();

@@ -26,8 +26,11 @@ class Executor {
  public:
   struct Options {
     LossSpec loss;
-    int64_t batch_size = 0;       // largest training batch
-    int64_t micro_batches = 1;    // parts that a training batch is run in
+    int64_t batch_size = 0;     // largest training batch
+    int64_t micro_batches = 1;  // parts that a training batch is run in
+    // Of the forward pass, which are computed again in the backward pass: the
+    // same gradients, bit for bit, in less memory.
+    int recompute_segments = 1;
     int64_t eval_batch_size = 0;  // largest evaluation batch
     int threads = 1;              // for matrix products
     uint64_t seed = 0;            // Dropout

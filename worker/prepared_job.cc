@@ -1,5 +1,6 @@
 #include "worker/prepared_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -190,6 +191,8 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   options.loss = spec.loss();
   options.batch_size = training.batch_size();
   options.micro_batches = training.micro_batches();
+  options.recompute_segments =
+      static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();
   options.seed = training.seed();
   return options;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/recomputation.h"
+
 namespace syncline {
 namespace {
 
@@ -10,25 +12,38 @@ using Kind = Place::Kind;
 class Planner {
  public:
   explicit Planner(const StepMemorySpec& spec)
-      : spec_(spec), graph_(*spec.graph), last_read_(graph_.values.size(), -1) {
+      : spec_(spec),
+        graph_(*spec.graph),
+        recomputation_(PlanRecomputation(spec)),
+        last_read_(graph_.values.size(), -1),
+        last_read_again_(graph_.values.size(), -1) {
     memory_.values.resize(graph_.values.size());
     memory_.workspaces.resize(positions());
     memory_.forward_scratch.resize(positions());
     memory_.runs_forward.assign(positions(), true);
     memory_.backward.resize(positions());
+    memory_.again_workspaces.resize(positions());
+    memory_.again_scratch.resize(positions());
     memory_.ready_steps.assign(spec.parameters.size(), spec.loss_step());
     gradients_.resize(graph_.values.size());
   }
 
   StepMemory Plan() {
+    OrderSteps();
     FindLastReads();
     PlaceGivenValues();
     for (int p = 0; p < positions(); ++p) PlaceForward(p);
+    memory_.again_values = memory_.values;
+    memory_.again_workspaces = memory_.workspaces;
     if (spec_.flow->loss_has_gradient) {
       memory_.loss_gradient = FirstGradient(spec_.loss_output, loss_step());
     }
-    for (int p = positions() - 1; p >= 0; --p) {
-      if (spec_.flow->RunsBackward(p)) PlaceBackward(p);
+    for (const StepMemory::Step& step : memory_.after_loss) {
+      if (step.again) {
+        PlaceAgain(step.position);
+      } else if (spec_.flow->RunsBackward(step.position)) {
+        PlaceBackward(step.position);
+      }
     }
     return std::move(memory_);
   }
@@ -43,24 +58,70 @@ class Planner {
     return ElementCount(spec_.shapes[v]) * DTypeBytes(graph_.values[v].dtype);
   }
 
+  void OrderSteps() {
+    backward_step_.resize(positions());
+    again_step_.resize(positions(), -1);
+    std::vector<StepMemory::Step>& steps = memory_.after_loss;
+    const auto next = [&] {
+      return loss_step() + 1 + static_cast<int>(steps.size());
+    };
+    int end = positions();
+    for (size_t s = recomputation_.segments.size(); s-- > 0;) {
+      const int begin = recomputation_.segments[s];
+      for (int p = begin; p < end; ++p) {
+        if (!recomputation_.runs_again[p]) continue;
+        again_step_[p] = next();
+        steps.push_back({p, /*again=*/true});
+      }
+      for (int p = end - 1; p >= begin; --p) {
+        backward_step_[p] = next();
+        steps.push_back({p, /*again=*/false});
+      }
+      end = begin;
+    }
+  }
+
   void ReadAt(ValueId v, int step) {
     if (v != kNoValue) last_read_[v] = std::max(last_read_[v], step);
+  }
+
+  // After the loss.
+  void ReadAgainAt(ValueId v, int step) {
+    if (v == kNoValue) return;
+    std::vector<int>& last =
+        recomputation_.kept[v] ? last_read_ : last_read_again_;
+    last[v] = std::max(last[v], step);
   }
 
   void FindLastReads() {
     for (int p = 0; p < positions(); ++p) {
       for (ValueId v : node(p).inputs) ReadAt(v, p);
-      if (!spec_.flow->RunsBackward(p)) continue;
-      const int step = spec_.backward_step(p);
-      const Op::Traits& traits = op(p).traits();
-      for (size_t i = 0; i < node(p).inputs.size(); ++i) {
-        if (traits.backward_inputs >> i & 1) ReadAt(node(p).inputs[i], step);
-      }
-      for (size_t i = 0; i < node(p).outputs.size(); ++i) {
-        if (traits.backward_outputs >> i & 1) ReadAt(node(p).outputs[i], step);
-      }
+      if (recomputation_.runs_again[p]) FindReadsAgain(p);
+      if (spec_.flow->RunsBackward(p)) FindBackwardReads(p);
     }
     ReadAt(spec_.loss_output, loss_step());
+  }
+
+  // What is kept of the outputs is written once more, with the same bits.
+  void FindReadsAgain(int p) {
+    for (ValueId v : node(p).inputs) ReadAgainAt(v, again_step_[p]);
+    for (ValueId v : node(p).outputs) {
+      if (v != kNoValue && recomputation_.kept[v]) ReadAt(v, again_step_[p]);
+    }
+  }
+
+  void FindBackwardReads(int p) {
+    const Op::Traits& traits = op(p).traits();
+    for (size_t i = 0; i < node(p).inputs.size(); ++i) {
+      if (traits.backward_inputs >> i & 1) {
+        ReadAgainAt(node(p).inputs[i], backward_step_[p]);
+      }
+    }
+    for (size_t i = 0; i < node(p).outputs.size(); ++i) {
+      if (traits.backward_outputs >> i & 1) {
+        ReadAgainAt(node(p).outputs[i], backward_step_[p]);
+      }
+    }
   }
 
   void PlaceGivenValues() {
@@ -113,43 +174,78 @@ class Planner {
            memory_.buffers[place.index].size_bytes == bytes;
   }
 
+  // One of the two times that nodes run forward.
+  struct Pass {
+    std::vector<Place>* values;         // by ValueId
+    const std::vector<int>* last_read;  // likewise
+  };
+
   void PlaceForward(int p) {
+    const Pass pass = {&memory_.values, &last_read_};
     const std::vector<ValueId>& outputs = node(p).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const ValueId y = outputs[i];
-      if (y == kNoValue) continue;
-      if (i == 0) {
-        memory_.values[y] = PlaceOutput(p, y);
-      } else if (last_read_[y] >= 0) {
-        memory_.values[y] = NewBuffer(Bytes(y), p, last_read_[y]);
-      }
+      if (outputs[i] != kNoValue) PlaceOutput(p, i, p, pass);
     }
-    const int64_t workspace = op(p).traits().workspace_bytes;
-    if (workspace > 0) {
-      const bool kept = spec_.flow->RunsBackward(p);
-      memory_.workspaces[p] =
-          NewBuffer(workspace, p, kept ? spec_.backward_step(p) : p);
-    }
-    const int64_t scratch = op(p).traits().forward_scratch_bytes;
-    if (scratch > 0) memory_.forward_scratch[p] = NewBuffer(scratch, p, p);
+    const bool kept =
+        spec_.flow->RunsBackward(p) && !recomputation_.runs_again[p];
+    memory_.workspaces[p] = PlaceWorkspace(p, p, kept ? backward_step_[p] : p);
+    memory_.forward_scratch[p] = PlaceScratch(p, p);
   }
 
-  Place PlaceOutput(int p, ValueId y) {
+  void PlaceAgain(int p) {
+    const int step = again_step_[p];
+    const Pass pass = {&memory_.again_values, &last_read_again_};
+    const std::vector<ValueId>& outputs = node(p).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i] == kNoValue || recomputation_.kept[outputs[i]]) continue;
+      (*pass.values)[outputs[i]] = Place();
+      PlaceOutput(p, i, step, pass);
+    }
+    const bool read = spec_.flow->RunsBackward(p);
+    memory_.again_workspaces[p] =
+        PlaceWorkspace(p, step, read ? backward_step_[p] : step);
+    memory_.again_scratch[p] = PlaceScratch(p, step);
+  }
+
+  Place PlaceWorkspace(int p, int first, int last) {
+    const int64_t bytes = op(p).traits().workspace_bytes;
+    return bytes > 0 ? NewBuffer(bytes, first, last) : Place();
+  }
+
+  Place PlaceScratch(int p, int step) {
+    const int64_t bytes = op(p).traits().forward_scratch_bytes;
+    return bytes > 0 ? NewBuffer(bytes, step, step) : Place();
+  }
+
+  void PlaceOutput(int p, size_t output, int step, const Pass& pass) {
+    const ValueId y = node(p).outputs[output];
+    Place& place = (*pass.values)[y];
+    const int last_read = (*pass.last_read)[y];
+    if (output == 0) {
+      place = PlaceFirstOutput(p, step, last_read, *pass.values);
+    } else if (last_read >= 0) {
+      place = NewBuffer(Bytes(y), step, last_read);
+    }
+  }
+
+  Place PlaceFirstOutput(int p, int step, int last_read,
+                         absl::Span<const Place> values) {
     const Op::Traits& traits = op(p).traits();
+    const ValueId y = node(p).outputs[0];
     if (traits.is_view) {
-      const Place shared = memory_.values[node(p).inputs[0]];
+      const Place shared = values[node(p).inputs[0]];
       memory_.runs_forward[p] = false;
-      KeepUntil(shared, last_read_[y]);
+      KeepUntil(shared, last_read);
       return shared;
     }
     if (traits.in_place_input >= 0) {
-      const Place input = memory_.values[node(p).inputs[traits.in_place_input]];
-      if (IsFreeAfter(input, Bytes(y), p)) {
-        KeepUntil(input, last_read_[y]);
+      const Place input = values[node(p).inputs[traits.in_place_input]];
+      if (IsFreeAfter(input, Bytes(y), step)) {
+        KeepUntil(input, last_read);
         return input;
       }
     }
-    return NewBuffer(Bytes(y), p, last_read_[y]);
+    return NewBuffer(Bytes(y), step, last_read);
   }
 
   // Memory for the gradient of `v`, which is first written in `step` and read
@@ -170,7 +266,7 @@ class Planner {
     const std::vector<int>& nodes = spec_.flow->nodes;
     const auto at =
         std::lower_bound(nodes.begin(), nodes.end(), graph_.values[v].producer);
-    return spec_.backward_step(static_cast<int>(at - nodes.begin()));
+    return backward_step_[at - nodes.begin()];
   }
 
   void PlaceBackward(int p) {
@@ -185,7 +281,7 @@ class Planner {
     backward.input_gradients.resize(inputs.size());
     const int64_t scratch = op(p).traits().backward_scratch_bytes;
     if (scratch > 0) {
-      const int step = spec_.backward_step(p);
+      const int step = backward_step_[p];
       backward.scratch = NewBuffer(scratch, step, step);
     }
     // From the last input to the first, as Backward writes them.
@@ -196,14 +292,14 @@ class Planner {
       if (again) {
         backward.accumulate_mask |= 1u << i;
       } else if (i != 0 || !TakeOverGradient(p)) {
-        FirstGradient(v, spec_.backward_step(p));
+        FirstGradient(v, backward_step_[p]);
       }
       backward.input_gradients[i] = gradients_[v];
       if (gradients_[v].kind == Kind::kRowGradients) {
         backward.accumulate_mask |= 1u << i;
       }
       if (gradients_[v].kind == Kind::kGradient) {
-        ParameterBusyUntil(gradients_[v].index, spec_.backward_step(p));
+        ParameterBusyUntil(gradients_[v].index, backward_step_[p]);
       }
     }
     if (op(p).traits().is_view &&
@@ -217,7 +313,7 @@ class Planner {
     if (!op(p).traits().gradient_in_place) return false;
     const ValueId x = node(p).inputs[0];
     const Place& dy = gradients_[node(p).outputs[0]];
-    const int step = spec_.backward_step(p);
+    const int step = backward_step_[p];
     if (graph_.values[x].producer < 0 || !IsFreeAfter(dy, Bytes(x), step)) {
       return false;
     }
@@ -228,8 +324,12 @@ class Planner {
 
   const StepMemorySpec& spec_;
   const Graph& graph_;
-  std::vector<int> last_read_;    // by ValueId; -1: never
-  std::vector<Place> gradients_;  // by ValueId
+  const Recomputation recomputation_;
+  std::vector<int> backward_step_;    // by position
+  std::vector<int> again_step_;       // by position; -1: it runs once
+  std::vector<int> last_read_;        // by ValueId; -1: never
+  std::vector<int> last_read_again_;  // likewise, of a second copy
+  std::vector<Place> gradients_;      // by ValueId
   StepMemory memory_;
 };
 

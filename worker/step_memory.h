@@ -34,7 +34,8 @@ struct Place {
 
 // Where every value, gradient and workspace of a step is, for one batch size.
 // With F nodes the steps are: F forward ones, the loss, F backward ones in
-// reverse.
+// reverse; where segments are recomputed (recomputation.h), each one's backward
+// steps come after those that run again.
 struct StepMemory {
   struct Backward {
     bool runs = false;
@@ -45,12 +46,22 @@ struct StepMemory {
     uint32_t accumulate_mask = 0;
     Place scratch;
   };
-  std::vector<Place> values;            // by ValueId
-  std::vector<Place> workspaces;        // by position
-  std::vector<Place> forward_scratch;   // by position
-  std::vector<bool> runs_forward;       // by position: false where memory is
-                                        // shared and there is nothing to do
-  std::vector<Backward> backward;       // by position
+  std::vector<Place> values;           // by ValueId
+  std::vector<Place> workspaces;       // by position
+  std::vector<Place> forward_scratch;  // by position
+  std::vector<bool> runs_forward;      // by position: false where memory is
+                                       // shared and there is nothing to do
+  std::vector<Backward> backward;      // by position
+  // The steps after the loss.
+  struct Step {
+    int position = 0;
+    bool again = false;  // forward once more; else backward
+  };
+  std::vector<Step> after_loss;
+  // What those read and write: as above, or a second copy.
+  std::vector<Place> again_values;      // by ValueId
+  std::vector<Place> again_workspaces;  // by position
+  std::vector<Place> again_scratch;     // by position: of the forward pass
   Place loss_gradient;                  // kNone: the loss has none
   std::vector<BufferLifetime> buffers;  // of the arena
   // By parameter: the first step (>= the loss's) after which its gradient is
@@ -70,9 +81,9 @@ struct StepMemorySpec {
   // By ValueId: where values that are folded are; may be empty.
   absl::Span<const std::shared_ptr<const ConstantTensor>> folded = {};
   ValueId loss_output = kNoValue;
+  int recompute_segments = 1;
 
   int loss_step() const { return static_cast<int>(flow->nodes.size()); }
-  int backward_step(int position) const { return 2 * loss_step() - position; }
 };
 
 StepMemory PlanStepMemory(const StepMemorySpec& spec);

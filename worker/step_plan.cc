@@ -113,7 +113,8 @@ void StepPlan::PlaceMemory() {
                             .parameters = spec_.parameters,
                             .tables = table_values_,
                             .folded = folded_,
-                            .loss_output = spec_.loss_output});
+                            .loss_output = spec_.loss_output,
+                            .recompute_segments = spec_.recompute_segments});
   MemoryPlan plan = PlanMemory(memory_.buffers);
   offsets_ = std::move(plan.offsets);
   arena_bytes_ = plan.arena_bytes;
@@ -136,8 +137,10 @@ void StepPlan::PlaceMemory() {
     call.parameter_mask = ParameterGradients(memory_.backward[p]);
     call.table = lookups_[call.node_index].table;
     call.lookup = lookups_[call.node_index].lookup;
-    call.inputs.resize(call.node->inputs.size());
-    call.outputs.resize(call.node->outputs.size());
+    for (Arguments* arguments : {&call.forward, &call.again}) {
+      arguments->inputs.resize(call.node->inputs.size());
+      arguments->outputs.resize(call.node->outputs.size());
+    }
     call.output_gradients.resize(call.node->outputs.size());
     call.input_gradients.resize(memory_.backward[p].input_gradients.size());
   }
@@ -147,6 +150,9 @@ std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
   std::vector<NodeCost> costs;
   for (size_t p = 0; p < calls_.size(); ++p) {
     costs.push_back({.node = calls_[p].node, .flops = flops_[p]});
+  }
+  for (const StepMemory::Step& step : memory_.after_loss) {
+    if (step.again) costs[step.position].runs_again = true;
   }
   return costs;
 }
@@ -262,24 +268,35 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   return absl::OkStatus();
 }
 
+void StepPlan::BindArguments(const Memory& memory, const Call& call,
+                             absl::Span<const Place> values,
+                             Arguments* arguments) {
+  const auto address = [&](ValueId v) {
+    return v == kNoValue ? nullptr : Address(values[v], memory);
+  };
+  for (size_t i = 0; i < arguments->inputs.size(); ++i) {
+    arguments->inputs[i] = address(call.node->inputs[i]);
+  }
+  if (call.table >= 0) {
+    arguments->inputs[1] =
+        memory.tables[call.table]->positions(call.lookup).data() +
+        PerSample(call.node->inputs[1]) * memory.first_sample;
+  }
+  for (size_t i = 0; i < arguments->outputs.size(); ++i) {
+    arguments->outputs[i] = address(call.node->outputs[i]);
+  }
+}
+
 void StepPlan::BindCall(const Memory& memory, size_t position) {
   Call& call = calls_[position];
   const StepMemory::Backward& backward = memory_.backward[position];
-  for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const ValueId v = call.node->inputs[i];
-    call.inputs[i] = v == kNoValue ? nullptr : values_[v];
-  }
-  if (call.table >= 0) {
-    call.inputs[1] = memory.tables[call.table]->positions(call.lookup).data() +
-                     PerSample(call.node->inputs[1]) * memory.first_sample;
-  }
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const ValueId v = call.node->outputs[i];
-    call.outputs[i] =
-        v == kNoValue ? nullptr : Address(memory_.values[v], memory);
-  }
-  call.workspace = Address(memory_.workspaces[position], memory);
-  call.forward_scratch = Address(memory_.forward_scratch[position], memory);
+  BindArguments(memory, call, memory_.values, &call.forward);
+  BindArguments(memory, call, memory_.again_values, &call.again);
+  call.forward.workspace = Address(memory_.workspaces[position], memory);
+  call.forward.forward_scratch =
+      Address(memory_.forward_scratch[position], memory);
+  call.again.workspace = Address(memory_.again_workspaces[position], memory);
+  call.again.forward_scratch = Address(memory_.again_scratch[position], memory);
   call.backward_scratch = Address(backward.scratch, memory);
   for (size_t i = 0; i < backward.output_gradients.size(); ++i) {
     call.output_gradients[i] = static_cast<const float*>(
@@ -291,26 +308,41 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
   }
 }
 
-Op::Tensors StepPlan::TensorsOf(const Call& call, void* scratch,
-                                uint64_t seed) const {
-  return {.inputs = call.inputs,
-          .outputs = call.outputs,
-          .workspace = call.workspace,
+Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
+                                void* scratch, uint64_t seed) const {
+  return {.inputs = arguments.inputs,
+          .outputs = arguments.outputs,
+          .workspace = arguments.workspace,
           .scratch = scratch,
           .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
 }
 
-absl::Status StepPlan::RunForward(size_t position, uint64_t seed) {
+absl::Status StepPlan::RunForward(size_t position, const Arguments& arguments,
+                                  uint64_t seed) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
-  absl::Status status =
-      ops_[position]->Forward(TensorsOf(call, call.forward_scratch, seed));
+  absl::Status status = ops_[position]->Forward(
+      TensorsOf(call, arguments, arguments.forward_scratch, seed));
+  return status.ok() ? status : Annotate(status, Describe(*call.node));
+}
+
+absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
+                                   bool accumulate) {
+  const Call& call = calls_[position];
+  if (!call.runs_backward) return absl::OkStatus();
+  const uint32_t added =
+      call.accumulate_mask | (accumulate ? call.parameter_mask : 0);
+  absl::Status status = ops_[position]->Backward(
+      TensorsOf(call, call.again, call.backward_scratch, seed),
+      {.outputs = call.output_gradients,
+       .inputs = call.input_gradients,
+       .accumulate_mask = added});
   return status.ok() ? status : Annotate(status, Describe(*call.node));
 }
 
 absl::Status StepPlan::Forward(uint64_t seed) {
   for (size_t p = 0; p < calls_.size(); ++p) {
-    SYNCLINE_RETURN_IF_ERROR(RunForward(p, seed));
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, calls_[p].forward, seed));
   }
   return absl::OkStatus();
 }
@@ -327,21 +359,13 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
   if (!accumulate) {
     for (RowBatch* table : tables_) table->ClearGradients();
   }
-  int step = static_cast<int>(calls_.size());  // the loss's
-  report(step);
-  for (size_t p = calls_.size(); p-- > 0;) {
-    const Call& call = calls_[p];
-    if (call.runs_backward) {
-      const uint32_t added =
-          call.accumulate_mask | (accumulate ? call.parameter_mask : 0);
-      const absl::Status status =
-          ops_[p]->Backward(TensorsOf(call, call.backward_scratch, seed),
-                            {.outputs = call.output_gradients,
-                             .inputs = call.input_gradients,
-                             .accumulate_mask = added});
-      if (!status.ok()) return Annotate(status, Describe(*call.node));
-    }
-    report(++step);
+  int number = static_cast<int>(calls_.size());  // the loss's
+  report(number);
+  for (const StepMemory::Step& step : memory_.after_loss) {
+    const auto p = static_cast<size_t>(step.position);
+    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, calls_[p].again, seed)
+                                        : RunBackward(p, seed, accumulate));
+    report(++number);
   }
   return absl::OkStatus();
 }
@@ -390,10 +414,11 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   if (found.empty()) found = DescribeRowNotFinite();
   for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
     const Call& call = calls_[p];
-    if (!RunForward(p, seed).ok()) break;
-    for (size_t i = 0; i < call.outputs.size() && found.empty(); ++i) {
+    if (!RunForward(p, call.forward, seed).ok()) break;
+    const std::vector<void*>& outputs = call.forward.outputs;
+    for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
       if (call.node->outputs[i] == kNoValue) continue;
-      found = DescribeIfNotFinite(call.node->outputs[i], call.outputs[i]);
+      found = DescribeIfNotFinite(call.node->outputs[i], outputs[i]);
       if (!found.empty()) {
         found = absl::StrCat(Describe(*call.node), " output ", found);
       }

@@ -45,6 +45,7 @@ class StepPlan {
     // Samples at most of the batch whose rows the tables hold.
     int64_t table_samples = 0;
     bool training = false;
+    int recompute_segments = 1;  // recomputation.h
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
@@ -55,6 +56,7 @@ class StepPlan {
   struct NodeCost {
     const Node* node = nullptr;
     OpFlops flops;
+    bool runs_again = false;  // forward, in the backward pass
   };
   std::vector<NodeCost> Costs() const;
   // What forward puts into the arena: values, and workspaces by node.
@@ -94,6 +96,13 @@ class StepPlan {
   std::string FindNonFinite(uint64_t seed);
 
  private:
+  // Where the values of a node are when it runs.
+  struct Arguments {
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* workspace = nullptr;
+    void* forward_scratch = nullptr;
+  };
   // A node with its memory. Spans of the Op's arguments point into these.
   struct Call {
     const Node* node = nullptr;
@@ -104,10 +113,8 @@ class StepPlan {
     uint32_t parameter_mask = 0;  // inputs whose gradient is a parameter's
     int table = -1;               // it is this lookup of this table, else -1
     size_t lookup = 0;
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    void* workspace = nullptr;
-    void* forward_scratch = nullptr;
+    Arguments forward;
+    Arguments again;  // after the loss
     void* backward_scratch = nullptr;
     std::vector<const float*> output_gradients;
     std::vector<float*> input_gradients;
@@ -127,8 +134,13 @@ class StepPlan {
     return ElementCount(shapes_[value]) / spec_.batch_size;
   }
   void* FeedAddress(int feed, const Memory& memory) const;
-  absl::Status RunForward(size_t position, uint64_t seed);
-  Op::Tensors TensorsOf(const Call& call, void* scratch, uint64_t seed) const;
+  void BindArguments(const Memory& memory, const Call& call,
+                     absl::Span<const Place> values, Arguments* arguments);
+  absl::Status RunForward(size_t position, const Arguments& arguments,
+                          uint64_t seed);
+  absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
+  Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
+                        void* scratch, uint64_t seed) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
   std::string DescribeRowNotFinite() const;
 

@@ -483,11 +483,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
     problems->Add("wire_type", WireType_Name(spec.wire_type()),
                   " is not built yet for jobs with tables; use WIRE_FLOAT32");
   }
-  if (spec.training().recompute_segments() > 1) {
-    problems->Add("training.recompute_segments",
-                  spec.training().recompute_segments(),
-                  " is not built yet; use 0");
-  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
@@ -500,6 +495,8 @@ void CheckSizes(const JobSpec& spec, Problems* problems) {
                    kBatchMax);
   problems->AtMost("training.micro_batches", training.micro_batches(),
                    WithDefaults(spec).training().batch_size());
+  problems->AtMost("training.recompute_segments", training.recompute_segments(),
+                   1024);
   problems->AtMost("training.threads", training.threads(), 1024);
   problems->AtMost("resources.workers", spec.resources().workers(), 1024);
   problems->AtMost("resources.ps", spec.resources().ps(), 1024);

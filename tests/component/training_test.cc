@@ -144,6 +144,16 @@ TEST_F(TrainingTest, ABatchInPartsTrainsTheSame) {
   EXPECT_LE(LargestDifference(parts.weights, whole.weights), 1e-5);
 }
 
+TEST_F(TrainingTest, RecomputedSegmentsTrainTheSameBits) {
+  JobSpec spec = DigitsSpec();
+  const auto plain = Train(2, 2, spec);
+  spec.mutable_training()->set_recompute_segments(2);
+  const auto recomputed = Train(2, 2, spec);
+  ASSERT_EQ(plain.status, absl::OkStatus());
+  ASSERT_EQ(recomputed.status, absl::OkStatus());
+  EXPECT_EQ(recomputed.weights, plain.weights) << "bit for bit";
+}
+
 TEST_F(TrainingTest, ClippingByGlobalNormDoesNotDependOnTheNumberOfPs) {
   JobSpec spec = DigitsSpec();
   spec.mutable_optimizer()->set_clip_norm(0.3f);

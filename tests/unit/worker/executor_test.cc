@@ -27,12 +27,13 @@ void Ignore(int) {}
 class Trainer {
  public:
   Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size,
-          int64_t micro_batches = 1)
+          int64_t micro_batches = 1, int recompute_segments = 1)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
     options.micro_batches = micro_batches;
+    options.recompute_segments = recompute_segments;
     options.eval_batch_size = batch_size + 3;
     options.seed = 17;
     auto executor = Executor::Create(m.model, m.training, options);
@@ -312,6 +313,23 @@ TEST_P(ExecutorGraphTest, PartsAddUpToTheWhole) {
   }
 }
 
+TEST_P(ExecutorGraphTest, RecomputedSegmentsChangeNoBit) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body, 17);
+  ASSERT_NE(model.model, nullptr);
+  for (const int64_t parts : {1, 2}) {
+    Trainer plain(model, c.loss, 5, parts);
+    const Batch batch = plain.MakeBatch(5);
+    const double loss = plain.Step(batch);
+    for (const int segments : {2, 3, 20}) {
+      Trainer recomputed(model, c.loss, 5, parts, segments);
+      EXPECT_EQ(recomputed.Step(batch), loss);
+      EXPECT_EQ(recomputed.Gradients(), plain.Gradients()) << segments;
+    }
+  }
+}
+
 // The strongest reading of the contract: what is written to a parameter inside
 // on_gradient is never seen by the rest of the step, and what gradient(i) holds
 // then is final.
@@ -343,6 +361,9 @@ TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
   ExpectNotReadAfterOnGradient(whole);
   Trainer parts(model, c.loss, 4, /*micro_batches=*/3);
   ExpectNotReadAfterOnGradient(parts);
+  Trainer recomputed(model, c.loss, 4, /*micro_batches=*/1,
+                     /*recompute_segments=*/3);
+  ExpectNotReadAfterOnGradient(recomputed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, ExecutorGraphTest,

@@ -1,5 +1,6 @@
 // Goal: sharing memory never changes a result: in-place operators, views,
-// gradients that take over each other's place, and an arena that is reused.
+// gradients that take over each other's place, an arena that is reused, and
+// segments that are computed again.
 // Method: seeded random graphs with much fan-out, each trained one step by the
 // executor and by a naive interpreter that gives every value and gradient
 // memory of its own. Parameters are overwritten with NaN as soon as they are
@@ -223,7 +224,7 @@ class Interpreter {
 
 class Fixture {
  public:
-  explicit Fixture(uint64_t seed) {
+  explicit Fixture(uint64_t seed, int recompute_segments = 1) {
     const RandomGraph graph(seed);
     model_ = MakeTrainingModel(graph.signature(), graph.initializers(),
                                graph.body(), /*opset=*/20);
@@ -231,6 +232,7 @@ class Fixture {
     options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
     options.batch_size = kBatch;
     options.seed = kExecutorSeed;
+    options.recompute_segments = recompute_segments;
     executor_ = *Executor::Create(model_.model, model_.training, options);
     Random random(seed);
     for (size_t i = 0; i < count(); ++i) {
@@ -294,6 +296,10 @@ TEST(StepMemoryTest, SharingChangesNothingInRandomGraphs) {
       }
     }
     ASSERT_EQ(fixture.Step(/*overwrite=*/true), got);
+    for (const int segments : {2, 3, 5, 40}) {
+      Fixture recomputed(seed, segments);
+      ASSERT_EQ(recomputed.Step(/*overwrite=*/true), got) << segments;
+    }
     if (::testing::Test::HasFailure()) return;
   }
   // The graphs are not so dull that nothing was compared.

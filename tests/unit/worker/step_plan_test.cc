@@ -46,7 +46,8 @@ Batch MakeBatch(int64_t size) {
   return batch;
 }
 
-class StepPlanTest : public ::testing::TestWithParam<int64_t> {};
+// Parts of a batch, and segments that are recomputed.
+class StepPlanTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(StepPlanTest, StepsAllocateNothing) {
   const auto model = testing::MakeTrainingModel(
@@ -59,6 +60,7 @@ TEST_P(StepPlanTest, StepsAllocateNothing) {
   options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
   options.batch_size = 8;
   options.micro_batches = GetParam();
+  options.recompute_segments = GetParam();
   options.eval_batch_size = 16;
   auto executor = Executor::Create(model.model, model.training, options);
   ASSERT_TRUE(executor.ok()) << executor.status();
@@ -82,7 +84,7 @@ TEST_P(StepPlanTest, StepsAllocateNothing) {
   EXPECT_GT(before, 0);  // the counter counts
 }
 
-INSTANTIATE_TEST_SUITE_P(MicroBatches, StepPlanTest, ::testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(Parts, StepPlanTest, ::testing::Values(1, 3));
 
 }  // namespace
 }  // namespace syncline

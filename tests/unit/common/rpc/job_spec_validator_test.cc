@@ -216,6 +216,8 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "training.micro_batches: 33 is too large, at most 32"},
       {"training { batch_size: 4 micro_batches: 5 }",
        "training.micro_batches: 5 is too large, at most 4"},
+      {"training { recompute_segments: 1025 }",
+       "training.recompute_segments: 1025 is too large, at most 1024"},
       {"training { batch_size: 1048577 }",
        "training.batch_size: 1048577 is too large, at most 1048576"},
       {"training { eval_batch_size: 1048577 }",

@@ -1,0 +1,33 @@
+#ifndef SYNCLINE_WORKER_RECOMPUTATION_H_
+#define SYNCLINE_WORKER_RECOMPUTATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/step_memory.h"
+
+namespace syncline {
+
+// What a training step computes twice so as to keep less. The forward pass is
+// cut into segments of consecutive positions. Of all but the last, only what a
+// later one reads is kept; before the backward steps of a segment, what these
+// read is computed again. The last segment's follow at once, so it keeps all.
+// Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
+struct Recomputation {
+  // First position of each segment, ascending; the first is 0. As many as
+  // asked for, or fewer where a node alone is as large as a segment.
+  std::vector<int> segments;
+  // By position: it runs again, after those before it in its segment.
+  std::vector<bool> runs_again;
+  // By ValueId: the forward pass's copy is there for all who read it, or the
+  // value is given. Others have a second one in the backward pass, if any.
+  std::vector<bool> kept;
+};
+
+// Cuts where little crosses and segments are of about equal size. A pure
+// function of shapes and operators.
+Recomputation PlanRecomputation(const StepMemorySpec& spec);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_RECOMPUTATION_H_
