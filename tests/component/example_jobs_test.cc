@@ -64,6 +64,13 @@ TEST(ExamplesTest, AllResolve) {
   const int64_t gpt = (256 + 64) * 128 + 4 * gpt_layer + 2 * 128;
   const int64_t cnn =
       32 * 25 + 32 + 64 * 32 * 25 + 64 + 3136 * 128 + 128 + 128 * 10 + 10;
+  // A stage has four convolutions; from the second on the first is from half
+  // the width, and the fifth is the shortcut's, 1x1.
+  int64_t resnet = 9 * 16 + 4 * 9 * 16 * 16 + 128 * 10 + 10;
+  for (const int64_t width : {32, 64, 128}) {
+    resnet += (9 + 1) * width * width / 2 + 3 * 9 * width * width;
+  }
+  resnet += 4 * 5 * (16 + 32 + 64 + 128);  // each norm's four numbers a channel
   EXPECT_THAT(values,
               ElementsAre(testing::Pair("a9a/job.textproto", 124),
                           testing::Pair("a9a/table.textproto", 1),
@@ -78,7 +85,9 @@ TEST(ExamplesTest, AllResolve) {
                           testing::Pair("mnist/job.textproto", mnist),
                           testing::Pair("mnist/ssp.textproto", mnist),
                           testing::Pair("optdigits/job.textproto",
-                                        64 * 128 + 128 + 128 * 10 + 10)));
+                                        64 * 128 + 128 + 128 * 10 + 10),
+                          testing::Pair("resnet/job.textproto", resnet),
+                          testing::Pair("resnet/ssp.textproto", resnet)));
 }
 
 }  // namespace
