@@ -20,11 +20,54 @@ void ForEachPlane(const PlaneNorm& s, Plane plane) {
   }
 }
 
+// Channels of a matrix [batch, channels]: planes of one element, of which rows
+// are neighbours, so loops go along rows.
+bool AreColumns(const PlaneNorm& s) {
+  return s.across_batch && s.plane == 1 && s.channels_per_parameter == 1;
+}
+
+// The mean over the batch of value(x, j) in column begin + j, for kWidth
+// columns.
+template <int64_t kWidth, typename Value>
+void MeansOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
+                    Value value, float* means) {
+  double sums[kWidth] = {};
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const float* const row = x + n * s.channels + begin;
+    for (int64_t j = 0; j < kWidth; ++j) sums[j] += value(row[j], j);
+  }
+  for (int64_t j = 0; j < kWidth; ++j) {
+    means[j] = static_cast<float>(sums[j] / s.elements());
+  }
+}
+
+template <int64_t kWidth>
+void MomentsOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
+                      float* mean, float* variance) {
+  MeansOfColumns<kWidth>(
+      s, x, begin, [](float v, int64_t) { return v; }, mean + begin);
+  const float* const m = mean + begin;
+  MeansOfColumns<kWidth>(
+      s, x, begin, [=](float v, int64_t j) { return (v - m[j]) * (v - m[j]); },
+      variance + begin);
+}
+
+void ColumnMoments(const PlaneNorm& s, const float* x, float* mean,
+                   float* variance) {
+  constexpr int64_t kLine = 16;  // floats of a cache line
+  int64_t c = 0;
+  for (; c + kLine <= s.channels; c += kLine) {
+    MomentsOfColumns<kLine>(s, x, c, mean, variance);
+  }
+  for (; c < s.channels; ++c) MomentsOfColumns<1>(s, x, c, mean, variance);
+}
+
 }  // namespace
 
 // Each plane's moments while it is in the cache, joined as in Chan et al. 1979.
 void PlaneMoments(const PlaneNorm& s, const float* x, float* mean,
                   float* variance) {
+  if (AreColumns(s)) return ColumnMoments(s, x, mean, variance);
   const int64_t count = s.statistic_count();
   std::fill_n(mean, count, 0.0f);
   std::fill_n(variance, count, 0.0f);
@@ -64,6 +107,16 @@ void InverseDeviation(int64_t count, float epsilon, const float* variance,
 void NormalizePlanes(const PlaneNorm& s, const float* x, const float* mean,
                      const float* inverse, const float* scale,
                      const float* bias, float* y) {
+  if (AreColumns(s)) {
+    for (int64_t n = 0; n < s.batch; ++n) {
+      const float* const p = x + n * s.channels;
+      Emit(s.channels, /*accumulate=*/false, y + n * s.channels,
+           [=](int64_t c) {
+             return (p[c] - mean[c]) * (inverse[c] * scale[c]) + bias[c];
+           });
+    }
+    return;
+  }
   ForEachPlane(s, [&](int64_t offset, int64_t at, int64_t parameter) {
     const float m = mean[at];
     const float factor = inverse[at] * scale[parameter];
@@ -108,22 +161,34 @@ void AddUp(const PlaneNorm& s, const PlaneNormGradient& g, const Sums& sums) {
   });
 }
 
+void AddUpColumns(const PlaneNorm& s, const PlaneNormGradient& g,
+                  const Sums& sums) {
+  double* const __restrict of_dy = sums.bias;
+  double* const __restrict of_dy_x = sums.scale;
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const float* const x = g.x + n * s.channels;
+    const float* const dy = g.dy + n * s.channels;
+    for (int64_t c = 0; c < s.channels; ++c) {
+      of_dy[c] += dy[c];
+      of_dy_x[c] += dy[c] * (x[c] - g.mean[c]);
+    }
+  }
+  for (int64_t c = 0; c < s.channels; ++c) {
+    of_dy_x[c] *= g.inverse[c];
+    sums.of_dy[c] = of_dy[c] * g.scale[c];
+    sums.of_dy_x[c] = of_dy_x[c] * g.scale[c];
+  }
+}
+
 void Write(int64_t count, const double* sums, bool accumulate, float* out) {
   if (out == nullptr) return;
   Emit(count, accumulate, out,
        [=](int64_t i) { return static_cast<float>(sums[i]); });
 }
 
-}  // namespace
-
-void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
-  const Sums sums(s, g.sums);
-  const bool needs_sums =
-      !g.fixed_statistics || g.dscale != nullptr || g.dbias != nullptr;
-  if (needs_sums) AddUp(s, g, sums);
-  Write(s.parameter_count(), sums.bias, g.accumulate_bias, g.dbias);
-  Write(s.parameter_count(), sums.scale, g.accumulate_scale, g.dscale);
-  if (g.dx == nullptr) return;
+// dx = inverse * (scale * dy - mean of that - x^ * mean of that * x^)
+void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
+                 const Sums& sums) {
   const double share = 1.0 / static_cast<double>(s.elements());
   ForEachPlane(s, [&](int64_t offset, int64_t at, int64_t parameter) {
     const float* const x = g.x + offset;
@@ -134,7 +199,6 @@ void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
            [=](int64_t i) { return dy[i] * factor; });
       return;
     }
-    // inverse * (scale * dy - mean of that - x^ * mean of that * x^)
     const double inverse = g.inverse[at];
     const float m = g.mean[at];
     const float constant = static_cast<float>(inverse * sums.of_dy[at] * share);
@@ -144,6 +208,43 @@ void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
       return dy[i] * factor - constant - (x[i] - m) * slope;
     });
   });
+}
+
+void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
+                  const Sums& sums) {
+  double* const constant = sums.of_dy;
+  double* const slope = sums.of_dy_x;
+  const double share = g.fixed_statistics ? 0 : 1.0 / s.elements();
+  for (int64_t c = 0; c < s.channels; ++c) {
+    const double inverse = g.inverse[c];
+    constant[c] *= inverse * share;
+    slope[c] *= inverse * inverse * share;
+  }
+  const float* const m = g.mean;
+  const float* const scale = g.scale;
+  const float* const inverse = g.inverse;
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const float* const x = g.x + n * s.channels;
+    const float* const dy = g.dy + n * s.channels;
+    Emit(s.channels, g.accumulate_x, g.dx + n * s.channels, [=](int64_t c) {
+      return dy[c] * (inverse[c] * scale[c]) - static_cast<float>(constant[c]) -
+             (x[c] - m[c]) * static_cast<float>(slope[c]);
+    });
+  }
+}
+
+}  // namespace
+
+void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
+  const Sums sums(s, g.sums);
+  const bool columns = AreColumns(s);
+  const bool needs_sums =
+      !g.fixed_statistics || g.dscale != nullptr || g.dbias != nullptr;
+  if (needs_sums) columns ? AddUpColumns(s, g, sums) : AddUp(s, g, sums);
+  Write(s.parameter_count(), sums.bias, g.accumulate_bias, g.dbias);
+  Write(s.parameter_count(), sums.scale, g.accumulate_scale, g.dscale);
+  if (g.dx == nullptr) return;
+  columns ? WriteColumns(s, g, sums) : WritePlanes(s, g, sums);
 }
 
 }  // namespace syncline

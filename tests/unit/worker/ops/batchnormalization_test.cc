@@ -182,7 +182,8 @@ class Bench {
 
 TEST(BatchNormalizationTest, IsItsReferenceAndTheDerivative) {
   for (const Mode mode : {Mode::kTraining, Mode::kFrozen, Mode::kEvaluation}) {
-    for (const Dims& x : {Dims{2, 3, 4, 5}, {4, 2, 9}, {5, 3}, {1, 2, 17}}) {
+    for (const Dims& x :
+         {Dims{2, 3, 4, 5}, {4, 2, 9}, {5, 3}, {6, 35}, {1, 2, 17}}) {
       SCOPED_TRACE(DimsToString(x));
       for (const bool accumulate : {false, true}) {
         Bench bench(x, mode);
@@ -196,8 +197,10 @@ TEST(BatchNormalizationTest, IsItsReferenceAndTheDerivative) {
 
 // A sum of squares less the square of the sum would have no digit left.
 TEST(BatchNormalizationTest, AnOffsetCostsNoPrecision) {
-  Bench bench({16, 2, 8, 8}, Mode::kTraining, /*offset=*/4096);
-  bench.RunForward(/*tolerance=*/1e-3);
+  for (const Dims& x : {Dims{16, 2, 8, 8}, {1024, 17}}) {
+    Bench bench(x, Mode::kTraining, /*offset=*/4096);
+    bench.RunForward(/*tolerance=*/1e-3);
+  }
 }
 
 TEST(BatchNormalizationTest, WhatDoesNotFitIsRefused) {
