@@ -222,10 +222,11 @@ LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
                               double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
-  block.advanced = sample_count > 0 && !block.momentum.has_value();
   if (sample_count > 0 && block.momentum.has_value()) {
     Average(&block, sample_count, scratch);
+    sample_count = 0;  // nothing is left to finish
   }
+  block.advanced = sample_count > 0;
   if (!block.advanced) return {};
   const OptimizerStep step = {
       .gradient_scale = GradientScale(sample_count, squared_norm),
