@@ -102,12 +102,9 @@ absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
     case WIRE_FLOAT32:
       return ElementType::kFloat32;
     case WIRE_BFLOAT16:
+      return ElementType::kBfloat16;
     case WIRE_FLOAT16:
-      if (spec.tables_size() > 0) {
-        return Unsupported("wire_type", "16 bits with tables");
-      }
-      return spec.wire_type() == WIRE_FLOAT16 ? ElementType::kFloat16
-                                              : ElementType::kBfloat16;
+      return ElementType::kFloat16;
     default:
       return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
   }

@@ -35,13 +35,14 @@ class JobShard::Reading {
   Reading(Done done, PullValues result, size_t steps)
       : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
 
-  // Where element `first` of the answer belongs, which is float32.
-  float* At(size_t first) { return result_.floats() + first; }
+  ElementType type() const { return result_.type; }
+  // Where element `first` of the answer belongs.
+  void* At(size_t first) {
+    return reinterpret_cast<char*>(result_.floats()) +
+           first * ElementBytes(result_.type);
+  }
   void Copy(absl::Span<const float> values, size_t first) {
-    Narrow(result_.type, values.data(),
-           reinterpret_cast<char*>(result_.floats()) +
-               first * ElementBytes(result_.type),
-           values.size());
+    Narrow(result_.type, values.data(), At(first), values.size());
     StepDone(absl::OkStatus());
   }
   void StepDone(absl::Status status) {
@@ -514,14 +515,13 @@ PullValues JobShard::MakeResult(const PendingCall& call,
 }
 
 size_t JobShard::AnswerBytes(const PendingCall& call) const {
-  size_t bytes =
-      layout_.Offsets(call.pulled).back() * ElementBytes(call.pulled_type);
+  size_t elements = layout_.Offsets(call.pulled).back();
   if (call.pulled_rows != nullptr) {
     for (const RowList& list : call.pulled_rows->lists) {
-      bytes += list.keys.size() * tables_->dim(list.table) * sizeof(float);
+      elements += list.keys.size() * tables_->dim(list.table);
     }
   }
-  return bytes;
+  return elements * ElementBytes(call.pulled_type);
 }
 
 void JobShard::StartSharedRead(const WaitingRead& read, Outcome* outcome) {
@@ -800,9 +800,10 @@ void JobShard::RunRows(int lane, RowsStep* step) {
       return step->reading->StepDone(non_finite_.failure());
     }
     const RowRange& rows = step->ranks[0];
-    float* const out =
+    void* const out =
         step->reading->At(rows.first_element(tables_->dim(rows.list->table)));
-    step->reading->StepDone(tables_->Read(lane, rows, step->clock, out));
+    step->reading->StepDone(
+        tables_->Read(lane, rows, step->clock, step->reading->type(), out));
     return;
   }
   const RowStep rows = {.clock = step->clock,

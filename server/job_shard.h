@@ -45,7 +45,7 @@ struct PullValues {
   BufferPool::Buffer buffer;
   AnswerArea area;
   size_t bytes = 0;
-  ElementType type = ElementType::kFloat32;  // of the dense blocks
+  ElementType type = ElementType::kFloat32;
   // What is held until the values are sent, and who is told then.
   InFlightBudget::Hold hold;
   std::shared_ptr<void> sent;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
+#include "kernels/element_type.h"
 #include "kernels/finite.h"
 
 namespace syncline {
@@ -16,6 +17,9 @@ namespace {
 // A full table refuses rows in every push; an operator needs to hear it now and
 // then.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+// Rows that are read before they are narrowed: 64 KiB, in the second-level
+// cache, or one row.
+constexpr size_t kPieceFloats = 16 << 10;
 
 }  // namespace
 
@@ -46,6 +50,7 @@ JobTables::JobTables(std::string label, std::vector<Table> tables, bool spills,
       reserved_(std::move(reserved)),
       tables_(std::move(tables)),
       spills_(spills),
+      pieces_(lanes),
       samples_(tables_.size(), std::vector<TableStats>(lanes)) {}
 
 absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
@@ -121,10 +126,25 @@ void JobTables::TellNonFinite(const Table& table,
 }
 
 absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,
-                             float* out) {
+                             ElementType type, void* out) {
   const Table& table = tables_[rows.list->table];
-  absl::Status read = table.shard->Read(lane, rows.keys(), clock, out);
-  return read.ok() ? read : Named(table, read);
+  const absl::Span<const int64_t> keys = rows.keys();
+  if (type == ElementType::kFloat32) {
+    return Named(
+        table, table.shard->Read(lane, keys, clock, static_cast<float*>(out)));
+  }
+  const size_t piece_rows = std::max<size_t>(1, kPieceFloats / table.dim);
+  std::vector<float>& piece = pieces_[lane];
+  piece.resize(std::min(piece_rows, keys.size()) * table.dim);
+  for (size_t first = 0; first < keys.size(); first += piece_rows) {
+    const absl::Span<const int64_t> some = keys.subspan(first, piece_rows);
+    SYNCLINE_RETURN_IF_ERROR(
+        Named(table, table.shard->Read(lane, some, clock, piece.data())));
+    Narrow(type, piece.data(),
+           static_cast<char*>(out) + first * table.dim * ElementBytes(type),
+           some.size() * table.dim);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobTables::Named(const Table& table,

@@ -60,7 +60,9 @@ class JobTables {
   // `non_finite`; whether there is none.
   bool SquaredNorms(int lane, absl::Span<const RowRange> ranks, RowStep step,
                     absl::Span<double> by_slot, NonFiniteLog* non_finite);
-  absl::Status Read(int lane, const RowRange& rows, int64_t clock, float* out);
+  // Writes the rows' values to `out` as `type`.
+  absl::Status Read(int lane, const RowRange& rows, int64_t clock,
+                    ElementType type, void* out);
 
   // Rows from `cursor` on (empty: the beginning), as many as fit into a
   // message, and where to go on (empty: that was all). Any lane but
@@ -110,6 +112,7 @@ class JobTables {
   const TableBudget::Reservation reserved_;  // outlives the tables
   const std::vector<Table> tables_;
   const bool spills_;
+  std::vector<std::vector<float>> pieces_;  // by lane, its own scratch
 
   std::atomic<bool> failed_{false};
   mutable Mutex mu_;

@@ -25,22 +25,25 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
 // The payload of a received frame, as the shard sees it.
-class PayloadSource : public FloatSource {
+class PayloadSource : public FloatSource, public ByteSource {
  public:
   explicit PayloadSource(PayloadView view) : view_(std::move(view)) {}
   void CopyTo(size_t first, size_t count, float* out) const override {
     view_.CopyTo(first * sizeof(float), count * sizeof(float), out);
   }
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    view_.CopyTo(first, count, out);
+  }
 
- private:
+ protected:
   const PayloadView view_;
 };
 
-// The same of one that is written in 16 bits.
-class NarrowSource : public FloatSource {
+// The same of one whose values are written in 16 bits.
+class NarrowSource : public PayloadSource {
  public:
   NarrowSource(PayloadView view, ElementType type)
-      : view_(std::move(view)), type_(type) {}
+      : PayloadSource(std::move(view)), type_(type) {}
   void CopyTo(size_t first, size_t count, float* out) const override {
     uint16_t piece[DenseShard::kPieceElements];
     while (count > 0) {
@@ -54,11 +57,11 @@ class NarrowSource : public FloatSource {
   }
 
  private:
-  const PayloadView view_;
   const ElementType type_;
 };
 
-std::shared_ptr<const FloatSource> MakeSource(PayloadView view, WireType type) {
+std::shared_ptr<const PayloadSource> MakeSource(PayloadView view,
+                                                WireType type) {
   switch (type) {
     case WIRE_BFLOAT16:
       return std::make_shared<NarrowSource>(std::move(view),
@@ -71,7 +74,8 @@ std::shared_ptr<const FloatSource> MakeSource(PayloadView view, WireType type) {
   }
 }
 
-// What a request's payload is written in; keys and initial values always alike.
+// What the values of a request's payload are written in; initial values always
+// alike.
 WireType PayloadType(const PushPullHeader& header) {
   return header.push().wire_type();
 }
@@ -334,7 +338,7 @@ class ParameterService final : public Service {
   absl::Status Receive(const ByteBuffer* request,
                        absl::FunctionRef<bool()> answered_after_use,
                        Header* header, JobShard::Payload* payload,
-                       size_t* payload_bytes);
+                       PayloadPart* part);
   // Moves a payload out of shared memory.
   absl::Status CopyOut(PayloadView* view, JobShard::Payload* payload);
 
@@ -378,7 +382,7 @@ class ParameterService final : public Service {
 template <typename Header>
 absl::Status ParameterService::Receive(
     const ByteBuffer* request, absl::FunctionRef<bool()> answered_after_use,
-    Header* header, JobShard::Payload* payload, size_t* payload_bytes) {
+    Header* header, JobShard::Payload* payload, PayloadPart* part) {
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request->Length(), &payload->hold));
   PayloadView view;
   SharedMemory shared;
@@ -395,13 +399,15 @@ absl::Status ParameterService::Receive(
     SYNCLINE_ASSIGN_OR_RETURN(payload->answer,
                               shared_->Answer(shared.answer()));
   }
-  *payload_bytes = view.size_bytes();
+  part->bytes = view.size_bytes();
   metrics_->Received(view.size_bytes(), is_shared
                                             ? PsMetrics::Path::kSharedMemory
                                             : PsMetrics::Path::kNetwork);
   payload->fills_window = !is_shared;
   if (view.size_bytes() > 0) {
-    payload->values = MakeSource(std::move(view), PayloadType(*header));
+    const auto source = MakeSource(std::move(view), PayloadType(*header));
+    part->source = source.get();
+    payload->values = source;
   }
   return absl::OkStatus();
 }
@@ -423,12 +429,12 @@ absl::Status ParameterService::StartInit(const ByteBuffer* request,
                                          ShardReactor* reactor) {
   InitHeader header;
   JobShard::Payload payload;
-  size_t payload_bytes = 0;
+  PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
-      request, [] { return false; }, &header, &payload, &payload_bytes));
+      request, [] { return false; }, &header, &payload, &part));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   absl::StatusOr<std::vector<BlockIndex>> blocks =
-      job->shard->layout().CheckInit(header, payload_bytes);
+      job->shard->layout().CheckInit(header, part.bytes);
   if (!blocks.ok()) return Annotate(blocks.status(), job->config.label);
   job->shard->Init(header.caller(), *std::move(blocks), header.total_clocks(),
                    std::move(payload),
@@ -445,17 +451,16 @@ absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
                                              ShardReactor* reactor) {
   PushPullHeader header;
   JobShard::Payload payload;
-  size_t payload_bytes = 0;
+  PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
       request, [&] { return PullsWhatItPushes(header); }, &header, &payload,
-      &payload_bytes));
+      &part));
   const Caller& caller = header.push().caller();
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
   CheckedPush push;
   CheckedPull pull;
   SYNCLINE_RETURN_IF_ERROR(
-      Annotate(job->shard->layout().CheckPushPull(
-                   header, {payload.values.get(), payload_bytes}, &push, &pull),
+      Annotate(job->shard->layout().CheckPushPull(header, part, &push, &pull),
                job->config.label));
   SYNCLINE_ASSIGN_OR_RETURN(payload.pushed, Keep(std::move(push.rows)));
   if (payload.pushed != nullptr) payload.pushed->values = payload.values;
@@ -477,12 +482,12 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
                                          ShardReactor* reactor) {
   PullHeader header;
   JobShard::Payload payload;
-  size_t payload_bytes = 0;
+  PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
-      request, [] { return true; }, &header, &payload, &payload_bytes));
+      request, [] { return true; }, &header, &payload, &part));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
-  absl::StatusOr<CheckedPull> pull = job->shard->layout().CheckPull(
-      header, {payload.values.get(), payload_bytes});
+  absl::StatusOr<CheckedPull> pull =
+      job->shard->layout().CheckPull(header, part);
   if (!pull.ok()) return Annotate(pull.status(), job->config.label);
   JobShard::Payload keys;
   SYNCLINE_ASSIGN_OR_RETURN(keys.pulled, Keep(std::move(pull->rows)));
@@ -533,12 +538,12 @@ absl::Status ParameterService::StartPush(CallbackServerContext* context,
                                          ShardReactor* reactor) {
   PushHeader header;
   JobShard::Payload payload;
-  size_t payload_bytes = 0;
+  PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
-      request, [] { return false; }, &header, &payload, &payload_bytes));
+      request, [] { return false; }, &header, &payload, &part));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
-  absl::StatusOr<CheckedPush> push = job->shard->layout().CheckPush(
-      header, {payload.values.get(), payload_bytes});
+  absl::StatusOr<CheckedPush> push =
+      job->shard->layout().CheckPush(header, part);
   if (!push.ok()) return Annotate(push.status(), job->config.label);
   SYNCLINE_ASSIGN_OR_RETURN(payload.pushed, Keep(std::move(push->rows)));
   if (payload.pushed != nullptr) payload.pushed->values = payload.values;
@@ -565,9 +570,9 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
                                          ShardReactor* reactor) {
   ScanTableHeader header;
   JobShard::Payload payload;
-  size_t payload_bytes = 0;
+  PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
-      request, [] { return true; }, &header, &payload, &payload_bytes));
+      request, [] { return true; }, &header, &payload, &part));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
   InFlightBudget::Hold room;
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(kChunkBytesMax, &room));

@@ -15,7 +15,6 @@ constexpr BlockIndex kNotHere = std::numeric_limits<BlockIndex>::max();
 // Sums over all workers stay within 64 bits.
 constexpr uint64_t kSamplesMax = uint64_t{1} << 40;
 constexpr double kWaitSecondsMax = 1e6;
-constexpr size_t kKeyElements = sizeof(int64_t) / sizeof(float);
 
 absl::Status NotNegative(absl::string_view field, int64_t value) {
   if (value >= 0) return absl::OkStatus();
@@ -23,9 +22,8 @@ absl::Status NotNegative(absl::string_view field, int64_t value) {
       absl::StrCat(field, " is ", value, ", must be at least 0"));
 }
 
-absl::Status CheckSize(const PayloadPart& payload, uint64_t expected_elements,
-                       ElementType type, int blocks, const std::string& rows) {
-  const uint64_t expected = expected_elements * ElementBytes(type);
+absl::Status CheckSize(const PayloadPart& payload, uint64_t expected,
+                       int blocks, const std::string& rows) {
   if (payload.bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the payload has ", payload.bytes, " bytes, its ", blocks,
@@ -40,11 +38,10 @@ std::string RowsText(
   return rows == 0 ? "" : absl::StrCat(" and ", rows, " rows");
 }
 
-uint64_t KeyElements(
-    const google::protobuf::RepeatedPtrField<TableRows>& tables) {
+uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
   uint64_t rows = 0;
   for (const TableRows& table : tables) rows += table.rows();
-  return rows * kKeyElements;
+  return rows * sizeof(int64_t);
 }
 
 WireType ToWireType(ElementType type) {
@@ -82,9 +79,9 @@ absl::StatusOr<std::vector<BlockIndex>> ShardLayout::CheckInit(
   SYNCLINE_RETURN_IF_ERROR(NotNegative("total_clocks", header.total_clocks()));
   SYNCLINE_ASSIGN_OR_RETURN(std::vector<BlockIndex> blocks,
                             Indices(header.blocks()));
-  SYNCLINE_RETURN_IF_ERROR(
-      CheckSize({nullptr, payload_bytes}, Offsets(blocks).back(),
-                ElementType::kFloat32, header.blocks_size(), ""));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize({nullptr, payload_bytes},
+                                     Offsets(blocks).back() * sizeof(float),
+                                     header.blocks_size(), ""));
   return blocks;
 }
 
@@ -96,8 +93,7 @@ absl::StatusOr<CheckedPush> ShardLayout::CheckPush(
 absl::StatusOr<CheckedPull> ShardLayout::CheckPull(
     const PullHeader& header, const PayloadPart& payload) const {
   SYNCLINE_RETURN_IF_ERROR(CheckPullFields(header));
-  SYNCLINE_RETURN_IF_ERROR(CheckSize(payload, KeyElements(header.tables()),
-                                     ElementType::kFloat32, 0,
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(payload, KeyBytes(header.tables()), 0,
                                      RowsText(header.tables())));
   return ReadPull(header, payload, 0);
 }
@@ -107,11 +103,10 @@ absl::Status ShardLayout::CheckPushPull(const PushPullHeader& header,
                                         CheckedPush* push,
                                         CheckedPull* pull) const {
   SYNCLINE_RETURN_IF_ERROR(CheckPullFields(header.pull()));
-  const uint64_t key_elements = KeyElements(header.pull().tables());
-  SYNCLINE_ASSIGN_OR_RETURN(*push,
-                            ReadPush(header.push(), payload, key_elements));
-  const size_t first_key = payload.bytes / sizeof(float) - key_elements;
-  SYNCLINE_ASSIGN_OR_RETURN(*pull, ReadPull(header.pull(), payload, first_key));
+  const uint64_t key_bytes = KeyBytes(header.pull().tables());
+  SYNCLINE_ASSIGN_OR_RETURN(*push, ReadPush(header.push(), payload, key_bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      *pull, ReadPull(header.pull(), payload, payload.bytes - key_bytes));
   return absl::OkStatus();
 }
 
@@ -181,20 +176,19 @@ absl::Status ShardLayout::CheckTables(absl::string_view field,
   return absl::OkStatus();
 }
 
-uint64_t ShardLayout::PushElements(absl::Span<const BlockIndex> blocks,
-                                   const TableList& tables) const {
+uint64_t ShardLayout::PushBytes(absl::Span<const BlockIndex> blocks,
+                                const TableList& tables) const {
   uint64_t elements = Offsets(blocks).back();
   for (const TableRows& rows : tables) {
-    elements +=
-        uint64_t{rows.rows()} * (kKeyElements + tables_[rows.table()].dim);
+    elements += uint64_t{rows.rows()} * tables_[rows.table()].dim;
   }
-  return elements;
+  return elements * ElementBytes(type_) + KeyBytes(tables);
 }
 
 // Sizes are compared before anything is allocated by them.
-absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
-    const PushHeader& header, const PayloadPart& payload,
-    size_t behind_elements) const {
+absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
+                                                  const PayloadPart& payload,
+                                                  uint64_t bytes_behind) const {
   SYNCLINE_RETURN_IF_ERROR(CheckPushFields(header));
   CheckedPush push;
   push.facts.clock = header.clock();
@@ -205,17 +199,18 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
   push.facts.non_finite = header.non_finite();
   SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
   SYNCLINE_RETURN_IF_ERROR(CheckSize(
-      payload,
-      PushElements(push.facts.blocks, header.tables()) + behind_elements, type_,
+      payload, PushBytes(push.facts.blocks, header.tables()) + bytes_behind,
       header.blocks_size(),
       absl::StrCat(RowsText(header.tables()),
-                   behind_elements > 0 ? " and a pull's keys" : "")));
-  size_t at = Offsets(push.facts.blocks).back();
+                   bytes_behind > 0 ? " and a pull's keys" : "")));
+  const size_t element_bytes = ElementBytes(type_);
+  size_t at = Offsets(push.facts.blocks).back() * element_bytes;
   for (const TableRows& rows : header.tables()) {
     SYNCLINE_ASSIGN_OR_RETURN(RowList list,
                               ReadKeys(rows, payload, at, &push.facts.blocks));
-    list.first = at + list.keys.size() * kKeyElements;
-    at = list.first + list.keys.size() * tables_[list.table].dim;
+    at += list.keys.size() * sizeof(int64_t);
+    list.first = at / element_bytes;
+    at += list.keys.size() * tables_[list.table].dim * element_bytes;
     push.rows.push_back(std::move(list));
   }
   return push;
@@ -223,7 +218,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(
 
 absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
                                                   const PayloadPart& payload,
-                                                  size_t first_element) const {
+                                                  size_t first_byte) const {
   CheckedPull pull;
   pull.facts.clock = header.clock();
   pull.facts.cut_id = header.cut_id();
@@ -234,11 +229,11 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
   }
   SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
   size_t values = Offsets(pull.facts.blocks).back();
-  size_t at = first_element;
+  size_t at = first_byte;
   for (const TableRows& rows : header.tables()) {
     SYNCLINE_ASSIGN_OR_RETURN(RowList list,
                               ReadKeys(rows, payload, at, &pull.facts.blocks));
-    at += list.keys.size() * kKeyElements;
+    at += list.keys.size() * sizeof(int64_t);
     list.first = values;
     values += list.keys.size() * tables_[list.table].dim;
     pull.rows.push_back(std::move(list));
@@ -259,8 +254,8 @@ absl::StatusOr<RowList> ShardLayout::ReadKeys(
   RowList list;
   list.table = rows.table();
   list.keys.resize(rows.rows());
-  payload.source->CopyTo(at, list.keys.size() * kKeyElements,
-                         reinterpret_cast<float*>(list.keys.data()));
+  payload.source->CopyBytes(at, list.keys.size() * sizeof(int64_t),
+                            list.keys.data());
   const TableLayout& table = tables_[list.table];
   if (absl::Status cut = table.map.CutBySlot(list.keys, shard_, &list.runs);
       !cut.ok()) {

@@ -30,14 +30,22 @@ struct RowList {
   uint32_t table = 0;
   std::vector<int64_t> keys;  // ascending by (slot, key), unique
   std::vector<SlotRun> runs;  // the same keys, cut by slot
-  // Where the values begin, in elements: of the payload for a push, of the
-  // answer for a pull.
+  // Where the values begin, in elements of their type: of the payload for a
+  // push, of the answer for a pull.
   size_t first = 0;
 };
 
-// A received payload: float32 elements, of which a key takes two.
+// The bytes of a payload that somebody else holds.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Copies the bytes [first, first + count).
+  virtual void CopyBytes(size_t first, size_t count, void* out) const = 0;
+};
+
+// A received payload: elements of the job's type, and keys of 8 bytes.
 struct PayloadPart {
-  const FloatSource* source = nullptr;  // null: empty
+  const ByteSource* source = nullptr;  // null: empty
   size_t bytes = 0;
 };
 
@@ -61,7 +69,7 @@ struct CheckedPull {
 class ShardLayout {
  public:
   // `tables`: in the order of JobAssignment.tables, cut for the map's shards.
-  // `type`: of what is pushed; with tables kFloat32.
+  // `type`: of the values that are pushed.
   ShardLayout(BlockMap map, uint32_t shard,
               std::vector<TableLayout> tables = {},
               ElementType type = ElementType::kFloat32);
@@ -110,16 +118,16 @@ class ShardLayout {
   absl::Status CheckPullFields(const PullHeader& header) const;
   absl::Status CheckTables(absl::string_view field,
                            const TableList& tables) const;
-  // Elements of what the header announces. REQUIRES: CheckTables is OK.
-  uint64_t PushElements(absl::Span<const BlockIndex> blocks,
-                        const TableList& tables) const;
+  // Bytes of what the header announces. REQUIRES: CheckTables is OK.
+  uint64_t PushBytes(absl::Span<const BlockIndex> blocks,
+                     const TableList& tables) const;
   absl::StatusOr<CheckedPush> ReadPush(const PushHeader& header,
                                        const PayloadPart& payload,
-                                       size_t behind_elements) const;
+                                       uint64_t bytes_behind) const;
   absl::StatusOr<CheckedPull> ReadPull(const PullHeader& header,
                                        const PayloadPart& payload,
-                                       size_t first_element) const;
-  // Reads the keys of `rows` at element `at`; appends their slots to `blocks`.
+                                       size_t first_byte) const;
+  // Reads the keys of `rows` at byte `at`; appends their slots to `blocks`.
   absl::StatusOr<RowList> ReadKeys(const TableRows& rows,
                                    const PayloadPart& payload, size_t at,
                                    std::vector<BlockIndex>* blocks) const;

@@ -70,22 +70,6 @@ WireType ToWireType(ElementType type) {
   }
 }
 
-// `count` values of a payload, which are of `type` and start at `offset`.
-void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
-                size_t count, float* out) {
-  if (type == ElementType::kFloat32) {
-    return payload.CopyTo(offset, count * sizeof(float), out);
-  }
-  constexpr size_t kPiece = 2048;
-  uint16_t piece[kPiece];
-  for (size_t begin = 0; begin < count; begin += kPiece) {
-    const size_t n = std::min(kPiece, count - begin);
-    payload.CopyTo(offset + begin * sizeof(uint16_t), n * sizeof(uint16_t),
-                   piece);
-    Widen(type, piece, out + begin, n);
-  }
-}
-
 void Count(Counter* counter, size_t bytes) {
   if (counter != nullptr) counter->Add(static_cast<double>(bytes));
 }
@@ -140,7 +124,8 @@ absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {
 absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
                                 absl::Span<RowBatch* const> rows) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    for (const RowChunk& chunk : CutWanted(rows, shard, chunk_bytes())) {
+    for (const RowChunk& chunk :
+         CutWanted(rows, shard, PulledType(cut_id), chunk_bytes())) {
       StartRowPull(chunk, rows, clock, cut_id);
     }
   }
@@ -270,8 +255,8 @@ void PsClient::PullEarly(absl::Span<RowBatch* const> next_rows,
                          int64_t min_clock) {
   early_rows_ = next_rows;
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    for (const RowChunk& chunk :
-         CutWanted(next_rows, shard, chunk_bytes(), WantedPart::kEarly)) {
+    for (const RowChunk& chunk : CutWanted(next_rows, shard, options_.wire_type,
+                                           chunk_bytes(), WantedPart::kEarly)) {
       StartRowPull(chunk, next_rows, step_.clock, 0, min_clock);
     }
   }
@@ -283,7 +268,8 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (step_.sample_count == 0) {
     for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
       if (TakesPart(shard)) SendEmptyClose(shard);
-      for (const RowChunk& chunk : CutWanted(next_rows, shard, chunk_bytes())) {
+      for (const RowChunk& chunk :
+           CutWanted(next_rows, shard, options_.wire_type, chunk_bytes())) {
         StartRowPull(chunk, next_rows, step_.clock + 1, 0);
       }
     }
@@ -371,11 +357,11 @@ void PsClient::SendClose(uint32_t shard) {
 
 absl::Status PsClient::SendRows(uint32_t shard,
                                 absl::Span<RowBatch* const> next_rows) {
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const std::vector<RowChunk> pushed,
-      CutGradients(step_.rows, shard, chunk_bytes(), kChunkBytesMax));
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<RowChunk> pushed,
+                            CutGradients(step_.rows, shard, options_.wire_type,
+                                         chunk_bytes(), kChunkBytesMax));
   const std::vector<RowChunk> wanted =
-      CutWanted(next_rows, shard, chunk_bytes());
+      CutWanted(next_rows, shard, options_.wire_type, chunk_bytes());
   // Its samples count on this shard too, though it has nothing for it.
   if (pushed.empty() && map_.shard_blocks(shard).empty()) SendClose(shard);
   for (size_t i = 0; i < std::max(pushed.size(), wanted.size()); ++i) {
@@ -634,8 +620,9 @@ absl::StatusOr<double> PsClient::SquaredNorm() const {
 bool PsClient::RowsAreFinite() const {
   for (const RowBatch* table : step_.rows) {
     if (table->keys().empty()) continue;
-    if (!AllFinite(table->gradient(0),
-                   table->keys().size() * static_cast<size_t>(table->dim()))) {
+    if (!AllFiniteAs(
+            options_.wire_type, table->gradient(0),
+            table->keys().size() * static_cast<size_t>(table->dim()))) {
       return false;
     }
   }

@@ -71,7 +71,7 @@ class PsClient {
     // Payload of one such message: nothing of it travels.
     size_t shared_chunk_bytes = 2 << 20;
     std::string boot_id = {};  // empty: the system's
-    // How gradients travel, and values but those at cuts. With tables kFloat32.
+    // How gradients travel, and values but those at cuts.
     ElementType wire_type = ElementType::kFloat32;
     // SYNC with clip_norm or SKIP_STEP, or LAMB: no shard answers before it has
     // the whole gradient.

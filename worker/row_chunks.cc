@@ -7,14 +7,17 @@
 namespace syncline {
 namespace {
 
-size_t RowBytes(const RowBatch& table) {
-  return sizeof(int64_t) + static_cast<size_t>(table.dim()) * sizeof(float);
+size_t RowBytes(const RowBatch& table, ElementType type) {
+  return sizeof(int64_t) +
+         static_cast<size_t>(table.dim()) * ElementBytes(type);
 }
 
 class Cutter {
  public:
-  Cutter(uint32_t shard, size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {
+  Cutter(uint32_t shard, ElementType type, size_t chunk_bytes)
+      : chunk_bytes_(chunk_bytes) {
     open_.shard = shard;
+    open_.type = type;
   }
 
   // Rows that travel together, following those that were added before.
@@ -46,7 +49,7 @@ class Cutter {
 
  private:
   void Close() {
-    RowChunk next{.shard = open_.shard};
+    RowChunk next{.shard = open_.shard, .type = open_.type};
     chunks_.push_back(std::move(open_));
     open_ = std::move(next);
   }
@@ -65,12 +68,12 @@ size_t RowChunk::key_bytes() const {
 }
 
 absl::StatusOr<std::vector<RowChunk>> CutGradients(
-    absl::Span<RowBatch* const> tables, uint32_t shard, size_t chunk_bytes,
-    size_t message_bytes) {
-  Cutter cutter(shard, chunk_bytes);
+    absl::Span<RowBatch* const> tables, uint32_t shard, ElementType type,
+    size_t chunk_bytes, size_t message_bytes) {
+  Cutter cutter(shard, type, chunk_bytes);
   for (uint32_t t = 0; t < tables.size(); ++t) {
     for (const SlotRun& run : tables[t]->ShardSlots(shard)) {
-      const size_t bytes = run.count * RowBytes(*tables[t]);
+      const size_t bytes = run.count * RowBytes(*tables[t], type);
       if (bytes > message_bytes) {
         return absl::InvalidArgumentError(absl::StrCat(
             "table \"", tables[t]->name(), "\": ", run.count,
@@ -85,9 +88,9 @@ absl::StatusOr<std::vector<RowChunk>> CutGradients(
 }
 
 std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
-                                uint32_t shard, size_t chunk_bytes,
-                                WantedPart part) {
-  Cutter cutter(shard, chunk_bytes);
+                                uint32_t shard, ElementType type,
+                                size_t chunk_bytes, WantedPart part) {
+  Cutter cutter(shard, type, chunk_bytes);
   for (uint32_t t = 0; t < tables.size(); ++t) {
     const size_t early = tables[t]->early_count();
     const size_t first = part == WantedPart::kEarly ? 0 : early;
@@ -102,7 +105,7 @@ std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
               [&](int64_t key) { return map.ShardOf(key) < s; }) -
           keys.begin());
     };
-    const size_t row_bytes = RowBytes(*tables[t]);
+    const size_t row_bytes = RowBytes(*tables[t], type);
     const size_t end = begin_of(shard + 1);
     for (size_t at = begin_of(shard); at < end;) {
       const size_t count = std::min(cutter.Room(row_bytes), end - at);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/element_type.h"
 #include "worker/row_batch.h"
 
 namespace syncline {
@@ -19,9 +20,10 @@ struct RowRange {
 };
 
 // The rows of one message, tables ascending. Bytes are those of keys and
-// values.
+// values, which travel as `type`.
 struct RowChunk {
   uint32_t shard = 0;
+  ElementType type = ElementType::kFloat32;
   std::vector<RowRange> ranges = {};
   size_t bytes = 0;
 
@@ -36,13 +38,14 @@ struct RowChunk {
 // message of its own.
 // Errors: InvalidArgument: one is larger than `message_bytes`.
 absl::StatusOr<std::vector<RowChunk>> CutGradients(
-    absl::Span<RowBatch* const> tables, uint32_t shard, size_t chunk_bytes,
-    size_t message_bytes);
+    absl::Span<RowBatch* const> tables, uint32_t shard, ElementType type,
+    size_t chunk_bytes, size_t message_bytes);
 
 // What is wanted, early or not: ranges of wanted(), cut anywhere.
 enum class WantedPart { kEarly, kRest };
 std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
-                                uint32_t shard, size_t chunk_bytes,
+                                uint32_t shard, ElementType type,
+                                size_t chunk_bytes,
                                 WantedPart part = WantedPart::kRest);
 
 }  // namespace syncline

@@ -1,5 +1,7 @@
 #include "worker/row_frames.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace syncline {
@@ -14,8 +16,14 @@ TableRows ToProto(const RowRange& range) {
   return rows;
 }
 
-size_t RowBytes(const RowBatch& table) {
-  return static_cast<size_t>(table.dim()) * sizeof(float);
+size_t Elements(const RowBatch& table, size_t rows) {
+  return rows * static_cast<size_t>(table.dim());
+}
+
+grpc::Slice NarrowSlice(ElementType type, const float* values, size_t count) {
+  grpc::Slice slice(count * ElementBytes(type));
+  Narrow(type, values, const_cast<uint8_t*>(slice.begin()), count);
+  return slice;
 }
 
 // Whether `header` lists exactly the rows of `chunk`.
@@ -41,6 +49,21 @@ grpc::Slice BorrowedSlice(const void* data, size_t bytes, const Owner& owner) {
       new Owner(owner));
 }
 
+void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
+                size_t count, float* out) {
+  if (type == ElementType::kFloat32) {
+    return payload.CopyTo(offset, count * sizeof(float), out);
+  }
+  constexpr size_t kPiece = 2048;
+  uint16_t piece[kPiece];
+  for (size_t begin = 0; begin < count; begin += kPiece) {
+    const size_t n = std::min(kPiece, count - begin);
+    payload.CopyTo(offset + begin * sizeof(uint16_t), n * sizeof(uint16_t),
+                   piece);
+    Widen(type, piece, out + begin, n);
+  }
+}
+
 void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                   const Owner& owner, PushHeader* header,
                   std::vector<grpc::Slice>* payload) {
@@ -49,8 +72,12 @@ void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
     *header->add_tables() = ToProto(range);
     payload->push_back(BorrowedSlice(table.keys().data() + range.first,
                                      range.count * sizeof(int64_t), owner));
-    payload->push_back(BorrowedSlice(table.gradient(range.first),
-                                     range.count * RowBytes(table), owner));
+    const float* const gradients = table.gradient(range.first);
+    const size_t count = Elements(table, range.count);
+    payload->push_back(
+        chunk.type == ElementType::kFloat32
+            ? BorrowedSlice(gradients, count * sizeof(float), owner)
+            : NarrowSlice(chunk.type, gradients, count));
   }
 }
 
@@ -66,11 +93,11 @@ void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 }
 
 size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk) {
-  size_t bytes = 0;
+  size_t elements = 0;
   for (const RowRange& range : chunk.ranges) {
-    bytes += range.count * RowBytes(*tables[range.table]);
+    elements += Elements(*tables[range.table], range.count);
   }
-  return bytes;
+  return elements * ElementBytes(chunk.type);
 }
 
 absl::Status StoreRows(absl::Span<RowBatch* const> tables,
@@ -92,12 +119,12 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
     for (size_t begin = 0; begin < rows.size();) {
       size_t end = begin + 1;
       while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-      const size_t run = (end - begin) * RowBytes(table);
-      payload.CopyTo(offset, run, table.value(rows[begin]));
+      const size_t count = Elements(table, end - begin);
+      CopyValues(payload, chunk.type, offset, count, table.value(rows[begin]));
       for (size_t i = begin; i < end; ++i) {
         table.SetAsOf(rows[i], header.min_clock());
       }
-      offset += run;
+      offset += count * ElementBytes(chunk.type);
       begin = end;
     }
   }

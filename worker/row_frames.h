@@ -22,8 +22,12 @@ namespace syncline {
 grpc::Slice BorrowedSlice(const void* data, size_t bytes,
                           const std::shared_ptr<const void>& owner);
 
+// `count` values of a payload, which are of `type` and start at byte `offset`.
+void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
+                size_t count, float* out);
+
 // Lists the rows of `chunk`, cut by CutGradients, in `header` and appends their
-// keys and gradients.
+// keys and gradients; those that are narrowed are copied.
 void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                   const std::shared_ptr<const void>& owner, PushHeader* header,
                   std::vector<grpc::Slice>* payload);
@@ -38,8 +42,7 @@ void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk);
 
 // Copies the answer to such a pull into the batches, and says as of which clock
-// its rows are. Errors: Internal: it has
-// other rows than were asked for.
+// its rows are. Errors: Internal: it has other rows than were asked for.
 absl::Status StoreRows(absl::Span<RowBatch* const> tables,
                        const RowChunk& chunk, const PullResponseHeader& header,
                        const PayloadView& payload);

@@ -479,10 +479,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
-  if (spec.wire_type() > WIRE_FLOAT32 && spec.tables_size() > 0) {
-    problems->Add("wire_type", WireType_Name(spec.wire_type()),
-                  " is not built yet for jobs with tables; use WIRE_FLOAT32");
-  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {

@@ -245,6 +245,7 @@ class NonFiniteRowTest : public NonFiniteTest {
                                      uint32_t workers = 2) {
     JobSpec spec = Spec("rows.csv", policy, mode);
     spec.mutable_optimizer()->set_clip_norm(clip_norm);
+    spec.set_wire_type(wire_type_);
     spec.mutable_model()->mutable_initialize()->DeleteSubrange(0, 1);
     spec.mutable_data()->mutable_feeds(0)->set_field("0");
     Feed* const id = spec.mutable_data()->add_feeds();
@@ -264,6 +265,8 @@ class NonFiniteRowTest : public NonFiniteTest {
     const std::vector<float>& rows = weights.at("t");
     return rows[key * 3] != 0 || rows[key * 3 + 1] != 0;
   }
+
+  WireType wire_type_ = WIRE_FLOAT32;
 };
 
 TEST_F(NonFiniteRowTest, FailsTheJobAndNamesTheKey) {
@@ -335,6 +338,29 @@ TEST_F(NonFiniteRowTest, SkippingIsOfAllRowsAndTensors) {
   EXPECT_TRUE(HasMoved(async.weights, 2));
   EXPECT_FALSE(HasMoved(async.weights, 7));
   EXPECT_FALSE(HasMoved(async.weights, 8));
+}
+
+// float16 ends at 65,504: key 7's gradient of 80,000 is infinite on its way,
+// and no worker sends it where it knows that nobody else's is to be skipped.
+TEST_F(NonFiniteRowTest, WhatOverflowsFloat16IsNotFinite) {
+  dir_.Write("rows.csv",
+             "1,1,0\n1,2,1\n1,3,2\n1,4,0\n"
+             "120000,7,0\n0,6,0\n1,1,1\n1,8,2\n");
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    EXPECT_EQ(TrainRows(FAIL_JOB, mode).status, absl::OkStatus());
+    wire_type_ = WIRE_FLOAT16;
+    EXPECT_THAT(std::string(TrainRows(FAIL_JOB, mode).status.message()),
+                HasSubstr("key 7 of table 't', of worker:0"));
+    const auto dropped = TrainRows(DROP_BLOCK, mode);
+    ASSERT_EQ(dropped.status, absl::OkStatus());
+    EXPECT_FALSE(HasMoved(dropped.weights, 7));
+    EXPECT_TRUE(HasMoved(dropped.weights, 8));
+    const auto skipped = TrainRows(SKIP_STEP, mode);
+    ASSERT_EQ(skipped.status, absl::OkStatus());
+    EXPECT_FALSE(HasMoved(skipped.weights, 8));
+    EXPECT_EQ(HasMoved(skipped.weights, 2), mode == ConsistencySpec::ASYNC);
+    wire_type_ = WIRE_FLOAT32;
+  }
 }
 
 // -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -32,6 +33,10 @@ using ::testing::SizeIs;
 constexpr int64_t kDims[] = {3, 1};
 constexpr int kTables = 2;
 constexpr int64_t kIds = 12;
+
+ElementType TypeOf(WireType type) {
+  return type == WIRE_FLOAT16 ? ElementType::kFloat16 : ElementType::kFloat32;
+}
 
 float InitialValue(int table, int64_t key, int64_t i) {
   return static_cast<float>(1000 * table + 10 * key + i);
@@ -166,7 +171,8 @@ class RowShard final : public ParameterServer::Service {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     pushes_.push_back(push);
     received_ += static_cast<size_t>(push.blocks_size());
-    *offset = push.blocks_size() * sizeof(float);
+    const ElementType type = TypeOf(push.wire_type());
+    *offset = push.blocks_size() * ElementBytes(type);
     for (const TableRows& rows : push.tables()) {
       const size_t dim = static_cast<size_t>(kDims[rows.table()]);
       std::vector<Row*> pushed;
@@ -178,8 +184,8 @@ class RowShard final : public ParameterServer::Service {
       received_ += slots.size();
       for (Row* row : pushed) {
         std::vector<float> gradient(dim);
-        std::memcpy(gradient.data(), payload.data() + *offset, dim * 4);
-        *offset += dim * 4;
+        Widen(type, payload.data() + *offset, gradient.data(), dim);
+        *offset += dim * ElementBytes(type);
         for (size_t i = 0; i < dim; ++i) (*row)[i] -= gradient[i];
       }
     }
@@ -197,9 +203,11 @@ class RowShard final : public ParameterServer::Service {
     }
     EXPECT_GE(closed_, pull.clock());
     response->mutable_header()->set_min_clock(min_clock_);
+    EXPECT_TRUE(pull.cut_id() == 0 || pull.wire_type() == WIRE_FLOAT32);
+    const ElementType type = TypeOf(pull.wire_type());
     for (const uint32_t block : pull.blocks()) {
       response->mutable_header()->add_blocks(block);
-      response->mutable_payload()->append(sizeof(float), '\0');
+      response->mutable_payload()->append(ElementBytes(type), '\0');
     }
     for (const TableRows& rows : pull.tables()) {
       *response->mutable_header()->add_tables() = rows;
@@ -208,8 +216,9 @@ class RowShard final : public ParameterServer::Service {
         const auto it = rows_[table].find(key);
         const Row row =
             it == rows_[table].end() ? InitialRow(table, key) : it->second;
-        response->mutable_payload()->append(
-            reinterpret_cast<const char*>(row.data()), row.size() * 4);
+        std::string values(row.size() * ElementBytes(type), '\0');
+        Narrow(type, row.data(), values.data(), row.size());
+        response->mutable_payload()->append(values);
       }
     }
     EXPECT_EQ(offset, payload.size());
@@ -330,10 +339,15 @@ class PsClientRowsTest : public ::testing::Test {
   std::unique_ptr<PsClient> client_;
 };
 
+// All values are integers below 2,048, which 16 bits hold.
 TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
-  for (const uint32_t shards : {1u, 3u}) {
+  for (const auto& [shards, type] : {std::pair{1u, ElementType::kFloat32},
+                                     {3u, ElementType::kFloat32},
+                                     {1u, ElementType::kFloat16},
+                                     {3u, ElementType::kFloat16}}) {
     for (const size_t chunk_bytes : {size_t{60}, size_t{1} << 20}) {
-      SCOPED_TRACE(absl::StrCat(shards, " shards, ", chunk_bytes));
+      SCOPED_TRACE(absl::StrCat(shards, " shards, ", chunk_bytes, " of type ",
+                                static_cast<int>(type)));
       shards_.clear();
       current_.clear();
       next_.clear();
@@ -341,6 +355,7 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
       client_.reset();
       PsClient::Options options;
       options.chunk_bytes = chunk_bytes;
+      options.wire_type = type;
       SetUpCluster(shards, options);
       ASSERT_EQ(client_->Init(10), absl::OkStatus());
       for (const auto& shard : shards_) EXPECT_EQ(shard->inits(), 1);
@@ -356,6 +371,10 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
         ExpectValues(next_);
         current_.swap(next_);
       }
+      Collect(RandomIds(&random), current_);
+      ASSERT_EQ(client_->PullRows(20, /*cut_id=*/5, current_),
+                absl::OkStatus());
+      ExpectValues(current_);
       for (int t = 0; t < kTables; ++t) {
         Rows all;
         for (const auto& shard : shards_) {

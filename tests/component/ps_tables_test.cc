@@ -25,6 +25,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "kernels/element_type.h"
 #include "kernels/row_initializer.h"
 #include "kernels/row_optimizer.h"
 #include "tests/testing/eventually.h"
@@ -45,6 +46,18 @@ constexpr uint64_t kSeed = 7;
 
 using Row = std::vector<float>;
 using Rows = std::map<int64_t, Row>;  // by key
+
+ElementType TypeOf(WireType type) {
+  return type == WIRE_BFLOAT16 ? ElementType::kBfloat16 : ElementType::kFloat32;
+}
+
+// What is left of a row that travels.
+Row Rounded(Row row, ElementType type) {
+  std::string bytes(row.size() * ElementBytes(type), '\0');
+  Narrow(type, row.data(), bytes.data(), row.size());
+  Widen(type, bytes.data(), row.data(), row.size());
+  return row;
+}
 
 PsFixture::Options WithTable(ConsistencySpec::Mode mode, uint32_t ps_count = 1,
                              uint32_t workers = 1) {
@@ -105,7 +118,8 @@ class RowWorker {
       : fixture_(fixture),
         plain_(fixture, rank),
         map_(*TableMap::Create(TableMap::DefaultSlots(fixture->ps_count()),
-                               fixture->ps_count())) {}
+                               fixture->ps_count())),
+        wire_type_(fixture->assignment().spec().wire_type()) {}
 
   absl::Status Init() {
     return plain_.Init(Flat(fixture_->map().element_count(), 1));
@@ -139,7 +153,13 @@ class RowWorker {
     header->add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
     std::string* payload = request.mutable_payload();
     Append(keys, payload);
-    for (const int64_t key : keys) Append(gradients.at(key), payload);
+    header->set_wire_type(wire_type_);
+    const ElementType type = TypeOf(wire_type_);
+    for (const int64_t key : keys) {
+      std::string narrow(kDim * ElementBytes(type), '\0');
+      Narrow(type, gradients.at(key).data(), narrow.data(), kDim);
+      *payload += narrow;
+    }
     return request;
   }
   PullRequest MakePull(uint32_t ps, int64_t clock, const Rows& wanted) const {
@@ -163,22 +183,25 @@ class RowWorker {
     }
     return absl::OkStatus();
   }
-  // The rows of the keys of `wanted`.
+  // The rows of the keys of `wanted`, at a cut whole.
   absl::StatusOr<Rows> Pull(int64_t clock, const Rows& wanted,
                             uint64_t cut_id = 0) {
     Rows rows;
     for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
       PullRequest request = MakePull(ps, clock, wanted);
       request.mutable_header()->set_cut_id(cut_id);
+      if (cut_id == 0) request.mutable_header()->set_wire_type(wire_type_);
+      const ElementType type = TypeOf(request.header().wire_type());
+      const size_t row_bytes = kDim * ElementBytes(type);
       PullResponse response;
       const absl::Status pulled = FromGrpcStatus(fixture_->stub(ps).Pull(
           MakeContext(absl::Now() + kTimeout).get(), request, &response));
       if (!pulled.ok()) return pulled;
       const std::vector<int64_t> keys = KeysOf(ps, wanted);
-      EXPECT_EQ(response.payload().size(), keys.size() * kDim * sizeof(float));
+      EXPECT_EQ(response.payload().size(), keys.size() * row_bytes);
       EXPECT_EQ(response.header().tables_size(), keys.empty() ? 0 : 1);
       for (size_t i = 0; i < keys.size(); ++i) {
-        rows[keys[i]] = RowAt(response.payload(), i * kDim * sizeof(float));
+        rows[keys[i]] = RowAt(response.payload(), i * row_bytes, type);
       }
     }
     return rows;
@@ -224,15 +247,17 @@ class RowWorker {
     bytes->append(reinterpret_cast<const char*>(values.data()),
                   values.size() * sizeof(T));
   }
-  static Row RowAt(const std::string& bytes, size_t offset) {
+  static Row RowAt(const std::string& bytes, size_t offset,
+                   ElementType type = ElementType::kFloat32) {
     Row row(kDim);
-    std::memcpy(row.data(), bytes.data() + offset, kDim * sizeof(float));
+    Widen(type, bytes.data() + offset, row.data(), kDim);
     return row;
   }
 
   PsFixture* const fixture_;
   PlainWorker plain_;
   const TableMap map_;
+  const WireType wire_type_;
 };
 
 ShardStatus::Table StatusOf(PsFixture* fixture, uint32_t ps) {
@@ -522,6 +547,40 @@ TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
   // What is there can be read.
   ASSERT_OK_AND_ASSIGN(const Rows first, worker.Pull(0, {{0, {}}}));
   EXPECT_EQ(first.at(0), Updated(0, {{Row(kDim, 1), 1.0f}}));
+}
+
+TEST(PsTablesTest, SixteenBitsRoundWhatTravelsAndNothingElse) {
+  constexpr ElementType kType = ElementType::kBfloat16;
+  PsFixture::Options options = WithTable(ConsistencySpec::ASYNC, 2);
+  options.spec = [base = options.spec](JobSpec* spec) {
+    base(spec);
+    spec->set_wire_type(WIRE_BFLOAT16);
+  };
+  PsFixture fixture(options);
+  RowWorker worker(&fixture, 0);
+  ASSERT_OK(worker.Init());
+  const Rows gradients = RandomRows(1, 200);
+  ASSERT_OK(worker.Push(0, gradients, 4));
+  // Some that were pushed, some that never were.
+  Rows wanted = RandomRows(2, 200);
+  wanted.insert(gradients.begin(), gradients.end());
+  const auto expected = [&](int64_t key) {
+    const auto pushed = gradients.find(key);
+    return pushed == gradients.end()
+               ? InitialRow(key)
+               : Updated(key, {{Rounded(pushed->second, kType), 0.25f}});
+  };
+  ASSERT_OK_AND_ASSIGN(const Rows pulled, worker.Pull(1, wanted));
+  for (const auto& [key, row] : pulled) {
+    EXPECT_EQ(row, Rounded(expected(key), kType)) << key;
+    EXPECT_NE(row, expected(key)) << key;
+  }
+  ASSERT_OK(worker.plain().BeginCut(9, {1}));
+  ASSERT_OK_AND_ASSIGN(const Rows at_cut, worker.Pull(1, wanted, 9));
+  for (const auto& [key, row] : at_cut) EXPECT_EQ(row, expected(key)) << key;
+  ASSERT_OK_AND_ASSIGN(const Rows scanned, worker.ScanAll(9));
+  EXPECT_EQ(scanned.size(), gradients.size());
+  for (const auto& [key, row] : scanned) EXPECT_EQ(row, expected(key)) << key;
 }
 
 // Everything that was acknowledged is there, through a full disk and after it.

@@ -205,9 +205,11 @@ Result Train(const PsFixture::Options& cluster,
   return result;
 }
 
-PsClient::Options Sharing(bool shared) {
+PsClient::Options Sharing(bool shared,
+                          ElementType type = ElementType::kFloat32) {
   PsClient::Options options;
   options.shared_memory = shared;
+  options.wire_type = type;
   return options;
 }
 
@@ -233,6 +235,26 @@ TEST(SharedRowsTest, ValuesAreTheNetworksBitForBit) {
     EXPECT_GE(shared.pulled, RowBytes(workers, 0));
     EXPECT_EQ(shared.fallbacks, 0);
     EXPECT_EQ(network.pushed + network.pulled, 0);
+  }
+}
+
+TEST(SharedRowsTest, SoAreValuesOf16Bits) {
+  for (const auto mode : {ConsistencySpec::ASYNC, ConsistencySpec::SYNC}) {
+    const uint32_t workers = mode == ConsistencySpec::SYNC ? 2 : 1;
+    PsFixture::Options cluster = Cluster(mode, 2, workers);
+    const auto whole = Train(cluster, Sharing(true));
+    cluster.spec = [base = cluster.spec](JobSpec* spec) {
+      base(spec);
+      spec->set_wire_type(WIRE_BFLOAT16);
+    };
+    const Result network =
+        Train(cluster, Sharing(false, ElementType::kBfloat16));
+    const Result shared = Train(cluster, Sharing(true, ElementType::kBfloat16));
+    EXPECT_EQ(shared.values, network.values);
+    EXPECT_NE(shared.values, whole.values) << "they must be rounded";
+    EXPECT_LT(shared.pulled, 0.6 * whole.pulled);
+    EXPECT_LT(shared.pushed, 0.8 * whole.pushed) << "half are keys, whole";
+    EXPECT_EQ(shared.fallbacks, 0);
   }
 }
 

@@ -198,6 +198,24 @@ TEST_F(TableTrainingTest, AClippedNormIsThatOfTheDenseEmbedding) {
   }
 }
 
+TEST_F(TableTrainingTest, SixteenBitsTrainTheSameButForRounding) {
+  const auto whole = Train(2, 2, TableSpecOf(OptimizerSpec::ADAGRAD));
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  for (const WireType type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
+    SCOPED_TRACE(WireType_Name(type));
+    JobSpec spec = TableSpecOf(OptimizerSpec::ADAGRAD);
+    spec.set_wire_type(type);
+    const auto one = Train(2, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    EXPECT_NE(one.weights, whole.weights) << "it must be rounded";
+    EXPECT_LE(LargestDifference(one.weights, whole.weights),
+              type == WIRE_FLOAT16 ? 0.01 : 0.08);
+    EXPECT_NEAR(one.evaluations.back().auc(), whole.evaluations.back().auc(),
+                0.03);
+    EXPECT_EQ(Train(2, 3, spec).weights, one.weights) << "bit for bit";
+  }
+}
+
 TEST_F(TableTrainingTest, RowsAreClippedBesideATrustRatio) {
   JobSpec spec = TableSpecOf(OptimizerSpec::LAMB);
   spec.mutable_optimizer()->set_clip_norm(0.05f);

@@ -27,15 +27,19 @@ namespace {
 
 // Shard 0 of 2, of a model whose blocks have 4 and 3 elements in turn and whose
 // two tables have rows of 1 and 5.
-const ShardLayout& Layout() {
-  static const ShardLayout* const layout = [] {
-    std::vector<TensorSize> tensors;
-    for (int i = 0; i < 8; ++i) tensors.push_back({"t", 4 - i % 2});
-    const TableMap map = *TableMap::Create(4, 2);
-    return new ShardLayout(*BlockMap::Create(tensors, 2), 0,
-                           {{"a", 1, map}, {"b", 5, map}});
-  }();
-  return *layout;
+const ShardLayout* MakeLayout(ElementType type) {
+  std::vector<TensorSize> tensors;
+  for (int i = 0; i < 8; ++i) tensors.push_back({"t", 4 - i % 2});
+  const TableMap map = *TableMap::Create(4, 2);
+  return new ShardLayout(*BlockMap::Create(tensors, 2), 0,
+                         {{"a", 1, map}, {"b", 5, map}}, type);
+}
+
+// That of the job whose wire type a push has.
+const ShardLayout& LayoutOf(const PushHeader& push) {
+  static const ShardLayout* const whole = MakeLayout(ElementType::kFloat32);
+  static const ShardLayout* const narrow = MakeLayout(ElementType::kBfloat16);
+  return push.wire_type() == WIRE_BFLOAT16 ? *narrow : *whole;
 }
 
 // One region of 64 KiB; messages call it 1.
@@ -71,18 +75,20 @@ void CheckShared(SharedMemory shared) {
   }
 }
 
-void CheckBlocks(const std::vector<BlockIndex>& blocks) {
+void CheckBlocks(const ShardLayout& layout,
+                 const std::vector<BlockIndex>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
-    SYNCLINE_CHECK(blocks[i] < Layout().block_count());
+    SYNCLINE_CHECK(blocks[i] < layout.block_count());
     SYNCLINE_CHECK(i == 0 || blocks[i - 1] < blocks[i]);
   }
 }
 
 // Keys ascend, are this shard's, and are cut into slots without a gap; returns
 // where the values end.
-size_t CheckRows(const std::vector<RowList>& lists, size_t end) {
+size_t CheckRows(const ShardLayout& layout, const std::vector<RowList>& lists,
+                 size_t end) {
   for (const RowList& list : lists) {
-    const TableLayout& table = Layout().tables()[list.table];
+    const TableLayout& table = layout.tables()[list.table];
     size_t at = 0;
     for (const SlotRun& run : list.runs) {
       SYNCLINE_CHECK(run.first == at && run.count > 0);
@@ -100,20 +106,21 @@ size_t CheckRows(const std::vector<RowList>& lists, size_t end) {
   return end;
 }
 
-void CheckFacts(const CheckedPush& push, size_t payload_bytes) {
-  CheckBlocks(push.facts.blocks);
+void CheckFacts(const ShardLayout& layout, const CheckedPush& push,
+                size_t payload_bytes) {
+  CheckBlocks(layout, push.facts.blocks);
   SYNCLINE_CHECK(push.facts.clock >= 0 && push.facts.squared_norm >= 0);
   const size_t end =
-      CheckRows(push.rows, Layout().Offsets(push.facts.blocks).back());
-  SYNCLINE_CHECK(end * sizeof(float) <= payload_bytes);
+      CheckRows(layout, push.rows, layout.Offsets(push.facts.blocks).back());
+  SYNCLINE_CHECK(end * ElementBytes(layout.type()) <= payload_bytes);
 }
 
-class Payload : public FloatSource {
+class Payload : public ByteSource {
  public:
   explicit Payload(const PayloadView& view) : view_(view) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    SYNCLINE_CHECK((first + count) * sizeof(float) <= view_.size_bytes());
-    view_.CopyTo(first * sizeof(float), count * sizeof(float), out);
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    SYNCLINE_CHECK(first + count <= view_.size_bytes());
+    view_.CopyTo(first, count, out);
   }
 
  private:
@@ -123,16 +130,17 @@ class Payload : public FloatSource {
 void CheckHeader(const PushPullHeader& header, const PayloadView& view) {
   const Payload payload(view);
   const PayloadPart part = {&payload, view.size_bytes()};
-  const auto push = Layout().CheckPush(header.push(), part);
-  if (push.ok()) CheckFacts(*push, part.bytes);
-  const auto pull = Layout().CheckPull(header.pull(), part);
-  if (pull.ok()) CheckBlocks(pull->facts.blocks);
+  const ShardLayout& layout = LayoutOf(header.push());
+  const auto push = layout.CheckPush(header.push(), part);
+  if (push.ok()) CheckFacts(layout, *push, part.bytes);
+  const auto pull = layout.CheckPull(header.pull(), part);
+  if (pull.ok()) CheckBlocks(layout, pull->facts.blocks);
   CheckedPush pushed;
   CheckedPull pulled;
-  if (Layout().CheckPushPull(header, part, &pushed, &pulled).ok()) {
-    CheckFacts(pushed, part.bytes);
-    CheckBlocks(pulled.facts.blocks);
-    CheckRows(pulled.rows, Layout().Offsets(pulled.facts.blocks).back());
+  if (layout.CheckPushPull(header, part, &pushed, &pulled).ok()) {
+    CheckFacts(layout, pushed, part.bytes);
+    CheckBlocks(layout, pulled.facts.blocks);
+    CheckRows(layout, pulled.rows, layout.Offsets(pulled.facts.blocks).back());
   }
 }
 

@@ -31,7 +31,7 @@ constexpr uint32_t kDim = 2;
 constexpr uint64_t kBudget = 64 << 10;
 
 // A payload as it arrives: keys and floats, one behind the other.
-class Bytes : public FloatSource {
+class Bytes : public FloatSource, public ByteSource {
  public:
   template <typename T>
   void Append(const std::vector<T>& values) {
@@ -40,8 +40,10 @@ class Bytes : public FloatSource {
   }
   size_t size() const { return bytes_.size(); }
   void CopyTo(size_t first, size_t count, float* out) const override {
-    std::memcpy(out, bytes_.data() + first * sizeof(float),
-                count * sizeof(float));
+    CopyBytes(first * sizeof(float), count * sizeof(float), out);
+  }
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    std::memcpy(out, bytes_.data() + first, count);
   }
 
  private:

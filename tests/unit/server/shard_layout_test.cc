@@ -189,17 +189,18 @@ TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
 // --- Rows --------------------------------------------------------------------
 
 // A payload in one piece.
-class TestPayload : public FloatSource {
+class TestPayload : public ByteSource {
  public:
   void AddKeys(const std::vector<int64_t>& keys) {
     bytes_.append(reinterpret_cast<const char*>(keys.data()),
                   keys.size() * sizeof(int64_t));
   }
-  void AddFloats(size_t count) { bytes_.append(count * sizeof(float), '\0'); }
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    ASSERT_LE((first + count) * sizeof(float), bytes_.size());
-    std::memcpy(out, bytes_.data() + first * sizeof(float),
-                count * sizeof(float));
+  void AddValues(size_t count, ElementType type = ElementType::kFloat32) {
+    bytes_.append(count * ElementBytes(type), '\0');
+  }
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    ASSERT_LE(first + count, bytes_.size());
+    std::memcpy(out, bytes_.data() + first, count);
   }
   PayloadPart part() const { return {this, bytes_.size()}; }
 
@@ -208,11 +209,12 @@ class TestPayload : public FloatSource {
 };
 
 // As Layout(shard), with tables "users" (dim 3) and "items" (dim 1).
-ShardLayout TableLayoutOf(uint32_t shard) {
+ShardLayout TableLayoutOf(uint32_t shard,
+                          ElementType type = ElementType::kFloat32) {
   const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
   const TableMap map = *TableMap::Create(256, 2);
   return ShardLayout(*BlockMap::Create(tensors, 2), shard,
-                     {{"users", 3, map}, {"items", 1, map}});
+                     {{"users", 3, map}, {"items", 1, map}}, type);
 }
 
 // The first `count` keys from 0 on that a shard has, in the order of messages.
@@ -246,11 +248,11 @@ TEST(ShardLayoutTest, RowsComeBehindTheBlocks) {
   header.mutable_pull()->add_blocks(2);
   AddTable(header.mutable_pull()->mutable_tables(), 1, 2);
   TestPayload payload;
-  payload.AddFloats(7);
+  payload.AddValues(7);
   payload.AddKeys(users);
-  payload.AddFloats(5 * 3);
+  payload.AddValues(5 * 3);
   payload.AddKeys(items);
-  payload.AddFloats(2);
+  payload.AddValues(2);
   payload.AddKeys(items);  // of the pull
 
   CheckedPush push;
@@ -281,6 +283,52 @@ TEST(ShardLayoutTest, RowsComeBehindTheBlocks) {
   EXPECT_THAT(layout.Offsets(push.facts.blocks), ElementsAre(0, 7));
 }
 
+// Behind 7 values of 2 bytes keys begin at byte 14.
+TEST(ShardLayoutTest, KeysAreWholeBetweenValuesOf16Bits) {
+  constexpr ElementType kType = ElementType::kFloat16;
+  const ShardLayout layout = TableLayoutOf(1, kType);
+  const std::vector<int64_t> users = KeysOf(1, 5);
+  const std::vector<int64_t> items = KeysOf(1, 2);
+  PushPullHeader header;
+  *header.mutable_push() = Push({2});
+  header.mutable_push()->set_wire_type(WIRE_FLOAT16);
+  AddTable(header.mutable_push()->mutable_tables(), 0, 5);
+  AddTable(header.mutable_push()->mutable_tables(), 1, 2);
+  header.mutable_pull()->set_wait_seconds(1);
+  header.mutable_pull()->set_wire_type(WIRE_FLOAT16);
+  AddTable(header.mutable_pull()->mutable_tables(), 0, 5);
+  TestPayload payload;
+  payload.AddValues(7, kType);
+  payload.AddKeys(users);
+  payload.AddValues(5 * 3, kType);
+  payload.AddKeys(items);
+  payload.AddValues(2, kType);
+  payload.AddKeys(users);  // of the pull
+
+  CheckedPush push;
+  CheckedPull pull;
+  const absl::Status checked =
+      layout.CheckPushPull(header, payload.part(), &push, &pull);
+  ASSERT_TRUE(checked.ok()) << checked;
+  EXPECT_EQ(push.rows[0].keys, users);
+  EXPECT_EQ(push.rows[0].first, 7u + 5 * 4);
+  EXPECT_EQ(push.rows[1].keys, items);
+  EXPECT_EQ(push.rows[1].first, 7u + 5 * 4 + 15 + 2 * 4);
+  EXPECT_EQ(pull.rows[0].keys, users);
+  EXPECT_EQ(pull.facts.type, kType);
+  payload.AddValues(1, kType);
+  EXPECT_THAT(
+      Why(layout.CheckPushPull(header, payload.part(), &push, &pull)),
+      HasSubstr("146 bytes, its 1 blocks and 7 rows and a pull's keys have "
+                "144"));
+  // Keys alone are the same in every type.
+  TestPayload keys;
+  keys.AddKeys(users);
+  const auto alone = layout.CheckPull(header.pull(), keys.part());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->rows[0].keys, users);
+}
+
 TEST(ShardLayoutTest, RefusesRows) {
   const ShardLayout layout = TableLayoutOf(0);
   const auto why = [&](std::vector<std::pair<uint32_t, uint32_t>> tables,
@@ -291,7 +339,7 @@ TEST(ShardLayoutTest, RefusesRows) {
     }
     TestPayload payload;
     payload.AddKeys(keys);
-    payload.AddFloats(floats);
+    payload.AddValues(floats);
     return Why(layout.CheckPush(header, payload.part()).status());
   };
   const std::vector<int64_t> good = KeysOf(0, 2);

@@ -5,6 +5,7 @@
 #include "worker/row_chunks.h"
 
 #include <memory>
+#include <utility>
 
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -17,6 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr size_t kMessage = 1 << 20;
+constexpr ElementType kWhole = ElementType::kFloat32;
 
 std::unique_ptr<RowBatch> MakeRows(int64_t dim, uint32_t shards, int64_t ids) {
   RowBatch::Options options;
@@ -43,15 +45,21 @@ TEST(RowChunksTest, EveryRowTravelsOnceAndSlotsStayWhole) {
   const auto b = MakeRows(16, kShards, 3000);
   const std::vector<RowBatch*> tables = {a.get(), b.get()};
   for (const size_t chunk_bytes : {100, 1000, 20'000, 1 << 20}) {
-    for (const bool gradients : {true, false}) {
+    for (const auto& [gradients, type] :
+         {std::pair{true, ElementType::kFloat32},
+          {true, ElementType::kFloat16},
+          {false, ElementType::kFloat32},
+          {false, ElementType::kBfloat16}}) {
       std::vector<size_t> next = {0, 0};
       for (uint32_t shard = 0; shard < kShards; ++shard) {
         const auto chunks =
-            gradients ? *CutGradients(tables, shard, chunk_bytes, kMessage)
-                      : CutWanted(tables, shard, chunk_bytes);
+            gradients
+                ? *CutGradients(tables, shard, type, chunk_bytes, kMessage)
+                : CutWanted(tables, shard, type, chunk_bytes);
         std::vector<size_t> in_shard = {0, 0};
         for (const RowChunk& chunk : chunks) {
           EXPECT_EQ(chunk.shard, shard);
+          EXPECT_EQ(chunk.type, type);
           size_t bytes = 0;
           size_t parts = 0;
           int64_t last = -1;
@@ -62,7 +70,7 @@ TEST(RowChunksTest, EveryRowTravelsOnceAndSlotsStayWhole) {
             EXPECT_EQ(range.first, next[range.table]);
             next[range.table] += range.count;
             in_shard[range.table] += range.count;
-            bytes += range.count * (8 + 4 * rows.dim());
+            bytes += range.count * (8 + ElementBytes(type) * rows.dim());
             const auto slot = [&](size_t i) {
               return rows.map().SlotOf(rows.keys()[i]);
             };
@@ -90,13 +98,13 @@ TEST(RowChunksTest, OnlyWhatIsWantedIsPulled) {
   const std::vector<RowBatch*> tables = {a.get()};
   size_t rows = 0;
   for (uint32_t shard = 0; shard < 2; ++shard) {
-    for (const RowChunk& chunk : CutWanted(tables, shard, 300)) {
+    for (const RowChunk& chunk : CutWanted(tables, shard, kWhole, 300)) {
       rows += chunk.ranges[0].count;
     }
   }
   EXPECT_EQ(rows, a->wanted().size());
   a->WantOnly([](size_t) { return false; });
-  EXPECT_THAT(CutWanted(tables, 0, 300), SizeIs(0));
+  EXPECT_THAT(CutWanted(tables, 0, kWhole, 300), SizeIs(0));
 }
 
 TEST(RowChunksTest, WhatIsWantedEarlyIsCutApart) {
@@ -106,7 +114,8 @@ TEST(RowChunksTest, WhatIsWantedEarlyIsCutApart) {
   for (const WantedPart part : {WantedPart::kEarly, WantedPart::kRest}) {
     size_t rows = 0;
     for (uint32_t shard = 0; shard < 2; ++shard) {
-      for (const RowChunk& chunk : CutWanted(tables, shard, 300, part)) {
+      for (const RowChunk& chunk :
+           CutWanted(tables, shard, kWhole, 300, part)) {
         for (uint32_t i = 0; i < chunk.ranges[0].count; ++i) {
           const int64_t key = a->wanted_keys()[chunk.ranges[0].first + i];
           EXPECT_EQ(key % 2 == 0, part == WantedPart::kEarly);
@@ -124,7 +133,7 @@ TEST(RowChunksTest, WhatIsWantedEarlyIsCutApart) {
 TEST(RowChunksTest, ASlotThatFitsIntoNoMessageIsNamed) {
   const auto a = MakeRows(16, 1, 2000);
   const std::vector<RowBatch*> tables = {a.get()};
-  const auto chunks = CutGradients(tables, 0, 100, 200);
+  const auto chunks = CutGradients(tables, 0, kWhole, 100, 200);
   EXPECT_EQ(chunks.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(chunks.status().message()),
               HasSubstr("a message has at most 200; use smaller batches"));

@@ -160,9 +160,7 @@ TEST(TableSpecValidatorTest, WhatSyncCannotDo) {
   EXPECT_THAT(ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
                          "optimizer { clip_norm: 1 }"),
               IsEmpty());
-  EXPECT_THAT(ProblemsOf("wire_type: WIRE_BFLOAT16"),
-              ElementsAre("wire_type: WIRE_BFLOAT16 is not built yet for jobs "
-                          "with tables; use WIRE_FLOAT32"));
+  EXPECT_THAT(ProblemsOf("wire_type: WIRE_BFLOAT16"), IsEmpty());
   EXPECT_THAT(
       ProblemsOf("consistency { mode: SYNC staleness_bound: 0 } "
                  "optimizer { kind: SGD } "
