@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/available_memory.h"
 #include "common/base/status_macros.h"
+#include "worker/data/csv_table.h"
 
 namespace syncline {
 namespace {
@@ -30,13 +31,15 @@ absl::Status CheckAgreement(const JobAssignment& assignment,
 }
 
 // The id that stands for none. Only what varies in width is padded: libsvm's
-// indices.
-std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed) {
+// indices, and csv's lists.
+std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed,
+                                 int64_t ids_per_sample) {
   const Feed& f = spec.data().feeds(feed);
-  if (!spec.data().train().has_libsvm() || f.field() != "indices") {
-    return std::nullopt;
-  }
-  return f.padding();
+  const DataSource& source = spec.data().train();
+  const bool is_padded =
+      source.has_csv() ? IsCsvList(source.csv(), f.field(), ids_per_sample)
+                       : source.has_libsvm() && f.field() == "indices";
+  return is_padded ? std::optional<int64_t>(f.padding()) : std::nullopt;
 }
 
 }  // namespace
@@ -65,10 +68,11 @@ absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
     sizes.trained.name = training.tables[t].name;
     sizes.trained.dim = training.tables[t].dim;
     for (const TrainingTable::Lookup& lookup : training.tables[t].lookups) {
+      const int64_t ids = ElementCount(shapes[training.feeds[lookup.feed]]);
       sizes.trained.lookups.push_back(
           {.feed = lookup.feed,
-           .ids_per_sample = ElementCount(shapes[training.feeds[lookup.feed]]),
-           .padding = PaddingOf(spec, lookup.feed)});
+           .ids_per_sample = ids,
+           .padding = PaddingOf(spec, lookup.feed, ids)});
     }
     const TableSpec& of_table = spec.tables(static_cast<int>(t));
     if (evaluates) {

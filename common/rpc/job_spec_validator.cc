@@ -133,6 +133,21 @@ void CheckArrays(const std::string& path, const NpySource& source,
   }
 }
 
+void CheckDelimiter(const std::string& path, const std::string& delimiter,
+                    Problems* problems) {
+  if (delimiter.size() > 1) {
+    problems->Add(path, Quote(delimiter), " is not one character");
+  } else if (absl::StrContains("0123456789+-.eE\"\r\n", delimiter) &&
+             !delimiter.empty()) {
+    problems->Add(path, Quote(delimiter),
+                  " can be part of a number or ends a line");
+  }
+}
+
+std::string CsvDelimiter(const CsvSource& source) {
+  return source.delimiter().empty() ? "," : source.delimiter();
+}
+
 void CheckSource(const std::string& path, const DataSource& source,
                  Problems* problems) {
   switch (source.format_case()) {
@@ -140,19 +155,18 @@ void CheckSource(const std::string& path, const DataSource& source,
       problems->NotEmpty(path + ".idx.images", source.idx().images());
       problems->NotEmpty(path + ".idx.labels", source.idx().labels());
       return;
-    case DataSource::kCsv: {
+    case DataSource::kCsv:
       problems->NotEmpty(path + ".csv.path", source.csv().path());
-      const std::string& delimiter = source.csv().delimiter();
-      if (delimiter.size() > 1) {
-        problems->Add(path + ".csv.delimiter", Quote(delimiter),
-                      " is not one character");
-      } else if (absl::StrContains("0123456789+-.eE\"\r\n", delimiter) &&
-                 !delimiter.empty()) {
-        problems->Add(path + ".csv.delimiter", Quote(delimiter),
-                      " can be part of a number or ends a line");
+      CheckDelimiter(path + ".csv.delimiter", source.csv().delimiter(),
+                     problems);
+      CheckDelimiter(path + ".csv.list_delimiter",
+                     source.csv().list_delimiter(), problems);
+      if (source.csv().list_delimiter() == CsvDelimiter(source.csv())) {
+        problems->Add(path + ".csv.list_delimiter",
+                      Quote(source.csv().list_delimiter()),
+                      " is what is between columns");
       }
       return;
-    }
     case DataSource::kLibsvm:
       problems->NotEmpty(path + ".libsvm.path", source.libsvm().path());
       problems->AtMost(path + ".libsvm.dimension", source.libsvm().dimension(),
@@ -278,8 +292,11 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
       problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
                     first->second, " already");
     }
-    if (feed.padding() != 0 && feed.field() != "indices") {
-      problems->Add(path + ".padding", "is for 'indices' of libsvm only");
+    if (feed.padding() != 0 && feed.field() != "indices" &&
+        data.train().csv().list_delimiter().empty()) {
+      problems->Add(path + ".padding",
+                    "is for 'indices' of libsvm and lists of csv "
+                    "(csv.list_delimiter) only");
     }
     if (feed.field().empty()) continue;
     CheckField(path + ".field", feed.field(), "data.train", data.train(),

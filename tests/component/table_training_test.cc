@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/random.h"
 #include "common/rpc/job_spec_validator.h"
 #include "common/rpc/metrics.h"
@@ -266,6 +268,43 @@ TEST_F(TableTrainingTest, KeysAreAnyNumbersAndRowsOfAnOpenTableAreAFile) {
       EXPECT_EQ(row[d], fixed.weights.at("emb")[id * kDim + d]) << id;
     }
   }
+}
+
+// As columns, and as a list in one column; a shorter one is padded with a key
+// that has no row.
+TEST_F(TableTrainingTest, IdsMayBeAListInAColumn) {
+  const auto columns = Train(2, 2, TableSpecOf());
+  ASSERT_EQ(columns.status, absl::OkStatus());
+  for (const char* name : {"train.csv", "test.csv"}) {
+    std::ifstream in(dir_.File(name));
+    std::string lines, line;
+    while (std::getline(in, line)) {
+      std::vector<std::string> c = absl::StrSplit(line, ',');
+      absl::StrAppend(&lines, c[0], ",", c[1], "|", c[2], "|", c[3], ",", c[4],
+                      ",", c[5], ",", c[6], "\n");
+    }
+    dir_.Write(name, lines);
+  }
+  JobSpec spec = TableSpecOf();
+  for (DataSource* source : {spec.mutable_data()->mutable_train(),
+                             spec.mutable_data()->mutable_test()}) {
+    source->mutable_csv()->set_list_delimiter("|");
+  }
+  const char* const fields[] = {"1", "2", "3:5"};
+  for (int i = 0; i < 3; ++i) {
+    spec.mutable_data()->mutable_feeds(i)->set_field(fields[i]);
+  }
+  spec.mutable_data()->mutable_feeds(0)->set_padding(-1);
+  EXPECT_EQ(Train(2, 2, spec).weights, columns.weights);
+  // The key of padding has no row.
+  dir_.Write("train.csv", "1,,3,0,0\n0,4,3,0,0\n1,4|5,3,0,0\n0,4,3,0,0\n");
+  spec.mutable_training()->set_batch_size(2);
+  const auto padded = Train(1, 1, spec);
+  ASSERT_EQ(padded.status, absl::OkStatus());
+  EXPECT_NE(padded.weights.at("emb")[4 * kDim], 0.25f);
+  EXPECT_EQ(padded.weights.at("emb")[6 * kDim], 0.25f);
+  EXPECT_THAT(padded.artifacts, Not(Contains(Key("tables/emb.safetensors"))))
+      << "-1 would not fit into a fixed table";
 }
 
 TEST_F(TableTrainingTest, AKeyOutsideAFixedTableMakesItAFile) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -120,6 +121,28 @@ struct ColumnBlock {
   const T* Row(int64_t sample) const { return &values[sample * stride()]; }
 };
 
+// The values of a column that holds lists: those of sample s are
+// [begins[s], begins[s + 1]).
+template <typename T>
+struct ListColumn {
+  int64_t column = 0;  // of the file
+  int64_t width = 0;   // at most, and what is read is padded to
+  bool complete = false;
+  T padding = 0;
+  std::vector<int64_t> begins = {0};
+  std::vector<T> values;
+
+  // Calls out(value) for each of the sample's, and returns how many are
+  // missing.
+  template <typename Out>
+  int64_t Read(int64_t sample, Out out) const {
+    for (int64_t i = begins[sample]; i < begins[sample + 1]; ++i) {
+      out(values[i]);
+    }
+    return width - (begins[sample + 1] - begins[sample]);
+  }
+};
+
 class CsvTable : public SampleTable {
  public:
   int64_t size() const override { return size_; }
@@ -127,6 +150,15 @@ class CsvTable : public SampleTable {
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     const Field& where = fields_[field];
+    if (where.is_list) {
+      const ListColumn<float>& list = float_lists_[where.begin];
+      for (const int64_t sample : samples) {
+        const int64_t missing = list.Read(
+            sample, [&](float value) { *out++ = value * scale + offset; });
+        out = std::fill_n(out, missing, list.padding);
+      }
+      return;
+    }
     for (const int64_t sample : samples) {
       const float* row = floats_.Row(sample) + where.begin;
       for (int64_t i = 0; i < where.width; ++i) {
@@ -138,6 +170,15 @@ class CsvTable : public SampleTable {
   void ReadInts(int field, absl::Span<const int64_t> samples,
                 int64_t* out) const override {
     const Field& where = fields_[field];
+    if (where.is_list) {
+      const ListColumn<int64_t>& list = int_lists_[where.begin];
+      for (const int64_t sample : samples) {
+        const int64_t missing =
+            list.Read(sample, [&](int64_t value) { *out++ = value; });
+        out = std::fill_n(out, missing, list.padding);
+      }
+      return;
+    }
     for (const int64_t sample : samples) {
       out = std::copy_n(ints_.Row(sample) + where.begin, where.width, out);
     }
@@ -149,20 +190,24 @@ class CsvTable : public SampleTable {
  private:
   friend class CsvLoader;
   struct Field {
-    int64_t begin;  // in a row of floats_ or ints_
-    int64_t width;
+    int64_t begin = 0;  // in a row of floats_ or ints_, or index of a list
+    int64_t width = 0;
+    bool is_list = false;
   };
   std::vector<Field> fields_;
   int64_t size_ = 0;
   ColumnBlock<float> floats_;
   ColumnBlock<int64_t> ints_;
+  std::vector<ListColumn<float>> float_lists_;
+  std::vector<ListColumn<int64_t>> int_lists_;
   LineOrigins origins_;
 };
 
 class CsvLoader {
  public:
   CsvLoader(const CsvSource& source, absl::Span<const FieldRequest> fields)
-      : delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
+      : source_(source),
+        delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
         has_header_(source.has_header()),
         fields_(fields),
         table_(std::make_unique<CsvTable>()) {}
@@ -193,6 +238,8 @@ class CsvLoader {
     }
     table_->floats_.values.shrink_to_fit();
     table_->ints_.values.shrink_to_fit();
+    for (auto& list : table_->float_lists_) list.values.shrink_to_fit();
+    for (auto& list : table_->int_lists_) list.values.shrink_to_fit();
     return std::move(table_);
   }
 
@@ -226,6 +273,12 @@ class CsvLoader {
     }
     SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseNumber, &table_->floats_));
     SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseInteger, &table_->ints_));
+    for (auto& list : table_->float_lists_) {
+      SYNCLINE_RETURN_IF_ERROR(AddList(reader, ParseNumber, &list));
+    }
+    for (auto& list : table_->int_lists_) {
+      SYNCLINE_RETURN_IF_ERROR(AddList(reader, ParseInteger, &list));
+    }
     table_->origins_.Add(reader);
     ++table_->size_;
     return absl::OkStatus();
@@ -237,21 +290,50 @@ class CsvLoader {
                          ColumnBlock<T>* block) {
     for (const int64_t i : block->columns) {
       const absl::StatusOr<T> value = parse(columns_[i].text);
-      if (!value.ok()) return ValueError(reader, i, value.status());
+      if (!value.ok()) return ValueError(reader, i, 0, value.status());
       block->values.push_back(*value);
     }
     return absl::OkStatus();
   }
 
+  template <typename T>
+  absl::Status AddList(const LineReader& reader,
+                       absl::StatusOr<T> (*parse)(absl::string_view),
+                       ListColumn<T>* list) {
+    const absl::string_view text = columns_[list->column].text;
+    const int64_t before = list->begins.back();
+    size_t begin = 0;
+    while (!absl::StripAsciiWhitespace(text).empty() && begin <= text.size()) {
+      const size_t end =
+          std::min(text.find(source_.list_delimiter()[0], begin), text.size());
+      const absl::StatusOr<T> value = parse(text.substr(begin, end - begin));
+      if (!value.ok()) {
+        return ValueError(reader, list->column, begin, value.status());
+      }
+      list->values.push_back(*value);
+      begin = end + 1;
+    }
+    const int64_t count = static_cast<int64_t>(list->values.size()) - before;
+    if (count > list->width || (list->complete && count < list->width)) {
+      return ValueError(reader, list->column, 0,
+                        absl::InvalidArgumentError(absl::StrCat(
+                            count, " values, expected ",
+                            list->complete ? "" : "at most ", list->width)));
+    }
+    list->begins.push_back(before + count);
+    return absl::OkStatus();
+  }
+
+  // `position`: in the column's text.
   absl::Status ValueError(const LineReader& reader, int64_t column,
-                          const absl::Status& status) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(reader.Where(), ":", columns_[column].position + 1, ": ",
-                     status.message(), " (column ", column,
-                     schema_.header.empty()
-                         ? ""
-                         : absl::StrCat(", \"", schema_.header[column], "\""),
-                     ")"));
+                          size_t position, const absl::Status& status) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        reader.Where(), ":", columns_[column].position + position + 1, ": ",
+        status.message(), " (column ", column,
+        schema_.header.empty()
+            ? ""
+            : absl::StrCat(", \"", schema_.header[column], "\""),
+        ")"));
   }
 
   // Called at the first line, whose columns are in columns_.
@@ -273,9 +355,32 @@ class CsvLoader {
       return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
     }
     table_->fields_.resize(ranges.size());
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!IsList(fields_[i])) continue;
+      table_->fields_[i] =
+          fields_[i].integers
+              ? PlaceList(fields_[i], ranges[i], &table_->int_lists_)
+              : PlaceList(fields_[i], ranges[i], &table_->float_lists_);
+    }
     PlaceFields(ranges, /*integers=*/false, &table_->floats_);
     PlaceFields(ranges, /*integers=*/true, &table_->ints_);
     return absl::OkStatus();
+  }
+
+  bool IsList(const FieldRequest& field) const {
+    return IsCsvList(source_, field.name, field.padded_width);
+  }
+
+  template <typename T>
+  static CsvTable::Field PlaceList(const FieldRequest& field,
+                                   const ColumnRange& range,
+                                   std::vector<ListColumn<T>>* lists) {
+    ListColumn<T>& list = lists->emplace_back();
+    list.column = range.begin;
+    list.width = field.padded_width;
+    list.complete = field.complete;
+    if (field.integers) list.padding = static_cast<T>(field.padding);
+    return {static_cast<int64_t>(lists->size()) - 1, list.width, true};
   }
 
   // Gives the fields of one type their columns. A range's columns are all used,
@@ -285,7 +390,7 @@ class CsvLoader {
                    ColumnBlock<T>* block) {
     std::vector<bool> used(columns_.size(), false);
     for (size_t i = 0; i < ranges.size(); ++i) {
-      if (fields_[i].integers != integers) continue;
+      if (fields_[i].integers != integers || IsList(fields_[i])) continue;
       std::fill(used.begin() + ranges[i].begin, used.begin() + ranges[i].end,
                 true);
     }
@@ -296,12 +401,13 @@ class CsvLoader {
       block->columns.push_back(i);
     }
     for (size_t i = 0; i < ranges.size(); ++i) {
-      if (fields_[i].integers != integers) continue;
+      if (fields_[i].integers != integers || IsList(fields_[i])) continue;
       table_->fields_[i] = {place[ranges[i].begin],
                             ranges[i].end - ranges[i].begin};
     }
   }
 
+  const CsvSource& source_;
   const char delimiter_;
   const bool has_header_;
   const absl::Span<const FieldRequest> fields_;
@@ -312,6 +418,12 @@ class CsvLoader {
 };
 
 }  // namespace
+
+bool IsCsvList(const CsvSource& source, absl::string_view field,
+               int64_t width) {
+  return !source.list_delimiter().empty() && width > 1 &&
+         !absl::StrContains(field, ':');
+}
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,

@@ -14,12 +14,19 @@ namespace syncline {
 // hold anything; those that are named are kept as float32, or as int64 where
 // they are asked for as integers: 4 or 8 bytes per value.
 //
+// With a list delimiter a field that is one column and feeds several elements a
+// sample is a list: as long as it is in each line, padded when it is read.
+//
 // Blank lines are skipped; every other line must have as many columns as the
 // first. A column may be in double quotes (doubled inside), on one line. With
 // several files, each has the header, and the headers are equal.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
     absl::string_view data_root);
+
+// Whether a field that feeds `width` elements a sample is a list: the one rule,
+// which who makes room for padding follows too.
+bool IsCsvList(const CsvSource& source, absl::string_view field, int64_t width);
 
 }  // namespace syncline
 

@@ -43,6 +43,7 @@ std::vector<FieldRequest> RequestedFields(const DataSpec& data,
   const std::string& label = data.label().field();
   fields.emplace_back(label.empty() ? "label" : label);
   fields.back().padded_width = label_width;
+  fields.back().complete = true;
   return fields;
 }
 

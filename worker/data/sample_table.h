@@ -26,6 +26,8 @@ struct FieldRequest {
   // do not look at either.
   int64_t padded_width = 0;
   int64_t padding = 0;
+  // Nothing may be missing: padding would pass for a value (labels).
+  bool complete = false;
 };
 
 // A loaded source before a job's mapping: samples with the fields that were

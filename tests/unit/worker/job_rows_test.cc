@@ -82,6 +82,22 @@ TEST_F(JobRowsTest, PaddingOfIndicesIsNoKey) {
   EXPECT_THAT((*whole)->current()[0]->keys(), SizeIs(2)) << "-7 is a key";
 }
 
+TEST_F(JobRowsTest, SoIsThatOfListsOfCsv) {
+  DataSpec* const data = assignment_.mutable_spec()->mutable_data();
+  data->mutable_train()->mutable_csv()->set_list_delimiter("|");
+  data->mutable_feeds(0)->set_field("items");
+  Batch batch;
+  batch.size = 1;
+  batch.int_feeds = {{5, -7, -7}};
+  const auto lists = Create();
+  Collect(batch, (*lists)->current());
+  EXPECT_THAT((*lists)->current()[0]->keys(), testing::ElementsAre(5));
+  data->mutable_feeds(0)->set_field("0:3");
+  const auto columns = Create();
+  Collect(batch, (*columns)->current());
+  EXPECT_THAT((*columns)->current()[0]->keys(), SizeIs(2)) << "-7 is a key";
+}
+
 TEST_F(JobRowsTest, KeysAreLookedUpByTable) {
   const auto rows = Create();
   ASSERT_TRUE(rows.ok());

@@ -76,7 +76,8 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"data { feeds { input: 'image' field: 'image' } }",
        "data.feeds[1].input: 'image' is fed by data.feeds[0] already"},
       {"data { feeds { input: 'x' field: 'image' padding: -1 } }",
-       "data.feeds[1].padding: is for 'indices' of libsvm only"},
+       "data.feeds[1].padding: is for 'indices' of libsvm and lists of csv "
+       "(csv.list_delimiter) only"},
       {"data { feeds { field: 'image' } }", "data.feeds[1].input: is required"},
       {"data { feeds { input: 'x' } }", "data.feeds[1].field: is required"},
       {"data { label { field: '3' } train { csv { path: 'a' has_header: true } "
@@ -303,6 +304,17 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
        kSoftmax,
        {"data.train.csv.delimiter: '.' can be part of a number or ends a "
         "line"}},
+      {"csv { path: 'a' list_delimiter: '-' }",
+       "0",
+       "1",
+       kSoftmax,
+       {"data.train.csv.list_delimiter: '-' can be part of a number or ends a "
+        "line"}},
+      {"csv { path: 'a' list_delimiter: ',' }",
+       "0",
+       "1",
+       kSoftmax,
+       {"data.train.csv.list_delimiter: ',' is what is between columns"}},
       {"csv { }", "0", "1", kSoftmax, {"data.train.csv.path: is required"}},
       {"libsvm { path: 'a' }",
        "features",

@@ -89,6 +89,63 @@ TEST_F(CsvTableTest, ColumnsMayBeIntegers) {
   EXPECT_THAT(All(**table, 3), ElementsAre(1, 4));
 }
 
+FieldRequest List(const char* name, int64_t width, bool integers) {
+  FieldRequest field(name);
+  field.padded_width = width;
+  field.integers = integers;
+  field.padding = -1;
+  return field;
+}
+
+TEST_F(CsvTableTest, ColumnsMayHoldLists) {
+  source_.set_has_header(true);
+  source_.set_list_delimiter("|");
+  FieldRequest one("user");  // one value, so no list
+  one.integers = true;
+  one.padded_width = 1;
+  const auto table = Load(
+      "items,user,weights\n"
+      "12|900719925474099301|-40,7,0.5|1|2\n"
+      ",8,\n"
+      "\"6 | 5\",9,1\n",
+      {List("items", 3, true), one, List("weights", 4, false), "user",
+       List("0", 5, true)});
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::vector<int64_t> items(9);
+  EXPECT_EQ((*table)->width(0), 3);
+  (*table)->ReadInts(0, {0, 1, 2}, items.data());
+  EXPECT_THAT(items,
+              ElementsAre(12, 900719925474099301, -40, -1, -1, -1, 6, 5, -1));
+  std::vector<int64_t> users(2);
+  (*table)->ReadInts(1, {2, 0}, users.data());
+  EXPECT_THAT(users, ElementsAre(9, 7));
+  std::vector<float> weights(8);
+  (*table)->Read(2, {0, 1}, 2, 10, weights.data());
+  EXPECT_THAT(weights, ElementsAre(11, 12, 14, 0, 0, 0, 0, 0));
+  EXPECT_THAT(All(**table, 3), ElementsAre(7, 8, 9));
+  std::vector<int64_t> again(5);
+  (*table)->ReadInts(4, {2}, again.data());
+  EXPECT_THAT(again, ElementsAre(6, 5, -1, -1, -1));
+}
+
+TEST_F(CsvTableTest, NamesWhatIsWrongInAList) {
+  source_.set_list_delimiter("|");
+  EXPECT_THAT(Error("1,2|3\n1,2|x\n", {List("1", 3, true)}),
+              AllOf(HasSubstr("t.csv:2:5: "), HasSubstr("(column 1)")));
+  EXPECT_THAT(Error("1,2||3\n", {List("1", 3, true)}),
+              HasSubstr("t.csv:1:5: "));
+  EXPECT_THAT(Error("1,2|\n", {List("1", 3, false)}), HasSubstr("t.csv:1:5: "));
+  EXPECT_THAT(Error("1,2|3|4|5\n", {List("1", 3, true)}),
+              HasSubstr("t.csv:1:3: 4 values, expected at most 3 (column 1)"));
+  FieldRequest label = List("1", 3, false);
+  label.complete = true;
+  EXPECT_THAT(Error("1,2|3|4\n1,2|3\n", {label}),
+              HasSubstr("t.csv:2:3: 2 values, expected 3 (column 1)"));
+  // A range of columns holds no lists.
+  EXPECT_THAT(Error("1,2|3\n", {List("0:2", 2, true)}),
+              HasSubstr("t.csv:1:3: "));
+}
+
 TEST_F(CsvTableTest, NamesWhatIsNoInteger) {
   const std::vector<std::pair<const char*, const char*>> bad = {
       {"1\n1.5\n", "t.csv:2:1: \"1.5\" is not an integer (column 0)"},
