@@ -142,6 +142,7 @@ std::vector<OpCase> WindowCases();
 std::vector<OpCase> PlaneNormCases();
 std::vector<OpCase> ActivationCases();
 std::vector<OpCase> CombinationCases();
+std::vector<OpCase> RecurrentCases();
 std::vector<OpCase> ReductionCases();
 std::vector<OpCase> ScatterCases();
 std::vector<OpCase> ClassLossCases();

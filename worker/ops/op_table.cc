@@ -40,6 +40,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Expand, 0b1)                        \
   OPERATOR(Flatten, 0b1)                       \
   OPERATOR(Floor, 0)                           \
+  OPERATOR(GRU, 0b101111, 0b11)                \
   OPERATOR(Gather, 0b1)                        \
   OPERATOR(GatherElements, 0b1)                \
   OPERATOR(GatherND, 0b1)                      \
@@ -54,6 +55,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(HardSwish, 0b1)                     \
   OPERATOR(Identity, 0b1)                      \
   OPERATOR(InstanceNormalization, 0b111)       \
+  OPERATOR(LSTM, 0b1101111, 0b111)             \
   OPERATOR(LayerNormalization, 0b111, 0b111)   \
   OPERATOR(LeakyRelu, 0b1)                     \
   OPERATOR(Less, 0)                            \
@@ -76,6 +78,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Pad, 0b1)                           \
   OPERATOR(Pow, 0b11)                          \
   OPERATOR(RMSNormalization, 0b11)             \
+  OPERATOR(RNN, 0b101111, 0b11)                \
   OPERATOR(Range, 0)                           \
   OPERATOR(Reciprocal, 0b1)                    \
   OPERATOR(ReduceL1, 0b1)                      \

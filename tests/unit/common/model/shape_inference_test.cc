@@ -260,6 +260,30 @@ TEST(ShapeInferenceTest, ShapesAreFollowedThroughWhatIsComputedFromThem) {
   EXPECT_THAT(shape.constant->ints(), ElementsAre(5, 2, 3));
 }
 
+TEST(ShapeInferenceTest, RecurrentNetworksHaveUpToThreeOutputs) {
+  for (int opset : {11, 14, 22, 25}) {
+    const Inferred forward = Infer(opset, R"(
+        (float[7,2,3] x, float[1,20,3] w, float[1,20,5] r) => (y, h, c)
+        { y, h, c = LSTM <hidden_size=5> (x, w, r) })");
+    EXPECT_THAT(forward.problems, IsEmpty());
+    EXPECT_EQ(forward["y"], "float32[7,1,2,5]");
+    EXPECT_EQ(forward["h"], "float32[1,2,5]");
+    EXPECT_EQ(forward["c"], "float32[1,2,5]");
+    const Inferred both = Infer(opset, R"(
+        (float[7,2,3] x, float[2,15,3] w, float[2,15,5] r, int32[2] n) => (y, h)
+        { y, h = GRU <hidden_size=5, direction="bidirectional"> (x, w, r, , n) })");
+    EXPECT_THAT(both.problems, IsEmpty());
+    EXPECT_EQ(both["h"], "float32[2,2,5]");
+    if (opset < 14) continue;
+    const Inferred batch_first = Infer(opset, R"(
+        (float[2,7,3] x, float[1,5,3] w, float[1,5,5] r) => (y, h)
+        { y, h = RNN <hidden_size=5, layout=1> (x, w, r) })");
+    EXPECT_THAT(batch_first.problems, IsEmpty());
+    EXPECT_EQ(batch_first["y"], "float32[2,7,1,5]");
+    EXPECT_EQ(batch_first["h"], "float32[2,1,5]");
+  }
+}
+
 TEST(ShapeInferenceTest, PadsMayBeNegativeAndTheirAxesNamed) {
   for (int opset : {11, 13, 18, 21, 25}) {
     const Inferred inferred = Infer(opset, R"(

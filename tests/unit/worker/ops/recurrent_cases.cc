@@ -1,0 +1,46 @@
+// Rows of op_table_test for recurrent networks; recurrent_op_test has their
+// other outputs and settings.
+
+#include "kernels/reference_recurrent.h"
+#include "tests/testing/op_case.h"
+
+namespace syncline::testing {
+namespace {
+
+using reference::Cell;
+
+OpCase RecurrentCase(std::string op_type, Cell cell) {
+  reference::RecurrentAttributes a;
+  a.cell = cell;
+  const auto outputs = [=](const Inputs& in) {
+    return reference::Recurrent<double>(a, {in[0], in[1], in[2], in[3], {}, {}})
+        .y;
+  };
+  const int64_t rows = reference::GateCount(cell) * 3;
+  OpCase c;
+  c.op_type = std::move(op_type);
+  c.version = 14;
+  c.attributes = {{"hidden_size", int64_t{3}}};
+  c.inputs = {{4, 2, 2}, {1, rows, 2}, {1, rows, 3}, {1, 2 * rows}};
+  c.forward = outputs;
+  c.gradient = [=](const Inputs& given, const DoubleArray& dy) {
+    Inputs in = given;
+    Gradients dx;
+    for (DoubleArray& x : in) {
+      dx.emplace_back(x.dims);
+      dx.back().values = FiniteDifferences(
+          x.values, [&] { return Dot(outputs(in).values, dy.values); });
+    }
+    return dx;
+  };
+  return c;
+}
+
+}  // namespace
+
+std::vector<OpCase> RecurrentCases() {
+  return {RecurrentCase("RNN", Cell::kRnn), RecurrentCase("GRU", Cell::kGru),
+          RecurrentCase("LSTM", Cell::kLstm)};
+}
+
+}  // namespace syncline::testing

@@ -1,0 +1,261 @@
+// Goal: RNN, GRU and LSTM compute what ONNX says, and a gradient flows from
+// each of their outputs to each of their inputs. Method: the reference, in
+// double, and its central differences, over every setting: directions, layouts,
+// samples of different length, with and without biases and initial states.
+
+#include "worker/ops/recurrent_op.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/reference_recurrent.h"
+#include "tests/testing/op_run.h"
+
+namespace syncline {
+namespace {
+
+using reference::Cell;
+using reference::RecurrentAttributes;
+using testing::Dot;
+using testing::DoubleArray;
+using testing::ExpectNear;
+using testing::FiniteDifferences;
+using testing::OpRun;
+using testing::RandomArray;
+using RecurrentInputs = reference::RecurrentInputs<double>;
+using RecurrentOutputs = reference::RecurrentOutputs<double>;
+using reference::Dims;
+
+constexpr int64_t kSteps = 3;
+constexpr int64_t kSamples = 3;
+constexpr int64_t kWidth = 2;
+constexpr int64_t kHidden = 2;
+
+struct Setting {
+  RecurrentAttributes a;
+  bool bias = true;
+  bool states = true;
+
+  std::string Name() const {
+    static constexpr const char* kCells[] = {"Rnn", "Gru", "Lstm"};
+    return absl::StrCat(
+        kCells[static_cast<int>(a.cell)],
+        a.directions == 2 ? "Both" : (a.reversed ? "Backwards" : ""),
+        a.linear_before_reset ? "Linear" : "", a.batch_first ? "Batch" : "",
+        a.lengths.empty() ? "" : "Ragged", bias ? "" : "NoBias",
+        states ? "" : "NoStates");
+  }
+};
+
+std::vector<Setting> Settings() {
+  std::vector<Setting> settings;
+  for (const Cell cell : {Cell::kRnn, Cell::kGru, Cell::kLstm}) {
+    for (int bits = 0; bits < 64; ++bits) {
+      Setting s;
+      s.a.cell = cell;
+      s.a.directions = bits & 1 ? 2 : 1;
+      s.a.reversed = (bits & 2) != 0;
+      s.a.linear_before_reset = (bits & 4) != 0;
+      s.a.batch_first = (bits & 8) != 0;
+      if (bits & 16) s.a.lengths = {2, 3, 0};
+      s.bias = s.states = (bits & 32) != 0;
+      if (s.a.directions == 2 && s.a.reversed) continue;
+      if (cell != Cell::kGru && s.a.linear_before_reset) continue;
+      settings.push_back(s);
+    }
+  }
+  return settings;
+}
+
+RecurrentInputs DrawInputs(const Setting& s) {
+  const int64_t gates = reference::GateCount(s.a.cell);
+  const int64_t d = s.a.directions;
+  RecurrentInputs in;
+  in.x = RandomArray(s.a.batch_first ? Dims{kSamples, kSteps, kWidth}
+                                     : Dims{kSteps, kSamples, kWidth},
+                     1);
+  in.w = RandomArray({d, gates * kHidden, kWidth}, 2);
+  in.r = RandomArray({d, gates * kHidden, kHidden}, 3);
+  if (s.bias) in.bias = RandomArray({d, 2 * gates * kHidden}, 4);
+  if (!s.states) return in;
+  const Dims state =
+      s.a.batch_first ? Dims{kSamples, d, kHidden} : Dims{d, kSamples, kHidden};
+  in.h = RandomArray(state, 5);
+  if (s.a.cell == Cell::kLstm) in.c = RandomArray(state, 6);
+  return in;
+}
+
+std::map<std::string, Attribute> AttributesOf(const Setting& s) {
+  std::map<std::string, Attribute> attributes = {{"hidden_size", kHidden}};
+  attributes["layout"] = int64_t{s.a.batch_first};
+  attributes["direction"] =
+      std::string(s.a.directions == 2 ? "bidirectional"
+                                      : (s.a.reversed ? "reverse" : "forward"));
+  if (s.a.cell == Cell::kGru) {
+    attributes["linear_before_reset"] = int64_t{s.a.linear_before_reset};
+  }
+  return attributes;
+}
+
+// By output: Y, Y_h and, of an LSTM, Y_c.
+std::vector<DoubleArray> OutputsOf(const Setting& s,
+                                   const RecurrentInputs& in) {
+  RecurrentOutputs out = reference::Recurrent(s.a, in);
+  std::vector<DoubleArray> list = {out.y, out.h};
+  if (s.a.cell == Cell::kLstm) list.push_back(out.c);
+  return list;
+}
+
+class RecurrentOpTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  RecurrentOpTest()
+      : s_(GetParam()),
+        in_(DrawInputs(s_)),
+        run_(s_.a.cell == Cell::kRnn
+                 ? "RNN"
+                 : (s_.a.cell == Cell::kGru ? "GRU" : "LSTM"),
+             14, AttributesOf(s_)) {
+    const auto add = [&](DoubleArray* x) {
+      arrays_.push_back(x);
+      if (x->dims.empty()) {
+        run_.NoInput();
+      } else {
+        run_.Input(*x);
+      }
+    };
+    for (DoubleArray* x : {&in_.x, &in_.w, &in_.r, &in_.bias}) add(x);
+    arrays_.push_back(nullptr);
+    if (s_.a.lengths.empty()) {
+      run_.NoInput();
+    } else {
+      run_.Integers(
+          DType::kInt32, {kSamples},
+          std::vector<int32_t>(s_.a.lengths.begin(), s_.a.lengths.end()));
+    }
+    add(&in_.h);
+    if (s_.a.cell == Cell::kLstm) add(&in_.c);
+    for (const DoubleArray& y : OutputsOf(s_, in_)) {
+      run_.Output(y.dims);
+      dy_.push_back(RandomArray(y.dims, 7 + dy_.size()));
+    }
+  }
+
+  // The gradient of input `i` from dy_ of one output.
+  std::vector<double> Derivative(size_t i, size_t output) {
+    return FiniteDifferences(arrays_[i]->values, [&] {
+      return Dot(OutputsOf(s_, in_)[output].values, dy_[output].values);
+    });
+  }
+
+  // `chosen` outputs have a gradient.
+  void ExpectGradients(uint32_t chosen, std::optional<float> before,
+                       const std::vector<std::vector<std::vector<double>>>& d) {
+    SCOPED_TRACE(absl::StrCat("outputs ", chosen));
+    std::vector<DoubleArray> dy(dy_.size());
+    for (size_t o = 0; o < dy.size(); ++o) {
+      if (chosen >> o & 1) dy[o] = dy_[o];
+    }
+    const std::vector<std::vector<float>> dx = run_.Backward(dy, before);
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      if (!Exists(i)) continue;
+      SCOPED_TRACE(absl::StrCat("gradient of input ", i));
+      std::vector<double> want(dx[i].size(), before.value_or(0));
+      for (size_t o = 0; o < dy.size(); ++o) {
+        if ((chosen >> o & 1) == 0) continue;
+        for (size_t k = 0; k < want.size(); ++k) want[k] += d[o][i][k];
+      }
+      ExpectNear(dx[i], want, 1e-5);
+    }
+  }
+
+  bool Exists(size_t i) const {
+    return arrays_[i] != nullptr && !arrays_[i]->dims.empty();
+  }
+
+  const Setting s_;
+  RecurrentInputs in_;
+  OpRun run_;
+  std::vector<DoubleArray*> arrays_;  // of in_, by input
+  std::vector<DoubleArray> dy_;
+};
+
+TEST_P(RecurrentOpTest, IsTheReference) {
+  ASSERT_TRUE(run_.Forward().ok());
+  const std::vector<DoubleArray> want = OutputsOf(s_, in_);
+  for (size_t i = 0; i < want.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("output ", i));
+    ExpectNear(run_.output(i), want[i].values, 1e-5);
+  }
+}
+
+TEST_P(RecurrentOpTest, EveryOutputHasAGradient) {
+  ASSERT_TRUE(run_.Forward().ok());
+  std::vector<std::vector<std::vector<double>>> d(dy_.size());
+  for (size_t o = 0; o < d.size(); ++o) {
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      d[o].push_back(Exists(i) ? Derivative(i, o) : std::vector<double>());
+    }
+  }
+  const uint32_t all = (1u << dy_.size()) - 1;
+  ExpectGradients(all, 1.0f, d);
+  for (uint32_t chosen = 1; chosen <= all; ++chosen) {
+    ExpectGradients(chosen, std::nullopt, d);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, RecurrentOpTest,
+                         ::testing::ValuesIn(Settings()),
+                         [](const auto& info) { return info.param.Name(); });
+
+// What is refused, and what it says.
+std::string Refusal(std::map<std::string, Attribute> attributes,
+                    bool peepholes = false, int64_t hidden = 5) {
+  OpRun run("LSTM", 14, std::move(attributes));
+  run.Input(RandomArray({4, 3, 2}, 1))
+      .Input(RandomArray({1, 20, 2}, 2))
+      .Input(RandomArray({1, 20, hidden}, 3));
+  if (peepholes) {
+    for (int i = 3; i < 7; ++i) run.NoInput();
+    run.Input(RandomArray({1, 15}, 4));
+  }
+  run.Output({4, 1, 3, 5});
+  return std::string(run.Forward().message());
+}
+
+TEST(RecurrentOpTest, WhatIsNotComputedIsRefused) {
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(Refusal({}), "");
+  EXPECT_EQ(Refusal({{"activations", Strings{"sigmoid", "Tanh", "tanh"}}}), "");
+  EXPECT_EQ(Refusal({{"activations", Strings{"Relu", "Tanh", "Tanh"}}}),
+            "node \"it\" (LSTM): activations are Relu, Tanh, Tanh; only "
+            "Sigmoid, Tanh, Tanh in each direction are computed");
+  EXPECT_EQ(Refusal({{"clip", 3.0f}}),
+            "node \"it\" (LSTM): clip is not computed; export the model "
+            "without it");
+  EXPECT_EQ(Refusal({{"input_forget", int64_t{1}}}),
+            "node \"it\" (LSTM): input_forget, which couples gates, is not "
+            "computed");
+  EXPECT_EQ(Refusal({}, /*peepholes=*/true),
+            "node \"it\" (LSTM): peepholes (input 7) are not computed; leave "
+            "them out");
+  EXPECT_EQ(Refusal({{"direction", std::string("sideways")}}),
+            "node \"it\" (LSTM): direction is \"sideways\"; it must be "
+            "forward, reverse or bidirectional");
+  EXPECT_EQ(Refusal({{"hidden_size", int64_t{6}}}),
+            "node \"it\" (LSTM): hidden_size is 6, but input 2 is [1,20,5]");
+  EXPECT_EQ(Refusal({}, /*peepholes=*/false, /*hidden=*/6),
+            "node \"it\" (LSTM): input 1 is [1,20,2]; it must be [1,24,2]");
+}
+
+TEST(RecurrentOpTest, ALengthOutsideTheStepsEndsTheStep) {
+  OpRun run("RNN", 14);
+  run.Input(RandomArray({4, 2, 2}, 1))
+      .Input(RandomArray({1, 5, 2}, 2))
+      .Input(RandomArray({1, 5, 5}, 3))
+      .NoInput()
+      .Integers<int32_t>(DType::kInt32, {2}, {4, 5})
+      .Output({4, 1, 2, 5});
+  EXPECT_EQ(run.Forward().message(),
+            "length 5 of sample 1 is not within the 4 steps");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <optional>
+
+#include "common/base/status_macros.h"
+#include "kernels/activation.h"
+#include "kernels/loop.h"
+#include "kernels/recurrent.h"
+#include "worker/ops/recurrent_op.h"
+
+namespace syncline {
+namespace {
+
+// The reset gate scales the state before the candidate's product, or with
+// linear_before_reset the product, bias and all.
+class GruOp : public RecurrentOp {
+ public:
+  // Keeps the candidate's product of each step where the gate scales that.
+  GruOp(const OpSpec& spec, const RecurrentShape& shape, bool scales_product)
+      : RecurrentOp(spec, shape,
+                    scales_product ? Kept::kOfStep : Kept::kNothing),
+        scales_product_(scales_product) {}
+
+ private:
+  absl::Status CompileCell() override;
+
+  // Of the candidate, what the reset gate scales.
+  bool FoldsStateBias(int64_t gate) const override {
+    return gate < 2 || !scales_product_;
+  }
+
+  absl::Status Run(const Step& s) override {
+    const int64_t n = shape().hidden;
+    SYNCLINE_RETURN_IF_ERROR(gates_->Accumulate(s.h_before, s.r, s.gates));
+    for (int64_t i = 0; i < shape().samples; ++i) {
+      float* const gates = s.gates + i * 3 * n;
+      Sigmoid(2 * n, gates, gates);
+    }
+    const float* const r = s.r + 2 * n * n;
+    if (scales_product_) {
+      const float* const bias =
+          s.r_bias == nullptr ? nullptr : s.r_bias + 2 * n;
+      SYNCLINE_RETURN_IF_ERROR(candidate_->Run(s.h_before, r, bias, s.kept));
+    } else {
+      ScaleState(s, s.scratch);
+      SYNCLINE_RETURN_IF_ERROR(
+          candidate_->Accumulate(s.scratch, r, s.gates + 2 * n));
+    }
+    for (int64_t i = 0; i < shape().samples; ++i) {
+      GruCell(n, s.gates + i * 3 * n,
+              scales_product_ ? s.kept + i * n : nullptr, s.h_before + i * n,
+              s.h + i * n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunGradient(const Step& s, const StepGradient& g) override {
+    const int64_t n = shape().hidden;
+    for (int64_t i = 0; i < shape().samples; ++i) {
+      GruCellGradient(n, s.gates + i * 3 * n, s.h_before + i * n, g.dh + i * n,
+                      g.dgates + i * 3 * n);
+    }
+    const float* const r = s.r + 2 * n * n;
+    if (scales_product_) {
+      for (int64_t i = 0; i < shape().samples; ++i) {
+        float* const dgates = g.dgates + i * 3 * n;
+        GruResetGradient(n, s.gates + i * 3 * n + n, s.kept + i * n,
+                         dgates + 2 * n, dgates + n, /*accumulate=*/false,
+                         g.drecurrent + i * n);
+      }
+      SYNCLINE_RETURN_IF_ERROR(dcandidate_->Accumulate(g.drecurrent, r, g.dh));
+    } else {
+      float* const dscaled = s.scratch;
+      SYNCLINE_RETURN_IF_ERROR(
+          dcandidate_->Run(g.dgates + 2 * n, r, nullptr, dscaled));
+      for (int64_t i = 0; i < shape().samples; ++i) {
+        GruResetGradient(n, s.gates + i * 3 * n + n, s.h_before + i * n,
+                         dscaled + i * n, g.dgates + i * 3 * n + n,
+                         /*accumulate=*/true, g.dh + i * n);
+      }
+      ScaleState(s, g.drecurrent);
+    }
+    return dgates_->Accumulate(g.dgates, s.r, g.dh);
+  }
+
+  // The candidate's part has another operand than the gates': its product's own
+  // gradient, or the scaled state.
+  absl::Status AddRecurrentGradient(const RecurrentGradient& g) override {
+    const int64_t n = shape().hidden;
+    if (g.dbias != nullptr && scales_product_) {
+      AddRowSums(g.dgates, 3 * n, 2 * n, g.dbias);
+      AddRowSums(g.drecurrent, n, n, g.dbias + 2 * n);
+    } else if (g.dbias != nullptr) {
+      AddRowSums(g.dgates, 3 * n, 3 * n, g.dbias);
+    }
+    if (g.dr == nullptr) return absl::OkStatus();
+    SYNCLINE_RETURN_IF_ERROR(dr_gates_->Accumulate(g.dgates, g.h_before, g.dr));
+    float* const of_candidate = g.dr + 2 * n * n;
+    return scales_product_ ? dr_candidate_->Accumulate(g.drecurrent, g.h_before,
+                                                       of_candidate)
+                           : dr_candidate_->Accumulate(
+                                 g.dgates + 2 * n, g.drecurrent, of_candidate);
+  }
+
+  // to = reset gate * state before the step.
+  void ScaleState(const Step& s, float* to) const {
+    const int64_t n = shape().hidden;
+    for (int64_t i = 0; i < shape().samples; ++i) {
+      const float* const reset = s.gates + i * 3 * n + n;
+      const float* const h = s.h_before + i * n;
+      Emit(n, /*accumulate=*/false, to + i * n,
+           [=](int64_t k) { return reset[k] * h[k]; });
+    }
+  }
+
+  const bool scales_product_;
+  // Of update and reset gate together, and of the candidate.
+  std::optional<Gemm> gates_, candidate_;
+  std::optional<Gemm> dgates_, dcandidate_;
+  std::optional<Gemm> dr_gates_, dr_candidate_;
+};
+
+absl::Status GruOp::CompileCell() {
+  const int64_t n = shape().hidden;
+  const int64_t row = 3 * n;
+  const int64_t samples = shape().samples;
+  SYNCLINE_ASSIGN_OR_RETURN(gates_, Gemm::Create({.m = samples,
+                                                  .n = 2 * n,
+                                                  .k = n,
+                                                  .transpose_b = true,
+                                                  .c_row = row}));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      candidate_,
+      Gemm::Create({.m = samples,
+                    .n = n,
+                    .k = n,
+                    .transpose_b = true,
+                    .c_row = scales_product_ ? 0 : row,
+                    .has_bias = scales_product_ && shape().has_bias}));
+  if (!has_gradients()) return absl::OkStatus();
+  const int64_t candidate_row = scales_product_ ? 0 : row;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      dgates_, Gemm::Create({.m = samples, .n = n, .k = 2 * n, .a_row = row}));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      dcandidate_,
+      Gemm::Create({.m = samples, .n = n, .k = n, .a_row = candidate_row}));
+  SYNCLINE_ASSIGN_OR_RETURN(dr_gates_, Gemm::Create({.m = 2 * n,
+                                                     .n = n,
+                                                     .k = shape().rows(),
+                                                     .transpose_a = true,
+                                                     .a_row = row}));
+  SYNCLINE_ASSIGN_OR_RETURN(dr_candidate_,
+                            Gemm::Create({.m = n,
+                                          .n = n,
+                                          .k = shape().rows(),
+                                          .transpose_a = true,
+                                          .a_row = candidate_row}));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeGRU(const OpSpec& spec) {
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const RecurrentShape shape,
+      MakeRecurrentShape(spec, /*gates=*/3, {"Sigmoid", "Tanh"}));
+  auto op = std::make_unique<GruOp>(
+      spec, shape, spec.node->Int("linear_before_reset", 0) != 0);
+  SYNCLINE_RETURN_IF_ERROR(op->Compile());
+  return op;
+}
+
+}  // namespace syncline
