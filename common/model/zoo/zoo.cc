@@ -29,6 +29,8 @@ constexpr Writer kModels[] = {
      WriteDeepFm},
     {{"dlrm", "the same with these products each, into a perceptron"},
      WriteDlrm},
+    {{"lstm", "recurrent: tokens to the logits of what follows each"},
+     WriteLstm},
 };
 
 }  // namespace

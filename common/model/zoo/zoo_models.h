@@ -24,6 +24,7 @@ ZooModel WriteBert;
 ZooModel WriteWideAndDeep;
 ZooModel WriteDeepFm;
 ZooModel WriteDlrm;
+ZooModel WriteLstm;
 
 }  // namespace syncline
 

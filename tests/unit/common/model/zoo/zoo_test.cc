@@ -53,6 +53,12 @@ TEST(ZooTest, WeightsAreCounted) {
   };
   EXPECT_EQ(count("mlp", {{"hidden", "256"}}), 784 * 256 + 256 + 2570);
   EXPECT_EQ(count("lenet", {}), 832 + 51264 + 401536 + 1290);
+  EXPECT_EQ(
+      count("lstm", {{"vocabulary", "7"},
+                     {"width", "3"},
+                     {"hidden", "5"},
+                     {"layers", "2"}}),
+      7 * 3 + (20 * 3 + 20 * 5 + 40) + (20 * 5 + 20 * 5 + 40) + 5 * 7 + 7);
   // What torchvision counts, and two running values for each channel.
   EXPECT_EQ(count("resnet18", {}), 11'689'512 + 2 * 4800);
   EXPECT_EQ(count("resnet50", {}), 25'557'032 + 2 * 26'560);
