@@ -21,6 +21,12 @@
 
 namespace syncline::testing {
 
+inline DoubleArray MakeArray(reference::Dims dims, std::vector<double> values) {
+  DoubleArray array(std::move(dims));
+  array.values = std::move(values);
+  return array;
+}
+
 class OpRun {
  public:
   OpRun(std::string op_type, int version,
