@@ -18,7 +18,7 @@ struct BenchOptions {
   int threads = 1;
   // The large tensor of `pushpull`.
   int64_t large_mib = 1024;
-  // Of `sparse`: only what has this in its name.
+  // Of `sparse` and `step`: only what has this in its name.
   std::string only = {};
   // How long `spill` goes on after it has measured.
   int seconds = 120;
@@ -49,6 +49,10 @@ absl::Status RunSparseBench(const BenchOptions& options, Report* report);
 // A table of eight times its memory against one that fits, under Zipf's keys;
 // and the memory of its process, over a long run.
 absl::Status RunSpillBench(const BenchOptions& options, Report* report);
+
+// Training steps of several models, executor and optimizer kernels alone,
+// against PyTorch's. Errors: Unimplemented: there is no PyTorch.
+absl::Status RunStepBench(const BenchOptions& options, Report* report);
 
 }  // namespace syncline
 
