@@ -76,4 +76,31 @@ absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const int64_t> a,
   return s;
 }
 
+int64_t OutermostCount(const Broadcast& s) {
+  return s.outer.empty() ? s.inner : s.outer[0].count;
+}
+
+BroadcastPart PartOf(const Broadcast& s, int64_t begin, int64_t end) {
+  BroadcastPart part = {.shape = s};
+  const int64_t whole = OutermostCount(s);
+  const Broadcast::Loop loop =
+      s.outer.empty() ? Broadcast::Loop{whole, s.a_moves, s.b_moves}
+                      : s.outer[0];
+  if (s.outer.empty()) {
+    part.shape.inner = end - begin;
+  } else {
+    part.shape.outer[0].count = end - begin;
+  }
+  const auto share = [&](int64_t count) {
+    return count / whole * (end - begin);
+  };
+  part.shape.count = share(s.count);
+  if (loop.a_stride != 0) part.shape.a_count = share(s.a_count);
+  if (loop.b_stride != 0) part.shape.b_count = share(s.b_count);
+  part.result = s.count / whole * begin;
+  part.a = loop.a_stride * begin;
+  part.b = loop.b_stride * begin;
+  return part;
+}
+
 }  // namespace syncline

@@ -36,6 +36,16 @@ absl::StatusOr<std::vector<int64_t>> BroadcastDims(absl::Span<const int64_t> a,
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const int64_t> a,
                                         absl::Span<const int64_t> b);
 
+// Part of a result: elements [begin, end) of its outermost loop, and where that
+// begins in each array.
+struct BroadcastPart {
+  Broadcast shape;
+  int64_t result = 0, a = 0, b = 0;
+};
+// Length of the outermost loop.
+int64_t OutermostCount(const Broadcast& s);
+BroadcastPart PartOf(const Broadcast& s, int64_t begin, int64_t end);
+
 // Calls row(sa, sb, o, ia, ib) for every innermost loop, in order of the
 // result: element i of it is result[o + i], a[ia + i * sa], b[ib + i * sb].
 // sa and sb are integral constants 0 or 1, so each case is compiled on its own.

@@ -49,10 +49,20 @@ class Strided {
   // of it is result[y + i], and array_k[at[k] + i * inner_strides()[k]].
   template <typename Row>
   void ForEachRow(Row row) const {
+    ForEachRowIn(0, outermost(), row);
+  }
+  // Length of the loop around all others; 1 if there is but one loop.
+  int64_t outermost() const { return loops_.size() > 1 ? loops_[0].n : 1; }
+  // Only what [begin, end) of that loop comes to.
+  template <typename Row>
+  void ForEachRowIn(int64_t begin, int64_t end, Row row) const {
     const size_t outer = loops_.size() - 1;
+    const int64_t step = count_ == 0 ? 0 : count_ / outermost();
     std::array<int64_t, kLoopsMax> index{};
+    index[0] = begin;
     Offsets at = begin_;
-    for (int64_t y = 0; y < count_; y += inner()) {
+    for (size_t k = 0; k < K; ++k) at[k] += begin * loops_[0].strides[k];
+    for (int64_t y = begin * step; y < end * step; y += inner()) {
       row(y, at);
       for (size_t d = outer; d-- > 0;) {
         const Loop& loop = loops_[d];

@@ -1,6 +1,10 @@
 #ifndef SYNCLINE_KERNELS_THREADS_H_
 #define SYNCLINE_KERNELS_THREADS_H_
 
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+
 namespace syncline {
 
 // oneDNN's threads are libgomp's. By default an idle one spins for
@@ -13,9 +17,26 @@ namespace syncline {
 // is nothing to do or the program cannot be executed (then idle threads spin).
 void RestartWithPassiveWaiting(char** argv);
 
-// How many threads matrix products that the calling thread starts may use;
-// >= 1. Holds for the calling thread alone.
+// How many threads matrix products and ParallelFor that the calling thread
+// starts may use; >= 1. Holds for the calling thread alone.
 void SetComputeThreads(int threads);
+
+// Elements of a simple loop that take longer than waking a thread.
+inline constexpr int64_t kElementsPerThread = 32768;
+
+// Calls run(begin, end) for ranges that together are [0, count), each at least
+// `grain` long, at the same time on as many threads as SetComputeThreads said,
+// and returns when all are done. What is too short to share is one call on this
+// thread. Where it is cut depends on the number of threads: a loop whose
+// results must not may write each of its elements in one call. Not from within
+// `run`.
+void ParallelFor(int64_t count, int64_t grain,
+                 absl::FunctionRef<void(int64_t, int64_t)> run);
+// The same over rows of `row` elements each.
+inline void ParallelForRows(int64_t rows, int64_t row,
+                            absl::FunctionRef<void(int64_t, int64_t)> run) {
+  ParallelFor(rows, row > 0 ? kElementsPerThread / row + 1 : 1, run);
+}
 
 }  // namespace syncline
 

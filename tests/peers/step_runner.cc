@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/job_spec_validator.h"
 #include "common/wire/table_map.h"
+#include "kernels/threads.h"
 
 namespace syncline {
 namespace {
@@ -175,11 +176,17 @@ void StepRunner::Update() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const int index = static_cast<int>(i);
     const absl::Span<float> values = executor_->parameter(index);
-    float* slots[kOptimizerSlotsMax] = {};
-    for (size_t s = 0; s < slots_[i].size(); ++s)
-      slots[s] = slots_[i][s].data();
-    ApplyOptimizer(options_.optimizer, step, executor_->gradient(index).data(),
-                   values.data(), slots, values.size());
+    const float* const gradient = executor_->gradient(index).data();
+    // A ps has lanes for this.
+    ParallelFor(static_cast<int64_t>(values.size()), kElementsPerThread,
+                [&](int64_t begin, int64_t end) {
+                  float* slots[kOptimizerSlotsMax] = {};
+                  for (size_t s = 0; s < slots_[i].size(); ++s) {
+                    slots[s] = slots_[i][s].data() + begin;
+                  }
+                  ApplyOptimizer(options_.optimizer, step, gradient + begin,
+                                 values.data() + begin, slots, end - begin);
+                });
   }
   for (Table& table : tables_) {
     const absl::Span<const int64_t> keys = table.batch->keys();

@@ -1,6 +1,7 @@
 #include "worker/ops/binary.h"
 
 #include "common/base/status_macros.h"
+#include "kernels/threads.h"
 
 namespace syncline {
 namespace {
@@ -32,22 +33,50 @@ class BinaryOp : public Op {
         kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    kernels_.forward(shape_, t.in(0), t.in(1), t.out(0));
+    ForParts([&](const BroadcastPart& part) {
+      kernels_.forward(part.shape, t.in(0) + part.a, t.in(1) + part.b,
+                       t.out(0) + part.result);
+    });
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const auto run = [&](const BinaryKernels::Gradient& gradient, size_t i) {
-      if (g.in(i) == nullptr) return;
-      gradient.run({shape_, t.in(0), t.in(1), t.out(0), g.out(),
-                    g.accumulate(i), g.in(i)});
-    };
-    run(kernels_.gradient_b, 1);
-    run(kernels_.gradient_a, 0);
+    RunGradient(kernels_.gradient_b, 1, t, g);
+    RunGradient(kernels_.gradient_a, 0, t, g);
     return absl::OkStatus();
   }
 
  private:
+  // Calls run(part) for what each thread has of the result.
+  template <typename Run>
+  void ForParts(Run run) const {
+    const int64_t rows = OutermostCount(shape_);
+    ParallelForRows(
+        rows, rows == 0 ? 0 : shape_.count / rows,
+        [&](int64_t begin, int64_t end) { run(PartOf(shape_, begin, end)); });
+  }
+
+  // An operand that is repeated has sums, which are not cut.
+  void RunGradient(const BinaryKernels::Gradient& gradient, size_t i,
+                   const Tensors& t, const Gradients& g) const {
+    if (g.in(i) == nullptr) return;
+    const int64_t operand = i == 0 ? shape_.a_count : shape_.b_count;
+    if (operand != shape_.count) {
+      gradient.run({shape_, t.in(0), t.in(1), t.out(0), g.out(),
+                    g.accumulate(i), g.in(i)});
+      return;
+    }
+    ForParts([&](const BroadcastPart& part) {
+      gradient.run({part.shape, Moved(t.in(0), part.a), Moved(t.in(1), part.b),
+                    Moved(t.out(0), part.result), g.out() + part.result,
+                    g.accumulate(i), g.in(i) + part.result});
+    });
+  }
+  // What a gradient does not read may be null.
+  static const float* Moved(const float* array, int64_t offset) {
+    return array == nullptr ? nullptr : array + offset;
+  }
+
   const Broadcast shape_;
   const BinaryKernels kernels_;
 };

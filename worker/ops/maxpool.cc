@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/pooling.h"
+#include "kernels/threads.h"
 #include "worker/ops/window.h"
 
 namespace syncline {
@@ -23,7 +24,13 @@ class MaxPoolOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     auto* const indices =
         keeps_indices_ ? static_cast<int32_t*>(t.workspace) : nullptr;
-    MaxPool(planes_, window_, t.in(0), t.out(0), indices);
+    const int64_t in = window_.in_count();
+    const int64_t out = window_.out_count();
+    ParallelForRows(planes_, in, [&](int64_t begin, int64_t end) {
+      MaxPool(end - begin, window_, t.in(0) + begin * in,
+              t.out(0) + begin * out,
+              indices == nullptr ? nullptr : indices + begin * out);
+    });
     if (t.outputs.size() > 1 && t.outputs[1] != nullptr) {
       WriteIndices(indices, static_cast<int64_t*>(t.outputs[1]));
     }
@@ -31,8 +38,14 @@ class MaxPoolOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    MaxPoolGradient(planes_, window_, static_cast<const int32_t*>(t.workspace),
-                    g.out(), g.accumulate(0), g.in(0));
+    const auto* const indices = static_cast<const int32_t*>(t.workspace);
+    const int64_t in = window_.in_count();
+    const int64_t out = window_.out_count();
+    ParallelForRows(planes_, in, [&](int64_t begin, int64_t end) {
+      MaxPoolGradient(end - begin, window_, indices + begin * out,
+                      g.out() + begin * out, g.accumulate(0),
+                      g.in(0) + begin * in);
+    });
     return absl::OkStatus();
   }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/threads.h"
 
 namespace syncline {
 namespace {
@@ -16,16 +17,30 @@ class SoftmaxOp : public Op {
         kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    kernels_.forward(shape_, t.in(0), t.out(0));
+    ForParts([&](const SoftmaxShape& part, int64_t at) {
+      kernels_.forward(part, t.in(0) + at, t.out(0) + at);
+    });
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    kernels_.backward(shape_, t.out(0), g.out(), g.accumulate(0), g.in(0));
+    ForParts([&](const SoftmaxShape& part, int64_t at) {
+      kernels_.backward(part, t.out(0) + at, g.out() + at, g.accumulate(0),
+                        g.in(0) + at);
+    });
     return absl::OkStatus();
   }
 
  private:
+  // Calls run(part, offset) for what each thread has of the lines.
+  template <typename Run>
+  void ForParts(Run run) const {
+    const int64_t row = shape_.n * shape_.inner;
+    ParallelForRows(shape_.outer, row, [&](int64_t begin, int64_t end) {
+      run(SoftmaxShape{end - begin, shape_.n, shape_.inner}, begin * row);
+    });
+  }
+
   const SoftmaxShape shape_;
   const SoftmaxKernels kernels_;
 };

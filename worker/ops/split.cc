@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "kernels/threads.h"
 #include "worker/ops/axes.h"
 
 namespace syncline {
@@ -29,11 +30,13 @@ class SplitOp : public Op {
     for (size_t k = 0; k < parts_.size(); ++k) {
       if (t.outputs[k] == nullptr) continue;
       const size_t bytes = parts_[k].width * element_bytes_;
-      char* y = static_cast<char*>(t.outputs[k]);
-      for (int64_t o = 0; o < outer_; ++o, y += bytes) {
-        std::copy_n(x + (o * row_ + parts_[k].begin) * element_bytes_, bytes,
-                    y);
-      }
+      char* const y = static_cast<char*>(t.outputs[k]);
+      ParallelForRows(outer_, parts_[k].width, [&](int64_t begin, int64_t end) {
+        for (int64_t o = begin; o < end; ++o) {
+          std::copy_n(x + (o * row_ + parts_[k].begin) * element_bytes_, bytes,
+                      y + o * bytes);
+        }
+      });
     }
     return absl::OkStatus();
   }
@@ -43,15 +46,17 @@ class SplitOp : public Op {
       const float* const dy = g.outputs[k];
       if (dy == nullptr && g.accumulate(0)) continue;
       const int64_t width = parts_[k].width;
-      for (int64_t o = 0; o < outer_; ++o) {
-        float* const dx = g.in(0) + o * row_ + parts_[k].begin;
-        if (dy == nullptr) {
-          std::fill_n(dx, width, 0.0f);
-        } else {
-          Emit(width, g.accumulate(0), dx,
-               [=](int64_t i) { return dy[o * width + i]; });
+      ParallelForRows(outer_, width, [&](int64_t begin, int64_t end) {
+        for (int64_t o = begin; o < end; ++o) {
+          float* const dx = g.in(0) + o * row_ + parts_[k].begin;
+          if (dy == nullptr) {
+            std::fill_n(dx, width, 0.0f);
+          } else {
+            Emit(width, g.accumulate(0), dx,
+                 [=](int64_t i) { return dy[o * width + i]; });
+          }
         }
-      }
+      });
     }
     return absl::OkStatus();
   }

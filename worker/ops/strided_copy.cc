@@ -4,9 +4,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/loop.h"
+#include "kernels/threads.h"
 
 namespace syncline {
 namespace {
+
+// walk.ForEachRow(row), by several threads. REQUIRES: no two rows write to one
+// place.
+template <typename Row>
+void ForEachRowShared(const Strided<1>& walk, Row row) {
+  const int64_t parts = walk.outermost();
+  ParallelForRows(
+      parts, parts == 0 ? 0 : walk.count() / parts,
+      [&](int64_t begin, int64_t end) { walk.ForEachRowIn(begin, end, row); });
+}
 
 template <typename T>
 void Copy(const Strided<1>& walk, const void* from, void* to) {
@@ -14,7 +25,7 @@ void Copy(const Strided<1>& walk, const void* from, void* to) {
   T* const y = static_cast<T*>(to);
   const int64_t n = walk.inner();
   const int64_t stride = walk.inner_strides()[0];
-  walk.ForEachRow([=](int64_t at, const auto& offsets) {
+  ForEachRowShared(walk, [=](int64_t at, const auto& offsets) {
     const T* const in = x + offsets[0];
     if (stride == 1) {
       std::copy_n(in, n, y + at);
@@ -54,7 +65,7 @@ class StridedCopyOp : public Op {
   void Scatter(const float* dy, float* dx) const {
     const int64_t n = walk_.inner();
     const int64_t stride = walk_.inner_strides()[0];
-    walk_.ForEachRow([=](int64_t at, const auto& offsets) {
+    ForEachRowShared(walk_, [=](int64_t at, const auto& offsets) {
       float* const out = dx + offsets[0];
       if (stride == 1) {
         std::copy_n(dy + at, n, out);

@@ -1,6 +1,7 @@
 #include "worker/ops/unary.h"
 
 #include "common/base/status_macros.h"
+#include "kernels/threads.h"
 
 namespace syncline {
 namespace {
@@ -16,14 +17,21 @@ class UnaryOp : public Op {
         count_(spec.input(0).count()) {}
 
   absl::Status Forward(const Tensors& t) override {
-    kernels_.forward(count_, t.in(0), t.out(0));
+    ParallelFor(count_, kElementsPerThread, [&](int64_t begin, int64_t end) {
+      kernels_.forward(end - begin, t.in(0) + begin, t.out(0) + begin);
+    });
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const bool from_input = kernels_.saved == UnaryKernels::Saved::kInput;
-    kernels_.backward(count_, from_input ? t.in(0) : t.out(0), g.out(),
-                      g.accumulate(0), g.in(0));
+    const float* const saved = from_input ? t.in(0) : t.out(0);
+    ParallelFor(count_, kElementsPerThread, [&](int64_t begin, int64_t end) {
+      // Not read, and perhaps null, where nothing is saved.
+      const float* const from = saved == nullptr ? nullptr : saved + begin;
+      kernels_.backward(end - begin, from, g.out() + begin, g.accumulate(0),
+                        g.in(0) + begin);
+    });
     return absl::OkStatus();
   }
 

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/broadcast.h"
 #include "kernels/strided.h"
+#include "kernels/threads.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
@@ -56,14 +57,19 @@ class WhereOp : public Op {
     const int64_t n = walk_.inner();
     const auto [sc, sa, sb] = walk_.inner_strides();
     const int64_t by_c = sc, by_a = sa, by_b = sb;
-    walk_.ForEachRow([=](int64_t o, const Walk::Offsets& at) {
+    const auto select = [=](int64_t o, const Walk::Offsets& at) {
       const uint8_t* const c = condition + at[0];
       const T* const p = a + at[1];
       const T* const q = b + at[2];
       for (int64_t i = 0; i < n; ++i) {
         y[o + i] = At(c, i, by_c) != 0 ? At(p, i, by_a) : At(q, i, by_b);
       }
-    });
+    };
+    const int64_t parts = walk_.outermost();
+    ParallelForRows(parts, parts == 0 ? 0 : walk_.count() / parts,
+                    [&](int64_t begin, int64_t end) {
+                      walk_.ForEachRowIn(begin, end, select);
+                    });
   }
 
   // The gradient of an operand: dy where it was chosen, else zero.

@@ -1,6 +1,7 @@
 // Goal: broadcasting visits the right elements in as few loops as possible.
 // Method: the offsets of every row against the reference's index arithmetic,
-// over shapes that repeat either side; the number of loops of the common cases.
+// over shapes that repeat either side, whole and in parts; the number of loops
+// of the common cases.
 
 #include "kernels/broadcast.h"
 
@@ -45,6 +46,21 @@ TEST(BroadcastTest, OffsetsAreTheReferences) {
         ASSERT_EQ(ib + i * sb, reference::BroadcastOffset(visited, out, b));
       }
     });
+    EXPECT_EQ(visited, s->count);
+    visited = 0;
+    for (int64_t p = 0; p < OutermostCount(*s); ++p) {
+      const BroadcastPart part = PartOf(*s, p, p + 1);
+      ForEachRow(part.shape,
+                 [&](auto sa, auto sb, int64_t o, int64_t ia, int64_t ib) {
+                   for (int64_t i = 0; i < part.shape.inner; ++i, ++visited) {
+                     ASSERT_EQ(part.result + o + i, visited);
+                     ASSERT_EQ(part.a + ia + i * sa,
+                               reference::BroadcastOffset(visited, out, a));
+                     ASSERT_EQ(part.b + ib + i * sb,
+                               reference::BroadcastOffset(visited, out, b));
+                   }
+                 });
+    }
     EXPECT_EQ(visited, s->count);
   }
 }

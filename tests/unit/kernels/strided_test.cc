@@ -45,6 +45,28 @@ TEST(StridedTest, OffsetsAreThoseOfIndexArithmetic) {
   ExpectOffsets({1, 1}, {3, 4}, {5, 6});
 }
 
+TEST(StridedTest, PartsOfTheOutermostLoopAreTheWhole) {
+  for (const Dims& dims : {Dims{5, 3, 4}, Dims{7}, Dims{}, Dims{4, 0, 2}}) {
+    const Strided<1> walk(dims, {BroadcastStrides(dims, dims)}, {9});
+    using Row = std::pair<int64_t, int64_t>;
+    std::vector<Row> whole, parts;
+    walk.ForEachRow([&](int64_t y, const auto& at) {
+      whole.push_back({y, at[0]});
+    });
+    for (int64_t i = 0; i < walk.outermost(); ++i) {
+      walk.ForEachRowIn(i, i + 1, [&](int64_t y, const auto& at) {
+        parts.push_back({y, at[0]});
+      });
+    }
+    EXPECT_EQ(parts, whole);
+  }
+  const Strided<1> turned({3, 2, 4}, {Dims{1, 12, 3}});
+  EXPECT_EQ(turned.outermost(), 3);
+  turned.ForEachRowIn(2, 3, [&](int64_t y, const auto& at) {
+    EXPECT_EQ(at[0], 2 + (y - 16) / 4 * 12);
+  });
+}
+
 TEST(StridedTest, WhatRunsOnIsOneLoop) {
   const Dims dims = {2, 3, 4};
   const Strided<1> dense(dims, {DenseStrides(dims)});

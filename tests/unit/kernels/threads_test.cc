@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -31,6 +33,28 @@ TEST(ThreadsTest, APolicyThatIsSetIsLeftAlone) {
   char* const arguments[] = {program, nullptr};
   syncline::RestartWithPassiveWaiting(const_cast<char**>(arguments));
   SUCCEED();  // it returned
+}
+
+TEST(ThreadsTest, ALoopRunsEveryElementOnce) {
+  for (const int threads : {1, 2, 3, 5}) {
+    syncline::SetComputeThreads(threads);
+    for (const int64_t count : {0, 1, 7, 100, 1001}) {
+      std::vector<std::atomic<int>> runs(count);
+      std::atomic<int64_t> calls = 0;
+      std::atomic<int64_t> shortest = count;
+      syncline::ParallelFor(count, 10, [&](int64_t begin, int64_t end) {
+        ++calls;
+        if (end - begin < shortest) shortest = end - begin;
+        for (int64_t i = begin; i < end; ++i) ++runs[i];
+      });
+      for (const auto& of_element : runs) EXPECT_EQ(of_element, 1);
+      EXPECT_LE(calls, threads);
+      EXPECT_GE(shortest, std::min<int64_t>(count, 10));
+      if (count == 1001) {
+        EXPECT_EQ(calls, threads);
+      }
+    }
+  }
 }
 
 int main(int argc, char** argv) {

@@ -27,7 +27,8 @@ void Ignore(int) {}
 class Trainer {
  public:
   Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size,
-          int64_t micro_batches = 1, int recompute_segments = 1)
+          int64_t micro_batches = 1, int recompute_segments = 1,
+          int threads = 1)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.loss.set_kind(loss);
@@ -36,6 +37,7 @@ class Trainer {
     options.recompute_segments = recompute_segments;
     options.eval_batch_size = batch_size + 3;
     options.seed = 17;
+    options.threads = threads;
     auto executor = Executor::Create(m.model, m.training, options);
     EXPECT_TRUE(executor.ok()) << executor.status();
     if (!executor.ok()) return;
@@ -482,6 +484,37 @@ TEST(ExecutorTest, TheSameStepGivesTheSameBits) {
   trainer.Step(trainer.MakeBatch(5, 77));
   trainer.Step(batch);
   EXPECT_EQ(trainer.Gradients(), first);
+}
+
+// Large enough that loops are shared; without matrix products, which promise
+// less.
+TEST(ExecutorTest, TheNumberOfThreadsDoesNotChangeABit) {
+  const TrainingModel model = MakeTrainingModel(
+      "(float[N,4,64,96] x, float[96] w_a, float[4,1,1] w_b, "
+      "float[4,64,96] w_c) => (float[N,4] y)",
+      "int64[2] plane = {2, 3}, float zero = {0}", R"(
+    scaled = Mul (x, w_a)
+    shifted = Add (scaled, w_b)
+    weighed = Mul (shifted, w_c)
+    active = Sigmoid (weighed)
+    turned = Transpose <perm = [0, 1, 3, 2]> (active)
+    left, right = Split <axis = 3> (turned)
+    ratio = Div (left, right)
+    is_low = Less (ratio, shifted_mean)
+    kept = Where (is_low, ratio, left)
+    shifted_mean = ReduceMean <keepdims = 1, axes = [1, 2, 3]> (ratio)
+    weights = Softmax <axis = 3> (kept)
+    mixed = Mul (weights, right)
+    pooled = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (mixed)
+    y = ReduceSum <keepdims = 0> (pooled, plane)
+  )",
+      17);
+  Trainer one(model, LossSpec::MEAN_SQUARED_ERROR, 16);
+  Trainer three(model, LossSpec::MEAN_SQUARED_ERROR, 16, /*micro_batches=*/1,
+                /*recompute_segments=*/1, /*threads=*/3);
+  const Batch batch = one.MakeBatch(16);
+  EXPECT_EQ(one.Step(batch), three.Step(batch));
+  EXPECT_EQ(one.Gradients(), three.Gradients());
 }
 
 TEST(ExecutorTest, GradientsOfPartsAddUpToThoseOfTheWhole) {
