@@ -87,6 +87,7 @@ int Main(int argc, char** argv) {
   run.optimizer.epsilon = 1e-5f;
   const std::map<std::string, OptimizerKind> optimizers = {
       {"sgd", OptimizerKind::kSgd},
+      {"momentum", OptimizerKind::kMomentum},
       {"adam", OptimizerKind::kAdam},
       {"adagrad", OptimizerKind::kAdagrad}};
   const std::map<std::string, LossSpec::Kind> losses = {
