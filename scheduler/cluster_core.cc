@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kExitRetryable = 138;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
+constexpr uint32_t kProfileStepsMax = 1000;
 
 // "j-0042" -> 42; 0 if it is not a job's id.
 uint64_t NumberOf(absl::string_view job_id) {
@@ -371,6 +372,31 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
   Settle(job, now, actions);
   StartJobs(now, actions);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
+                                                 ClusterActions* actions) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Job* job, FindJob(request.job_id()));
+  if (job->status().state() != RUNNING || job->stopping()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), " is ", JobState_Name(job->status().state()),
+        job->stopping() && !job->IsOver() ? " and about to end" : "",
+        "; only a running job can be profiled"));
+  }
+  if (request.steps() < 1 || request.steps() > kProfileStepsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "steps: ", request.steps(), " is outside 1..", kProfileStepsMax));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const SessionId worker,
+                            job->WorkerSession(request.rank()));
+  const std::string artifact = absl::StrCat("profiles/", ++profile_count_,
+                                            "-rank-", request.rank(), ".pb");
+  SchedulerMessage message;
+  message.mutable_profile()->set_job_id(request.job_id());
+  message.mutable_profile()->set_steps(request.steps());
+  message.mutable_profile()->set_artifact(artifact);
+  actions->push_back(SendCommand{worker, std::move(message)});
+  return artifact;
 }
 
 void ClusterCore::Shutdown(int exit_code, absl::string_view reason,

@@ -84,6 +84,11 @@ class ClusterCore {
   // Errors: NotFound, FailedPrecondition (final already).
   absl::Status Cancel(const std::string& job_id, absl::string_view reason,
                       absl::Time now, ClusterActions* actions);
+  // Has a worker of the job record its next steps; returns the name of the
+  // artifact to come. Errors: NotFound; InvalidArgument: rank or steps;
+  // FailedPrecondition: the job is not running.
+  absl::StatusOr<std::string> Profile(const ProfileRequest& request,
+                                      ClusterActions* actions);
   // Tells every member, and those that come later, to exit.
   void Shutdown(int exit_code, absl::string_view reason,
                 ClusterActions* actions);
@@ -147,6 +152,7 @@ class ClusterCore {
   absl::flat_hash_map<std::string, absl::Time> too_large_since_;
   uint64_t next_job_ = 1;
   uint64_t lost_count_ = 0;
+  uint64_t profile_count_ = 0;
   absl::Time expire_at_ = absl::InfinitePast();
   bool shut_down_ = false;
   SchedulerMessage shutdown_;  // what newcomers are told then

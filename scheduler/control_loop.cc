@@ -344,6 +344,16 @@ void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
   if (!posted) done(Stopped());
 }
 
+void ControlLoop::Profile(const ProfileRequest& request, Accepted done) {
+  auto artifact = std::make_shared<absl::StatusOr<std::string>>();
+  const bool posted = Post(
+      [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
+        *artifact = core->Profile(request, actions);
+      },
+      [=] { done(*artifact); });
+  if (!posted) done(Stopped());
+}
+
 void ControlLoop::AddArtifact(const std::string& job_id,
                               const Artifact& artifact,
                               std::function<void(absl::Status)> done) {

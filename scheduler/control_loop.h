@@ -89,6 +89,7 @@ class ControlLoop {
   void Submit(CheckedJob job, FileChunkWriter* model, Accepted done);
   void Cancel(const std::string& job_id, const std::string& reason,
               std::function<void(absl::StatusOr<JobStatus>)> done);
+  void Profile(const ProfileRequest& request, Accepted done);
   void AddArtifact(const std::string& job_id, const Artifact& artifact,
                    std::function<void(absl::Status)> done);
   void Shutdown(int exit_code, const std::string& reason);

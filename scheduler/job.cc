@@ -78,6 +78,21 @@ absl::Time Job::since() const {
                   : FromTimestamp(status_.transitions(last).time());
 }
 
+absl::StatusOr<SessionId> Job::WorkerSession(uint32_t rank) const {
+  uint32_t workers = 0;
+  for (const Party& party : parties_) {
+    if (party.is_ps) continue;
+    ++workers;
+    if (party.participant.rank() != rank) continue;
+    if (party.stage == Stage::kPrepared) return party.session;
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", rank, " of job ", id(), " has no step to do"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("job ", id(), " has no worker ", rank, "; it has ", workers,
+                   ", and their ranks begin at 0"));
+}
+
 std::vector<SessionId> Job::Participants() const {
   std::vector<SessionId> sessions;
   for (const Party& party : parties_) {

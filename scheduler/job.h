@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
@@ -97,6 +98,9 @@ class Job {
   // What the ps have said of their tables.
   JobTableStatus TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
+  // Of the worker with this rank. Errors: InvalidArgument: there is none;
+  // FailedPrecondition: it has done all its steps.
+  absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
   // Sessions that have not gone.
   std::vector<SessionId> Participants() const;
 

@@ -236,6 +236,17 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* call,
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobsService::Profile(
+    grpc::CallbackServerContext* call, const ProfileRequest* request,
+    ProfileResponse* response) {
+  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+  context_.loop->Profile(*request, [=](absl::StatusOr<std::string> artifact) {
+    if (artifact.ok()) response->set_artifact(*artifact);
+    reactor->Finish(ToGrpcStatus(artifact.status()));
+  });
+  return reactor;
+}
+
 grpc::ServerWriteReactor<FileChunk>* JobsService::Download(
     grpc::CallbackServerContext*, const DownloadRequest* request) {
   return SendArtifact(context_, *request);

@@ -33,6 +33,9 @@ class JobsService final : public Jobs::CallbackService {
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* call,
                                    const CancelRequest* request,
                                    JobStatus* response) override;
+  grpc::ServerUnaryReactor* Profile(grpc::CallbackServerContext* call,
+                                    const ProfileRequest* request,
+                                    ProfileResponse* response) override;
   grpc::ServerWriteReactor<FileChunk>* Download(
       grpc::CallbackServerContext* call,
       const DownloadRequest* request) override;

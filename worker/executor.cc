@@ -117,6 +117,7 @@ class CpuExecutor : public Executor {
   void UseTables(absl::Span<RowBatch* const> tables) override {
     tables_.assign(tables.begin(), tables.end());
   }
+  void UseRecorder(StepRecorder* recorder) override { recorder_ = recorder; }
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
     return 2 * ParameterSlab::BytesFor(counts_) +
@@ -144,6 +145,7 @@ class CpuExecutor : public Executor {
     int64_t size = 0;
   };
   absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part);
+  double RunLoss(const StepPlan& plan, const Batch& batch, Part part);
   // Returns the part's summed loss.
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
@@ -164,6 +166,7 @@ class CpuExecutor : public Executor {
   std::vector<CachedPlan> plans_;  // latest use first
   AlignedFloats arena_;            // shared by the plans: one runs at a time
   int64_t training_arena_bytes_ = 0;
+  StepRecorder* recorder_ = nullptr;
 };
 
 absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
@@ -309,7 +312,8 @@ absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
                   .first_sample = part.first,
                   .parameters = values_.addresses(),
                   .gradients = gradients_.addresses(),
-                  .tables = tables_}));
+                  .tables = tables_,
+                  .recorder = training ? recorder_ : nullptr}));
   return plan;
 }
 
@@ -346,15 +350,21 @@ absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
   return result;
 }
 
+double CpuExecutor::RunLoss(const StepPlan& plan, const Batch& batch,
+                            Part part) {
+  const StepRecorder::Interval interval(recorder_, StepProfile::LOSS);
+  return plan.loss().Run(plan.scores(),
+                         batch.labels.data() + part.first * batch.label_width,
+                         plan.loss_gradient());
+}
+
 absl::StatusOr<double> CpuExecutor::TrainPart(
     const Batch& batch, Part part, int64_t clock, uint64_t seed,
     absl::FunctionRef<void(int)> ready) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             Ready(/*training=*/true, batch, part));
   SYNCLINE_RETURN_IF_ERROR(plan->Forward(seed));
-  const double loss = plan->loss().Run(
-      plan->scores(), batch.labels.data() + part.first * batch.label_width,
-      plan->loss_gradient());
+  const double loss = RunLoss(*plan, batch, part);
   if (!std::isfinite(loss)) {
     return Annotate(NotFinite(*plan, loss, seed),
                     absl::StrCat("step at clock ", clock));

@@ -15,6 +15,7 @@
 #include "common/model/training_graph.h"
 #include "worker/batch.h"
 #include "worker/row_batch.h"
+#include "worker/step_recorder.h"
 
 namespace syncline {
 
@@ -93,6 +94,9 @@ class Executor {
   // gradients a step adds up, by TrainingGraph::tables index: those of their
   // batch. They outlive their use; memory of theirs may change between steps.
   virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
+
+  // Records what steps do from now on, in TrainStep; null: no longer.
+  virtual void UseRecorder(StepRecorder* recorder) = 0;
 
   // Bytes of the activation arena for the training batch, or a part of it.
   virtual int64_t arena_bytes() const = 0;

@@ -17,6 +17,7 @@ namespace {
 // gRPC lets go of a cancelled call's slices within milliseconds.
 constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
 constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
+constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 
@@ -57,6 +58,12 @@ void JobRun::RequestRun() {
   MutexLock lock(&mu_);
   run_ = true;
   changed_.SignalAll();
+}
+
+void JobRun::RequestProfile(const ProfileSteps& wish) {
+  MutexLock lock(&mu_);
+  if (trainer_ != nullptr) return trainer_->RequestProfile(wish);
+  if (!ended_) profiles_wanted_.push_back(wish);
 }
 
 bool JobRun::RequestStop(const std::string& reason) {
@@ -167,11 +174,16 @@ absl::Status JobRun::TrainAndUpload() {
        .shared_memory = options_.shared_memory,
        .metrics = metrics_,
        .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
-       .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); }});
+       .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); },
+       .on_profile = [this](const std::string& name,
+                            const StepProfile& p) { UploadProfile(name, p); }});
   {
     MutexLock lock(&mu_);
     if (stop_) return absl::CancelledError("stopped");
     trainer_ = &trainer;
+    for (const ProfileSteps& wish : profiles_wanted_) {
+      trainer.RequestProfile(wish);
+    }
   }
   // A stop ends its calls, those of the export included.
   const absl::Cleanup forget = [this] {
@@ -300,6 +312,16 @@ void JobRun::SendEvaluation(const Evaluation& evaluation) {
   message.mutable_report()->set_job_id(job_id());
   *message.mutable_report()->mutable_evaluation() = evaluation;
   send_(std::move(message));
+}
+
+// Whoever asked for it gives up in time; the job goes on without.
+void JobRun::UploadProfile(const std::string& name,
+                           const StepProfile& profile) {
+  const absl::Status status =
+      UploadText(name, profile.SerializeAsString(), kProfileUploadTimeout);
+  if (!status.ok()) {
+    LogWarning("profile not uploaded").Job(job_id()).Status(status);
+  }
 }
 
 }  // namespace syncline

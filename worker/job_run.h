@@ -43,6 +43,8 @@ class JobRun {
   const std::string& job_id() const { return assignment_.job_id(); }
 
   void RequestRun() ABSL_LOCKS_EXCLUDED(mu_);
+  // Of its next steps, also where it does not run yet.
+  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
   // False: it has ended already, and will not answer.
   bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -79,6 +81,7 @@ class JobRun {
   void SendDone(const absl::Status& status, bool released);
   void SendProgress(const WorkerProgress& progress);
   void SendEvaluation(const Evaluation& evaluation);
+  void UploadProfile(const std::string& name, const StepProfile& profile);
 
   const JobAssignment assignment_;
   const Options options_;
@@ -96,6 +99,8 @@ class JobRun {
   bool run_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // Of before there was a trainer.
+  std::vector<ProfileSteps> profiles_wanted_ ABSL_GUARDED_BY(mu_);
   Trainer* trainer_ ABSL_GUARDED_BY(mu_) =
       nullptr;  // while it trains or exports
 };

@@ -259,6 +259,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
+  recorder_ = memory.recorder;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -317,10 +318,14 @@ Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
           .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
 }
 
-absl::Status StepPlan::RunForward(size_t position, const Arguments& arguments,
+// `kind` is FORWARD or RECOMPUTED.
+absl::Status StepPlan::RunForward(size_t position, StepProfile::Kind kind,
                                   uint64_t seed) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
+  const Arguments& arguments =
+      kind == StepProfile::FORWARD ? call.forward : call.again;
+  const StepRecorder::Interval interval(recorder_, kind, call.node);
   absl::Status status = ops_[position]->Forward(
       TensorsOf(call, arguments, arguments.forward_scratch, seed));
   return status.ok() ? status : Annotate(status, Describe(*call.node));
@@ -332,6 +337,8 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
   if (!call.runs_backward) return absl::OkStatus();
   const uint32_t added =
       call.accumulate_mask | (accumulate ? call.parameter_mask : 0);
+  const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
+                                        call.node);
   absl::Status status = ops_[position]->Backward(
       TensorsOf(call, call.again, call.backward_scratch, seed),
       {.outputs = call.output_gradients,
@@ -342,7 +349,7 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
 
 absl::Status StepPlan::Forward(uint64_t seed) {
   for (size_t p = 0; p < calls_.size(); ++p) {
-    SYNCLINE_RETURN_IF_ERROR(RunForward(p, calls_[p].forward, seed));
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, StepProfile::FORWARD, seed));
   }
   return absl::OkStatus();
 }
@@ -363,8 +370,9 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
   report(number);
   for (const StepMemory::Step& step : memory_.after_loss) {
     const auto p = static_cast<size_t>(step.position);
-    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, calls_[p].again, seed)
-                                        : RunBackward(p, seed, accumulate));
+    SYNCLINE_RETURN_IF_ERROR(step.again
+                                 ? RunForward(p, StepProfile::RECOMPUTED, seed)
+                                 : RunBackward(p, seed, accumulate));
     report(++number);
   }
   return absl::OkStatus();
@@ -414,7 +422,7 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   if (found.empty()) found = DescribeRowNotFinite();
   for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
     const Call& call = calls_[p];
-    if (!RunForward(p, call.forward, seed).ok()) break;
+    if (!RunForward(p, StepProfile::FORWARD, seed).ok()) break;
     const std::vector<void*>& outputs = call.forward.outputs;
     for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
       if (call.node->outputs[i] == kNoValue) continue;

@@ -20,6 +20,7 @@
 #include "worker/ops/op.h"
 #include "worker/row_batch.h"
 #include "worker/step_memory.h"
+#include "worker/step_recorder.h"
 
 namespace syncline {
 
@@ -74,6 +75,7 @@ class StepPlan {
     absl::Span<float* const> parameters;
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
+    StepRecorder* recorder = nullptr;  // null: nothing is recorded
   };
   absl::Status Bind(const Memory& memory);
 
@@ -136,7 +138,7 @@ class StepPlan {
   void* FeedAddress(int feed, const Memory& memory) const;
   void BindArguments(const Memory& memory, const Call& call,
                      absl::Span<const Place> values, Arguments* arguments);
-  absl::Status RunForward(size_t position, const Arguments& arguments,
+  absl::Status RunForward(size_t position, StepProfile::Kind kind,
                           uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
   Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
@@ -170,6 +172,7 @@ class StepPlan {
   std::vector<const void*> values_;  // by ValueId
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
+  StepRecorder* recorder_ = nullptr;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -25,6 +25,9 @@ constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // that those who wait for it miss a few and still wait.
 constexpr int kActivitiesPerTimeout = 8;
 
+// Wishes for profiles that wait.
+constexpr size_t kProfilesMax = 8;
+
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 
@@ -190,10 +193,12 @@ Trainer::Trainer(const PreparedJob& job, Options options)
 absl::Status Trainer::Run() {
   const auto send_report = [this] {
     options_.on_progress(meter_.Report(absl::Now()));
+    DeliverProfiles();
   };
   PeriodicTask report("progress", kReportPeriod, send_report);
   absl::Status status = Train();
   report.Stop();
+  if (status.ok()) FinishProfile();
   send_report();
   if (!status.ok() && stop_.load()) return absl::CancelledError("stopped");
   return status;
@@ -202,6 +207,64 @@ absl::Status Trainer::Run() {
 void Trainer::Stop() {
   stop_.store(true);
   client_.Cancel(absl::CancelledError("stopped"));
+}
+
+void Trainer::RequestProfile(const ProfileSteps& wish) {
+  MutexLock lock(&mu_);
+  if (wishes_.size() == kProfilesMax) {
+    LogWarning("too many profiles are wanted")
+        .Job(wish.job_id())
+        .Field("dropped", wish.artifact());
+    return;
+  }
+  wishes_.push_back(wish);
+  profile_wanted_.store(true);
+}
+
+void Trainer::BeginRecording(int64_t clock) {
+  if (!recorder_.has_value() && profile_wanted_.load()) {
+    MutexLock lock(&mu_);
+    recorder_.emplace(wishes_.front().steps());
+    executor_.UseRecorder(&*recorder_);
+  }
+  if (recorder_.has_value()) recorder_->BeginStep(clock);
+}
+
+void Trainer::Record(std::initializer_list<StepRecorder::Timed> sequence) {
+  if (recorder_.has_value()) recorder_->AddLast(sequence);
+}
+
+void Trainer::EndRecording(uint64_t samples) {
+  if (!recorder_.has_value()) return;
+  recorder_->EndStep(samples);
+  if (recorder_->done()) FinishProfile();
+}
+
+void Trainer::FinishProfile() {
+  if (!recorder_.has_value()) return;
+  executor_.UseRecorder(nullptr);
+  StepProfile profile = recorder_->profile();
+  recorder_.reset();
+  profile.set_job_id(job_.assignment.job_id());
+  profile.set_task(job_.task_name());
+  profile.set_rank(job_.rank);
+  MutexLock lock(&mu_);
+  if (profile.steps_size() > 0) {
+    profiles_.emplace_back(wishes_.front().artifact(), std::move(profile));
+  }
+  wishes_.pop_front();
+  profile_wanted_.store(!wishes_.empty());
+}
+
+void Trainer::DeliverProfiles() {
+  std::vector<std::pair<std::string, StepProfile>> profiles;
+  {
+    MutexLock lock(&mu_);
+    profiles.swap(profiles_);
+  }
+  for (const auto& [name, profile] : profiles) {
+    options_.on_profile(name, profile);
+  }
 }
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(absl::Now()); }
@@ -230,11 +293,13 @@ absl::Status Trainer::Start() {
 
 absl::Status Trainer::Step(int64_t clock) {
   ProgressMeter::StepTimes times;
+  BeginRecording(clock);
   Stopwatch watch;
   SYNCLINE_ASSIGN_OR_RETURN(const Batch* batch, NextBatch());
   times.data = watch.Lap();
   if (HasTables()) SYNCLINE_RETURN_IF_ERROR(ReadyRows(clock, *batch));
   times.wait = watch.Lap();
+  Record({{StepProfile::DATA, times.data}, {StepProfile::ROWS, times.wait}});
 
   const bool last = clock + 1 == epochs_.clocks_total;
   const bool reads_cut = job_.is_chief() && EpochEndsAt(clock + 1);
@@ -246,7 +311,10 @@ absl::Status Trainer::Step(int64_t clock) {
                      .rows = HasTables() ? job_.rows->current()
                                          : absl::Span<RowBatch* const>()});
   const bool wants_rows = HasTables() && !last && !reads_cut;
-  if (wants_rows) PullRowsEarly(clock);
+  if (wants_rows) {
+    const StepRecorder::Interval interval(recorder(), StepProfile::ROWS);
+    PullRowsEarly(clock);
+  }
   double loss_sum = 0;
   absl::Duration pushing;
   if (batch->size > 0) {
@@ -267,14 +335,20 @@ absl::Status Trainer::Step(int64_t clock) {
     loss_sum = 0;
   }
   if (HasTables()) UpdateKeptRows(clock, samples);
-  times.push = watch.Lap() + pushing;
+  times.push = watch.Lap();
+  Record({{StepProfile::PUSH, times.push}});
+  times.push += pushing;
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
+  Record({{StepProfile::PUSH, client_.wait_times().push},
+          {StepProfile::WAIT, client_.wait_times().wait},
+          {StepProfile::PULL, client_.wait_times().pull}});
   if (rows_clock_ == clock + 1) KeepRows(clock + 1, job_.rows->next());
   times.push += client_.wait_times().push;
   times.wait += client_.wait_times().wait;
   times.pull = client_.wait_times().pull;
   meter_.AddStep(clock, samples, loss_sum, times);
   options_.metrics->OnStep(samples, times);
+  EndRecording(samples);
   return absl::OkStatus();
 }
 
@@ -283,7 +357,9 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
   const auto on_gradient = [&](int tensor) {
     Stopwatch watch;
     client_.OnGradientReady(static_cast<uint32_t>(tensor));
-    *pushing += watch.Lap();
+    const absl::Duration pushed = watch.Lap();
+    Record({{StepProfile::PUSH, pushed}});
+    *pushing += pushed;
   };
   SYNCLINE_ASSIGN_OR_RETURN(
       const Executor::StepResult result,

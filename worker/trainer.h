@@ -3,15 +3,23 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "proto/job.pb.h"
+#include "proto/profile.pb.h"
+#include "proto/scheduler.pb.h"
 #include "worker/data/prefetcher.h"
 #include "worker/epochs.h"
 #include "worker/evaluator.h"
@@ -19,6 +27,7 @@
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
 #include "worker/row_reuse.h"
+#include "worker/step_recorder.h"
 #include "worker/table_export.h"
 #include "worker/worker_metrics.h"
 
@@ -42,6 +51,8 @@ class Trainer {
     std::function<void(const WorkerProgress&)> on_progress;
     // The chief's evaluations, from the training thread.
     std::function<void(const Evaluation&)> on_evaluation;
+    // What RequestProfile asked for, from a thread of the trainer. May block.
+    std::function<void(const std::string& name, const StepProfile&)> on_profile;
   };
   // `job` is complete (PrepareJob found no problem) and outlives the trainer.
   Trainer(const PreparedJob& job, Options options);
@@ -55,6 +66,11 @@ class Trainer {
   // Ends Run with Cancelled: calls under way are cut short, a step or a batch
   // that is being computed is finished first. Thread-safe.
   void Stop();
+
+  // Records the next steps, once those that were asked for before are done;
+  // fewer where the job has no more. A few wishes wait, others are dropped.
+  // Thread-safe.
+  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The chief's, after Run.
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
@@ -97,6 +113,18 @@ class Trainer {
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
+  // Around a step.
+  void BeginRecording(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndRecording(uint64_t samples);
+  StepRecorder* recorder() {
+    return recorder_.has_value() ? &*recorder_ : nullptr;
+  }
+  // What ended just now, one after the other.
+  void Record(std::initializer_list<StepRecorder::Timed> sequence);
+  // Hands over what was recorded, if anything was.
+  void FinishProfile() ABSL_LOCKS_EXCLUDED(mu_);
+  // The thread that reports calls this.
+  void DeliverProfiles() ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTables() const { return job_.rows != nullptr; }
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
@@ -123,6 +151,12 @@ class Trainer {
   absl::Time activity_told_at_;  // when others last heard of the chief
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
+  std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_
+  std::optional<StepRecorder> recorder_;     // of wishes_.front()
+  Mutex mu_;
+  std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<std::string, StepProfile>> profiles_
+      ABSL_GUARDED_BY(mu_);  // recorded, by name
   PsClient client_;
 };
 

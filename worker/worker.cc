@@ -67,6 +67,11 @@ class JobWorker final : public Worker {
       case SchedulerMessage::kRun:
         if (const auto job = FindJob(command.run().job_id())) job->RequestRun();
         return;
+      case SchedulerMessage::kProfile:
+        if (const auto job = FindJob(command.profile().job_id())) {
+          job->RequestProfile(command.profile());
+        }
+        return;
       case SchedulerMessage::kStop:
         return OnStop(command.stop());
       default:

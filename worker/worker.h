@@ -34,7 +34,8 @@ class Worker {
       const Options& options, std::function<void(DaemonMessage)> send);
   virtual ~Worker() = default;  // stops the job, joins
 
-  // prepare, run and stop commands; others are ignored. Does not block.
+  // prepare, run, profile and stop commands; others are ignored. Does not
+  // block.
   virtual void OnCommand(const SchedulerMessage& command) = 0;
 };
 

@@ -135,6 +135,14 @@ absl::StatusOr<JobTableStatus> JobsClient::GetTables(
   return tables;
 }
 
+absl::StatusOr<std::string> JobsClient::Profile(const ProfileRequest& request) {
+  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  ProfileResponse response;
+  SYNCLINE_RETURN_IF_ERROR(
+      CallStatus(address_, stub_->Profile(context.get(), request, &response)));
+  return response.artifact();
+}
+
 absl::Status JobsClient::Download(const std::string& job_id,
                                   const Artifact& artifact,
                                   const std::string& to_file,

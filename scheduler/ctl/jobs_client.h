@@ -38,6 +38,9 @@ class JobsClient {
   absl::StatusOr<ClusterStatus> GetCluster();
   absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id);
 
+  // The name of the artifact that the worker will store.
+  absl::StatusOr<std::string> Profile(const ProfileRequest& request);
+
   // Writes the artifact to `to_file`, complete and with the right checksum, or
   // not at all. `size_bytes` is what JobStatus says.
   absl::Status Download(const std::string& job_id, const Artifact& artifact,

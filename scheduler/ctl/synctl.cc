@@ -19,6 +19,7 @@
 #include "scheduler/ctl/local_command.h"
 #include "scheduler/ctl/model_command.h"
 #include "scheduler/ctl/plan_command.h"
+#include "scheduler/ctl/profile_command.h"
 #include "scheduler/ctl/tf_config_command.h"
 
 namespace syncline {
@@ -148,6 +149,16 @@ Examples:
   synctl plan job.textproto --batch-size 1024 --micro-batches 4
   synctl plan job.textproto --recompute-segments 8 --output json)";
 
+constexpr char kProfileFooter[] = R"(
+A worker of the running job records its next steps: time by operator, forward
+and backward, and what else a step's time went into. Nothing is slowed down
+before or after. The profile stays with the job as a file of its own. A job that
+ends earlier gives the steps that there were.
+
+Examples:
+  synctl profile j-0001
+  synctl profile j-0001 --rank 2 --steps 100 --trace trace.json)";
+
 constexpr char kTablesFooter[] = R"(
 Of each table: rows in memory and on disk and their bytes, how often a row was
 found where, why keys were refused and rows expired, and the keys pushed most.
@@ -184,6 +195,7 @@ class CommandLine {
     AddJobCommands();
     AddQueryCommands();
     AddTables();
+    AddProfile();
     AddLocal();
     AddGenerate();
     AddModel();
@@ -315,6 +327,28 @@ class CommandLine {
     tables->add_option("JOB", job_id_,
                        "Job id; default: the newest that is running");
     SetFooter(tables, kTablesFooter);
+  }
+
+  void AddProfile() {
+    CLI::App* profile =
+        AddOnJob("profile", "Show where the time of a running job's steps goes",
+                 [this](const Console& console) {
+                   profile_.scheduler = Scheduler();
+                   profile_.job_id = job_id_;
+                   return RunProfile(profile_, console);
+                 });
+    profile
+        ->add_option("--steps", profile_.steps, "Steps to record; default 20")
+        ->check(CLI::Range(1, 1000));
+    profile->add_option("--rank", profile_.rank,
+                        "Which worker; default 0, the chief");
+    profile->add_option("--trace", profile_.trace_file,
+                        "File for a trace, for chrome://tracing or Perfetto");
+    profile
+        ->add_option("--timeout", profile_.timeout_seconds,
+                     "Seconds to wait for the steps; default 300")
+        ->check(CLI::Range(1.0, 1e6));
+    SetFooter(profile, kProfileFooter);
   }
 
   void AddLocal() {
@@ -468,6 +502,7 @@ class CommandLine {
   GenerateCriteoOptions criteo_;
   ModelOptions model_;
   PlanOptions plan_;
+  ProfileOptions profile_;
   bool offline_ = false;
   std::vector<std::string> cluster_;
   std::string task_;

@@ -340,13 +340,85 @@ TEST_F(CommandsTest, AJobLargerThanTheClusterIsToldAndOvertaken) {
   EXPECT_OK(cluster_->Synctl({"cancel", large}));
 }
 
+// A step takes long enough for a thousand of them to outlast a test.
+JobSpec SlowEndlessJob(const std::string& name) {
+  JobSpec job = EndlessJob();
+  job.set_name(name);
+  job.mutable_training()->set_batch_size(512);
+  return job;
+}
+
+TEST_F(CommandsTest, ProfileShowsWhereTheStepsOfARunningJobGo) {
+  JobSpec job = EndlessJob();
+  job.set_name("profiled");
+  job.mutable_resources()->set_workers(2);
+  ASSERT_OK_AND_ASSIGN(const std::string id, cluster_->Submit(Write(job)));
+  ASSERT_OK(cluster_->WaitForClock(id, 3, absl::Seconds(60)));
+  const std::string trace = cluster_->dir().File("trace.json");
+  ASSERT_OK_AND_ASSIGN(const auto result,
+                       cluster_->Synctl({"profile", id, "--rank", "1",
+                                         "--steps", "7", "--trace", trace}));
+  EXPECT_EQ(result.exit.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("(rank 1): 7 steps from clock "));
+  for (const char* part : {"Gemm", "Relu", "forward", "backward", "push"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+  google::protobuf::Struct events;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(
+                  *ReadFile(trace, 10 << 20), &events)
+                  .ok());
+  // Of each step itself and of three nodes, forward and backward.
+  EXPECT_GT(events.fields().at("traceEvents").list_value().values_size(),
+            7 * 7);
+
+  ASSERT_OK_AND_ASSIGN(const auto json,
+                       cluster_->Synctl({"profile", id, "--output", "json"}));
+  google::protobuf::Struct object;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(json.out, &object).ok());
+  EXPECT_EQ(object.fields().at("steps").number_value(), 20);
+  EXPECT_GT(object.fields().at("step_seconds").number_value(), 0);
+
+  ASSERT_OK_AND_ASSIGN(const auto unknown,
+                       cluster_->Synctl({"profile", id, "--rank", "2"}));
+  EXPECT_EQ(unknown.exit.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("has no worker 2; it has 2"));
+  EXPECT_OK(cluster_->Synctl({"cancel", id}));
+  ASSERT_OK_AND_ASSIGN(const auto over, cluster_->Synctl({"profile", id}));
+  EXPECT_EQ(over.exit.code, 1);
+  EXPECT_THAT(over.err, HasSubstr("is CANCELLED; only a running job"));
+}
+
+TEST_F(CommandsTest, AProfileThatDoesNotComeIsNotWaitedForForEver) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::string id,
+      cluster_->Submit(WriteJob(cluster_->dir(), SlowEndlessJob("slow"),
+                                MlpModel(784, 1024, 10))));
+  ASSERT_OK(cluster_->WaitForClock(id, 1, absl::Seconds(60)));
+  ASSERT_OK_AND_ASSIGN(
+      const auto late,
+      cluster_->Synctl({"profile", id, "--steps", "1000", "--timeout", "1"}));
+  EXPECT_EQ(late.exit.code, 1);
+  EXPECT_THAT(late.err, HasSubstr("no profile of 1000 steps from worker 0 "
+                                  "within 1s"));
+  ASSERT_OK_AND_ASSIGN(
+      const auto waiting,
+      cluster_->StartSynctl({"profile", id, "--steps", "1000"}));
+  // It has asked, or will be told at once that there is nothing to ask.
+  ASSERT_OK(cluster_->Synctl({"cancel", id}));
+  ASSERT_OK_AND_ASSIGN(const auto ended, waiting->Finish(absl::Seconds(30)));
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("is CANCELLED"));
+}
+
 TEST_F(CommandsTest, HelpTeaches) {
   ASSERT_OK_AND_ASSIGN(const auto help, cluster_->Synctl({"--help"}));
   EXPECT_EQ(help.exit.code, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit codes"));
   for (const char* command :
        {"submit", "watch", "list", "get", "cancel", "download", "local",
-        "cluster", "doctor", "tf-config", "tables", "plan", "version"}) {
+        "cluster", "doctor", "tf-config", "tables", "plan", "profile",
+        "version"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     ASSERT_OK_AND_ASSIGN(const auto sub, cluster_->Synctl({command, "--help"}));
     EXPECT_EQ(sub.exit.code, 0) << command;

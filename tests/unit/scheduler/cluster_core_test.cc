@@ -97,8 +97,8 @@ class ClusterCoreTest : public ::testing::Test {
   }
   // "1 registered" ...: the commands of the last event.
   std::vector<std::string> Commands() const {
-    static constexpr const char* kNames[] = {"",    "registered", "prepare",
-                                             "run", "stop",       "shutdown"};
+    static constexpr const char* kNames[] = {
+        "", "registered", "prepare", "run", "stop", "shutdown", "profile"};
     std::vector<std::string> commands;
     for (const ClusterAction& action : actions_) {
       if (auto* send = std::get_if<SendCommand>(&action)) {
@@ -406,6 +406,55 @@ TEST_F(ClusterCoreTest, NobodyKnowsAJobBeforeItIsSubmitted) {
   EXPECT_EQ(core_.FindJob("j-1").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(core_.Cancel("x", "", now_, &actions_).code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClusterCoreTest, AProfileIsAskedOfTheWorkerOfThatRank) {
+  const auto profile = [&](const std::string& job, uint32_t rank,
+                           uint32_t steps) {
+    ProfileRequest request;
+    request.set_job_id(job);
+    request.set_rank(rank);
+    request.set_steps(steps);
+    actions_.clear();
+    return core_.Profile(request, &actions_);
+  };
+  const auto message = [&](const std::string& job, uint32_t rank,
+                           uint32_t steps) {
+    return std::string(profile(job, rank, steps).status().message());
+  };
+  Join(1, CHIEF, 0, 1);
+  Join(2, WORKER, 0, 2);
+  Join(3, PS, 0, 3);
+  const std::string job = Submit(2, 1);
+  EXPECT_EQ(message(job, 0, 20),
+            "job j-0001 is PREPARING; only a running job can be profiled");
+  for (const SessionId session : {1, 2, 3}) Prepared(session, job);
+  ASSERT_EQ(State(job), RUNNING);
+
+  const auto first = profile(job, 1, 20);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_THAT(Commands(), ElementsAre("2 profile"));
+  const auto& sent = std::get<SendCommand>(actions_[0]).message.profile();
+  EXPECT_EQ(sent.steps(), 20u);
+  EXPECT_EQ(sent.artifact(), *first);
+  EXPECT_EQ(*first, "profiles/1-rank-1.pb");
+  EXPECT_EQ(*profile(job, 0, 1000), "profiles/2-rank-0.pb");
+  EXPECT_THAT(Commands(), ElementsAre("1 profile"));
+
+  EXPECT_EQ(message(job, 2, 20),
+            "job j-0001 has no worker 2; it has 2, and their ranks begin at 0");
+  EXPECT_EQ(message(job, 0, 0), "steps: 0 is outside 1..1000");
+  EXPECT_EQ(message(job, 0, 1001), "steps: 1001 is outside 1..1000");
+  EXPECT_EQ(profile("j-0009", 0, 1).status().code(),
+            absl::StatusCode::kNotFound);
+  DaemonMessage done;
+  done.mutable_done()->set_job_id(job);
+  core_.OnMessage(2, done, now_, &actions_);
+  EXPECT_EQ(message(job, 1, 20), "worker 1 of job j-0001 has no step to do");
+  EXPECT_THAT(Commands(), IsEmpty());
+  Cancel(job);
+  EXPECT_EQ(message(job, 0, 20),
+            "job j-0001 is CANCELLED; only a running job can be profiled");
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ class ConstantExecutor final : public Executor {
                       .width = 1};
   }
   void UseTables(absl::Span<RowBatch* const>) override {}
+  void UseRecorder(StepRecorder*) override {}
   int64_t arena_bytes() const override { return 0; }
   int64_t memory_bytes() const override { return 0; }
   const std::vector<int64_t>& batches() const { return batches_; }
