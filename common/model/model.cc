@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "common/model/fusion.h"
 #include "common/model/graph_builder.h"
 #include "common/model/inference_form.h"
 #include "common/model/onnx_file.h"
@@ -133,6 +134,11 @@ std::shared_ptr<const Model> Model::ParseWithProblems(
   const bool readable = model->graph_.opset_version > 0;
   if (readable) model->SetComputedShapes(&found);
   model->whole_ = found.empty();
+  if (model->whole_) {
+    for (const int node : FuseNodes(&model->graph_)) {
+      proto.file_nodes[node] = BuiltGraph::kFusedNode;
+    }
+  }
   for (std::string& line : Labelled(label, found)) {
     problems->push_back(std::move(line));
   }

@@ -165,6 +165,12 @@ class ValueInference {
           node.inputs.begin(), node.inputs.end(),
           [&](ValueId id) { return id == kNoValue || values_[id].known; });
       if (!ready || file_nodes[i] == BuiltGraph::kBadNode) continue;
+      if (file_nodes[i] == BuiltGraph::kFusedNode) {
+        InferredValue& out = values_[node.outputs[0]];
+        out = values_[node.inputs[0]];
+        out.constant = nullptr;
+        continue;
+      }
       absl::Status status = InferNode(node, file.node(file_nodes[i]));
       if (status.ok()) status = Evaluate(node);
       if (!status.ok()) Problem(node, status.message());
