@@ -249,9 +249,8 @@ class PsClient {
   template <typename Spans>
   std::vector<grpc::Slice> Slices(const Chunk& chunk,
                                   const Spans& tensors) const;
-  // Of all blocks and slots, but for those that the servers will drop. Errors:
+  // Of all blocks and rows, but for those that the servers will drop. Errors:
   // FailedPrecondition: one of the others is not finite.
-  // Of what the shards will apply; for kFailJob an error if that is not all.
   absl::StatusOr<double> SquaredNorm() const;
   bool RowsAreFinite() const;
   // What a shard says of this worker's gradients; a larger number than before

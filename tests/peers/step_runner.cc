@@ -177,6 +177,11 @@ void StepRunner::Update() {
     const int index = static_cast<int>(i);
     const absl::Span<float> values = executor_->parameter(index);
     const float* const gradient = executor_->gradient(index).data();
+    if (const auto momentum = training_.parameters[i].momentum) {
+      AverageIn(*momentum, step.gradient_scale, gradient, values.data(),
+                values.size());
+      continue;
+    }
     // A ps has lanes for this.
     ParallelFor(static_cast<int64_t>(values.size()), kElementsPerThread,
                 [&](int64_t begin, int64_t end) {

@@ -318,7 +318,6 @@ TEST_F(JobShardTest, APullBehindAnAcceptedPushCounts) {
   EXPECT_FALSE(Seen(Pull(0, 2, Keys(0, 2000))).came) << "room again";
 }
 
-// The job is closed, the ps has ended, and then an answer comes.
 TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
   JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
   EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], std::nullopt);
@@ -334,6 +333,7 @@ TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
   }
 }
 
+// The job is closed, the ps has ended, and then an answer comes.
 TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
   JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
   assignment.mutable_workers()->RemoveLast();

@@ -27,7 +27,7 @@ onnx::GraphProto InferenceForm(const char* text) {
 TEST(InferenceFormTest, DropoutLosesItsTrainingMode) {
   const onnx::GraphProto graph = InferenceForm(R"(
       g (float[N,4] x, float r, bool t) => (float[N,4] y)
-      { a = Dropout(x, r, t)  b = Dropout(a, r)  y = Dropout <seed: 7> (b) })");
+      { a = Dropout(x, r, t)  b = Dropout(a, r)  y = Dropout <seed = 7> (b) })");
   EXPECT_THAT(graph.node(0).input(), ElementsAre("x", "r"));
   EXPECT_THAT(graph.node(1).input(), ElementsAre("a", "r"));
   EXPECT_THAT(graph.node(2).input(), ElementsAre("b"));
@@ -38,7 +38,7 @@ TEST(InferenceFormTest, BatchNormalizationUsesItsRunningValues) {
   const onnx::GraphProto graph = InferenceForm(R"(
       g (float[N,4] x, float[4] s, float[4] b, float[4] m, float[4] v)
       => (float[N,4] y)
-      { y, rm, rv = BatchNormalization <training_mode: 1, momentum: 0.9>
+      { y, rm, rv = BatchNormalization <training_mode = 1, momentum = 0.9>
             (x, s, b, m, v) })");
   EXPECT_THAT(graph.node(0).output(), ElementsAre("y"));
   EXPECT_EQ(graph.node(0).attribute(0).i(), 0);
@@ -50,7 +50,7 @@ TEST(InferenceFormTest, StatisticsThatAreReadStay) {
   const onnx::GraphProto graph = InferenceForm(R"(
       g (float[N,4] x, float[4] s, float[4] b, float[4] m, float[4] v)
       => (float[N,4] y, float[4] rm)
-      { y, rm, rv = BatchNormalization <training_mode: 1> (x, s, b, m, v) })");
+      { y, rm, rv = BatchNormalization <training_mode = 1> (x, s, b, m, v) })");
   EXPECT_EQ(graph.node(0).output_size(), 3);
   EXPECT_EQ(graph.node(0).attribute(0).i(), 1);
 }

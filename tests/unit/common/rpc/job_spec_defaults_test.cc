@@ -68,7 +68,9 @@ TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
     durability: CHECKPOINT
     wire_type: WIRE_FLOAT32
     non_finite: FAIL_JOB
-    training { epochs: 1 batch_size: 32 eval_batch_size: 256 }
+    training {
+      epochs: 1 batch_size: 32 eval_batch_size: 256 micro_batches: 1
+    }
     resources { workers: 1 ps: 1 }
     limits { step_timeout_seconds: 60 }
   )");

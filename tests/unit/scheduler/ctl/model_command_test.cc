@@ -37,7 +37,7 @@ TEST_F(ModelCommandTest, WritesTheModel) {
 
 TEST_F(ModelCommandTest, ListsWhatThereIs) {
   EXPECT_EQ(Run({}), kExitOk);
-  EXPECT_THAT(out_.str(), HasSubstr("lenet      convolutional"));
+  EXPECT_THAT(out_.str(), HasSubstr("lenet          convolutional"));
 }
 
 TEST_F(ModelCommandTest, SaysWhatIsWrong) {

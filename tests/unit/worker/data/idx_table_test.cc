@@ -116,22 +116,21 @@ TEST_F(IdxTableTest, JoinsFilesOfAGlob) {
 
   Write("lab-2", Idx({1}, "\x02"));
   EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
-              AllOf(HasSubstr(Path("img-2 holds 2 images")),
-                    HasSubstr(Path("lab-2 holds 1 labels"))));
+              AllOf(HasSubstr(Path("img-2 holds 2 records")),
+                    HasSubstr(Path("lab-2 holds 1"))));
   Write("img-2", Idx({2, 3}, "cdefgh"));
   EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
               HasSubstr(Path("img-2: records are [3], those of ") +
                         Path("img-1 are [2]")));
   ASSERT_TRUE(RemoveTree(Path("img-2")).ok());
-  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
-              HasSubstr("1 image files"));
+  EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument), HasSubstr("1 files"));
 }
 
 TEST_F(IdxTableTest, NamesImagesAndLabelsThatDoNotPair) {
   Write("labels", Idx({3}, "\x01\x02\x03"));
   EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
-              AllOf(HasSubstr(Path("images holds 2 images")),
-                    HasSubstr(Path("labels holds 3 labels"))));
+              AllOf(HasSubstr(Path("images holds 2 records")),
+                    HasSubstr(Path("labels holds 3"))));
   Write("labels", Idx({2, 1}, "\x01\x02"));
   EXPECT_THAT(Error(absl::StatusCode::kInvalidArgument),
               HasSubstr(Path("labels: labels must have one dimension, not 2")));

@@ -94,9 +94,9 @@ TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
               HasSubstr("truncated: 5 bytes are missing"));
   EXPECT_THAT(Error("a.npy", "0123456789"), HasSubstr("not a .npy file"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText("<f4", "(2,)"), "")),
-              HasSubstr("tokens must be little-endian integers"));
+              HasSubstr("tokens must be integers"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText(">u2", "(2,)"), "")),
-              HasSubstr("tokens must be little-endian integers"));
+              HasSubstr("elements must be little-endian integers"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(2, 3)"), "")),
               HasSubstr("tokens must have one dimension"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(2,)"), "abc")),
