@@ -407,12 +407,13 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       fold_bytes_ += kept_[action.block] * block_bytes;
       return;
     case Kind::kSendNorms:
-      SubmitSteps(outcome);
-      lanes_->SubmitAfterAll(
+      // Steps of earlier events count, so all lanes must come to it.
+      return AddCountdown(
           [self = shared_from_this(),
-           round = FoldRound{action.clock, action.stage}](
-              DenseShard::Scratch*) { self->SendNorms(round); });
-      return;
+           round = FoldRound{action.clock, action.stage}] {
+            self->SendNorms(round);
+          },
+          /*all_lanes=*/true, outcome);
     case Kind::kRead: {
       PendingCall& call = calls_.at(action.token);
       ReleasePayload(&call);
@@ -667,10 +668,14 @@ void JobShard::AddStep(LaneStep step, Outcome* outcome) {
 }
 
 void JobShard::AfterSteps(Taken then, Outcome* outcome) {
+  AddCountdown(std::move(then), /*all_lanes=*/false, outcome);
+}
+
+void JobShard::AddCountdown(Taken then, bool all_lanes, Outcome* outcome) {
   auto countdown = std::make_shared<Countdown>();
   countdown->then = std::move(then);
   for (std::vector<LaneStep>& steps : outcome->lanes) {
-    if (steps.empty()) continue;
+    if (steps.empty() && !all_lanes) continue;
     ++countdown->left;
     steps.push_back({.kind = Kind::kAccept, .countdown = countdown});
   }

@@ -230,6 +230,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Runs `then` when all steps that `outcome` has for the lanes have run.
   void AfterSteps(Taken then, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Runs `then` when all lanes, or those that have steps, have come to it.
+  void AddCountdown(Taken then, bool all_lanes, Outcome* outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands steps to the lanes; under the lock, so that lanes see events in the
   // controller's order.
   void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
@@ -333,59 +335,89 @@ TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
   }
 }
 
+// One dense block of a lone worker's job whose gradients are clipped.
+struct ClippedJob {
+  explicit ClippedJob(Lanes* lanes)
+      : budget(std::make_shared<InFlightBudget>(kBudget)),
+        buffers(std::make_shared<BufferPool>(1 << 20)) {
+    JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+    assignment.mutable_workers()->RemoveLast();
+    assignment.clear_tables();
+    assignment.mutable_spec()->clear_tables();
+    assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
+    const auto config = ReadJobConfig(assignment, 0);
+    EXPECT_OK(config.status());
+    auto tables = JobTables::Create(*config, lanes->count(), {}, {});
+    EXPECT_OK(tables.status());
+    shard = std::make_shared<JobShard>(
+        *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
+        [this](const FoldRound&, std::vector<double>,
+               std::function<void(JobShard::Sums)> done) {
+          answer = std::move(done);
+        },
+        *std::move(tables));
+    values->Append(std::vector<float>(4, 1));
+    Caller chief;
+    chief.set_incarnation(100);
+    shard->Init(chief, {0}, 0, payload(), [](absl::Status, PullValues) {});
+  }
+  JobShard::Payload payload() const {
+    JobShard::Payload payload;
+    payload.values = values;
+    return payload;
+  }
+  void Push(JobShard::Done done) {
+    PushFacts push;
+    push.sample_count = 1;
+    push.blocks_in_clock = 1;
+    push.blocks = {0};
+    ShardCall call;
+    call.incarnation = 100;
+    call.deadline = absl::InfiniteFuture();
+    call.push = std::move(push);
+    shard->Call(std::move(call), payload(), nullptr, std::move(done));
+  }
+
+  const std::shared_ptr<InFlightBudget> budget;
+  const std::shared_ptr<BufferPool> buffers;
+  const std::shared_ptr<Bytes> values = std::make_shared<Bytes>();
+  std::shared_ptr<JobShard> shard;
+  std::function<void(JobShard::Sums)> answer;
+};
+
+TEST(JobShardNormTest, APushThatCompletesAClockWaitsForItsLanes) {
+  Lanes lanes(2);
+  ClippedJob job(&lanes);
+  lanes.Drain();
+  absl::Notification go;
+  lanes.Submit(0, [&](DenseShard::Scratch*) { go.WaitForNotification(); });
+  std::atomic<bool> done{false};
+  job.Push([&](absl::Status, PullValues) { done = true; });
+  EXPECT_FALSE(done) << "its block's lane has not taken it";
+  EXPECT_FALSE(job.answer);
+  go.Notify();
+  lanes.Drain();
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(job.answer);
+  job.shard->Close(absl::CancelledError("over"));
+}
+
 // The job is closed, the ps has ended, and then an answer comes.
 TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
-  JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
-  assignment.mutable_workers()->RemoveLast();
-  assignment.clear_tables();
-  assignment.mutable_spec()->clear_tables();
-  assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
-  const auto config = ReadJobConfig(assignment, 0);
-  ASSERT_OK(config.status());
-  auto tables = JobTables::Create(*config, 1, {}, {});
-  ASSERT_OK(tables.status());
   // Memory that nobody can read afterwards.
   void* const page = mmap(nullptr, sizeof(Lanes), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
   auto* const lanes = new (page) Lanes(1);
-  const auto budget = std::make_shared<InFlightBudget>(kBudget);
-  const auto buffers = std::make_shared<BufferPool>(1 << 20);
-  std::function<void(JobShard::Sums)> answer;
-  const auto shard = std::make_shared<JobShard>(
-      *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
-      [&](const FoldRound&, std::vector<double>,
-          std::function<void(JobShard::Sums)> done) {
-        answer = std::move(done);
-      },
-      *std::move(tables));
-  Caller chief;
-  chief.set_incarnation(100);
-  const auto values = std::make_shared<Bytes>();
-  values->Append(std::vector<float>(4, 1));
-  const auto payload = [&] {
-    JobShard::Payload payload;
-    payload.values = values;
-    return payload;
-  };
-  const auto ignore = [](absl::Status, PullValues) {};
-  shard->Init(chief, {0}, 0, payload(), ignore);
-  PushFacts push;
-  push.sample_count = 1;
-  push.blocks_in_clock = 1;
-  push.blocks = {0};
-  ShardCall call;
-  call.incarnation = 100;
-  call.deadline = absl::InfiniteFuture();
-  call.push = std::move(push);
-  shard->Call(std::move(call), payload(), nullptr, ignore);
+  ClippedJob job(lanes);
+  job.Push([](absl::Status, PullValues) {});
   lanes->Drain();
-  ASSERT_TRUE(answer);
-  shard->Close(absl::CancelledError("over"));
+  ASSERT_TRUE(job.answer);
+  job.shard->Close(absl::CancelledError("over"));
   lanes->~Lanes();
   ASSERT_EQ(munmap(page, sizeof(Lanes)), 0);
-  answer(std::vector<double>{1.0});
-  answer(absl::UnavailableError("gone"));
+  job.answer(std::vector<double>{1.0});
+  job.answer(absl::UnavailableError("gone"));
 }
 
 }  // namespace
