@@ -58,8 +58,8 @@ class ColdStore {
                            ColdFound* found) = 0;
 
   // Forgets rows. Absent ones are ignored. After an error any of them may be
-  // gone.
-  virtual absl::Status Delete(absl::Span<const ColdKey> keys) = 0;
+  // gone; *gone is of how many it is certain that they are.
+  virtual absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) = 0;
 
   // Appends up to `limit` rows of a partition with positions of at least
   // `from`, in order.

@@ -31,11 +31,11 @@ DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
 }
 
 uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
-                                 absl::Span<const size_t> counts) {
-  const int slots = OptimizerSlots(optimizer);
+                                 absl::Span<const size_t> counts, bool folds) {
+  const int copies = 1 + OptimizerSlots(optimizer) + (folds ? 1 : 0);
   uint64_t bytes = 0;
   for (const size_t count : counts) {
-    bytes += sizeof(Block) + Stride(count) * sizeof(float) * (1 + slots);
+    bytes += sizeof(Block) + Stride(count) * sizeof(float) * copies;
   }
   return bytes;
 }

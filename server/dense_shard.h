@@ -64,9 +64,10 @@ class DenseShard {
   // `counts`: elements of each block, > 0. Allocates and touches all memory.
   DenseShard(const Options& options, absl::Span<const size_t> counts);
 
-  // Bytes that a shard with these blocks takes.
+  // Bytes that a shard with these blocks takes; `folds`: with a folded
+  // gradient.
   static uint64_t MemoryBytes(const OptimizerParams& optimizer,
-                              absl::Span<const size_t> counts);
+                              absl::Span<const size_t> counts, bool folds);
 
   // For a schedule that ends with the job. Before the first Apply.
   void SetTotalClocks(int64_t clocks) {

@@ -28,8 +28,9 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
-// A smaller table has no memory to spare for what spilling needs.
-constexpr uint64_t kSpillingTableMin = 16 * RowSpill::kMemoryMin;
+// Every table that has disk may spill: the least memory has some to spare.
+static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
+              TableBudget::kLeastBytes >= RowSpill::kDiskMin);
 constexpr int kSpillFoldersMax = 1024;
 // As much as one worker can have unsent.
 constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
@@ -131,12 +132,13 @@ class PsServerImpl final : public PsServer {
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
   const ShardLayout layout = LayoutOf(config);
   const uint64_t needed =
-      DenseShard::MemoryBytes(config.shard.optimizer, layout.counts());
+      DenseShard::MemoryBytes(config.shard.optimizer, layout.counts(),
+                              config.controller.FoldsGradient());
   const uint64_t available = AvailableMemoryBytes();
   if (needed <= available) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      config.label, ": parameters and optimizer state need ", needed >> 20,
-      " MiB, ", available >> 20, " MiB are available"));
+      config.label, ": parameters, optimizer state and folded gradients need ",
+      needed >> 20, " MiB, ", available >> 20, " MiB are available"));
 }
 
 absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
@@ -164,8 +166,7 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
     JobConfig* config, uint32_t index) {
   JobConfig::Table& table = config->tables[index];
   const uint64_t memory = table.options.memory_bytes;
-  if (spill_ == nullptr || table.disk_bytes < RowSpill::kDiskMin ||
-      memory < kSpillingTableMin) {
+  if (spill_ == nullptr || table.disk_bytes == 0) {
     return std::unique_ptr<ColdStore>();
   }
   RowSpill::Options options;
@@ -173,6 +174,7 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
   options.row_bytes = TableShard::SpilledRowBytes(table.options);
   // Each partition has at least one slot.
   options.partitions = table.layout.map.SlotCount(config->ps_rank);
+  options.lanes = lanes_.count();
   options.memory_bytes = RowSpill::MemoryFor(memory, table.disk_bytes);
   options.disk_bytes = table.disk_bytes;
   table.options.memory_bytes -= options.memory_bytes;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "server/spill_file.h"
 #include "server/spill_shelf.h"
@@ -56,11 +57,12 @@ class ShelfStore final : public ColdStore {
           "spilled rows in ", options_.folder, " take ", disk_bytes(), " of ",
           options_.disk_bytes, " bytes; the rest is needed to rewrite them"));
     }
-    return Log(keys, rows);
+    size_t written = 0;
+    return Log(keys, rows, &written);
   }
 
-  absl::Status Delete(absl::Span<const ColdKey> keys) override {
-    return Log(keys, nullptr);
+  absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) override {
+    return Log(keys, nullptr, gone);
   }
 
   absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
@@ -125,8 +127,10 @@ class ShelfStore final : public ColdStore {
     return true;
   }
 
-  // Rows, or null: deletions.
-  absl::Status Log(absl::Span<const ColdKey> keys, const char* rows) {
+  // Rows, or null: deletions; *written of them have come into the log.
+  absl::Status Log(absl::Span<const ColdKey> keys, const char* rows,
+                   size_t* written) {
+    *written = 0;
     std::vector<Change> changes;
     changes.reserve(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -158,14 +162,17 @@ class ShelfStore final : public ColdStore {
         const size_t index = changes[j].index;
         char* const entry = entries.data() + (j - i) * layout_.entry_bytes;
         if (rows == nullptr) {
-          SpillShelf::MakeDeletion(layout_, keys[index].key, entry);
+          shelf->MakeDeletion(keys[index].key, entry);
         } else {
-          SpillShelf::MakeEntry(layout_, keys[index].key,
-                                rows + index * options_.row_bytes, entry);
+          shelf->MakeEntry(keys[index].key, rows + index * options_.row_bytes,
+                           entry);
         }
       }
-      SYNCLINE_RETURN_IF_ERROR(
-          Counted(shelf, [&] { return shelf->Append(positions, entries); }));
+      const size_t room = shelf->log_room();
+      const absl::Status appended =
+          Counted(shelf, [&] { return shelf->Append(positions, entries); });
+      *written += room - shelf->log_room();
+      SYNCLINE_RETURN_IF_ERROR(appended);
     }
     return absl::OkStatus();
   }
@@ -176,8 +183,8 @@ class ShelfStore final : public ColdStore {
     Shelves& shelves = partitions_[partition];
     if (shelves.empty()) {
       SYNCLINE_RETURN_IF_ERROR(CheckMemory(ShelfMemory()));
-      shelves.push_back(
-          std::make_unique<SpillShelf>(file_.get(), &layout_, 0, 0));
+      shelves.push_back(std::make_unique<SpillShelf>(
+          file_.get(), &layout_, ChecksumSeed(partition), 0, 0));
       memory_.fetch_add(shelves[0]->memory_bytes(), std::memory_order_relaxed);
     }
     size_t i = ShelfOf(shelves, position);
@@ -217,6 +224,10 @@ class ShelfStore final : public ColdStore {
     return status;
   }
 
+  uint32_t ChecksumSeed(uint32_t partition) const {
+    return static_cast<uint32_t>(SeedFor(seed_, partition));
+  }
+
   uint64_t ShelfMemory() const {
     return sizeof(SpillShelf) + sizeof(Shelves::value_type) +
            layout_.log_entries * sizeof(uint16_t) +
@@ -233,6 +244,7 @@ class ShelfStore final : public ColdStore {
 
   const RowSpill::Options options_;
   const SpillLayout layout_;
+  const uint64_t seed_ = EntropySeed();  // this store's alone
   const std::unique_ptr<SpillFile> file_;
   std::atomic<uint64_t> memory_{0};
   std::vector<Shelves> partitions_;  // each its lane's
@@ -261,10 +273,13 @@ absl::StatusOr<std::unique_ptr<ColdStore>> RowSpill::Open(
   const SpillLayout layout = SpillLayout::For(
       options.row_bytes, options.disk_bytes / options.partitions,
       options.memory_bytes / options.partitions);
+  // Every lane may be merging, and needs the new base beside the old.
+  const uint64_t reserve = std::min<uint64_t>(
+      options.lanes * layout.merge_bytes(), options.disk_bytes / 16);
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<SpillFile> file,
-      SpillFile::Create(options.folder, layout.chunk_bytes,
-                        options.disk_bytes));
+      SpillFile::Create(options.folder, layout.chunk_bytes, options.disk_bytes,
+                        reserve));
   return std::make_unique<ShelfStore>(options, layout, std::move(file));
 }
 
@@ -300,7 +315,7 @@ SpillFolder::~SpillFolder() {
 }
 
 std::string SpillFolder::PathFor(absl::string_view job, uint32_t table) const {
-  return absl::StrCat(path_, "/", job, "/table-", table);
+  return absl::StrCat(path_, "/", job, ".table-", table);
 }
 
 }  // namespace syncline

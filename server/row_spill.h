@@ -28,7 +28,8 @@ class SpillFolder {
   SpillFolder& operator=(const SpillFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  // A path for a table's rows that no other has; nothing is made.
+  // A path for a table's rows that no other has; nothing is made. In this
+  // folder itself: one for each job would be left behind by its tables.
   std::string PathFor(absl::string_view job, uint32_t table) const;
 
  private:
@@ -48,6 +49,7 @@ class RowSpill {
     std::string folder;         // made by Open, removed with the store
     size_t row_bytes = 0;       // TableShard::SpilledRowBytes
     uint32_t partitions = 1;    // ColdKey::partition is below
+    int lanes = 1;              // that may call at the same time
     uint64_t memory_bytes = 0;  // to find rows; >= kMemoryMin
     uint64_t disk_bytes = 0;    // >= kDiskMin
   };

@@ -15,20 +15,21 @@ namespace syncline {
 namespace {
 
 // The file grows by so much: large enough that asking the disk costs little;
-// or by so much of what is allowed, if that is less. As much is the reserve.
+// or by so much of what is allowed, if that is less.
 constexpr uint64_t kGrowthBytes = 1 << 20;
 constexpr uint64_t kGrowthShare = 64;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(
-    const std::string& folder, size_t chunk_bytes, uint64_t bytes_max) {
+    const std::string& folder, size_t chunk_bytes, uint64_t bytes_max,
+    uint64_t reserve_bytes) {
   const std::string path = absl::StrCat(folder, "/rows");
   const int file =
       open(path.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
   const int error = errno;
   std::unique_ptr<SpillFile> made(
-      new SpillFile(folder, file, chunk_bytes, bytes_max));
+      new SpillFile(folder, file, chunk_bytes, bytes_max, reserve_bytes));
   if (file < 0) return made->Error(error, "make a file");
   // What is read next is somewhere else.
   posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
@@ -70,8 +71,9 @@ absl::Status SpillFile::Grow(uint32_t chunks) {
 }
 
 absl::Status SpillFile::GrowIfLow() {
-  const uint64_t reserve = std::max<uint64_t>(
+  const uint64_t growth = std::max<uint64_t>(
       1, std::min(kGrowthBytes, bytes_max_ / kGrowthShare) / chunk_bytes_);
+  const uint64_t reserve = std::max(growth, reserve_bytes_ / chunk_bytes_);
   if (free_.size() > reserve) return absl::OkStatus();
   const uint64_t left = bytes_max_ / chunk_bytes_ - chunks_;
   if (left == 0) {
@@ -79,7 +81,9 @@ absl::Status SpillFile::GrowIfLow() {
         absl::StrCat("spilled rows in ", folder_, " take all of the ",
                      bytes_max_, " bytes that they may have"));
   }
-  absl::Status grown = Grow(static_cast<uint32_t>(std::min(reserve, left)));
+  const uint64_t lacking = reserve + 1 - free_.size();
+  absl::Status grown =
+      Grow(static_cast<uint32_t>(std::min(std::max(growth, lacking), left)));
   // The last of the disk, chunk by chunk, if what is there is not enough.
   // It is low all the same.
   if (!grown.ok() && free_.empty()) Grow(1).IgnoreError();

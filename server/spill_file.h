@@ -31,9 +31,11 @@ namespace syncline {
 //   Unavailable        the disk does not answer as it should
 class SpillFile {
  public:
-  // Makes `folder`/rows; chunk_bytes: a multiple of 4096.
+  // Makes `folder`/rows; chunk_bytes: a multiple of 4096. What it grows by at a
+  // time is the reserve, unless `reserve_bytes` are more.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(
-      const std::string& folder, size_t chunk_bytes, uint64_t bytes_max);
+      const std::string& folder, size_t chunk_bytes, uint64_t bytes_max,
+      uint64_t reserve_bytes = 0);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
@@ -63,11 +65,12 @@ class SpillFile {
 
  private:
   SpillFile(std::string folder, int file, size_t chunk_bytes,
-            uint64_t bytes_max)
+            uint64_t bytes_max, uint64_t reserve_bytes)
       : folder_(std::move(folder)),
         file_(file),
         chunk_bytes_(chunk_bytes),
-        bytes_max_(bytes_max) {}
+        bytes_max_(bytes_max),
+        reserve_bytes_(reserve_bytes) {}
   // So that there is more than the reserve, if the disk has it.
   absl::Status GrowIfLow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Grow(uint32_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -79,6 +82,7 @@ class SpillFile {
   const int file_;  // may be none: then nothing else is called
   const size_t chunk_bytes_;
   const uint64_t bytes_max_;
+  const uint64_t reserve_bytes_;
   std::atomic<uint64_t> taken_{0};
   std::atomic<bool> low_{false};
   Mutex mu_;

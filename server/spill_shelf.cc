@@ -38,19 +38,6 @@ int64_t KeyOf(const char* entry) {
   return Load<int64_t>(entry + SpillLayout::kKeyOffset);
 }
 
-uint32_t ChecksumOf(const SpillLayout& layout, const char* entry) {
-  return Crc32c({entry + SpillLayout::kKeyOffset,
-                 layout.entry_bytes - SpillLayout::kKeyOffset});
-}
-
-bool IsRow(const SpillLayout& layout, const char* entry) {
-  return Load<uint32_t>(entry) == ChecksumOf(layout, entry);
-}
-
-bool IsDeletion(const SpillLayout& layout, const char* entry) {
-  return Load<uint32_t>(entry) == (ChecksumOf(layout, entry) ^ kDeleted);
-}
-
 // The last of the first `end` tags that is `tag`; `end` if there is none.
 size_t FindLast(const std::vector<uint16_t>& tags, size_t end, uint16_t tag) {
   constexpr size_t kBlock = 128;  // compared at once
@@ -146,8 +133,8 @@ class SpillShelf::BaseWriter {
 };
 
 SpillShelf::SpillShelf(SpillFile* file, const SpillLayout* layout,
-                       uint64_t begin, int depth)
-    : file_(file), layout_(layout), begin_(begin), depth_(depth) {}
+                       uint32_t seed, uint64_t begin, int depth)
+    : file_(file), layout_(layout), seed_(seed), begin_(begin), depth_(depth) {}
 
 SpillShelf::~SpillShelf() {
   file_->Give(log_chunks_);
@@ -155,8 +142,9 @@ SpillShelf::~SpillShelf() {
 }
 
 size_t SpillShelf::memory_bytes() const {
-  return sizeof(*this) + sizeof(Gap) * lost_.capacity() +
-         sizeof(uint16_t) * (tags_.capacity() + base_.fences.capacity()) +
+  return sizeof(*this) + sizeof(Gap) * lost_.gaps.capacity() +
+         sizeof(uint16_t) * (tags_.capacity() + base_.fences.capacity() +
+                             lost_.tags.capacity()) +
          sizeof(uint32_t) * (log_chunks_.capacity() + base_.chunks.capacity());
 }
 
@@ -166,14 +154,26 @@ absl::Status SpillShelf::Lost() const {
                    ": a row does not read back as it was written"));
 }
 
-// --- The log ---
+// --- Entries ---
 
-void SpillShelf::MakeEntry(const SpillLayout& layout, int64_t key,
-                           const char* row, char* entry) {
+uint32_t SpillShelf::ChecksumOf(const char* entry) const {
+  return ExtendCrc32c(seed_, {entry + SpillLayout::kKeyOffset,
+                              layout_->entry_bytes - SpillLayout::kKeyOffset});
+}
+
+bool SpillShelf::IsRow(const char* entry) const {
+  return Load<uint32_t>(entry) == ChecksumOf(entry);
+}
+
+bool SpillShelf::IsDeletion(const char* entry) const {
+  return Load<uint32_t>(entry) == (ChecksumOf(entry) ^ kDeleted);
+}
+
+void SpillShelf::MakeEntry(int64_t key, const char* row, char* entry) const {
   std::memcpy(entry + SpillLayout::kKeyOffset, &key, sizeof(key));
   std::memcpy(entry + SpillLayout::kRowOffset, row,
-              layout.entry_bytes - SpillLayout::kRowOffset);
-  const uint32_t checksum = ChecksumOf(layout, entry);
+              layout_->entry_bytes - SpillLayout::kRowOffset);
+  const uint32_t checksum = ChecksumOf(entry);
   std::memcpy(entry, &checksum, sizeof(checksum));
 }
 
@@ -182,13 +182,14 @@ void SpillShelf::CopyRow(const char* entry, char* row) const {
               layout_->entry_bytes - SpillLayout::kRowOffset);
 }
 
-void SpillShelf::MakeDeletion(const SpillLayout& layout, int64_t key,
-                              char* entry) {
-  std::memset(entry, 0, layout.entry_bytes);
+void SpillShelf::MakeDeletion(int64_t key, char* entry) const {
+  std::memset(entry, 0, layout_->entry_bytes);
   std::memcpy(entry + SpillLayout::kKeyOffset, &key, sizeof(key));
-  const uint32_t checksum = ChecksumOf(layout, entry) ^ kDeleted;
+  const uint32_t checksum = ChecksumOf(entry) ^ kDeleted;
   std::memcpy(entry, &checksum, sizeof(checksum));
 }
+
+// --- The log ---
 
 absl::Status SpillShelf::Append(const std::vector<uint64_t>& positions,
                                 const std::vector<char>& entries) {
@@ -226,8 +227,8 @@ absl::Status SpillShelf::GetFromLog(uint64_t position, bool may_wait,
     SYNCLINE_RETURN_IF_ERROR(
         ReadEntries(log_chunks_, slot, 1, may_wait, page, &answer->pending));
     if (answer->pending) return absl::OkStatus();
-    const bool deleted = IsDeletion(*layout_, page);
-    if (!deleted && !IsRow(*layout_, page)) return Lost();
+    const bool deleted = IsDeletion(page);
+    if (!deleted && !IsRow(page)) return Lost();
     if (ColdPosition(KeyOf(page)) == position) {
       answer->found = deleted ? ColdFound::kNo : ColdFound::kYes;
       CopyRow(page, row);
@@ -239,25 +240,43 @@ absl::Status SpillShelf::GetFromLog(uint64_t position, bool may_wait,
   return absl::OkStatus();
 }
 
-// The newest entries only: of two in one place the later.
-absl::Status SpillShelf::SortLog(const std::vector<char>& log,
-                                 std::vector<LogEntry>* sorted) const {
+// The newest entries only: of two in one place the later, and none that is
+// older than a damaged one of its tag, which may have been a later one.
+std::vector<SpillShelf::LogEntry> SpillShelf::SortLog(
+    const std::vector<char>& log, std::vector<uint16_t>* lost_tags) const {
+  std::vector<LogEntry> sorted;
+  std::vector<Damaged> damaged;
   for (uint32_t slot = 0; slot < log_size(); ++slot) {
     const char* const entry = log.data() + slot * layout_->entry_bytes;
-    if (!IsRow(*layout_, entry) && !IsDeletion(*layout_, entry)) return Lost();
-    sorted->push_back({ColdPosition(KeyOf(entry)), slot});
+    if (IsRow(entry) || IsDeletion(entry)) {
+      sorted.push_back({ColdPosition(KeyOf(entry)), slot});
+      continue;
+    }
+    damaged.push_back({tags_[slot], slot});
+    if (std::find(lost_tags->begin(), lost_tags->end(), tags_[slot]) ==
+        lost_tags->end()) {
+      lost_tags->push_back(tags_[slot]);
+    }
   }
-  std::sort(sorted->begin(), sorted->end(),
+  std::sort(sorted.begin(), sorted.end(),
             [](const LogEntry& a, const LogEntry& b) {
               return a.position != b.position ? a.position < b.position
                                               : a.slot > b.slot;
             });
-  const auto last = std::unique(sorted->begin(), sorted->end(),
+  const auto last = std::unique(sorted.begin(), sorted.end(),
                                 [](const LogEntry& a, const LogEntry& b) {
                                   return a.position == b.position;
                                 });
-  sorted->erase(last, sorted->end());
-  return absl::OkStatus();
+  sorted.erase(last, sorted.end());
+  const auto outdated = [&](const LogEntry& entry) {
+    return std::any_of(
+        damaged.begin(), damaged.end(), [&](const Damaged& lost) {
+          return lost.tag == Tag(entry.position) && lost.slot > entry.slot;
+        });
+  };
+  sorted.erase(std::remove_if(sorted.begin(), sorted.end(), outdated),
+               sorted.end());
+  return sorted;
 }
 
 // --- The base ---
@@ -290,26 +309,27 @@ absl::Status SpillShelf::GetFromBase(uint64_t position, bool may_wait,
     for (size_t i = 0; i < count; ++i) {
       const char* const entry = page + i * layout_->entry_bytes;
       if (ColdPosition(KeyOf(entry)) != position) continue;
-      if (!IsRow(*layout_, entry)) return Lost();
+      if (!IsRow(entry)) return Lost();
       answer->found = ColdFound::kYes;
       CopyRow(entry, row);
       return absl::OkStatus();
     }
     for (size_t i = 0; i < count && readable; ++i) {
-      readable = IsRow(*layout_, page + i * layout_->entry_bytes);
+      readable = IsRow(page + i * layout_->entry_bytes);
     }
   }
   // Absent, unless it is one whose key cannot be read, or could not be when
   // the rows were merged.
-  if (!readable || IsLost(position)) return Lost();
+  if (!readable || lost_.Has(position)) return Lost();
   answer->found = ColdFound::kNo;
   return absl::OkStatus();
 }
 
-bool SpillShelf::IsLost(uint64_t position) const {
-  return std::any_of(lost_.begin(), lost_.end(), [&](const Gap& gap) {
-    return gap.from < position && position < gap.to;
-  });
+bool SpillShelf::Losses::Has(uint64_t position) const {
+  return std::find(tags.begin(), tags.end(), Tag(position)) != tags.end() ||
+         std::any_of(gaps.begin(), gaps.end(), [&](const Gap& gap) {
+           return gap.from < position && position < gap.to;
+         });
 }
 
 // Of equal fences the position may be behind any, or before the first.
@@ -334,7 +354,7 @@ SpillShelf::Answer SpillShelf::Get(uint64_t position, bool may_wait, char* page,
   return answer;
 }
 
-absl::Status SpillShelf::Walk(size_t first_page, std::vector<Gap>* gaps,
+absl::Status SpillShelf::Walk(size_t first_page, Losses* losses,
                               const OnEntry& on_entry) const {
   const size_t bytes = layout_->entry_bytes;
   std::vector<char> log(log_size() * bytes);
@@ -345,8 +365,10 @@ absl::Status SpillShelf::Walk(size_t first_page, std::vector<Gap>* gaps,
                     std::min(layout_->chunk_entries, log_size() - first),
                     /*may_wait=*/true, log.data() + first * bytes, &pending));
   }
-  std::vector<LogEntry> sorted;
-  SYNCLINE_RETURN_IF_ERROR(SortLog(log, &sorted));
+  std::vector<uint16_t> lost_tags;
+  const std::vector<LogEntry> sorted = SortLog(log, &lost_tags);
+  losses->tags.insert(losses->tags.end(), lost_tags.begin(), lost_tags.end());
+  std::vector<Gap>* const gaps = &losses->gaps;
   auto next = sorted.begin();
   bool more = true;
   // Those of the log before `position`, or all.
@@ -354,7 +376,7 @@ absl::Status SpillShelf::Walk(size_t first_page, std::vector<Gap>* gaps,
     for (; more && next != sorted.end() && (all || next->position < position);
          ++next) {
       const char* const entry = log.data() + next->slot * bytes;
-      if (IsDeletion(*layout_, entry)) continue;
+      if (IsDeletion(entry)) continue;
       SYNCLINE_RETURN_IF_ERROR(on_entry(next->position, entry, &more));
     }
     return absl::OkStatus();
@@ -374,7 +396,7 @@ absl::Status SpillShelf::Walk(size_t first_page, std::vector<Gap>* gaps,
                                          &pending));
     for (size_t i = 0; more && i < count; ++i) {
       const char* const entry = chunk.data() + i * bytes;
-      if (!IsRow(*layout_, entry)) {
+      if (!IsRow(entry)) {
         if (!in_gap) gaps->push_back({previous, kLastPosition});
         in_gap = true;
         continue;
@@ -386,6 +408,11 @@ absl::Status SpillShelf::Walk(size_t first_page, std::vector<Gap>* gaps,
       if (!more) break;
       // One that was replaced or deleted: the log's comes with the next.
       if (next != sorted.end() && next->position == previous) continue;
+      // One that the log may have replaced or deleted, where it is damaged.
+      if (std::find(lost_tags.begin(), lost_tags.end(), Tag(previous)) !=
+          lost_tags.end()) {
+        continue;
+      }
       SYNCLINE_RETURN_IF_ERROR(on_entry(previous, entry, &more));
     }
   }
@@ -397,9 +424,9 @@ absl::Status SpillShelf::Merge(std::unique_ptr<SpillShelf>* next) {
   const uint64_t middle = begin_ | uint64_t{1} << (63 - depth_);
   BaseWriter lower(file_, layout_, depth);
   BaseWriter upper(file_, layout_, depth);
-  std::vector<Gap> gaps = lost_;
+  Losses losses = lost_;
   SYNCLINE_RETURN_IF_ERROR(
-      Walk(0, &gaps, [&](uint64_t position, const char* entry, bool*) {
+      Walk(0, &losses, [&](uint64_t position, const char* entry, bool*) {
         const bool up = next != nullptr && position >= middle;
         return (up ? upper : lower).Add(position, entry);
       }));
@@ -409,14 +436,15 @@ absl::Status SpillShelf::Merge(std::unique_ptr<SpillShelf>* next) {
   base_ = lower.Release();
   depth_ = depth;
   tags_.clear();
-  lost_.clear();
+  lost_ = {.gaps = {}, .tags = losses.tags};
   if (next != nullptr) {
-    *next = std::make_unique<SpillShelf>(file_, layout_, middle, depth);
+    *next = std::make_unique<SpillShelf>(file_, layout_, seed_, middle, depth);
     (*next)->base_ = upper.Release();
+    (*next)->lost_.tags = losses.tags;
   }
-  for (const Gap& gap : gaps) {
-    if (next != nullptr && gap.to > middle) (*next)->lost_.push_back(gap);
-    if (next == nullptr || gap.from < middle) lost_.push_back(gap);
+  for (const Gap& gap : losses.gaps) {
+    if (next != nullptr && gap.to > middle) (*next)->lost_.gaps.push_back(gap);
+    if (next == nullptr || gap.from < middle) lost_.gaps.push_back(gap);
   }
   return absl::OkStatus();
 }
@@ -425,19 +453,21 @@ absl::Status SpillShelf::Scan(uint64_t from, size_t* limit,
                               std::vector<int64_t>* keys,
                               std::vector<char>* rows) const {
   const size_t first_page = from > begin_ ? PagesOf(from).first : 0;
-  std::vector<Gap> gaps = lost_;
-  SYNCLINE_RETURN_IF_ERROR(Walk(
-      first_page, &gaps, [&](uint64_t position, const char* entry, bool* more) {
-        if (position < from) return absl::OkStatus();
-        *more = *limit > 0;
-        if (!*more) return absl::OkStatus();
-        --*limit;
-        keys->push_back(KeyOf(entry));
-        rows->insert(rows->end(), entry + SpillLayout::kRowOffset,
-                     entry + layout_->entry_bytes);
-        return absl::OkStatus();
-      }));
-  for (const Gap& gap : gaps) {
+  Losses losses = lost_;
+  SYNCLINE_RETURN_IF_ERROR(
+      Walk(first_page, &losses,
+           [&](uint64_t position, const char* entry, bool* more) {
+             if (position < from) return absl::OkStatus();
+             *more = *limit > 0;
+             if (!*more) return absl::OkStatus();
+             --*limit;
+             keys->push_back(KeyOf(entry));
+             rows->insert(rows->end(), entry + SpillLayout::kRowOffset,
+                          entry + layout_->entry_bytes);
+             return absl::OkStatus();
+           }));
+  if (!losses.tags.empty()) return Lost();
+  for (const Gap& gap : losses.gaps) {
     if (gap.to > from) return Lost();
   }
   return absl::OkStatus();

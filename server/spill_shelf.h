@@ -17,7 +17,9 @@ namespace syncline {
 // What is the same for all shelves of a store.
 struct SpillLayout {
   // A row on disk: checksum uint32 | key int64 | row. The checksum is of what
-  // follows it, its bits flipped for the mark of a deleted row.
+  // follows it, on from the shelf's seed, so that another partition's row, or
+  // another table's, is none; its bits are flipped for the mark of a deleted
+  // row. The row's position is that of its key.
   static constexpr size_t kKeyOffset = sizeof(uint32_t);
   static constexpr size_t kRowOffset = kKeyOffset + sizeof(int64_t);
 
@@ -25,6 +27,11 @@ struct SpillLayout {
   // the disk, and of memory.
   static SpillLayout For(size_t row_bytes, uint64_t partition_disk_bytes,
                          uint64_t partition_memory_bytes);
+
+  // What one merge takes before it gives back: in whole chunks, two bases.
+  uint64_t merge_bytes() const {
+    return ((split_entries + log_entries) / chunk_entries + 2) * chunk_bytes;
+  }
 
   size_t entry_bytes = 0;
   size_t chunk_bytes = 0;
@@ -47,9 +54,10 @@ struct SpillLayout {
 // Thread-compatible.
 class SpillShelf {
  public:
-  // Has the positions whose first `depth` bits are those of `begin`.
-  SpillShelf(SpillFile* file, const SpillLayout* layout, uint64_t begin,
-             int depth);
+  // Has the positions whose first `depth` bits are those of `begin`. `seed`: of
+  // checksums, the partition's own.
+  SpillShelf(SpillFile* file, const SpillLayout* layout, uint32_t seed,
+             uint64_t begin, int depth);
   // What it has on disk is given back.
   ~SpillShelf();
   SpillShelf(const SpillShelf&) = delete;
@@ -64,9 +72,8 @@ class SpillShelf {
   size_t log_room() const { return layout_->log_entries - log_size(); }
   absl::Status Append(const std::vector<uint64_t>& positions,
                       const std::vector<char>& entries);
-  static void MakeEntry(const SpillLayout& layout, int64_t key, const char* row,
-                        char* entry);
-  static void MakeDeletion(const SpillLayout& layout, int64_t key, char* entry);
+  void MakeEntry(int64_t key, const char* row, char* entry) const;
+  void MakeDeletion(int64_t key, char* entry) const;
 
   struct Answer {
     ColdFound found = ColdFound::kNo;
@@ -110,6 +117,19 @@ class SpillShelf {
     uint64_t from;
     uint64_t to;
   };
+  // An entry of the log that cannot be read: of its key the tag is known. What
+  // is older than it and has its tag may be an older version of its row.
+  struct Damaged {
+    uint16_t tag;
+    uint32_t slot;
+  };
+  // Rows that were lost: who looks for a key there is told.
+  struct Losses {
+    bool Has(uint64_t position) const;
+
+    std::vector<Gap> gaps;       // of the base
+    std::vector<uint16_t> tags;  // of the log
+  };
   using OnEntry = std::function<absl::Status(uint64_t position,
                                              const char* entry, bool* more)>;
 
@@ -129,24 +149,26 @@ class SpillShelf {
   // The pages that can have it: [first, second).
   std::pair<size_t, size_t> PagesOf(uint64_t position) const;
   void CopyRow(const char* entry, char* row) const;
-  absl::Status SortLog(const std::vector<char>& log,
-                       std::vector<LogEntry>* sorted) const;
+  std::vector<LogEntry> SortLog(const std::vector<char>& log,
+                                std::vector<uint16_t>* lost_tags) const;
   // All entries in order from a page on, without deleted rows and those that
-  // cannot be read: these are appended to *gaps.
-  absl::Status Walk(size_t first_page, std::vector<Gap>* gaps,
+  // cannot be read: these are added to *losses.
+  absl::Status Walk(size_t first_page, Losses* losses,
                     const OnEntry& on_entry) const;
-  bool IsLost(uint64_t position) const;
   absl::Status Lost() const;
+  uint32_t ChecksumOf(const char* entry) const;
+  bool IsRow(const char* entry) const;
+  bool IsDeletion(const char* entry) const;
 
   SpillFile* const file_;
   const SpillLayout* const layout_;
+  const uint32_t seed_;
   const uint64_t begin_;
   int depth_;
   std::vector<uint32_t> log_chunks_;
   std::vector<uint16_t> tags_;
   Base base_;
-  // Rows that were lost in a merge: who looks for a key there is told.
-  std::vector<Gap> lost_;
+  Losses lost_;  // in merges
 };
 
 }  // namespace syncline

@@ -14,8 +14,9 @@ namespace {
 // at most 256 KiB of gradients, or one row.
 constexpr size_t kMissingRows = 256;
 constexpr size_t kMissingFloats = 64 << 10;
-// Rows that one Maintain looks at: a few milliseconds.
-constexpr size_t kMaintainRows = 256 << 10;
+// What one Maintain looks at: a few milliseconds, and as long again if the disk
+// has to be asked.
+constexpr UpkeepBudget kUpkeep = {.rows = 256 << 10, .disk_bytes = 4 << 20};
 
 // Clocks are kept in 32 bits: 4 billion steps, and then they stand still.
 uint32_t Clock32(int64_t clock) {
@@ -327,14 +328,14 @@ absl::Status TableLane::ReadMissing(uint32_t clock) {
 absl::Status TableLane::Maintain(int64_t clock, absl::Time now) {
   history_.Observe(Clock32(clock), now);
   absl::Status status;
-  size_t budget = kMaintainRows;
+  UpkeepBudget budget = kUpkeep;
   for (const auto& partition : partitions_) {
     partition->SetTooOld(history_.too_old());
     // One without room holds up the pushes of the whole table.
     partition->Recover(Clock32(clock));
   }
-  for (size_t i = 0; i < partitions_.size() && budget > 0; ++i) {
-    bool round = true;
+  bool round = true;
+  for (size_t i = 0; i < partitions_.size() && budget.left() && round; ++i) {
     Keep(partitions_[maintained_]->Maintain(Clock32(clock), &budget, &round),
          &status);
     if (round) maintained_ = (maintained_ + 1) % partitions_.size();

@@ -110,7 +110,8 @@ absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
   }
   absl::Status deleted;
   if (!scratch_->cold_keys.empty()) {
-    deleted = context_->cold->Delete(scratch_->cold_keys);
+    size_t gone = 0;
+    deleted = context_->cold->Delete(scratch_->cold_keys, &gone);
   }
   for (const uint32_t row : scratch_->victims) {
     if (!deleted.ok() && (rows_.mark(row) & kOnDisk)) {
@@ -124,16 +125,20 @@ absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
 }
 
 absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
-                                                 size_t* budget) {
-  const size_t limit =
-      std::min({*budget, kDiskSweepBatch,
-                std::max<size_t>(
-                    1, kDiskSweepBytes / context_->layout.spilled_bytes())});
+                                                 UpkeepBudget* budget) {
+  const size_t row_bytes = context_->layout.spilled_bytes();
+  const size_t limit = std::min(
+      {budget->rows, kDiskSweepBatch,
+       std::max<size_t>(
+           1, std::min(kDiskSweepBytes, budget->disk_bytes) / row_bytes)});
   scratch_->keys.clear();
   scratch_->cold_bytes.clear();
   SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
       id_, sweep_position_, limit, &scratch_->keys, &scratch_->cold_bytes));
-  *budget -= scratch_->keys.size();
+  budget->rows -= scratch_->keys.size();
+  budget->disk_bytes -=
+      std::min(budget->disk_bytes,
+               std::max<size_t>(1, scratch_->keys.size()) * row_bytes);
   scratch_->cold_keys.clear();
   std::vector<RowExpiry::Verdict> verdicts;
   for (size_t i = 0; i < scratch_->keys.size(); ++i) {
@@ -149,8 +154,11 @@ absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
     scratch_->cold_keys.push_back({id_, scratch_->keys[i]});
     verdicts.push_back(verdict);
   }
-  SYNCLINE_RETURN_IF_ERROR(context_->cold->Delete(scratch_->cold_keys));
-  cold_rows_ -= scratch_->cold_keys.size();
+  size_t gone = 0;
+  const absl::Status deleted =
+      context_->cold->Delete(scratch_->cold_keys, &gone);
+  cold_rows_ -= gone;
+  SYNCLINE_RETURN_IF_ERROR(deleted);
   for (const RowExpiry::Verdict verdict : verdicts) CountExpired(verdict);
   if (scratch_->keys.size() < limit ||
       ColdPosition(scratch_->keys.back()) == kLastPosition) {
@@ -161,15 +169,15 @@ absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
   return absl::OkStatus();
 }
 
-absl::Status TablePartition::Maintain(uint32_t clock, size_t* budget,
+absl::Status TablePartition::Maintain(uint32_t clock, UpkeepBudget* budget,
                                       bool* round) {
   *round = true;
   if (context_->cold != nullptr) WatchDisk();
   if (!context_->expiry.enabled()) return absl::OkStatus();
   if (!sweeps_disk_) {
     const uint32_t end = static_cast<uint32_t>(
-        std::min<uint64_t>(rows_.row_limit(), uint64_t{sweep_} + *budget));
-    *budget -= end - sweep_;
+        std::min<uint64_t>(rows_.row_limit(), uint64_t{sweep_} + budget->rows));
+    budget->rows -= end - sweep_;
     SYNCLINE_RETURN_IF_ERROR(RemoveExpired(clock, sweep_, end));
     sweep_ = end;
     *round = sweep_ == rows_.row_limit();
@@ -179,7 +187,7 @@ absl::Status TablePartition::Maintain(uint32_t clock, size_t* budget,
     sweeps_disk_ = true;
     sweep_position_ = 0;
   }
-  while (sweeps_disk_ && *budget > 0) {
+  while (sweeps_disk_ && budget->left()) {
     const absl::Status removed = RemoveExpiredOnDisk(clock, budget);
     // What is in memory must not stay because of what is on disk.
     if (!removed.ok()) sweeps_disk_ = false;

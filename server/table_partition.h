@@ -65,6 +65,14 @@ struct PartitionScratch {
   std::vector<char> cold_bytes;
 };
 
+// What one upkeep of a lane may still look at.
+struct UpkeepBudget {
+  size_t rows = 0;
+  size_t disk_bytes = 0;  // of rows that are read
+
+  bool left() const { return rows > 0 && disk_bytes > 0; }
+};
+
 // The rows of one partition, in memory and on disk: who gets in, who is written
 // out, who goes. The rules, in the order in which they make room:
 //   1. admission is stricter: twice the sightings, half the probability (where
@@ -133,10 +141,10 @@ class TablePartition {
   void Recover(uint32_t clock) {
     if (starved_) MakeRoom(clock).IgnoreError();
   }
-  // Removes expired rows, in memory and on disk, looking at up to *budget of
-  // them from where it stopped; takes what it looked at from *budget. *round:
-  // it has been round.
-  absl::Status Maintain(uint32_t clock, size_t* budget, bool* round);
+  // Removes expired rows, in memory and on disk, from where it stopped, as far
+  // as *budget goes; takes what it looked at from it. *round: it has been
+  // round.
+  absl::Status Maintain(uint32_t clock, UpkeepBudget* budget, bool* round);
 
   // Appends up to `limit` rows with positions from *from on, in their order.
   // Sets *more: there may be more, from the new *from on.
@@ -166,7 +174,7 @@ class TablePartition {
 
   absl::Status MakeRoom(uint32_t clock);
   absl::Status RemoveExpired(uint32_t clock, uint32_t begin, uint32_t end);
-  absl::Status RemoveExpiredOnDisk(uint32_t clock, size_t* budget);
+  absl::Status RemoveExpiredOnDisk(uint32_t clock, UpkeepBudget* budget);
   absl::Status Spill(uint32_t clock);
   void ChooseVictims(size_t count, uint32_t clock);
   absl::Status WriteVictims();

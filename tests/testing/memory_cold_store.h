@@ -57,11 +57,11 @@ class MemoryColdStore : public ColdStore {
     return status;
   }
 
-  absl::Status Delete(absl::Span<const ColdKey> keys) override {
+  absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) override {
     MutexLock lock(&mu_);
-    if (!put_error.ok()) return put_error;
-    for (const ColdKey& key : keys) rows_.erase(Name(key));
-    return absl::OkStatus();
+    *gone = put_error.ok() ? keys.size() : std::min(deletes_most, keys.size());
+    for (const ColdKey& key : keys.first(*gone)) rows_.erase(Name(key));
+    return put_error;
   }
 
   absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
@@ -75,6 +75,7 @@ class MemoryColdStore : public ColdStore {
       keys->push_back(row->second.key);
       rows->insert(rows->end(), row->second.bytes.begin(),
                    row->second.bytes.end());
+      scanned_bytes += row_bytes_;
     }
     return absl::OkStatus();
   }
@@ -88,9 +89,11 @@ class MemoryColdStore : public ColdStore {
   uint64_t disk_limit_bytes() const override { return limit_; }
 
   absl::Status put_error;
+  size_t deletes_most = 0;  // of a call that fails by it
   absl::Status get_error;
   std::set<int64_t> unreadable_keys;
   int puts = 0;
+  uint64_t scanned_bytes = 0;
 
  private:
   struct Row {

@@ -109,8 +109,11 @@ TEST(RowSpillTest, RowsComeBackAsTheyWere) {
     }
   }
   EXPECT_GT(store->disk_bytes(), 0u);
-  ASSERT_TRUE(store->Delete(KeysOf(3, 100, 10)).ok());
-  ASSERT_TRUE(store->Delete({}).ok());
+  size_t gone = 0;
+  ASSERT_TRUE(store->Delete(KeysOf(3, 100, 10), &gone).ok());
+  EXPECT_EQ(gone, 10u);
+  ASSERT_TRUE(store->Delete({}, &gone).ok());
+  EXPECT_EQ(gone, 0u);
 
   std::vector<ColdKey> keys = KeysOf(3, 95, 20);
   keys.push_back({4, 95});
@@ -331,6 +334,10 @@ TEST(SpillFolderTest, BelongsToOneProcessAndIsEmptyAtFirst) {
                 !fs::exists((*folder)->path() + "/job-7"));
     EXPECT_NE((*folder)->PathFor("j-1", 0), (*folder)->PathFor("j-1", 1));
     EXPECT_NE((*folder)->PathFor("j-1", 0), (*folder)->PathFor("j-2", 0));
+    RowSpill::Options options = Options((*folder)->PathFor("j-1", 0));
+    ASSERT_TRUE(RowSpill::Open(options).ok());
+    EXPECT_EQ(fs::path(options.folder).parent_path(), (*folder)->path());
+    EXPECT_FALSE(fs::exists(options.folder)) << "the store is gone";
     const auto second = SpillFolder::Open(temp.path(), "ps-0");
     EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(second.status().message()),

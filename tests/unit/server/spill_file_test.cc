@@ -56,6 +56,23 @@ TEST(SpillFileTest, ChunksAreTakenOnceAndKeepWhatIsWritten) {
   EXPECT_TRUE(again == 5 || again == 7);
 }
 
+TEST(SpillFileTest, TheReserveIsThereWhenAFullDiskIsTold) {
+  for (const uint64_t reserve : {0u, 5u, 30u}) {
+    SCOPED_TRACE(reserve);
+    const TempDir temp;
+    ASSERT_OK_AND_ASSIGN(
+        const auto file,
+        SpillFile::Create(temp.path(), kChunk, 100 * kChunk, reserve * kChunk));
+    uint64_t taken = 0;
+    for (; file->CheckRoom().ok(); ++taken) ASSERT_OK(file->Take().status());
+    uint64_t left = 0;
+    while (file->Take().ok()) ++left;
+    EXPECT_EQ(taken + left, 100u);
+    // The one that found out is of it.
+    EXPECT_EQ(left + 1, std::max<uint64_t>(reserve, 1));
+  }
+}
+
 TEST(SpillFileTest, WhatIsNotThereIsSaid) {
   const TempDir temp;
   const auto nowhere = SpillFile::Create(temp.File("nowhere"), kChunk, 1 << 20);

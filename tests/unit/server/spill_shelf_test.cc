@@ -37,6 +37,8 @@ SpillLayout Small() {
   return layout;
 }
 
+constexpr uint32_t kSeed = 77;
+
 std::string RowOf(int64_t key, int version) {
   Random random(SeedFor(static_cast<uint64_t>(key), version));
   std::string row(kRowBytes, ' ');
@@ -50,7 +52,7 @@ class Shelves {
   Shelves(const std::string& folder, uint64_t bytes_max)
       : file_(*SpillFile::Create(folder, layout_.chunk_bytes, bytes_max)) {
     shelves_.push_back(
-        std::make_unique<SpillShelf>(file_.get(), &layout_, 0, 0));
+        std::make_unique<SpillShelf>(file_.get(), &layout_, kSeed, 0, 0));
   }
 
   // A row; empty: it is deleted.
@@ -64,9 +66,9 @@ class Shelves {
     }
     std::vector<char> entry(layout_.entry_bytes);
     if (row.empty()) {
-      SpillShelf::MakeDeletion(layout_, key, entry.data());
+      shelf->MakeDeletion(key, entry.data());
     } else {
-      SpillShelf::MakeEntry(layout_, key, row.data(), entry.data());
+      shelf->MakeEntry(key, row.data(), entry.data());
     }
     const absl::Status appended = shelf->Append({position}, entry);
     if (!appended.ok()) return appended;
@@ -269,6 +271,99 @@ TEST(SpillShelfTest, ADamagedRowCostsNoOther) {
               absl::StatusCode::kDataLoss);
   }
   EXPECT_GT(noticed, 100);
+}
+
+// Of a key in the log that cannot be read an older row in the base must not
+// pass for it, and merges go on.
+TEST(SpillShelfTest, ADamagedLogCostsItsOwnRowsAlone) {
+  constexpr int64_t kRows = 40;
+  constexpr int kDamaged = 3;
+  const SpillLayout layout = Small();
+  for (const bool deleted : {false, true}) {
+    const TempDir temp;
+    Shelves shelves(temp.path(), 1 << 20);
+    for (int64_t key = 0; key < kRows; ++key) {
+      ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+    }
+    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    for (int64_t key = 0; key < 20; ++key) {
+      ASSERT_OK(shelves.Put(key, deleted ? "" : RowOf(key, 1)));
+    }
+    ASSERT_OK(shelves.Put(7, RowOf(7, 2)));  // behind the damage
+    std::string content;
+    {
+      std::ifstream in(temp.File("rows"), std::ios::binary);
+      content.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    // Entries 5 to 7 of the log: by what they hold of their keys.
+    std::fstream file(temp.File("rows"),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    for (int64_t key = 5; key < 5 + kDamaged; ++key) {
+      std::vector<char> entry(layout.entry_bytes);
+      if (deleted) {
+        shelves.Of(0)->MakeDeletion(key, entry.data());
+      } else {
+        shelves.Of(0)->MakeEntry(key, RowOf(key, 1).data(), entry.data());
+      }
+      const size_t at = content.find(std::string(entry.data(), entry.size()));
+      ASSERT_NE(at, std::string::npos);
+      file.seekp(static_cast<std::streamoff>(at + 2));
+      file.write("\x5a\x5a", 2);
+    }
+    file.close();
+    const auto expect = [&] {
+      std::string row;
+      for (int64_t key = 0; key < kRows; ++key) {
+        SCOPED_TRACE(key);
+        const SpillShelf::Answer answer = shelves.Get(key, &row);
+        if (key == 5 || key == 6) {
+          EXPECT_EQ(answer.found, ColdFound::kUnreadable);
+          EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
+        } else if (deleted && key < 20 && key != 7) {
+          EXPECT_EQ(answer.found, ColdFound::kNo);
+        } else {
+          EXPECT_EQ(answer.found, ColdFound::kYes);
+          EXPECT_EQ(row, RowOf(key, key == 7 ? 2 : key < 20 ? 1 : 0));
+        }
+      }
+    };
+    expect();
+    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    expect();
+    std::vector<int64_t> keys;
+    std::vector<char> rows;
+    size_t limit = 1000;
+    EXPECT_EQ(shelves.Of(0)->Scan(0, &limit, &keys, &rows).code(),
+              absl::StatusCode::kDataLoss);
+    // What is written anew is there again.
+    ASSERT_OK(shelves.Put(5, RowOf(5, 3)));
+    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    std::string row;
+    EXPECT_EQ(shelves.Get(5, &row).found, ColdFound::kYes);
+    EXPECT_EQ(row, RowOf(5, 3));
+    EXPECT_EQ(shelves.Get(6, &row).found, ColdFound::kUnreadable);
+  }
+}
+
+TEST(SpillShelfTest, ARowOfAnotherPartitionIsNone) {
+  const TempDir temp;
+  const SpillLayout layout = Small();
+  ASSERT_OK_AND_ASSIGN(
+      const auto file,
+      SpillFile::Create(temp.path(), layout.chunk_bytes, 1 << 20));
+  SpillShelf mine(file.get(), &layout, kSeed, 0, 0);
+  const SpillShelf other(file.get(), &layout, kSeed + 1, 0, 0);
+  const std::string row = RowOf(5, 0);
+  std::vector<char> entry(layout.entry_bytes);
+  std::vector<char> page(layout.entry_bytes * layout.page_entries);
+  for (const SpillShelf* from :
+       {static_cast<const SpillShelf*>(&mine), &other}) {
+    from->MakeEntry(5, row.data(), entry.data());
+    ASSERT_OK(mine.Append({ColdPosition(5)}, entry));
+    std::string got(kRowBytes, ' ');
+    EXPECT_EQ(mine.Get(ColdPosition(5), true, page.data(), got.data()).found,
+              from == &mine ? ColdFound::kYes : ColdFound::kUnreadable);
+  }
 }
 
 }  // namespace

@@ -176,8 +176,8 @@ class Table {
                      ColdFound* found) override {
       return to_->Get(keys, rows, found);
     }
-    absl::Status Delete(absl::Span<const ColdKey> keys) override {
-      return to_->Delete(keys);
+    absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) override {
+      return to_->Delete(keys, gone);
     }
     absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
                       std::vector<int64_t>* keys,
@@ -661,6 +661,52 @@ TEST(TableShardTest, RowsExpireOnDiskToo) {
   EXPECT_EQ(stats.rows_in_memory, 0u);
   EXPECT_EQ(stats.rows_on_disk, 0u);
   EXPECT_EQ(stats.expired_by_age, 5000u);
+  EXPECT_EQ(cold.disk_bytes(), 0u);
+}
+
+TEST(TableShardTest, AnUpkeepReadsABoundedPartOfTheDisk) {
+  TableOptions options = Options();
+  options.memory_bytes = kFewRows;
+  options.expiry.unseen_clocks = 5;
+  const size_t row_bytes = TableShard::SpilledRowBytes(options);
+  MemoryColdStore cold(row_bytes);
+  Table table(options, 1, &cold);
+  constexpr int64_t kRows = 150'000;
+  for (int64_t key = 0; key < kRows; key += 10'000) {
+    ASSERT_TRUE(table.Push({OnePush(key, 10'000)}, {.clock = 0}).ok());
+  }
+  const uint64_t all = cold.disk_bytes();
+  ASSERT_GT(all, 4u << 20);
+  int upkeeps = 0;
+  uint64_t most = 0;
+  for (; table.Stats().rows_on_disk > 0; ++upkeeps) {
+    ASSERT_LT(upkeeps, 100);
+    const uint64_t before = cold.scanned_bytes;
+    ASSERT_TRUE(table.Maintain(6).ok());
+    most = std::max(most, cold.scanned_bytes - before);
+  }
+  EXPECT_LE(most, (4u << 20) + row_bytes);
+  EXPECT_GE(upkeeps, 2);
+  EXPECT_EQ(table.Stats().expired_by_age, uint64_t{kRows});
+}
+
+TEST(TableShardTest, RowsOnDiskAreCountedThroughAHalfFailedDelete) {
+  TableOptions options = Options();
+  options.memory_bytes = kFewRows;
+  options.expiry.unseen_clocks = 5;
+  const size_t row_bytes = TableShard::SpilledRowBytes(options);
+  MemoryColdStore cold(row_bytes);
+  Table table(options, 1, &cold);
+  ASSERT_TRUE(table.Push({OnePush(0, 5000)}, {.clock = 0}).ok());
+  cold.put_error = absl::UnavailableError("no disk");
+  cold.deletes_most = 10;
+  const uint64_t before = cold.disk_bytes();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(table.Maintain(6).ok());
+  EXPECT_LT(cold.disk_bytes(), before);
+  EXPECT_EQ(table.Stats().rows_on_disk, cold.disk_bytes() / row_bytes);
+  cold.put_error = absl::OkStatus();
+  for (int i = 0; i < 9; ++i) ASSERT_TRUE(table.Maintain(6).ok());
+  EXPECT_EQ(table.Stats().rows_on_disk, 0u);
   EXPECT_EQ(cold.disk_bytes(), 0u);
 }
 
