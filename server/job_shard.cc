@@ -19,85 +19,7 @@ constexpr absl::Duration kNormRetryDelay = absl::Milliseconds(200);
 constexpr size_t kStepsHereMax = 8;
 constexpr uint64_t kBytesHereMax = 16 << 10;
 
-std::vector<std::string> WorkerNames(const JobConfig& config) {
-  std::vector<std::string> names;
-  for (const auto& worker : config.controller.workers) {
-    names.push_back(worker.name);
-  }
-  return names;
-}
-
 }  // namespace
-
-// A pull that the lanes are answering, each for its own blocks and rows.
-class JobShard::Reading {
- public:
-  Reading(Done done, PullValues result, size_t steps)
-      : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
-
-  ElementType type() const { return result_.type; }
-  // Where element `first` of the answer belongs.
-  void* At(size_t first) {
-    return reinterpret_cast<char*>(result_.floats()) +
-           first * ElementBytes(result_.type);
-  }
-  void Copy(absl::Span<const float> values, size_t first) {
-    Narrow(result_.type, values.data(), At(first), values.size());
-    StepDone(absl::OkStatus());
-  }
-  void StepDone(absl::Status status) {
-    if (!status.ok()) {
-      MutexLock lock(&mu_);
-      status_ = std::move(status);
-    }
-    if (left_.fetch_sub(1) == 1) done_(Status(), std::move(result_));
-  }
-
- private:
-  absl::Status Status() {
-    MutexLock lock(&mu_);
-    return status_;
-  }
-
-  Done done_;
-  PullValues result_;
-  std::atomic<size_t> left_;
-  Mutex mu_;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
-};
-
-// One action for rows of one table in one lane.
-struct JobShard::RowsStep {
-  Kind kind = Kind::kApply;     // or kFold, or kRead
-  BlockIndex block = 0;         // their first slot's, but in a read
-  std::vector<RowRange> ranks;  // one in a read
-  int64_t clock = 0;
-  uint64_t sample_count = 0;
-  double squared_norm = -1;
-  std::shared_ptr<Reading> reading;
-};
-
-// What follows when each of some lanes has come to it.
-struct JobShard::Countdown {
-  std::atomic<size_t> left = 0;
-  Taken then;
-};
-
-// One action for one block.
-struct JobShard::LaneStep {
-  Kind kind;
-  BlockIndex block = 0;
-  uint32_t rank = 0;
-  int64_t clock = 0;
-  uint64_t sample_count = 0;
-  double squared_norm = -1;
-  double trust_ratio = 1;
-  size_t first = 0;  // element in `source` or in the result of `reading`
-  std::shared_ptr<const FloatSource> source = nullptr;
-  std::shared_ptr<Reading> reading = nullptr;
-  std::unique_ptr<RowsStep> rows = nullptr;  // set: only this counts
-  std::shared_ptr<Countdown> countdown = nullptr;
-};
 
 JobShard::JobShard(const JobConfig& config, const Resources& resources,
                    NormExchange exchange, std::unique_ptr<JobTables> tables)
@@ -107,12 +29,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       budget_(resources.budget),
       buffers_(resources.buffers),
       exchange_(std::move(exchange)),
-      dense_(config.shard, layout_.counts()),
-      norms_(layout_.block_count()),
-      trust_norms_(layout_.counts().size()),
-      tables_(std::move(tables)),
-      non_finite_(config.shard.on_non_finite, WorkerNames(config),
-                  config.label),
+      work_(&config_, &layout_, std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
       kept_(layout_.counts().size()),
@@ -126,7 +43,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
     const TableMap& map = layout_.tables()[table].map;
     const uint32_t first = map.FirstSlot(config.ps_rank);
     for (uint32_t i = 0; i < map.SlotCount(config.ps_rank); ++i) {
-      slot_lanes_.push_back(tables_->LaneOf(table, first + i));
+      slot_lanes_.push_back(work_.tables().LaneOf(table, first + i));
     }
   }
 }
@@ -179,7 +96,7 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
           config_.label,
           ": total_clocks is 0, but the learning rate ends with the job"));
     }
-    dense_.SetTotalClocks(total_clocks);
+    work_.dense().SetTotalClocks(total_clocks);
   }
   total_clocks_ = total_clocks;
   return absl::OkStatus();
@@ -187,13 +104,13 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
 
 CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
                          Done done) {
-  if (non_finite_.failed()) {
-    done(non_finite_.failure(), {});
+  if (work_.non_finite().failed()) {
+    done(work_.non_finite().failure(), {});
     return 0;
   }
   absl::Status room;
   if (payload.pushed != nullptr) {
-    room = tables_->AcceptsPushes(payload.pushed->lists);
+    room = work_.tables().AcceptsPushes(payload.pushed->lists);
   }
   Outcome outcome;
   CallToken token = 0;
@@ -462,8 +379,8 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
 }
 
 uint64_t JobShard::RowBytes(const RowRange& range) const {
-  return range.count *
-         (sizeof(int64_t) + tables_->dim(range.list->table) * sizeof(float));
+  return range.count * (sizeof(int64_t) +
+                        work_.tables().dim(range.list->table) * sizeof(float));
 }
 
 void JobShard::AddRows(const ShardAction& action, std::vector<RowRange> ranks,
@@ -519,7 +436,7 @@ size_t JobShard::AnswerBytes(const PendingCall& call) const {
   size_t elements = layout_.Offsets(call.pulled).back();
   if (call.pulled_rows != nullptr) {
     for (const RowList& list : call.pulled_rows->lists) {
-      elements += list.keys.size() * tables_->dim(list.table);
+      elements += list.keys.size() * work_.tables().dim(list.table);
     }
   }
   return elements * ElementBytes(call.pulled_type);
@@ -573,7 +490,7 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
   const std::vector<size_t> offsets = layout_.Offsets(blocks);
   const size_t dense_blocks = offsets.size() - 1;
   std::vector<LanePiece> pieces = CutByLane(result.rows, blocks);
-  const auto reading = std::make_shared<Reading>(
+  const auto reading = std::make_shared<PullReading>(
       std::move(call.done), std::move(result), dense_blocks + pieces.size());
   for (size_t i = 0; i < dense_blocks; ++i) {
     AddStep({.kind = Kind::kRead,
@@ -713,7 +630,7 @@ bool JobShard::AreFew(const Outcome& outcome) const {
         continue;
       }
       // A gRPC thread must not wait for a disk.
-      if (tables_->spills()) return false;
+      if (work_.tables().spills()) return false;
       for (const RowRange& range : step.rows->ranks) bytes += RowBytes(range);
     }
   }
@@ -724,116 +641,13 @@ Lanes::Task JobShard::RunLater(int lane, Outcome* outcome) {
   return [self = shared_from_this(), lane,
           steps = std::exchange(outcome->lanes[lane], {})](
              DenseShard::Scratch* scratch) mutable {
-    self->RunSteps(lane, steps, scratch);
+    self->work_.Run(lane, steps, scratch);
   };
 }
 
 void JobShard::Conclude(Outcome* outcome) {
   for (const int lane : outcome->here) lanes_->RunHere(lane);
   for (Ended& ended : outcome->ended) ended.done(ended.status, {});
-}
-
-void JobShard::RunSteps(int lane, std::vector<LaneStep>& steps,
-                        DenseShard::Scratch* scratch) {
-  for (LaneStep& step : steps) {
-    // What a step used goes with it: the countdown behind it may answer the
-    // call, and what that holds of the budget must be free by then.
-    if (step.rows != nullptr) {
-      const std::unique_ptr<RowsStep> rows = std::move(step.rows);
-      RunRows(lane, rows.get());
-      continue;
-    }
-    std::shared_ptr<const FloatSource> source = std::move(step.source);
-    switch (step.kind) {
-      case Kind::kInit:
-        dense_.Init(step.block, *source, step.first);
-        break;
-      case Kind::kDeliver:
-        dense_.Keep(step.block, step.rank, std::move(source), step.first,
-                    step.sample_count);
-        break;
-      case Kind::kFold:
-        norms_[step.block] =
-            dense_.Fold(step.block, step.sample_count, scratch);
-        TellNonFinite(step, scratch->non_finite);
-        break;
-      case Kind::kDrop:
-        dense_.Drop(step.block);
-        break;
-      case Kind::kAdvance:
-        trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
-                                                  step.squared_norm, scratch);
-        TellNonFinite(step, scratch->non_finite);
-        break;
-      case Kind::kApply:
-        if (config_.controller.trust_ratio) {
-          dense_.Finish(step.block, step.clock, step.trust_ratio);
-        } else {
-          dense_.Apply(step.block, step.clock, step.sample_count,
-                       step.squared_norm, scratch);
-          TellNonFinite(step, scratch->non_finite);
-        }
-        break;
-      case Kind::kAccept:
-        if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
-        break;
-      default:
-        if (non_finite_.failed()) {
-          step.reading->StepDone(non_finite_.failure());
-        } else {
-          step.reading->Copy(dense_.values(step.block), step.first);
-        }
-        break;
-    }
-  }
-}
-
-void JobShard::TellNonFinite(const LaneStep& step,
-                             absl::Span<const DenseShard::NonFinite> found) {
-  for (const DenseShard::NonFinite& one : found) {
-    const Block& block = layout_.map().blocks()[layout_.ids()[step.block]];
-    non_finite_.Found(
-        one.rank, step.clock,
-        absl::StrCat("element ", block.offset + one.element, " of '",
-                     config_.tensor_names[block.tensor], "'"));
-  }
-}
-
-void JobShard::RunRows(int lane, RowsStep* step) {
-  if (step->kind == Kind::kRead) {
-    if (non_finite_.failed()) {
-      return step->reading->StepDone(non_finite_.failure());
-    }
-    const RowRange& rows = step->ranks[0];
-    void* const out =
-        step->reading->At(rows.first_element(tables_->dim(rows.list->table)));
-    step->reading->StepDone(
-        tables_->Read(lane, rows, step->clock, step->reading->type(), out));
-    return;
-  }
-  const RowStep rows = {.clock = step->clock,
-                        .learning_rate = dense_.LearningRateAt(step->clock),
-                        .gradient_scale = dense_.GradientScale(
-                            step->sample_count, step->squared_norm)};
-  if (step->kind == Kind::kFold) return FoldRows(lane, *step, rows);
-  // What was folded has been looked at.
-  tables_->Push(lane, step->ranks, rows,
-                config_.controller.FoldsGradient() ? nullptr : &non_finite_);
-}
-
-void JobShard::FoldRows(int lane, const RowsStep& step, const RowStep& rows) {
-  const uint32_t table = step.ranks[0].list->table;
-  const TableMap& map = layout_.tables()[table].map;
-  const BlockIndex first =
-      layout_.SlotBlock(table, map.FirstSlot(config_.ps_rank));
-  const bool finite = tables_->SquaredNorms(
-      lane, step.ranks, rows,
-      absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_.ps_rank)),
-      &non_finite_);
-  // Then nothing of the clock is applied, not the other rows alone.
-  if (!finite && config_.shard.on_non_finite == OnNonFinite::kSkipStep) {
-    norms_[step.block] = std::numeric_limits<double>::quiet_NaN();
-  }
 }
 
 uint64_t JobShard::BytesHeld(const PendingCall& call) {
@@ -865,7 +679,7 @@ void JobShard::LimitParked(CallToken token, Outcome* outcome) {
 
 void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
                     const std::string& cursor, ScanDone done) {
-  const absl::StatusOr<int> lane = tables_->ScanLane(table, cursor);
+  const absl::StatusOr<int> lane = work_.tables().ScanLane(table, cursor);
   absl::Status status = lane.status();
   if (status.ok()) {
     MutexLock lock(&mu_);
@@ -878,10 +692,10 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
                       clock = controller_.min_clock(),
                       done = std::move(done)](DenseShard::Scratch*) mutable {
                        // The last clock's rows have no later pull to say it.
-                       if (self->non_finite_.failed()) {
-                         return done(self->non_finite_.failure());
+                       if (self->work_.non_finite().failed()) {
+                         return done(self->work_.non_finite().failure());
                        }
-                       done(self->tables_->Scan(table, cursor, clock));
+                       done(self->work_.tables().Scan(table, cursor, clock));
                      });
       return;
     }
@@ -890,7 +704,7 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
 }
 
 void JobShard::MaintainTables(absl::Time now) {
-  if (tables_->empty()) return;
+  if (work_.tables().empty()) return;
   MutexLock lock(&mu_);
   // Lanes that are behind are not asked again.
   if (maintaining_lanes_ > 0 || controller_.closed()) return;
@@ -899,15 +713,16 @@ void JobShard::MaintainTables(absl::Time now) {
     lanes_->Submit(
         lane, [self = shared_from_this(), lane, clock = controller_.min_clock(),
                now](DenseShard::Scratch*) {
-          self->tables_->Maintain(lane, clock, now);
+          self->work_.tables().Maintain(lane, clock, now);
           --self->maintaining_lanes_;
         });
   }
 }
 
 std::vector<ShardStatus::Table> JobShard::FinalTables() {
-  for (int lane = 0; lane < lanes_->count(); ++lane) tables_->Sample(lane);
-  return tables_->Status();
+  for (int lane = 0; lane < lanes_->count(); ++lane)
+    work_.tables().Sample(lane);
+  return work_.tables().Status();
 }
 
 // --- Norms -------------------------------------------------------------------
@@ -915,15 +730,7 @@ std::vector<ShardStatus::Table> JobShard::FinalTables() {
 // Called when all steps of the round have run, and again by Tick; the next come
 // after OnSums, so the norms stand still.
 void JobShard::SendNorms(const FoldRound& round) {
-  std::vector<double> norms;
-  if (round.stage == FoldStage::kTrust) {
-    for (const LambNorms& block : trust_norms_) {
-      norms.insert(norms.end(), {block.value, block.update});
-    }
-  } else {
-    norms = norms_;
-  }
-  exchange_(round, std::move(norms),
+  exchange_(round, work_.Norms(round.stage),
             [self = shared_from_this(), round](Sums sums) {
               self->OnSums(round, std::move(sums));
             });
@@ -953,11 +760,8 @@ void JobShard::OnSums(const FoldRound& round, Sums sums) {
 // The next clock may skip blocks that nobody sends: theirs must be 0.
 double JobShard::TakeSums(const FoldRound& round,
                           absl::Span<const double> sums) {
-  if (round.stage == FoldStage::kGradient) {
-    std::fill(norms_.begin(), norms_.end(), 0);
-    return sums[0];
-  }
-  std::fill(trust_norms_.begin(), trust_norms_.end(), LambNorms());
+  work_.ClearNorms(round.stage);
+  if (round.stage == FoldStage::kGradient) return sums[0];
   trust_ratios_.clear();
   for (size_t i = 0; i + 1 < sums.size(); i += 2) {
     trust_ratios_.push_back(LambTrustRatio({sums[i], sums[i + 1]}));
@@ -976,12 +780,12 @@ ShardStatus::Job JobShard::Status() const {
   MutexLock lock(&mu_);
   ShardStatus::Job status;
   status.set_job_id(config_.job_id);
-  status.set_block_count(dense_.block_count());
+  status.set_block_count(work_.dense().block_count());
   status.set_blocks_initialised(controller_.initialised_count());
-  status.set_value_bytes(dense_.value_bytes());
-  status.set_slot_bytes(dense_.slot_bytes());
+  status.set_value_bytes(work_.dense().value_bytes());
+  status.set_slot_bytes(work_.dense().slot_bytes());
   status.set_fold_bytes(fold_bytes_);
-  for (ShardStatus::Table& table : tables_->Status()) {
+  for (ShardStatus::Table& table : work_.tables().Status()) {
     *status.add_tables() = std::move(table);
   }
   status.set_parked_pulls(static_cast<uint32_t>(controller_.parked_pulls()));
@@ -995,7 +799,7 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
-    worker->set_non_finite(non_finite_.CountOf(rank));
+    worker->set_non_finite(work_.non_finite().CountOf(rank));
   }
   status.set_skipped_clocks(controller_.skipped_clocks());
   const absl::Time moved_at = controller_.moved_at();

@@ -26,34 +26,13 @@
 #include "server/in_flight_budget.h"
 #include "server/job_config.h"
 #include "server/job_tables.h"
+#include "server/lane_work.h"
 #include "server/lanes.h"
 #include "server/non_finite_log.h"
 #include "server/shard_layout.h"
 #include "server/shared_regions.h"
 
 namespace syncline {
-
-// Values that were read for a pull.
-struct PullValues {
-  std::vector<BlockIndex> blocks;  // dense ones, then slots
-  std::shared_ptr<CallRows> rows;  // as asked for; null: none
-  int64_t min_clock = 0;
-  int64_t max_clock = 0;
-  absl::Duration waited;  // until the consistency mode allowed the read
-  // Of the dense blocks, then of the rows: in a buffer, or where the caller
-  // wants them.
-  BufferPool::Buffer buffer;
-  AnswerArea area;
-  size_t bytes = 0;
-  ElementType type = ElementType::kFloat32;
-  // What is held until the values are sent, and who is told then.
-  InFlightBudget::Hold hold;
-  std::shared_ptr<void> sent;
-
-  float* floats() const {
-    return area.data != nullptr ? area.data : buffer.floats();
-  }
-};
 
 // One job on this ps: asks the controller, and carries out what it says in the
 // lanes, in its order. Thread-safe. Callbacks run on any thread, exactly once,
@@ -62,10 +41,10 @@ struct PullValues {
 // Lock order: mu_, then a lane's queue.
 class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
-  using Done = absl::AnyInvocable<void(absl::Status, PullValues)>;
+  using Done = PullReading::Done;
   using Taken = absl::AnyInvocable<void()>;
-  // Folds this shard's blocks' squared norms, FoldWidth for each in the order
-  // of ShardLayout::ids(), with the other shards'; answers NormFolder's sums.
+  // Folds this shard's squared norms, as LaneWork::Norms has them, with the
+  // other shards'; answers NormFolder's sums.
   // Does not block.
   using Sums = absl::StatusOr<std::vector<double>>;
   using NormExchange = std::function<void(const FoldRound& round,
@@ -137,13 +116,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t NewDuplicateBlocks();
   uint64_t NewAbandonedCuts();
   uint64_t NewSkippedClocks();
-  NonFiniteLog& non_finite() { return non_finite_; }
+  NonFiniteLog& non_finite() { return work_.non_finite(); }
 
  private:
-  class Reading;
-  struct LaneStep;
-  struct RowsStep;
-  struct Countdown;
   struct PendingCall {
     uint32_t rank = 0;
     absl::Time arrived;
@@ -243,22 +218,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   Lanes::Task RunLater(int lane, Outcome* outcome);
   // What is left to do without the lock.
   void Conclude(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
-  void RunSteps(int lane, std::vector<LaneStep>& steps,
-                DenseShard::Scratch* scratch);
-  void RunRows(int lane, RowsStep* step);
-  // What a step on a block has found.
-  void TellNonFinite(const LaneStep& step,
-                     absl::Span<const DenseShard::NonFinite> found);
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
     int lane = 0;
     RowRange rows;
   };
-  void FoldRows(int lane, const RowsStep& step, const RowStep& rows);
   std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
                                    absl::Span<const BlockIndex> blocks) const;
   uint64_t RowBytes(const RowRange& range) const;
-  size_t SlotOf(BlockIndex block) const { return block - dense_.block_count(); }
+  size_t SlotOf(BlockIndex block) const {
+    return block - layout_.counts().size();
+  }
   // What a call holds of the budget: payload, and keys of rows.
   static uint64_t BytesHeld(const PendingCall& call);
   void CountParked(PendingCall* call, uint64_t bytes)
@@ -283,14 +253,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   BufferPool* const buffers_;
   const NormExchange exchange_;
   // The lanes' alone, but for the learning rate's end, which is set before the
-  // first gradient reaches them.
-  DenseShard dense_;
-  std::vector<double> norms_;           // by block, written by its lane
-  std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
-  const std::unique_ptr<JobTables> tables_;
+  // first gradient reaches them, and norms, which stand still between rounds.
+  LaneWork work_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};
-  NonFiniteLog non_finite_;
 
   mutable Mutex mu_;
   ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
