@@ -34,11 +34,6 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       unsent_(config.controller.workers.size()),
       kept_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
-  for (BlockIndex block = 0; block < layout_.ids().size(); ++block) {
-    const uint32_t tensor = layout_.map().blocks()[layout_.ids()[block]].tensor;
-    const std::optional<float>& momentum = config.momenta[tensor];
-    if (momentum.has_value()) dense_.MakeRunningMean(block, *momentum);
-  }
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
     const uint32_t first = map.FirstSlot(config.ps_rank);

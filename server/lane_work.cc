@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -53,7 +54,13 @@ LaneWork::LaneWork(const JobConfig* config, const ShardLayout* layout,
       trust_norms_(layout->counts().size()),
       tables_(std::move(tables)),
       non_finite_(config->shard.on_non_finite, WorkerNames(*config),
-                  config->label) {}
+                  config->label) {
+  for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
+    const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
+    const std::optional<float>& momentum = config->momenta[tensor];
+    if (momentum.has_value()) dense_.MakeRunningMean(block, *momentum);
+  }
+}
 
 void LaneWork::Run(int lane, std::vector<LaneStep>& steps,
                    DenseShard::Scratch* scratch) {

@@ -42,10 +42,10 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const int64_t bytes = map.shard_elements(shard) * int64_t{sizeof(float)};
     PsPlan plan;
     plan.value_bytes = static_cast<int64_t>(
-        DenseShard::MemoryBytes(OptimizerParams(), counts));
-    plan.slot_bytes =
-        static_cast<int64_t>(DenseShard::MemoryBytes(optimizer, counts)) -
-        plan.value_bytes;
+        DenseShard::MemoryBytes(OptimizerParams(), counts, /*folds=*/false));
+    plan.slot_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
+                          optimizer, counts, /*folds=*/false)) -
+                      plan.value_bytes;
     plan.waiting_bytes = GradientsKept(spec) * bytes;
     plan.message_bytes = int64_t{spec.resources().workers()} *
                          std::min(2 * bytes, kMessagesPerWorker);
