@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,7 @@ class LaneWorkTest : public ::testing::Test {
     config_.label = "job j on ps:0";
     config_.map = *BlockMap::Create(std::vector<TensorSize>{{"w", 2}}, 1);
     config_.tensor_names = {"w"};
+    config_.momenta = {std::nullopt};
     config_.shard.optimizer.kind = OptimizerKind::kSgd;
     config_.shard.learning_rate.base = 1;
     config_.shard.on_non_finite = policy;
