@@ -104,15 +104,31 @@ class Operation {
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // In the order in which they were added.
+  // Whether `other` leaves its first input in scratch memory where this one
+  // wants its own.
+  bool StagesFirstInputLike(const Operation& other) const {
+    const Operand& a = inputs_.front();
+    const Operand& b = other.inputs_.front();
+    return !a.same_layout && a.scratch_offset == b.scratch_offset &&
+           a.staged.get_desc() == b.staged.get_desc();
+  }
+
+  // In the order in which they were added. `first_is_staged`: the first input
+  // is in scratch memory already.
   absl::Status Run(const dnnl::stream& stream,
                    std::initializer_list<const float*> inputs,
-                   std::initializer_list<Result> results, char* scratch) {
+                   std::initializer_list<Result> results, char* scratch,
+                   bool first_is_staged = false) {
     std::vector<dnnl_exec_arg_t>& args = args_;
     args.clear();
     auto in = inputs.begin();
     for (Operand& operand : inputs_) {
-      SYNCLINE_RETURN_IF_ERROR(Stage(stream, operand, *in++, scratch));
+      if (first_is_staged && &operand == &inputs_.front()) {
+        operand.staged.set_data_handle(scratch + operand.scratch_offset);
+        ++in;
+      } else {
+        SYNCLINE_RETURN_IF_ERROR(Stage(stream, operand, *in++, scratch));
+      }
       args.push_back(
           {operand.id,
            (operand.same_layout ? operand.plain : operand.staged).get()});
@@ -221,6 +237,8 @@ struct Convolution::Compiled {
     if (uses.forward) CompileForward(hint);
     if (uses.backward_data) CompileBackwardData(hint);
     if (uses.backward_weights) CompileBackwardWeights(hint);
+    shares_dy = backward_data && backward_weights &&
+                backward_data->StagesFirstInputLike(*backward_weights);
   }
 
   dnnl::convolution_forward::primitive_desc ForwardDesc() const {
@@ -282,9 +300,9 @@ struct Convolution::Compiled {
     const dnnl::convolution_backward_weights::primitive_desc primitive(
         desc, attributes, engine, hint);
     backward_weights.emplace(engine);
-    backward_weights->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
     backward_weights->AddInput(DNNL_ARG_DIFF_DST, g.y,
                                primitive.diff_dst_desc());
+    backward_weights->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
     backward_weights->AddResult(DNNL_ARG_DIFF_WEIGHTS, g.w,
                                 primitive.diff_weights_desc());
     if (has_bias) {
@@ -302,6 +320,7 @@ struct Convolution::Compiled {
   dnnl::primitive_attr attributes;
   const Geometry geometry;
   std::optional<Operation> forward, backward_data, backward_weights;
+  bool shares_dy = false;  // in scratch memory, from weights to data
 };
 
 absl::StatusOr<Convolution> Convolution::Create(const Shape& shape,
@@ -342,10 +361,10 @@ absl::Status Convolution::Forward(const float* x, const float* w,
 
 absl::Status Convolution::BackwardData(const float* dy, const float* w,
                                        bool accumulate, float* dx,
-                                       void* scratch) {
-  return compiled_->backward_data->Run(compiled_->stream, {dy, w},
-                                       {{dx, accumulate}},
-                                       static_cast<char*>(scratch));
+                                       void* scratch, bool after_weights) {
+  return compiled_->backward_data->Run(
+      compiled_->stream, {dy, w}, {{dx, accumulate}},
+      static_cast<char*>(scratch), after_weights && compiled_->shares_dy);
 }
 
 absl::Status Convolution::BackwardWeights(const float* x, const float* dy,
@@ -353,7 +372,7 @@ absl::Status Convolution::BackwardWeights(const float* x, const float* dy,
                                           bool accumulate_b, float* db,
                                           void* scratch) {
   return compiled_->backward_weights->Run(
-      compiled_->stream, {x, dy}, {{dw, accumulate_w}, {db, accumulate_b}},
+      compiled_->stream, {dy, x}, {{dw, accumulate_w}, {db, accumulate_b}},
       static_cast<char*>(scratch));
 }
 

@@ -56,9 +56,12 @@ class Convolution {
   // y = conv(x, w) + bias, or y += with `accumulate`.
   absl::Status Forward(const float* x, const float* w, const float* bias,
                        bool accumulate, float* y, void* scratch);
-  // dx = the sum of dy * w where y was computed from x, or +=.
+  // dx = the sum of dy * w where y was computed from x, or +=. With
+  // `after_weights` scratch is as BackwardWeights left it, with the same dy,
+  // which then need not be rewritten once more.
   absl::Status BackwardData(const float* dy, const float* w, bool accumulate,
-                            float* dx, void* scratch);
+                            float* dx, void* scratch,
+                            bool after_weights = false);
   // dw likewise; db = dy summed over all but filters; or +=, each for itself.
   // Either may be null: not wanted.
   absl::Status BackwardWeights(const float* x, const float* dy,

@@ -93,6 +93,67 @@ void TakeLarger(int64_t n, Stride stride, const float* x, float* y) {
   }
 }
 
+// Windows of 2 x 2 next to each other, which fill the plane: the usual ones.
+bool IsHalving(const Axes& axes) {
+  const auto halves = [](const Window::Axis& axis) {
+    return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 &&
+           axis.pad_begin == 0 && axis.in == 2 * axis.out;
+  };
+  return axes[0].in == 1 && axes[0].kernel == 1 && axes[0].out == 1 &&
+         halves(axes[1]) && halves(axes[2]);
+}
+
+// TakeLarger's choice among a window's four elements, at once.
+void HalvingMaxPool(const Axes& axes, const float* x, float* y,
+                    int32_t* indices) {
+  const auto in = static_cast<int32_t>(axes[2].in);
+  const int64_t out = axes[2].out;
+  for (int64_t oh = 0; oh < axes[1].out; ++oh) {
+    const auto first = static_cast<int32_t>(2 * oh) * in;
+    const float* const top = x + first;
+    const float* const bottom = top + in;
+    SYNCLINE_INDEPENDENT_ITERATIONS
+    for (int64_t ow = 0; ow < out; ++ow) {
+      const float a = top[2 * ow], b = top[2 * ow + 1];
+      const float c = bottom[2 * ow], d = bottom[2 * ow + 1];
+      const auto larger = [](float v, float than) {
+        return static_cast<int>(v > than) | static_cast<int>(v != v);
+      };
+      const float of_top = larger(b, a) ? b : a;
+      int32_t at = larger(b, a) ? 1 : 0;
+      const float of_three = larger(c, of_top) ? c : of_top;
+      at = larger(c, of_top) ? in : at;
+      const float best = larger(d, of_three) ? d : of_three;
+      at = larger(d, of_three) ? in + 1 : at;
+      y[oh * out + ow] = best;
+      indices[oh * out + ow] = first + static_cast<int32_t>(2 * ow) + at;
+    }
+  }
+}
+
+// Every element of dx is in one window: written once, without clearing it.
+void HalvingMaxPoolGradient(const Axes& axes, const int32_t* indices,
+                            const float* dy, float* dx) {
+  const auto in = static_cast<int32_t>(axes[2].in);
+  const int64_t out = axes[2].out;
+  for (int64_t oh = 0; oh < axes[1].out; ++oh) {
+    const auto first = static_cast<int32_t>(2 * oh) * in;
+    float* const top = dx + first;
+    float* const bottom = top + in;
+    const float* const from = dy + oh * out;
+    const int32_t* const at = indices + oh * out;
+    SYNCLINE_INDEPENDENT_ITERATIONS
+    for (int64_t ow = 0; ow < out; ++ow) {
+      const int32_t corner = first + static_cast<int32_t>(2 * ow);
+      const float v = from[ow];
+      top[2 * ow] = at[ow] == corner ? v : 0.0f;
+      top[2 * ow + 1] = at[ow] == corner + 1 ? v : 0.0f;
+      bottom[2 * ow] = at[ow] == corner + in ? v : 0.0f;
+      bottom[2 * ow + 1] = at[ow] == corner + in + 1 ? v : 0.0f;
+    }
+  }
+}
+
 // Elements of result o's window that count, along one axis.
 double Counted(const Window::Axis& axis, bool include_pad, int64_t o) {
   const int64_t first = o * axis.stride - axis.pad_begin;
@@ -128,6 +189,12 @@ void MaxPool(int64_t planes, const Window& window, const float* x, float* y,
   const Axes axes = ThreeAxes(window);
   const int64_t in = window.in_count();
   const int64_t out = window.out_count();
+  if (indices != nullptr && IsHalving(axes)) {
+    for (int64_t p = 0; p < planes; ++p) {
+      HalvingMaxPool(axes, x + p * in, y + p * out, indices + p * out);
+    }
+    return;
+  }
   std::fill_n(y, planes * out, -std::numeric_limits<float>::infinity());
   if (indices != nullptr) std::fill_n(indices, planes * out, -1);
   WithStride(axes[2].stride, [&](auto stride) {
@@ -152,6 +219,14 @@ void MaxPoolGradient(int64_t planes, const Window& window,
                      float* dx) {
   const int64_t in = window.in_count();
   const int64_t out = window.out_count();
+  const Axes axes = ThreeAxes(window);
+  if (!accumulate && IsHalving(axes)) {
+    for (int64_t p = 0; p < planes; ++p) {
+      HalvingMaxPoolGradient(axes, indices + p * out, dy + p * out,
+                             dx + p * in);
+    }
+    return;
+  }
   if (!accumulate) std::fill_n(dx, planes * in, 0.0f);
   for (int64_t p = 0; p < planes; ++p) {
     for (int64_t o = 0; o < out; ++o) {

@@ -31,14 +31,15 @@ class ConvOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (g.in(1) != nullptr || g.in(2) != nullptr) {
+    const bool of_weights = g.in(1) != nullptr || g.in(2) != nullptr;
+    if (of_weights) {
       SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
           t.in(0), g.out(), g.accumulate(1), g.in(1), g.accumulate(2), g.in(2),
           t.scratch));
     }
     if (g.in(0) == nullptr) return absl::OkStatus();
     return convolution_.BackwardData(g.out(), t.in(1), g.accumulate(0), g.in(0),
-                                     t.scratch);
+                                     t.scratch, /*after_weights=*/of_weights);
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "common/base/random.h"
+
 namespace syncline {
 namespace {
 
@@ -29,6 +31,46 @@ TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
   const std::vector<float> dy = {5, 7};
   MaxPoolGradient(1, kPairs, indices.data(), dy.data(), false, dx.data());
   EXPECT_EQ(dx, std::vector<float>({5, 0, 7, 0}));
+}
+
+// They have a path of their own; without indices, and where gradients are added
+// up, the general one runs.
+TEST(PoolingTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
+  const Window window = {{{.in = 6, .out = 3, .kernel = 2, .stride = 2},
+                          {.in = 38, .out = 19, .kernel = 2, .stride = 2}}};
+  constexpr int64_t kPlanes = 5;
+  const int64_t in = window.in_count(), out = window.out_count();
+  Random random(3);
+  std::vector<float> x(kPlanes * in);
+  for (float& v : x) v = static_cast<float>(random.Below(5));  // with ties
+  x[7] = kNan;
+  x[12] = -kInf;
+  std::vector<float> y(kPlanes * out), general(kPlanes * out);
+  std::vector<int32_t> indices(kPlanes * out);
+  MaxPool(kPlanes, window, x.data(), y.data(), indices.data());
+  MaxPool(kPlanes, window, x.data(), general.data(), nullptr);
+  for (int64_t i = 0; i < kPlanes * out; ++i) {
+    const float* const plane = x.data() + i / out * in;
+    ASSERT_TRUE(y[i] == general[i] ||
+                (y[i] != y[i] && general[i] != general[i]))
+        << i;
+    const int64_t o = i % out;
+    const int64_t corner = o / 19 * 2 * 38 + o % 19 * 2;
+    bool earlier = false;  // the first of equals
+    for (const int64_t at : {corner, corner + 1, corner + 38, corner + 39}) {
+      if (at < indices[i] && plane[at] == y[i]) earlier = true;
+    }
+    EXPECT_FALSE(earlier) << i;
+    EXPECT_TRUE(plane[indices[i]] == y[i] || y[i] != y[i]) << i;
+  }
+  std::vector<float> dx(kPlanes * in, 9), added(kPlanes * in, 0);
+  MaxPoolGradient(kPlanes, window, indices.data(), general.data(), false,
+                  dx.data());
+  MaxPoolGradient(kPlanes, window, indices.data(), general.data(), true,
+                  added.data());
+  for (size_t i = 0; i < dx.size(); ++i) {
+    EXPECT_TRUE(dx[i] == added[i] || dx[i] != dx[i]) << i;
+  }
 }
 
 TEST(PoolingTest, NanIsLargerThanAnything) {
