@@ -28,19 +28,23 @@ struct StepCase {
   const char* name;
   double goal;
   bool in_smoke = false;
+  // Of the first losses, relative. With Relu behind batch normalisation float32
+  // alone moves PyTorch's own by 1e-2 (CHAOTIC_CASES there).
+  double loss_tolerance = 1e-4;
 };
 constexpr StepCase kCases[] = {
     {"mlp-sgd", 1.0, /*in_smoke=*/true},
     {"mlp-adam", 1.0},
     {"lenet-sgd", 0.9},
     {"lenet-adam", 0.9},
+    {"resnet18-momentum", 1.0, /*in_smoke=*/false, /*loss_tolerance=*/2e-2},
     {"gpt-adam", 1.0},
+    {"lstm-adam", 1.0},
     {"dlrm-sgd", 0.8, /*in_smoke=*/true},
     {"dlrm-adagrad", 0.8},
 };
 
 constexpr int kVerifiedSteps = 5;
-constexpr double kLossTolerance = 1e-4;
 // What one side runs before it is the other's turn.
 constexpr double kTurnMilliseconds = 400;
 
@@ -58,7 +62,7 @@ class Contest {
 
   const std::string& version() const { return torch_->version(); }
   // The losses of the first steps are equal.
-  absl::Status Verify();
+  absl::Status Verify(double tolerance);
   absl::Status Repeat(Report* report);
   // The ratio of the sides' better numbers of threads.
   void Compare(double goal, Report* report) const;
@@ -112,13 +116,13 @@ absl::StatusOr<std::vector<TorchServer::Step>> Contest::RunOurs(size_t which,
   return results;
 }
 
-absl::Status Contest::Verify() {
+absl::Status Contest::Verify(double tolerance) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto theirs, torch_->Run(1, kVerifiedSteps));
   for (size_t which = 0; which < ours_.size(); ++which) {
     SYNCLINE_ASSIGN_OR_RETURN(const auto ours, RunOurs(which, kVerifiedSteps));
     for (int i = 0; i < kVerifiedSteps; ++i) {
       const double difference = std::abs(ours[i].loss - theirs[i].loss);
-      if (difference <= kLossTolerance * std::abs(theirs[i].loss)) continue;
+      if (difference <= tolerance * std::abs(theirs[i].loss)) continue;
       return absl::InternalError(
           absl::StrCat(name_, ": the loss of step ", i, " is ", ours[i].loss,
                        ", but PyTorch's ", theirs[i].loss));
@@ -180,8 +184,6 @@ absl::Status Contest::CompareMemory(bool small, Report* report) const {
     return absl::InternalError(absl::StrCat(argv[0], " says no bytes"));
   };
   const StepRunner::Options& o = torch_->options();
-  const bool adam = o.optimizer.kind == OptimizerKind::kAdam;
-  const bool adagrad = o.optimizer.kind == OptimizerKind::kAdagrad;
   std::vector<std::string> ours = {
       BinaryDir() + "/../tests/peer_steps",
       "--memory",
@@ -194,9 +196,7 @@ absl::Status Contest::CompareMemory(bool small, Report* report) const {
       "--batch-size",
       absl::StrCat(o.batch_size),
       "--optimizer",
-      adam      ? "adam"
-      : adagrad ? "adagrad"
-                : "sgd",
+      name_.substr(name_.rfind('-') + 1),
       "--loss",
       o.loss == LossSpec::SIGMOID_CROSS_ENTROPY ? "sigmoid" : "softmax"};
   for (const std::string& table : o.tables) {
@@ -220,7 +220,7 @@ absl::Status RunStepBench(const BenchOptions& options, Report* report) {
     SYNCLINE_ASSIGN_OR_RETURN(const auto contest,
                               Contest::Create(entry.name, options.smoke));
     report->Set("PyTorch", contest->version());
-    SYNCLINE_RETURN_IF_ERROR(contest->Verify());
+    SYNCLINE_RETURN_IF_ERROR(contest->Verify(entry.loss_tolerance));
     for (int i = 0; i < options.repetitions; ++i) {
       SYNCLINE_RETURN_IF_ERROR(contest->Repeat(report));
     }

@@ -146,9 +146,10 @@ absl::Status TorchServer::ReadHeader() {
     if (key == "version") {
       version_ = value;
     } else if (key == "optimizer") {
-      options_.optimizer.kind = value == "adam"      ? OptimizerKind::kAdam
-                                : value == "adagrad" ? OptimizerKind::kAdagrad
-                                                     : OptimizerKind::kSgd;
+      options_.optimizer.kind = value == "adam"       ? OptimizerKind::kAdam
+                                : value == "adagrad"  ? OptimizerKind::kAdagrad
+                                : value == "momentum" ? OptimizerKind::kMomentum
+                                                      : OptimizerKind::kSgd;
     } else if (key == "loss") {
       options_.loss = value == "sigmoid" ? LossSpec::SIGMOID_CROSS_ENTROPY
                                          : LossSpec::SOFTMAX_CROSS_ENTROPY;
