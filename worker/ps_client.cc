@@ -580,12 +580,13 @@ std::vector<grpc::Slice> PsClient::Gradients(const Chunk& chunk) const {
 absl::StatusOr<double> PsClient::SquaredNorm() const {
   double sum = 0;
   std::string bad;
-  const auto add = [&](const float* gradient, size_t count, auto name) {
+  const auto add = [&](const float* gradient, size_t count, bool is_clipped,
+                       auto name) {
     const double squares = AddSquares(0, gradient, 1.0f, count);
     if (std::isfinite(squares) &&
         (options_.wire_type == ElementType::kFloat32 ||
          AllFiniteAs(options_.wire_type, gradient, count))) {
-      sum += squares;
+      if (is_clipped) sum += squares;
     } else if (bad.empty()) {
       size_t at = 0;
       while (AllFiniteAs(options_.wire_type, gradient + at, 1)) ++at;
@@ -594,7 +595,8 @@ absl::StatusOr<double> PsClient::SquaredNorm() const {
   };
   for (const Block& block : map_.blocks()) {
     add(tensors_.gradients[block.tensor].data() + block.offset,
-        static_cast<size_t>(block.count), [&](size_t at) {
+        static_cast<size_t>(block.count), !IsRunningMean(block.tensor),
+        [&](size_t at) {
           return absl::StrCat("element ", block.offset + at, " of ",
                               tensors_.names.empty()
                                   ? absl::StrCat("tensor ", block.tensor)
@@ -604,7 +606,7 @@ absl::StatusOr<double> PsClient::SquaredNorm() const {
   for (const RowBatch* table : step_.rows) {
     const size_t dim = static_cast<size_t>(table->dim());
     for (size_t row = 0; row < table->keys().size(); ++row) {
-      add(table->gradient(row), dim, [&](size_t) {
+      add(table->gradient(row), dim, true, [&](size_t) {
         return absl::StrCat("key ", table->keys()[row], " of table ",
                             table->name());
       });

@@ -98,6 +98,9 @@ class PsClient {
     std::vector<absl::Span<float>> values;
     std::vector<absl::Span<const float>> gradients;
     std::vector<std::string> names;  // for messages; empty: by index
+    // Whether each is a running mean: the servers fold it without clipping, so
+    // it is no part of a push's norm, unless it is not finite. Empty: none is.
+    std::vector<bool> running_means;
     // When a step first reads each tensor, as a position in that order: where
     // bytes have to wait, those that are needed first go first. Empty: in the
     // order of the tensors.
@@ -221,6 +224,9 @@ class PsClient {
   void StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   absl::Status PullAll(int64_t clock, uint64_t cut_id);
+  bool IsRunningMean(uint32_t tensor) const {
+    return !tensors_.running_means.empty() && tensors_.running_means[tensor];
+  }
   bool TakesPart(uint32_t shard) const {
     return options_.has_tables || !map_.shard_blocks(shard).empty();
   }
@@ -249,8 +255,9 @@ class PsClient {
   template <typename Spans>
   std::vector<grpc::Slice> Slices(const Chunk& chunk,
                                   const Spans& tensors) const;
-  // Of all blocks and rows, but for those that the servers will drop. Errors:
-  // FailedPrecondition: one of the others is not finite.
+  // Of all blocks and rows, but for running means and what the servers will
+  // drop. Errors: FailedPrecondition: something is not finite that they will
+  // not drop.
   absl::StatusOr<double> SquaredNorm() const;
   bool RowsAreFinite() const;
   // What a shard says of this worker's gradients; a larger number than before

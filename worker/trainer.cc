@@ -156,6 +156,8 @@ PsClient::Tensors ClientTensors(const PreparedJob& job) {
     tensors.values.push_back(job.executor->parameter(i));
     tensors.gradients.push_back(job.executor->gradient(i));
     tensors.names.push_back(job.training.parameters[i].name);
+    tensors.running_means.push_back(
+        job.training.parameters[i].momentum.has_value());
   }
   tensors.first_use = FirstUse(job.training, job.model->graph());
   tensors.gradient_region = job.executor->gradient_region();

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -275,6 +276,7 @@ class PsClientTest : public ::testing::Test {
       tensors.gradients.push_back(g);
     }
     tensors.first_use = first_use_;
+    tensors.running_means = running_means_;
     tensors.owner = memory_;
     client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
   }
@@ -301,7 +303,23 @@ class PsClientTest : public ::testing::Test {
     EXPECT_EQ(memory_->values, expected);
   }
 
+  // The sum of squares, block by block, of tensors `from` and later.
+  double SquaredNorm(uint32_t from) const {
+    double norm = 0;
+    for (const Block& block : map_->blocks()) {
+      if (block.tensor < from) continue;
+      double partial = 0;
+      for (int64_t i = 0; i < block.count; ++i) {
+        const double g = memory_->gradients[block.tensor][block.offset + i];
+        partial += g * g;
+      }
+      norm += partial;
+    }
+    return norm;
+  }
+
   std::vector<uint32_t> first_use_;
+  std::vector<bool> running_means_;
   std::shared_ptr<Memory> memory_;
   std::unique_ptr<BlockMap> map_;
   std::vector<std::unique_ptr<FakeShard>> shards_;
@@ -552,15 +570,6 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
   options.chunk_bytes = 4096;
   SetUpCluster({3000, 70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
-  double norm = 0;
-  for (const Block& block : map_->blocks()) {
-    double partial = 0;
-    for (int64_t i = 0; i < block.count; ++i) {
-      const double g = memory_->gradients[block.tensor][block.offset + i];
-      partial += g * g;
-    }
-    norm += partial;
-  }
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(1);
   client_->OnGradientReady(0);
@@ -569,8 +578,33 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
   ASSERT_EQ(client_->Wait(), absl::OkStatus());
   ASSERT_THAT(shards_[0]->pushes(), ::testing::Not(IsEmpty()));
   for (const PushHeader& push : shards_[0]->pushes()) {
-    EXPECT_EQ(push.squared_norm(), norm);
+    EXPECT_EQ(push.squared_norm(), SquaredNorm(/*from=*/0));
   }
+}
+
+TEST_F(PsClientTest, RunningMeansAreNoPartOfTheNorm) {
+  PsClient::Options options;
+  options.send_norm = true;
+  running_means_ = {true, false};
+  SetUpCluster({3000, 70}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  ASSERT_EQ(RunStep(0), absl::OkStatus());
+  ASSERT_THAT(shards_[0]->pushes(), ::testing::Not(IsEmpty()));
+  for (const PushHeader& push : shards_[0]->pushes()) {
+    EXPECT_EQ(push.squared_norm(), SquaredNorm(/*from=*/1));
+  }
+}
+
+TEST_F(PsClientTest, ARunningMeanThatIsNotFiniteFailsTheJob) {
+  PsClient::Options options;
+  options.send_norm = true;
+  running_means_ = {true, false};
+  SetUpCluster({3000, 70}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  memory_->gradients[0][12] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(RunStep(0),
+            absl::FailedPreconditionError("the gradient of clock 0 is not "
+                                          "finite: element 12 of tensor 0"));
 }
 
 TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {

@@ -369,6 +369,21 @@ TEST_F(TrainingTest, BatchNormalisationTrainsInEveryMode) {
   }
 }
 
+// A lone worker's norm is that of the shards, so it must train alike.
+TEST_F(TrainingTest, ClippingLeavesRunningMeansAloneInEveryMode) {
+  JobSpec spec = DigitsSpec();
+  spec.mutable_optimizer()->set_clip_norm(0.1f);
+  const auto train = [&](ConsistencySpec::Mode mode) {
+    spec.mutable_consistency()->set_mode(mode);
+    const auto outcome = MakeCluster(1, 2)->RunJob(spec, kNormalised);
+    EXPECT_EQ(outcome.status, absl::OkStatus());
+    return outcome.weights;
+  };
+  EXPECT_LT(LargestDifference(train(ConsistencySpec::SYNC),
+                              train(ConsistencySpec::ASYNC)),
+            1e-4);
+}
+
 TEST_F(TrainingTest, OneClusterTakesOneJobAfterTheOther) {
   const auto cluster = MakeCluster(2, 2);
   const auto first = cluster->RunJob(DigitsSpec(), kModel);
