@@ -41,6 +41,10 @@ std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
   return shards;
 }
 
+size_t TensorCount(const BlockMap& map) {
+  return map.blocks().empty() ? 0 : map.blocks().back().tensor + 1;
+}
+
 std::vector<uint32_t> TensorsOf(const BlockMap& map) {
   std::vector<uint32_t> tensors;
   for (const Block& block : map.blocks()) tensors.push_back(block.tensor);
@@ -68,6 +72,7 @@ NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
       blocks_(BlocksOf(map, tables, ps_rank)),
       dense_blocks_(map.shard_blocks(ps_rank).size()),
+      tensors_(TensorCount(map)),
       folder_name_(MemberName(assignment.ps(0).member())),
       folder_address_(assignment.ps(0).member().address()),
       wait_max_(wait_max),
@@ -157,13 +162,23 @@ void NormExchange::Ask(const FoldRound& round,
       });
 }
 
-void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
-  if (status.ok()) {
-    const auto& sums = asking->response.sums();
-    asking->done(std::vector<double>(sums.begin(), sums.end()));
-  } else {
-    asking->done(Annotate(FromGrpcStatus(status), folder_name_));
+NormExchange::Sums NormExchange::SumsOf(const Asking& asking) const {
+  const bool by_tensor = asking.request.stage() == FoldNormRequest::TRUST;
+  const size_t expected = by_tensor ? 2 * tensors_ : 1;
+  const auto& sums = asking.response.sums();
+  if (static_cast<size_t>(sums.size()) != expected) {
+    return absl::InternalError(
+        absl::StrCat("FoldNorm of clock ", asking.request.clock(),
+                     by_tensor ? " by tensor" : "", " answered ", sums.size(),
+                     " sums, expected ", expected));
   }
+  return std::vector<double>(sums.begin(), sums.end());
+}
+
+void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
+  Sums sums = status.ok() ? SumsOf(*asking) : Sums(FromGrpcStatus(status));
+  if (!sums.ok()) sums = Annotate(sums.status(), folder_name_);
+  asking->done(std::move(sums));
   // All that it holds goes before Close may return: what ends with a job must
   // not end on one of gRPC's threads.
   asking->done = nullptr;

@@ -64,6 +64,8 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   struct Asking;
   void Ask(const FoldRound& round, const std::vector<double>& squared_norms,
            Done done);
+  // What was answered. Errors: Internal: other sums than were asked for.
+  Sums SumsOf(const Asking& asking) const;
   void OnAnswer(Asking* asking, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,6 +75,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   const uint64_t incarnation_;
   const std::vector<uint32_t> blocks_;  // and slots, as NormFolder has them
   const size_t dense_blocks_;
+  const size_t tensors_;
   const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
   const std::string folder_address_;
   const absl::Duration wait_max_;

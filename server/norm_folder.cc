@@ -87,7 +87,13 @@ absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
     return absl::FailedPreconditionError(absl::StrCat(
         label_, ": norms from a replaced incarnation of ", shard.name));
   }
-  if (const auto own = PartOf(shard, round.stage); blocks != own) {
+  const absl::Span<const uint32_t> own = PartOf(shard, round.stage);
+  if (own.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": norms of ", RoundText(round), " from ",
+                     shard.name, ", which has no part in them"));
+  }
+  if (blocks != own) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
                      shard.name, ", expected its own ", own.size()));

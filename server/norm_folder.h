@@ -41,8 +41,9 @@ class NormFolder {
 
   // `squared_norms`: FoldWidth of them for each of `blocks`.
   // Repeats, also of the last folded round, are answered like the first.
-  // Errors: InvalidArgument: not that shard's blocks, or a round that is not
-  // the open one; FailedPrecondition: a replaced incarnation.
+  // Errors: InvalidArgument: not that shard's blocks, a shard that has none in
+  // the round, or a round that is not the open one; FailedPrecondition: a
+  // replaced incarnation.
   void OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
                const FoldRound& round, absl::Span<const uint32_t> blocks,
                absl::Span<const double> squared_norms, absl::Time deadline,

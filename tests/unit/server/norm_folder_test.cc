@@ -188,6 +188,36 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
   EXPECT_FALSE(refused(1, 11, 6, {1}, {1}).ok());
 }
 
+TEST(NormFolderTest, WhoHasNoPartInARoundDoesNotCountInIt) {
+  // A block, a slot, nothing.
+  NormFolder folder({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
+                    {0}, "job");
+  const auto answers_to = [&](uint32_t rank, const FoldRound& round,
+                              std::vector<uint32_t> blocks,
+                              std::vector<double> norms) {
+    NormFolder::Answers answers;
+    folder.OnNorms(rank, rank, 10 + rank, round, blocks, norms, kDeadline,
+                   &answers);
+    return answers;
+  };
+  const auto expect_refused = [&](uint32_t rank, const FoldRound& round) {
+    const NormFolder::Answers answers = answers_to(rank, round, {}, {});
+    ASSERT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(answers[0].status.message()),
+                HasSubstr("which has no part in them"));
+  };
+  expect_refused(2, {3});
+  EXPECT_THAT(answers_to(0, {3}, {0}, {1}), IsEmpty());
+  expect_refused(2, {3});
+  ASSERT_EQ(answers_to(1, {3}, {1}, {4}).size(), 2u);
+  expect_refused(1, {3, FoldStage::kTrust});
+  const NormFolder::Answers trust =
+      answers_to(0, {3, FoldStage::kTrust}, {0}, {1, 2});
+  ASSERT_EQ(trust.size(), 1u);
+  EXPECT_THAT(trust[0].sums, ElementsAre(1, 2));
+}
+
 TEST_F(TwoShards, ClosingEndsEveryCall) {
   Send(1, 0, 7);
   NormFolder::Answers answers;
