@@ -190,7 +190,8 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   Executor::Options options;
   options.loss = spec.loss();
   options.batch_size = training.batch_size();
-  options.micro_batches = training.micro_batches();
+  // 0 in what a scheduler of before they were known fills in.
+  options.micro_batches = std::max(1u, training.micro_batches());
   options.recompute_segments =
       static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();

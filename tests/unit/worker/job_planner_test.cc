@@ -102,6 +102,20 @@ TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
   EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
 }
 
+// What a scheduler of before there were parts of batches sends.
+TEST(JobPlannerTest, NoNumberOfPartsIsOne) {
+  JobSpec spec = WithDefaults(DigitsJob());
+  const auto model = *ParseJobModel(spec, MlpModel(784, 32, 10), "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  const auto plan = PlanWorker(spec, model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  spec.mutable_training()->set_micro_batches(0);
+  const auto without = PlanWorker(spec, model, training);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->memory_bytes(), plan->memory_bytes());
+}
+
 TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
   JobSpec spec = WithDefaults(DigitsJob());
   spec.mutable_resources()->set_ps(2);
