@@ -297,6 +297,12 @@ void Resolver::CheckFedInput(int feed, const Value& input) {
     Problem("data.feeds[", feed, "].padding: is for int64, but ",
             Quote(input.name), " is float32, which is padded with 0");
   }
+  if (spec_.data().train().has_csv() && spec.padding() != 0 &&
+      !input.dims.empty() &&
+      ElementCount(absl::MakeConstSpan(input.dims).subspan(1)) == 1) {
+    Problem("data.feeds[", feed, "].padding: is for lists, but ",
+            Quote(input.name), " takes one value a sample");
+  }
   if (input.dims.empty() || input.dims[0] != kBatchDim) {
     Problem(path, ": ", Quote(input.name), " is ", DimsToString(input.dims),
             ", but its first dimension must be open, because batches differ in "

@@ -277,6 +277,14 @@ void CheckField(const std::string& path, absl::string_view field,
   }
 }
 
+// Whether samples may have fewer values of the field than an input takes. Of
+// csv the width decides too, which the model knows.
+bool MayBePadded(const DataSource& source, const std::string& field) {
+  if (!source.has_csv()) return field == "indices";
+  return !source.csv().list_delimiter().empty() &&
+         !absl::StrContains(field, ':');
+}
+
 void CheckFeeds(const DataSpec& data, Problems* problems) {
   if (data.feeds().empty()) {
     problems->Add("data.feeds", "is empty: no graph input gets data");
@@ -292,11 +300,10 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
       problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
                     first->second, " already");
     }
-    if (feed.padding() != 0 && feed.field() != "indices" &&
-        data.train().csv().list_delimiter().empty()) {
+    if (feed.padding() != 0 && !MayBePadded(data.train(), feed.field())) {
       problems->Add(path + ".padding",
                     "is for 'indices' of libsvm and lists of csv "
-                    "(csv.list_delimiter) only");
+                    "(csv.list_delimiter, one column) only");
     }
     if (feed.field().empty()) continue;
     CheckField(path + ".field", feed.field(), "data.train", data.train(),

@@ -330,6 +330,21 @@ TEST(TrainingGraphTest, WhatFitsAnInt64FeedOnly) {
                        "offset: 1 } }"),
               ElementsAre("data.feeds[1]: scale and offset are for float32, "
                           "but 'ids' is int64"));
+  const auto padded = [&](const std::string& dims) {
+    return Resolve(
+               "data { train { csv { path: 'a' has_header: true "
+               "                     list_delimiter: '|' } } "
+               "       feeds { input: 'ids' field: 'f' padding: 3 } }",
+               Replaced("(float[N,4] x,",
+                        absl::StrCat("(float[N,4] x, int64", dims, " ids,")))
+        .problems;
+  };
+  EXPECT_THAT(padded("[N,4]"), IsEmpty());
+  for (const char* one : {"[N]", "[N,1]"}) {
+    EXPECT_THAT(padded(one),
+                ElementsAre("data.feeds[1].padding: is for lists, but 'ids' "
+                            "takes one value a sample"));
+  }
   EXPECT_THAT(problems("data { feeds { input: 'ids' field: 'indices' } "
                        "feeds { input: 'v' field: 'values' } }"),
               ElementsAre("data.feeds[2].input: 'v' is not an input of the "

@@ -77,7 +77,13 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "data.feeds[1].input: 'image' is fed by data.feeds[0] already"},
       {"data { feeds { input: 'x' field: 'image' padding: -1 } }",
        "data.feeds[1].padding: is for 'indices' of libsvm and lists of csv "
-       "(csv.list_delimiter) only"},
+       "(csv.list_delimiter, one column) only"},
+      {"data { train { csv { path: 'a' has_header: true "
+       "                     list_delimiter: '|' } } "
+       "       feeds { input: 'x' field: 'label:image' padding: -1 } "
+       "       test { csv { path: 'a' has_header: true } } }",
+       "data.feeds[1].padding: is for 'indices' of libsvm and lists of csv "
+       "(csv.list_delimiter, one column) only"},
       {"data { feeds { field: 'image' } }", "data.feeds[1].input: is required"},
       {"data { feeds { input: 'x' } }", "data.feeds[1].field: is required"},
       {"data { label { field: '3' } train { csv { path: 'a' has_header: true } "
