@@ -45,16 +45,23 @@ absl::Status FromDnnl(const Gemm::Shape& s, absl::string_view what) {
 }  // namespace
 
 struct Gemm::Compiled {
+  // Nothing is compiled for an empty product: oneDNN divides by its sizes.
   explicit Compiled(const Shape& s)
-      : shape(s),
-        engine(dnnl::engine::kind::cpu, 0),
-        stream(engine),
-        a(Matrix(s.batch, s.m, s.k, s.transpose_a, s.a_row), engine, nullptr),
-        b(Matrix(s.batch, s.k, s.n, s.transpose_b, s.b_row), engine, nullptr),
-        c(Matrix(s.batch, s.m, s.n, false, s.c_row), engine, nullptr) {
+      : shape(s), engine(dnnl::engine::kind::cpu, 0), stream(engine) {
+    if (empty()) return;
+    a = memory(Matrix(s.batch, s.m, s.k, s.transpose_a, s.a_row), engine,
+               nullptr);
+    b = memory(Matrix(s.batch, s.k, s.n, s.transpose_b, s.b_row), engine,
+               nullptr);
+    c = memory(Matrix(s.batch, s.m, s.n, false, s.c_row), engine, nullptr);
     if (s.has_bias) bias = memory(Bias(s.batch, s.n), engine, nullptr);
     run = Compile(s.has_bias, /*accumulate=*/false);
     accumulate = Compile(/*with_bias=*/false, /*accumulate=*/true);
+  }
+
+  // There is nothing to multiply: C, if it has elements, is empty sums.
+  bool empty() const {
+    return shape.batch == 0 || shape.m == 0 || shape.n == 0 || shape.k == 0;
   }
 
   dnnl::matmul Compile(bool with_bias, bool accumulate) {
@@ -124,7 +131,7 @@ absl::Status Gemm::Run(const float* a, const float* b, const float* bias,
                        float* c) {
   const Shape& s = compiled_->shape;
   SYNCLINE_CHECK(s.has_bias == (bias != nullptr));
-  if (s.k == 0) {  // oneDNN leaves C as it was
+  if (compiled_->empty()) {
     const int64_t stride = s.c_row == 0 ? s.n : s.c_row;
     for (int64_t row = 0; row < s.batch * s.m; ++row) {
       for (int64_t i = 0; i < s.n; ++i)
@@ -136,6 +143,7 @@ absl::Status Gemm::Run(const float* a, const float* b, const float* bias,
 }
 
 absl::Status Gemm::Accumulate(const float* a, const float* b, float* c) {
+  if (compiled_->empty()) return absl::OkStatus();
   return compiled_->Execute(compiled_->accumulate, a, b, nullptr, c);
 }
 

@@ -13,7 +13,8 @@ namespace syncline {
 //
 //   C = alpha * op(A) * op(B) [+ bias] [+ C]        op(X) is X or X transposed
 //
-// for each of `batch` dense row-major matrices. Thread-compatible. Uses the
+// for each of `batch` dense row-major matrices; any size may be 0, and an empty
+// sum is 0. Thread-compatible. Uses the
 // threads of the calling thread (kernels/threads.h); the result may differ in
 // the last bit between numbers of threads.
 class Gemm {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "common/base/status_macros.h"
 #include "kernels/broadcast.h"
@@ -83,6 +85,8 @@ class MatMulOp : public Op {
   MatMulOp(const OpSpec& spec, MatMulParams params, Gemm product)
       : Op(TraitsOf(spec)),
         p_(std::move(params)),
+        a_count_(spec.input(0).count()),
+        b_count_(spec.input(1).count()),
         product_(std::move(product)) {}
 
   // da = dy * b^T, db = a^T * dy, as far as they are wanted.
@@ -113,6 +117,7 @@ class MatMulOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (p_.products.empty()) ClearGradients(g);
     if (g.in(1) != nullptr) {
       for (const auto& part : p_.products) {
         SYNCLINE_RETURN_IF_ERROR(Into(*db_, t.in(0) + part.a, g.out() + part.y,
@@ -137,7 +142,16 @@ class MatMulOp : public Op {
                       : product.Run(left, right, nullptr, out);
   }
 
+  // No product writes them where one stack is empty and the other is not.
+  void ClearGradients(const Gradients& g) const {
+    for (const auto& [input, count] : {std::pair{0, a_count_}, {1, b_count_}}) {
+      if (g.in(input) == nullptr || g.accumulate(input)) continue;
+      std::fill_n(g.in(input), count, 0.0f);
+    }
+  }
+
   const MatMulParams p_;
+  const int64_t a_count_, b_count_;
   Gemm product_;
   std::optional<Gemm> da_, db_;
 };

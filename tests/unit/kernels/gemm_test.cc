@@ -134,6 +134,36 @@ TEST(GemmTest, AnEmptySumIsTheBias) {
   EXPECT_EQ(c, (std::vector<float>{1, 2, 3, 1, 2, 3}));
 }
 
+TEST(GemmTest, AnEmptyProductAddsNothing) {
+  for (const bool transposed : {false, true}) {
+    for (const auto& [batch, m, n, k] : {std::tuple{1, 0, 3, 2},
+                                         {1, 2, 0, 3},
+                                         {1, 2, 3, 0},
+                                         {0, 2, 3, 4},
+                                         {2, 2, 3, 0},
+                                         {2, 0, 3, 4},
+                                         {1, 0, 0, 0}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << batch << " of " << m << "x" << k << "x" << n);
+      auto gemm = Gemm::Create({.m = m,
+                                .n = n,
+                                .k = k,
+                                .transpose_a = transposed,
+                                .transpose_b = transposed,
+                                .batch = batch});
+      ASSERT_TRUE(gemm.ok()) << gemm.status();
+      const std::vector<float> operand(24, 1);
+      std::vector<float> c(batch * m * n, 5);
+      ASSERT_TRUE(
+          gemm->Accumulate(operand.data(), operand.data(), c.data()).ok());
+      EXPECT_EQ(c, std::vector<float>(c.size(), 5));
+      ASSERT_TRUE(
+          gemm->Run(operand.data(), operand.data(), nullptr, c.data()).ok());
+      EXPECT_EQ(c, std::vector<float>(c.size(), 0));
+    }
+  }
+}
+
 TEST(GemmTest, RunningTwiceGivesTheSameBits) {
   const Gemm::Shape s = {.m = 64, .n = 48, .k = 100};
   Operands o(s);

@@ -257,5 +257,34 @@ TEST(RecurrentOpTest, ALengthOutsideTheStepsEndsTheStep) {
             "length 5 of sample 1 is not within the 4 steps");
 }
 
+// Without steps the last states are the first ones, and so are their
+// gradients; without samples there is nothing at all.
+TEST(RecurrentOpTest, ThereMayBeNoStepsAndNoSamples) {
+  const std::pair<const char*, int64_t> cells[] = {
+      {"RNN", 1}, {"GRU", 3}, {"LSTM", 4}};
+  for (const auto& [type, gates] : cells) {
+    for (const int64_t samples : {2, 0}) {
+      SCOPED_TRACE(absl::StrCat(type, " of ", samples, " samples"));
+      const DoubleArray h = RandomArray({1, samples, 5}, 4);
+      OpRun run(type, 14);
+      run.Input(RandomArray({0, samples, 3}, 1))
+          .Input(RandomArray({1, gates * 5, 3}, 2))
+          .Input(RandomArray({1, gates * 5, 5}, 3))
+          .NoInput()
+          .NoInput()
+          .Input(h)
+          .Output({0, 1, samples, 5})
+          .Output({1, samples, 5});
+      const absl::Status status = run.Forward();
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectNear(run.output(1), h.values, 0);
+      const auto dx = run.Backward({DoubleArray(), h});
+      EXPECT_EQ(dx[1], std::vector<float>(gates * 5 * 3, 0));
+      EXPECT_EQ(dx[2], std::vector<float>(gates * 5 * 5, 0));
+      ExpectNear(dx[5], h.values, 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline
