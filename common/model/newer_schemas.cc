@@ -82,12 +82,17 @@ void InferPad(InferenceContext& context) {
   auto* out = context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
   *out = shape;
   constexpr int64_t kPadMax = int64_t{1} << 46;
+  std::vector<bool> named(rank, false);
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
     if (axis < 0 || axis >= rank) {
       fail_shape_inference("axis ", axes[i], " is outside the input's ", rank,
                            " dimensions");
     }
+    if (named[axis]) {
+      fail_shape_inference("axes name dimension ", axis, " twice");
+    }
+    named[axis] = true;
     auto* dim = out->mutable_dim(static_cast<int>(axis));
     for (const int64_t pad : {(*pads)[i], (*pads)[axes.size() + i]}) {
       if (pad < -kPadMax || pad > kPadMax) {

@@ -36,8 +36,10 @@ absl::StatusOr<int64_t> Repeated(absl::string_view mode, int64_t i, int64_t n) {
   return std::min(at, round - at);
 }
 
+// `n` elements of the input become `count`.
 absl::StatusOr<PaddedAxis> PadAxis(absl::string_view mode, int64_t n,
-                                   int64_t before, int64_t after) {
+                                   int64_t before, int64_t after,
+                                   int64_t count) {
   const int64_t first = std::max<int64_t>(-before, 0);
   const int64_t left = n - first - std::max<int64_t>(-after, 0);
   if (left < 0) {
@@ -48,7 +50,12 @@ absl::StatusOr<PaddedAxis> PadAxis(absl::string_view mode, int64_t n,
   PaddedAxis axis;
   axis.begin = std::max<int64_t>(before, 0);
   axis.end = axis.begin + left;
-  const int64_t count = axis.end + std::max<int64_t>(after, 0);
+  const int64_t padded = axis.end + std::max<int64_t>(after, 0);
+  if (padded != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pads ", before, " and ", after, " make ", padded, " of ",
+                     n, " elements, but its output has ", count));
+  }
   for (int64_t i = 0; i < count; ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(const int64_t at,
                               Repeated(mode, i - axis.begin, left));
@@ -153,6 +160,9 @@ class PadOp : public Op {
   Dims strides_;  // of the input
 };
 
+// So that sums of a few do not overflow.
+constexpr int64_t kPadMax = int64_t{1} << 46;
+
 // Pads before and after each dimension.
 struct Pads {
   Dims before, after;
@@ -173,12 +183,34 @@ absl::StatusOr<Pads> PadsOf(const OpSpec& spec) {
         "pads has ", pads.size(), " numbers; it must have ", 2 * axes.size()));
   }
   Pads result = {Dims(rank, 0), Dims(rank, 0)};
+  std::vector<bool> named(rank, false);
   for (size_t i = 0; i < axes.size(); ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(const int64_t axis, ResolveAxis(axes[i], rank));
+    if (named[axis]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axes name dimension ", axis, " twice"));
+    }
+    named[axis] = true;
+    for (const int64_t pad : {pads[i], pads[axes.size() + i]}) {
+      if (pad >= -kPadMax && pad <= kPadMax) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("a pad of ", pad, " is too large"));
+    }
     result.before[axis] = pads[i];
     result.after[axis] = pads[axes.size() + i];
   }
   return result;
+}
+
+absl::Status CheckConstantValue(const OpSpec& spec) {
+  const TensorType& value = spec.input(2);
+  const DType dtype = spec.input(0).dtype;
+  if (!value.present || (value.count() == 1 && value.dtype == dtype)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "constant_value is ", DTypeName(value.dtype), DimsToString(value.dims),
+      "; it must be one ", DTypeName(dtype), ", as the data are"));
 }
 
 }  // namespace
@@ -190,18 +222,25 @@ absl::StatusOr<std::unique_ptr<Op>> MakePad(const OpSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "mode is \"", mode, "\"; it must be constant, edge, reflect or wrap"));
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckConstantValue(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const Pads pads, PadsOf(spec));
   const Dims& in = spec.input(0).dims;
   const Dims& out = spec.output(0).dims;
+  if (out.size() != in.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input 0 is ", DimsToString(in), ", but the output is ",
+                     DimsToString(out)));
+  }
   std::vector<PaddedAxis> axes;
+  // Its other dimensions may be larger than any memory.
+  if (spec.output(0).count() == 0) {
+    axes.emplace_back();
+    return std::make_unique<PadOp>(spec, std::move(axes));
+  }
   for (size_t d = 0; d < in.size(); ++d) {
     SYNCLINE_ASSIGN_OR_RETURN(
-        PaddedAxis axis, PadAxis(mode, in[d], pads.before[d], pads.after[d]));
-    if (static_cast<int64_t>(axis.from.size()) != out[d]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("dimension ", d, " becomes ", axis.from.size(),
-                       ", but its output is ", DimsToString(out)));
-    }
+        PaddedAxis axis,
+        PadAxis(mode, in[d], pads.before[d], pads.after[d], out[d]));
     axes.push_back(std::move(axis));
   }
   return std::make_unique<PadOp>(spec, std::move(axes));

@@ -308,6 +308,13 @@ TEST(ShapeInferenceTest, PadsMayBeNegativeAndTheirAxesNamed) {
     ASSERT_EQ(inferred.problems.size(), 1u) << pads;
     EXPECT_THAT(inferred.problems[0], HasSubstr(problem));
   }
+  // Else pads that cancel each other would be as large as they like.
+  const Inferred twice = Infer(18, R"(
+      (float[4,6] a) => (y)
+      <int64[4] p = {-4096, 4096, 4096, -4096}, int64[2] x = {1, -1}>
+      { y = Pad (a, p, , x) })");
+  ASSERT_EQ(twice.problems.size(), 1u);
+  EXPECT_THAT(twice.problems[0], HasSubstr("axes name dimension 1 twice"));
 }
 
 TEST(ShapeInferenceTest, WeightsAreNotKnownBeforeTraining) {
