@@ -131,6 +131,11 @@ class CpuExecutor : public Executor {
     std::unique_ptr<StepPlan> plan;
   };
 
+  // Samples of a training batch that are computed at once.
+  int64_t LargestPart() const {
+    const int64_t parts = options_.micro_batches;
+    return (options_.batch_size + parts - 1) / parts;
+  }
   size_t Count(int i) const { return static_cast<size_t>(counts_[i]); }
   absl::Status CheckInputs() const;
   void FillParameters();
@@ -179,8 +184,7 @@ absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
         PlanFor(/*training=*/false, options_.eval_batch_size));
     plan.evaluation_arena_bytes = evaluation->arena_bytes();
   }
-  const int64_t parts = options_.micro_batches;
-  const int64_t largest = (options_.batch_size + parts - 1) / parts;
+  const int64_t largest = LargestPart();
   SYNCLINE_ASSIGN_OR_RETURN(const StepPlan* training,
                             PlanFor(/*training=*/true, largest));
   plan.training_arena_bytes = training->arena_bytes();
@@ -281,6 +285,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .loss_output = training_.loss_output,
            .loss = options_.loss.kind(),
            .batch_size = batch_size,
+           .is_short = training && batch_size < LargestPart(),
            .table_samples =
                training ? options_.batch_size : options_.eval_batch_size,
            .training = training,

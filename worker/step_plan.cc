@@ -89,6 +89,7 @@ absl::Status StepPlan::MakeOps() {
     spec.wants_gradient = spec_.flow->wants_gradient[p];
     spec.training = spec_.training;
     spec.samples = spec_.batch_size;
+    spec.is_short = spec_.is_short;
     for (ValueId v : spec.node->inputs) {
       spec.inputs.push_back(TypeOf(graph(), shapes_, constants, v));
     }

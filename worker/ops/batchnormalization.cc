@@ -5,6 +5,10 @@
 // they are summed and divided as gradients are. Only where the running ones are
 // constants or frozen are they used in training, too.
 //
+// A channel of one element, as of a matrix' last batch of one sample, has no
+// variance: it is normalised as in evaluation, and what is handed out are the
+// running ones, which it does not move.
+//
 // Variances are ONNX's, over n, not PyTorch's, whose running one is over n - 1.
 
 #include <algorithm>
@@ -139,7 +143,16 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
   }
   const bool frozen = spec.input(kMean).constant != nullptr &&
                       spec.input(kVariance).constant != nullptr;
-  return std::make_unique<BatchNormOp>(spec, shape, spec.training && !frozen);
+  const int64_t elements = shape.batch * shape.plane;
+  const bool of_batch = spec.training && !frozen && elements > 1;
+  if (spec.training && !frozen && !of_batch && !spec.is_short) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a channel has ", elements, elements == 1 ? " element" : " elements",
+        " in a training step, and so no ",
+        "variance; raise batch_size or lower micro_batches, or freeze the ",
+        "running mean and variance"));
+  }
+  return std::make_unique<BatchNormOp>(spec, shape, of_batch);
 }
 
 }  // namespace syncline

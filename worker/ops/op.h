@@ -5,6 +5,7 @@
 // one batch size on one device: made when the plan is made, with concrete
 // shapes, and run many times without allocating.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -34,15 +35,20 @@ struct OpSpec {
   const Node* node = nullptr;       // outlives the Op
   std::vector<TensorType> inputs;   // as many as the operator's schema may have
   std::vector<TensorType> outputs;  // are asked for through input() below
-  std::vector<bool> wants_gradient;  // by input; empty: forward only
+  std::vector<bool> wants_gradient;  // by input; none: forward only
   bool training = false;             // Dropout drops
-  int64_t samples = 1;               // in the batch
+  int64_t samples = 1;               // in the batch, or its part
+  bool is_short = false;             // larger ones were prepared
 
   // Types past the end are absent ones.
   const TensorType& input(size_t i) const;
   const TensorType& output(size_t i) const;
   bool WantsGradient(size_t i) const {
     return i < wants_gradient.size() && wants_gradient[i];
+  }
+  bool WantsAnyGradient() const {
+    return std::find(wants_gradient.begin(), wants_gradient.end(), true) !=
+           wants_gradient.end();
   }
   // Errors: InvalidArgument: an input that is present is not float32.
   absl::Status RequireFloat32() const;

@@ -683,16 +683,19 @@ void ExpectError(const absl::StatusOr<T>& result, absl::StatusCode code,
   EXPECT_EQ(result.status().message(), message);
 }
 
-// The batch's mean and variance, times its samples, are handed out; evaluation
-// reads what is stored.
-TEST(ExecutorTest, RunningStatisticsFollowTheBatches) {
-  const TrainingModel m = MakeTrainingModel(
+TrainingModel NormalizedColumn() {
+  return MakeTrainingModel(
       "(float[N,1] x, float[1] w_s, float[1] w_b, float[1] w_running_mean, "
       "float[1] w_running_variance) => (float[N,1] y)",
       "",
       "y = BatchNormalization <epsilon = 0.0> (x, w_s, w_b, w_running_mean, "
       "w_running_variance)");
-  Trainer t(m, LossSpec::MEAN_SQUARED_ERROR, 4);
+}
+
+// The batch's mean and variance, times its samples, are handed out; evaluation
+// reads what is stored.
+TEST(ExecutorTest, RunningStatisticsFollowTheBatches) {
+  Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 4);
   const float values[] = {3, 1, 10, 4};  // scale, bias, mean, variance
   for (int i = 0; i < 4; ++i) t.executor().parameter(i)[0] = values[i];
   Batch batch = t.MakeBatch(4);
@@ -705,6 +708,58 @@ TEST(ExecutorTest, RunningStatisticsFollowTheBatches) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_FLOAT_EQ(evaluation->scores[i],
                     (batch.feeds[0][i] - 10) / 2 * 3 + 1);
+  }
+}
+
+// What is handed out of one sample are the running statistics themselves, and
+// the scores are those of an evaluation.
+TEST(ExecutorTest, ALastBatchOfOneSampleLeavesRunningStatisticsAsTheyAre) {
+  Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 4);
+  const float values[] = {3, 1, 10, 4};  // scale, bias, mean, variance
+  for (int i = 0; i < 4; ++i) t.executor().parameter(i)[0] = values[i];
+  Batch one = t.MakeBatch(1);
+  one.feeds[0] = {7};
+  EXPECT_EQ(t.Step(one), t.executor().Evaluate(one)->loss_sum);
+  EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 10);
+  EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 4);
+  t.ExpectGradientsAreDerivatives(1);
+}
+
+TEST(ExecutorTest, BatchesWithoutAVarianceAreRefused) {
+  const TrainingModel m = NormalizedColumn();
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
+  options.batch_size = options.micro_batches = 4;
+  ExpectError(
+      Executor::Plan(m.model, m.training, options),
+      absl::StatusCode::kInvalidArgument,
+      "node \"BatchNormalization#0\" (BatchNormalization): a "
+      "channel has 1 element in a training step, and so no variance; raise "
+      "batch_size or lower micro_batches, or freeze the running mean "
+      "and variance");
+  options.micro_batches = 3;  // parts of 1, 1 and 2
+  EXPECT_TRUE(Executor::Plan(m.model, m.training, options).ok());
+}
+
+// Parts have statistics of their own; their mean over all samples is handed
+// out, whatever runs again.
+TEST(ExecutorTest, StatisticsOfPartsAreWeighedByTheirSamples) {
+  for (const int segments : {1, 2}) {
+    const TrainingModel m = MakeTrainingModel(
+        "(float[N,1] x, float[1] w_s, float[1] w_b, float[1] w_running_mean, "
+        "float[1] w_running_variance, float[1] w_a) => (float[N,1] y)",
+        "",
+        "t = Mul(x, w_a)\n u = Tanh(t)\n"
+        "n = BatchNormalization (x, w_s, w_b, w_running_mean, "
+        "w_running_variance)\n s = Sigmoid(n)\n v = Mul(s, w_a)\n"
+        "y = Add(u, v)");
+    Trainer t(m, LossSpec::MEAN_SQUARED_ERROR, 5, /*micro_batches=*/2,
+              segments);
+    Batch batch = t.MakeBatch(5);
+    batch.feeds[0] = {1, 3, 4, 8, 6};  // parts {1, 3} and {4, 8, 6}
+    t.Step(batch);
+    EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 2 * 2 + 3 * 6);
+    EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 2 * 1 + 3 * (8.0f / 3));
   }
 }
 
