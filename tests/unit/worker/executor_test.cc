@@ -260,6 +260,45 @@ std::vector<GraphCase> GraphCases() {
        "w_running_variance)\n r = Tanh(n)\n"
        "f = BatchNormalization(r, w_s, w_b, frozen_m, frozen_v)\n"
        "p = Flatten(f)\n y = MatMul(p, w_a)"},
+      {"Lstm", kSquare,
+       "(float[N,3,2] x, float[1,8,2] w_x, float[1,8,2] w_h, float[1,16] w_b, "
+       "float[2,2] w_a) => (float[N,2] y)",
+       "int64[1] first = {0}",
+       "t = Transpose <perm = [1, 0, 2]> (x)\n"
+       "all, last = LSTM <hidden_size = 2> (t, w_x, w_h, w_b)\n"
+       "sum = ReduceMean <axes = [0], keepdims = 0> (all)\n"
+       "joined = Add(sum, last)\n h = Squeeze(joined, first)\n"
+       "y = MatMul(h, w_a)"},
+      {"StackedGruBothWays", kSquare,
+       "(float[N,3,2] x, float[2,6,2] w_x, float[2,6,2] w_h, "
+       "float[1,3,4] w_y, float[1,3,1] w_z) => (float[N,1] y)",
+       "int64[3] wide = {3, -1, 4}, int64[1] first = {0}",
+       "t = Transpose <perm = [1, 0, 2]> (x)\n"
+       "a = GRU <hidden_size = 2, direction = \"bidirectional\", "
+       "linear_before_reset = 1> (t, w_x, w_h)\n"
+       "b = Transpose <perm = [0, 2, 1, 3]> (a)\n c = Reshape(b, wide)\n"
+       "all, d = GRU <hidden_size = 1> (c, w_y, w_z)\n y = Squeeze(d, first)"},
+      {"ConvolutionAndPooling", kSoftmax,
+       "(float[N,1,6,6] x, float[2,1,3,3] w_k, float[2] w_b, float[8,3] w_a) "
+       "=> (float[N,3] y)",
+       "",
+       "c = Conv(x, w_k, w_b)\n r = Tanh(c)\n"
+       "m = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)\n"
+       "f = Flatten(m)\n y = MatMul(f, w_a)"},
+      {"Scatter", kSquare,
+       "(float[N,3] x, float[3,4] w_a, float[4] w_b, float[2] w_c) "
+       "=> (float[N,4] y)",
+       "int64[2,1] places = {3, 1}, int64[1,2] columns = {2, 0}, "
+       "int64[2] shape = {1, 2}, int64[1] first = {0}",
+       "h = MatMul(x, w_a)\n bias = ScatterND(w_b, places, w_c)\n"
+       "row = Reshape(w_c, shape)\n grid = Unsqueeze(bias, first)\n"
+       "moved = ScatterElements <axis = 1> (grid, columns, row)\n"
+       "t = Tanh(h)\n y = Add(t, moved)"},
+      {"Extremes", kSquare,
+       "(float[N,4] x, float[4,4] w_a, float[4] w_b) => (float[N,1] y)", "",
+       "h = MatMul(x, w_a)\n m = Max(h, w_b)\n"
+       "top = ReduceMax <axes = [1]> (m)\n all = ReduceProd <axes = [1]> (h)\n"
+       "y = Sub(top, all)"},
       {"DeadBranch", kSquare,
        "(float[N,3] x, float[3,2] w_a, float[3,2] w_dead) => (float[N,2] y)",
        "",
