@@ -11,7 +11,10 @@
 namespace syncline {
 namespace {
 
-// Shifted by the maximum, so that nothing overflows. The scratch has the sums.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Shifted by the maximum, so that nothing overflows; by nothing where that is
+// infinite. The scratch has the sums.
 class ReduceLogSumExpOp : public Op {
  public:
   explicit ReduceLogSumExpOp(Broadcast shape)
@@ -25,13 +28,15 @@ class ReduceLogSumExpOp : public Op {
     const float* const x = t.in(0);
     float* const y = t.out(0);
     float* const sums = static_cast<float*>(t.scratch);
-    std::fill_n(y, shape_.b_count, std::numeric_limits<float>::lowest());
+    std::fill_n(y, shape_.b_count, -kInfinity);
     ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
       for (int64_t i = 0; i < shape_.inner; ++i) {
         float& most = y[b + i * sb];
         most = x[a + i] > most ? x[a + i] : most;
       }
     });
+    Emit(shape_.b_count, /*accumulate=*/false, y,
+         [=](int64_t i) { return std::isfinite(y[i]) ? y[i] : 0.0f; });
     std::fill_n(sums, shape_.b_count, 0.0f);
     ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
       for (int64_t i = 0; i < shape_.inner; ++i) {
@@ -49,7 +54,8 @@ class ReduceLogSumExpOp : public Op {
     const float* const dy = g.out();
     ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
       Emit(shape_.inner, g.accumulate(0), g.in(0) + a, [&](int64_t i) {
-        return dy[b + i * sb] * Exp(x[a + i] - y[b + i * sb]);
+        const float of = y[b + i * sb];
+        return of == -kInfinity ? 0.0f : dy[b + i * sb] * Exp(x[a + i] - of);
       });
     });
     return absl::OkStatus();
