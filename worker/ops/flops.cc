@@ -17,12 +17,18 @@ double Count(const TensorType& type) {
 // Numbers that go through an operator as they are.
 bool OnlyMoves(const std::string& op_type) {
   static constexpr absl::string_view kMoves[] = {
-      "Concat", "ConstantOfShape", "Expand",   "Flatten",
-      "Gather", "GatherElements",  "GatherND", "Identity",
-      "OneHot", "Range",           "Reshape",  "Shape",
-      "Size",   "Slice",           "Split",    "Squeeze",
-      "Tile",   "Transpose",       "Trilu",    "Unsqueeze",
-      "Where"};
+      "Concat",          "ConstantOfShape",
+      "Expand",          "Flatten",
+      "Gather",          "GatherElements",
+      "GatherND",        "Identity",
+      "OneHot",          "Pad",
+      "Range",           "Reshape",
+      "ScatterElements", "ScatterND",
+      "Shape",           "Size",
+      "Slice",           "Split",
+      "Squeeze",         "Tile",
+      "Transpose",       "Trilu",
+      "Unsqueeze",       "Where"};
   return absl::c_linear_search(kMoves, op_type);
 }
 
@@ -52,8 +58,23 @@ OpFlops AttentionFlops(const OpSpec& spec) {
   OpFlops result;
   result.forward = 2 * rows * (Count(spec.input(0)) + Count(spec.output(0)));
   // Each has a gradient by both of its operands.
-  const bool wanted = absl::c_linear_search(spec.wants_gradient, true);
-  result.backward = wanted ? 2 * result.forward : 0;
+  result.backward = spec.WantsAnyGradient() ? 2 * result.forward : 0;
+  return result;
+}
+
+// Every step of every sample meets the input's and the state's weights, those
+// of all directions. Backwards the state's are met again, whatever is wanted.
+OpFlops RecurrentFlops(const OpSpec& spec) {
+  const Dims& x = spec.input(0).dims;
+  const double rows = static_cast<double>(x[0] * x[1]);
+  const double of_input = 2 * rows * Count(spec.input(1));
+  const double of_state = 2 * rows * Count(spec.input(2));
+  OpFlops result{.forward = of_input + of_state};
+  if (!spec.WantsAnyGradient()) return result;
+  result.backward = of_state;
+  if (spec.WantsGradient(0)) result.backward += of_input;
+  if (spec.WantsGradient(1)) result.backward += of_input;
+  if (spec.WantsGradient(2)) result.backward += of_state;
   return result;
 }
 
@@ -90,6 +111,9 @@ std::optional<OpFlops> ProductFlops(const OpSpec& spec) {
   }
   if (type == "Attention") return AttentionFlops(spec);
   if (type == "Einsum") return EinsumFlops(spec);
+  if (type == "LSTM" || type == "GRU" || type == "RNN") {
+    return RecurrentFlops(spec);
+  }
   return std::nullopt;
 }
 

@@ -77,11 +77,28 @@ TEST(FlopsTest, EinsumIsOneTermForAllLabels) {
             Both(2.0 * 2 * 3 * 4 * 5, 4.0 * 2 * 3 * 4 * 5));
 }
 
+TEST(FlopsTest, RecurrentNetworksMeetTheirWeightsInEveryStep) {
+  const double of_input = 2.0 * 7 * 5 * 2 * (4 * 16) * 8;
+  const double of_state = 2.0 * 7 * 5 * 2 * (4 * 16) * 16;
+  const std::vector<Dims> inputs = {{7, 5, 8}, {2, 64, 8}, {2, 64, 16}};
+  const Dims y = {7, 2, 5, 16};
+  EXPECT_EQ(Flops(Named("LSTM"), inputs, y),
+            Both(of_input + of_state, 2 * of_input + 2 * of_state));
+  EXPECT_EQ(Flops(Named("LSTM"), inputs, y, {false, true, true}),
+            Both(of_input + of_state, of_input + 2 * of_state));
+  EXPECT_EQ(Flops(Named("LSTM"), inputs, y, {false, false, false}),
+            Both(of_input + of_state, 0));
+  EXPECT_EQ(Flops(Named("GRU"), {{7, 5, 8}, {1, 48, 8}, {1, 48, 16}},
+                  {7, 1, 5, 16}, {false, false, false}),
+            Both(2.0 * 7 * 5 * 48 * (8 + 16), 0));
+}
+
 TEST(FlopsTest, TheRestCountsNumbersAndWhatOnlyMovesNothing) {
   EXPECT_EQ(Flops(Named("Relu"), {{4, 8}}, {4, 8}), Both(32, 32));
   EXPECT_EQ(Flops(Named("Add"), {{4, 8}, {8}}, {4, 8}), Both(32, 64));
   EXPECT_EQ(Flops(Named("ReduceSum"), {{4, 8}}, {4}), Both(32, 32));
-  for (const char* type : {"Reshape", "Transpose", "Gather", "Split"}) {
+  for (const char* type : {"Reshape", "Transpose", "Gather", "Split", "Pad",
+                           "ScatterElements", "ScatterND"}) {
     EXPECT_EQ(Flops(Named(type), {{4, 8}}, {4, 8}), Both(0, 0)) << type;
   }
 }
