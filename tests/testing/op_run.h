@@ -57,6 +57,11 @@ class OpRun {
     inputs_.push_back(nullptr);
     return *this;
   }
+  // Evaluates only: Backward must not follow.
+  OpRun& WithoutGradients() {
+    spec_.wants_gradient.assign(spec_.wants_gradient.size(), false);
+    return *this;
+  }
   OpRun& Output(reference::Dims dims) {
     node_.outputs.push_back(100 + static_cast<ValueId>(y_.size()));
     spec_.outputs.push_back({.present = true, .dims = dims});
@@ -83,6 +88,8 @@ class OpRun {
         std::max(traits.forward_scratch_bytes, traits.backward_scratch_bytes));
     return op_->Forward(Tensors());
   }
+
+  int64_t workspace_bytes() const { return op_->traits().workspace_bytes; }
 
   const std::vector<float>& output(size_t i) const { return y_[i]; }
 

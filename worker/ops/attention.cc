@@ -184,9 +184,8 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(const Attention::Shape shape, ShapeOf(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const Attention::Mask mask, MaskOf(spec, shape));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      Attention attention,
-      Attention::Create(shape, !spec.wants_gradient.empty()));
+  SYNCLINE_ASSIGN_OR_RETURN(Attention attention,
+                            Attention::Create(shape, spec.WantsAnyGradient()));
   return std::make_unique<AttentionOp>(spec, std::move(attention), mask);
 }
 

@@ -67,6 +67,11 @@ absl::Status RefuseWhatIsNotComputed(const OpSpec& spec) {
   return absl::OkStatus();
 }
 
+int64_t KeptStates(const OpSpec& spec, const RecurrentShape& s) {
+  const int64_t all = s.steps + 1;
+  return spec.WantsAnyGradient() ? all : std::min<int64_t>(all, 2);
+}
+
 float* Floats(void* memory) { return static_cast<float*>(memory); }
 
 // [a, b, n] to [b, a, n].
@@ -140,7 +145,9 @@ RecurrentOp::RecurrentOp(const OpSpec& spec, const RecurrentShape& shape,
     : Op(TraitsOf(spec, shape, kept)),
       shape_(shape),
       kept_(kept),
-      wants_(spec.wants_gradient) {}
+      wants_(spec.wants_gradient),
+      has_gradients_(spec.WantsAnyGradient()),
+      kept_states_(KeptStates(spec, shape)) {}
 
 Op::Traits RecurrentOp::TraitsOf(const OpSpec& spec, const RecurrentShape& s,
                                  Kept kept) {
@@ -154,7 +161,7 @@ Op::Traits RecurrentOp::TraitsOf(const OpSpec& spec, const RecurrentShape& s,
   const int64_t input = s.batch_first ? s.rows() * s.width : 0;
   const int64_t states = kept == Kept::kNothing ? 1 : 2;
   const int64_t direction =
-      s.rows() * s.gate_row() + states * (s.steps + 1) * s.state();
+      s.rows() * s.gate_row() + states * KeptStates(spec, s) * s.state();
   traits.workspace_bytes = (s.directions * direction + input) * sizeof(float);
   traits.forward_scratch_bytes = (s.gate_row() + s.state()) * sizeof(float);
   traits.backward_scratch_bytes =
@@ -228,7 +235,7 @@ void RecurrentOp::AddRowSums(const float* d, int64_t stride, int64_t count,
 RecurrentOp::Direction RecurrentOp::DirectionOf(const Tensors& t,
                                                 int64_t index) const {
   const int64_t gates = shape_.rows() * shape_.gate_row();
-  const int64_t states = (shape_.steps + 1) * shape_.state();
+  const int64_t states = kept_states_ * shape_.state();
   const bool keeps = kept_ != Kept::kNothing;
   Direction d;
   d.index = index;
@@ -248,8 +255,8 @@ const float* RecurrentOp::TimeMajorInput(const Tensors& t) const {
 RecurrentOp::Step RecurrentOp::StepAt(const Tensors& t, const Direction& d,
                                       int64_t time, float* scratch) const {
   const int64_t state = shape_.state();
-  const int64_t before = d.backwards ? time + 1 : time;
-  const int64_t after = d.backwards ? time : time + 1;
+  const int64_t before = (d.backwards ? time + 1 : time) % kept_states_;
+  const int64_t after = (d.backwards ? time : time + 1) % kept_states_;
   Step s;
   s.gates = d.gates + time * shape_.samples * shape_.gate_row();
   s.h_before = d.h + before * state;
@@ -348,7 +355,6 @@ absl::Status RecurrentOp::Forward(const Tensors& t) {
   for (int64_t i = 0; i < shape_.directions; ++i) {
     const Direction d = DirectionOf(t, i);
     SYNCLINE_RETURN_IF_ERROR(RunDirection(t, d));
-    WriteOutputs(t, d);
   }
   return absl::OkStatus();
 }
@@ -358,17 +364,22 @@ absl::Status RecurrentOp::RunDirection(const Tensors& t, const Direction& d) {
   SYNCLINE_RETURN_IF_ERROR(input_product_->Run(
       TimeMajorInput(t), t.in(kW) + d.index * shape_.gate_row() * shape_.width,
       SumBiases(t, d.index, scratch), d.gates));
-  const int64_t first = d.backwards ? shape_.steps : 0;
-  ReadState(t.in(kH), d.index, d.h + first * shape_.state());
-  if (kept_ == Kept::kMemory) {
-    ReadState(t.in(kC), d.index, d.kept + first * shape_.state());
-  }
+  const auto place = [&](int64_t state) {
+    return state % kept_states_ * shape_.state();
+  };
+  const int64_t first = place(d.backwards ? shape_.steps : 0);
+  ReadState(t.in(kH), d.index, d.h + first);
+  if (kept_ == Kept::kMemory) ReadState(t.in(kC), d.index, d.kept + first);
   for (int64_t i = 0; i < shape_.steps; ++i) {
     const int64_t time = TimeOf(d, i);
     const Step s = StepAt(t, d, time, scratch + shape_.gate_row());
     SYNCLINE_RETURN_IF_ERROR(Run(s));
     HoldStates(t, time, s);
+    WriteOutput(t, d.index, time, s.h);
   }
+  const int64_t last = place(d.backwards ? 0 : shape_.steps);
+  WriteState(d.h + last, d.index, t.out(1));
+  if (kept_ == Kept::kMemory) WriteState(d.kept + last, d.index, t.out(2));
   return absl::OkStatus();
 }
 
@@ -384,21 +395,18 @@ void RecurrentOp::HoldStates(const Tensors& t, int64_t time,
   }
 }
 
-void RecurrentOp::WriteOutputs(const Tensors& t, const Direction& d) const {
-  for (int64_t time = 0; time < shape_.steps && t.out(0) != nullptr; ++time) {
-    const float* h = StepAt(t, d, time, nullptr).h;
-    for (int64_t n = 0; n < shape_.samples; ++n, h += shape_.hidden) {
-      float* const y = t.out(0) + OutputOffset(time, d.index, n);
-      if (Holds(t, time, n)) {
-        std::fill_n(y, shape_.hidden, 0.0f);
-      } else {
-        std::copy_n(h, shape_.hidden, y);
-      }
+// `h` is the state after this step.
+void RecurrentOp::WriteOutput(const Tensors& t, int64_t direction, int64_t time,
+                              const float* h) const {
+  if (t.out(0) == nullptr) return;
+  for (int64_t n = 0; n < shape_.samples; ++n, h += shape_.hidden) {
+    float* const y = t.out(0) + OutputOffset(time, direction, n);
+    if (Holds(t, time, n)) {
+      std::fill_n(y, shape_.hidden, 0.0f);
+    } else {
+      std::copy_n(h, shape_.hidden, y);
     }
   }
-  const int64_t last = (d.backwards ? 0 : shape_.steps) * shape_.state();
-  WriteState(d.h + last, d.index, t.out(1));
-  if (kept_ == Kept::kMemory) WriteState(d.kept + last, d.index, t.out(2));
 }
 
 RecurrentOp::GradientScratch RecurrentOp::ScratchOf(const Tensors& t) const {

@@ -85,7 +85,7 @@ class RecurrentOp : public Op {
   RecurrentOp(const OpSpec& spec, const RecurrentShape& shape, Kept kept);
 
   const RecurrentShape& shape() const { return shape_; }
-  bool has_gradients() const { return !wants_.empty(); }
+  bool has_gradients() const { return has_gradients_; }
   // What a cell may use whose gates all see the state: gates += h_before * R^T,
   // and dh += dgates * R.
   absl::Status AddStateProduct(const Step& s);
@@ -110,7 +110,7 @@ class RecurrentOp : public Op {
     int64_t index = 0;
     bool backwards = false;
     float* gates = nullptr;  // [steps, samples, gates * hidden]
-    float* h = nullptr;      // [steps + 1, samples, hidden]: forwards, state
+    float* h = nullptr;      // [kept_states_, samples, hidden]: forwards, state
                              // t is before step t; backwards, after it
     float* kept = nullptr;   // likewise, or null
   };
@@ -140,7 +140,8 @@ class RecurrentOp : public Op {
                          float* sums) const;
   absl::Status RunDirection(const Tensors& t, const Direction& d);
   void HoldStates(const Tensors& t, int64_t time, const Step& s) const;
-  void WriteOutputs(const Tensors& t, const Direction& d) const;
+  void WriteOutput(const Tensors& t, int64_t direction, int64_t time,
+                   const float* h) const;
 
   void ClearGradients(const Gradients& g) const;
   absl::Status RunDirectionGradient(const Tensors& t, const Gradients& g,
@@ -170,6 +171,10 @@ class RecurrentOp : public Op {
   const RecurrentShape shape_;
   const Kept kept_;
   const std::vector<bool> wants_;
+  const bool has_gradients_;
+  // All states, or without gradients two that take turns: state t is at t
+  // modulo this.
+  const int64_t kept_states_;
   std::optional<Gemm> input_product_, state_product_;
   std::optional<Gemm> dx_, dw_, dh_, dr_;
 };

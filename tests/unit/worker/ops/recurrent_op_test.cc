@@ -186,6 +186,19 @@ TEST_P(RecurrentOpTest, IsTheReference) {
   }
 }
 
+// Of all states two are enough for that, and more would be most of an
+// evaluation's memory.
+TEST_P(RecurrentOpTest, WithoutGradientsItIsTheSameInLess) {
+  ASSERT_TRUE(run_.Forward().ok());
+  const int64_t with_gradients = run_.workspace_bytes();
+  std::vector<std::vector<float>> want;
+  for (size_t i = 0; i < dy_.size(); ++i) want.push_back(run_.output(i));
+  run_.WithoutGradients();
+  ASSERT_TRUE(run_.Forward().ok());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(run_.output(i), want[i]);
+  EXPECT_LT(run_.workspace_bytes(), with_gradients);
+}
+
 TEST_P(RecurrentOpTest, EveryOutputHasAGradient) {
   ASSERT_TRUE(run_.Forward().ok());
   std::vector<std::vector<std::vector<double>>> d(dy_.size());
