@@ -36,6 +36,7 @@ bool ParseElement(absl::string_view text, NpyHeader* header) {
   if (text[0] != '<' && !(width == 1 && text[0] == '|')) return false;
   switch (text[1]) {
     case 'b':
+      header->kind = NpyHeader::Kind::kBool;
       return width == 1;
     case 'u':
       return width == 1 || width == 2 || width == 4 || width == 8;

@@ -12,7 +12,7 @@ namespace syncline {
 
 // What a .npy file says of the array in it.
 struct NpyHeader {
-  enum class Kind { kUnsigned, kSigned, kFloat };  // bool is kUnsigned, 1 byte
+  enum class Kind { kUnsigned, kSigned, kFloat, kBool };
   Kind kind = Kind::kUnsigned;
   int width = 1;               // bytes of an element: 1, 2, 4 or 8
   std::vector<int64_t> shape;  // each >= 0; empty: a scalar

@@ -39,7 +39,8 @@ absl::Status Bad(const InputFile& file, const Parts&... parts) {
 
 absl::StatusOr<Layout> ReadNpyLayout(InputFile* file) {
   SYNCLINE_ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(file));
-  if (header.kind == NpyHeader::Kind::kFloat) {
+  if (header.kind == NpyHeader::Kind::kFloat ||
+      header.kind == NpyHeader::Kind::kBool) {
     return Bad(*file, "tokens must be integers, but the header says ",
                header.text);
   }

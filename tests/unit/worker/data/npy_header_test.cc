@@ -40,7 +40,7 @@ class NpyHeaderTest : public DataFilesTest {
 
 TEST_F(NpyHeaderTest, ReadsElements) {
   ExpectElement("|u1", Kind::kUnsigned, 1);
-  ExpectElement("|b1", Kind::kUnsigned, 1);
+  ExpectElement("|b1", Kind::kBool, 1);
   ExpectElement("|i1", Kind::kSigned, 1);
   ExpectElement("<u2", Kind::kUnsigned, 2);
   ExpectElement("<i8", Kind::kSigned, 8);

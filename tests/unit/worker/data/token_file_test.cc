@@ -95,6 +95,8 @@ TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
   EXPECT_THAT(Error("a.npy", "0123456789"), HasSubstr("not a .npy file"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText("<f4", "(2,)"), "")),
               HasSubstr("tokens must be integers"));
+  EXPECT_THAT(Error("a.npy", Npy(NpyText("|b1", "(2,)"), "\x01\x01")),
+              HasSubstr("tokens must be integers"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText(">u2", "(2,)"), "")),
               HasSubstr("elements must be little-endian integers"));
   EXPECT_THAT(Error("a.npy", Npy(NpyText("<u2", "(2, 3)"), "")),
