@@ -380,6 +380,9 @@ def differences(ours, theirs):
     assert len(ours[0]) == len(theirs[0]) == STEPS, ours[0]
     assert ours[1].keys() == theirs[1].keys(), (
         ours[1].keys() ^ theirs[1].keys())
+    # max() would pass over NaN.
+    assert numpy.isfinite(ours[0]).all(), ours[0]
+    assert all(numpy.isfinite(p).all() for p in ours[1].values())
     norm = numpy.linalg.norm
     return (max(abs(a - b) / abs(b) for a, b in zip(ours[0], theirs[0])),
             max(norm(ours[1][name].astype(numpy.float64) - want) / norm(want)
