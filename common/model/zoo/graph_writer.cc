@@ -1,9 +1,13 @@
 #include "common/model/zoo/graph_writer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
+#include "common/base/status_macros.h"
 #include "common/model/onnx_file.h"
 #include "onnx/onnx_pb.h"
 
@@ -90,28 +94,63 @@ std::string GraphWriter::OpenTable(absl::string_view name, int64_t dim) {
   return info->name();
 }
 
-std::string GraphWriter::Floats(absl::string_view name, const Dims& dims,
-                                const std::vector<float>& values) {
+std::string GraphWriter::Add(absl::string_view name, Weight weight) {
+  weight.initializer = model_->graph().initializer_size();
+  weights_.push_back(std::move(weight));
   onnx::TensorProto* const tensor = model_->mutable_graph()->add_initializer();
   tensor->set_name(std::string(name));
-  WriteTensor(DType::kFloat32, dims,
+  return tensor->name();
+}
+
+void GraphWriter::Fill(const Weight& weight) {
+  onnx::TensorProto* const tensor =
+      model_->mutable_graph()->mutable_initializer(weight.initializer);
+  std::vector<float> values(ElementCount(weight.dims), weight.mean);
+  if (weight.deviation != 0) {
+    Random random(SeedFor(seed_, HashName(tensor->name())));
+    for (float& v : values) {
+      v = static_cast<float>(random.Normal()) * weight.deviation;
+    }
+  }
+  WriteTensor(DType::kFloat32, weight.dims,
               {reinterpret_cast<const char*>(values.data()),
                values.size() * sizeof(float)},
               tensor);
-  return tensor->name();
+}
+
+// In double: settings that are each within bounds can make sums that no integer
+// holds.
+absl::Status GraphWriter::CheckSize() const {
+  double total = 0;
+  double most = 0;
+  const Weight* largest = nullptr;
+  for (const Weight& weight : weights_) {
+    double bytes = sizeof(float);
+    for (const int64_t d : weight.dims) bytes *= static_cast<double>(d);
+    total += bytes;
+    if (bytes > most) largest = &weight;
+    most = std::max(most, bytes);
+  }
+  if (total <= kWeightBytesMax) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrFormat(
+      "the weights are %.1f GiB, and an ONNX file holds 2 GiB; the largest is "
+      "\"%s\" %s",
+      total / (1 << 30),
+      model_->graph().initializer(largest->initializer).name(),
+      DimsToString(largest->dims)));
 }
 
 std::string GraphWriter::Filled(absl::string_view name, const Dims& dims,
                                 float value) {
-  return Floats(name, dims, std::vector<float>(ElementCount(dims), value));
+  return Add(name,
+             {.initializer = 0, .dims = dims, .mean = value, .deviation = 0});
 }
 
 std::string GraphWriter::Normal(absl::string_view name, const Dims& dims,
                                 float deviation) {
-  Random random(SeedFor(seed_, HashName(name)));
-  std::vector<float> values(ElementCount(dims));
-  for (float& v : values) v = static_cast<float>(random.Normal()) * deviation;
-  return Floats(name, dims, values);
+  return Add(
+      name,
+      {.initializer = 0, .dims = dims, .mean = 0, .deviation = deviation});
 }
 
 std::string GraphWriter::He(absl::string_view name, const Dims& dims,
@@ -160,7 +199,9 @@ void GraphWriter::Node(absl::string_view name, absl::string_view op_type,
   }
 }
 
-std::string GraphWriter::Serialize() const {
+absl::StatusOr<std::string> GraphWriter::Serialize() {
+  SYNCLINE_RETURN_IF_ERROR(CheckSize());
+  for (const Weight& weight : weights_) Fill(weight);
   return model_->SerializeAsString();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/model/graph.h"
 
@@ -18,7 +19,8 @@ namespace syncline {
 
 // Writes an ONNX graph node by node. What a call defines it returns by name.
 // Weights have values, drawn from the seed and their own name, so that one
-// weight does not depend on the others. Thread-compatible.
+// weight does not depend on the others. They are drawn
+// when all of them are known to fit into a file. Thread-compatible.
 class GraphWriter {
  public:
   GraphWriter(absl::string_view graph, int opset, uint64_t seed);
@@ -52,14 +54,27 @@ class GraphWriter {
             const std::vector<std::string>& outputs,
             const std::map<std::string, Attribute>& attributes);
 
-  // The file, binary.
-  std::string Serialize() const;
+  // The file, binary. Call it once, last. Errors: OutOfRange: the weights are
+  // more than an ONNX file holds.
+  absl::StatusOr<std::string> Serialize();
 
  private:
-  std::string Floats(absl::string_view name, const Dims& dims,
-                     const std::vector<float>& values);
+  // Of the file, before it is written: protobuf's limit, with room for the
+  // nodes.
+  static constexpr int64_t kWeightBytesMax = (int64_t{2} << 30) - (32 << 20);
 
+  struct Weight {
+    int initializer;  // of the graph, still without values
+    Dims dims;
+    float mean;
+    float deviation;  // 0: all are the mean
+  };
+
+  std::string Add(absl::string_view name, Weight weight);
+  absl::Status CheckSize() const;
+  void Fill(const Weight& weight);
   const uint64_t seed_;
+  std::vector<Weight> weights_;
   std::unique_ptr<onnx::ModelProto> model_;
 };
 

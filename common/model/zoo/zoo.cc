@@ -47,7 +47,11 @@ absl::StatusOr<std::string> WriteZooModel(
   for (const Writer& model : kModels) {
     if (model.entry.name != name) continue;
     ZooSettings given(settings);
-    return model.write(given);
+    auto file = model.write(given);
+    if (!absl::IsOutOfRange(file.status())) return file;
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " with ", absl::StrJoin(settings, ", ", absl::PairFormatter("=")),
+        ": ", file.status().message()));
   }
   const auto append = [](std::string* out, const ZooEntry& entry) {
     absl::StrAppend(out, entry.name);

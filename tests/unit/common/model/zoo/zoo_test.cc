@@ -4,6 +4,7 @@
 
 #include "common/model/zoo/zoo.h"
 
+#include "absl/strings/match.h"
 #include "common/model/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,7 +39,9 @@ int64_t WeightCount(const Model& model) {
 TEST(ZooTest, EveryModelIsReadable) {
   for (const ZooEntry& entry : ZooModels()) {
     SCOPED_TRACE(std::string(entry.name));
-    const auto model = Read(entry.name, {});
+    const bool is_wide = absl::StartsWith(entry.name, "resnet");
+    const auto model =
+        Read(entry.name, is_wide ? Settings{{"width", "4"}} : Settings());
     ASSERT_NE(model, nullptr);
     EXPECT_TRUE(model->InferShapes(3).ok());
     ASSERT_EQ(model->graph().outputs.size(), 1u);
@@ -62,7 +65,10 @@ TEST(ZooTest, WeightsAreCounted) {
   // What torchvision counts, and two running values for each channel.
   EXPECT_EQ(count("resnet18", {}), 11'689'512 + 2 * 4800);
   EXPECT_EQ(count("resnet50", {}), 25'557'032 + 2 * 26'560);
-  EXPECT_EQ(count("resnet18", {{"stem", "cifar"}}), 11'173'962 + 2 * 4800);
+  // The stem is 3x3 in place of 7x7, and there are fewer classes.
+  const Settings cifar = {{"stem", "cifar"}, {"width", "4"}};
+  EXPECT_EQ(count("resnet18", {{"width", "4"}}) - count("resnet18", cifar),
+            3 * 4 * (49 - 9) + (32 + 1) * (1000 - 10));
   const int64_t layer = 12 * 8 * 8;  // of width 8, without biases and norms
   EXPECT_EQ(count("gpt", {{"width", "8"},
                           {"layers", "2"},
@@ -114,6 +120,24 @@ TEST(ZooTest, SettingsThatDoNotFitAreNamed) {
   EXPECT_EQ(problem("dlrm", {{"rows", "100000000"}, {"dim", "64"}}),
             "rows: 100000000 make tables of more than 1024 MiB, too many for a "
             "model file; 0 leaves them to the job's tables");
+}
+
+// Each of the settings is within its own bounds.
+TEST(ZooTest, WhatIsMoreThanAFileHoldsIsRefusedBeforeItTakesMemory) {
+  const auto problem = [](absl::string_view name, const Settings& settings) {
+    return std::string(WriteZooModel(name, settings).status().message());
+  };
+  EXPECT_EQ(problem("lstm", {{"vocabulary", "1048576"},
+                             {"width", "65536"},
+                             {"hidden", "1"},
+                             {"layers", "1"}}),
+            "lstm with hidden=1, layers=1, vocabulary=1048576, width=65536: "
+            "the weights are 256.0 GiB, and an ONNX file holds 2 GiB; the "
+            "largest is \"embedding.weight\" [1048576,65536]");
+  EXPECT_THAT(problem("resnet50", {{"width", "4096"}}),
+              testing::HasSubstr("resnet50 with width=4096: the weights are "));
+  EXPECT_THAT(problem("mlp", {{"hidden", "65536,65536"}}),
+              testing::HasSubstr("an ONNX file holds 2 GiB"));
 }
 
 TEST(ZooTest, AResnetHalvesItsImages) {
