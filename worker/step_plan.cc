@@ -260,6 +260,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
+  batch_samples_ = memory.batch->size;
   recorder_ = memory.recorder;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
@@ -319,6 +320,17 @@ Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
           .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
 }
 
+absl::Status StepPlan::AnnotateNode(const absl::Status& status,
+                                    const Node& node) const {
+  if (status.ok()) return status;
+  std::string where = Describe(node);
+  if (spec_.batch_size < batch_samples_) {
+    absl::StrAppend(&where, ", in the part of samples ", first_sample_, " to ",
+                    first_sample_ + spec_.batch_size - 1, " of the batch");
+  }
+  return Annotate(status, where);
+}
+
 // `kind` is FORWARD or RECOMPUTED.
 absl::Status StepPlan::RunForward(size_t position, StepProfile::Kind kind,
                                   uint64_t seed) {
@@ -329,7 +341,7 @@ absl::Status StepPlan::RunForward(size_t position, StepProfile::Kind kind,
   const StepRecorder::Interval interval(recorder_, kind, call.node);
   absl::Status status = ops_[position]->Forward(
       TensorsOf(call, arguments, arguments.forward_scratch, seed));
-  return status.ok() ? status : Annotate(status, Describe(*call.node));
+  return AnnotateNode(status, *call.node);
 }
 
 absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
@@ -345,7 +357,7 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
       {.outputs = call.output_gradients,
        .inputs = call.input_gradients,
        .accumulate_mask = added});
-  return status.ok() ? status : Annotate(status, Describe(*call.node));
+  return AnnotateNode(status, *call.node);
 }
 
 absl::Status StepPlan::Forward(uint64_t seed) {

@@ -144,6 +144,8 @@ class StepPlan {
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
   Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
                         void* scratch, uint64_t seed) const;
+  // Names the node, and the part where numbers of samples are counted in it.
+  absl::Status AnnotateNode(const absl::Status& status, const Node& node) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
   std::string DescribeRowNotFinite() const;
 
@@ -173,6 +175,7 @@ class StepPlan {
   std::vector<const void*> values_;  // by ValueId
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
+  int64_t batch_samples_ = 0;  // of the batch that this is a part of
   StepRecorder* recorder_ = nullptr;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;

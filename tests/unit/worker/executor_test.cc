@@ -537,7 +537,8 @@ TEST(ExecutorTest, TheNumberOfThreadsDoesNotChangeABit) {
     scaled = Mul (x, w_a)
     shifted = Add (scaled, w_b)
     weighed = Mul (shifted, w_c)
-    active = Sigmoid (weighed)
+    bent = Elu (weighed)
+    active = Sigmoid (bent)
     turned = Transpose <perm = [0, 1, 3, 2]> (active)
     left, right = Split <axis = 3> (turned)
     ratio = Div (left, right)
@@ -816,6 +817,29 @@ TEST(ExecutorTest, LabelsOutsideTheClassesAreNamed) {
     ExpectError(trainer.executor().Evaluate(batch),
                 absl::StatusCode::kInvalidArgument, message);
   }
+}
+
+TEST(ExecutorTest, WhatAnOperatorCountsInAPartIsNamedWithThePart) {
+  const TrainingModel m = MakeTrainingModel(
+      "(float[N,2] x, int64[N,1] i, float[1] w_a) => (float[N,1] y)", "",
+      "g = GatherElements <axis = 1> (x, i)\n y = Mul(g, w_a)");
+  Batch batch;
+  batch.size = 4;
+  batch.feeds = {std::vector<float>(8, 1), {}};
+  batch.int_feeds = {{}, {0, 1, 0, 2}};
+  batch.labels.assign(4, 0);
+  batch.label_width = 1;
+  const std::string node = "node \"GatherElements#0\" (GatherElements)";
+  const std::string problem = "is outside its dimension";
+  Trainer whole(m, LossSpec::MEAN_SQUARED_ERROR, 4);
+  ExpectError(whole.executor().TrainStep(batch, 0, 0, Ignore),
+              absl::StatusCode::kInvalidArgument,
+              absl::StrCat(node, ": index 2, number 3, ", problem));
+  Trainer parts(m, LossSpec::MEAN_SQUARED_ERROR, 4, /*micro_batches=*/2);
+  ExpectError(parts.executor().TrainStep(batch, 0, 0, Ignore),
+              absl::StatusCode::kInvalidArgument,
+              absl::StrCat(node, ", in the part of samples 2 to 3 of the batch",
+                           ": index 2, number 1, ", problem));
 }
 
 TEST(ExecutorTest, BatchesThatDoNotFitAreRefused) {
