@@ -3,6 +3,7 @@
 
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "kernels/threads.h"
 #include "worker/ops/op.h"
 #include "worker/ops/without_gradient.h"
 
@@ -24,8 +25,10 @@ class PointwiseOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     const float* const x = t.in(0);
     const F f = f_;
-    Emit(count_, /*accumulate=*/false, t.out(0),
-         [=](int64_t i) { return f.Value(x[i]); });
+    ParallelFor(count_, kElementsPerThread, [&](int64_t begin, int64_t end) {
+      Emit(end - begin, /*accumulate=*/false, t.out(0) + begin,
+           [f, x = x + begin](int64_t i) { return f.Value(x[i]); });
+    });
     return absl::OkStatus();
   }
 
@@ -33,8 +36,12 @@ class PointwiseOp : public Op {
     const float* const x = t.in(0);
     const float* const dy = g.out();
     const F f = f_;
-    Emit(count_, g.accumulate(0), g.in(0),
-         [=](int64_t i) { return dy[i] * f.Derivative(x[i]); });
+    ParallelFor(count_, kElementsPerThread, [&](int64_t begin, int64_t end) {
+      Emit(end - begin, g.accumulate(0), g.in(0) + begin,
+           [f, x = x + begin, dy = dy + begin](int64_t i) {
+             return dy[i] * f.Derivative(x[i]);
+           });
+    });
     return absl::OkStatus();
   }
 
