@@ -155,17 +155,19 @@ Op::Traits RecurrentOp::TraitsOf(const OpSpec& spec, const RecurrentShape& s,
   traits.backward_inputs = 1u << kR;
   if (s.has_lengths) traits.backward_inputs |= 1u << kLengths;
   if (spec.WantsGradient(kX)) traits.backward_inputs |= 1u << kW;
-  if (spec.WantsGradient(kW) && !s.batch_first) {
+  if (spec.WantsGradient(kW) && !s.copies_input()) {
     traits.backward_inputs |= 1u << kX;
   }
-  const int64_t input = s.batch_first ? s.rows() * s.width : 0;
+  const int64_t input = s.rows() * s.width;
+  const int64_t copied = s.copies_input() ? input : 0;
   const int64_t states = kept == Kept::kNothing ? 1 : 2;
   const int64_t direction =
       s.rows() * s.gate_row() + states * KeptStates(spec, s) * s.state();
-  traits.workspace_bytes = (s.directions * direction + input) * sizeof(float);
+  traits.workspace_bytes = (s.directions * direction + copied) * sizeof(float);
   traits.forward_scratch_bytes = (s.gate_row() + s.state()) * sizeof(float);
   traits.backward_scratch_bytes =
-      (s.rows() * (s.gate_row() + s.hidden) + 5 * s.state() + input) *
+      (s.rows() * (s.gate_row() + s.hidden) + 5 * s.state() +
+       (s.batch_first ? input : 0)) *
       sizeof(float);
   return traits;
 }
@@ -248,7 +250,7 @@ RecurrentOp::Direction RecurrentOp::DirectionOf(const Tensors& t,
 }
 
 const float* RecurrentOp::TimeMajorInput(const Tensors& t) const {
-  if (!shape_.batch_first) return t.in(kX);
+  if (!shape_.copies_input()) return t.in(kX);
   return DirectionOf(t, shape_.directions).gates;  // after the last one's
 }
 
@@ -347,16 +349,28 @@ const float* RecurrentOp::SumBiases(const Tensors& t, int64_t direction,
 
 absl::Status RecurrentOp::Forward(const Tensors& t) {
   SYNCLINE_RETURN_IF_ERROR(CheckLengths(t));
-  if (shape_.batch_first) {
-    SwapLeading(shape_.samples, shape_.steps, shape_.width,
-                /*accumulate=*/false, t.in(kX),
-                DirectionOf(t, shape_.directions).gates);
-  }
+  if (shape_.copies_input()) CopyInput(t);
   for (int64_t i = 0; i < shape_.directions; ++i) {
     const Direction d = DirectionOf(t, i);
     SYNCLINE_RETURN_IF_ERROR(RunDirection(t, d));
   }
   return absl::OkStatus();
+}
+
+void RecurrentOp::CopyInput(const Tensors& t) const {
+  float* row = DirectionOf(t, shape_.directions).gates;
+  if (shape_.batch_first) {
+    SwapLeading(shape_.samples, shape_.steps, shape_.width,
+                /*accumulate=*/false, t.in(kX), row);
+  } else {
+    std::copy_n(t.in(kX), shape_.rows() * shape_.width, row);
+  }
+  if (!shape_.has_lengths) return;
+  for (int64_t time = 0; time < shape_.steps; ++time) {
+    for (int64_t n = 0; n < shape_.samples; ++n, row += shape_.width) {
+      if (Holds(t, time, n)) std::fill_n(row, shape_.width, 0.0f);
+    }
+  }
 }
 
 absl::Status RecurrentOp::RunDirection(const Tensors& t, const Direction& d) {

@@ -16,7 +16,7 @@ namespace syncline {
 // which those of the weights are one product over all steps each.
 //
 // A sample's steps from its length on (input 4) are none: its state is held,
-// and its output is zero there.
+// its output is zero there, and its input may be anything, NaN included.
 struct RecurrentShape {
   int64_t gates = 1;  // of the cell
   int64_t steps = 0;
@@ -32,6 +32,8 @@ struct RecurrentShape {
   int64_t state() const { return samples * hidden; }  // elements, a direction's
   int64_t gate_row() const { return gates * hidden; }
   int64_t rows() const { return steps * samples; }
+  // With time first, and zeros beyond a sample's length.
+  bool copies_input() const { return batch_first || has_lengths; }
 };
 
 // Checks inputs and attributes that the three have, against a cell of this many
@@ -118,6 +120,7 @@ class RecurrentOp : public Op {
   static Traits TraitsOf(const OpSpec& spec, const RecurrentShape& shape,
                          Kept kept);
   Direction DirectionOf(const Tensors& t, int64_t index) const;
+  void CopyInput(const Tensors& t) const;
   // The input, with time as its first dimension.
   const float* TimeMajorInput(const Tensors& t) const;
   int64_t TimeOf(const Direction& d, int64_t step) const {

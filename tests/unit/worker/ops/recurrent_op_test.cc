@@ -5,6 +5,8 @@
 
 #include "worker/ops/recurrent_op.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/reference_recurrent.h"
 #include "tests/testing/op_run.h"
@@ -256,6 +258,34 @@ TEST(RecurrentOpTest, WhatIsNotComputedIsRefused) {
             "node \"it\" (LSTM): hidden_size is 6, but input 2 is [1,20,5]");
   EXPECT_EQ(Refusal({}, /*peepholes=*/false, /*hidden=*/6),
             "node \"it\" (LSTM): input 1 is [1,20,2]; it must be [1,24,2]");
+}
+
+// Zero times NaN is not zero: a product over all steps would spread it.
+TEST(RecurrentOpTest, WhatIsBeyondASamplesLengthIsNotRead) {
+  for (const char* type : {"RNN", "LSTM"}) {
+    for (const int64_t layout : {0, 1}) {
+      const int64_t rows = type[0] == 'R' ? 5 : 20;
+      std::vector<std::vector<std::vector<float>>> gradients;
+      for (const double padding : {0.0, std::nan("")}) {
+        OpRun run(type, 14, {{"layout", layout}});
+        DoubleArray x = RandomArray({2, 2, 3}, 1);
+        // The second sample has one step: this is its other one.
+        std::fill_n(x.values.end() - 3, 3, padding);
+        run.Input(x)
+            .Input(RandomArray({1, rows, 3}, 2))
+            .Input(RandomArray({1, rows, 5}, 3))
+            .NoInput()
+            .Integers<int32_t>(DType::kInt32, {2}, {2, 1})
+            .Output(layout == 1 ? Dims{2, 2, 1, 5} : Dims{2, 1, 2, 5});
+        ASSERT_TRUE(run.Forward().ok());
+        gradients.push_back(run.Backward({RandomArray({20}, 4)}));
+      }
+      for (const size_t i : {0, 1, 2}) {
+        EXPECT_EQ(gradients[1][i], gradients[0][i])
+            << type << " of layout " << layout << ": input " << i;
+      }
+    }
+  }
 }
 
 TEST(RecurrentOpTest, ALengthOutsideTheStepsEndsTheStep) {
