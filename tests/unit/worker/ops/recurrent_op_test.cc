@@ -288,6 +288,33 @@ TEST(RecurrentOpTest, WhatIsBeyondASamplesLengthIsNotRead) {
   }
 }
 
+// By the formulas of ONNX, with numbers that leave one of each term: the
+// references of this test are held against something else than ourselves.
+TEST(RecurrentOpTest, AGruOfOneElementIsItsFormulas) {
+  // z = sigmoid(0), r = sigmoid(1), c = tanh(2 + r * 0.5 * 3), h' = (c + h)
+  // / 2.
+  OpRun run("GRU", 14);
+  run.Input(testing::MakeArray({1, 1, 1}, {1}))
+      .Input(testing::MakeArray({1, 3, 1}, {0, 1, 2}))
+      .Input(testing::MakeArray({1, 3, 1}, {0, 0, 3}))
+      .NoInput()
+      .NoInput()
+      .Input(testing::MakeArray({1, 1, 1}, {0.5}))
+      .Output({1, 1, 1, 1});
+  ASSERT_TRUE(run.Forward().ok());
+  const double r = 1 / (1 + std::exp(-1.0));
+  const double c = std::tanh(2 + r * 0.5 * 3);
+  ExpectNear(run.output(0), {(c + 0.5) / 2}, 1e-6);
+  const auto dx = run.Backward({testing::MakeArray({1, 1, 1, 1}, {1})});
+  const double dc = 0.5 * (1 - c * c);  // of what the candidate's tanh is given
+  const double dz = (0.5 - c) / 4;
+  const double dr = dc * 3 * 0.5 * r * (1 - r);
+  ExpectNear(dx[0], {2 * dc + dr}, 1e-6);
+  ExpectNear(dx[1], {dz, dr, dc}, 1e-6);
+  ExpectNear(dx[2], {dz * 0.5, dr * 0.5, dc * r * 0.5}, 1e-6);
+  ExpectNear(dx[5], {0.5 + dc * r * 3}, 1e-6);
+}
+
 TEST(RecurrentOpTest, ALengthOutsideTheStepsEndsTheStep) {
   OpRun run("RNN", 14);
   run.Input(RandomArray({4, 2, 2}, 1))
