@@ -1,6 +1,8 @@
 #include "tests/bench/torch_server.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +21,9 @@ namespace syncline {
 namespace {
 
 constexpr int kNotInstalled = 77;
+
+// Longer than PyTorch takes to be loaded, and than any step.
+constexpr int kSilenceMaxMs = 300'000;
 
 // Without OMP_WAIT_POLICY, which this program sets for itself: PyTorch is
 // measured as its users run it.
@@ -109,10 +114,12 @@ absl::StatusOr<std::unique_ptr<TorchServer>> TorchServer::Start(
   server->process_ = child.process;
   server->to_ = fdopen(child.to, "w");
   server->from_ = fdopen(child.from, "r");
+  std::setvbuf(server->from_, nullptr, _IONBF, 0);  // ReadLine polls
   server->options_.model = folder + "/model.onnx";
   server->options_.batches = folder + "/batches";
   const absl::Status status = server->ReadHeader();
   if (status.ok()) return server;
+  if (absl::IsDeadlineExceeded(status)) return status;
   // Its end says more than that it said nothing.
   const pid_t process = std::exchange(server->process_, -1);
   SYNCLINE_RETURN_IF_ERROR(AwaitExit(process, "torch_peer.py"));
@@ -127,12 +134,20 @@ TorchServer::~TorchServer() {
 
 absl::StatusOr<std::string> TorchServer::ReadLine() {
   std::string line;
-  int c = 0;
-  while ((c = std::fgetc(from_)) != EOF && c != '\n') {
+  while (true) {
+    pollfd next = {.fd = fileno(from_), .events = POLLIN, .revents = 0};
+    const int ready = poll(&next, 1, kSilenceMaxMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+      kill(process_, SIGKILL);  // else it would be waited for once more
+      return absl::DeadlineExceededError(absl::StrCat(
+          "torch_peer.py has said nothing for ", kSilenceMaxMs / 1000, " s"));
+    }
+    const int c = std::fgetc(from_);
+    if (c == EOF) return absl::InternalError("torch_peer.py ended");
+    if (c == '\n') return line;
     line.push_back(static_cast<char>(c));
   }
-  if (c == EOF) return absl::InternalError("torch_peer.py ended");
-  return line;
 }
 
 absl::Status TorchServer::ReadHeader() {

@@ -38,6 +38,7 @@ class TorchServer {
     double loss = 0;
     double milliseconds = 0;
   };
+  // Errors: DeadlineExceeded: it said nothing for minutes, and was killed.
   absl::StatusOr<std::vector<Step>> Run(int threads, int64_t steps);
 
  private:
