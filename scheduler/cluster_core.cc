@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/profile_limits.h"
 #include "scheduler/describe.h"
 
 namespace syncline {
@@ -19,7 +20,6 @@ namespace {
 
 constexpr int kExitRetryable = 138;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
-constexpr uint32_t kProfileStepsMax = 1000;
 
 // "j-0042" -> 42; 0 if it is not a job's id.
 uint64_t NumberOf(absl::string_view job_id) {
@@ -376,7 +376,8 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
 
 absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
                                                  ClusterActions* actions) {
-  SYNCLINE_ASSIGN_OR_RETURN(const Job* job, FindJob(request.job_id()));
+  SYNCLINE_RETURN_IF_ERROR(FindJob(request.job_id()).status());
+  Job* const job = MutableJob(request.job_id());
   if (job->status().state() != RUNNING || job->stopping()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", request.job_id(), " is ", JobState_Name(job->status().state()),
@@ -389,8 +390,8 @@ absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
   }
   SYNCLINE_ASSIGN_OR_RETURN(const SessionId worker,
                             job->WorkerSession(request.rank()));
-  const std::string artifact = absl::StrCat("profiles/", ++profile_count_,
-                                            "-rank-", request.rank(), ".pb");
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string artifact,
+                            job->WishForProfile(request.rank()));
   SchedulerMessage message;
   message.mutable_profile()->set_job_id(request.job_id());
   message.mutable_profile()->set_steps(request.steps());

@@ -86,7 +86,8 @@ class ClusterCore {
                       absl::Time now, ClusterActions* actions);
   // Has a worker of the job record its next steps; returns the name of the
   // artifact to come. Errors: NotFound; InvalidArgument: rank or steps;
-  // FailedPrecondition: the job is not running.
+  // FailedPrecondition: the job is not running; ResourceExhausted: the worker
+  // or the job has as many profiles as it may (common/rpc/profile_limits.h).
   absl::StatusOr<std::string> Profile(const ProfileRequest& request,
                                       ClusterActions* actions);
   // Tells every member, and those that come later, to exit.
@@ -152,7 +153,6 @@ class ClusterCore {
   absl::flat_hash_map<std::string, absl::Time> too_large_since_;
   uint64_t next_job_ = 1;
   uint64_t lost_count_ = 0;
-  uint64_t profile_count_ = 0;
   absl::Time expire_at_ = absl::InfinitePast();
   bool shut_down_ = false;
   SchedulerMessage shutdown_;  // what newcomers are told then

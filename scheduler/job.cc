@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/rpc/profile_limits.h"
 #include "scheduler/describe.h"
 
 namespace syncline {
@@ -366,7 +369,49 @@ void Job::SetQueueState(uint32_t position, absl::string_view waiting_for,
   actions->push_back(JobChanged{id()});
 }
 
+bool Job::HasProfile(absl::string_view prefix) const {
+  return absl::c_any_of(status_.artifacts(),
+                        [&](const Artifact& artifact) {
+                          return absl::StartsWith(artifact.name(), prefix);
+                        }) ||
+         absl::c_any_of(wishes_, [&](const Wish& wish) {
+           return absl::StartsWith(wish.artifact, prefix);
+         });
+}
+
+absl::StatusOr<std::string> Job::WishForProfile(uint32_t rank) {
+  const auto waiting = absl::c_count_if(
+      wishes_, [&](const Wish& wish) { return wish.rank == rank; });
+  if (static_cast<size_t>(waiting) == kProfilesPerWorkerMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker ", rank, " of job ", id(), " has ", waiting,
+                     " profiles to record already; ask again when it has "
+                     "stored one of them"));
+  }
+  for (int number = 1; number <= kProfilesPerJobMax; ++number) {
+    const std::string prefix = absl::StrCat("profiles/", number, "-");
+    if (HasProfile(prefix)) continue;
+    wishes_.push_back({rank, absl::StrCat(prefix, "rank-", rank, ".pb")});
+    return wishes_.back().artifact;
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("job ", id(), " has ", kProfilesPerJobMax,
+                   " profiles already, and no more are kept of one job"));
+}
+
+void Job::ForgetWishesUpTo(const std::string& artifact) {
+  const auto stored = absl::c_find_if(
+      wishes_, [&](const Wish& wish) { return wish.artifact == artifact; });
+  if (stored == wishes_.end()) return;
+  const auto last = stored + 1;
+  const auto kept = std::remove_if(
+      wishes_.begin(), last,
+      [rank = stored->rank](const Wish& wish) { return wish.rank == rank; });
+  wishes_.erase(kept, last);
+}
+
 void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {
+  ForgetWishesUpTo(artifact.name());
   auto* artifacts = status_.mutable_artifacts();
   const auto same = std::find_if(
       artifacts->begin(), artifacts->end(),

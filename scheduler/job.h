@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
@@ -101,6 +102,10 @@ class Job {
   // Of the worker with this rank. Errors: InvalidArgument: there is none;
   // FailedPrecondition: it has done all its steps.
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
+  // Remembers that this worker was asked for a profile until it has stored it;
+  // returns the name to store it by. Errors: ResourceExhausted: too many are
+  // still to come from the worker, or there and to come of the job.
+  absl::StatusOr<std::string> WishForProfile(uint32_t rank);
   // Sessions that have not gone.
   std::vector<SessionId> Participants() const;
 
@@ -123,12 +128,21 @@ class Job {
     absl::Time until;
   };
 
+  // A profile to come.
+  struct Wish {
+    uint32_t rank = 0;
+    std::string artifact;
+  };
+
   Party* Find(SessionId session);
   bool All(Stage stage, bool workers_only) const;
   void SendPrepare(ClusterActions* actions);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void FinishIfAllGone(absl::Time now, ClusterActions* actions);
+  bool HasProfile(absl::string_view prefix) const;
+  // A worker records them in order: who stored this one stores none before it.
+  void ForgetWishesUpTo(const std::string& artifact);
   std::string LossText(const Party& party, absl::string_view lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
@@ -140,6 +154,7 @@ class Job {
   std::vector<Party> parties_;  // workers by rank, then ps by rank
   std::optional<JobProgressTracker> progress_;
   std::map<uint32_t, PsView> ps_views_;  // by rank
+  std::vector<Wish> wishes_;             // in order
   std::optional<Suspicion> suspicion_;
   // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();

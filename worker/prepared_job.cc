@@ -155,9 +155,10 @@ class Preparation {
   void CreateExecutor() {
     Executor::Options options =
         ExecutorOptionsOf(spec(), /*evaluates=*/job_.test != nullptr);
-    options.threads = spec().training().threads() > 0
-                          ? static_cast<int>(spec().training().threads())
-                          : options_.threads;
+    job_.threads = spec().training().threads() > 0
+                       ? static_cast<int>(spec().training().threads())
+                       : options_.threads;
+    options.threads = job_.threads;
     options.shared_gradients = options_.shared_memory && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());

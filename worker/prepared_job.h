@@ -27,6 +27,7 @@ struct PreparedJob {
   std::optional<BlockMap> map;
   // Shared with slices on their way through gRPC, which point into its memory.
   std::shared_ptr<Executor> executor;
+  int threads = 1;  // that it computes with
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
   std::unique_ptr<Dataset> train;

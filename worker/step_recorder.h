@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_WORKER_STEP_RECORDER_H_
 #define SYNCLINE_WORKER_STEP_RECORDER_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -9,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/model/graph.h"
+#include "common/rpc/profile_limits.h"
 #include "proto/profile.pb.h"
 
 namespace syncline {
@@ -19,11 +21,11 @@ namespace syncline {
 class StepRecorder {
  public:
   using Kind = StepProfile::Kind;
-  static constexpr uint32_t kStepsMax = 1000;
   static constexpr int kIntervalsMax = 1 << 20;
 
-  // For this many steps, > 0.
-  explicit StepRecorder(uint32_t steps) : steps_(steps) {}
+  // For this many steps, but for one at least and kProfileStepsMax at most.
+  explicit StepRecorder(uint32_t steps)
+      : steps_(std::clamp(steps, 1u, kProfileStepsMax)) {}
 
   // From where it is made to the end of its scope; `recorder` may be null.
   // Intervals do not overlap.

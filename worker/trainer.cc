@@ -9,6 +9,7 @@
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/evaluation_values.h"
+#include "common/rpc/profile_limits.h"
 #include "worker/initializers.h"
 
 namespace syncline {
@@ -24,9 +25,6 @@ constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // While the chief evaluates it says so this often within the step timeout, so
 // that those who wait for it miss a few and still wait.
 constexpr int kActivitiesPerTimeout = 8;
-
-// Wishes for profiles that wait.
-constexpr size_t kProfilesMax = 8;
 
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
@@ -195,13 +193,17 @@ Trainer::Trainer(const PreparedJob& job, Options options)
 absl::Status Trainer::Run() {
   const auto send_report = [this] {
     options_.on_progress(meter_.Report(absl::Now()));
-    DeliverProfiles();
   };
-  PeriodicTask report("progress", kReportPeriod, send_report);
+  PeriodicTask report("progress", kReportPeriod, [&] {
+    send_report();
+    DeliverProfile();
+  });
   absl::Status status = Train();
   report.Stop();
-  if (status.ok()) FinishProfile();
+  FinishProfile();
   send_report();
+  while (DeliverProfile()) {
+  }
   if (!status.ok() && stop_.load()) return absl::CancelledError("stopped");
   return status;
 }
@@ -213,7 +215,7 @@ void Trainer::Stop() {
 
 void Trainer::RequestProfile(const ProfileSteps& wish) {
   MutexLock lock(&mu_);
-  if (wishes_.size() == kProfilesMax) {
+  if (wishes_.size() == kProfilesPerWorkerMax) {
     LogWarning("too many profiles are wanted")
         .Job(wish.job_id())
         .Field("dropped", wish.artifact());
@@ -250,6 +252,7 @@ void Trainer::FinishProfile() {
   profile.set_job_id(job_.assignment.job_id());
   profile.set_task(job_.task_name());
   profile.set_rank(job_.rank);
+  profile.set_threads(static_cast<uint32_t>(job_.threads));
   MutexLock lock(&mu_);
   if (profile.steps_size() > 0) {
     profiles_.emplace_back(wishes_.front().artifact(), std::move(profile));
@@ -258,15 +261,16 @@ void Trainer::FinishProfile() {
   profile_wanted_.store(!wishes_.empty());
 }
 
-void Trainer::DeliverProfiles() {
-  std::vector<std::pair<std::string, StepProfile>> profiles;
+bool Trainer::DeliverProfile() {
+  std::pair<std::string, StepProfile> oldest;
   {
     MutexLock lock(&mu_);
-    profiles.swap(profiles_);
+    if (stop_.load() || profiles_.empty()) return false;
+    oldest = std::move(profiles_.front());
+    profiles_.pop_front();
   }
-  for (const auto& [name, profile] : profiles) {
-    options_.on_profile(name, profile);
-  }
+  options_.on_profile(oldest.first, oldest.second);
+  return true;
 }
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(absl::Now()); }

@@ -68,7 +68,8 @@ class Trainer {
   void Stop();
 
   // Records the next steps, once those that were asked for before are done;
-  // fewer where the job has no more. A few wishes wait, others are dropped.
+  // fewer where the job has no more or fails, none once it is stopped. The
+  // scheduler asks for kProfilesPerWorkerMax at most; others are dropped.
   // Thread-safe.
   void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -123,8 +124,9 @@ class Trainer {
   void Record(std::initializer_list<StepRecorder::Timed> sequence);
   // Hands over what was recorded, if anything was.
   void FinishProfile() ABSL_LOCKS_EXCLUDED(mu_);
-  // The thread that reports calls this.
-  void DeliverProfiles() ABSL_LOCKS_EXCLUDED(mu_);
+  // The oldest that was recorded; false: there is none, or nobody waits for it
+  // because of Stop. One at a time, so that reports need not wait for all.
+  bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTables() const { return job_.rows != nullptr; }
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
@@ -155,7 +157,7 @@ class Trainer {
   std::optional<StepRecorder> recorder_;     // of wishes_.front()
   Mutex mu_;
   std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::pair<std::string, StepProfile>> profiles_
+  std::deque<std::pair<std::string, StepProfile>> profiles_
       ABSL_GUARDED_BY(mu_);  // recorded, by name
   PsClient client_;
 };

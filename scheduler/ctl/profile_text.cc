@@ -250,6 +250,7 @@ Struct ProfileJson(const StepProfile& profile) {
   Struct object;
   SetField(&object, "job_id", profile.job_id());
   SetField(&object, "task", profile.task());
+  SetNumber(&object, "threads", profile.threads());
   SetNumber(&object, "steps", profile.steps_size());
   SetNumber(&object, "first_clock",
             static_cast<double>(profile.steps(0).clock()));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/version.h"
+#include "common/rpc/profile_limits.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/commands.h"
 #include "scheduler/ctl/console.h"
@@ -153,7 +154,8 @@ constexpr char kProfileFooter[] = R"(
 A worker of the running job records its next steps: time by operator, forward
 and backward, and what else a step's time went into. Nothing is slowed down
 before or after. The profile stays with the job as a file of its own. A job that
-ends earlier gives the steps that there were.
+ends or fails earlier gives the steps that there were, one that is cancelled
+none.
 
 Examples:
   synctl profile j-0001
@@ -339,7 +341,7 @@ class CommandLine {
                  });
     profile
         ->add_option("--steps", profile_.steps, "Steps to record; default 20")
-        ->check(CLI::Range(1, 1000));
+        ->check(CLI::Range(1u, kProfileStepsMax));
     profile->add_option("--rank", profile_.rank,
                         "Which worker; default 0, the chief");
     profile->add_option("--trace", profile_.trace_file,

@@ -378,6 +378,7 @@ TEST_F(CommandsTest, ProfileShowsWhereTheStepsOfARunningJobGo) {
       google::protobuf::util::JsonStringToMessage(json.out, &object).ok());
   EXPECT_EQ(object.fields().at("steps").number_value(), 20);
   EXPECT_GT(object.fields().at("step_seconds").number_value(), 0);
+  EXPECT_GT(object.fields().at("threads").number_value(), 0);
 
   ASSERT_OK_AND_ASSIGN(const auto unknown,
                        cluster_->Synctl({"profile", id, "--rank", "2"}));

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "proto/profile.pb.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/training_cluster.h"
@@ -474,6 +475,31 @@ TEST_F(TrainingTest, ALossThatIsNotFiniteFailsTheJobWithNodeAndStep) {
   EXPECT_THAT(std::string(outcome.status.message()),
               AllOf(HasSubstr("clock "), HasSubstr("Gemm")));
   EXPECT_THAT(outcome.artifacts, Contains(Key("logs/chief-0.log")));
+}
+
+TEST_F(TrainingTest, AJobThatFailsLeavesTheStepsThatWereRecorded) {
+  JobSpec spec = DigitsSpec();
+  spec.mutable_learning_rate()->set_base(1e30f);
+  const auto cluster = MakeCluster(1, 1);
+  ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
+  SchedulerMessage wish;
+  wish.mutable_profile()->set_job_id("t-1");
+  wish.mutable_profile()->set_steps(1000);
+  wish.mutable_profile()->set_artifact("profiles/1-rank-0.pb");
+  cluster->Send(0, wish);
+  cluster->Run();
+  EXPECT_EQ(cluster->AwaitDone(absl::Seconds(60)).code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());
+  const auto outcome = cluster->TakeOutcome();
+  ASSERT_THAT(outcome.artifacts, Contains(Key("profiles/1-rank-0.pb")));
+  StepProfile profile;
+  ASSERT_TRUE(
+      profile.ParseFromString(outcome.artifacts.at("profiles/1-rank-0.pb")));
+  EXPECT_GT(profile.steps_size(), 0);
+  EXPECT_LT(profile.steps_size(), 1000);
+  EXPECT_EQ(profile.job_id(), "t-1");
+  EXPECT_GE(profile.threads(), 1u);
 }
 
 TEST_F(TrainingTest, AllProblemsOfPreparingComeAtOnce) {

@@ -408,6 +408,46 @@ TEST_F(ClusterCoreTest, NobodyKnowsAJobBeforeItIsSubmitted) {
             absl::StatusCode::kNotFound);
 }
 
+// So that what a worker keeps in mind, and what a job stores, have a bound.
+TEST_F(ClusterCoreTest, ProfilesToComeAndProfilesOfAJobAreBounded) {
+  Join(1, CHIEF, 0, 1);
+  Join(2, WORKER, 0, 2);
+  Join(3, PS, 0, 3);
+  const std::string job = Submit(2, 1);
+  for (const SessionId session : {1, 2, 3}) Prepared(session, job);
+  const auto profile = [&](uint32_t rank) {
+    ProfileRequest request;
+    request.set_job_id(job);
+    request.set_rank(rank);
+    request.set_steps(1);
+    return core_.Profile(request, &actions_);
+  };
+  const auto store = [&](const std::string& name) {
+    Artifact artifact;
+    artifact.set_name(name);
+    EXPECT_TRUE(core_.AddArtifact(job, artifact, &actions_).ok());
+  };
+  std::vector<std::string> wishes;
+  for (int i = 0; i < 8; ++i) wishes.push_back(*profile(0));
+  EXPECT_EQ(wishes[7], "profiles/8-rank-0.pb");
+  EXPECT_EQ(profile(0).status(),
+            absl::ResourceExhaustedError(
+                "worker 0 of job j-0001 has 8 profiles to record already; ask "
+                "again when it has stored one of them"));
+  EXPECT_EQ(*profile(1), "profiles/9-rank-1.pb");
+  // The third comes, so the first two were not stored and will not be.
+  store(wishes[2]);
+  for (const char* name : {"1", "2", "10"}) {
+    EXPECT_EQ(*profile(0), absl::StrCat("profiles/", name, "-rank-0.pb"));
+  }
+  EXPECT_EQ(profile(0).status().code(), absl::StatusCode::kResourceExhausted);
+  store("profiles/9-rank-1.pb");
+  for (int i = 11; i <= 100; ++i) store(*profile(1));
+  EXPECT_EQ(profile(1).status(),
+            absl::ResourceExhaustedError("job j-0001 has 100 profiles already, "
+                                         "and no more are kept of one job"));
+}
+
 TEST_F(ClusterCoreTest, AProfileIsAskedOfTheWorkerOfThatRank) {
   const auto profile = [&](const std::string& job, uint32_t rank,
                            uint32_t steps) {

@@ -40,6 +40,22 @@ void ExpectInOrder(const StepProfile& profile) {
   EXPECT_LE(end, last.begin_ns() + last.duration_ns());
 }
 
+// Whatever a scheduler of another version lets through.
+TEST(StepRecorderTest, StepsAreAtLeastOneAndNoMoreThanMayBeAskedFor) {
+  StepRecorder none(0);
+  EXPECT_FALSE(none.done());
+  none.BeginStep(1);
+  none.EndStep(/*samples=*/32);
+  EXPECT_TRUE(none.done());
+  StepRecorder many(~uint32_t{0});
+  for (uint32_t clock = 0; clock < kProfileStepsMax; ++clock) {
+    ASSERT_FALSE(many.done());
+    many.BeginStep(clock);
+    many.EndStep(/*samples=*/32);
+  }
+  EXPECT_TRUE(many.done());
+}
+
 TEST(StepRecorderTest, RecordsItsStepsAndNoMore) {
   Node node;
   node.name = "fc";
