@@ -305,7 +305,8 @@ absl::Status Trainer::Step(int64_t clock) {
   times.data = watch.Lap();
   if (HasTables()) SYNCLINE_RETURN_IF_ERROR(ReadyRows(clock, *batch));
   times.wait = watch.Lap();
-  Record({{StepProfile::DATA, times.data}, {StepProfile::ROWS, times.wait}});
+  Record({{StepProfile::DATA, times.data}});
+  if (HasTables()) Record({{StepProfile::ROWS, times.wait}});
 
   const bool last = clock + 1 == epochs_.clocks_total;
   const bool reads_cut = job_.is_chief() && EpochEndsAt(clock + 1);

@@ -22,9 +22,9 @@ struct PlannedTensor {
 };
 
 // Operators of one kind in a worker's step. A multiplication and an addition
-// are two FLOPs. Of Gemm, MatMul, Conv, ConvTranspose, Einsum and Attention all
-// products are counted; any other counts one for each number that it computes,
-// and none for numbers that it only moves.
+// are two FLOPs. Of Gemm, MatMul, Conv, ConvTranspose, Einsum, Attention and
+// recurrent layers the products are counted; any other counts one for each
+// number that it computes, and none for numbers that it only moves.
 struct PlannedOperator {
   std::string op_type;
   int nodes = 0;

@@ -70,8 +70,7 @@ std::string Flops(double flops) {
     flops /= 1000;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 ? "%.0f %sFLOP" : "%.2f %sFLOP", flops,
-                         kUnits[unit]);
+  return absl::StrFormat("%.*f %sFLOP", unit == 0 ? 0 : 2, flops, kUnits[unit]);
 }
 
 void AppendHeading(const PlanReport& report, std::string* out) {

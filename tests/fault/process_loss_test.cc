@@ -191,5 +191,26 @@ TEST_F(ProcessLossTest, LossesWithoutAJobCostNothing) {
   ExpectNextJobRuns();
 }
 
+// Whoever waits for a profile is told as well.
+TEST_F(ProcessLossTest, AProfileOfALostWorkerIsNotWaitedFor) {
+  JobSpec job = EndlessJob();
+  job.mutable_resources()->set_workers(3);
+  job.mutable_resources()->set_ps(2);
+  // A thousand steps outlast the test.
+  job.mutable_training()->set_batch_size(512);
+  ASSERT_OK_AND_ASSIGN(
+      const std::string id,
+      cluster_.Submit(WriteJob(cluster_.dir(), job, MlpModel(784, 1024, 10))));
+  ASSERT_OK(cluster_.WaitForClock(id, 1, absl::Seconds(60)));
+  ASSERT_OK_AND_ASSIGN(
+      const auto profile,
+      cluster_.StartSynctl({"profile", id, "--rank", "1", "--steps", "1000"}));
+  cluster_.daemon("worker-0").Signal(SIGKILL);
+  ASSERT_OK_AND_ASSIGN(const auto told, profile->Finish(absl::Seconds(60)));
+  EXPECT_EQ(told.exit.code, 1);
+  EXPECT_THAT(told.err, HasSubstr("is FAILED"));
+  EXPECT_EQ(told.out, "");
+}
+
 }  // namespace
 }  // namespace syncline

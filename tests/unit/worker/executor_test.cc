@@ -976,7 +976,8 @@ class TableTest : public ::testing::Test {
   static constexpr int64_t kPadding = 0;
 
   // Feeds in the order ids, x, user.
-  std::unique_ptr<Executor> Create(bool table, int64_t micro_batches = 1) {
+  // `parts`: of a batch, and segments that are recomputed.
+  std::unique_ptr<Executor> Create(bool table, int parts = 1) {
     std::vector<std::string> tables;
     if (table) tables.push_back("w_e");
     auto model = Model::Parse(kEmbeddings, "test", {"w_*"}, tables);
@@ -1009,7 +1010,8 @@ class TableTest : public ::testing::Test {
     Executor::Options options;
     options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
     options.batch_size = kBatch;
-    options.micro_batches = micro_batches;
+    options.micro_batches = parts;
+    options.recompute_segments = parts;
     options.eval_batch_size = kBatch;
     auto executor = Executor::Create(*model, training, options);
     EXPECT_TRUE(executor.ok()) << executor.status();
@@ -1059,7 +1061,7 @@ class TableTest : public ::testing::Test {
 };
 
 class TablePartsTest : public TableTest,
-                       public ::testing::WithParamInterface<int64_t> {};
+                       public ::testing::WithParamInterface<int> {};
 
 TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
   const auto dense = Create(false, GetParam());
@@ -1096,7 +1098,7 @@ TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(MicroBatches, TablePartsTest, ::testing::Values(1, 4));
+INSTANTIATE_TEST_SUITE_P(Parts, TablePartsTest, ::testing::Values(1, 4));
 
 TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
   const auto dense = Create(false);
