@@ -96,20 +96,6 @@ absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
   }
 }
 
-absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
-  switch (spec.wire_type()) {
-    case WIRE_TYPE_UNSPECIFIED:
-    case WIRE_FLOAT32:
-      return ElementType::kFloat32;
-    case WIRE_BFLOAT16:
-      return ElementType::kBfloat16;
-    case WIRE_FLOAT16:
-      return ElementType::kFloat16;
-    default:
-      return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
-  }
-}
-
 absl::StatusOr<std::optional<float>> ReadMomentum(
     const ParameterInfo& parameter) {
   if (!parameter.has_momentum()) return std::nullopt;
@@ -280,6 +266,36 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
   return params;
 }
 
+absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
+  switch (spec.wire_type()) {
+    case WIRE_TYPE_UNSPECIFIED:
+    case WIRE_FLOAT32:
+      return ElementType::kFloat32;
+    case WIRE_BFLOAT16:
+      return ElementType::kBfloat16;
+    case WIRE_FLOAT16:
+      return ElementType::kFloat16;
+    default:
+      return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
+  }
+}
+
+absl::StatusOr<ConsistencyController::Options> ReadController(
+    const JobSpec& spec) {
+  ConsistencyController::Options options;
+  SYNCLINE_RETURN_IF_ERROR(ReadConsistency(spec.consistency(), &options));
+  SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy,
+                            ReadNonFinite(spec.non_finite()));
+  const bool sync = options.mode == ConsistencyMode::kSync;
+  options.clip_norm = spec.optimizer().clip_norm() > 0;
+  options.skip_non_finite = sync && policy == OnNonFinite::kSkipStep;
+  options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
+  if (options.trust_ratio && !sync) {
+    return Unsupported("optimizer.kind", "LAMB but for SYNC");
+  }
+  return options;
+}
+
 ShardLayout LayoutOf(const JobConfig& config) {
   std::vector<TableLayout> tables;
   for (const JobConfig::Table& table : config.tables) {
@@ -344,18 +360,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
         "job ", config.job_id, " has neither parameters nor tables"));
   }
 
-  SYNCLINE_RETURN_IF_ERROR(
-      ReadConsistency(spec.consistency(), &config.controller));
-  config.controller.clip_norm = config.shard.clip_norm > 0;
-  config.controller.skip_non_finite =
-      config.shard.on_non_finite == OnNonFinite::kSkipStep &&
-      config.controller.mode == ConsistencyMode::kSync;
-  config.controller.trust_ratio =
-      config.shard.optimizer.kind == OptimizerKind::kLamb;
-  if (config.controller.trust_ratio &&
-      config.controller.mode != ConsistencyMode::kSync) {
-    return Unsupported("optimizer.kind", "LAMB but for SYNC");
-  }
+  SYNCLINE_ASSIGN_OR_RETURN(config.controller, ReadController(spec));
   config.controller.label = config.label;
   const ShardLayout layout = LayoutOf(config);
   config.controller.block_count = layout.block_count();

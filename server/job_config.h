@@ -54,6 +54,14 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
 absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
                                               const OptimizerSpec& spec);
 
+// How gradients travel. Errors: InvalidArgument: a type that is not built.
+absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec);
+
+// What the spec alone says of how workers are kept in step. Errors:
+// InvalidArgument: a mode or policy that is not built, or LAMB but for SYNC.
+absl::StatusOr<ConsistencyController::Options> ReadController(
+    const JobSpec& spec);
+
 // What messages may say of the job's blocks and tables on this shard.
 ShardLayout LayoutOf(const JobConfig& config);
 

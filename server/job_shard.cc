@@ -32,7 +32,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       work_(&config_, &layout_, std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.workers.size()),
-      kept_(layout_.counts().size()),
+      kept_bytes_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
@@ -270,12 +270,6 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
   if (names_block && !layout_.is_dense(action.block)) {
     return TakeSlot(action, outcome);
   }
-  const size_t block_bytes =
-      action.kind == Kind::kDeliver || action.kind == Kind::kApply ||
-              action.kind == Kind::kFold || action.kind == Kind::kAdvance ||
-              action.kind == Kind::kDrop
-          ? layout_.counts()[action.block] * sizeof(float)
-          : 0;
   switch (action.kind) {
     case Kind::kInit:
     case Kind::kDeliver: {
@@ -289,8 +283,11 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
                .source = call.payload.values},
               outcome);
       if (action.kind == Kind::kDeliver) {
-        ++kept_[action.block];
-        fold_bytes_ += block_bytes;
+        // It stays as it came.
+        const uint64_t bytes =
+            layout_.counts()[action.block] * ElementBytes(config_.wire_type);
+        kept_bytes_[action.block] += bytes;
+        fold_bytes_ += bytes;
       }
       return;
     }
@@ -313,10 +310,13 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
                .squared_norm = action.squared_norm,
                .trust_ratio = TrustRatio(action.block)},
               outcome);
-      fold_bytes_ -= kept_[action.block] * block_bytes;
+      fold_bytes_ -= kept_bytes_[action.block];
       // A folded gradient is one more until it is applied.
-      kept_[action.block] = action.kind == Kind::kFold ? 1 : 0;
-      fold_bytes_ += kept_[action.block] * block_bytes;
+      kept_bytes_[action.block] =
+          action.kind == Kind::kFold
+              ? layout_.counts()[action.block] * sizeof(float)
+              : 0;
+      fold_bytes_ += kept_bytes_[action.block];
       return;
     case Kind::kSendNorms:
       // Steps of earlier events count, so all lanes must come to it.
@@ -374,8 +374,9 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
 }
 
 uint64_t JobShard::RowBytes(const RowRange& range) const {
-  return range.count * (sizeof(int64_t) +
-                        work_.tables().dim(range.list->table) * sizeof(float));
+  const size_t row =
+      work_.tables().dim(range.list->table) * ElementBytes(config_.wire_type);
+  return range.count * (sizeof(int64_t) + row);
 }
 
 void JobShard::AddRows(const ShardAction& action, std::vector<RowRange> ranks,

@@ -266,7 +266,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // What the first Init said.
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<uint32_t> kept_ ABSL_GUARDED_BY(mu_);  // gradients, by block
+  std::vector<uint64_t> kept_bytes_ ABSL_GUARDED_BY(mu_);  // by block
   SlotGradients slots_ ABSL_GUARDED_BY(mu_);
   uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
         Annotate(TableShard::CheckOptions(options),
                  absl::StrCat(config.label, ": table '", options.name, "'")));
     tables.push_back({options.name, options.dim, options.memory_bytes,
+                      config.tables[i].layout.map,
                       std::make_unique<TableShard>(
                           options, config.tables[i].layout.map, config.ps_rank,
                           lanes, std::move(cold[i]))});
@@ -75,9 +76,7 @@ void JobTables::Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
     Remember(table, pushed);
   }
   if (non_finite == nullptr) return;
-  for (const int64_t key : bad_keys) {
-    TellNonFinite(table, ranks, step.clock, key, non_finite);
-  }
+  TellNonFinite(table, ranks, step.clock, bad_keys, non_finite);
 }
 
 bool JobTables::SquaredNorms(int lane, absl::Span<const RowRange> ranks,
@@ -87,9 +86,7 @@ bool JobTables::SquaredNorms(int lane, absl::Span<const RowRange> ranks,
   std::vector<int64_t> bad_keys;
   step.non_finite = &bad_keys;
   table.shard->SquaredNorms(lane, GradientsOf(table, ranks), step, by_slot);
-  for (const int64_t key : bad_keys) {
-    TellNonFinite(table, ranks, step.clock, key, non_finite);
-  }
+  TellNonFinite(table, ranks, step.clock, bad_keys, non_finite);
   return bad_keys.empty();
 }
 
@@ -106,23 +103,29 @@ std::vector<GradientRows> JobTables::GradientsOf(
 
 void JobTables::TellNonFinite(const Table& table,
                               absl::Span<const RowRange> ranks, int64_t clock,
-                              int64_t key, NonFiniteLog* log) {
-  const std::string what =
-      absl::StrCat("key ", key, " of table '", table.name, "'");
-  bool found = false;
+                              absl::Span<const int64_t> bad_keys,
+                              NonFiniteLog* log) {
+  const auto before = [&](int64_t a, int64_t b) {
+    return table.map.Before(a, b);
+  };
   std::vector<float> row(table.dim);
-  for (const RowRange& range : ranks) {
-    const absl::Span<const int64_t> keys = range.keys();
-    const auto at = std::find(keys.begin(), keys.end(), key);
-    if (at == keys.end()) continue;
-    range.call->values->CopyTo(
-        range.first_element(table.dim) + (at - keys.begin()) * table.dim,
-        table.dim, row.data());
-    if (AllFinite(row.data(), row.size())) continue;
-    log->Found(range.rank, clock, what);
-    found = true;
+  for (const int64_t key : bad_keys) {
+    const std::string what =
+        absl::StrCat("key ", key, " of table '", table.name, "'");
+    bool found = false;
+    for (const RowRange& range : ranks) {
+      const absl::Span<const int64_t> keys = range.keys();
+      const auto at = std::lower_bound(keys.begin(), keys.end(), key, before);
+      if (at == keys.end() || *at != key) continue;
+      range.call->values->CopyTo(
+          range.first_element(table.dim) + (at - keys.begin()) * table.dim,
+          table.dim, row.data());
+      if (AllFinite(row.data(), row.size())) continue;
+      log->Found(range.rank, clock, what);
+      found = true;
+    }
+    if (!found) log->Found(NonFiniteLog::kSum, clock, what);
   }
-  if (!found) log->Found(NonFiniteLog::kSum, clock, what);
 }
 
 absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,

@@ -91,6 +91,7 @@ class JobTables {
     std::string name;
     uint32_t dim = 0;
     uint64_t memory_limit_bytes = 0;
+    TableMap map;  // the order of keys
     std::unique_ptr<TableShard> shard;
   };
   JobTables(std::string label, std::vector<Table> tables, bool spills,
@@ -98,10 +99,11 @@ class JobTables {
   absl::Status Named(const Table& table, const absl::Status& status) const;
   static std::vector<GradientRows> GradientsOf(
       const Table& table, absl::Span<const RowRange> ranks);
-  // Of whom the row is not finite.
+  // Of whom the rows of these keys are not finite.
   static void TellNonFinite(const Table& table,
                             absl::Span<const RowRange> ranks, int64_t clock,
-                            int64_t key, NonFiniteLog* log);
+                            absl::Span<const int64_t> bad_keys,
+                            NonFiniteLog* log);
   void Remember(const Table& table, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Warn(const char* what, const absl::Status& status)

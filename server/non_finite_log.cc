@@ -26,20 +26,21 @@ void NonFiniteLog::Found(uint32_t rank, int64_t clock,
                          const std::string& what) {
   const bool sum = rank >= workers_.size();
   if (!sum) counts_[rank].fetch_add(1);
+  const bool fails = policy_ == OnNonFinite::kFailJob;
+  const absl::Time now = absl::Now();
+  MutexLock lock(&mu_);
+  // There may be a message's rows of them: most are counted and no more.
+  if (fails ? !failure_.ok() : now < next_warning_) return;
   const absl::Status problem = absl::FailedPreconditionError(absl::StrCat(
       label_, ": the gradient of clock ", clock, " is not finite: ", what,
       sum ? ", in the sum over all workers"
           : absl::StrCat(", of ", workers_[rank])));
-  MutexLock lock(&mu_);
-  if (policy_ == OnNonFinite::kFailJob) {
-    if (!failure_.ok()) return;
+  if (fails) {
     failure_ = problem;
     failed_.store(true, std::memory_order_release);
   }
-  if (absl::Now() < next_warning_) return;
-  next_warning_ = absl::Now() + kWarningPeriod;
-  LogWarning(policy_ == OnNonFinite::kFailJob ? "the job fails"
-                                              : "a gradient is not applied")
+  next_warning_ = now + kWarningPeriod;
+  LogWarning(fails ? "the job fails" : "a gradient is not applied")
       .Status(problem);
 }
 

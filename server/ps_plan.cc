@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "server/dense_shard.h"
 #include "server/job_config.h"
@@ -12,17 +13,16 @@ namespace {
 // The windows of a worker's client, and of the answers to it (README.md).
 constexpr int64_t kMessagesPerWorker = 2 * (int64_t{4} << 20);
 
-bool IsSync(const JobSpec& spec) {
-  return spec.consistency().mode() == ConsistencySpec::SYNC;
-}
-
-// Gradients of all its blocks that a shard holds while it waits.
-int64_t GradientsKept(const JobSpec& spec) {
-  if (!IsSync(spec)) return 0;
-  const bool folds =
-      spec.optimizer().clip_norm() > 0 ||
-      (spec.non_finite() == SKIP_STEP && spec.tables_size() == 0);
-  return int64_t{spec.resources().workers()} - 1 + (folds ? 1 : 0);
+// Gradients of a shard of so many elements, while it waits for the others: as
+// they came, and folded, if the norm is waited for too.
+absl::StatusOr<int64_t> WaitingBytes(const JobSpec& spec, int64_t elements,
+                                     ElementType wire_type) {
+  SYNCLINE_ASSIGN_OR_RETURN(const ConsistencyController::Options controller,
+                            ReadController(spec));
+  if (controller.mode != ConsistencyMode::kSync) return 0;
+  const int64_t others = int64_t{spec.resources().workers()} - 1;
+  return others * elements * static_cast<int64_t>(ElementBytes(wire_type)) +
+         (controller.FoldsGradient() ? elements * int64_t{sizeof(float)} : 0);
 }
 
 }  // namespace
@@ -31,6 +31,7 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors) {
   SYNCLINE_ASSIGN_OR_RETURN(const OptimizerParams optimizer,
                             ReadOptimizer("optimizer", spec.optimizer()));
+  SYNCLINE_ASSIGN_OR_RETURN(const ElementType wire_type, ReadWireType(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
                             BlockMap::Create(tensors, spec.resources().ps()));
   std::vector<PsPlan> all;
@@ -39,17 +40,42 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     for (const uint32_t block : map.shard_blocks(shard)) {
       counts.push_back(static_cast<size_t>(map.blocks()[block].count));
     }
-    const int64_t bytes = map.shard_elements(shard) * int64_t{sizeof(float)};
+    const int64_t elements = map.shard_elements(shard);
+    const int64_t bytes =
+        elements * static_cast<int64_t>(ElementBytes(wire_type));
     PsPlan plan;
     plan.value_bytes = static_cast<int64_t>(
         DenseShard::MemoryBytes(OptimizerParams(), counts, /*folds=*/false));
     plan.slot_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
                           optimizer, counts, /*folds=*/false)) -
                       plan.value_bytes;
-    plan.waiting_bytes = GradientsKept(spec) * bytes;
-    plan.message_bytes = int64_t{spec.resources().workers()} *
-                         std::min(2 * bytes, kMessagesPerWorker);
+    SYNCLINE_ASSIGN_OR_RETURN(plan.waiting_bytes,
+                              WaitingBytes(spec, elements, wire_type));
+    // How many rows a batch has is not known here.
+    const int64_t of_worker = spec.tables_size() > 0
+                                  ? kMessagesPerWorker
+                                  : std::min(2 * bytes, kMessagesPerWorker);
+    plan.message_bytes = int64_t{spec.resources().workers()} * of_worker;
     all.push_back(plan);
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<PlannedTable>> PlanTables(
+    const JobSpec& spec, absl::Span<const TrainingTable> tables) {
+  std::vector<PlannedTable> all;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    TableOptions options;
+    options.dim = tables[t].dim;
+    SYNCLINE_ASSIGN_OR_RETURN(
+        options.optimizer,
+        ReadOptimizer(absl::StrCat("tables[", t, "].optimizer"),
+                      spec.tables(static_cast<int>(t)).optimizer()));
+    all.push_back({.name = tables[t].name,
+                   .dim = int64_t{tables[t].dim},
+                   .rows = tables[t].rows,
+                   .row_bytes = static_cast<int64_t>(
+                       TableShard::MemoryRowBytes(options))});
   }
   return all;
 }

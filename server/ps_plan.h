@@ -6,17 +6,23 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/job_plan.h"
+#include "common/model/training_tables.h"
 #include "common/wire/block_map.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
 
 // What each ps of a job takes for its dense tensors, by shard, with the code
-// that a shard is opened with. Takes no memory. REQUIRES: `spec` has its
-// defaults. Errors: InvalidArgument: an optimizer that is not built;
-// BlockMap's.
+// that a shard is opened with; rows of tables are in the messages alone. Takes
+// no memory. REQUIRES: `spec` has its defaults. Errors: InvalidArgument:
+// something that is not built; BlockMap's.
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
+
+// What a row takes of each table of a job, which are `tables`. REQUIRES: as
+// PlanPs. Errors: InvalidArgument: an optimizer that is not built.
+absl::StatusOr<std::vector<PlannedTable>> PlanTables(
+    const JobSpec& spec, absl::Span<const TrainingTable> tables);
 
 }  // namespace syncline
 

@@ -144,6 +144,10 @@ absl::Status TableShard::CheckOptions(const TableOptions& options) {
   return absl::OkStatus();
 }
 
+uint64_t TableShard::MemoryRowBytes(const TableOptions& options) {
+  return RowPartition::CostOf(RowBytes(options));
+}
+
 size_t TableShard::SpilledRowBytes(const TableOptions& options) {
   return RowBytes(options) - sizeof(int64_t);
 }

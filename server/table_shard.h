@@ -52,6 +52,8 @@ class TableShard {
   // optimizer that is not one for rows, admission, expiry, memory_bytes below
   // the filter and a row.
   static absl::Status CheckOptions(const TableOptions& options);
+  // What a row takes in memory, with its share of index and marks.
+  static uint64_t MemoryRowBytes(const TableOptions& options);
   // What the cold store keeps of a row.
   static size_t SpilledRowBytes(const TableOptions& options);
 

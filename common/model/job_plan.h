@@ -87,7 +87,7 @@ struct PlannedTable {
   std::string name;
   int64_t dim = 0;
   int64_t rows = 0;       // 0: as many as there are keys
-  int64_t row_bytes = 0;  // with key and optimizer state
+  int64_t row_bytes = 0;  // with key, optimizer state, its past and its place
 };
 
 struct JobPlan {

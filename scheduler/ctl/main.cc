@@ -27,6 +27,8 @@ absl::StatusOr<syncline::JobPlan> PlanJob(
       plan.worker, syncline::PlanWorker(spec, std::move(model), training));
   SYNCLINE_ASSIGN_OR_RETURN(
       plan.ps, syncline::PlanPs(spec, syncline::TensorSizesOf(training)));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.tables,
+                            syncline::PlanTables(spec, training.tables));
   return plan;
 }
 

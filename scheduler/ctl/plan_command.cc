@@ -20,21 +20,6 @@ bool SavesActivations(const TrainingSpec& training) {
   return training.micro_batches() > 1 || training.recompute_segments() > 1;
 }
 
-std::vector<PlannedTable> TablesOf(const JobSpec& spec,
-                                   const TrainingGraph& training) {
-  std::vector<PlannedTable> tables;
-  for (size_t t = 0; t < training.tables.size(); ++t) {
-    const TrainingTable& table = training.tables[t];
-    const auto kind = spec.tables(static_cast<int>(t)).optimizer().kind();
-    tables.push_back(
-        {.name = table.name,
-         .dim = int64_t{table.dim},
-         .rows = table.rows,
-         .row_bytes = static_cast<int64_t>(TableRowBytes(kind, table.dim))});
-  }
-  return tables;
-}
-
 absl::StatusOr<JobPlan> Plan(const JobSpec& spec,
                              const std::shared_ptr<const Model>& model,
                              const JobPlanner& planner) {
@@ -43,9 +28,7 @@ absl::StatusOr<JobPlan> Plan(const JobSpec& spec,
   if (!problems.empty()) {
     return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(JobPlan plan, planner(spec, model, training));
-  plan.tables = TablesOf(spec, training);
-  return plan;
+  return planner(spec, model, training);
 }
 
 absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,

@@ -1,6 +1,7 @@
 #include "scheduler/ctl/plan_text.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +63,14 @@ std::string Bytes(int64_t bytes) {
   return FormatBytes(static_cast<uint64_t>(bytes));
 }
 
+// Declared rows may be any number: what does not fit is the largest that does.
+uint64_t Product(int64_t a, int64_t b) {
+  uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product)
+             ? std::numeric_limits<uint64_t>::max()
+             : product;
+}
+
 // "1.23 GFLOP".
 std::string Flops(double flops) {
   static constexpr absl::string_view kUnits[] = {"", "k", "M", "G", "T", "P"};
@@ -116,7 +125,7 @@ void AppendPs(const std::vector<PsPlan>& all, std::string* out) {
         return a.memory_bytes() < b.memory_bytes();
       });
   absl::StrAppend(out, all.size() == 1 ? "\nThe ps" : "\nThe largest ps",
-                  ", without rows of tables\n");
+                  ", without rows of tables, kept or waiting\n");
   AppendLines(LinesOf(*most), {}, out);
 }
 
@@ -127,8 +136,9 @@ void AppendTables(const std::vector<PlannedTable>& tables, std::string* out) {
     absl::StrAppendFormat(out, "  %-18s %12s a row", table.name,
                           Bytes(table.row_bytes));
     if (table.rows > 0) {
-      absl::StrAppend(out, ", ", FormatCount(static_cast<uint64_t>(table.rows)),
-                      " rows: ", Bytes(table.rows * table.row_bytes));
+      absl::StrAppend(
+          out, ", ", FormatCount(static_cast<uint64_t>(table.rows)),
+          " rows: ", FormatBytes(Product(table.rows, table.row_bytes)));
     }
     absl::StrAppend(out, "\n");
   }

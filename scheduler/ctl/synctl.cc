@@ -425,7 +425,8 @@ class CommandLine {
     plan->add_option("FILE", plan_.job_file, "Job file")->required();
     const auto add = [plan](const std::string& name, auto& option,
                             const std::string& about) {
-      plan->add_option(name, option, about + "; default: the job's");
+      plan->add_option(name, option, about + "; default: the job's")
+          ->check(CLI::Range(1, 1 << 30));
     };
     add("--batch-size", plan_.overrides.batch_size, "Samples a step");
     add("--micro-batches", plan_.overrides.micro_batches,

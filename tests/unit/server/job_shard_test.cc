@@ -96,7 +96,9 @@ class JobShardTest : public ::testing::Test {
   }
 
   void Open(ConsistencySpec::Mode mode) {
-    const auto config = ReadJobConfig(TwoWorkers(mode), 0);
+    JobAssignment assignment = TwoWorkers(mode);
+    assignment.mutable_spec()->set_wire_type(wire_type_);
+    const auto config = ReadJobConfig(assignment, 0);
     ASSERT_OK(config.status());
     JobTables::ColdStores cold(1);
     auto tables =
@@ -165,10 +167,15 @@ class JobShardTest : public ::testing::Test {
     header.set_clock(clock);
     header.set_sample_count(1);
     header.set_blocks_in_clock(SlotCount(keys));
+    header.set_wire_type(wire_type_);
     header.add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
     auto values = std::make_shared<Bytes>();
     values->Append(keys);
-    values->Append(std::vector<float>(keys.size() * kDim, 1));
+    if (wire_type_ == WIRE_FLOAT32) {
+      values->Append(std::vector<float>(keys.size() * kDim, 1));
+    } else {
+      values->Append(std::vector<uint16_t>(keys.size() * kDim, 0));
+    }
     payload->hold = Hold(values->size());
     payload->values = values;
     auto push =
@@ -238,6 +245,7 @@ class JobShardTest : public ::testing::Test {
   }
 
   Mutex mu_;  // of answers
+  WireType wire_type_ = WIRE_FLOAT32;
   const std::shared_ptr<InFlightBudget> budget_ =
       std::make_shared<InFlightBudget>(kBudget);
   const std::shared_ptr<BufferPool> buffers_ =
@@ -318,6 +326,18 @@ TEST_F(JobShardTest, APullBehindAnAcceptedPushCounts) {
   EXPECT_OK(Seen(Push(1, 0, Keys(0, 10))).status);
   EXPECT_TRUE(Seen(waits).came);
   EXPECT_FALSE(Seen(Pull(0, 2, Keys(0, 2000))).came) << "room again";
+}
+
+// Nothing of it is widened before all have come.
+TEST_F(JobShardTest, AGradientThatWaitsIsAsLargeAsItTravels) {
+  Open(ConsistencySpec::SYNC);
+  Push(0, 0, Keys(0, 100));
+  EXPECT_EQ(shard_->Status().fold_bytes(), 100 * (8 + 4 * kDim));
+  shard_->Close(absl::CancelledError("over"));
+  wire_type_ = WIRE_BFLOAT16;
+  Open(ConsistencySpec::SYNC);
+  Push(0, 0, Keys(0, 100));
+  EXPECT_EQ(shard_->Status().fold_bytes(), 100 * (8 + 2 * kDim));
 }
 
 TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {

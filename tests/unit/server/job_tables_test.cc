@@ -6,11 +6,14 @@
 #include "server/job_tables.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/non_finite_log.h"
@@ -31,6 +34,22 @@ class Ones : public FloatSource {
   void CopyTo(size_t first, size_t count, float* out) const override {
     std::fill_n(out, count, 1.0f);
   }
+};
+
+// But for rows of NaN, by their place.
+class OnesBut : public FloatSource {
+ public:
+  explicit OnesBut(std::set<size_t> rows) : rows_(std::move(rows)) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = rows_.contains((first + i) / kDim)
+                   ? std::numeric_limits<float>::quiet_NaN()
+                   : 1.0f;
+    }
+  }
+
+ private:
+  const std::set<size_t> rows_;
 };
 
 class JobTablesTest : public ::testing::Test {
@@ -55,20 +74,26 @@ class JobTablesTest : public ::testing::Test {
     tables_ = *std::move(tables);
   }
 
-  void Push(int64_t first, int64_t count, int64_t clock) {
+  // Keys from `first` on.
+  RowRange Rows(uint32_t rank, int64_t first, int64_t count,
+                std::shared_ptr<const FloatSource> values) const {
     auto call = std::make_shared<CallRows>();
     std::vector<int64_t>& keys = call->lists.emplace_back().keys;
     for (int64_t key = first; key < first + count; ++key) keys.push_back(key);
     const TableMap& map = config_.tables[0].layout.map;
     std::sort(keys.begin(), keys.end(),
               [&](int64_t a, int64_t b) { return map.Before(a, b); });
-    call->values = std::make_shared<Ones>();
+    call->values = std::move(values);
     RowRange range;
+    range.rank = rank;
     range.call = call;
     range.list = call->lists.data();
     range.count = static_cast<uint32_t>(count);
-    tables_->Push(0, {range}, {.clock = clock, .learning_rate = 1},
-                  &non_finite_);
+    return range;
+  }
+  void Push(int64_t first, int64_t count, int64_t clock) {
+    tables_->Push(0, {Rows(0, first, count, std::make_shared<Ones>())},
+                  {.clock = clock, .learning_rate = 1}, &non_finite_);
   }
   absl::Status AcceptsPushes() const {
     return tables_->AcceptsPushes(std::vector<RowList>(1));
@@ -86,7 +111,8 @@ class JobTablesTest : public ::testing::Test {
   }
 
   JobConfig config_;
-  NonFiniteLog non_finite_{OnNonFinite::kFailJob, {"worker:0"}, "a test"};
+  NonFiniteLog non_finite_{
+      OnNonFinite::kFailJob, {"worker:0", "worker:1"}, "a test"};
   MemoryColdStore* cold_ = nullptr;  // the table's
   std::unique_ptr<JobTables> tables_;
 };
@@ -107,6 +133,27 @@ TEST_F(JobTablesTest, RowsThatWereLostFailPushesAndScans) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("job j on ps:0: table 'emb': block checksum"));
   }
+}
+
+TEST_F(JobTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
+  Open(1 << 20);
+  NonFiniteLog log(OnNonFinite::kDropBlock, {"worker:0", "worker:1"}, "a test");
+  const RowRange first =
+      Rows(0, 0, 1000, std::make_shared<OnesBut>(std::set<size_t>{0, 17, 999}));
+  const RowRange second =
+      Rows(1, 500, 1000, std::make_shared<OnesBut>(std::set<size_t>{3, 4}));
+  tables_->Push(0, {first, second}, {.clock = 0, .learning_rate = 1}, &log);
+  EXPECT_EQ(log.CountOf(0), 3u);
+  EXPECT_EQ(log.CountOf(1), 2u);
+  tables_->Push(0, {first, second}, {.clock = 1, .learning_rate = 1},
+                &non_finite_);
+  const int64_t key =
+      std::min(first.keys()[0], second.keys()[3], [&](int64_t a, int64_t b) {
+        return config_.tables[0].layout.map.Before(a, b);
+      });
+  EXPECT_THAT(std::string(non_finite_.failure().message()),
+              HasSubstr(absl::StrCat("clock 1 is not finite: key ", key,
+                                     " of table 'emb'")));
 }
 
 TEST_F(JobTablesTest, AnUpkeepThatFailsLosesNothing) {

@@ -68,6 +68,64 @@ TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
   EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
 }
 
+void AddTable(OptimizerSpec::Kind kind, JobSpec* spec) {
+  spec->add_tables()->mutable_optimizer()->set_kind(kind);
+}
+
+// As ConsistencyController::Options::FoldsGradient has it.
+TEST(PsPlanTest, SkippingAStepWaitsForTheWholeGradient) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.set_non_finite(SKIP_STEP);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  AddTable(OptimizerSpec::SGD, &spec);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+}
+
+TEST(PsPlanTest, WhatTravelsInSixteenBitsWaitsInThem) {
+  constexpr int64_t kElements = 10'001'000;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kElements * 2);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kElements * 2 + kElements * 4);
+  const auto small = PlanPs(spec, {{"w", 1000}});
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_EQ((*small)[0].message_bytes, 3 * 2 * 1000 * 2);
+}
+
+TEST(PsPlanTest, RowsMayFillEveryMessage) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  AddTable(OptimizerSpec::SGD, &spec);
+  const auto plan = PlanPs(spec, {{"w", 1000}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ((*plan)[0].message_bytes, 3 * kMessages);
+}
+
+// Key, score and clock, values, state; a third more than an index entry, and
+// a mark that has room to grow.
+TEST(PsPlanTest, ARowHasItsStateItsPastAndItsPlace) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
+  AddTable(OptimizerSpec::SGD, &spec);
+  AddTable(OptimizerSpec::ROW_WISE_ADAGRAD, &spec);
+  AddTable(OptimizerSpec::ADAM, &spec);
+  TrainingTable table;
+  table.name = "emb";
+  table.rows = 7;
+  table.dim = 16;
+  const auto plan = PlanTables(spec, std::vector<TrainingTable>(3, table));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ((*plan)[0].name, "emb");
+  EXPECT_EQ((*plan)[0].rows, 7);
+  EXPECT_EQ((*plan)[0].dim, 16);
+  constexpr int64_t kSgd = 8 + 4 + 4 + 16 * 4 + 6 + 2;
+  EXPECT_EQ((*plan)[0].row_bytes, kSgd);
+  EXPECT_EQ((*plan)[1].row_bytes, kSgd + 4);
+  EXPECT_EQ((*plan)[2].row_bytes, kSgd + (2 * 16 + 1) * 4);
+}
+
 TEST(PsPlanTest, WhatIsNotBuiltIsNamed) {
   JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
   spec.mutable_optimizer()->set_kind(OptimizerSpec::KIND_UNSPECIFIED);

@@ -32,7 +32,9 @@ PlanReport Report() {
   report.plan.worker.batch_bytes = 1 << 10;
   report.plan.ps = {{.value_bytes = 1 << 20, .slot_bytes = 2 << 20},
                     {.value_bytes = 2 << 20, .slot_bytes = 4 << 20}};
-  report.plan.tables = {{"users", 16, 1000, 76}, {"ads", 8, 0, 44}};
+  report.plan.tables = {{"users", 16, 1000, 76},
+                        {"ads", 8, 0, 44},
+                        {"all", 8, int64_t{1} << 62, 44}};
   report.tensors_max = 2;
   return report;
 }
@@ -49,7 +51,7 @@ The chief
   batches                 1.0 KiB  read ahead; the data set itself is not in it
   total                   1.1 MiB
 
-The largest ps, without rows of tables
+The largest ps, without rows of tables, kept or waiting
   parameters              2.0 MiB
   optimizer state         4.0 MiB
   total                   6.0 MiB
@@ -57,6 +59,7 @@ The largest ps, without rows of tables
 Tables, over all ps
   users                      76 B a row, 1,000 rows: 74.2 KiB
   ads                        44 B a row
+  all                        44 B a row, 4,611,686,018,427,387,904 rows: 16777216.0 TiB
 
 Largest tensors of a worker
        2.0 KiB  activation  h [8,64]
