@@ -66,7 +66,7 @@ class GeluFusion {
 
   // The only reader of `v`, if it is this operation.
   std::optional<Step> Next(ValueId v, const char* op_type) const {
-    const int n = reader_[v];
+    const int n = v == kNoValue ? -1 : reader_[v];
     if (n < 0 || graph_.nodes[n].op_type != op_type) return std::nullopt;
     const Node& node = graph_.nodes[n];
     const ValueId other = node.inputs[node.inputs[0] == v ? 1 : 0];
@@ -75,7 +75,7 @@ class GeluFusion {
 
   // What `v` is the product of with 1 / divisor.
   std::optional<ValueId> Quotient(ValueId v, double divisor) const {
-    const int n = graph_.values[v].producer;
+    const int n = v == kNoValue ? -1 : graph_.values[v].producer;
     if (n < 0) return std::nullopt;
     const Node& node = graph_.nodes[n];
     if (node.op_type == "Div" && IsNumber(node.inputs[1], divisor)) {

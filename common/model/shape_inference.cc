@@ -354,6 +354,13 @@ void ValueInference::Settle(ValueId id) {
 }
 
 absl::Status ValueInference::CheckFit(const Node& node) const {
+  // Other operators may omit their first output.
+  if (node.op_type != "Gemm" && node.op_type != "Reshape") {
+    return absl::OkStatus();
+  }
+  if (node.outputs[0] == kNoValue) {
+    return absl::InvalidArgumentError("its output is omitted");
+  }
   const InferredValue& out = values_[node.outputs[0]];
   if (node.op_type == "Gemm") {
     const Dims& a = values_[node.inputs[0]].dims;

@@ -338,7 +338,9 @@ bool Resolver::IsFillable(ValueId id) const {
 void Resolver::MarkStatistics() {
   momenta_.resize(graph_.values.size());
   for (const Node& node : graph_.nodes) {
-    if (node.op_type != "BatchNormalization" || !reached_[node.outputs[0]]) {
+    const ValueId out = node.outputs[0];
+    if (node.op_type != "BatchNormalization" || out == kNoValue ||
+        !reached_[out]) {
       continue;
     }
     for (const size_t input : {kRunningMean, kRunningVariance}) {

@@ -4,7 +4,7 @@
 
 #include "worker/data/record_table.h"
 
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,7 +30,8 @@ Records MakeRecords(Element element, const std::vector<int64_t>& shape,
   for (const int64_t size : shape) records.width *= size;
   records.count = static_cast<int64_t>(values.size()) / records.width;
   records.bytes = std::make_unique<char[]>(values.size() * sizeof(T));
-  std::memcpy(records.bytes.get(), values.data(), values.size() * sizeof(T));
+  std::copy(values.begin(), values.end(),
+            reinterpret_cast<T*>(records.bytes.get()));
   return records;
 }
 
