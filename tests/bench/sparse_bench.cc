@@ -25,6 +25,7 @@
 #include "kernels/row_optimizer.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/serve.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/ps_processes.h"
 #include "tests/testing/row_client.h"
 
@@ -319,11 +320,17 @@ absl::Status RunBytesPerRow(const BenchOptions& options, Report* report) {
   SYNCLINE_RETURN_IF_ERROR(side.Fill());
   // Statistics are as of the last second.
   ShardStatus::Table table;
-  for (int i = 0; i < 100 && table.rows_in_memory() < load.rows; ++i) {
-    absl::SleepFor(absl::Milliseconds(100));
-    SYNCLINE_ASSIGN_OR_RETURN(const ShardStatus status,
-                              side.client(0).Status());
-    table = status.jobs(0).tables(0);
+  absl::Status asked;
+  const bool counted = Eventually(absl::Seconds(10), [&] {
+    const absl::StatusOr<ShardStatus> status = side.client(0).Status();
+    asked = status.status();
+    if (asked.ok()) table = status->jobs(0).tables(0);
+    return !asked.ok() || table.rows_in_memory() == load.rows;
+  });
+  SYNCLINE_RETURN_IF_ERROR(asked);
+  if (!counted) {
+    return absl::InternalError(absl::StrCat("of ", load.rows, " rows the ps ",
+                                            "has ", table.rows_in_memory()));
   }
   const double rows = static_cast<double>(load.rows);
   const double payload = 8 + 4.0 * load.dim + 4;  // key, values, Adagrad's sum

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "kernels/row_initializer.h"
 #include "kernels/row_optimizer.h"
 #include "scheduler/ctl/criteo_generator.h"
+#include "tests/testing/eventually.h"
 
 namespace syncline {
 namespace {
@@ -154,17 +155,18 @@ absl::Status ZipfTrainer::Verify(size_t count, Random* random) {
 absl::StatusOr<ShardStatus::Table> ZipfTrainer::Status() {
   // Its figures are as of the last second.
   ShardStatus::Table table;
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (absl::Now() < deadline) {
-    SYNCLINE_ASSIGN_OR_RETURN(const ShardStatus status, client_.Status());
-    table = status.jobs(0).tables(0);
-    if (table.pulled_from_memory() + table.pulled_from_disk() +
-            table.pulled_absent() ==
-        pulled_) {
-      return table;
-    }
-    absl::SleepFor(absl::Milliseconds(100));
-  }
+  absl::Status asked;
+  const bool current = Eventually(absl::Seconds(60), [&] {
+    const absl::StatusOr<ShardStatus> status = client_.Status();
+    asked = status.status();
+    if (!asked.ok()) return true;
+    table = status->jobs(0).tables(0);
+    return table.pulled_from_memory() + table.pulled_from_disk() +
+               table.pulled_absent() ==
+           pulled_;
+  });
+  SYNCLINE_RETURN_IF_ERROR(asked);
+  if (current) return table;
   return absl::DeadlineExceededError(absl::StrCat(
       "of ", pulled_, " pulled rows the ps counts ", table.ShortDebugString()));
 }

@@ -5,11 +5,13 @@
 
 #include "server/norm_exchange.h"
 
+#include <atomic>
 #include <memory>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"
@@ -145,14 +147,23 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   SilentFolder folder;
   Exchange exchange(&folder);
   auto owned = std::make_shared<absl::Status>();
+  absl::Notification closing, go_on;
   exchange->Exchange({.clock = 0}, exchange.Norms(FoldStage::kGradient),
-                     [owned](NormExchange::Sums norm) {
-                       // Whoever does not wait for it is gone by then.
-                       absl::SleepFor(absl::Milliseconds(200));
+                     [&, owned](NormExchange::Sums norm) {
+                       closing.Notify();
+                       go_on.WaitForNotification();
                        *owned = norm.status();
                      });
   ASSERT_TRUE(Eventually(kTimeout, [&] { return folder.calls() == 1; }));
-  exchange->Close(absl::CancelledError("over"));
+  std::atomic<bool> closed = false;
+  std::thread close([&] {
+    exchange->Close(absl::CancelledError("over"));
+    closed = true;
+  });
+  ASSERT_TRUE(closing.WaitForNotificationWithTimeout(kTimeout));
+  EXPECT_FALSE(closed);  // it waits for the callback
+  go_on.Notify();
+  close.join();
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(owned->code(), absl::StatusCode::kCancelled);
   // Later ones hear it at once.

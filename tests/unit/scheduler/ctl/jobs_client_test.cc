@@ -17,6 +17,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {
@@ -45,8 +46,8 @@ class FakeJobs : public Jobs::Service {
     job.set_job_id(request->job_id());
     job.set_state(RUNNING);
     writer->Write(job);
-    while (request->job_id() == "silent" && !context->IsCancelled()) {
-      absl::SleepFor(absl::Milliseconds(20));
+    if (request->job_id() == "silent") {
+      Eventually(absl::Minutes(1), [&] { return context->IsCancelled(); });
     }
     if (++watches_ == 1) return {grpc::StatusCode::UNAVAILABLE, "restart"};
     job.set_state(SUCCEEDED);
