@@ -24,6 +24,16 @@ memory::desc RowMajor(const Dims& dims) {
   return memory::desc(dims, memory::data_type::f32, strides);
 }
 
+// [batch, channels / block, spatial..., block]
+memory::desc InBlocks(const Dims& dims, int64_t block) {
+  if (block == 1) return RowMajor(dims);
+  using Tag = memory::format_tag;
+  const Tag tag = dims.size() == 3 ? block == 16 ? Tag::nCw16c : Tag::nCw8c
+                  : block == 16    ? Tag::nChw16c
+                                   : Tag::nChw8c;
+  return memory::desc(dims, memory::data_type::f32, tag);
+}
+
 memory::desc AnyLayout(const Dims& dims) {
   return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
 }
@@ -35,7 +45,11 @@ absl::Status Failed(absl::string_view what) {
 // A convolution as oneDNN sees it.
 struct Geometry {
   explicit Geometry(const Convolution::Shape& s)
-      : x({s.batch, s.channels}), y({s.batch, s.filters}), bias({s.filters}) {
+      : x({s.batch, s.channels}),
+        y({s.batch, s.filters}),
+        bias({s.filters}),
+        x_block(s.x_block),
+        y_block(s.y_block) {
     if (s.groups > 1) {
       w = {s.groups, s.filters / s.groups, s.channels / s.groups};
     } else {
@@ -51,14 +65,21 @@ struct Geometry {
       pads_end.push_back(axis.pad_end);
     }
   }
+  // As the caller has them.
+  memory::desc X() const { return InBlocks(x, x_block); }
+  memory::desc Y() const { return InBlocks(y, y_block); }
+  memory::desc W() const { return RowMajor(w); }
+  memory::desc Bias() const { return RowMajor(bias); }
+
   Dims x, y, w, bias, strides, dilations, pads_begin, pads_end;
+  int64_t x_block, y_block;
 };
 
 // One of the caller's arrays, and its copy in scratch memory in the primitive's
-// layout.
+// layout, where that is another.
 struct Operand {
   int id = 0;  // DNNL_ARG_...
-  memory plain;
+  memory given;
   memory staged;
   bool same_layout = false;
   int64_t scratch_offset = 0;
@@ -82,24 +103,25 @@ class Operation {
     scratchpad_ = memory(scratchpad, engine_, nullptr);
     scratchpad_offset_ = Reserve(scratchpad.get_size());
   }
-  void AddInput(int id, const Dims& dims, const memory::desc& layout) {
-    Operand& in = inputs_.emplace_back(MakeOperand(id, dims, layout));
+  void AddInput(int id, const memory::desc& given, const memory::desc& layout) {
+    Operand& in = inputs_.emplace_back(MakeOperand(id, given, layout));
     if (in.same_layout) return;
     in.scratch_offset = Reserve(layout.get_size());
-    in.copy = dnnl::reorder(in.plain, in.staged);
+    in.copy = dnnl::reorder(in.given, in.staged);
   }
   // A result may have to be added: then it is computed in scratch memory.
-  void AddResult(int id, const Dims& dims, const memory::desc& layout) {
-    Operand& out = results_.emplace_back(MakeOperand(id, dims, layout));
+  void AddResult(int id, const memory::desc& given,
+                 const memory::desc& layout) {
+    Operand& out = results_.emplace_back(MakeOperand(id, given, layout));
     out.scratch_offset = Reserve(layout.get_size());
     if (out.same_layout) return;
-    out.copy = dnnl::reorder(out.staged, out.plain);
+    out.copy = dnnl::reorder(out.staged, out.given);
     dnnl::post_ops sum;
     sum.append_sum(1.0f);
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(sum);
     out.add = dnnl::reorder(dnnl::reorder::primitive_desc(
-        engine_, layout, engine_, out.plain.get_desc(), attributes));
+        engine_, layout, engine_, out.given.get_desc(), attributes));
   }
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -131,16 +153,16 @@ class Operation {
       }
       args.push_back(
           {operand.id,
-           (operand.same_layout ? operand.plain : operand.staged).get()});
+           (operand.same_layout ? operand.given : operand.staged).get()});
     }
     auto out = results.begin();
     for (Operand& operand : results_) {
-      operand.plain.set_data_handle(out->data);
+      operand.given.set_data_handle(out->data);
       operand.staged.set_data_handle(scratch + operand.scratch_offset);
       const bool direct =
           operand.same_layout && out->data != nullptr && !out->accumulate;
       args.push_back(
-          {operand.id, (direct ? operand.plain : operand.staged).get()});
+          {operand.id, (direct ? operand.given : operand.staged).get()});
       ++out;
     }
     scratchpad_.set_data_handle(scratch + scratchpad_offset_);
@@ -154,14 +176,14 @@ class Operation {
   }
 
  private:
-  Operand MakeOperand(int id, const Dims& dims, const memory::desc& layout) {
+  Operand MakeOperand(int id, const memory::desc& given,
+                      const memory::desc& layout) {
     Operand operand;
     operand.id = id;
-    operand.plain = memory(RowMajor(dims), engine_, nullptr);
+    operand.given = memory(given, engine_, nullptr);
     operand.staged = memory(layout, engine_, nullptr);
-    operand.same_layout = operand.plain.get_desc() == layout;
-    operand.count = 1;
-    for (const int64_t d : dims) operand.count *= d;
+    operand.same_layout = given == layout;
+    operand.count = static_cast<int64_t>(given.get_size() / sizeof(float));
     return operand;
   }
 
@@ -193,10 +215,10 @@ class Operation {
 
   static absl::Status Stage(const dnnl::stream& stream, Operand& operand,
                             const float* data, char* scratch) {
-    operand.plain.set_data_handle(const_cast<float*>(data));
+    operand.given.set_data_handle(const_cast<float*>(data));
     if (operand.same_layout) return absl::OkStatus();
     operand.staged.set_data_handle(scratch + operand.scratch_offset);
-    return Reorder(stream, operand.copy, operand.plain, operand.staged);
+    return Reorder(stream, operand.copy, operand.given, operand.staged);
   }
 
   static absl::Status HandOver(const dnnl::stream& stream, Operand& operand,
@@ -204,7 +226,7 @@ class Operation {
     if (result.data == nullptr) return absl::OkStatus();
     if (!operand.same_layout) {
       return Reorder(stream, result.accumulate ? operand.add : operand.copy,
-                     operand.staged, operand.plain);
+                     operand.staged, operand.given);
     }
     if (!result.accumulate) return absl::OkStatus();
     const auto* computed =
@@ -260,12 +282,12 @@ struct Convolution::Compiled {
       const dnnl::convolution_forward::primitive_desc& primitive) {
     const Geometry& g = geometry;
     forward.emplace(engine);
-    forward->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
-    forward->AddInput(DNNL_ARG_WEIGHTS, g.w, primitive.weights_desc());
+    forward->AddInput(DNNL_ARG_SRC, g.X(), primitive.src_desc());
+    forward->AddInput(DNNL_ARG_WEIGHTS, g.W(), primitive.weights_desc());
     if (has_bias) {
-      forward->AddInput(DNNL_ARG_BIAS, g.bias, primitive.bias_desc());
+      forward->AddInput(DNNL_ARG_BIAS, g.Bias(), primitive.bias_desc());
     }
-    forward->AddResult(DNNL_ARG_DST, g.y, primitive.dst_desc());
+    forward->AddResult(DNNL_ARG_DST, g.Y(), primitive.dst_desc());
     forward->SetPrimitive(dnnl::convolution_forward(primitive),
                           primitive.scratchpad_desc());
   }
@@ -279,9 +301,11 @@ struct Convolution::Compiled {
     const dnnl::convolution_backward_data::primitive_desc primitive(
         desc, attributes, engine, hint);
     backward_data.emplace(engine);
-    backward_data->AddInput(DNNL_ARG_DIFF_DST, g.y, primitive.diff_dst_desc());
-    backward_data->AddInput(DNNL_ARG_WEIGHTS, g.w, primitive.weights_desc());
-    backward_data->AddResult(DNNL_ARG_DIFF_SRC, g.x, primitive.diff_src_desc());
+    backward_data->AddInput(DNNL_ARG_DIFF_DST, g.Y(),
+                            primitive.diff_dst_desc());
+    backward_data->AddInput(DNNL_ARG_WEIGHTS, g.W(), primitive.weights_desc());
+    backward_data->AddResult(DNNL_ARG_DIFF_SRC, g.X(),
+                             primitive.diff_src_desc());
     backward_data->SetPrimitive(dnnl::convolution_backward_data(primitive),
                                 primitive.scratchpad_desc());
   }
@@ -300,13 +324,13 @@ struct Convolution::Compiled {
     const dnnl::convolution_backward_weights::primitive_desc primitive(
         desc, attributes, engine, hint);
     backward_weights.emplace(engine);
-    backward_weights->AddInput(DNNL_ARG_DIFF_DST, g.y,
+    backward_weights->AddInput(DNNL_ARG_DIFF_DST, g.Y(),
                                primitive.diff_dst_desc());
-    backward_weights->AddInput(DNNL_ARG_SRC, g.x, primitive.src_desc());
-    backward_weights->AddResult(DNNL_ARG_DIFF_WEIGHTS, g.w,
+    backward_weights->AddInput(DNNL_ARG_SRC, g.X(), primitive.src_desc());
+    backward_weights->AddResult(DNNL_ARG_DIFF_WEIGHTS, g.W(),
                                 primitive.diff_weights_desc());
     if (has_bias) {
-      backward_weights->AddResult(DNNL_ARG_DIFF_BIAS, g.bias,
+      backward_weights->AddResult(DNNL_ARG_DIFF_BIAS, g.Bias(),
                                   primitive.diff_bias_desc());
     }
     backward_weights->SetPrimitive(
@@ -322,6 +346,23 @@ struct Convolution::Compiled {
   std::optional<Operation> forward, backward_data, backward_weights;
   bool shares_dy = false;  // in scratch memory, from weights to data
 };
+
+int64_t Convolution::BlockOfChannels() {
+  static const int64_t block = [] {
+    const Shape shape = {
+        .batch = 1,
+        .channels = 64,
+        .filters = 64,
+        .window = {{{16, 16, 3, 1, 1, 1, 1}, {16, 16, 3, 1, 1, 1, 1}}}};
+    const Compiled compiled(shape, Uses());
+    const memory::desc preferred = compiled.ForwardDesc().dst_desc();
+    for (const int64_t size : {16, 8}) {
+      if (preferred == InBlocks(compiled.geometry.y, size)) return size;
+    }
+    return int64_t{1};
+  }();
+  return block;
+}
 
 absl::StatusOr<Convolution> Convolution::Create(const Shape& shape,
                                                 const Uses& uses) {

@@ -16,8 +16,10 @@ namespace syncline {
 //   x [batch, channels, in...]      w [filters, channels / groups, kernel...]
 //   y [batch, filters, out...]      bias [filters]
 //
-// oneDNN computes in a layout of its own where that is faster; arrays are then
-// rewritten into and out of the caller's scratch memory. Thread-compatible.
+// but where Shape wants channels in blocks: [batch, channels / block, in...,
+// block]. oneDNN computes in a layout of its own where that is faster; arrays
+// that are in another are then rewritten into and out of the caller's scratch
+// memory. Thread-compatible.
 // Uses the threads of the calling thread (kernels/threads.h); the result may
 // differ in the last bit between numbers of threads.
 class Convolution {
@@ -29,7 +31,13 @@ class Convolution {
     int64_t groups = 1;
     bool has_bias = false;
     Window window;
+    // Channels of x and of y that are innermost; 1, or BlockOfChannels() in 1
+    // and 2 dimensions, where it divides them.
+    int64_t x_block = 1;
+    int64_t y_block = 1;
   };
+  // The block that spares most rewriting on this machine; 1: none does.
+  static int64_t BlockOfChannels();
   // What will be called.
   struct Uses {
     bool forward = false;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <type_traits>
 
 #include "kernels/loop.h"
 
@@ -12,18 +12,75 @@ namespace {
 // Calls plane(offset, statistic, parameter) for each plane in order.
 template <typename Plane>
 void ForEachPlane(const PlaneNorm& s, Plane plane) {
-  int64_t offset = 0;
   for (int64_t n = 0; n < s.batch; ++n) {
+    int64_t offset = n * s.stride();
     for (int64_t c = 0; c < s.channels; ++c, offset += s.plane) {
       plane(offset, s.StatisticOf(n, c), c / s.channels_per_parameter);
     }
   }
 }
 
+// Calls tile(offset, channel, n) for each sample's planes of a block's
+// channels, [plane, block], in order; `channel` is the first of them and n the
+// sample.
+template <typename Tile>
+void ForEachTile(const PlaneNorm& s, Tile tile) {
+  for (int64_t n = 0; n < s.batch; ++n) {
+    int64_t offset = n * s.stride();
+    for (int64_t c = 0; c < s.channels; c += s.block) {
+      tile(offset, c, n);
+      offset += s.plane * s.block;
+    }
+  }
+}
+
+// Calls run with the block as an integral constant, so that loops over it are
+// vectorised.
+template <typename Run>
+void WithBlock(const PlaneNorm& s, Run run) {
+  if (s.block == 16) return run(std::integral_constant<int64_t, 16>());
+  run(std::integral_constant<int64_t, 8>());
+}
+
+// sums[j] = the sum of value(i, j) over a tile's columns j, i being the
+// element; in four partial sums, so that additions need not wait for each
+// other.
+template <int64_t kBlock, typename Value>
+void SumTile(int64_t plane, Value value, float* sums) {
+  constexpr int64_t kParts = 4;
+  float parts[kParts][kBlock] = {};
+  const int64_t whole = plane / kParts * kParts;
+  for (int64_t p = 0; p < whole; p += kParts) {
+    for (int64_t part = 0; part < kParts; ++part) {
+      for (int64_t j = 0; j < kBlock; ++j) {
+        parts[part][j] += value((p + part) * kBlock + j, j);
+      }
+    }
+  }
+  for (int64_t p = whole; p < plane; ++p) {
+    for (int64_t j = 0; j < kBlock; ++j) {
+      parts[0][j] += value(p * kBlock + j, j);
+    }
+  }
+  for (int64_t j = 0; j < kBlock; ++j) {
+    sums[j] = (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
+  }
+}
+
+// out[i] = value(i, j) over a tile, or +=.
+template <int64_t kBlock, typename Value>
+void EmitTile(int64_t plane, bool accumulate, float* out, Value value) {
+  for (int64_t i = 0; i < plane * kBlock; i += kBlock) {
+    Emit(kBlock, accumulate, out + i,
+         [=](int64_t j) { return value(i + j, j); });
+  }
+}
+
 // Channels of a matrix [batch, channels]: planes of one element, of which rows
 // are neighbours, so loops go along rows.
 bool AreColumns(const PlaneNorm& s) {
-  return s.across_batch && s.plane == 1 && s.channels_per_parameter == 1;
+  return s.across_batch && s.plane == 1 && s.channels_per_parameter == 1 &&
+         s.block == 1;
 }
 
 // The mean over the batch of value(x, j) in column begin + j, for kWidth
@@ -33,7 +90,7 @@ void MeansOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
                     Value value, float* means) {
   double sums[kWidth] = {};
   for (int64_t n = 0; n < s.batch; ++n) {
-    const float* const row = x + n * s.channels + begin;
+    const float* const row = x + n * s.stride() + begin;
     for (int64_t j = 0; j < kWidth; ++j) sums[j] += value(row[j], j);
   }
   for (int64_t j = 0; j < kWidth; ++j) {
@@ -62,39 +119,103 @@ void ColumnMoments(const PlaneNorm& s, const float* x, float* mean,
   for (; c < s.channels; ++c) MomentsOfColumns<1>(s, x, c, mean, variance);
 }
 
+// Moments of planes that come one after the other, each group's joined as in
+// Chan et al. 1979. Until Finish `variance` holds sums of squared deviations.
+class JoinedMoments {
+ public:
+  JoinedMoments(const PlaneNorm& s, float* mean, float* variance)
+      : shape_(s), mean_(mean), variance_(variance) {
+    std::fill_n(mean_, s.statistic_count(), 0.0f);
+    std::fill_n(variance_, s.statistic_count(), 0.0f);
+  }
+  // A plane with this mean and sum of squared deviations, of group `at`, of
+  // which `planes` have come before.
+  void Join(int64_t at, int64_t planes, float mean, float squares) {
+    const double share = 1.0 / static_cast<double>(planes + 1);
+    const double delta = static_cast<double>(mean) - mean_[at];
+    mean_[at] = static_cast<float>(mean_[at] + delta * share);
+    variance_[at] = static_cast<float>(
+        variance_[at] + squares +
+        delta * delta * static_cast<double>(shape_.plane * planes) * share);
+  }
+  void Finish() {
+    const double share = 1.0 / static_cast<double>(shape_.elements());
+    for (int64_t i = 0; i < shape_.statistic_count(); ++i) {
+      variance_[i] = static_cast<float>(variance_[i] * share);
+    }
+  }
+
+ private:
+  const PlaneNorm& shape_;
+  float* const mean_;
+  float* const variance_;
+};
+
+void JoinPlanes(const PlaneNorm& s, const float* x, JoinedMoments* moments) {
+  const float plane = static_cast<float>(s.plane);
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const float* p = x + n * s.stride();
+    for (int64_t c = 0; c < s.channels; ++c, p += s.plane) {
+      const float m = SumOf(s.plane, [=](int64_t i) { return p[i]; }) / plane;
+      const float squares =
+          SumOf(s.plane, [=](int64_t i) { return (p[i] - m) * (p[i] - m); });
+      moments->Join(s.StatisticOf(n, c), s.across_batch ? n : c % s.group, m,
+                    squares);
+    }
+  }
+}
+
+template <int64_t kBlock>
+void JoinTiles(const PlaneNorm& s, const float* x, JoinedMoments* moments) {
+  const float plane = static_cast<float>(s.plane);
+  ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t n) {
+    const float* const p = x + offset;
+    float m[kBlock], squares[kBlock];
+    SumTile<kBlock>(
+        s.plane, [=](int64_t i, int64_t) { return p[i]; }, m);
+    for (float& mean : m) mean /= plane;
+    SumTile<kBlock>(
+        s.plane,
+        [=, &m](int64_t i, int64_t j) { return (p[i] - m[j]) * (p[i] - m[j]); },
+        squares);
+    for (int64_t j = 0; j < kBlock; ++j) {
+      moments->Join(channel + j, n, m[j], squares[j]);
+    }
+  });
+}
+
+template <int64_t kBlock>
+void NormalizeTiles(const PlaneNorm& s, const float* x, const float* mean,
+                    const float* inverse, const float* scale, const float* bias,
+                    float* y) {
+  ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
+    float m[kBlock], factor[kBlock], b[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) {
+      m[j] = mean[channel + j];
+      factor[j] = inverse[channel + j] * scale[channel + j];
+      b[j] = bias[channel + j];
+    }
+    const float* const p = x + offset;
+    EmitTile<kBlock>(s.plane, /*accumulate=*/false, y + offset,
+                     [=, &m, &factor, &b](int64_t i, int64_t j) {
+                       return (p[i] - m[j]) * factor[j] + b[j];
+                     });
+  });
+}
+
 }  // namespace
 
-// Each plane's moments while it is in the cache, joined as in Chan et al. 1979.
+// Each plane's while it is in the cache.
 void PlaneMoments(const PlaneNorm& s, const float* x, float* mean,
                   float* variance) {
   if (AreColumns(s)) return ColumnMoments(s, x, mean, variance);
-  const int64_t count = s.statistic_count();
-  std::fill_n(mean, count, 0.0f);
-  std::fill_n(variance, count, 0.0f);
-  // Planes of a group so far; `variance` holds sums of squared deviations.
-  const auto join = [&](int64_t offset, int64_t at, int64_t planes) {
-    const float* const p = x + offset;
-    const float plane = static_cast<float>(s.plane);
-    const float m = SumOf(s.plane, [=](int64_t i) { return p[i]; }) / plane;
-    const float squares =
-        SumOf(s.plane, [=](int64_t i) { return (p[i] - m) * (p[i] - m); });
-    const double share = 1.0 / static_cast<double>(planes + 1);
-    const double delta = static_cast<double>(m) - mean[at];
-    mean[at] = static_cast<float>(mean[at] + delta * share);
-    variance[at] = static_cast<float>(
-        variance[at] + squares +
-        delta * delta * static_cast<double>(s.plane * planes) * share);
-  };
-  int64_t offset = 0;
-  for (int64_t n = 0; n < s.batch; ++n) {
-    for (int64_t c = 0; c < s.channels; ++c, offset += s.plane) {
-      join(offset, s.StatisticOf(n, c), s.across_batch ? n : c % s.group);
-    }
+  JoinedMoments moments(s, mean, variance);
+  if (s.block > 1) {
+    WithBlock(s, [&](auto block) { JoinTiles<block()>(s, x, &moments); });
+  } else {
+    JoinPlanes(s, x, &moments);
   }
-  const double share = 1.0 / static_cast<double>(s.elements());
-  for (int64_t i = 0; i < count; ++i) {
-    variance[i] = static_cast<float>(variance[i] * share);
-  }
+  moments.Finish();
 }
 
 void InverseDeviation(int64_t count, float epsilon, const float* variance,
@@ -107,10 +228,15 @@ void InverseDeviation(int64_t count, float epsilon, const float* variance,
 void NormalizePlanes(const PlaneNorm& s, const float* x, const float* mean,
                      const float* inverse, const float* scale,
                      const float* bias, float* y) {
+  if (s.block > 1) {
+    return WithBlock(s, [&](auto block) {
+      NormalizeTiles<block()>(s, x, mean, inverse, scale, bias, y);
+    });
+  }
   if (AreColumns(s)) {
     for (int64_t n = 0; n < s.batch; ++n) {
-      const float* const p = x + n * s.channels;
-      Emit(s.channels, /*accumulate=*/false, y + n * s.channels,
+      const float* const p = x + n * s.stride();
+      Emit(s.channels, /*accumulate=*/false, y + n * s.stride(),
            [=](int64_t c) {
              return (p[c] - mean[c]) * (inverse[c] * scale[c]) + bias[c];
            });
@@ -166,17 +292,44 @@ void AddUpColumns(const PlaneNorm& s, const PlaneNormGradient& g,
   double* const __restrict of_dy = sums.bias;
   double* const __restrict of_dy_x = sums.scale;
   for (int64_t n = 0; n < s.batch; ++n) {
-    const float* const x = g.x + n * s.channels;
-    const float* const dy = g.dy + n * s.channels;
+    const float* const x = g.x + n * s.stride();
+    const float* const dy = g.dy + n * s.stride();
     for (int64_t c = 0; c < s.channels; ++c) {
       of_dy[c] += dy[c];
       of_dy_x[c] += dy[c] * (x[c] - g.mean[c]);
     }
   }
+}
+
+template <int64_t kBlock>
+void AddUpTiles(const PlaneNorm& s, const PlaneNormGradient& g,
+                const Sums& sums) {
+  ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
+    const float* const x = g.x + offset;
+    const float* const dy = g.dy + offset;
+    float m[kBlock], of_dy[kBlock], of_dy_x[kBlock];
+    std::copy_n(g.mean + channel, kBlock, m);
+    SumTile<kBlock>(
+        s.plane, [=](int64_t i, int64_t) { return dy[i]; }, of_dy);
+    SumTile<kBlock>(
+        s.plane,
+        [=, &m](int64_t i, int64_t j) { return dy[i] * (x[i] - m[j]); },
+        of_dy_x);
+    for (int64_t j = 0; j < kBlock; ++j) {
+      sums.bias[channel + j] += of_dy[j];
+      sums.scale[channel + j] += of_dy_x[j];
+    }
+  });
+}
+
+// From sums of dy and of dy * (x - mean) by channel, which is a parameter's, to
+// what Sums says.
+void FinishChannelSums(const PlaneNorm& s, const PlaneNormGradient& g,
+                       const Sums& sums) {
   for (int64_t c = 0; c < s.channels; ++c) {
-    of_dy_x[c] *= g.inverse[c];
-    sums.of_dy[c] = of_dy[c] * g.scale[c];
-    sums.of_dy_x[c] = of_dy_x[c] * g.scale[c];
+    sums.scale[c] *= g.inverse[c];
+    sums.of_dy[c] = sums.bias[c] * g.scale[c];
+    sums.of_dy_x[c] = sums.scale[c] * g.scale[c];
   }
 }
 
@@ -210,26 +363,76 @@ void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
   });
 }
 
-void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
-                  const Sums& sums) {
-  double* const constant = sums.of_dy;
-  double* const slope = sums.of_dy_x;
-  const double share = g.fixed_statistics ? 0 : 1.0 / s.elements();
+// Leaves in `sums` what a channel's dy * inverse * scale is lessened by: a
+// constant, and (x - mean) times a slope.
+void MakeSlopes(const PlaneNorm& s, const PlaneNormGradient& g,
+                const Sums& sums) {
+  const double share =
+      g.fixed_statistics ? 0 : 1.0 / static_cast<double>(s.elements());
   for (int64_t c = 0; c < s.channels; ++c) {
     const double inverse = g.inverse[c];
-    constant[c] *= inverse * share;
-    slope[c] *= inverse * inverse * share;
+    sums.of_dy[c] *= inverse * share;
+    sums.of_dy_x[c] *= inverse * inverse * share;
   }
+}
+
+void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
+                  const Sums& sums) {
+  const double* const constant = sums.of_dy;
+  const double* const slope = sums.of_dy_x;
   const float* const m = g.mean;
   const float* const scale = g.scale;
   const float* const inverse = g.inverse;
   for (int64_t n = 0; n < s.batch; ++n) {
-    const float* const x = g.x + n * s.channels;
-    const float* const dy = g.dy + n * s.channels;
-    Emit(s.channels, g.accumulate_x, g.dx + n * s.channels, [=](int64_t c) {
+    const float* const x = g.x + n * s.stride();
+    const float* const dy = g.dy + n * s.stride();
+    Emit(s.channels, g.accumulate_x, g.dx + n * s.stride(), [=](int64_t c) {
       return dy[c] * (inverse[c] * scale[c]) - static_cast<float>(constant[c]) -
              (x[c] - m[c]) * static_cast<float>(slope[c]);
     });
+  }
+}
+
+template <int64_t kBlock>
+void WriteTiles(const PlaneNorm& s, const PlaneNormGradient& g,
+                const Sums& sums) {
+  ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
+    float m[kBlock], factor[kBlock], constant[kBlock], slope[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) {
+      const int64_t c = channel + j;
+      m[j] = g.mean[c];
+      factor[j] = g.inverse[c] * g.scale[c];
+      constant[j] = static_cast<float>(sums.of_dy[c]);
+      slope[j] = static_cast<float>(sums.of_dy_x[c]);
+    }
+    const float* const x = g.x + offset;
+    const float* const dy = g.dy + offset;
+    EmitTile<kBlock>(s.plane, g.accumulate_x, g.dx + offset,
+                     [=, &m, &factor, &constant, &slope](int64_t i, int64_t j) {
+                       return dy[i] * factor[j] - constant[j] -
+                              (x[i] - m[j]) * slope[j];
+                     });
+  });
+}
+
+// The sums by channel, and dx by them: what is neither is by plane.
+void AddUpChannels(const PlaneNorm& s, const PlaneNormGradient& g,
+                   const Sums& sums) {
+  if (s.block > 1) {
+    WithBlock(s, [&](auto block) { AddUpTiles<block()>(s, g, sums); });
+  } else {
+    AddUpColumns(s, g, sums);
+  }
+  FinishChannelSums(s, g, sums);
+}
+
+void WriteChannels(const PlaneNorm& s, const PlaneNormGradient& g,
+                   const Sums& sums) {
+  MakeSlopes(s, g, sums);
+  if (s.block > 1) {
+    WithBlock(s, [&](auto block) { WriteTiles<block()>(s, g, sums); });
+  } else {
+    WriteColumns(s, g, sums);
   }
 }
 
@@ -237,14 +440,14 @@ void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
 
 void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
   const Sums sums(s, g.sums);
-  const bool columns = AreColumns(s);
+  const bool by_channel = s.block > 1 || AreColumns(s);
   const bool needs_sums =
       !g.fixed_statistics || g.dscale != nullptr || g.dbias != nullptr;
-  if (needs_sums) columns ? AddUpColumns(s, g, sums) : AddUp(s, g, sums);
+  if (needs_sums) by_channel ? AddUpChannels(s, g, sums) : AddUp(s, g, sums);
   Write(s.parameter_count(), sums.bias, g.accumulate_bias, g.dbias);
   Write(s.parameter_count(), sums.scale, g.accumulate_scale, g.dscale);
   if (g.dx == nullptr) return;
-  columns ? WriteColumns(s, g, sums) : WritePlanes(s, g, sums);
+  by_channel ? WriteChannels(s, g, sums) : WritePlanes(s, g, sums);
 }
 
 }  // namespace syncline

@@ -14,7 +14,8 @@
 
 namespace syncline {
 
-// x and y are [batch, channels, plane], float32, dense row-major.
+// x and y are [batch, channels, plane], float32, row-major; or, with a block,
+// [batch, channels / block, plane, block].
 struct PlaneNorm {
   int64_t batch = 0;
   int64_t channels = 0;
@@ -25,7 +26,24 @@ struct PlaneNorm {
   int64_t group = 1;  // divides channels; 1 if across_batch
   // How many neighbouring channels share an element of scale and bias.
   int64_t channels_per_parameter = 1;
+  // Channels that are innermost: 8 or 16, which divide `channels`, where
+  // statistics are across the batch and parameters of one channel; else 1.
+  int64_t block = 1;
+  // Elements from one sample to the next; 0: they are dense.
+  int64_t sample_stride = 0;
 
+  // Channels [begin, end) of a shape whose statistics are across the batch;
+  // multiples of `block`. Arrays of elements then begin begin * plane later,
+  // those by channel `begin`.
+  PlaneNorm Channels(int64_t begin, int64_t end) const {
+    PlaneNorm part = *this;
+    part.channels = end - begin;
+    part.sample_stride = stride();
+    return part;
+  }
+  int64_t stride() const {
+    return sample_stride > 0 ? sample_stride : channels * plane;
+  }
   int64_t statistic_count() const {
     return across_batch ? channels : batch * (channels / group);
   }

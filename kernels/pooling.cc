@@ -93,65 +93,98 @@ void TakeLarger(int64_t n, Stride stride, const float* x, float* y) {
   }
 }
 
-// Windows of 2 x 2 next to each other, which fill the plane: the usual ones.
-bool IsHalving(const Axes& axes) {
+// Windows of 2 x 2 next to each other, which fill the plane: the usual ones. Of
+// 1 channel, or of a block of them, which is then the innermost axis.
+struct Halving {
+  int64_t rows = 0;  // of results
+  int64_t columns = 0;
+  int64_t channels = 0;  // 0: the window is another one
+};
+Halving HalvingOf(const Window& window) {
   const auto halves = [](const Window::Axis& axis) {
     return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 &&
            axis.pad_begin == 0 && axis.in == 2 * axis.out;
   };
-  return axes[0].in == 1 && axes[0].kernel == 1 && axes[0].out == 1 &&
-         halves(axes[1]) && halves(axes[2]);
+  const std::vector<Window::Axis>& axes = window.axes;
+  if (axes.size() < 2 || axes.size() > 3 || !halves(axes[0]) ||
+      !halves(axes[1])) {
+    return {};
+  }
+  Halving found = {axes[0].out, axes[1].out, 1};
+  if (axes.size() == 3) {
+    const Window::Axis& block = axes[2];
+    const bool alone = block.kernel == 1 && block.stride == 1 &&
+                       block.pad_begin == 0 && block.in == block.out;
+    found.channels = alone && block.in > 1 ? block.in : 0;
+  }
+  return found;
+}
+
+// Calls run(y, x, step, n) for n neighbouring results, with the offsets of the
+// first one and of its window's first element, and how far from that the next
+// one's is: along a row of one channel, or over a block.
+template <typename Run>
+void ForEachHalved(const Halving& h, Run run) {
+  const int64_t width = 2 * h.columns * h.channels;  // of a row of x
+  for (int64_t oh = 0; oh < h.rows; ++oh) {
+    const int64_t y = oh * h.columns * h.channels;
+    const int64_t x = 2 * oh * width;
+    if (h.channels == 1) {
+      run(y, x, std::integral_constant<int64_t, 2>(), h.columns);
+      continue;
+    }
+    for (int64_t ow = 0; ow < h.columns; ++ow) {
+      run(y + ow * h.channels, x + 2 * ow * h.channels,
+          std::integral_constant<int64_t, 1>(), h.channels);
+    }
+  }
 }
 
 // TakeLarger's choice among a window's four elements, at once.
-void HalvingMaxPool(const Axes& axes, const float* x, float* y,
+void HalvingMaxPool(const Halving& h, const float* x, float* y,
                     int32_t* indices) {
-  const auto in = static_cast<int32_t>(axes[2].in);
-  const int64_t out = axes[2].out;
-  for (int64_t oh = 0; oh < axes[1].out; ++oh) {
-    const auto first = static_cast<int32_t>(2 * oh) * in;
-    const float* const top = x + first;
-    const float* const bottom = top + in;
+  const auto right = static_cast<int32_t>(h.channels);
+  const auto below = static_cast<int32_t>(2 * h.columns * h.channels);
+  ForEachHalved(h, [&](int64_t o, int64_t i, auto step, int64_t n) {
+    const float* const top = x + i;
+    const float* const bottom = top + below;
     SYNCLINE_INDEPENDENT_ITERATIONS
-    for (int64_t ow = 0; ow < out; ++ow) {
-      const float a = top[2 * ow], b = top[2 * ow + 1];
-      const float c = bottom[2 * ow], d = bottom[2 * ow + 1];
+    for (int64_t k = 0; k < n; ++k) {
+      const float a = top[k * step], b = top[k * step + right];
+      const float c = bottom[k * step], d = bottom[k * step + right];
       const auto larger = [](float v, float than) {
         return static_cast<int>(v > than) | static_cast<int>(v != v);
       };
       const float of_top = larger(b, a) ? b : a;
-      int32_t at = larger(b, a) ? 1 : 0;
+      int32_t at = larger(b, a) ? right : 0;
       const float of_three = larger(c, of_top) ? c : of_top;
-      at = larger(c, of_top) ? in : at;
+      at = larger(c, of_top) ? below : at;
       const float best = larger(d, of_three) ? d : of_three;
-      at = larger(d, of_three) ? in + 1 : at;
-      y[oh * out + ow] = best;
-      indices[oh * out + ow] = first + static_cast<int32_t>(2 * ow) + at;
+      at = larger(d, of_three) ? below + right : at;
+      y[o + k] = best;
+      indices[o + k] = static_cast<int32_t>(i + k * step) + at;
     }
-  }
+  });
 }
 
 // Every element of dx is in one window: written once, without clearing it.
-void HalvingMaxPoolGradient(const Axes& axes, const int32_t* indices,
+void HalvingMaxPoolGradient(const Halving& h, const int32_t* indices,
                             const float* dy, float* dx) {
-  const auto in = static_cast<int32_t>(axes[2].in);
-  const int64_t out = axes[2].out;
-  for (int64_t oh = 0; oh < axes[1].out; ++oh) {
-    const auto first = static_cast<int32_t>(2 * oh) * in;
-    float* const top = dx + first;
-    float* const bottom = top + in;
-    const float* const from = dy + oh * out;
-    const int32_t* const at = indices + oh * out;
+  const auto right = static_cast<int32_t>(h.channels);
+  const auto below = static_cast<int32_t>(2 * h.columns * h.channels);
+  ForEachHalved(h, [&](int64_t o, int64_t i, auto step, int64_t n) {
+    float* const top = dx + i;
+    float* const bottom = top + below;
     SYNCLINE_INDEPENDENT_ITERATIONS
-    for (int64_t ow = 0; ow < out; ++ow) {
-      const int32_t corner = first + static_cast<int32_t>(2 * ow);
-      const float v = from[ow];
-      top[2 * ow] = at[ow] == corner ? v : 0.0f;
-      top[2 * ow + 1] = at[ow] == corner + 1 ? v : 0.0f;
-      bottom[2 * ow] = at[ow] == corner + in ? v : 0.0f;
-      bottom[2 * ow + 1] = at[ow] == corner + in + 1 ? v : 0.0f;
+    for (int64_t k = 0; k < n; ++k) {
+      const int32_t at = indices[o + k] - static_cast<int32_t>(i + k * step);
+      const float v = dy[o + k];
+      top[k * step] = at == 0 ? v : 0.0f;
+      top[k * step + right] = at == right ? v : 0.0f;
+      bottom[k * step] = at == below ? v : 0.0f;
+      bottom[k * step + right] = at == below + right ? v : 0.0f;
     }
-  }
+  });
 }
 
 // Elements of result o's window that count, along one axis.
@@ -189,9 +222,10 @@ void MaxPool(int64_t planes, const Window& window, const float* x, float* y,
   const Axes axes = ThreeAxes(window);
   const int64_t in = window.in_count();
   const int64_t out = window.out_count();
-  if (indices != nullptr && IsHalving(axes)) {
+  const Halving halving = HalvingOf(window);
+  if (indices != nullptr && halving.channels > 0) {
     for (int64_t p = 0; p < planes; ++p) {
-      HalvingMaxPool(axes, x + p * in, y + p * out, indices + p * out);
+      HalvingMaxPool(halving, x + p * in, y + p * out, indices + p * out);
     }
     return;
   }
@@ -219,10 +253,10 @@ void MaxPoolGradient(int64_t planes, const Window& window,
                      float* dx) {
   const int64_t in = window.in_count();
   const int64_t out = window.out_count();
-  const Axes axes = ThreeAxes(window);
-  if (!accumulate && IsHalving(axes)) {
+  const Halving halving = HalvingOf(window);
+  if (!accumulate && halving.channels > 0) {
     for (int64_t p = 0; p < planes; ++p) {
-      HalvingMaxPoolGradient(axes, indices + p * out, dy + p * out,
+      HalvingMaxPoolGradient(halving, indices + p * out, dy + p * out,
                              dx + p * in);
     }
     return;

@@ -8,6 +8,8 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/model/memory_plan.h"
+#include "kernels/convolution.h"
+#include "worker/channel_blocks.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline {
@@ -20,14 +22,22 @@ int64_t FirstNonFinite(absl::Span<const float> values) {
   return -1;
 }
 
-TensorType TypeOf(const Graph& graph, absl::Span<const Dims> shapes,
-                  absl::Span<const void* const> constants, ValueId v) {
-  if (v == kNoValue) return {};
-  return {.present = true,
-          .dtype = graph.values[v].dtype,
-          .dims = shapes[v],
-          .constant = constants[v]};
-}
+// What a step knows of its values, by ValueId.
+struct Values {
+  const Graph& graph;
+  absl::Span<const Dims> shapes;
+  absl::Span<const int64_t> channel_blocks;
+  absl::Span<const void* const> constants;
+
+  TensorType TypeOf(ValueId v) const {
+    if (v == kNoValue) return {};
+    return {.present = true,
+            .dtype = graph.values[v].dtype,
+            .dims = shapes[v],
+            .channel_block = channel_blocks[v],
+            .constant = constants[v]};
+  }
+};
 
 // The inputs whose gradient is written where a parameter's is.
 uint32_t ParameterGradients(const StepMemory::Backward& backward) {
@@ -82,6 +92,10 @@ absl::Status StepPlan::MakeOps() {
   }
   for (ValueId v : spec_.parameters) constants[v] = nullptr;
   for (ValueId v : table_values_) constants[v] = nullptr;
+  const std::vector<int64_t> blocks =
+      ChannelBlocks(graph(), *spec_.flow, shapes_, spec_.loss_output,
+                    Convolution::BlockOfChannels());
+  const Values values = {graph(), shapes_, blocks, constants};
   const std::vector<int>& nodes = spec_.flow->nodes;
   for (size_t p = 0; p < nodes.size(); ++p) {
     OpSpec spec;
@@ -91,10 +105,10 @@ absl::Status StepPlan::MakeOps() {
     spec.samples = spec_.batch_size;
     spec.is_short = spec_.is_short;
     for (ValueId v : spec.node->inputs) {
-      spec.inputs.push_back(TypeOf(graph(), shapes_, constants, v));
+      spec.inputs.push_back(values.TypeOf(v));
     }
     for (ValueId v : spec.node->outputs) {
-      spec.outputs.push_back(TypeOf(graph(), shapes_, constants, v));
+      spec.outputs.push_back(values.TypeOf(v));
     }
     // It is given positions among the batch's rows in place of ids.
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;

@@ -33,6 +33,19 @@ inline DoubleArray RandomArray(const reference::Dims& dims, uint64_t seed) {
   return array;
 }
 
+// [N, C, ...] as [N, C / block, ..., block], in the same dims.
+inline DoubleArray InBlocks(const DoubleArray& x, int64_t block) {
+  DoubleArray y(x.dims);
+  const int64_t plane = reference::Product(x.dims) / (x.dims[0] * x.dims[1]);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i) % plane;
+    const int64_t channel = static_cast<int64_t>(i) / plane;  // of all samples
+    y.values[(channel / block * plane + at) * block + channel % block] =
+        x.values[i];
+  }
+  return y;
+}
+
 inline std::vector<float> ToFloats(const std::vector<double>& values) {
   return std::vector<float>(values.begin(), values.end());
 }

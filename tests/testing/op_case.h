@@ -48,6 +48,9 @@ struct OpCase {
   bool positive = false;  // inputs are drawn above 0
   std::vector<FixedInput> fixed = {};
   bool training = false;
+  // Channels of a block of the first input and of the output.
+  int64_t input_block = 1;
+  int64_t output_block = 1;
 
   // Where differentiable input `i` is among all inputs.
   size_t Position(size_t i) const {
@@ -68,6 +71,13 @@ struct OpCase {
     return in;
   }
 };
+
+// The same with channels in blocks.
+inline OpCase InBlocks(OpCase c, int64_t input_block, int64_t output_block) {
+  c.input_block = input_block;
+  c.output_block = output_block;
+  return c;
+}
 
 using Terms = std::vector<reference::Term>;
 

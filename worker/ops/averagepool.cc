@@ -11,7 +11,7 @@ class AveragePoolOp : public Op {
  public:
   AveragePoolOp(const OpSpec& spec, Window window)
       : Op(Traits()),
-        planes_(spec.input(0).dims[0] * spec.input(0).dims[1]),
+        planes_(PlanesOf(spec)),
         window_(std::move(window)),
         weights_(AverageWeights(window_,
                                 spec.node->Int("count_include_pad", 0) != 0)) {}
@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAveragePool(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
       Window window,
       WindowOf(*spec.node, spec.input(0).dims, spec.output(0).dims, kernel));
+  AddChannelAxis(spec, &window);
   return std::make_unique<AveragePoolOp>(spec, std::move(window));
 }
 

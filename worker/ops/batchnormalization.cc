@@ -18,6 +18,7 @@
 #include "kernels/loop.h"
 #include "kernels/optimizer.h"
 #include "kernels/plane_norm.h"
+#include "kernels/threads.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
@@ -38,14 +39,20 @@ class BatchNormOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     const Statistics s(shape_, t.workspace);
     if (of_batch_) {
-      PlaneMoments(shape_, t.in(kX), s.mean, s.variance);
+      ForChannels([&](const PlaneNorm& part, int64_t c) {
+        PlaneMoments(part, t.in(kX) + c * shape_.plane, s.mean + c,
+                     s.variance + c);
+      });
     } else {
       std::copy_n(t.in(kMean), shape_.channels, s.mean);
       std::copy_n(t.in(kVariance), shape_.channels, s.variance);
     }
     InverseDeviation(shape_.channels, epsilon_, s.variance, s.inverse);
-    NormalizePlanes(shape_, t.in(kX), s.mean, s.inverse, t.in(kScale),
-                    t.in(kBias), t.out(0));
+    ForChannels([&](const PlaneNorm& part, int64_t c) {
+      const int64_t offset = c * shape_.plane;
+      NormalizePlanes(part, t.in(kX) + offset, s.mean + c, s.inverse + c,
+                      t.in(kScale) + c, t.in(kBias) + c, t.out(0) + offset);
+    });
     WriteRunning(t.in(kMean), s.mean, t.out(1));
     WriteRunning(t.in(kVariance), s.variance, t.out(2));
     // The batch's own, before opset 14.
@@ -58,19 +65,24 @@ class BatchNormOp : public Op {
     const Statistics s(shape_, t.workspace);
     WriteTimes(samples_, s.variance, g.accumulate(kVariance), g.in(kVariance));
     WriteTimes(samples_, s.mean, g.accumulate(kMean), g.in(kMean));
-    NormalizePlanesGradient(shape_, {.x = t.in(kX),
-                                     .dy = g.out(),
-                                     .mean = s.mean,
-                                     .inverse = s.inverse,
-                                     .scale = t.in(kScale),
-                                     .fixed_statistics = !of_batch_,
-                                     .dx = g.in(kX),
-                                     .accumulate_x = g.accumulate(kX),
-                                     .dscale = g.in(kScale),
-                                     .accumulate_scale = g.accumulate(kScale),
-                                     .dbias = g.in(kBias),
-                                     .accumulate_bias = g.accumulate(kBias),
-                                     .sums = static_cast<double*>(t.scratch)});
+    ForChannels([&](const PlaneNorm& part, int64_t c) {
+      const int64_t offset = c * shape_.plane;
+      NormalizePlanesGradient(part,
+                              {.x = t.in(kX) + offset,
+                               .dy = g.out() + offset,
+                               .mean = s.mean + c,
+                               .inverse = s.inverse + c,
+                               .scale = t.in(kScale) + c,
+                               .fixed_statistics = !of_batch_,
+                               .dx = Moved(g.in(kX), offset),
+                               .accumulate_x = g.accumulate(kX),
+                               .dscale = Moved(g.in(kScale), c),
+                               .accumulate_scale = g.accumulate(kScale),
+                               .dbias = Moved(g.in(kBias), c),
+                               .accumulate_bias = g.accumulate(kBias),
+                               .sums = static_cast<double*>(t.scratch) +
+                                       GradientSums(part) / part.channels * c});
+    });
     return absl::OkStatus();
   }
 
@@ -94,6 +106,21 @@ class BatchNormOp : public Op {
     traits.in_place_input = kX;
     traits.gradient_in_place = true;
     return traits;
+  }
+
+  // Calls run(part, first channel) for what each thread has. Channels have
+  // nothing to do with each other, so the bits do not depend on the cut.
+  template <typename Run>
+  void ForChannels(Run run) const {
+    const int64_t blocks = shape_.channels / shape_.block;
+    ParallelForRows(blocks, shape_.elements() * shape_.block,
+                    [&](int64_t begin, int64_t end) {
+                      const int64_t first = begin * shape_.block;
+                      run(shape_.Channels(first, end * shape_.block), first);
+                    });
+  }
+  static float* Moved(float* array, int64_t offset) {
+    return array == nullptr ? nullptr : array + offset;
   }
 
   // What the operator says of its input after this batch.
@@ -135,6 +162,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
   shape.channels = x[1];
   shape.plane = ElementCount({x.data() + 2, x.size() - 2});
   shape.across_batch = true;
+  shape.block = spec.input(kX).channel_block;
   for (const int i : {kScale, kBias, kMean, kVariance}) {
     if (spec.input(i).dims == Dims{shape.channels}) continue;
     return absl::InvalidArgumentError(

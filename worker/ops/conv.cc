@@ -54,8 +54,10 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
   SYNCLINE_ASSIGN_OR_RETURN(Window window, WindowOf(*spec.node, x, y, kernel));
-  SYNCLINE_ASSIGN_OR_RETURN(const Convolution::Shape shape,
+  SYNCLINE_ASSIGN_OR_RETURN(Convolution::Shape shape,
                             ConvolutionShapeOf(spec, x, y, std::move(window)));
+  shape.x_block = spec.input(0).channel_block;
+  shape.y_block = spec.output(0).channel_block;
   if (shape.has_bias && spec.input(2).dims != Dims{shape.filters}) {
     return absl::InvalidArgumentError(
         absl::StrCat("the bias is ", DimsToString(spec.input(2).dims),

@@ -1,5 +1,8 @@
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "worker/ops/maxpool.h"
+#include "worker/ops/window.h"
 
 namespace syncline {
 
@@ -11,7 +14,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGlobalMaxPool(const OpSpec& spec) {
                      "; it must have at least one spatial dimension"));
   }
   const int64_t plane = ElementCount({x.data() + 2, x.size() - 2});
-  return MakeMaxPoolOver(spec, {{{.in = plane, .kernel = plane}}});
+  Window window = {{{.in = plane, .kernel = plane}}};
+  AddChannelAxis(spec, &window);
+  return MakeMaxPoolOver(spec, std::move(window));
 }
 
 }  // namespace syncline

@@ -16,7 +16,7 @@ class MaxPoolOp : public Op {
  public:
   MaxPoolOp(const OpSpec& spec, Window window)
       : Op(TraitsOf(spec)),
-        planes_(spec.input(0).dims[0] * spec.input(0).dims[1]),
+        planes_(PlanesOf(spec)),
         window_(std::move(window)),
         column_major_(spec.node->Int("storage_order", 0) != 0),
         keeps_indices_(traits().workspace_bytes > 0) {}
@@ -103,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMaxPool(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
       Window window,
       WindowOf(*spec.node, spec.input(0).dims, spec.output(0).dims, kernel));
+  AddChannelAxis(spec, &window);
   return MakeMaxPoolOver(spec, std::move(window));
 }
 

@@ -163,6 +163,16 @@ absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
   return window;
 }
 
+int64_t PlanesOf(const OpSpec& spec) {
+  const TensorType& x = spec.input(0);
+  return x.dims[0] * x.dims[1] / x.channel_block;
+}
+
+void AddChannelAxis(const OpSpec& spec, Window* window) {
+  const int64_t block = spec.input(0).channel_block;
+  if (block > 1) window->axes.push_back({.in = block, .out = block});
+}
+
 absl::StatusOr<Dims> KernelShapeOf(const Node& node) {
   if (node.Has("kernel_shape")) return node.Ints("kernel_shape");
   return absl::InvalidArgumentError("kernel_shape is missing");

@@ -24,6 +24,12 @@ absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
                                           const Dims& out,
                                           absl::Span<const int64_t> kernel);
 
+// Channels that lie in blocks (TensorType::channel_block) are one more axis of
+// a pool's planes, over which its window does not reach. How many planes there
+// are then of input 0; and that axis, as the innermost one.
+int64_t PlanesOf(const OpSpec& spec);
+void AddChannelAxis(const OpSpec& spec, Window* window);
+
 // The attribute kernel_shape, which pooling must have. Errors: InvalidArgument:
 // it is missing.
 absl::StatusOr<Dims> KernelShapeOf(const Node& node);

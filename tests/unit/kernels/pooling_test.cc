@@ -35,9 +35,13 @@ TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
 
 // They have a path of their own; without indices, and where gradients are added
 // up, the general one runs.
-TEST(PoolingTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
-  const Window window = {{{.in = 6, .out = 3, .kernel = 2, .stride = 2},
-                          {.in = 38, .out = 19, .kernel = 2, .stride = 2}}};
+class HalvingPoolTest : public testing::TestWithParam<int64_t> {};
+
+TEST_P(HalvingPoolTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
+  Window window = {{{.in = 6, .out = 3, .kernel = 2, .stride = 2},
+                    {.in = 38, .out = 19, .kernel = 2, .stride = 2}}};
+  const int64_t channels = GetParam();
+  if (channels > 1) window.axes.push_back({.in = channels, .out = channels});
   constexpr int64_t kPlanes = 5;
   const int64_t in = window.in_count(), out = window.out_count();
   Random random(3);
@@ -55,9 +59,12 @@ TEST(PoolingTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
                 (y[i] != y[i] && general[i] != general[i]))
         << i;
     const int64_t o = i % out;
-    const int64_t corner = o / 19 * 2 * 38 + o % 19 * 2;
+    const int64_t result = o / channels;
+    const int64_t corner =
+        (result / 19 * 2 * 38 + result % 19 * 2) * channels + o % channels;
     bool earlier = false;  // the first of equals
-    for (const int64_t at : {corner, corner + 1, corner + 38, corner + 39}) {
+    for (const int64_t step : {0, 1, 38, 39}) {
+      const int64_t at = corner + step * channels;
       if (at < indices[i] && plane[at] == y[i]) earlier = true;
     }
     EXPECT_FALSE(earlier) << i;
@@ -72,6 +79,9 @@ TEST(PoolingTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
     EXPECT_TRUE(dx[i] == added[i] || dx[i] != dx[i]) << i;
   }
 }
+
+// In rows of one channel, and in blocks.
+INSTANTIATE_TEST_SUITE_P(Channels, HalvingPoolTest, testing::Values(1, 8, 16));
 
 TEST(PoolingTest, NanIsLargerThanAnything) {
   for (const std::vector<float>& x :

@@ -304,6 +304,10 @@ class Bench {
     node_.op_type = c.op_type;
     node_.since_version = c.version;
     node_.attributes = c.attributes;
+    want_y_ = c.forward(in_);
+    dy_ = RandomArray(want_y_.dims, 3);
+    want_dx_ = c.gradient(in_, dy_);
+    Arrange(c);
     for (const Dims& dims : c.inputs) {
       floats_.push_back(ToFloats(in_[floats_.size()].values));
       spec_.inputs.push_back({.present = true, .dims = dims});
@@ -311,12 +315,12 @@ class Bench {
     }
     wants_at_ = wants_;
     inputs_.assign(spec_.inputs.size(), nullptr);
+    if (c.input_block > 1) spec_.inputs[0].channel_block = c.input_block;
     AddConstants(c);
-    want_y_ = c.forward(in_);
-    dy_ = RandomArray(want_y_.dims, 3);
-    want_dx_ = c.gradient(in_, dy_);
     spec_.node = &node_;
-    spec_.outputs.push_back({.present = true, .dims = want_y_.dims});
+    spec_.outputs.push_back({.present = true,
+                             .dims = want_y_.dims,
+                             .channel_block = c.output_block});
     spec_.wants_gradient = wants_at_;
     spec_.training = c.training;
     y_.assign(want_y_.values.size(), kNan);
@@ -415,6 +419,18 @@ class Bench {
             .scratch = scratch_.data()};
   }
 
+  // From the reference's order to what the Op is given and gives.
+  void Arrange(const OpCase& c) {
+    if (c.input_block > 1) {
+      in_[0] = testing::InBlocks(in_[0], c.input_block);
+      want_dx_[0] = testing::InBlocks(want_dx_[0], c.input_block);
+    }
+    if (c.output_block > 1) {
+      want_y_ = testing::InBlocks(want_y_, c.output_block);
+      dy_ = testing::InBlocks(dy_, c.output_block);
+    }
+  }
+
   // From the first position to the last, because each moves those after it.
   void AddConstants(const OpCase& c) {
     const size_t count = c.inputs.size() + c.integers.size() + c.fixed.size();
@@ -461,7 +477,7 @@ class Bench {
   }
 
   const std::vector<bool> wants_;
-  const Inputs in_;
+  Inputs in_;
   Node node_;
   OpSpec spec_;
   DoubleArray want_y_, dy_;

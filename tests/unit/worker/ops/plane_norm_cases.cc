@@ -80,10 +80,15 @@ OpCase BatchNormCase(const Dims& x) {
 
 std::vector<OpCase> PlaneNormCases() {
   return {
-      BatchNormCase({2, 3, 4, 5}),     BatchNormCase({3, 2}),
-      InstanceNormCase({2, 3, 4, 5}),  InstanceNormCase({3, 2, 9}),
-      GroupNormCase(18, {2, 4, 5}, 2), GroupNormCase(21, {2, 4, 3, 3}, 2),
+      BatchNormCase({2, 3, 4, 5}),
+      BatchNormCase({3, 2}),
+      InstanceNormCase({2, 3, 4, 5}),
+      InstanceNormCase({3, 2, 9}),
+      GroupNormCase(18, {2, 4, 5}, 2),
+      GroupNormCase(21, {2, 4, 3, 3}, 2),
       GroupNormCase(21, {3, 6, 4}, 1),
+      InBlocks(BatchNormCase({2, 32, 3, 3}), 16, 16),
+      InBlocks(BatchNormCase({3, 8, 5}), 8, 8),
   };
 }
 

@@ -217,7 +217,26 @@ std::vector<OpCase> WindowCases() {
       GlobalPoolCase("GlobalAveragePool", {5}),
       GlobalPoolCase("GlobalMaxPool", {3, 4}),
       GlobalPoolCase("GlobalMaxPool", {2, 3, 2}),
+      // Channels in blocks: the library's own, and, for pools, any.
+      InBlocks(GlobalPoolCase("GlobalAveragePool", {3, 4}), 3, 1),
+      InBlocks(GlobalPoolCase("GlobalMaxPool", {3, 4}), 3, 1),
+      InBlocks(MaxPoolCase({{6, 2, 2}, {8, 2, 2}}), 3, 3),
+      InBlocks(MaxPoolCase({{5, 3, 1, 1, 1, 1}, {7, 3, 2, 1, 1, 1}}), 3, 3),
+      InBlocks(MaxPoolCase({{9, 3, 3, 1, 1, 0}}), 3, 3),
+      InBlocks(AveragePoolCase({{7, 2, 3, 2, 1, 1}, {9, 3, 1, 2, 2, 0}}, false),
+               3, 3),
   };
+  for (const int64_t block : {8, 16}) {
+    const ConvSetting square = {.channels = 16, .filters = 16};
+    const OpCase plane = ConvCase(square, {{4, 2}, {3, 1}});
+    cases.push_back(InBlocks(plane, block, block));
+    cases.push_back(InBlocks(plane, 1, block));
+    cases.push_back(InBlocks(plane, block, 1));
+    cases.push_back(InBlocks(
+        ConvCase({.channels = 16, .filters = 32, .groups = 2, .bias = false},
+                 {{5, 2, 2, 1, 1, 0}}),
+        block, block));
+  }
   for (const bool include_pad : {false, true}) {
     const auto pool = [&](const std::vector<AxisSetting>& axes,
                           bool ceil = false, const std::string& pad = "") {
