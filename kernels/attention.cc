@@ -71,10 +71,28 @@ absl::Status Attention::CompileBackward() {
 }
 
 int64_t Attention::weights_count() const {
-  return shape_.batch * shape_.heads * shape_.queries * shape_.keys;
+  return shape_.keeps_weights ? shape_.batch * shape_.heads * HeadCount() : 0;
 }
 
-// From scores to weights, in place.
+int64_t Attention::forward_scratch_count() const {
+  return shape_.keeps_weights ? 0 : HeadCount();
+}
+
+int64_t Attention::backward_scratch_count() const {
+  return HeadCount() + forward_scratch_count();
+}
+
+absl::Status Attention::ComputeWeights(int64_t batch, int64_t head,
+                                       const float* q, const float* k,
+                                       const Mask& mask, float* weights) {
+  const int64_t key_head = head / (shape_.heads / shape_.key_heads);
+  SYNCLINE_RETURN_IF_ERROR(scores_.Run(q + OffsetOf(shape_.q, batch, head),
+                                       k + OffsetOf(shape_.k, batch, key_head),
+                                       nullptr, weights));
+  WeightsOf(batch, head, mask, weights);
+  return absl::OkStatus();
+}
+
 void Attention::WeightsOf(int64_t batch, int64_t head, const Mask& mask,
                           float* weights) const {
   const int64_t at = batch * mask.batch + head * mask.head;
@@ -99,18 +117,17 @@ void Attention::WeightsOf(int64_t batch, int64_t head, const Mask& mask,
 }
 
 absl::Status Attention::Forward(const float* q, const float* k, const float* v,
-                                const Mask& mask, float* y, float* weights) {
+                                const Mask& mask, float* y, float* weights,
+                                float* scratch) {
   const Shape& s = shape_;
   const int64_t group = s.heads / s.key_heads;
   for (int64_t b = 0; b < s.batch; ++b) {
-    for (int64_t h = 0; h < s.heads; ++h, weights += s.queries * s.keys) {
-      SYNCLINE_RETURN_IF_ERROR(scores_.Run(q + OffsetOf(s.q, b, h),
-                                           k + OffsetOf(s.k, b, h / group),
-                                           nullptr, weights));
-      WeightsOf(b, h, mask, weights);
-      SYNCLINE_RETURN_IF_ERROR(mix_.Run(weights,
-                                        v + OffsetOf(s.v, b, h / group),
+    for (int64_t h = 0; h < s.heads; ++h) {
+      float* const p = s.keeps_weights ? weights : scratch;
+      SYNCLINE_RETURN_IF_ERROR(ComputeWeights(b, h, q, k, mask, p));
+      SYNCLINE_RETURN_IF_ERROR(mix_.Run(p, v + OffsetOf(s.v, b, h / group),
                                         nullptr, y + OffsetOf(s.y, b, h)));
+      weights += s.keeps_weights ? HeadCount() : 0;
     }
   }
   return absl::OkStatus();
@@ -123,23 +140,30 @@ absl::Status Attention::Backward(const float* q, const float* k, const float* v,
   const Shape& s = shape_;
   const int64_t group = s.heads / s.key_heads;
   const SoftmaxShape rows = {.outer = s.queries, .n = s.keys, .inner = 1};
+  float* const again = scratch + HeadCount();  // P, if it was not kept
+  const float* p = again;
   for (int64_t b = 0; b < s.batch; ++b) {
-    for (int64_t h = 0; h < s.heads; ++h, weights += s.queries * s.keys) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      if (s.keeps_weights) {
+        p = weights + (b * s.heads + h) * HeadCount();
+      } else {
+        SYNCLINE_RETURN_IF_ERROR(ComputeWeights(b, h, q, k, mask, again));
+      }
       const int64_t q_at = OffsetOf(s.q, b, h);
       const int64_t k_at = OffsetOf(s.k, b, h / group);
       const int64_t v_at = OffsetOf(s.v, b, h / group);
       const float* const dy_head = dy + OffsetOf(s.y, b, h);
-      const bool again = h % group != 0;  // the same keys and values
+      const bool shared = h % group != 0;  // the same keys and values
       if (out.dv != nullptr) {
         SYNCLINE_RETURN_IF_ERROR(
-            Into(*dv_, weights, dy_head, again || out.add_dv, out.dv + v_at));
+            Into(*dv_, p, dy_head, shared || out.add_dv, out.dv + v_at));
       }
       if (out.dq == nullptr && out.dk == nullptr && out.dmask == nullptr) {
         continue;
       }
       SYNCLINE_RETURN_IF_ERROR(
           dweights_->Run(dy_head, v + v_at, nullptr, scratch));
-      SoftmaxGradient(rows, weights, scratch, /*accumulate=*/false, scratch);
+      SoftmaxGradient(rows, p, scratch, /*accumulate=*/false, scratch);
       if (out.dmask != nullptr) {
         float* const dmask = out.dmask + b * mask.batch + h * mask.head;
         for (int64_t i = 0; i < s.queries; ++i) {
@@ -150,7 +174,7 @@ absl::Status Attention::Backward(const float* q, const float* k, const float* v,
       }
       if (out.dk != nullptr) {
         SYNCLINE_RETURN_IF_ERROR(
-            Into(*dk_, scratch, q + q_at, again || out.add_dk, out.dk + k_at));
+            Into(*dk_, scratch, q + q_at, shared || out.add_dk, out.dk + k_at));
       }
       if (out.dq != nullptr) {
         SYNCLINE_RETURN_IF_ERROR(

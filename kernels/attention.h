@@ -35,6 +35,8 @@ class Attention {
     int64_t value_width = 0;  // columns of V and Y
     float scale = 1;
     bool causal = false;  // query i sees keys 0 to i
+    // P is kept for Backward, which else computes it again, to the same bits.
+    bool keeps_weights = true;
     Layout q, k, v, y;
   };
   // What is added to the scores, in strides as BroadcastStrides gives them;
@@ -54,16 +56,19 @@ class Attention {
   // Errors: Internal: oneDNN refused.
   static absl::StatusOr<Attention> Create(const Shape& shape, bool backward);
 
-  // Floats that Forward leaves in `weights` for Backward: P of every head; and
-  // that Backward has in `scratch` for itself.
+  // Floats that Forward leaves in `weights` for Backward, P of every head or
+  // nothing; and that each has in `scratch` for itself.
   int64_t weights_count() const;
-  int64_t scratch_count() const { return shape_.queries * shape_.keys; }
+  int64_t forward_scratch_count() const;
+  int64_t backward_scratch_count() const;
 
   // y overlaps nothing else. Errors: Internal.
   absl::Status Forward(const float* q, const float* k, const float* v,
-                       const Mask& mask, float* y, float* weights);
-  // REQUIRES: made for it. Each head's gradients are written in the order dv,
-  // dk, dq, so that these may be one array where it is all three inputs.
+                       const Mask& mask, float* y, float* weights,
+                       float* scratch);
+  // REQUIRES: made for it. The mask is as Forward had it, or, with weights that
+  // are kept, its strides alone. Each head's gradients are written in the order
+  // dv, dk, dq, so that these may be one array where it is all three inputs.
   absl::Status Backward(const float* q, const float* k, const float* v,
                         const Mask& mask, const float* weights, const float* dy,
                         float* scratch, const Gradients& out);
@@ -72,6 +77,11 @@ class Attention {
   Attention(const Shape& shape, Gemm scores, Gemm mix)
       : shape_(shape), scores_(std::move(scores)), mix_(std::move(mix)) {}
   absl::Status CompileBackward();
+  int64_t HeadCount() const { return shape_.queries * shape_.keys; }
+  // P of a head.
+  absl::Status ComputeWeights(int64_t batch, int64_t head, const float* q,
+                              const float* k, const Mask& mask, float* weights);
+  // From scores to weights, in place.
   void WeightsOf(int64_t batch, int64_t head, const Mask& mask,
                  float* weights) const;
 

@@ -42,10 +42,23 @@ absl::StatusOr<Heads> HeadsOf(const Dims& dims, int64_t heads) {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Attention& attention) {
   Op::Traits traits;
-  traits.backward_inputs = 0b111;
+  const bool keeps_weights = attention.weights_count() > 0;
+  traits.backward_inputs = keeps_weights ? 0b0111 : 0b1111;
   traits.workspace_bytes = attention.weights_count() * sizeof(float);
-  traits.backward_scratch_bytes = attention.scratch_count() * sizeof(float);
+  traits.forward_scratch_bytes =
+      attention.forward_scratch_count() * sizeof(float);
+  traits.backward_scratch_bytes =
+      attention.backward_scratch_count() * sizeof(float);
   return traits;
+}
+
+// Weights that are larger than twice what they are computed of and what is
+// computed of them, as those of long sequences are, would be most of a step's
+// memory: they are computed again, which costs one product of a head's six.
+bool KeepsWeights(const Attention::Shape& s) {
+  const int64_t rows = s.queries * (s.width + s.value_width) * s.heads +
+                       s.keys * (s.width + s.value_width) * s.key_heads;
+  return s.heads * s.queries * s.keys <= 2 * rows;
 }
 
 class AttentionOp : public Op {
@@ -59,14 +72,9 @@ class AttentionOp : public Op {
         mask_count_(spec.input(kMask).count()) {}
 
   absl::Status Forward(const Tensors& t) override {
-    Attention::Mask mask = mask_;
-    if (mask_is_bool_) {
-      mask.seen = reinterpret_cast<const uint8_t*>(t.in(kMask));
-    } else {
-      mask.added = t.in(kMask);
-    }
-    return attention_.Forward(t.in(kQ), t.in(kK), t.in(kV), mask, t.out(0),
-                              static_cast<float*>(t.workspace));
+    return attention_.Forward(t.in(kQ), t.in(kK), t.in(kV), MaskIn(t), t.out(0),
+                              static_cast<float*>(t.workspace),
+                              static_cast<float*>(t.scratch));
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
@@ -80,12 +88,22 @@ class AttentionOp : public Op {
     if (out.dmask != nullptr && !g.accumulate(kMask)) {
       std::fill_n(out.dmask, mask_count_, 0.0f);
     }
-    return attention_.Backward(t.in(kQ), t.in(kK), t.in(kV), mask_,
+    return attention_.Backward(t.in(kQ), t.in(kK), t.in(kV), MaskIn(t),
                                static_cast<const float*>(t.workspace), g.out(),
                                static_cast<float*>(t.scratch), out);
   }
 
  private:
+  Attention::Mask MaskIn(const Tensors& t) const {
+    Attention::Mask mask = mask_;
+    if (mask_is_bool_) {
+      mask.seen = reinterpret_cast<const uint8_t*>(t.in(kMask));
+    } else {
+      mask.added = t.in(kMask);
+    }
+    return mask;
+  }
+
   Attention attention_;
   const Attention::Mask mask_;  // its strides
   const bool mask_is_bool_;
@@ -144,6 +162,7 @@ absl::StatusOr<Attention::Shape> ShapeOf(const OpSpec& spec) {
   const bool apart = spec.input(kQ).dims.size() == 4;
   const int64_t y_row = apart ? v.width : q.heads * v.width;
   s.y = {q.heads * q.rows * v.width, apart ? q.rows * v.width : v.width, y_row};
+  s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
   return s;
 }
 
