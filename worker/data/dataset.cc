@@ -108,8 +108,9 @@ absl::Status CheckLabels(const SampleTable& table, int field,
     values.resize(samples.size() * width);
     table.Read(field, samples, 1, 0, values.data());
     for (size_t i = 0; i < values.size(); ++i) {
-      SYNCLINE_RETURN_IF_ERROR(Annotate(map.Check(values[i]),
-                                        table.Where(field, begin + i / width)));
+      const absl::Status checked = map.Check(values[i]);
+      if (checked.ok()) continue;
+      return Annotate(checked, table.Where(field, begin + i / width));
     }
     table.HasRead(begin, static_cast<int64_t>(samples.size()));
   }
