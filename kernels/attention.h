@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +18,10 @@ namespace syncline {
 //
 // and its gradients, head by head, so that one head's weights stay in the cache
 // between its products. Heads of keys and values may serve several heads of
-// queries (Ainslie et al. 2023). float32. Thread-compatible.
+// queries (Ainslie et al. 2023). float32. Thread-compatible. Heads are shared
+// out among the threads that ComputeThreads() said when it was made, unless
+// there are fewer than these: a product's threads may then differ in the last
+// bit (kernels/gemm.h).
 class Attention {
  public:
   // Where a head's rows lie, in elements; a row itself is dense. So heads may
@@ -55,6 +59,7 @@ class Attention {
 
   // Errors: Internal: oneDNN refused.
   static absl::StatusOr<Attention> Create(const Shape& shape, bool backward);
+  Attention(Attention&&) = default;
 
   // Floats that Forward leaves in `weights` for Backward, P of every head or
   // nothing; and that each has in `scratch` for itself.
@@ -74,20 +79,45 @@ class Attention {
                         float* scratch, const Gradients& out);
 
  private:
-  Attention(const Shape& shape, Gemm scores, Gemm mix)
-      : shape_(shape), scores_(std::move(scores)), mix_(std::move(mix)) {}
-  absl::Status CompileBackward();
+  // What one thread multiplies with.
+  struct Products {
+    static absl::StatusOr<Products> Compile(const Shape& shape, bool backward);
+    absl::Status CompileBackward(const Shape& shape);
+
+    Gemm scores, mix;
+    std::optional<Gemm> dweights = {}, dq = {}, dk = {}, dv = {};
+    absl::Status ended = absl::OkStatus();  // what came of its heads
+  };
+  struct Operands {
+    const float *q, *k, *v;
+    Mask mask;
+  };
+  // A head of queries, and that of the keys and values which it reads.
+  struct Head {
+    int64_t batch, head, key_head;
+    bool shares_keys;  // with the one before it
+  };
+
+  Attention(const Shape& shape, std::vector<Products> products)
+      : shape_(shape), products_(std::move(products)) {}
+
   int64_t HeadCount() const { return shape_.queries * shape_.keys; }
+  // Calls run(part, head) for all heads, for those of one part of products_ in
+  // order, and parts at the same time if they `may_share` the work.
+  template <typename Run>
+  absl::Status ForHeads(bool may_share, Run run);
   // P of a head.
-  absl::Status ComputeWeights(int64_t batch, int64_t head, const float* q,
-                              const float* k, const Mask& mask, float* weights);
+  absl::Status ComputeWeights(Products& products, const Head& head,
+                              const Operands& in, float* weights) const;
   // From scores to weights, in place.
-  void WeightsOf(int64_t batch, int64_t head, const Mask& mask,
-                 float* weights) const;
+  void WeightsOf(const Head& head, const Mask& mask, float* weights) const;
+  absl::Status HeadGradients(Products& products, const Head& head,
+                             const Operands& in, const float* weights,
+                             const float* dy, float* scratch,
+                             const Gradients& out) const;
 
   Shape shape_;
-  Gemm scores_, mix_;
-  std::optional<Gemm> dweights_, dq_, dk_, dv_;
+  std::vector<Products> products_;
 };
 
 }  // namespace syncline

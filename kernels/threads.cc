@@ -36,6 +36,8 @@ void SetComputeThreads(int threads) {
   omp_set_num_threads(threads);
 }
 
+int ComputeThreads() { return omp_get_max_threads(); }
+
 namespace {
 
 struct Loop {
@@ -56,8 +58,7 @@ void RunShare(void* data) {
 void ParallelFor(int64_t count, int64_t grain,
                  absl::FunctionRef<void(int64_t, int64_t)> run) {
   SYNCLINE_CHECK(grain >= 1);
-  const int64_t threads =
-      std::min<int64_t>(omp_get_max_threads(), count / grain);
+  const int64_t threads = std::min<int64_t>(ComputeThreads(), count / grain);
   if (threads <= 1) {
     if (count > 0) run(0, count);
     return;

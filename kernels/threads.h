@@ -20,6 +20,7 @@ void RestartWithPassiveWaiting(char** argv);
 // How many threads matrix products and ParallelFor that the calling thread
 // starts may use; >= 1. Holds for the calling thread alone.
 void SetComputeThreads(int threads);
+int ComputeThreads();
 
 // Elements of a simple loop that take longer than waking a thread.
 inline constexpr int64_t kElementsPerThread = 32768;
