@@ -1,7 +1,6 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -164,9 +163,8 @@ void Attention::WeightsOf(const Head& head, const Mask& mask,
     } else if (mask.seen != nullptr) {
       const uint8_t* const m = mask.seen + at + i * mask.row;
       for (int64_t j = 0; j < n; ++j) {
-        if (m[j * mask.column] == 0) {
-          row[j] = -std::numeric_limits<float>::infinity();
-        }
+        const bool set = m[j * mask.column] != 0;
+        if (set == mask.hides) row[j] = mask.hidden;
       }
     }
     Softmax({.outer = 1, .n = n, .inner = 1}, row, row);

@@ -2,6 +2,7 @@
 #define SYNCLINE_KERNELS_ATTENTION_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,11 +44,13 @@ class Attention {
     bool keeps_weights = true;
     Layout q, k, v, y;
   };
-  // What is added to the scores, in strides as BroadcastStrides gives them;
-  // `added` or `seen` (false: minus infinity), or neither.
+  // What is added to the scores, or of which of them are replaced, in strides
+  // as BroadcastStrides gives them: `added` or `seen`, or neither.
   struct Mask {
     const float* added = nullptr;
     const uint8_t* seen = nullptr;
+    bool hides = false;  // `seen` is where it is 0; else where it is not
+    float hidden = -std::numeric_limits<float>::infinity();
     int64_t batch = 0, head = 0, row = 0, column = 0;
   };
   struct Gradients {

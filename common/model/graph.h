@@ -75,6 +75,7 @@ struct Node {
   std::vector<ValueId> inputs;   // kNoValue where omitted
   std::vector<ValueId> outputs;  // kNoValue where omitted
   std::map<std::string, Attribute> attributes;
+  bool is_fused = false;  // stands for several of the file's (fusion.h)
 
   // Attribute access with the operator's default.
   int64_t Int(absl::string_view name, int64_t fallback) const;

@@ -18,8 +18,6 @@ struct BuiltGraph {
   // By Graph::nodes index: the node's index in the file; kBadNode if something
   // is wrong with it, so that nothing can be said about its outputs.
   static constexpr int kBadNode = -1;
-  // Made by FuseNodes: its output is like its input.
-  static constexpr int kFusedNode = -2;
   std::vector<int> file_nodes;
 };
 

@@ -100,6 +100,8 @@ void MakeInput(const ConstantTensor& tensor, const std::string& name,
 struct Model::Proto {
   std::string label;
   onnx::ModelProto file;  // without the content of its initializers
+  // Graph::nodes as the file has them, and where in it.
+  std::vector<Node> nodes;
   std::vector<int> file_nodes;
 };
 
@@ -131,26 +133,26 @@ std::shared_ptr<const Model> Model::ParseWithProblems(
   BuiltGraph built = BuildGraph(initialize, &proto.file, &found, tables);
   model->graph_ = std::move(built.graph);
   proto.file_nodes = std::move(built.file_nodes);
+  proto.nodes = model->graph_.nodes;
   const bool readable = model->graph_.opset_version > 0;
-  if (readable) model->SetComputedShapes(&found);
+  FoldedNumbers numbers;
+  if (readable) numbers = model->SetComputedShapes(&found);
   model->whole_ = found.empty();
-  if (model->whole_) {
-    for (const int node : FuseNodes(&model->graph_)) {
-      proto.file_nodes[node] = BuiltGraph::kFusedNode;
-    }
-  }
+  if (model->whole_) FuseNodes(numbers, &model->graph_);
   for (std::string& line : Labelled(label, found)) {
     problems->push_back(std::move(line));
   }
   return readable ? model : nullptr;
 }
 
-void Model::SetComputedShapes(std::vector<std::string>* problems) {
+FoldedNumbers Model::SetComputedShapes(std::vector<std::string>* problems) {
+  FoldedNumbers numbers;
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
     std::vector<std::string> found;
-    trials[t] = InferValues(graph_, proto_->file.graph(), proto_->file_nodes,
-                            kTrialBatches[t], BatchStyle::kSymbol, &found);
+    trials[t] = InferValues(graph_, proto_->nodes, proto_->file.graph(),
+                            proto_->file_nodes, kTrialBatches[t],
+                            BatchStyle::kSymbol, &found);
     if (t == 1 && !problems->empty()) break;  // the same again
     problems->insert(problems->end(), found.begin(), found.end());
   }
@@ -161,6 +163,12 @@ void Model::SetComputedShapes(std::vector<std::string>* problems) {
     if (!value.known) continue;
     value.folded =
         trials[0][id].constant != nullptr && trials[1][id].constant != nullptr;
+    if (value.folded) {
+      const auto number = NumberIn(*trials[0][id].constant);
+      if (number.has_value() && number == NumberIn(*trials[1][id].constant)) {
+        numbers[static_cast<ValueId>(id)] = *number;
+      }
+    }
     value.dtype = trials[0][id].dtype;
     value.dims = trials[0][id].dims;
     for (size_t d = 0; d < value.dims.size(); ++d) {
@@ -172,6 +180,7 @@ void Model::SetComputedShapes(std::vector<std::string>* problems) {
               : kDerivedDim;
     }
   }
+  return numbers;
 }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
@@ -201,9 +210,9 @@ absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size) const {
   }
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
 
-  std::vector<InferredValue> values =
-      InferValues(graph_, proto_->file.graph(), proto_->file_nodes, batch_size,
-                  BatchStyle::kNumber, &problems);
+  std::vector<InferredValue> values = InferValues(
+      graph_, proto_->nodes, proto_->file.graph(), proto_->file_nodes,
+      batch_size, BatchStyle::kNumber, &problems);
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
   Inference inference;
   for (size_t id = 0; id < values.size(); ++id) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/model/fusion.h"
 #include "common/model/graph.h"
 
 namespace syncline {
@@ -100,8 +101,9 @@ class Model {
  private:
   struct Proto;
   Model();
-  // Completes graph_ with types and shapes of computed values.
-  void SetComputedShapes(std::vector<std::string>* problems);
+  // Completes graph_ with types and shapes of computed values. Returns those
+  // that are numbers.
+  FoldedNumbers SetComputedShapes(std::vector<std::string>* problems);
   // REQUIRES: the weights fit.
   absl::StatusOr<std::string> Serialize(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,

@@ -142,7 +142,8 @@ class ValueInference {
     }
   }
 
-  std::vector<InferredValue> Run(const onnx::GraphProto& file,
+  std::vector<InferredValue> Run(absl::Span<const Node> nodes,
+                                 const onnx::GraphProto& file,
                                  absl::Span<const int> file_nodes) {
     for (size_t id = 0; id < values_.size(); ++id) {
       const Value& value = graph_.values[id];
@@ -159,18 +160,12 @@ class ValueInference {
       }
       Settle(static_cast<ValueId>(id));
     }
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
       const bool ready = std::all_of(
           node.inputs.begin(), node.inputs.end(),
           [&](ValueId id) { return id == kNoValue || values_[id].known; });
       if (!ready || file_nodes[i] == BuiltGraph::kBadNode) continue;
-      if (file_nodes[i] == BuiltGraph::kFusedNode) {
-        InferredValue& out = values_[node.outputs[0]];
-        out = values_[node.inputs[0]];
-        out.constant = nullptr;
-        continue;
-      }
       absl::Status status = InferNode(node, file.node(file_nodes[i]));
       if (status.ok()) status = Evaluate(node);
       if (!status.ok()) Problem(node, status.message());
@@ -391,12 +386,13 @@ absl::Status ValueInference::CheckFit(const Node& node) const {
 }  // namespace
 
 std::vector<InferredValue> InferValues(const Graph& graph,
+                                       absl::Span<const Node> nodes,
                                        const onnx::GraphProto& file,
                                        absl::Span<const int> file_nodes,
                                        int64_t batch_size, BatchStyle style,
                                        std::vector<std::string>* problems) {
   return ValueInference(graph, file, batch_size, style, problems)
-      .Run(file, file_nodes);
+      .Run(nodes, file, file_nodes);
 }
 
 }  // namespace syncline

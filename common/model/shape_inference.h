@@ -30,12 +30,15 @@ enum class BatchStyle { kNumber, kSymbol };
 // Type and shape of every value with kBatchDim of the inputs replaced by
 // `batch_size`, by libonnx's rules and ours; and the values that follow from
 // constants and shapes.
-//   file, file_nodes  the graph's origin, see BuiltGraph; the outputs of bad
-//                     nodes are not known
+//   nodes             the graph's, before any of them were fused (fusion.h)
+//   file, file_nodes  their origin, see BuiltGraph; the outputs of bad nodes
+//   are
+//                     not known
 // Appends one line per problem, each naming the node and the shapes of its
 // inputs; what depends on a value that is not known is left unknown without a
 // problem of its own.
 std::vector<InferredValue> InferValues(const Graph& graph,
+                                       absl::Span<const Node> nodes,
                                        const onnx::GraphProto& file,
                                        absl::Span<const int> file_nodes,
                                        int64_t batch_size, BatchStyle style,

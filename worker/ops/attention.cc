@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/model/fusion.h"
 #include "kernels/broadcast.h"
 #include "kernels/strided.h"
 #include "worker/ops/op.h"
@@ -15,17 +16,36 @@ namespace {
 enum Input { kQ, kK, kV, kMask };
 
 // Q, K, V and Y are [batch, heads, rows, width], or [batch, rows, heads *
-// width] with the number of heads as an attribute.
+// width] with the number of heads as an attribute. Where nodes were fused they
+// may be [batch, rows, heads, width].
 struct Heads {
   int64_t batch = 0, heads = 0, rows = 0, width = 0;
   Attention::Layout layout;
 };
 
-absl::StatusOr<Heads> HeadsOf(const Dims& dims, int64_t heads) {
+// `at`: 0 to 3 for Q, K, V and Y.
+bool AreRowsFirst(const Node& node, size_t at) {
+  const std::vector<int64_t> rows_first = node.Ints(kRowsFirst);
+  return at < rows_first.size() && rows_first[at] != 0;
+}
+
+Attention::Layout LayoutOf(const Heads& h, bool rows_first) {
+  const int64_t batch = h.heads * h.rows * h.width;
+  if (rows_first) return {batch, h.width, h.heads * h.width};
+  return {batch, h.rows * h.width, h.width};
+}
+
+absl::StatusOr<Heads> HeadsOf(const OpSpec& spec, size_t at, int64_t heads) {
+  const Dims& dims = spec.input(at).dims;
   Heads h;
   if (dims.size() == 4) {
-    h = {dims[0], dims[1], dims[2], dims[3], {}};
-    h.layout = {h.heads * h.rows * h.width, h.rows * h.width, h.width};
+    const bool rows_first = AreRowsFirst(*spec.node, at);
+    h = {dims[0],
+         dims[rows_first ? 2 : 1],
+         dims[rows_first ? 1 : 2],
+         dims[3],
+         {}};
+    h.layout = LayoutOf(h, rows_first);
     return h;
   }
   if (dims.size() != 3 || heads <= 0 || dims[2] % heads != 0) {
@@ -36,7 +56,7 @@ absl::StatusOr<Heads> HeadsOf(const Dims& dims, int64_t heads) {
                      heads, " heads"));
   }
   h = {dims[0], heads, dims[1], dims[2] / heads, {}};
-  h.layout = {h.rows * dims[2], h.width, dims[2]};
+  h.layout = LayoutOf(h, /*rows_first=*/true);
   return h;
 }
 
@@ -126,13 +146,10 @@ absl::Status CheckComputed(const OpSpec& spec) {
 
 absl::StatusOr<Attention::Shape> ShapeOf(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
-      const Heads q,
-      HeadsOf(spec.input(kQ).dims, spec.node->Int("q_num_heads", 0)));
+      const Heads q, HeadsOf(spec, kQ, spec.node->Int("q_num_heads", 0)));
   const int64_t kv_heads = spec.node->Int("kv_num_heads", 0);
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads k,
-                            HeadsOf(spec.input(kK).dims, kv_heads));
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads v,
-                            HeadsOf(spec.input(kV).dims, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const Heads k, HeadsOf(spec, kK, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const Heads v, HeadsOf(spec, kV, kv_heads));
   const bool fits = q.batch == k.batch && k.batch == v.batch &&
                     k.heads == v.heads && k.rows == v.rows &&
                     q.width == k.width && k.heads > 0 && q.width > 0 &&
@@ -159,9 +176,9 @@ absl::StatusOr<Attention::Shape> ShapeOf(const OpSpec& spec) {
   s.q = q.layout;
   s.k = k.layout;
   s.v = v.layout;
-  const bool apart = spec.input(kQ).dims.size() == 4;
-  const int64_t y_row = apart ? v.width : q.heads * v.width;
-  s.y = {q.heads * q.rows * v.width, apart ? q.rows * v.width : v.width, y_row};
+  const Heads y = {q.batch, q.heads, q.rows, v.width, {}};
+  s.y = LayoutOf(
+      y, spec.input(kQ).dims.size() == 3 || AreRowsFirst(*spec.node, 3));
   s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
   return s;
 }
@@ -176,6 +193,8 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
         absl::StrCat("the mask is ", DTypeName(input.dtype),
                      "; it must be bool or float32"));
   }
+  mask.hides = spec.node->Int(kMaskHides, 0) != 0;
+  mask.hidden = spec.node->Float(kHiddenScore, mask.hidden);
   const Dims scores = {s.batch, s.heads, s.queries, s.keys};
   SYNCLINE_ASSIGN_OR_RETURN(const Dims fits, BroadcastDims(input.dims, scores));
   if (fits != scores) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "common/model/einsum.h"
+#include "common/model/fusion.h"
 
 namespace syncline {
 namespace {
@@ -54,7 +56,10 @@ double PerChannel(const TensorType& weight) {
 // Both products, with the queries' and with the values' width.
 OpFlops AttentionFlops(const OpSpec& spec) {
   const TensorType& keys = spec.input(1);
-  const auto rows = static_cast<double>(keys.dims[keys.dims.size() - 2]);
+  const std::vector<int64_t> rows_first = spec.node->Ints(kRowsFirst);
+  const bool first = rows_first.size() > 1 && rows_first[1] != 0;
+  const auto rows =
+      static_cast<double>(keys.dims[first ? 1 : keys.dims.size() - 2]);
   OpFlops result;
   result.forward = 2 * rows * (Count(spec.input(0)) + Count(spec.output(0)));
   // Each has a gradient by both of its operands.

@@ -145,7 +145,8 @@ const OpEntry* FindOp(absl::string_view op_type) {
 }
 
 std::string Describe(const Node& node) {
-  return absl::StrCat("node \"", node.name, "\" (", node.op_type, ")");
+  return absl::StrCat("node \"", node.name, "\" (", node.op_type,
+                      node.is_fused ? ", written out)" : ")");
 }
 
 absl::StatusOr<std::unique_ptr<Op>> CreateOp(const OpSpec& spec) {

@@ -285,6 +285,33 @@ std::vector<GraphCase> GraphCases() {
        "c = Conv(x, w_k, w_b)\n r = Tanh(c)\n"
        "m = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)\n"
        "f = Flatten(m)\n y = MatMul(f, w_a)"},
+      // Fused, with weights that are kept, and computed again.
+      {"AttentionWrittenOut", kSquare,
+       "(float[N,3,4] x, float[4,12] w_a, float[3,3] w_m) => (float[N,3,4] y)",
+       "int64[4] by_head = {0, 3, 2, 2}, int64[3] joined = {0, 3, 4}, "
+       "int64[3] parts = {4, 4, 4}",
+       "scale = Constant <value_float = 0.7> ()\n h = MatMul(x, w_a)\n"
+       "a, b, c = Split <axis = 2> (h, parts)\n"
+       "d = Reshape(a, by_head)\n e = Reshape(b, by_head)\n"
+       "f = Reshape(c, by_head)\n q = Transpose <perm = [0, 2, 1, 3]> (d)\n"
+       "k = Transpose <perm = [0, 2, 3, 1]> (e)\n"
+       "v = Transpose <perm = [0, 2, 1, 3]> (f)\n s = MatMul(q, k)\n"
+       "t = Mul(s, scale)\n m = Add(t, w_m)\n p = Softmax(m)\n"
+       "o = MatMul(p, v)\n z = Transpose <perm = [0, 2, 1, 3]> (o)\n"
+       "y = Reshape(z, joined)"},
+      {"LongAttentionWrittenOut", kSquare,
+       "(float[N,9,2] x, float[2,2] w_a) => (float[N,9,2] y)",
+       "bool[9,9] hides = {" +
+           std::string(
+               "0,1,1,1,1,1,1,1,1,0,0,1,1,1,1,1,1,1,0,0,0,1,1,1,1,1,1,") +
+           "0,0,0,0,1,1,1,1,1,0,0,0,0,0,1,1,1,1,0,0,0,0,0,0,1,1,1," +
+           "0,0,0,0,0,0,0,1,1,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}, " +
+           "int64[4] by_head = {0, 9, 2, 1}, int64[3] joined = {0, 9, 2}",
+       "never = Constant <value_float = -10000.0> ()\n h = MatMul(x, w_a)\n"
+       "d = Reshape(h, by_head)\n q = Transpose <perm = [0, 2, 1, 3]> (d)\n"
+       "k = Transpose <perm = [0, 2, 3, 1]> (d)\n s = MatMul(q, k)\n"
+       "m = Where(hides, never, s)\n p = Softmax(m)\n o = MatMul(p, q)\n"
+       "z = Transpose <perm = [0, 2, 1, 3]> (o)\n y = Reshape(z, joined)"},
       // Between the first convolution and the pool channels lie in blocks.
       {"Residual", kSquare,
        "(float[N,1,5,4] x, float[16,1,2,1] w_k, float[16] w_s, float[16] w_b, "

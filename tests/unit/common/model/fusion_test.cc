@@ -1,8 +1,13 @@
-// Goal: GELU written out is one operator, whatever way exporters write it, and
-// nothing else is. Method: models in text, parsed; forms of the pattern and
-// near misses. tests/peers/torch_peer.py compares what such models compute.
+// Goal: GELU and attention written out are one operator, whatever way exporters
+// write them, and nothing else is. Method: models in text, parsed; forms of the
+// pattern and near misses. What such models compute is compared by
+// tests/peers/torch_peer.py, and held against derivatives by executor_test.
 
 #include "common/model/fusion.h"
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
@@ -109,6 +114,134 @@ INSTANTIATE_TEST_SUITE_P(
     y = Mul (twice, half)
 )",
                          false, "float[N,4] y, float[N,4] twice"}),
+    [](const auto& info) { return info.param.name; });
+
+struct AttentionForm {
+  std::string name;
+  std::string body;  // between `scores`, of q and k, and `y`
+  bool fuses = true;
+  float scale = 1;
+  std::vector<std::string> inputs = {"x", "x", "x"};
+  std::vector<int64_t> rows_first = {1, 1, 1, 1};
+  std::string outputs = "float[N,3,2,4] y";
+};
+
+std::ostream& operator<<(std::ostream& out, const AttentionForm& form) {
+  return out << form.name;
+}
+
+constexpr char kHeads[] = R"(
+    four = Constant <value_float = 4.0> ()
+    half = Constant <value_float = 0.5> ()
+    root = Sqrt (half)
+    never = Constant <value_float = -1000.0> ()
+    q = Transpose <perm = [0, 2, 1, 3]> (x)
+    k = Transpose <perm = [0, 2, 3, 1]> (x)
+    v = Transpose <perm = [0, 2, 1, 3]> (x)
+)";
+constexpr char kProduct[] = "scores = MatMul (q, k)\n";
+constexpr char kRest[] = R"(
+    weights = Softmax <axis = -1> (ready)
+    mixed = MatMul (weights, v)
+    y = Transpose <perm = [0, 2, 1, 3]> (mixed)
+)";
+
+class AttentionFusionTest : public testing::TestWithParam<AttentionForm> {};
+
+TEST_P(AttentionFusionTest, Attention) {
+  const AttentionForm& form = GetParam();
+  const auto model = Model::Parse(
+      absl::StrCat("<ir_version: 8, opset_import: [\"\" : 17]>\n",
+                   "g (float[N,3,2,4] x) => (", form.outputs, ")\n<",
+                   "float[3,3] mask = {0,-9,-9,0,0,-9,0,0,0}, ",
+                   "bool[3,3] seen = {1,0,0,1,1,0,1,1,1}>\n{", kHeads,
+                   form.body, "}\n"),
+      "test");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Graph& graph = (*model)->graph();
+  const ValueId y = graph.FindValue("y");
+  const Node& last = graph.nodes[graph.values[y].producer];
+  ASSERT_EQ(last.op_type == "Attention", form.fuses) << last.op_type;
+  EXPECT_EQ(last.is_fused, form.fuses);
+  if (!form.fuses) return;
+  std::vector<std::string> inputs;
+  for (const ValueId v : last.inputs) inputs.push_back(graph.values[v].name);
+  EXPECT_EQ(inputs, form.inputs);
+  EXPECT_FLOAT_EQ(last.Float("scale", 0), form.scale);
+  EXPECT_EQ(last.Ints(kRowsFirst), form.rows_first);
+  const auto shapes = (*model)->InferShapes(5);
+  ASSERT_TRUE(shapes.ok()) << shapes.status();
+  EXPECT_EQ(ElementCount((*shapes)[y]), 5 * 3 * 2 * 4);
+}
+
+AttentionForm Attends(std::string name, const std::string& between,
+                      float scale = 1,
+                      std::vector<std::string> inputs = {"x", "x", "x"}) {
+  return {std::move(name), absl::StrCat(kProduct, between, kRest), true, scale,
+          std::move(inputs)};
+}
+
+AttentionForm Differs(std::string name, const std::string& body,
+                      const std::string& outputs = "float[N,3,2,4] y") {
+  return {.name = std::move(name),
+          .body = body,
+          .fuses = false,
+          .outputs = outputs};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, AttentionFusionTest,
+    testing::Values(
+        AttentionForm{.name = "Plain",
+                      .body = "ready = MatMul (q, k)\n" + std::string(kRest)},
+        Attends("Divided", "ready = Div (scores, four)\n", 0.25),
+        Attends("Added",
+                "scaled = Mul (half, scores)\n ready = Add (scaled, mask)\n",
+                0.5, {"x", "x", "x", "mask"}),
+        Attends("AddedFirst", "ready = Add (mask, scores)\n", 1,
+                {"x", "x", "x", "mask"}),
+        Attends("Seen", "ready = Where (seen, scores, never)\n", 1,
+                {"x", "x", "x", "seen"}),
+        Attends("Hidden",
+                "scaled = Div (scores, half)\n"
+                "ready = Where (seen, never, scaled)\n",
+                2, {"x", "x", "x", "seen"}),
+        AttentionForm{.name = "OperandsScaled",
+                      .body = "more = Mul (q, root)\n less = Mul (k, root)\n"
+                              "ready = MatMul (more, less)\n" +
+                              std::string(kRest),
+                      .scale = 0.5},
+        AttentionForm{
+            .name = "HeadsFirst",
+            .body = "a = Abs (q)\n b = Transpose <perm = [0, 1, 3, 2]> (a)\n"
+                    "scores = MatMul (a, b)\n"
+                    "weights = Softmax <axis = 3> (scores)\n"
+                    "y = MatMul (weights, a)\n",
+            .inputs = {"a", "a", "a"},
+            .rows_first = {0, 0, 0, 0},
+            .outputs = "float[N,2,3,4] y"},
+        AttentionForm{.name = "KeysTurnedTwice",
+                      .body = "b = Transpose <perm = [0, 1, 3, 2]> (v)\n"
+                              "ready = MatMul (q, b)\n" +
+                              std::string(kRest)},
+        Differs("KeysAsTheyAre",
+                "b = Abs (k)\n ready = MatMul (q, b)\n" + std::string(kRest)),
+        Differs("MaskScaled",
+                "scores = MatMul (q, k)\n masked = Add (scores, mask)\n"
+                "ready = Mul (masked, half)\n" +
+                    std::string(kRest)),
+        Differs("AnotherAxis",
+                "scores = MatMul (q, k)\n"
+                "weights = Softmax <axis = 2> (scores)\n"
+                "mixed = MatMul (weights, v)\n"
+                "y = Transpose <perm = [0, 2, 1, 3]> (mixed)\n"),
+        Differs("WeightsAreAnOutput",
+                "ready = MatMul (q, k)\n" + std::string(kRest),
+                "float[N,3,2,4] y, float[N,2,3,3] weights"),
+        Differs("HiddenByData",
+                "scores = MatMul (q, k)\n m = ReduceSum (mask)\n"
+                "ready = Where (seen, scores, m)\n" +
+                    std::string(kRest))),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

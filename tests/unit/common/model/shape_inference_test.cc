@@ -48,8 +48,8 @@ Inferred Infer(int opset, const std::string& text, int64_t batch = 5,
   BuiltGraph built = BuildGraph({}, &model, &build_problems);
   EXPECT_THAT(build_problems, IsEmpty());
   Inferred result;
-  result.values = InferValues(built.graph, model.graph(), built.file_nodes,
-                              batch, style, &result.problems);
+  result.values = InferValues(built.graph, built.graph.nodes, model.graph(),
+                              built.file_nodes, batch, style, &result.problems);
   result.graph = std::move(built.graph);
   return result;
 }
