@@ -11,8 +11,15 @@ constexpr float kRootTwoOverPi = 0.797884561f;  // sqrt(2/pi)
 constexpr float kDensityAtZero = 0.398942280f;  // 1 / sqrt(2 pi)
 constexpr float kGeluCubic = 0.044715f;
 
-// Cumulative distribution of the standard normal.
-inline float Phi(float x) { return 0.5f * (1.0f + Erf(x * kRootHalf)); }
+// e^(-x^2 / 2): the density of the standard normal is kDensityAtZero times
+// that.
+inline float Bell(float x) { return Exp(-0.5f * x * x); }
+
+// Cumulative distribution of the standard normal, given Bell(x).
+inline float Phi(float x, float bell) {
+  const float outside = 0.5f * Erfc(std::fabs(x) * kRootHalf, bell);
+  return x > 0.0f ? 1.0f - outside : outside;
+}
 
 inline float GeluTanhInner(float x) {
   return kRootTwoOverPi * (x + kGeluCubic * x * x * x);
@@ -33,7 +40,7 @@ void Tanh(int64_t n, const float* x, float* y) {
 }
 
 void Gelu(int64_t n, const float* x, float* y) {
-  Emit(n, false, y, [=](int64_t i) { return x[i] * Phi(x[i]); });
+  Emit(n, false, y, [=](int64_t i) { return x[i] * Phi(x[i], Bell(x[i])); });
 }
 
 void GeluTanh(int64_t n, const float* x, float* y) {
@@ -63,8 +70,8 @@ void TanhGradient(int64_t n, const float* y, const float* dy, bool accumulate,
 void GeluGradient(int64_t n, const float* x, const float* dy, bool accumulate,
                   float* dx) {
   Emit(n, accumulate, dx, [=](int64_t i) {
-    const float density = kDensityAtZero * Exp(-0.5f * x[i] * x[i]);
-    return dy[i] * (Phi(x[i]) + x[i] * density);
+    const float bell = Bell(x[i]);
+    return dy[i] * (Phi(x[i], bell) + x[i] * (kDensityAtZero * bell));
   });
 }
 

@@ -77,8 +77,20 @@ inline float Tanh(float x) {
   return a < 0.625f ? fraction : far;
 }
 
-// Error function, within 2e-7. Near 0 its Taylor series; elsewhere Abramowitz
-// and Stegun, Handbook of Mathematical Functions, 7.1.26.
+// The complementary error function of a >= 0, within 2e-7, given e^(-a^2):
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
+inline float Erfc(float a, float exponential) {
+  const float t = 1.0f / (1.0f + 0.3275911f * a);
+  float q = 1.061405429f;
+  q = q * t - 1.453152027f;
+  q = q * t + 1.421413741f;
+  q = q * t - 0.284496736f;
+  q = q * t + 0.254829592f;
+  return q * t * exponential;
+}
+
+// Error function, within 2e-7. Near 0 its Taylor series, which keeps the
+// relative error small; elsewhere by Erfc.
 inline float Erf(float x) {
   constexpr float kTwoOverRootPi = 1.12837917f;
   const float s = x * x;
@@ -94,13 +106,7 @@ inline float Erf(float x) {
   p = p * s + 1.0f;
   const float near = kTwoOverRootPi * x * p;
   const float a = std::fabs(x);
-  const float t = 1.0f / (1.0f + 0.3275911f * a);
-  float q = 1.061405429f;
-  q = q * t - 1.453152027f;
-  q = q * t + 1.421413741f;
-  q = q * t - 0.284496736f;
-  q = q * t + 0.254829592f;
-  const float far = std::copysign(1.0f - q * t * Exp(-s), x);
+  const float far = std::copysign(1.0f - Erfc(a, Exp(-s)), x);
   return a < 1.0f ? near : far;
 }
 
