@@ -32,7 +32,7 @@ readonly TEST_PACKAGES=(
 )
 # For /usr/bin/python3, Debian's 3.11: 60 MB to fetch, 305 MB on disk.
 readonly PYTHON_PACKAGES=(
-  numpy==1.26.4 onnx==1.17.0 onnxruntime==1.20.1 safetensors==0.4.5
+  numpy==1.26.4 onnx==1.22.0 onnxruntime==1.20.1 safetensors==0.4.5
 )
 readonly PYTHON_DIR="$(dirname "$(readlink -f "$0")")/../build/python"
 

@@ -30,7 +30,7 @@ LAYERS = {
 
 # Header pattern -> path patterns that may include it.
 EXTERNAL = {
-    r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_tensor\.cc$))",
+    r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_node_case\.cc$))",
     r"dnnl|oneapi/dnnl": r"^kernels/",
     r"rocksdb/": r"^(scheduler/state_store|server/row_spill|tests/)",
     r"prometheus/": r"^common/rpc/metrics\.cc$",
