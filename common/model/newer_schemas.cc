@@ -49,6 +49,27 @@ OpSchema Swish() {
   return Activation("Swish", 24).Attr("alpha", "", AttributeProto::FLOAT, 1.0f);
 }
 
+// The attributes say how float8 is reached, which no value is.
+OpSchema Cast(int version) {
+  OpSchema schema = Named("Cast", version);
+  schema.Attr("to", "", AttributeProto::INT)
+      .Attr("saturate", "", AttributeProto::INT, int64_t{1})
+      .Input(0, "input", "", "T1")
+      .Output(0, "output", "", "T2")
+      .TypeConstraint("T1", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeConstraint("T2", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeAndShapeInferenceFunction([](InferenceContext& context) {
+        onnx::propagateElemTypeFromAttributeToOutput(context, "to", 0);
+        if (onnx::hasInputShape(context, 0)) {
+          onnx::propagateShapeFromInputToOutput(context, 0, 0);
+        }
+      });
+  if (version >= 24) {
+    schema.Attr("round_mode", "", AttributeProto::STRING, std::string("up"));
+  }
+  return schema;
+}
+
 // An input that rules read by value, of int32 or int64; nothing if it is not
 // known.
 std::optional<std::vector<int64_t>> Whole(InferenceContext& context, size_t i) {
@@ -338,6 +359,8 @@ const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
   static const auto* const schemas = [] {
     auto* all = new std::vector<OpSchema>{Attention(23),
                                           Attention(24),
+                                          Cast(19),
+                                          Cast(24),
                                           Einsum(),
                                           Gelu(),
                                           GroupNormalization(18),
@@ -354,12 +377,16 @@ const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
     for (OpSchema& schema : *all) schema.Finalize();
     return all;
   }();
+  const OpSchema* newest = nullptr;
   for (const OpSchema& schema : *schemas) {
-    if (schema.Name() == op_type && schema.SinceVersion() == since_version) {
-      return &schema;
+    const bool fits =
+        schema.Name() == op_type && schema.SinceVersion() <= since_version;
+    if (fits &&
+        (newest == nullptr || newest->SinceVersion() < schema.SinceVersion())) {
+      newest = &schema;
     }
   }
-  return nullptr;
+  return newest;
 }
 
 }  // namespace syncline

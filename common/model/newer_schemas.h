@@ -13,8 +13,8 @@ class OpSchema;
 
 namespace syncline {
 
-// The schema of this version of the operator (Node::since_version); null if
-// libonnx has it.
+// The schema of this version of the operator (Node::since_version), or that of
+// an older one from which it differs in types only; null if libonnx has it.
 const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
                                       int since_version);
 

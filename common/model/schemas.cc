@@ -177,9 +177,7 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
   const int since = SinceVersion(op, opset_version);
   if (since == 0) return nullptr;
-  // Later versions of Pad only widened the types once more.
-  const int changed = op.op_type == "Pad" ? std::min(since, 18) : since;
-  if (const auto* newer = FindNewerSchema(op.op_type, changed)) return newer;
+  if (const auto* newer = FindNewerSchema(op.op_type, since)) return newer;
   if (op.op_type == "AveragePool" && since >= 19) {
     return DilatedAveragePoolSchema();
   }

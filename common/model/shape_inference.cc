@@ -28,6 +28,8 @@ namespace {
 
 // Inputs that inference rules read by value are shapes, axes and flags.
 constexpr int64_t kReadableElementsMax = 64;
+// Sums with these stay far from overflow; the operators refuse smaller ones.
+constexpr int64_t kPadMax = int64_t{1} << 46;
 
 onnx::TypeProto ToOnnxType(const InferredValue& value) {
   onnx::TypeProto type;
@@ -112,6 +114,29 @@ class NodeContext : public onnx::InferenceContext {
   std::vector<onnx::TypeProto> outputs_;
   mutable std::vector<std::unique_ptr<onnx::TensorProto>> data_;
 };
+
+// Of ceil_mode's windows one that would begin on the padding at the end is none
+// (as PyTorch has it, and ONNX's definition since 1.16). libonnx counts it.
+void DropWindowsOnPadding(const Node& node, const Dims& in,
+                          NodeContext* context) {
+  if (node.Int("ceil_mode", 0) == 0) return;
+  const std::vector<int64_t> strides = node.Ints("strides");
+  const std::vector<int64_t> pads = node.Ints("pads");
+  for (size_t i = 0; i < context->getNumOutputs(); ++i) {
+    auto* shape =
+        context->getOutputType(i)->mutable_tensor_type()->mutable_shape();
+    for (int d = 2; d < shape->dim_size(); ++d) {
+      const size_t axis = d - 2;
+      const int64_t stride = axis < strides.size() ? strides[axis] : 1;
+      const int64_t pad = axis < pads.size() ? pads[axis] : 0;
+      const int64_t last = shape->dim(d).dim_value() - 1;
+      const int64_t end = in[d] + std::clamp<int64_t>(pad, 0, kPadMax);
+      if (last > 0 && stride > 0 && last > (end - 1) / stride) {
+        shape->mutable_dim(d)->set_dim_value(last);
+      }
+    }
+  }
+}
 
 // `from` may be stretched to `to` by NumPy's rules, without stretching `to`.
 bool BroadcastsTo(absl::Span<const int64_t> from,
@@ -235,6 +260,9 @@ absl::Status ValueInference::InferNode(const Node& node,
     for (size_t i = 1; i < node.outputs.size(); ++i) {
       *context.getOutputType(i) = *context.getInputType(3);
     }
+  }
+  if (node.op_type == "AveragePool" || node.op_type == "MaxPool") {
+    DropWindowsOnPadding(node, values_[node.inputs[0]].dims, &context);
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == kNoValue) continue;

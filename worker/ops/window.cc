@@ -98,11 +98,14 @@ absl::Status ReadPads(const Node& node, Window* window) {
   return absl::OkStatus();
 }
 
-// Windows that fit; ceil_mode lets the last one hang over the end.
+// Windows that fit; ceil_mode lets the last one hang over the end, but not
+// begin on the padding there.
 int64_t FittingWindows(const Window::Axis& axis, bool ceil_mode) {
   const int64_t room = axis.in + axis.pad_begin + axis.pad_end - axis.span();
   if (room < 0) return 0;
-  return (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
+  if (!ceil_mode) return room / axis.stride + 1;
+  const int64_t last = (room + axis.stride - 1) / axis.stride;
+  return last * axis.stride >= axis.in + axis.pad_begin ? last : last + 1;
 }
 
 }  // namespace

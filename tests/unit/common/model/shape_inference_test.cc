@@ -118,6 +118,14 @@ TEST(ShapeInferenceTest, EveryOperator) {
       {"float[2,3,7,8] a",
        "MaxPool <kernel_shape=[2,2], strides=[2,2], ceil_mode=1> (a)",
        "float32[2,3,4,4]"},
+      // The last window would begin on the padding.
+      {"float[1,1,2,2] a",
+       "MaxPool <kernel_shape=[1,1], strides=[2,2], ceil_mode=1> (a)",
+       "float32[1,1,1,1]"},
+      {"float[1,3,2,4] a",
+       "AveragePool <kernel_shape=[3,3], strides=[3,3], pads=[1,1,1,1], "
+       "ceil_mode=1> (a)",
+       "float32[1,3,1,2]"},
       {"float[2,3,7,8] a",
        "AveragePool <kernel_shape=[3,2], pads=[1,0,1,0]> "
        "(a)",
@@ -158,7 +166,11 @@ TEST(ShapeInferenceTest, EveryOperator) {
     EXPECT_EQ(Output(opset, "float[2,3,9] a",
                      "AveragePool <kernel_shape=[2], dilations=[3]> (a)"),
               "float32[2,3,6]");
+    EXPECT_EQ(Output(opset, "double[2,3] a", "Cast <to=1, saturate=0> (a)"),
+              "float32[2,3]");
   }
+  EXPECT_EQ(Output(24, "double[2] a", "Cast <to=1, round_mode=\"down\"> (a)"),
+            "float32[2]");
   for (int opset : {12, 13, 17, 22, 25}) {
     EXPECT_EQ(Output(opset, "float[2,3] a", "Celu(a)"), "float32[2,3]");
     EXPECT_EQ(Output(opset, "float[2,3,4] a, int64[2,4] l",
