@@ -5,7 +5,10 @@
 // that of the rest: forward, sample by sample. Its derivative is taken by
 // central differences in double.
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "kernels/reference.h"
 
@@ -17,6 +20,31 @@ inline int64_t GateCount(Cell cell) {
   return cell == Cell::kRnn ? 1 : cell == Cell::kGru ? 3 : 4;
 }
 
+// A function of a cell by ONNX's name.
+struct NamedFunction {
+  std::string name;
+  double alpha = 0, beta = 0;
+};
+
+template <typename T>
+T Activate(const NamedFunction& f, T x) {
+  const T alpha(f.alpha), beta(f.beta);
+  if (f.name == "Affine") return alpha * x + beta;
+  if (f.name == "Elu") return x < T(0) ? alpha * (std::exp(x) - T(1)) : x;
+  if (f.name == "HardSigmoid") {
+    return std::clamp(alpha * x + beta, T(0), T(1));
+  }
+  if (f.name == "LeakyRelu") return x < T(0) ? alpha * x : x;
+  if (f.name == "Relu") return std::max(x, T(0));
+  if (f.name == "ScaledTanh") return alpha * std::tanh(beta * x);
+  if (f.name == "Sigmoid") return T(1) / (T(1) + std::exp(-x));
+  if (f.name == "Softplus") return std::log(T(1) + std::exp(x));
+  if (f.name == "Softsign") return x / (T(1) + std::abs(x));
+  if (f.name == "Tanh") return std::tanh(x);
+  if (f.name == "ThresholdedRelu") return x > alpha ? x : T(0);
+  return x;
+}
+
 struct RecurrentAttributes {
   Cell cell = Cell::kLstm;
   int64_t directions = 1;
@@ -24,12 +52,17 @@ struct RecurrentAttributes {
   bool linear_before_reset = false;  // GRU
   bool batch_first = false;          // layout 1
   std::vector<int64_t> lengths;      // by sample; empty: all steps
+  // Of each direction; empty: the cell's usual ones.
+  std::vector<NamedFunction> functions = {};
+  double clip = 0;  // of their arguments that are sums of gates; 0: none
+  bool input_forget = false;  // LSTM: the forget gate is 1 - input
 };
 
-// Inputs and outputs in ONNX's shapes; bias and states may be empty.
+// Inputs and outputs in ONNX's shapes; bias, states and peepholes may be empty.
 template <typename T>
 struct RecurrentInputs {
   Array<T> x, w, r, bias, h, c;
+  Array<T> peepholes = {};
 };
 template <typename T>
 struct RecurrentOutputs {
@@ -126,7 +159,21 @@ class RecurrentReference {
                      (d * 2 * GateCount(a_.cell) + gate) * hidden_ + i);
   }
 
-  static T Sigmoid(T v) { return T(1) / (T(1) + std::exp(-v)); }
+  // Function `i` of direction d's cell, clipping included.
+  T Call(int64_t d, size_t i, T x) const {
+    static const std::vector<NamedFunction> kRnn = {{"Tanh"}};
+    static const std::vector<NamedFunction> kGated = {
+        {"Sigmoid"}, {"Tanh"}, {"Tanh"}};
+    const std::vector<NamedFunction>& usual =
+        a_.cell == Cell::kRnn ? kRnn : kGated;
+    const bool of_memory = a_.cell == Cell::kLstm && i == 2;
+    if (a_.clip > 0 && !of_memory) {
+      x = std::clamp(x, T(-a_.clip), T(a_.clip));
+    }
+    if (a_.functions.empty()) return Activate(usual[i], x);
+    return Activate(a_.functions[d * (a_.functions.size() / a_.directions) + i],
+                    x);
+  }
 
   void Step(int64_t d, int64_t n, int64_t t, RecurrentState<T>* state) const {
     const std::vector<T> h = state->h;
@@ -135,25 +182,37 @@ class RecurrentReference {
     };
     std::vector<T> reset(hidden_), reset_h(hidden_);
     for (int64_t i = 0; i < hidden_ && a_.cell == Cell::kGru; ++i) {
-      reset[i] = Sigmoid(sum(1, i));
+      reset[i] = Call(d, 0, sum(1, i));
       reset_h[i] = reset[i] * h[i];
     }
     for (int64_t i = 0; i < hidden_; ++i) {
       if (a_.cell == Cell::kRnn) {
-        state->h[i] = std::tanh(sum(0, i));
+        state->h[i] = Call(d, 0, sum(0, i));
       } else if (a_.cell == Cell::kGru) {
-        const T update = Sigmoid(sum(0, i));
+        const T update = Call(d, 0, sum(0, i));
         const T candidate =
-            std::tanh(FromInput(d, n, t, 2, i) +
-                      (a_.linear_before_reset ? reset[i] * FromState(d, h, 2, i)
-                                              : FromState(d, reset_h, 2, i)));
+            Call(d, 1,
+                 FromInput(d, n, t, 2, i) +
+                     (a_.linear_before_reset ? reset[i] * FromState(d, h, 2, i)
+                                             : FromState(d, reset_h, 2, i)));
         state->h[i] = (T(1) - update) * candidate + update * h[i];
       } else {
-        state->c[i] = Sigmoid(sum(2, i)) * state->c[i] +
-                      Sigmoid(sum(0, i)) * std::tanh(sum(3, i));
-        state->h[i] = Sigmoid(sum(1, i)) * std::tanh(state->c[i]);
+        LstmUnit(d, i, sum, state);
       }
     }
+  }
+
+  template <typename Sum>
+  void LstmUnit(int64_t d, int64_t i, Sum sum, RecurrentState<T>* state) const {
+    T& c = state->c[i];
+    const auto peephole = [&](int64_t gate) {
+      return ElementOr(in_.peepholes, (d * 3 + gate) * hidden_ + i) * c;
+    };
+    const T input = Call(d, 0, sum(0, i) + peephole(0));
+    const T forget =
+        a_.input_forget ? T(1) - input : Call(d, 0, sum(2, i) + peephole(2));
+    c = forget * c + input * Call(d, 1, sum(3, i));
+    state->h[i] = Call(d, 0, sum(1, i) + peephole(1)) * Call(d, 2, c);
   }
 
   const RecurrentAttributes& a_;

@@ -57,7 +57,7 @@ constexpr OperatorInfo kOperators[] = {
     {"HardSwish", 1, {14, 22}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
     {"InstanceNormalization", 3, {6, 22}},
-    {"LSTM", 7, {7, 14, 22}},
+    {"LSTM", 8, {7, 14, 22}},
     {"LayerNormalization", 3, {17}},
     {"LeakyRelu", 1, {6, 16}},
     {"Less", 0, {9, 13}},

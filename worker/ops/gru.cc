@@ -16,8 +16,11 @@ class GruOp : public RecurrentOp {
  public:
   // Keeps the candidate's product of each step where the gate scales that.
   GruOp(const OpSpec& spec, const RecurrentShape& shape, bool scales_product)
-      : RecurrentOp(spec, shape,
-                    scales_product ? Kept::kOfStep : Kept::kNothing),
+      : RecurrentOp(
+            spec, shape, scales_product ? Kept::kOfStep : Kept::kNothing,
+            /*cell_scratch=*/shape.state() +
+                (shape.has_usual_functions ? 0
+                                           : shape.samples * shape.gate_row())),
         scales_product_(scales_product) {}
 
  private:
@@ -32,8 +35,11 @@ class GruOp : public RecurrentOp {
     const int64_t n = shape().hidden;
     SYNCLINE_RETURN_IF_ERROR(gates_->Accumulate(s.h_before, s.r, s.gates));
     for (int64_t i = 0; i < shape().samples; ++i) {
-      float* const gates = s.gates + i * 3 * n;
-      Sigmoid(2 * n, gates, gates);
+      if (is_usual()) {
+        Sigmoid(2 * n, GatesOf(s, i), GatesOf(s, i));
+      } else {
+        Apply(s.functions[0], 2 * n, s.gates + i * 3 * n, GatesOf(s, i));
+      }
     }
     const float* const r = s.r + 2 * n * n;
     if (scales_product_) {
@@ -46,26 +52,26 @@ class GruOp : public RecurrentOp {
           candidate_->Accumulate(s.scratch, r, s.gates + 2 * n));
     }
     for (int64_t i = 0; i < shape().samples; ++i) {
-      GruCell(n, s.gates + i * 3 * n,
-              scales_product_ ? s.kept + i * n : nullptr, s.h_before + i * n,
-              s.h + i * n);
+      const float* const scaled = scales_product_ ? s.kept + i * n : nullptr;
+      const float* const before = s.h_before + i * n;
+      if (is_usual()) {
+        GruCell(n, s.gates + i * 3 * n, scaled, before, s.h + i * n);
+      } else {
+        GruCell(s.functions[1], n, s.gates + i * 3 * n, GatesOf(s, i), scaled,
+                before, s.h + i * n);
+      }
     }
     return absl::OkStatus();
   }
 
   absl::Status RunGradient(const Step& s, const StepGradient& g) override {
     const int64_t n = shape().hidden;
-    for (int64_t i = 0; i < shape().samples; ++i) {
-      GruCellGradient(n, s.gates + i * 3 * n, s.h_before + i * n, g.dh + i * n,
-                      g.dgates + i * 3 * n);
-    }
+    for (int64_t i = 0; i < shape().samples; ++i) RunCellGradient(s, g, i);
     const float* const r = s.r + 2 * n * n;
     if (scales_product_) {
       for (int64_t i = 0; i < shape().samples; ++i) {
-        float* const dgates = g.dgates + i * 3 * n;
-        GruResetGradient(n, s.gates + i * 3 * n + n, s.kept + i * n,
-                         dgates + 2 * n, dgates + n, /*accumulate=*/false,
-                         g.drecurrent + i * n);
+        RunResetGradient(s, g, i, s.kept + i * n, g.dgates + i * 3 * n + 2 * n,
+                         /*accumulate=*/false, g.drecurrent + i * n);
       }
       SYNCLINE_RETURN_IF_ERROR(dcandidate_->Accumulate(g.drecurrent, r, g.dh));
     } else {
@@ -73,13 +79,44 @@ class GruOp : public RecurrentOp {
       SYNCLINE_RETURN_IF_ERROR(
           dcandidate_->Run(g.dgates + 2 * n, r, nullptr, dscaled));
       for (int64_t i = 0; i < shape().samples; ++i) {
-        GruResetGradient(n, s.gates + i * 3 * n + n, s.h_before + i * n,
-                         dscaled + i * n, g.dgates + i * 3 * n + n,
+        RunResetGradient(s, g, i, s.h_before + i * n, dscaled + i * n,
                          /*accumulate=*/true, g.dh + i * n);
       }
       ScaleState(s, g.drecurrent);
     }
     return dgates_->Accumulate(g.dgates, s.r, g.dh);
+  }
+
+  void RunCellGradient(const Step& s, const StepGradient& g, int64_t i) const {
+    const int64_t n = shape().hidden;
+    float* const sums = s.gates + i * 3 * n;
+    float* const gates = GatesOf(s, i);
+    const float* const before = s.h_before + i * n;
+    float* const dgates = g.dgates + i * 3 * n;
+    if (is_usual()) {
+      GruCellGradient(n, gates, before, g.dh + i * n, dgates);
+      return;
+    }
+    Apply(s.functions[0], 2 * n, sums, gates);
+    Apply(s.functions[1], n, sums + 2 * n, gates + 2 * n);
+    GruCellGradient(s.functions[0], s.functions[1], n, sums, gates, before,
+                    g.dh + i * n, dgates);
+  }
+
+  // `d` is the gradient of the reset gate times `value`; dvalue is set, or
+  // added to.
+  void RunResetGradient(const Step& s, const StepGradient& g, int64_t i,
+                        const float* value, const float* d, bool accumulate,
+                        float* dvalue) const {
+    const int64_t n = shape().hidden;
+    const float* const reset = GatesOf(s, i) + n;
+    float* const dreset = g.dgates + i * 3 * n + n;
+    if (is_usual()) {
+      GruResetGradient(n, reset, value, d, dreset, accumulate, dvalue);
+    } else {
+      GruResetGradient(s.functions[0], n, s.gates + i * 3 * n + n, reset, value,
+                       d, dreset, accumulate, dvalue);
+    }
   }
 
   // The candidate's part has another operand than the gates': its product's own
@@ -105,11 +142,19 @@ class GruOp : public RecurrentOp {
   void ScaleState(const Step& s, float* to) const {
     const int64_t n = shape().hidden;
     for (int64_t i = 0; i < shape().samples; ++i) {
-      const float* const reset = s.gates + i * 3 * n + n;
+      const float* const reset = GatesOf(s, i) + n;
       const float* const h = s.h_before + i * n;
       Emit(n, /*accumulate=*/false, to + i * n,
            [=](int64_t k) { return reset[k] * h[k]; });
     }
+  }
+
+  bool is_usual() const { return shape().has_usual_functions; }
+  // A sample's gates once they are activations: in place of the sums, or where
+  // derivatives are taken from these, in scratch memory behind a state.
+  float* GatesOf(const Step& s, int64_t i) const {
+    const int64_t at = i * shape().gate_row();
+    return is_usual() ? s.gates + at : s.scratch + shape().state() + at;
   }
 
   const bool scales_product_;
@@ -160,9 +205,10 @@ absl::Status GruOp::CompileCell() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGRU(const OpSpec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const RecurrentShape shape,
-      MakeRecurrentShape(spec, /*gates=*/3, {"Sigmoid", "Tanh"}));
+  SYNCLINE_ASSIGN_OR_RETURN(const RecurrentShape shape,
+                            MakeRecurrentShape(spec, /*gates=*/3,
+                                               {CellFunction::Kind::kSigmoid,
+                                                CellFunction::Kind::kTanh}));
   auto op = std::make_unique<GruOp>(
       spec, shape, spec.node->Int("linear_before_reset", 0) != 0);
   SYNCLINE_RETURN_IF_ERROR(op->Compile());

@@ -55,7 +55,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(HardSwish, 0b1)                     \
   OPERATOR(Identity, 0b1)                      \
   OPERATOR(InstanceNormalization, 0b111)       \
-  OPERATOR(LSTM, 0b1101111, 0b111)             \
+  OPERATOR(LSTM, 0b11101111, 0b111)            \
   OPERATOR(LayerNormalization, 0b111, 0b111)   \
   OPERATOR(LeakyRelu, 0b1)                     \
   OPERATOR(Less, 0)                            \

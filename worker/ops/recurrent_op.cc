@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "worker/ops/cell_functions.h"
 
 namespace syncline {
 namespace {
@@ -29,40 +28,6 @@ absl::Status CheckTypes(const OpSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("input ", i, " is ", DTypeName(spec.input(i).dtype),
                      "; it must be ", DTypeName(want)));
-  }
-  return absl::OkStatus();
-}
-
-// The activations of one direction are repeated for the other.
-absl::Status CheckActivations(const Node& node, int64_t directions,
-                              const std::vector<std::string>& want) {
-  const auto it = node.attributes.find("activations");
-  if (it == node.attributes.end()) return absl::OkStatus();
-  const auto* const given = std::get_if<std::vector<std::string>>(&it->second);
-  bool fits = given != nullptr && given->size() == want.size() * directions;
-  for (size_t i = 0; fits && i < given->size(); ++i) {
-    fits = absl::EqualsIgnoreCase((*given)[i], want[i % want.size()]);
-  }
-  if (fits || (given != nullptr && given->empty())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "activations are ", given == nullptr ? "?" : absl::StrJoin(*given, ", "),
-      "; only ", absl::StrJoin(want, ", "), " in each direction ",
-      want.size() == 1 ? "is" : "are", " computed"));
-}
-
-absl::Status RefuseWhatIsNotComputed(const OpSpec& spec) {
-  const Node& node = *spec.node;
-  if (node.Has("clip")) {
-    return absl::InvalidArgumentError(
-        "clip is not computed; export the model without it");
-  }
-  if (node.Int("input_forget", 0) != 0) {
-    return absl::InvalidArgumentError(
-        "input_forget, which couples gates, is not computed");
-  }
-  if (spec.input(kPeepholes).present) {
-    return absl::InvalidArgumentError(
-        "peepholes (input 7) are not computed; leave them out");
   }
   return absl::OkStatus();
 }
@@ -90,9 +55,8 @@ void SwapLeading(int64_t a, int64_t b, int64_t n, bool accumulate,
 
 absl::StatusOr<RecurrentShape> MakeRecurrentShape(
     const OpSpec& spec, int64_t gates,
-    const std::vector<std::string>& activations) {
+    absl::Span<const CellFunction::Kind> usual) {
   SYNCLINE_RETURN_IF_ERROR(CheckTypes(spec));
-  SYNCLINE_RETURN_IF_ERROR(RefuseWhatIsNotComputed(spec));
   const Node& node = *spec.node;
   const Dims& x = spec.input(kX).dims;
   const Dims& r = spec.input(kR).dims;
@@ -110,6 +74,7 @@ absl::StatusOr<RecurrentShape> MakeRecurrentShape(
   s.hidden = r[2];
   s.has_bias = spec.input(kBias).present;
   s.has_lengths = spec.input(kLengths).present;
+  s.has_peepholes = spec.input(kPeepholes).present;
   const std::string direction = node.String("direction", "forward");
   if (direction != "forward" && direction != "reverse" &&
       direction != "bidirectional") {
@@ -132,17 +97,22 @@ absl::StatusOr<RecurrentShape> MakeRecurrentShape(
                                           {kBias, {d, 2 * s.gate_row()}},
                                           {kLengths, {s.samples}},
                                           {kH, state},
-                                          {kC, state}};
+                                          {kC, state},
+                                          {kPeepholes, {d, 3 * s.hidden}}};
   for (const auto& [input, want] : dims) {
     SYNCLINE_RETURN_IF_ERROR(CheckDims(spec, input, want));
   }
-  SYNCLINE_RETURN_IF_ERROR(CheckActivations(node, d, activations));
+  SYNCLINE_ASSIGN_OR_RETURN(s.functions, CellFunctionsOf(node, d, usual));
+  s.has_usual_functions = !node.Has("clip");
+  for (size_t i = 0; i < s.functions.size(); ++i) {
+    s.has_usual_functions &= s.functions[i].kind == usual[i % usual.size()];
+  }
   return s;
 }
 
 RecurrentOp::RecurrentOp(const OpSpec& spec, const RecurrentShape& shape,
-                         Kept kept)
-    : Op(TraitsOf(spec, shape, kept)),
+                         Kept kept, int64_t cell_scratch)
+    : Op(TraitsOf(spec, shape, kept, cell_scratch)),
       shape_(shape),
       kept_(kept),
       wants_(spec.wants_gradient),
@@ -150,9 +120,10 @@ RecurrentOp::RecurrentOp(const OpSpec& spec, const RecurrentShape& shape,
       kept_states_(KeptStates(spec, shape)) {}
 
 Op::Traits RecurrentOp::TraitsOf(const OpSpec& spec, const RecurrentShape& s,
-                                 Kept kept) {
+                                 Kept kept, int64_t cell_scratch) {
   Traits traits;
   traits.backward_inputs = 1u << kR;
+  if (s.has_peepholes) traits.backward_inputs |= 1u << kPeepholes;
   if (s.has_lengths) traits.backward_inputs |= 1u << kLengths;
   if (spec.WantsGradient(kX)) traits.backward_inputs |= 1u << kW;
   if (spec.WantsGradient(kW) && !s.copies_input()) {
@@ -164,10 +135,10 @@ Op::Traits RecurrentOp::TraitsOf(const OpSpec& spec, const RecurrentShape& s,
   const int64_t direction =
       s.rows() * s.gate_row() + states * KeptStates(spec, s) * s.state();
   traits.workspace_bytes = (s.directions * direction + copied) * sizeof(float);
-  traits.forward_scratch_bytes = (s.gate_row() + s.state()) * sizeof(float);
+  traits.forward_scratch_bytes = (s.gate_row() + cell_scratch) * sizeof(float);
   traits.backward_scratch_bytes =
-      (s.rows() * (s.gate_row() + s.hidden) + 5 * s.state() +
-       (s.batch_first ? input : 0)) *
+      (s.rows() * (s.gate_row() + s.hidden) + 4 * s.state() +
+       (s.batch_first ? input : 0) + cell_scratch) *
       sizeof(float);
   return traits;
 }
@@ -269,6 +240,11 @@ RecurrentOp::Step RecurrentOp::StepAt(const Tensors& t, const Direction& d,
   s.r_bias = t.in(kBias) == nullptr
                  ? nullptr
                  : t.in(kBias) + (2 * d.index + 1) * shape_.gate_row();
+  s.peepholes = shape_.has_peepholes
+                    ? t.in(kPeepholes) + d.index * 3 * shape_.hidden
+                    : nullptr;
+  s.functions = shape_.functions.data() +
+                d.index * (shape_.functions.size() / shape_.directions);
   s.scratch = scratch;
   return s;
 }
@@ -431,8 +407,8 @@ RecurrentOp::GradientScratch RecurrentOp::ScratchOf(const Tensors& t) const {
   s.dkept = s.dh + shape_.state();
   s.held_dh = s.dkept + shape_.state();
   s.held_dkept = s.held_dh + shape_.state();
-  s.step = s.held_dkept + shape_.state();
-  s.dx = s.step + shape_.state();
+  s.dx = s.held_dkept + shape_.state();
+  s.step = s.dx + (shape_.batch_first ? shape_.rows() * shape_.width : 0);
   return s;
 }
 
@@ -446,7 +422,8 @@ void RecurrentOp::ClearGradients(const Gradients& g) const {
       {kR, d * shape_.gate_row() * shape_.hidden},
       {kBias, 2 * d * shape_.gate_row()},
       {kH, d * shape_.state()},
-      {kC, d * shape_.state()}};
+      {kC, d * shape_.state()},
+      {kPeepholes, 3 * d * shape_.hidden}};
   for (const auto& [input, count] : counts) {
     if (g.in(input) == nullptr || g.accumulate(input)) continue;
     std::fill_n(g.in(input), count, 0.0f);
@@ -526,14 +503,21 @@ absl::Status RecurrentOp::AddWeightGradients(const Tensors& t,
                                              const Direction& d) {
   const GradientScratch scratch = ScratchOf(t);
   const int64_t n = shape_.gate_row();
+  const int64_t before = d.backwards ? shape_.state() : 0;
   RecurrentGradient recurrent;
   recurrent.dgates = scratch.dgates;
   recurrent.drecurrent = scratch.drecurrent;
-  recurrent.h_before = d.h + (d.backwards ? shape_.state() : 0);
+  recurrent.h_before = d.h + before;
+  recurrent.kept_before = d.kept == nullptr ? nullptr : d.kept + before;
+  recurrent.kept =
+      d.kept == nullptr ? nullptr : d.kept + shape_.state() - before;
   recurrent.dr =
       g.in(kR) == nullptr ? nullptr : g.in(kR) + d.index * n * shape_.hidden;
   recurrent.dbias =
       g.in(kBias) == nullptr ? nullptr : g.in(kBias) + (2 * d.index + 1) * n;
+  recurrent.dpeepholes = g.in(kPeepholes) == nullptr
+                             ? nullptr
+                             : g.in(kPeepholes) + d.index * 3 * shape_.hidden;
   SYNCLINE_RETURN_IF_ERROR(AddRecurrentGradient(recurrent));
   if (g.in(kBias) != nullptr) {
     AddRowSums(scratch.dgates, n, n, g.in(kBias) + 2 * d.index * n);

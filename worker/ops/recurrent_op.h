@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "kernels/cell_function.h"
 #include "kernels/gemm.h"
 #include "worker/ops/op.h"
 
@@ -28,6 +30,9 @@ struct RecurrentShape {
   bool batch_first = false;  // layout 1
   bool has_bias = false;
   bool has_lengths = false;
+  bool has_peepholes = false;
+  std::vector<CellFunction> functions;  // of each direction's cell
+  bool has_usual_functions = true;      // and nothing is clipped
 
   int64_t state() const { return samples * hidden; }  // elements, a direction's
   int64_t gate_row() const { return gates * hidden; }
@@ -37,10 +42,10 @@ struct RecurrentShape {
 };
 
 // Checks inputs and attributes that the three have, against a cell of this many
-// gates with these activations. Errors: InvalidArgument.
+// gates that usually has these functions. Errors: InvalidArgument.
 absl::StatusOr<RecurrentShape> MakeRecurrentShape(
     const OpSpec& spec, int64_t gates,
-    const std::vector<std::string>& activations);
+    absl::Span<const CellFunction::Kind> usual);
 
 class RecurrentOp : public Op {
  public:
@@ -63,9 +68,11 @@ class RecurrentOp : public Op {
     float* h;
     const float* kept_before;  // of what the cell keeps, if it does
     float* kept;
-    const float* r;       // the state's weights [gates * hidden, hidden]
-    const float* r_bias;  // [gates * hidden]; null: none
-    float* scratch;
+    const float* r;          // the state's weights [gates * hidden, hidden]
+    const float* r_bias;     // [gates * hidden]; null: none
+    const float* peepholes;  // [3 * hidden]; null: none
+    const CellFunction* functions;  // the cell's
+    float* scratch;                 // as the cell asked for
   };
   // Its gradients. `dh` and `dkept` are of the states after the step, and
   // become those before it.
@@ -77,14 +84,19 @@ class RecurrentOp : public Op {
   };
   // All steps in one direction.
   struct RecurrentGradient {
-    const float* dgates;      // [rows, gates * hidden]
-    const float* drecurrent;  // [rows, hidden]
-    const float* h_before;    // [rows, hidden]
-    float* dr;                // added to; null: not wanted
-    float* dbias;             // of the state's weights, likewise
+    const float* dgates;       // [rows, gates * hidden]
+    const float* drecurrent;   // [rows, hidden]
+    const float* h_before;     // [rows, hidden]
+    const float* kept_before;  // likewise, of what the cell keeps
+    const float* kept;
+    float* dr;          // added to; null: not wanted
+    float* dbias;       // of the state's weights, likewise
+    float* dpeepholes;  // likewise
   };
 
-  RecurrentOp(const OpSpec& spec, const RecurrentShape& shape, Kept kept);
+  // `cell_scratch`: floats of a step's scratch.
+  RecurrentOp(const OpSpec& spec, const RecurrentShape& shape, Kept kept,
+              int64_t cell_scratch);
 
   const RecurrentShape& shape() const { return shape_; }
   bool has_gradients() const { return has_gradients_; }
@@ -118,7 +130,7 @@ class RecurrentOp : public Op {
   };
 
   static Traits TraitsOf(const OpSpec& spec, const RecurrentShape& shape,
-                         Kept kept);
+                         Kept kept, int64_t cell_scratch);
   Direction DirectionOf(const Tensors& t, int64_t index) const;
   void CopyInput(const Tensors& t) const;
   // The input, with time as its first dimension.
@@ -164,8 +176,8 @@ class RecurrentOp : public Op {
     float* dkept;
     float* held_dh;  // what they were before the step
     float* held_dkept;
-    float* step;
-    float* dx;  // [rows, width], with batch_first
+    float* dx;    // [rows, width], with batch_first
+    float* step;  // the cell's
   };
   GradientScratch ScratchOf(const Tensors& t) const;
   void HoldGradients(const Tensors& t, int64_t time,

@@ -1,7 +1,9 @@
 // Goal: RNN, GRU and LSTM compute what ONNX says, and a gradient flows from
 // each of their outputs to each of their inputs. Method: the reference, in
 // double, and its central differences, over every setting: directions, layouts,
-// samples of different length, with and without biases and initial states.
+// samples of different length, with and without biases and initial states; and
+// with each function that a cell may have, clipped or not, peepholes and
+// coupled gates.
 
 #include "worker/ops/recurrent_op.h"
 
@@ -15,6 +17,7 @@ namespace syncline {
 namespace {
 
 using reference::Cell;
+using reference::NamedFunction;
 using reference::RecurrentAttributes;
 using testing::Dot;
 using testing::DoubleArray;
@@ -35,6 +38,8 @@ struct Setting {
   RecurrentAttributes a;
   bool bias = true;
   bool states = true;
+  bool peepholes = false;
+  std::string form = "";
 
   std::string Name() const {
     static constexpr const char* kCells[] = {"Rnn", "Gru", "Lstm"};
@@ -43,9 +48,67 @@ struct Setting {
         a.directions == 2 ? "Both" : (a.reversed ? "Backwards" : ""),
         a.linear_before_reset ? "Linear" : "", a.batch_first ? "Batch" : "",
         a.lengths.empty() ? "" : "Ragged", bias ? "" : "NoBias",
-        states ? "" : "NoStates");
+        states ? "" : "NoStates", form);
   }
 };
+
+// Every function twice or more, in each place; an LSTM has three, a GRU two.
+const std::vector<NamedFunction>& SomeFunctions() {
+  static const std::vector<NamedFunction> functions = {
+      {"HardSigmoid", 0.3, 0.4},
+      {"Softsign"},
+      {"LeakyRelu", 0.2},
+      {"Sigmoid"},
+      {"Elu", 0.7},
+      {"ScaledTanh", 1.5, 0.6},
+      {"Affine", 0.5, 0.1},
+      {"Softplus"},
+      {"ThresholdedRelu", 0.05},
+      {"Tanh"},
+      {"Relu"}};
+  return functions;
+}
+
+// Cells with others than their usual functions, both directions' different.
+void AddForms(Cell cell, std::vector<Setting>* settings) {
+  const size_t per_direction =
+      cell == Cell::kRnn ? 1 : (cell == Cell::kGru ? 2 : 3);
+  for (size_t first = 0; first < SomeFunctions().size(); ++first) {
+    Setting s;
+    s.a.cell = cell;
+    s.a.directions = 2;
+    s.a.batch_first = first % 2 == 0;
+    s.a.linear_before_reset = cell == Cell::kGru && first % 2 == 0;
+    if (first % 3 == 0) s.a.lengths = {2, 3, 0};
+    for (size_t i = 0; i < 2 * per_direction; ++i) {
+      s.a.functions.push_back(
+          SomeFunctions()[(first + i) % SomeFunctions().size()]);
+    }
+    s.form = absl::StrCat(s.a.functions[0].name, "First");
+    settings->push_back(s);
+  }
+  for (const bool linear : {false, true}) {
+    Setting s;
+    s.a.cell = cell;
+    s.a.clip = 0.4;
+    s.form = "Clipped";
+    s.a.linear_before_reset = linear;
+    if (!linear || cell == Cell::kGru) settings->push_back(s);
+  }
+}
+
+void AddLstmForms(std::vector<Setting>* settings) {
+  for (int bits = 1; bits < 16; ++bits) {
+    Setting s;
+    s.peepholes = (bits & 1) != 0;
+    s.a.input_forget = (bits & 2) != 0;
+    s.a.directions = bits & 4 ? 2 : 1;
+    if (bits & 8) s.a.lengths = {2, 3, 0};
+    s.form = absl::StrCat(s.peepholes ? "Peepholes" : "",
+                          s.a.input_forget ? "Coupled" : "");
+    if (!s.form.empty()) settings->push_back(s);
+  }
+}
 
 std::vector<Setting> Settings() {
   std::vector<Setting> settings;
@@ -63,7 +126,9 @@ std::vector<Setting> Settings() {
       if (cell != Cell::kGru && s.a.linear_before_reset) continue;
       settings.push_back(s);
     }
+    AddForms(cell, &settings);
   }
+  AddLstmForms(&settings);
   return settings;
 }
 
@@ -77,6 +142,7 @@ RecurrentInputs DrawInputs(const Setting& s) {
   in.w = RandomArray({d, gates * kHidden, kWidth}, 2);
   in.r = RandomArray({d, gates * kHidden, kHidden}, 3);
   if (s.bias) in.bias = RandomArray({d, 2 * gates * kHidden}, 4);
+  if (s.peepholes) in.peepholes = RandomArray({d, 3 * kHidden}, 10);
   if (!s.states) return in;
   const Dims state =
       s.a.batch_first ? Dims{kSamples, d, kHidden} : Dims{d, kSamples, kHidden};
@@ -94,6 +160,19 @@ std::map<std::string, Attribute> AttributesOf(const Setting& s) {
   if (s.a.cell == Cell::kGru) {
     attributes["linear_before_reset"] = int64_t{s.a.linear_before_reset};
   }
+  if (s.a.clip > 0) attributes["clip"] = static_cast<float>(s.a.clip);
+  if (s.a.input_forget) attributes["input_forget"] = int64_t{1};
+  if (s.a.functions.empty()) return attributes;
+  std::vector<std::string> names;
+  std::vector<float> alphas, betas;
+  for (const NamedFunction& f : s.a.functions) {
+    names.push_back(f.name);
+    if (f.alpha != 0) alphas.push_back(static_cast<float>(f.alpha));
+    if (f.beta != 0) betas.push_back(static_cast<float>(f.beta));
+  }
+  attributes["activations"] = names;
+  attributes["activation_alpha"] = alphas;
+  attributes["activation_beta"] = betas;
   return attributes;
 }
 
@@ -133,7 +212,10 @@ class RecurrentOpTest : public ::testing::TestWithParam<Setting> {
           std::vector<int32_t>(s_.a.lengths.begin(), s_.a.lengths.end()));
     }
     add(&in_.h);
-    if (s_.a.cell == Cell::kLstm) add(&in_.c);
+    if (s_.a.cell == Cell::kLstm) {
+      add(&in_.c);
+      add(&in_.peepholes);
+    }
     for (const DoubleArray& y : OutputsOf(s_, in_)) {
       run_.Output(y.dims);
       dy_.push_back(RandomArray(y.dims, 7 + dy_.size()));
@@ -222,42 +304,71 @@ INSTANTIATE_TEST_SUITE_P(Settings, RecurrentOpTest,
 
 // What is refused, and what it says.
 std::string Refusal(std::map<std::string, Attribute> attributes,
-                    bool peepholes = false, int64_t hidden = 5) {
+                    int64_t peepholes = 15, int64_t hidden = 5) {
   OpRun run("LSTM", 14, std::move(attributes));
   run.Input(RandomArray({4, 3, 2}, 1))
       .Input(RandomArray({1, 20, 2}, 2))
       .Input(RandomArray({1, 20, hidden}, 3));
-  if (peepholes) {
-    for (int i = 3; i < 7; ++i) run.NoInput();
-    run.Input(RandomArray({1, 15}, 4));
-  }
+  for (int i = 3; i < 7; ++i) run.NoInput();
+  run.Input(RandomArray({1, peepholes}, 4));
   run.Output({4, 1, 3, 5});
   return std::string(run.Forward().message());
 }
 
-TEST(RecurrentOpTest, WhatIsNotComputedIsRefused) {
+TEST(RecurrentOpTest, WhatDoesNotFitIsRefused) {
   using Strings = std::vector<std::string>;
+  using Numbers = std::vector<float>;
   EXPECT_EQ(Refusal({}), "");
-  EXPECT_EQ(Refusal({{"activations", Strings{"sigmoid", "Tanh", "tanh"}}}), "");
-  EXPECT_EQ(Refusal({{"activations", Strings{"Relu", "Tanh", "Tanh"}}}),
-            "node \"it\" (LSTM): activations are Relu, Tanh, Tanh; only "
-            "Sigmoid, Tanh, Tanh in each direction are computed");
-  EXPECT_EQ(Refusal({{"clip", 3.0f}}),
-            "node \"it\" (LSTM): clip is not computed; export the model "
-            "without it");
-  EXPECT_EQ(Refusal({{"input_forget", int64_t{1}}}),
-            "node \"it\" (LSTM): input_forget, which couples gates, is not "
-            "computed");
-  EXPECT_EQ(Refusal({}, /*peepholes=*/true),
-            "node \"it\" (LSTM): peepholes (input 7) are not computed; leave "
-            "them out");
+  EXPECT_EQ(Refusal({{"activations", Strings{"sigmoid", "Tanh", "relu"}}}), "");
+  EXPECT_EQ(Refusal({{"activations", Strings{"Relu", "Tanh"}}}),
+            "node \"it\" (LSTM): there are 2 activations; there must be 3, "
+            "those of each direction");
+  EXPECT_EQ(Refusal({{"activations", Strings{"Relu", "Tanh", "Sine"}}}),
+            "node \"it\" (LSTM): activations have \"Sine\"; they must be "
+            "among Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, "
+            "Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu");
+  EXPECT_EQ(Refusal({{"activations", Strings{"Elu", "Tanh", "Tanh"}},
+                     {"activation_alpha", Numbers{1, 2, 3}}}),
+            "node \"it\" (LSTM): activation_alpha has 3 numbers, but only 1 "
+            "of the activations have one");
+  EXPECT_EQ(Refusal({{"clip", 0.0f}}),
+            "node \"it\" (LSTM): clip is 0; it must be above 0");
+  EXPECT_EQ(Refusal({}, /*peepholes=*/16),
+            "node \"it\" (LSTM): input 7 is [1,16]; it must be [1,15]");
   EXPECT_EQ(Refusal({{"direction", std::string("sideways")}}),
             "node \"it\" (LSTM): direction is \"sideways\"; it must be "
             "forward, reverse or bidirectional");
   EXPECT_EQ(Refusal({{"hidden_size", int64_t{6}}}),
             "node \"it\" (LSTM): hidden_size is 6, but input 2 is [1,20,5]");
-  EXPECT_EQ(Refusal({}, /*peepholes=*/false, /*hidden=*/6),
+  EXPECT_EQ(Refusal({}, /*peepholes=*/15, /*hidden=*/6),
             "node \"it\" (LSTM): input 1 is [1,20,2]; it must be [1,24,2]");
+}
+
+// Functions without numbers of their own have ONNX's.
+TEST(RecurrentOpTest, NumbersThatAreLeftOutAreTheDefaults) {
+  using Strings = std::vector<std::string>;
+  const auto output = [](std::map<std::string, Attribute> attributes) {
+    OpRun run("RNN", 14, std::move(attributes));
+    run.Input(testing::MakeArray({1, 1, 1}, {-2}))
+        .Input(testing::MakeArray({1, 1, 1}, {1}))
+        .Input(testing::MakeArray({1, 1, 1}, {0}))
+        .Output({1, 1, 1, 1});
+    EXPECT_TRUE(run.Forward().ok());
+    return run.output(0)[0];
+  };
+  const std::pair<const char*, double> values[] = {
+      {"Affine", -2},
+      {"Elu", std::exp(-2.0) - 1},
+      {"HardSigmoid", 0.1},
+      {"LeakyRelu", -0.02},
+      {"ScaledTanh", std::tanh(-2.0)},
+      {"ThresholdedRelu", 0}};
+  for (const auto& [name, value] : values) {
+    EXPECT_NEAR(output({{"activations", Strings{name}}}), value, 1e-6) << name;
+  }
+  EXPECT_NEAR(output({{"activations", Strings{"LeakyRelu"}},
+                      {"activation_alpha", std::vector<float>{0.5f}}}),
+              -1, 1e-6);
 }
 
 // Zero times NaN is not zero: a product over all steps would spread it.
