@@ -79,6 +79,20 @@ inline OpCase InBlocks(OpCase c, int64_t input_block, int64_t output_block) {
   return c;
 }
 
+// For OpCase::gradient: by central differences.
+inline Gradients DifferencesOf(
+    const std::function<DoubleArray(const Inputs&)>& forward,
+    const Inputs& given, const DoubleArray& dy) {
+  Inputs in = given;
+  Gradients dx;
+  for (DoubleArray& x : in) {
+    dx.emplace_back(x.dims);
+    dx.back().values = FiniteDifferences(
+        x.values, [&] { return Dot(forward(in).values, dy.values); });
+  }
+  return dx;
+}
+
 using Terms = std::vector<reference::Term>;
 
 inline OpCase LinearCase(std::string op_type, int version,

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "worker/ops/scatter_reduction.h"
 
 namespace syncline {
 namespace {
@@ -14,12 +14,11 @@ namespace {
 // In the workspace: no place, because a later run replaces this one.
 constexpr int64_t kReplaced = -1;
 
+// The workspace has where each run begins.
 class ScatterOp : public Op {
  public:
-  // The workspace has where each run begins.
-  ScatterOp(const OpSpec& spec, IndexedShape shape, bool adds)
-      : Op(TraitsOf(spec, shape, adds)),
-        adds_(adds),
+  ScatterOp(const OpSpec& spec, IndexedShape shape)
+      : Op(TraitsOf(spec, shape)),
         data_count_(spec.input(0).count()),
         run_length_(shape.run_length),
         places_(spec.input(1), std::move(shape)) {}
@@ -27,13 +26,12 @@ class ScatterOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     auto* const begins = static_cast<int64_t*>(t.workspace);
     SYNCLINE_RETURN_IF_ERROR(places_.Find(t.inputs[1], begins));
-    if (!adds_) KeepLast(static_cast<int64_t*>(t.scratch), begins);
+    KeepLast(static_cast<int64_t*>(t.scratch), begins);
     std::memcpy(t.out(0), t.in(0), data_count_ * sizeof(float));
     const float* updates = t.in(2);
     for (int64_t i = 0; i < places_.runs(); ++i, updates += run_length_) {
       if (begins[i] == kReplaced) continue;
-      Emit(run_length_, adds_, t.out(0) + begins[i],
-           [=](int64_t k) { return updates[k]; });
+      std::copy_n(updates, run_length_, t.out(0) + begins[i]);
     }
     return absl::OkStatus();
   }
@@ -47,19 +45,18 @@ class ScatterOp : public Op {
     float* const dx = g.in(0);
     const float* const dy = g.out();
     float* const before = static_cast<float*>(t.scratch);
-    if (!adds_) Save(begins, dx, g.accumulate(0), before);
+    Save(begins, dx, g.accumulate(0), before);
     Emit(data_count_, g.accumulate(0), dx, [=](int64_t k) { return dy[k]; });
-    if (!adds_) Restore(begins, before, dx);
+    Restore(begins, before, dx);
     return absl::OkStatus();
   }
 
  private:
-  static Traits TraitsOf(const OpSpec& spec, const IndexedShape& shape,
-                         bool adds) {
+  static Traits TraitsOf(const OpSpec& spec, const IndexedShape& shape) {
     Traits traits;
     traits.gradient_in_place = true;
     traits.workspace_bytes = shape.runs * sizeof(int64_t);
-    if (!adds && shape.run_length > 0) {
+    if (shape.run_length > 0) {
       traits.forward_scratch_bytes =
           spec.input(0).count() / shape.run_length * sizeof(int64_t);
       traits.backward_scratch_bytes =
@@ -110,7 +107,6 @@ class ScatterOp : public Op {
     }
   }
 
-  const bool adds_;
   const int64_t data_count_;
   const int64_t run_length_;
   RunPlaces places_;
@@ -120,19 +116,16 @@ class ScatterOp : public Op {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeScatter(const OpSpec& spec,
                                                 IndexedShape shape) {
-  const std::string reduction = spec.node->String("reduction", "none");
-  if (reduction != "none" && reduction != "add") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reduction is \"", reduction,
-                     "\"; only \"none\" and \"add\" are computed"));
-  }
   SYNCLINE_RETURN_IF_ERROR(RunPlaces::Check(spec.input(1)));
   if (spec.input(0).dtype != DType::kFloat32 ||
       spec.input(2).dtype != DType::kFloat32) {
     return absl::InvalidArgumentError("only float32 is computed");
   }
-  return std::make_unique<ScatterOp>(spec, std::move(shape),
-                                     reduction == "add");
+  const std::string reduction = spec.node->String("reduction", "none");
+  if (reduction != "none") {
+    return MakeScatterReduction(spec, std::move(shape), reduction);
+  }
+  return std::make_unique<ScatterOp>(spec, std::move(shape));
 }
 
 }  // namespace syncline

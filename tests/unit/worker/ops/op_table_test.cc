@@ -806,9 +806,9 @@ TEST(OpTableTest, RefusalsNameTheNode) {
                {cube,
                 {.present = true, .dtype = DType::kInt64, .dims = {2, 1}},
                 cube},
-               {{"reduction", std::string("mul")}}),
-       "node \"it\" (ScatterND): reduction is \"mul\"; only \"none\" and "
-       "\"add\" are computed"},
+               {{"reduction", std::string("mean")}}),
+       "node \"it\" (ScatterND): reduction is \"mean\"; it must be none, add, "
+       "mul, max or min"},
       {Refused("ScatterElements", {matrix, integers, cube}),
        "node \"it\" (ScatterElements): updates [2,3,4] are not of the "
        "indices' shape [2,3]"},

@@ -51,6 +51,38 @@ OpCase ScatterElementsCase(Dims data, int64_t axis, Dims dims,
                      {1, dims, indices, dtype}, dims, places, adds);
 }
 
+double Reduce(const std::string& reduction, double a, double b) {
+  if (reduction == "mul") return a * b;
+  return reduction == "max" ? std::max(a, b) : std::min(a, b);
+}
+
+// As ScatterCase, where run `i` is reduced with what is at places[i].
+OpCase ReductionCase(std::string op_type, const std::string& reduction,
+                     Dims data, IntegerInput indices, Dims updates,
+                     std::vector<int64_t> places) {
+  OpCase c;
+  c.op_type = std::move(op_type);
+  c.version = 18;
+  c.attributes = {{"reduction", reduction}};
+  c.inputs = {data, updates};
+  c.integers = {std::move(indices)};
+  c.forward = [=](const Inputs& in) {
+    DoubleArray y = in[0];
+    const size_t count = in[1].values.size();
+    const size_t run = places.empty() ? 1 : count / places.size();
+    for (size_t u = 0; u < count; ++u) {
+      double& to = y.values[places[u / run] + u % run];
+      to = Reduce(reduction, to, in[1].values[u]);
+    }
+    return y;
+  };
+  c.gradient = [forward = c.forward](const Inputs& given,
+                                     const DoubleArray& dy) {
+    return DifferencesOf(forward, given, dy);
+  };
+  return c;
+}
+
 // The element of a dimension of n that padding has at i: of what `mode` repeats
 // in place of those outside; -1: the constant.
 int64_t PaddedFrom(const std::string& mode, int64_t i, int64_t n) {
@@ -122,6 +154,16 @@ std::vector<OpCase> ScatterCases() {
                                 adds));
     cases.push_back(ScatterCase("ScatterND", {}, {2, 3},
                                 {1, {2, 2}, {0, 1, 1, 2}}, {2}, {1, 5}, adds));
+  }
+  for (const char* reduction : {"mul", "max", "min"}) {
+    cases.push_back(ReductionCase("ScatterElements", reduction, {5},
+                                  {1, {4}, {2, 2, 0, -3}}, {4}, {2, 2, 0, 2}));
+    cases.push_back(ReductionCase("ScatterElements", reduction, {4},
+                                  {1, {0}, {}}, {0}, {}));
+    cases.push_back(ReductionCase("ScatterND", reduction, {4, 3},
+                                  {1, {3, 1}, {2, 0, -2}}, {3, 3}, {6, 0, 6}));
+    cases.push_back(ReductionCase("ScatterND", reduction, {2, 3},
+                                  {1, {2, 2}, {0, 1, 1, 2}}, {2}, {1, 5}));
   }
   for (const char* mode : {"constant", "edge", "reflect", "wrap"}) {
     cases.push_back(PadCase(mode, {4, 5}, {1, 2, 3, 1}));
