@@ -1,15 +1,19 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
 #include "kernels/softmax.h"
 #include "kernels/threads.h"
+#include "kernels/vector_math.h"
 
 namespace syncline {
 namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 int64_t OffsetOf(const Attention::Layout& layout, int64_t batch, int64_t head) {
   return batch * layout.batch + head * layout.head;
@@ -18,6 +22,11 @@ int64_t OffsetOf(const Attention::Layout& layout, int64_t batch, int64_t head) {
 absl::Status Into(Gemm& product, const float* a, const float* b, bool add,
                   float* c) {
   return add ? product.Accumulate(a, b, c) : product.Run(a, b, nullptr, c);
+}
+
+void Cap(int64_t count, float cap, float* scores) {
+  Emit(count, /*accumulate=*/false, scores,
+       [=](int64_t i) { return cap * Tanh(scores[i] / cap); });
 }
 
 // Products that are made while it lives are one thread's.
@@ -98,28 +107,27 @@ int64_t Attention::weights_count() const {
 }
 
 int64_t Attention::forward_scratch_count() const {
-  if (shape_.keeps_weights) return 0;
-  return static_cast<int64_t>(products_.size()) * HeadCount();
+  return shape_.keeps_weights ? 0 : parts() * HeadCount();
 }
 
 int64_t Attention::backward_scratch_count() const {
-  return static_cast<int64_t>(products_.size()) * HeadCount() +
-         forward_scratch_count();
+  const int64_t capped = shape_.softcap != 0 ? 1 : 0;
+  return (1 + capped) * parts() * HeadCount() + forward_scratch_count();
 }
 
 // A part has whole groups of heads that share keys and values.
 template <typename Run>
 absl::Status Attention::ForHeads(bool may_share, Run run) {
-  const auto parts = static_cast<int64_t>(products_.size());
   const int64_t groups = shape_.batch * shape_.key_heads;
   const int64_t group = shape_.heads / shape_.key_heads;
   const auto run_part = [&](int64_t part) -> absl::Status {
-    const int64_t end = groups * (part + 1) / parts * group;
-    for (int64_t i = groups * part / parts * group; i < end; ++i) {
+    const int64_t end = groups * (part + 1) / parts() * group;
+    for (int64_t i = groups * part / parts() * group; i < end; ++i) {
       const int64_t head = i % shape_.heads;
       SYNCLINE_RETURN_IF_ERROR(run(part, Head{.batch = i / shape_.heads,
                                               .head = head,
                                               .key_head = head / group,
+                                              .index = i,
                                               .shares_keys = i % group != 0}));
     }
     return absl::OkStatus();
@@ -130,9 +138,9 @@ absl::Status Attention::ForHeads(bool may_share, Run run) {
     }
   };
   if (may_share) {
-    ParallelFor(parts, 1, run_parts);
+    ParallelFor(parts(), 1, run_parts);
   } else {
-    run_parts(0, parts);
+    run_parts(0, parts());
   }
   for (const Products& products : products_) {
     SYNCLINE_RETURN_IF_ERROR(products.ended);
@@ -140,49 +148,95 @@ absl::Status Attention::ForHeads(bool may_share, Run run) {
   return absl::OkStatus();
 }
 
-absl::Status Attention::ComputeWeights(Products& products, const Head& head,
-                                       const Operands& in,
-                                       float* weights) const {
+absl::Status Attention::ComputeScores(Products& products, const Head& head,
+                                      const Operands& in, float* scores,
+                                      const Scores& wanted) const {
   SYNCLINE_RETURN_IF_ERROR(products.scores.Run(
       in.q + OffsetOf(shape_.q, head.batch, head.head),
-      in.k + OffsetOf(shape_.k, head.batch, head.key_head), nullptr, weights));
-  WeightsOf(head, in.mask, weights);
+      in.k + OffsetOf(shape_.k, head.batch, head.key_head), nullptr, scores));
+  CopyTo(wanted, Stage::kProducts, head, scores);
+  if (shape_.softcap != 0) Cap(HeadCount(), shape_.softcap, scores);
+  CopyTo(wanted, Stage::kCapped, head, scores);
   return absl::OkStatus();
 }
 
-void Attention::WeightsOf(const Head& head, const Mask& mask,
-                          float* weights) const {
+absl::Status Attention::ComputeWeights(Products& products, const Head& head,
+                                       const Operands& in, float* weights,
+                                       const Scores& wanted) const {
+  SYNCLINE_RETURN_IF_ERROR(ComputeScores(products, head, in, weights, wanted));
+  WeightsOf(head, in.mask, weights, Wanted(wanted, Stage::kMasked, head));
+  CopyTo(wanted, Stage::kWeights, head, weights);
+  return absl::OkStatus();
+}
+
+float* Attention::Wanted(const Scores& wanted, Stage stage,
+                         const Head& head) const {
+  if (wanted.scores == nullptr || wanted.stage != stage) return nullptr;
+  return wanted.scores + head.index * HeadCount();
+}
+
+void Attention::CopyTo(const Scores& wanted, Stage stage, const Head& head,
+                       const float* scores) const {
+  float* const to = Wanted(wanted, stage, head);
+  if (to != nullptr) std::copy_n(scores, HeadCount(), to);
+}
+
+int64_t Attention::KeysFor(const Mask& mask, int64_t batch,
+                           int64_t query) const {
+  int64_t n = std::min(shape_.keys, mask.columns);
+  int64_t past = shape_.past;
+  if (mask.keys != nullptr) {
+    n = std::min(n, mask.keys[batch]);
+    past = mask.keys[batch] - shape_.queries;
+  }
+  if (shape_.causal) n = std::min(n, past + query + 1);
+  return std::max<int64_t>(n, 0);
+}
+
+// To the first n scores of a query; its mask is from `at` on.
+void Attention::ApplyMask(const Mask& mask, int64_t at, int64_t n,
+                          float* row) const {
+  if (mask.added != nullptr) {
+    const float* const m = mask.added + at;
+    for (int64_t j = 0; j < n; ++j) row[j] += m[j * mask.column];
+  } else if (mask.seen != nullptr) {
+    const uint8_t* const m = mask.seen + at;
+    for (int64_t j = 0; j < n; ++j) {
+      const bool set = m[j * mask.column] != 0;
+      if (set == mask.hides) row[j] = mask.hidden;
+    }
+  }
+}
+
+void Attention::WeightsOf(const Head& head, const Mask& mask, float* weights,
+                          float* masked) const {
   const int64_t at = head.batch * mask.batch + head.head * mask.head;
   for (int64_t i = 0; i < shape_.queries; ++i) {
     float* const row = weights + i * shape_.keys;
-    const int64_t n =
-        shape_.causal ? std::min(i + 1, shape_.keys) : shape_.keys;
-    if (mask.added != nullptr) {
-      const float* const m = mask.added + at + i * mask.row;
-      for (int64_t j = 0; j < n; ++j) row[j] += m[j * mask.column];
-    } else if (mask.seen != nullptr) {
-      const uint8_t* const m = mask.seen + at + i * mask.row;
-      for (int64_t j = 0; j < n; ++j) {
-        const bool set = m[j * mask.column] != 0;
-        if (set == mask.hides) row[j] = mask.hidden;
-      }
+    float* const end = row + shape_.keys;
+    const int64_t n = KeysFor(mask, head.batch, i);
+    ApplyMask(mask, at + i * mask.row, n, row);
+    if (masked != nullptr) {
+      float* const to = masked + i * shape_.keys;
+      std::fill(std::copy_n(row, n, to), to + shape_.keys, -kInfinity);
     }
-    Softmax({.outer = 1, .n = n, .inner = 1}, row, row);
-    std::fill(row + n, row + shape_.keys, 0.0f);
+    const bool sees_none =
+        std::all_of(row, row + n, [](float s) { return s == -kInfinity; });
+    if (!sees_none) Softmax({.outer = 1, .n = n, .inner = 1}, row, row);
+    std::fill(sees_none ? row : row + n, end, 0.0f);
   }
 }
 
 absl::Status Attention::Forward(const float* q, const float* k, const float* v,
                                 const Mask& mask, float* y, float* weights,
-                                float* scratch) {
+                                float* scratch, const Scores& scores) {
   const Operands in = {q, k, v, mask};
   return ForHeads(
       /*may_share=*/true, [&](int64_t part, const Head& h) -> absl::Status {
-        float* const p =
-            shape_.keeps_weights
-                ? weights + (h.batch * shape_.heads + h.head) * HeadCount()
-                : scratch + part * HeadCount();
-        SYNCLINE_RETURN_IF_ERROR(ComputeWeights(products_[part], h, in, p));
+        float* const p = shape_.keeps_weights ? weights + h.index * HeadCount()
+                                              : scratch + part * HeadCount();
+        SYNCLINE_RETURN_IF_ERROR(
+            ComputeWeights(products_[part], h, in, p, scores));
         return products_[part].mix.Run(
             p, v + OffsetOf(shape_.v, h.batch, h.key_head), nullptr,
             y + OffsetOf(shape_.y, h.batch, h.head));
@@ -194,25 +248,25 @@ absl::Status Attention::Backward(const float* q, const float* k, const float* v,
                                  const float* dy, float* scratch,
                                  const Gradients& out) {
   const Operands in = {q, k, v, mask};
-  float* const again =
-      scratch + static_cast<int64_t>(products_.size()) * HeadCount();
+  const int64_t own = backward_scratch_count() / parts();
   // Heads of one mask add to one gradient.
   const bool may_share = out.dmask == nullptr;
   return ForHeads(may_share, [&](int64_t part, const Head& h) -> absl::Status {
-    float* const ds = scratch + part * HeadCount();
+    Products& products = products_[part];
+    float* const d = scratch + part * own;
+    float* const p = d + HeadCount();  // if it was not kept
     if (shape_.keeps_weights) {
-      const int64_t at = (h.batch * shape_.heads + h.head) * HeadCount();
-      return HeadGradients(products_[part], h, in, weights + at, dy, ds, out);
+      return HeadGradients(products, h, in, weights + h.index * HeadCount(), dy,
+                           d, /*capped=*/p, out);
     }
-    float* const p = again + part * HeadCount();
-    SYNCLINE_RETURN_IF_ERROR(ComputeWeights(products_[part], h, in, p));
-    return HeadGradients(products_[part], h, in, p, dy, ds, out);
+    SYNCLINE_RETURN_IF_ERROR(ComputeWeights(products, h, in, p, {}));
+    return HeadGradients(products, h, in, p, dy, d, p + HeadCount(), out);
   });
 }
 
 absl::Status Attention::HeadGradients(Products& products, const Head& h,
                                       const Operands& in, const float* weights,
-                                      const float* dy, float* scratch,
+                                      const float* dy, float* d, float* capped,
                                       const Gradients& out) const {
   const Shape& s = shape_;
   const int64_t q_at = OffsetOf(s.q, h.batch, h.head);
@@ -227,26 +281,47 @@ absl::Status Attention::HeadGradients(Products& products, const Head& h,
     return absl::OkStatus();
   }
   SYNCLINE_RETURN_IF_ERROR(
-      products.dweights->Run(dy_head, in.v + v_at, nullptr, scratch));
-  SoftmaxGradient({.outer = s.queries, .n = s.keys, .inner = 1}, weights,
-                  scratch, /*accumulate=*/false, scratch);
+      products.dweights->Run(dy_head, in.v + v_at, nullptr, d));
+  SoftmaxGradient({.outer = s.queries, .n = s.keys, .inner = 1}, weights, d,
+                  /*accumulate=*/false, d);
   if (out.dmask != nullptr) {
-    const Mask& mask = in.mask;
-    float* const dmask = out.dmask + h.batch * mask.batch + h.head * mask.head;
-    for (int64_t i = 0; i < s.queries; ++i) {
-      for (int64_t j = 0; j < s.keys; ++j) {
-        dmask[i * mask.row + j * mask.column] += scratch[i * s.keys + j];
-      }
-    }
+    AddMaskGradient(
+        in.mask, d,
+        out.dmask + h.batch * in.mask.batch + h.head * in.mask.head);
+  }
+  if (s.softcap != 0) {
+    SYNCLINE_RETURN_IF_ERROR(CapGradient(products, h, in, capped, d));
   }
   if (out.dk != nullptr) {
-    SYNCLINE_RETURN_IF_ERROR(Into(*products.dk, scratch, in.q + q_at,
+    SYNCLINE_RETURN_IF_ERROR(Into(*products.dk, d, in.q + q_at,
                                   h.shares_keys || out.add_dk, out.dk + k_at));
   }
   if (out.dq != nullptr) {
     SYNCLINE_RETURN_IF_ERROR(
-        Into(*products.dq, scratch, in.k + k_at, out.add_dq, out.dq + q_at));
+        Into(*products.dq, d, in.k + k_at, out.add_dq, out.dq + q_at));
   }
+  return absl::OkStatus();
+}
+
+void Attention::AddMaskGradient(const Mask& mask, const float* d,
+                                float* dmask) const {
+  const int64_t columns = std::min(shape_.keys, mask.columns);
+  for (int64_t i = 0; i < shape_.queries; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      dmask[i * mask.row + j * mask.column] += d[i * shape_.keys + j];
+    }
+  }
+}
+
+absl::Status Attention::CapGradient(Products& products, const Head& head,
+                                    const Operands& in, float* capped,
+                                    float* d) const {
+  SYNCLINE_RETURN_IF_ERROR(ComputeScores(products, head, in, capped, {}));
+  const float cap = shape_.softcap;
+  Emit(HeadCount(), /*accumulate=*/false, d, [=](int64_t i) {
+    const float y = capped[i] / cap;
+    return d[i] * (1.0f - y * y);
+  });
   return absl::OkStatus();
 }
 

@@ -15,14 +15,15 @@ namespace syncline {
 
 // Scaled dot-product attention (Vaswani et al. 2017) of several heads:
 //
-//   P = softmax(scale * Q K^T + mask)      Y = P V
+//   P = softmax(cap(scale * Q K^T) + mask)      Y = P V
 //
-// and its gradients, head by head, so that one head's weights stay in the cache
-// between its products. Heads of keys and values may serve several heads of
-// queries (Ainslie et al. 2023). float32. Thread-compatible. Heads are shared
-// out among the threads that ComputeThreads() said when it was made, unless
-// there are fewer than these: a product's threads may then differ in the last
-// bit (kernels/gemm.h).
+// where cap(s) is softcap * tanh(s / softcap) if there is one (Gemma Team 2024)
+// and else s; and its gradients, head by head, so that one head's weights stay
+// in the cache between its products. Heads of keys and values may serve several
+// heads of queries (Ainslie et al. 2023). float32. Thread-compatible. Heads are
+// shared out among the threads that ComputeThreads() said when it was made,
+// unless there are fewer than these: a product's threads may then differ in the
+// last bit (kernels/gemm.h).
 class Attention {
  public:
   // Where a head's rows lie, in elements; a row itself is dense. So heads may
@@ -39,19 +40,32 @@ class Attention {
     int64_t width = 0;        // columns of Q and K
     int64_t value_width = 0;  // columns of V and Y
     float scale = 1;
-    bool causal = false;  // query i sees keys 0 to i
+    float softcap = 0;    // 0: none
+    bool causal = false;  // query i sees keys 0 to past + i
+    int64_t past = 0;     // keys from before the queries
     // P is kept for Backward, which else computes it again, to the same bits.
     bool keeps_weights = true;
     Layout q, k, v, y;
   };
-  // What is added to the scores, or of which of them are replaced, in strides
-  // as BroadcastStrides gives them: `added` or `seen`, or neither.
+  // What is added to the scores, or which of them are replaced, in strides as
+  // BroadcastStrides gives them: `added` or `seen`, or neither. A query all of
+  // whose scores are minus infinity has weights and a result of 0.
   struct Mask {
     const float* added = nullptr;
     const uint8_t* seen = nullptr;
     bool hides = false;  // `seen` is where it is 0; else where it is not
     float hidden = -std::numeric_limits<float>::infinity();
     int64_t batch = 0, head = 0, row = 0, column = 0;
+    int64_t columns = std::numeric_limits<int64_t>::max();  // no key after them
+    // [batch], or null: how many keys there are, where some are padding. Then
+    // with `causal` the queries are of the last of them.
+    const int64_t* keys = nullptr;
+  };
+  // Where scores may be had on their way to the weights.
+  enum class Stage { kProducts, kCapped, kMasked, kWeights };
+  struct Scores {
+    Stage stage = Stage::kProducts;
+    float* scores = nullptr;  // [batch, heads, queries, keys]; null: none
   };
   struct Gradients {
     // Null: not wanted. The mask's is of what is added, and always added to.
@@ -73,7 +87,7 @@ class Attention {
   // y overlaps nothing else. Errors: Internal.
   absl::Status Forward(const float* q, const float* k, const float* v,
                        const Mask& mask, float* y, float* weights,
-                       float* scratch);
+                       float* scratch, const Scores& scores);
   // REQUIRES: made for it. The mask is as Forward had it, or, with weights that
   // are kept, its strides alone. Each head's gradients are written in the order
   // dv, dk, dq, so that these may be one array where it is all three inputs.
@@ -98,6 +112,7 @@ class Attention {
   // A head of queries, and that of the keys and values which it reads.
   struct Head {
     int64_t batch, head, key_head;
+    int64_t index;     // among all
     bool shares_keys;  // with the one before it
   };
 
@@ -105,19 +120,38 @@ class Attention {
       : shape_(shape), products_(std::move(products)) {}
 
   int64_t HeadCount() const { return shape_.queries * shape_.keys; }
+  int64_t parts() const { return static_cast<int64_t>(products_.size()); }
   // Calls run(part, head) for all heads, for those of one part of products_ in
   // order, and parts at the same time if they `may_share` the work.
   template <typename Run>
   absl::Status ForHeads(bool may_share, Run run);
+  // Where a head's scores of this stage go; null: nowhere.
+  float* Wanted(const Scores& wanted, Stage stage, const Head& head) const;
+  void CopyTo(const Scores& wanted, Stage stage, const Head& head,
+              const float* scores) const;
+  // Scores of a head, capped.
+  absl::Status ComputeScores(Products& products, const Head& head,
+                             const Operands& in, float* scores,
+                             const Scores& wanted) const;
   // P of a head.
   absl::Status ComputeWeights(Products& products, const Head& head,
-                              const Operands& in, float* weights) const;
-  // From scores to weights, in place.
-  void WeightsOf(const Head& head, const Mask& mask, float* weights) const;
+                              const Operands& in, float* weights,
+                              const Scores& wanted) const;
+  // How many of the first keys a query may see.
+  int64_t KeysFor(const Mask& mask, int64_t batch, int64_t query) const;
+  void ApplyMask(const Mask& mask, int64_t at, int64_t n, float* row) const;
+  // From scores to weights, in place. `masked`: the scores between, or null.
+  void WeightsOf(const Head& head, const Mask& mask, float* weights,
+                 float* masked) const;
+  // `d` is for the gradient of the scores, `capped` for these themselves.
   absl::Status HeadGradients(Products& products, const Head& head,
                              const Operands& in, const float* weights,
-                             const float* dy, float* scratch,
+                             const float* dy, float* d, float* capped,
                              const Gradients& out) const;
+  void AddMaskGradient(const Mask& mask, const float* d, float* dmask) const;
+  // From d, that of the capped scores, to that of the products, in place.
+  absl::Status CapGradient(Products& products, const Head& head,
+                           const Operands& in, float* capped, float* d) const;
 
   Shape shape_;
   std::vector<Products> products_;

@@ -14,7 +14,9 @@ struct AttentionAttributes {
   int64_t heads = 0;      // of queries; 0: arrays have four dimensions
   int64_t key_heads = 0;  // likewise
   double scale = 1;
+  double softcap = 0;  // 0: none
   bool causal = false;
+  std::vector<int64_t> key_counts = {};  // by sample; empty: all keys
 };
 
 // [batch, heads, rows, width] or [batch, rows, heads * width].
@@ -35,7 +37,8 @@ struct HeadDims {
   int64_t batch, heads, rows, width;
 };
 
-// in: Q, K, V and, where there is one, what is added to the scores.
+// in: Q, K, V and, where there are any, what is added to the scores, past keys
+// and past values. Empty: left out.
 template <typename T>
 class AttentionCase {
  public:
@@ -44,7 +47,9 @@ class AttentionCase {
         in_(in),
         q_(in[0].dims, a.heads),
         k_(in[1].dims, a.key_heads),
-        v_(in[2].dims, a.key_heads) {}
+        v_(in[2].dims, a.key_heads),
+        past_(in.size() > 4 ? in[4].dims[2] : 0),
+        keys_(past_ + k_.rows) {}
 
   Array<T> Forward() const {
     Dims dims = in_[0].dims;
@@ -54,42 +59,12 @@ class AttentionCase {
     ForEachRow([&](int64_t b, int64_t h, int64_t i) {
       const std::vector<T> p = Weights(b, h, i);
       for (int64_t c = 0; c < v_.width; ++c) {
-        for (int64_t j = 0; j < k_.rows; ++j) {
+        for (int64_t j = 0; j < keys_; ++j) {
           y.values[out.At(b, h, i, c)] += p[j] * Value(b, h, j, c);
         }
       }
     });
     return y;
-  }
-
-  std::vector<Array<T>> Gradient(const Array<T>& dy) const {
-    std::vector<Array<T>> d;
-    for (const Array<T>& x : in_) d.emplace_back(x.dims);
-    const HeadDims out(dy.dims, q_.heads);
-    ForEachRow([&](int64_t b, int64_t h, int64_t i) {
-      const std::vector<T> p = Weights(b, h, i);
-      std::vector<T> dp(k_.rows);
-      T sum = 0;
-      for (int64_t j = 0; j < k_.rows; ++j) {
-        for (int64_t c = 0; c < v_.width; ++c) {
-          const T up = dy.values[out.At(b, h, i, c)];
-          dp[j] += up * Value(b, h, j, c);
-          d[2].values[v_.At(b, KeyHead(h), j, c)] += p[j] * up;
-        }
-        sum += dp[j] * p[j];
-      }
-      for (int64_t j = 0; j < k_.rows; ++j) {
-        const T ds = p[j] * (dp[j] - sum);
-        if (in_.size() > 3) d[3].values[MaskAt(b, h, i, j)] += ds;
-        for (int64_t c = 0; c < q_.width; ++c) {
-          const int64_t q = q_.At(b, h, i, c);
-          const int64_t k = k_.At(b, KeyHead(h), j, c);
-          d[0].values[q] += T(a_.scale) * ds * in_[1].values[k];
-          d[1].values[k] += T(a_.scale) * ds * in_[0].values[q];
-        }
-      }
-    });
-    return d;
   }
 
  private:
@@ -102,27 +77,53 @@ class AttentionCase {
     }
   }
   int64_t KeyHead(int64_t h) const { return h / (q_.heads / k_.heads); }
+  // Element c of key or value j: of the past, then of the incoming ones.
+  T Row(size_t past, size_t incoming, const HeadDims& dims, int64_t b,
+        int64_t h, int64_t j, int64_t c) const {
+    if (j >= past_) {
+      return in_[incoming].values[dims.At(b, KeyHead(h), j - past_, c)];
+    }
+    return in_[past].values[FlatOf({b, KeyHead(h), j, c}, in_[past].dims)];
+  }
   T Value(int64_t b, int64_t h, int64_t j, int64_t c) const {
-    return in_[2].values[v_.At(b, KeyHead(h), j, c)];
+    return Row(5, 2, v_, b, h, j, c);
   }
-  int64_t MaskAt(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const Dims scores = {q_.batch, q_.heads, q_.rows, k_.rows};
-    return BroadcastOffset(FlatOf({b, h, i, j}, scores), scores, in_[3].dims);
+  // Whether query i sees key j; and what a mask adds if it does.
+  bool Sees(int64_t b, int64_t i, int64_t j) const {
+    const bool counted = !a_.key_counts.empty();
+    const int64_t before = counted ? a_.key_counts[b] - q_.rows : past_;
+    return (!a_.causal || j <= before + i) &&
+           (!counted || j < a_.key_counts[b]) && j < MaskColumns();
   }
+  bool HasMask() const { return in_.size() > 3 && !in_[3].values.empty(); }
+  int64_t MaskColumns() const {
+    const bool ends =
+        HasMask() && !in_[3].dims.empty() && in_[3].dims.back() > 1;
+    return ends ? in_[3].dims.back() : keys_;
+  }
+  T Masked(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!HasMask()) return 0;
+    const Dims scores = {q_.batch, q_.heads, q_.rows, MaskColumns()};
+    return in_[3].values[BroadcastOffset(FlatOf({b, h, i, j}, scores), scores,
+                                         in_[3].dims)];
+  }
+  // All 0 where nothing is seen.
   std::vector<T> Weights(int64_t b, int64_t h, int64_t i) const {
-    std::vector<T> p(k_.rows);
+    std::vector<T> p(keys_);
     T sum = 0;
-    for (int64_t j = 0; j < k_.rows; ++j) {
-      if (a_.causal && j > i) continue;
+    for (int64_t j = 0; j < keys_; ++j) {
+      if (!Sees(b, i, j)) continue;
       T score = 0;
       for (int64_t c = 0; c < q_.width; ++c) {
         score += T(a_.scale) * in_[0].values[q_.At(b, h, i, c)] *
-                 in_[1].values[k_.At(b, KeyHead(h), j, c)];
+                 Row(4, 1, k_, b, h, j, c);
       }
-      if (in_.size() > 3) score += in_[3].values[MaskAt(b, h, i, j)];
-      p[j] = std::exp(score);
+      const T cap(a_.softcap);
+      if (a_.softcap != 0) score = cap * std::tanh(score / cap);
+      p[j] = std::exp(score + Masked(b, h, i, j));
       sum += p[j];
     }
+    if (sum == T(0)) return p;
     for (T& v : p) v /= sum;
     return p;
   }
@@ -130,6 +131,7 @@ class AttentionCase {
   const AttentionAttributes a_;
   const std::vector<Array<T>>& in_;
   const HeadDims q_, k_, v_;
+  const int64_t past_, keys_;
 };
 
 }  // namespace syncline::reference

@@ -243,35 +243,60 @@ OpSchema RotaryEmbedding() {
       .TypeAndShapeInferenceFunction(onnx::propagateShapeAndTypeFromFirstInput);
 }
 
-// Y is as Q, with the width of V's heads. (The other outputs are of past keys,
-// which are not computed.)
+// An array as [batch, heads, rows, width].
+struct HeadsShape {
+  int64_t batch, heads, rows, width;
+};
+HeadsShape ReadHeads(InferenceContext& context, size_t input,
+                     const char* attribute) {
+  const auto& shape = onnx::getInputShape(context, input);
+  const auto dim = [&](int i) { return shape.dim(i).dim_value(); };
+  if (shape.dim_size() == 4) return {dim(0), dim(1), dim(2), dim(3)};
+  const int64_t heads = onnx::getAttribute(context, attribute, 0);
+  if (shape.dim_size() != 3 || heads <= 0 || dim(2) % heads != 0) {
+    fail_shape_inference("input ", input, " must have 4 dimensions, or 3 and ",
+                         attribute, ", which divides the last");
+  }
+  return {dim(0), heads, dim(1), dim(2) / heads};
+}
+
+void SetShape(InferenceContext& context, size_t output,
+              std::initializer_list<int64_t> dims) {
+  if (output >= context.getNumOutputs()) return;
+  onnx::propagateElemTypeFromInputToOutput(context, 0, output);
+  auto* const shape =
+      context.getOutputType(output)->mutable_tensor_type()->mutable_shape();
+  for (const int64_t dim : dims) shape->add_dim()->set_dim_value(dim);
+}
+
+// Y is as Q, with the width of V's heads.
 void InferAttention(InferenceContext& context) {
-  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
-  if (!onnx::hasInputShape(context, 0) || !onnx::hasInputShape(context, 2)) {
-    return;
+  for (size_t i = 0; i < 3; ++i) {
+    if (!onnx::hasInputShape(context, i)) return;
   }
-  const auto& q = onnx::getInputShape(context, 0);
-  const auto& v = onnx::getInputShape(context, 2);
-  const int rank = q.dim_size();
-  if (v.dim_size() != rank || (rank != 3 && rank != 4)) {
-    fail_shape_inference("queries and values must both have 3 or 4 dimensions");
-  }
-  auto* y = context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
-  *y = q;
-  int64_t width = v.dim(rank - 1).dim_value();
-  if (rank == 3) {
-    const int64_t heads = onnx::getAttribute(context, "q_num_heads", 0);
-    const int64_t key_heads = onnx::getAttribute(context, "kv_num_heads", 0);
-    if (heads <= 0 || key_heads <= 0 || width % key_heads != 0) {
-      fail_shape_inference(
-          "q_num_heads and kv_num_heads must divide the width");
+  const HeadsShape q = ReadHeads(context, 0, "q_num_heads");
+  const HeadsShape k = ReadHeads(context, 1, "kv_num_heads");
+  const HeadsShape v = ReadHeads(context, 2, "kv_num_heads");
+  int64_t keys = k.rows;
+  if (onnx::hasInputShape(context, 4)) {
+    const auto& past = onnx::getInputShape(context, 4);
+    if (past.dim_size() != 4) {
+      fail_shape_inference("past_key must have 4 dimensions");
     }
-    if (heads > (int64_t{1} << 46) / std::max<int64_t>(1, width)) {
-      fail_shape_inference("q_num_heads ", heads, " is too large");
-    }
-    width = width / key_heads * heads;
+    keys += past.dim(2).dim_value();
   }
-  y->mutable_dim(rank - 1)->set_dim_value(width);
+  constexpr int64_t kWidthMax = int64_t{1} << 46;
+  if (q.heads > kWidthMax / std::max<int64_t>(1, v.width)) {
+    fail_shape_inference("q_num_heads ", q.heads, " is too large");
+  }
+  if (onnx::getInputShape(context, 0).dim_size() == 3) {
+    SetShape(context, 0, {q.batch, q.rows, q.heads * v.width});
+  } else {
+    SetShape(context, 0, {q.batch, q.heads, q.rows, v.width});
+  }
+  SetShape(context, 1, {k.batch, k.heads, keys, k.width});
+  SetShape(context, 2, {v.batch, v.heads, keys, v.width});
+  SetShape(context, 3, {q.batch, q.heads, q.rows, keys});
 }
 
 OpSchema Attention(int version) {

@@ -18,7 +18,7 @@ constexpr OperatorInfo kOperators[] = {
     {"Add", 2, {7, 13, 14}},
     {"And", 0, {7}},
     {"ArgMax", 0, {11, 12, 13}},
-    {"Attention", 4, {23, 24}},
+    {"Attention", 6, {23, 24}},
     {"AveragePool", 1, {10, 11, 19, 22}},
     {"BatchNormalization", 3, {9, 14, 15}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/model/fusion.h"
 #include "kernels/broadcast.h"
+#include "kernels/loop.h"
 #include "kernels/strided.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
 namespace {
 
-enum Input { kQ, kK, kV, kMask };
+enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kKeyCounts };
+enum Output { kY, kPresentKey, kPresentValue, kScores };
 
 // Q, K, V and Y are [batch, heads, rows, width], or [batch, rows, heads *
 // width] with the number of heads as an attribute. Where nodes were fused they
@@ -60,44 +64,122 @@ absl::StatusOr<Heads> HeadsOf(const OpSpec& spec, size_t at, int64_t heads) {
   return h;
 }
 
-Op::Traits TraitsOf(const OpSpec& spec, const Attention& attention) {
+// Keys or values behind those of the past: [batch, heads, past + rows, width].
+class Cache {
+ public:
+  Cache(const Heads& incoming, int64_t past)
+      : incoming_(incoming), past_(past) {}
+
+  int64_t rows() const { return past_ + incoming_.rows; }
+  int64_t count() const {
+    return incoming_.batch * incoming_.heads * rows() * incoming_.width;
+  }
+  Attention::Layout layout() const {
+    const int64_t head = rows() * incoming_.width;
+    return {incoming_.heads * head, head, incoming_.width};
+  }
+
+  // past: null if there is none.
+  void Join(const float* past, const float* incoming, float* joined) const {
+    ForEachRun(
+        [&](int64_t of_joined, int64_t of_past, int64_t count) {
+          std::copy_n(past + of_past, count, joined + of_joined);
+        },
+        [&](int64_t of_joined, int64_t of_incoming) {
+          std::copy_n(incoming + of_incoming, incoming_.width,
+                      joined + of_joined);
+        });
+  }
+  // Gradients: either may be null.
+  void Part(const float* djoined, bool add_past, float* dpast,
+            bool add_incoming, float* dincoming) const {
+    ForEachRun(
+        [&](int64_t of_joined, int64_t of_past, int64_t count) {
+          if (dpast == nullptr) return;
+          const float* const d = djoined + of_joined;
+          Emit(count, add_past, dpast + of_past,
+               [=](int64_t i) { return d[i]; });
+        },
+        [&](int64_t of_joined, int64_t of_incoming) {
+          if (dincoming == nullptr) return;
+          const float* const d = djoined + of_joined;
+          Emit(incoming_.width, add_incoming, dincoming + of_incoming,
+               [=](int64_t i) { return d[i]; });
+        });
+  }
+
+ private:
+  // past_run(of_joined, of_past, count) for each head, and
+  // incoming_row(of_joined, of_incoming) for each row: offsets of what is one.
+  template <typename PastRun, typename IncomingRow>
+  void ForEachRun(PastRun past_run, IncomingRow incoming_row) const {
+    const Heads& in = incoming_;
+    for (int64_t i = 0; i < in.batch * in.heads; ++i) {
+      const int64_t joined = i * rows() * in.width;
+      past_run(joined, i * past_ * in.width, past_ * in.width);
+      const int64_t head =
+          i / in.heads * in.layout.batch + i % in.heads * in.layout.head;
+      for (int64_t row = 0; row < in.rows; ++row) {
+        incoming_row(joined + (past_ + row) * in.width,
+                     head + row * in.layout.row);
+      }
+    }
+  }
+
+  const Heads incoming_;
+  const int64_t past_;
+};
+
+// What a node comes to.
+struct Plan {
+  Attention::Shape shape;
+  Attention::Mask mask;  // its strides
+  Attention::Stage stage = Attention::Stage::kProducts;
+  std::optional<Cache> keys, values;  // both or neither
+};
+
+Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
+                    const Attention& attention) {
   Op::Traits traits;
-  const bool keeps_weights = attention.weights_count() > 0;
-  traits.backward_inputs = keeps_weights ? 0b0111 : 0b1111;
-  traits.workspace_bytes = attention.weights_count() * sizeof(float);
+  const bool joins = plan.keys.has_value();
+  traits.backward_inputs = joins ? 1 << kQ : 1 << kQ | 1 << kK | 1 << kV;
+  if (!plan.shape.keeps_weights) {
+    traits.backward_inputs |= 1 << kMask | 1 << kKeyCounts;
+  }
+  const int64_t joined = joins ? plan.keys->count() + plan.values->count() : 0;
+  traits.workspace_bytes = (attention.weights_count() + joined) * sizeof(float);
   traits.forward_scratch_bytes =
       attention.forward_scratch_count() * sizeof(float);
-  traits.backward_scratch_bytes =
-      attention.backward_scratch_count() * sizeof(float);
+  traits.backward_scratch_bytes = (attention.backward_scratch_count() + joined +
+                                   (joins ? spec.input(kQ).count() : 0)) *
+                                  sizeof(float);
   return traits;
 }
 
-// Weights that are larger than twice what they are computed of and what is
-// computed of them, as those of long sequences are, would be most of a step's
-// memory: they are computed again, which costs one product of a head's six.
-bool KeepsWeights(const Attention::Shape& s) {
-  const int64_t rows = s.queries * (s.width + s.value_width) * s.heads +
-                       s.keys * (s.width + s.value_width) * s.key_heads;
-  return s.heads * s.queries * s.keys <= 2 * rows;
-}
-
+// The workspace has the weights, and keys and values where they are joined.
 class AttentionOp : public Op {
  public:
-  AttentionOp(const OpSpec& spec, Attention attention,
-              const Attention::Mask& mask)
-      : Op(TraitsOf(spec, attention)),
+  AttentionOp(const OpSpec& spec, Plan plan, Attention attention)
+      : Op(TraitsOf(spec, plan, attention)),
+        plan_(std::move(plan)),
         attention_(std::move(attention)),
-        mask_(mask),
         mask_is_bool_(spec.input(kMask).dtype == DType::kBool),
+        q_count_(spec.input(kQ).count()),
         mask_count_(spec.input(kMask).count()) {}
 
   absl::Status Forward(const Tensors& t) override {
-    return attention_.Forward(t.in(kQ), t.in(kK), t.in(kV), MaskIn(t), t.out(0),
-                              static_cast<float*>(t.workspace),
-                              static_cast<float*>(t.scratch));
+    SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(t));
+    if (plan_.keys.has_value()) Join(t);
+    return attention_.Forward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
+                              t.out(kY), WeightsOf(t),
+                              static_cast<float*>(t.scratch),
+                              {.stage = plan_.stage, .scores = t.out(kScores)});
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(kMask) != nullptr && !g.accumulate(kMask)) {
+      std::fill_n(g.in(kMask), mask_count_, 0.0f);
+    }
     Attention::Gradients out = {.dq = g.in(kQ),
                                 .dk = g.in(kK),
                                 .dv = g.in(kV),
@@ -105,82 +187,150 @@ class AttentionOp : public Op {
                                 .add_dq = g.accumulate(kQ),
                                 .add_dk = g.accumulate(kK),
                                 .add_dv = g.accumulate(kV)};
-    if (out.dmask != nullptr && !g.accumulate(kMask)) {
-      std::fill_n(out.dmask, mask_count_, 0.0f);
-    }
-    return attention_.Backward(t.in(kQ), t.in(kK), t.in(kV), MaskIn(t),
-                               static_cast<const float*>(t.workspace), g.out(),
-                               static_cast<float*>(t.scratch), out);
+    return plan_.keys.has_value() ? JoinedGradient(t, g, out)
+                                  : AttentionGradient(t, g, out);
   }
 
  private:
+  static const int64_t* KeyCounts(const Tensors& t) {
+    return t.inputs.size() > kKeyCounts
+               ? static_cast<const int64_t*>(t.inputs[kKeyCounts])
+               : nullptr;
+  }
+  absl::Status CheckKeyCounts(const Tensors& t) const {
+    const int64_t* const counts = KeyCounts(t);
+    for (int64_t b = 0; counts != nullptr && b < plan_.shape.batch; ++b) {
+      if (counts[b] >= 0 && counts[b] <= plan_.shape.keys) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("nonpad_kv_seqlen of sample ", b, " is ", counts[b],
+                       "; there are ", plan_.shape.keys, " keys"));
+    }
+    return absl::OkStatus();
+  }
+
   Attention::Mask MaskIn(const Tensors& t) const {
-    Attention::Mask mask = mask_;
+    Attention::Mask mask = plan_.mask;
     if (mask_is_bool_) {
       mask.seen = reinterpret_cast<const uint8_t*>(t.in(kMask));
     } else {
       mask.added = t.in(kMask);
     }
+    mask.keys = KeyCounts(t);
     return mask;
   }
 
+  float* WeightsOf(const Tensors& t) const {
+    return static_cast<float*>(t.workspace);
+  }
+  float* JoinedKeys(const Tensors& t) const {
+    return WeightsOf(t) + attention_.weights_count();
+  }
+  float* JoinedValues(const Tensors& t) const {
+    return JoinedKeys(t) + plan_.keys->count();
+  }
+  const float* KeysOf(const Tensors& t) const {
+    return plan_.keys.has_value() ? JoinedKeys(t) : t.in(kK);
+  }
+  const float* ValuesOf(const Tensors& t) const {
+    return plan_.keys.has_value() ? JoinedValues(t) : t.in(kV);
+  }
+
+  void Join(const Tensors& t) const {
+    plan_.keys->Join(t.in(kPastKey), t.in(kK), JoinedKeys(t));
+    plan_.values->Join(t.in(kPastValue), t.in(kV), JoinedValues(t));
+    if (t.out(kPresentKey) != nullptr) {
+      std::copy_n(JoinedKeys(t), plan_.keys->count(), t.out(kPresentKey));
+    }
+    if (t.out(kPresentValue) != nullptr) {
+      std::copy_n(JoinedValues(t), plan_.values->count(), t.out(kPresentValue));
+    }
+  }
+
+  // What comes to joined keys or values from their own output.
+  static void StartJoined(const Gradients& g, Output output, int64_t count,
+                          float* d) {
+    const float* const up =
+        output < g.outputs.size() ? g.outputs[output] : nullptr;
+    if (up == nullptr) {
+      std::fill_n(d, count, 0.0f);
+    } else {
+      std::copy_n(up, count, d);
+    }
+  }
+
+  // Those of queries, keys and values wait in scratch memory, to be written
+  // from the last input to the first.
+  absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
+                              Attention::Gradients out) {
+    out.dk =
+        static_cast<float*>(t.scratch) + attention_.backward_scratch_count();
+    out.dv = out.dk + plan_.keys->count();
+    out.dq = out.dv + plan_.values->count();
+    out.add_dk = out.add_dv = true;
+    out.add_dq = false;
+    StartJoined(g, kPresentKey, plan_.keys->count(), out.dk);
+    StartJoined(g, kPresentValue, plan_.values->count(), out.dv);
+    SYNCLINE_RETURN_IF_ERROR(AttentionGradient(t, g, out));
+    plan_.values->Part(out.dv, g.accumulate(kPastValue), g.in(kPastValue),
+                       g.accumulate(kV), g.in(kV));
+    plan_.keys->Part(out.dk, g.accumulate(kPastKey), g.in(kPastKey),
+                     g.accumulate(kK), g.in(kK));
+    if (g.in(kQ) == nullptr) return absl::OkStatus();
+    Emit(q_count_, g.accumulate(kQ), g.in(kQ),
+         [dq = out.dq](int64_t i) { return dq[i]; });
+    return absl::OkStatus();
+  }
+
+  absl::Status AttentionGradient(const Tensors& t, const Gradients& g,
+                                 const Attention::Gradients& out) {
+    if (g.out() == nullptr) {
+      if (out.dq != nullptr && !out.add_dq) {
+        std::fill_n(out.dq, q_count_, 0.0f);
+      }
+      return absl::OkStatus();
+    }
+    return attention_.Backward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
+                               WeightsOf(t), g.out(),
+                               static_cast<float*>(t.scratch), out);
+  }
+
+  const Plan plan_;
   Attention attention_;
-  const Attention::Mask mask_;  // its strides
   const bool mask_is_bool_;
+  const int64_t q_count_;
   const int64_t mask_count_;
 };
 
-// What is in the operator's definition, but not computed here.
-absl::Status CheckComputed(const OpSpec& spec) {
-  absl::string_view what = "";
-  if (spec.input(4).present || spec.input(5).present) what = "past keys";
-  if (spec.input(6).present) what = "padded keys";
-  for (size_t i = 1; i < 4; ++i) {
-    if (spec.output(i).present) what = "outputs besides the first";
+// Past keys or values: [batch, heads, past, width], as the incoming ones.
+absl::StatusOr<int64_t> PastRows(const OpSpec& spec, Input past,
+                                 const Heads& incoming) {
+  const TensorType& type = spec.input(past);
+  if (!type.present) return 0;
+  const Dims& dims = type.dims;
+  if (type.dtype == DType::kFloat32 && dims.size() == 4 &&
+      dims[0] == incoming.batch && dims[1] == incoming.heads &&
+      dims[3] == incoming.width) {
+    return dims[2];
   }
-  if (spec.node->Float("softcap", 0) != 0) what = "softcap";
-  if (what.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " of attention: not computed"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input ", static_cast<int>(past), " is ", DTypeName(type.dtype),
+      DimsToString(dims), "; it must be float32[", incoming.batch, ",",
+      incoming.heads, ",past,", incoming.width, "]"));
 }
 
-absl::StatusOr<Attention::Shape> ShapeOf(const OpSpec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const Heads q, HeadsOf(spec, kQ, spec.node->Int("q_num_heads", 0)));
-  const int64_t kv_heads = spec.node->Int("kv_num_heads", 0);
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads k, HeadsOf(spec, kK, kv_heads));
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads v, HeadsOf(spec, kV, kv_heads));
-  const bool fits = q.batch == k.batch && k.batch == v.batch &&
-                    k.heads == v.heads && k.rows == v.rows &&
-                    q.width == k.width && k.heads > 0 && q.width > 0 &&
-                    q.heads % k.heads == 0;
-  if (!fits) {
+absl::Status CheckKeyCounts(const OpSpec& spec, int64_t batch) {
+  const TensorType& counts = spec.input(kKeyCounts);
+  if (!counts.present) return absl::OkStatus();
+  if (spec.input(kPastKey).present || spec.output(kPresentKey).present) {
     return absl::InvalidArgumentError(
-        absl::StrCat("queries ", DimsToString(spec.input(kQ).dims), ", keys ",
-                     DimsToString(spec.input(kK).dims), " and values ",
-                     DimsToString(spec.input(kV).dims), " do not fit"));
+        "nonpad_kv_seqlen is given with past or present keys; ONNX has either");
   }
-  Attention::Shape s;
-  s.batch = q.batch;
-  s.heads = q.heads;
-  s.key_heads = k.heads;
-  s.queries = q.rows;
-  s.keys = k.rows;
-  s.width = q.width;
-  s.value_width = v.width;
-  s.scale = spec.node->Float("scale", 0);
-  if (!spec.node->Has("scale")) {
-    s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q.width)));
+  if (counts.dtype == DType::kInt64 && counts.dims == Dims{batch}) {
+    return absl::OkStatus();
   }
-  s.causal = spec.node->Int("is_causal", 0) != 0;
-  s.q = q.layout;
-  s.k = k.layout;
-  s.v = v.layout;
-  const Heads y = {q.batch, q.heads, q.rows, v.width, {}};
-  s.y = LayoutOf(
-      y, spec.input(kQ).dims.size() == 3 || AreRowsFirst(*spec.node, 3));
-  s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
-  return s;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nonpad_kv_seqlen is ", DTypeName(counts.dtype),
+      DimsToString(counts.dims), "; it must be int64[", batch, "]"));
 }
 
 absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
@@ -195,7 +345,11 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
   }
   mask.hides = spec.node->Int(kMaskHides, 0) != 0;
   mask.hidden = spec.node->Float(kHiddenScore, mask.hidden);
-  const Dims scores = {s.batch, s.heads, s.queries, s.keys};
+  Dims scores = {s.batch, s.heads, s.queries, s.keys};
+  // It may end before the keys do, and hides the rest.
+  if (!input.dims.empty() && input.dims.back() > 1) {
+    scores[3] = mask.columns = std::min(s.keys, input.dims.back());
+  }
   SYNCLINE_ASSIGN_OR_RETURN(const Dims fits, BroadcastDims(input.dims, scores));
   if (fits != scores) {
     return absl::InvalidArgumentError(
@@ -210,21 +364,110 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
   return mask;
 }
 
+absl::Status CheckFit(const OpSpec& spec, const Heads& q, const Heads& k,
+                      const Heads& v) {
+  const bool fits = q.batch == k.batch && k.batch == v.batch &&
+                    k.heads == v.heads && k.rows == v.rows &&
+                    q.width == k.width && k.heads > 0 && q.width > 0 &&
+                    q.heads % k.heads == 0;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("queries ", DimsToString(spec.input(kQ).dims), ", keys ",
+                   DimsToString(spec.input(kK).dims), " and values ",
+                   DimsToString(spec.input(kV).dims), " do not fit"));
+}
+
+// Joins keys and values where there are past ones or the outcome is asked for.
+absl::Status PlanCache(const OpSpec& spec, const Heads& k, const Heads& v,
+                       Plan* plan) {
+  SYNCLINE_ASSIGN_OR_RETURN(plan->shape.past, PastRows(spec, kPastKey, k));
+  SYNCLINE_ASSIGN_OR_RETURN(const int64_t values,
+                            PastRows(spec, kPastValue, v));
+  if (spec.input(kPastKey).present != spec.input(kPastValue).present ||
+      plan->shape.past != values) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are past keys of ", plan->shape.past,
+                     " rows, but past values of ", values));
+  }
+  if (!spec.input(kPastKey).present && !spec.output(kPresentKey).present &&
+      !spec.output(kPresentValue).present) {
+    return absl::OkStatus();
+  }
+  plan->keys.emplace(k, values);
+  plan->values.emplace(v, values);
+  plan->shape.keys = plan->keys->rows();
+  plan->shape.k = plan->keys->layout();
+  plan->shape.v = plan->values->layout();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Attention::Stage> StageOf(const Node& node) {
+  const int64_t mode = node.Int("qk_matmul_output_mode", 0);
+  if (mode >= 0 && mode <= 3) return static_cast<Attention::Stage>(mode);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "qk_matmul_output_mode is ", mode, "; it must be 0, 1, 2 or 3"));
+}
+
+// Weights that are larger than twice what they are computed of and what is
+// computed of them, as those of long sequences are, would be most of a step's
+// memory: they are computed again, which costs one product of a head's six.
+bool KeepsWeights(const Attention::Shape& s) {
+  const int64_t rows = s.queries * (s.width + s.value_width) * s.heads +
+                       s.keys * (s.width + s.value_width) * s.key_heads;
+  return s.heads * s.queries * s.keys <= 2 * rows;
+}
+
+absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
+  const Node& node = *spec.node;
+  const int64_t kv_heads = node.Int("kv_num_heads", 0);
+  SYNCLINE_ASSIGN_OR_RETURN(const Heads q,
+                            HeadsOf(spec, kQ, node.Int("q_num_heads", 0)));
+  SYNCLINE_ASSIGN_OR_RETURN(const Heads k, HeadsOf(spec, kK, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const Heads v, HeadsOf(spec, kV, kv_heads));
+  SYNCLINE_RETURN_IF_ERROR(CheckFit(spec, q, k, v));
+  SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(spec, q.batch));
+  Plan plan;
+  Attention::Shape& s = plan.shape;
+  s.batch = q.batch;
+  s.heads = q.heads;
+  s.key_heads = k.heads;
+  s.queries = q.rows;
+  s.keys = k.rows;
+  s.width = q.width;
+  s.value_width = v.width;
+  s.scale = node.Float("scale", 0);
+  if (!node.Has("scale")) {
+    s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q.width)));
+  }
+  s.softcap = node.Float("softcap", 0);
+  s.causal = node.Int("is_causal", 0) != 0;
+  s.q = q.layout;
+  s.k = k.layout;
+  s.v = v.layout;
+  const Heads y = {q.batch, q.heads, q.rows, v.width, {}};
+  s.y = LayoutOf(y, spec.input(kQ).dims.size() == 3 || AreRowsFirst(node, 3));
+  SYNCLINE_RETURN_IF_ERROR(PlanCache(spec, k, v, &plan));
+  s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
+  SYNCLINE_ASSIGN_OR_RETURN(plan.mask, MaskOf(spec, s));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.stage, StageOf(node));
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
-  SYNCLINE_RETURN_IF_ERROR(CheckComputed(spec));
   for (size_t i = 0; i < 3; ++i) {
     if (spec.input(i).dtype == DType::kFloat32) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("input ", i, " is ", DTypeName(spec.input(i).dtype),
                      "; only float32 is computed"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const Attention::Shape shape, ShapeOf(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(const Attention::Mask mask, MaskOf(spec, shape));
-  SYNCLINE_ASSIGN_OR_RETURN(Attention attention,
-                            Attention::Create(shape, spec.WantsAnyGradient()));
-  return std::make_unique<AttentionOp>(spec, std::move(attention), mask);
+  SYNCLINE_ASSIGN_OR_RETURN(Plan plan, PlanOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Attention attention,
+      Attention::Create(plan.shape, spec.WantsAnyGradient()));
+  return std::make_unique<AttentionOp>(spec, std::move(plan),
+                                       std::move(attention));
 }
 
 }  // namespace syncline

@@ -56,10 +56,12 @@ double PerChannel(const TensorType& weight) {
 // Both products, with the queries' and with the values' width.
 OpFlops AttentionFlops(const OpSpec& spec) {
   const TensorType& keys = spec.input(1);
+  const TensorType& past = spec.input(4);
   const std::vector<int64_t> rows_first = spec.node->Ints(kRowsFirst);
   const bool first = rows_first.size() > 1 && rows_first[1] != 0;
   const auto rows =
-      static_cast<double>(keys.dims[first ? 1 : keys.dims.size() - 2]);
+      static_cast<double>(keys.dims[first ? 1 : keys.dims.size() - 2] +
+                          (past.present ? past.dims[2] : 0));
   OpFlops result;
   result.forward = 2 * rows * (Count(spec.input(0)) + Count(spec.output(0)));
   // Each has a gradient by both of its operands.

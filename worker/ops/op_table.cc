@@ -17,7 +17,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Add, 0b11)                          \
   OPERATOR(And, 0)                             \
   OPERATOR(ArgMax, 0)                          \
-  OPERATOR(Attention, 0b1111)                  \
+  OPERATOR(Attention, 0b111111, 0b111)         \
   OPERATOR(AveragePool, 0b1)                   \
   OPERATOR(BatchNormalization, 0b11111)        \
   OPERATOR(Cast, 0b1)                          \

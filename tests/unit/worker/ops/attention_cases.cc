@@ -19,6 +19,7 @@ struct AttentionSettings {
   // Of a mask of bool, for which the reference adds minus much.
   Dims seen_dims = {};
   std::vector<int64_t> seen = {};
+  double softcap = 0;
 };
 
 OpCase AttentionCase(const AttentionSettings& s) {
@@ -31,6 +32,7 @@ OpCase AttentionCase(const AttentionSettings& s) {
   a.heads = attribute("q_num_heads");
   a.key_heads = attribute("kv_num_heads");
   a.causal = s.causal;
+  a.softcap = s.softcap;
   const Dims& q = s.inputs[0];
   const int64_t width = q.size() == 4 ? q[3] : q[2] / a.heads;
   a.scale =
@@ -41,6 +43,7 @@ OpCase AttentionCase(const AttentionSettings& s) {
   c.attributes = s.attributes;
   if (s.causal) c.attributes["is_causal"] = int64_t{1};
   if (s.scale != 0) c.attributes["scale"] = static_cast<float>(s.scale);
+  if (s.softcap != 0) c.attributes["softcap"] = static_cast<float>(s.softcap);
   c.inputs = s.inputs;
   const auto with_mask = [=](Inputs in) {
     if (s.seen.empty()) return in;
@@ -55,11 +58,8 @@ OpCase AttentionCase(const AttentionSettings& s) {
     const Inputs all = with_mask(in);
     return reference::AttentionCase<double>(a, all).Forward();
   };
-  c.gradient = [=](const Inputs& in, const DoubleArray& dy) {
-    const Inputs all = with_mask(in);
-    Gradients d = reference::AttentionCase<double>(a, all).Gradient(dy);
-    d.resize(in.size());
-    return d;
+  c.gradient = [forward = c.forward](const Inputs& in, const DoubleArray& dy) {
+    return DifferencesOf(forward, in, dy);
   };
   if (!s.seen.empty()) {
     c.integers = {{3, s.seen_dims, s.seen, DType::kBool}};
@@ -294,8 +294,36 @@ std::vector<OpCase> AttentionCases() {
                      false,
                      {2, 3},
                      {1, 0, 1, 0, 1, 1}}),
+      // A query that sees nothing.
+      AttentionCase({{{1, 2, 2, 2}, {1, 2, 3, 2}, {1, 2, 3, 2}},
+                     {},
+                     0,
+                     false,
+                     {2, 3},
+                     {0, 0, 0, 0, 1, 1}}),
+      AttentionCase({.inputs = {{2, 4, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}},
+                     .softcap = 0.8}),
+      // A mask that ends before the keys do; past keys behind each layout.
+      AttentionCase({{{2, 2, 3, 2}, {2, 2, 4, 2}, {2, 2, 4, 2}, {3, 3}}}),
+      AttentionCase({.inputs = {{1, 2, 2, 2},
+                                {1, 1, 1, 2},
+                                {1, 1, 1, 1},
+                                {2, 1, 1},
+                                {1, 1, 2, 2},
+                                {1, 1, 2, 1}},
+                     .causal = true,
+                     .softcap = 0.9}),
+      AttentionCase({.inputs = {{1, 2, 4},
+                                {1, 1, 2},
+                                {1, 1, 2},
+                                {2, 2},
+                                {1, 1, 2, 2},
+                                {1, 1, 2, 2}},
+                     .attributes = HeadCounts(2, 1)}),
       // Sequences that are long for their width: weights are computed again.
       AttentionCase({{{1, 4, 9, 1}, {1, 2, 12, 1}, {1, 2, 12, 1}, {9, 12}}}),
+      AttentionCase({.inputs = {{1, 2, 9, 1}, {1, 2, 9, 1}, {1, 2, 9, 1}},
+                     .softcap = 0.8}),
       AttentionCase({{{2, 12, 1}, {2, 9, 1}, {2, 9, 1}},
                      HeadCounts(1, 1),
                      0.7,
