@@ -138,6 +138,16 @@ void DropWindowsOnPadding(const Node& node, const Dims& in,
   }
 }
 
+// libonnx stops halfway where output_shape is smaller than the input.
+void SetGivenOutputShape(const Node& node, const Dims& filters,
+                         NodeContext* context) {
+  const std::vector<int64_t> given = node.Ints("output_shape");
+  auto* shape =
+      context->getOutputType(0)->mutable_tensor_type()->mutable_shape();
+  if (given.size() + 2 != filters.size() || shape->dim_size() != 2) return;
+  for (const int64_t dim : given) shape->add_dim()->set_dim_value(dim);
+}
+
 // `from` may be stretched to `to` by NumPy's rules, without stretching `to`.
 bool BroadcastsTo(absl::Span<const int64_t> from,
                   absl::Span<const int64_t> to) {
@@ -260,6 +270,9 @@ absl::Status ValueInference::InferNode(const Node& node,
     for (size_t i = 1; i < node.outputs.size(); ++i) {
       *context.getOutputType(i) = *context.getInputType(3);
     }
+  }
+  if (node.op_type == "ConvTranspose") {
+    SetGivenOutputShape(node, values_[node.inputs[1]].dims, &context);
   }
   if (node.op_type == "AveragePool" || node.op_type == "MaxPool") {
     DropWindowsOnPadding(node, values_[node.inputs[0]].dims, &context);
