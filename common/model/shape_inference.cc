@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -138,14 +139,33 @@ void DropWindowsOnPadding(const Node& node, const Dims& in,
   }
 }
 
-// libonnx stops halfway where output_shape is smaller than the input.
-void SetGivenOutputShape(const Node& node, const Dims& filters,
-                         NodeContext* context) {
+// What a ConvTranspose is told its output has along spatial axis i: by
+// output_shape, or by auto_pad a stride for each input; -1: it is not told.
+int64_t ToldSize(const Node& node, const Dims& in, size_t i) {
   const std::vector<int64_t> given = node.Ints("output_shape");
+  if (i < given.size()) return given[i];
+  if (!absl::StartsWith(node.String("auto_pad", ""), "SAME")) return -1;
+  const std::vector<int64_t> strides = node.Ints("strides");
+  const int64_t stride = i < strides.size() ? strides[i] : 1;
+  return stride > 0 && stride <= kPadMax / std::max<int64_t>(in[i + 2], 1)
+             ? stride * in[i + 2]
+             : -1;
+}
+
+// libonnx stops halfway where output_shape is smaller than the input, and adds
+// output_padding to what auto_pad says.
+void SetToldSizes(const Node& node, const Dims& in, NodeContext* context) {
   auto* shape =
       context->getOutputType(0)->mutable_tensor_type()->mutable_shape();
-  if (given.size() + 2 != filters.size() || shape->dim_size() != 2) return;
-  for (const int64_t dim : given) shape->add_dim()->set_dim_value(dim);
+  if (shape->dim_size() < 2) return;
+  for (size_t i = 0; i + 2 < in.size(); ++i) {
+    const int64_t told = ToldSize(node, in, i);
+    if (told < 0) return;
+    const int at = static_cast<int>(i) + 2;
+    auto* dim =
+        at < shape->dim_size() ? shape->mutable_dim(at) : shape->add_dim();
+    dim->set_dim_value(told);
+  }
 }
 
 // `from` may be stretched to `to` by NumPy's rules, without stretching `to`.
@@ -272,7 +292,7 @@ absl::Status ValueInference::InferNode(const Node& node,
     }
   }
   if (node.op_type == "ConvTranspose") {
-    SetGivenOutputShape(node, values_[node.inputs[1]].dims, &context);
+    SetToldSizes(node, values_[node.inputs[0]].dims, &context);
   }
   if (node.op_type == "AveragePool" || node.op_type == "MaxPool") {
     DropWindowsOnPadding(node, values_[node.inputs[0]].dims, &context);

@@ -11,26 +11,21 @@ deploy/install-deps.sh puts them into build/python.
 """
 
 import argparse
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PYTHON = ROOT / "build/python/bin/python3"
-if PYTHON.exists() and pathlib.Path(sys.executable) != PYTHON:
-    os.execv(PYTHON, [str(PYTHON)] + sys.argv)
+import packages
 
+packages.use_build_python()
 try:
     import numpy
     import onnx
     import onnxruntime
     from safetensors.numpy import load_file
 except ImportError as missing:
-    print(f"skipped: {missing}; deploy/install-deps.sh installs it into "
-          f"{PYTHON.parents[1]}, from PyPI")
-    sys.exit(77)
+    packages.skip(missing)
 
 TOLERANCE = 1e-5
 BATCH = 8
@@ -79,7 +74,7 @@ def train(synctl, model, settings, name, data, folder):
     sets = [word for setting in settings for word in ("--set", setting)]
     with open(folder / "model.onnx", "wb") as out:
         subprocess.run([synctl, "model", model, *sets], check=True, stdout=out)
-    (folder / "text").write_bytes((ROOT / "README.md").read_bytes() * 4)
+    (folder / "text").write_bytes((packages.ROOT / "README.md").read_bytes() * 4)
     (folder / "job.textproto").write_text(
         JOB.format() + data.format(input=name))
     subprocess.run(

@@ -162,6 +162,12 @@ absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
     // The convolution has no output padding: what its last window leaves.
     axis.pad_end =
         (axis.out - 1) * axis.stride + axis.span() - axis.in - axis.pad_begin;
+    if (axis.pad_end <= -axis.stride) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a dimension of ", axis.in, " ends ", -axis.pad_end,
+          " behind what the input's last window reaches, with a stride of ",
+          axis.stride, "; it must be less than the stride"));
+    }
   }
   return window;
 }

@@ -115,6 +115,10 @@ TEST(ShapeInferenceTest, EveryOperator) {
        "float32[2,4,10,10]"},
       {"float[2,3,7] a, float[3,4,2] w",
        "ConvTranspose <output_shape=[6]> (a, w)", "float32[2,4,6]"},
+      {"float[2,3,7] a, float[3,4,2] w",
+       "ConvTranspose <strides=[2], output_padding=[1], "
+       "auto_pad=\"SAME_UPPER\"> (a, w)",
+       "float32[2,4,14]"},
       {"float[2,3,8,9] a, float[3] s, float[3] b, float[3] m, float[3] v",
        "BatchNormalization(a, s, b, m, v)", "float32[2,3,8,9]"},
       {"float[2,3,7,8] a",

@@ -766,6 +766,12 @@ TEST(OpTableTest, RefusalsNameTheNode) {
       {Refused("Conv", {cube, {.present = true, .dims = {4, 3, 1}}}),
        "node \"it\" (Conv): weights [4,3,1] in 1 groups do not lead from "
        "[2,3,4] to [2,3,4]"},
+      {Refused("ConvTranspose", {cube, {.present = true, .dims = {3, 3, 1}}},
+               {{"pads", std::vector<int64_t>{1, 1}},
+                {"output_padding", std::vector<int64_t>{2}}}),
+       "node \"it\" (ConvTranspose): a dimension of 4 ends 1 behind what the "
+       "input's last window reaches, with a stride of 1; it must be less than "
+       "the stride"},
       {Refused("MaxPool", {cube}),
        "node \"it\" (MaxPool): kernel_shape is missing"},
       {Refused("AveragePool", {cube},
