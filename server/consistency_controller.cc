@@ -35,7 +35,7 @@ ConsistencyController::ConsistencyController(Options options)
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
-  activities_.resize(options_.workers.size());
+  activities_.resize(options_.caller_count());
   StartSyncClock();
 }
 
@@ -68,10 +68,9 @@ void ConsistencyController::OnInit(CallToken token, uint32_t rank,
 
 void ConsistencyController::OnCall(ShardCall call, absl::Time now,
                                    ShardActions* out) {
-  if (absl::Status allowed = CheckCaller(call.rank, call.incarnation);
-      !allowed.ok()) {
-    return Fail(call.token, std::move(allowed), out);
-  }
+  absl::Status allowed = CheckCaller(call.rank, call.incarnation);
+  if (allowed.ok()) allowed = CheckPusher(call);
+  if (!allowed.ok()) return Fail(call.token, std::move(allowed), out);
   if (call.push.has_value()) {
     StartPush(std::move(call), out);
   } else {
@@ -84,7 +83,7 @@ absl::Status ConsistencyController::OnBeginCut(
     uint32_t rank, uint64_t incarnation, uint64_t cut_id,
     std::vector<int64_t> clocks, absl::Duration hold, absl::Time now,
     ShardActions* out) {
-  SYNCLINE_RETURN_IF_ERROR(CheckChief(rank, incarnation));
+  SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   // A repeat is answered as the first one was, wherever the workers are now.
   if (!cuts_.Knows(cut_id)) SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(clocks));
   SYNCLINE_RETURN_IF_ERROR(cuts_.Announce(cut_id, std::move(clocks), hold));
@@ -97,7 +96,7 @@ absl::Status ConsistencyController::OnEndCut(uint32_t rank,
                                              uint64_t incarnation,
                                              uint64_t cut_id, absl::Time now,
                                              ShardActions* out) {
-  SYNCLINE_RETURN_IF_ERROR(CheckChief(rank, incarnation));
+  SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   SYNCLINE_RETURN_IF_ERROR(cuts_.End(cut_id));
   changed_ = moved_ = true;
   Settle(now, out);
@@ -112,11 +111,12 @@ absl::Status ConsistencyController::OnActivity(uint32_t rank,
   Activity& last = activities_[rank];
   const bool says_more =
       std::tie(activity.clock, activity.done) > std::tie(last.clock, last.done);
-  if (!says_more || activity.clock < workers_[rank].closed()) {
-    return absl::OkStatus();
-  }
+  const bool is_over =
+      is_worker(rank) && activity.clock < workers_[rank].closed();
+  if (!says_more || is_over) return absl::OkStatus();
   last = std::move(activity);
-  moved_at_ = now;
+  // While the workers train they are to move themselves.
+  if (is_worker(rank) || cuts_.Holds()) moved_at_ = now;
   return absl::OkStatus();
 }
 
@@ -203,14 +203,15 @@ absl::Status ConsistencyController::CheckHeldCut(uint32_t rank,
   const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
   if (cut != nullptr && cut->passed) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      options_.label, ": scan by ", options_.workers[rank].name, ": ",
+      options_.label, ": scan by ", options_.caller(rank).name, ": ",
       cut == nullptr ? cuts_.Absence(cut_id)
                      : absl::StrCat("cut ", cut_id, " is not passed yet")));
 }
 
 bool ConsistencyController::BringsGradients(const ShardCall& call) const {
   if (!call.push.has_value() || !initialised() ||
-      !CheckCaller(call.rank, call.incarnation).ok()) {
+      !CheckCaller(call.rank, call.incarnation).ok() ||
+      !CheckPusher(call).ok()) {
     return false;
   }
   const PushFacts& push = *call.push;
@@ -243,16 +244,16 @@ int64_t ConsistencyController::max_clock() const {
 absl::Status ConsistencyController::CheckCaller(uint32_t rank,
                                                 uint64_t incarnation) const {
   if (!closed_.ok()) return closed_;
-  if (rank >= workers_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options_.label, ": rank ", rank,
-                     " calls, the job has ranks 0 to ", workers_.size() - 1));
+  if (rank >= options_.caller_count()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options_.label, ": rank ", rank, " calls, the job has ranks 0 to ",
+        options_.caller_count() - 1));
   }
-  if (incarnation != options_.workers[rank].incarnation) {
+  if (incarnation != options_.caller(rank).incarnation) {
     return absl::FailedPreconditionError(absl::StrCat(
         options_.label, ": incarnation ", IncarnationText(incarnation), " of ",
-        options_.workers[rank].name, " was replaced by ",
-        IncarnationText(options_.workers[rank].incarnation)));
+        options_.caller(rank).name, " was replaced by ",
+        IncarnationText(options_.caller(rank).incarnation)));
   }
   return absl::OkStatus();
 }
@@ -263,9 +264,23 @@ absl::Status ConsistencyController::CheckChief(uint32_t rank,
   if (rank != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(options_.label, ": only rank 0 may do this, not ",
-                     options_.workers[rank].name));
+                     options_.caller(rank).name));
   }
   return absl::OkStatus();
+}
+
+absl::Status ConsistencyController::CheckCutter(uint32_t rank,
+                                                uint64_t incarnation) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckCaller(rank, incarnation));
+  return is_worker(rank) ? CheckChief(rank, incarnation) : absl::OkStatus();
+}
+
+absl::Status ConsistencyController::CheckPusher(const ShardCall& call) const {
+  if (!call.push.has_value() || is_worker(call.rank)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(options_.label, ": push of clock ", call.push->clock, " by ",
+                   options_.caller(call.rank).name,
+                   ": it is the job's evaluator, which only reads"));
 }
 
 // --- Pushes ------------------------------------------------------------------
@@ -300,14 +315,14 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
     return Fail(call.token,
                 absl::FailedPreconditionError(absl::StrCat(
                     options_.label, ": push of clock ", call.push->clock,
-                    " by ", options_.workers[call.rank].name,
+                    " by ", options_.caller(call.rank).name,
                     ", which finished with clock ", worker.closed() - 1)),
                 out);
   } else if (absl::Status valid = worker.CheckOpenPush(*call.push);
              !valid.ok()) {
     return Fail(call.token,
                 Annotate(valid, absl::StrCat(options_.label, ": push by ",
-                                             options_.workers[call.rank].name)),
+                                             options_.caller(call.rank).name)),
                 out);
   } else {
     Deliver(call, out);
@@ -475,8 +490,8 @@ void ConsistencyController::StartPull(ShardCall call, ShardActions* out) {
     return Fail(
         call.token,
         absl::FailedPreconditionError(absl::StrCat(
-            options_.label, ": pull by ", options_.workers[call.rank].name,
-            ": ", cuts_.Absence(cut_id))),
+            options_.label, ": pull by ", options_.caller(call.rank).name, ": ",
+            cuts_.Absence(cut_id))),
         out);
   }
   // A cut may have been passed by the push that came with this pull; whether it
@@ -542,7 +557,7 @@ void ConsistencyController::RunParkedPulls(ShardActions* out) {
       Fail(pull.call.token,
            absl::FailedPreconditionError(
                absl::StrCat(options_.label, ": pull by ",
-                            options_.workers[pull.call.rank].name, ": ",
+                            options_.caller(pull.call.rank).name, ": ",
                             cuts_.Absence(cut_id))),
            out);
       return true;
@@ -647,7 +662,7 @@ absl::Status ConsistencyController::Overdue(const ShardCall& call,
   const int64_t clock = what == "push" ? call.push->clock : call.pull->clock;
   return absl::DeadlineExceededError(absl::StrCat(
       options_.label, ": ", what, " of clock ", clock, " by ",
-      options_.workers[call.rank].name, " ran out of time waiting for ", why));
+      options_.caller(call.rank).name, " ran out of time waiting for ", why));
 }
 
 std::string ConsistencyController::WhyPushWaits(const ShardCall& call) const {
@@ -657,7 +672,9 @@ std::string ConsistencyController::WhyPushWaits(const ShardCall& call) const {
   }
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
       cut != nullptr) {
-    if (cut->passed) return absl::StrCat("the end of cut ", cut->id);
+    if (cut->passed) {
+      return absl::StrCat("the end of cut ", cut->id, " by ", CutterText());
+    }
     return absl::StrCat("cut ", cut->id,
                         "; missing: ", Missing([&](uint32_t rank) {
                           return workers_[rank].closed() < cut->clocks[rank];
@@ -731,14 +748,26 @@ std::string ConsistencyController::Standing(uint32_t rank) const {
   if (const std::string activity = ActivityText(rank); !activity.empty()) {
     absl::StrAppend(&standing, "; last heard of ", activity);
   }
-  return absl::StrCat(options_.workers[rank].name, " (clock ", worker.closed(),
+  return absl::StrCat(options_.caller(rank).name, " (clock ", worker.closed(),
                       ", ", standing, ")");
+}
+
+std::string ConsistencyController::CutterText() const {
+  const uint32_t rank = options_.evaluator.has_value() ? worker_count() : 0;
+  const std::string& name = options_.caller(rank).name;
+  const std::string activity = ActivityText(rank);
+  return activity.empty()
+             ? name
+             : absl::StrCat(name, " (last heard of ", activity, ")");
 }
 
 std::string ConsistencyController::ActivityText(uint32_t rank) const {
   const Activity& activity = activities_[rank];
-  const PushLedger& worker = workers_[rank];
-  if (activity.clock != worker.closed() || worker.started()) return "";
+  if (activity.clock < 0) return "";
+  if (is_worker(rank) &&
+      (activity.clock != workers_[rank].closed() || workers_[rank].started())) {
+    return "";
+  }
   return absl::StrCat(activity.what, ", ", activity.done, " of ",
                       activity.total);
 }

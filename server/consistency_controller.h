@@ -88,7 +88,10 @@ class ConsistencyController {
     // before anything of the clock is applied.
     bool skip_non_finite = false;
     std::vector<Worker> workers = {};  // by rank, at least one
-    uint32_t block_count = 0;          // of this shard, at least one
+    // Evaluates in the chief's stead: announces, reads and ends cuts, pushes
+    // nothing, and has no clock. Its rank is the number of workers.
+    std::optional<Worker> evaluator = {};
+    uint32_t block_count = 0;  // of this shard, at least one
     // So many of them, the last ones, are virtual slots of tables: they need no
     // Init, because rows come into being when they are first pushed.
     uint32_t slot_count = 0;
@@ -99,6 +102,14 @@ class ConsistencyController {
     // known.
     bool FoldsGradient() const {
       return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
+    }
+    // Workers, and the evaluator if there is one.
+    size_t caller_count() const {
+      return workers.size() + (evaluator.has_value() ? 1 : 0);
+    }
+    // REQUIRES: rank < caller_count().
+    const Worker& caller(uint32_t rank) const {
+      return rank < workers.size() ? workers[rank] : *evaluator;
     }
   };
 
@@ -117,7 +128,8 @@ class ConsistencyController {
   absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                         absl::Time now, ShardActions* out);
   // A worker says what it does instead of pushing; see ReportActivity in
-  // proto/parameter_server.proto.
+  // proto/parameter_server.proto. The evaluator's counts where a cut holds the
+  // workers: nobody else can move then.
   struct Activity {
     int64_t clock = -1;
     std::string what;
@@ -139,8 +151,8 @@ class ConsistencyController {
   // Ends all parked calls, and every later one, with `status`.
   void Close(const absl::Status& status, ShardActions* out);
 
-  // Whether this is the chief, who alone may initialise and cut. Errors: as
-  // OnInit fails its call.
+  // Whether this is the chief, who alone may initialise. Errors: as OnInit
+  // fails its call.
   absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
 
   // Whether this caller may read at the cut now, because this shard has passed
@@ -171,7 +183,8 @@ class ConsistencyController {
   // When something last came forward: a gradient, an initial value, a cut, an
   // activity that counts. InfinitePast: never.
   absl::Time moved_at() const { return moved_at_; }
-  // What the worker says it does instead of its open clock; empty: nothing.
+  // What the worker says it does instead of its open clock, or what was last
+  // heard of the evaluator; empty: nothing.
   std::string ActivityText(uint32_t rank) const;
 
  private:
@@ -183,6 +196,9 @@ class ConsistencyController {
 
   // Who may call.
   absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
+  // Whether this one may announce and end cuts: the chief or the evaluator.
+  absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
+  absl::Status CheckPusher(const ShardCall& call) const;
 
   // Pushes.
   void StartPush(ShardCall call, ShardActions* out);
@@ -225,6 +241,8 @@ class ConsistencyController {
   std::string FoldText() const;
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
+  // Who ends cuts, and what was last heard of it.
+  std::string CutterText() const;
   absl::Status Overdue(const ShardCall& call, absl::string_view what,
                        const std::string& why) const;
   void Park(ShardCall call, bool as_push, ShardActions* out);
@@ -238,7 +256,10 @@ class ConsistencyController {
     return had_init_ && initialised_count_ == dense_block_count();
   }
   bool sync() const { return options_.mode == ConsistencyMode::kSync; }
-  bool active(uint32_t rank) const { return !workers_[rank].finished(); }
+  bool is_worker(uint32_t rank) const { return rank < workers_.size(); }
+  bool active(uint32_t rank) const {
+    return is_worker(rank) && !workers_[rank].finished();
+  }
 
   const Options options_;
   std::vector<PushLedger> workers_;  // by rank
@@ -267,7 +288,7 @@ class ConsistencyController {
   bool changed_ = false;  // parked calls may have become ready
   bool moved_ = false;    // since moved_at_ was set
   absl::Time moved_at_ = absl::InfinitePast();
-  std::vector<Activity> activities_;  // by rank, the latest that counted
+  std::vector<Activity> activities_;  // by rank, the latest that said more
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_clocks_ = 0;

@@ -370,6 +370,11 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
     config.controller.workers.push_back(
         {worker.member().incarnation(), MemberName(worker.member())});
   }
+  if (assignment.has_evaluator()) {
+    const Member& evaluator = assignment.evaluator().member();
+    config.controller.evaluator = ConsistencyController::Worker{
+        evaluator.incarnation(), MemberName(evaluator)};
+  }
   return config;
 }
 

@@ -31,7 +31,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       exchange_(std::move(exchange)),
       work_(&config_, &layout_, std::move(tables)),
       controller_(config.controller),
-      unsent_(config.controller.workers.size()),
+      unsent_(config.controller.caller_count()),
       kept_bytes_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
@@ -216,7 +216,7 @@ void JobShard::Tick(absl::Time now) {
         [this, now](CallToken, const PendingCall& call) {
           if (call.deadline > now) return absl::OkStatus();
           return absl::DeadlineExceededError(absl::StrCat(
-              config_.label, ": ", config_.controller.workers[call.rank].name,
+              config_.label, ": ", config_.controller.caller(call.rank).name,
               " does not take the answers that it has"));
         },
         &outcome);
@@ -796,6 +796,13 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
     worker->set_non_finite(work_.non_finite().CountOf(rank));
+  }
+  if (config_.controller.evaluator.has_value()) {
+    ShardStatus::Worker* evaluator = status.add_workers();
+    evaluator->set_rank(controller_.worker_count());
+    evaluator->set_finished(true);  // nobody waits for pushes of it
+    evaluator->set_activity(
+        controller_.ActivityText(controller_.worker_count()));
   }
   status.set_skipped_clocks(controller_.skipped_clocks());
   const absl::Time moved_at = controller_.moved_at();

@@ -32,8 +32,11 @@ class NonFiniteLog {
   absl::Status failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
-  // How often something of this worker was found, since the job was opened.
-  uint64_t CountOf(uint32_t rank) const { return counts_[rank].load(); }
+  // How often something of this worker was found, since the job was opened; 0
+  // for the evaluator, who has a rank and no gradients.
+  uint64_t CountOf(uint32_t rank) const {
+    return rank < counts_.size() ? counts_[rank].load() : 0;
+  }
   // Since it was last asked.
   uint64_t TakeNew(uint32_t rank) {
     const uint64_t count = counts_[rank].load();

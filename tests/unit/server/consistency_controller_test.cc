@@ -550,6 +550,102 @@ TEST_F(ControllerTest, AnActivityCountsIfItSaysMoreThanTheLast) {
       absl::StatusCode::kFailedPrecondition);
 }
 
+class EvaluatorTest : public ControllerTest {
+ protected:
+  static constexpr uint32_t kRank = 2;  // of 0 and 1, who are workers
+
+  void SetUp() override {
+    ConsistencyController::Options options;
+    options.mode = mode_;
+    options.evaluator = {12, "evaluator:0 at e:3"};
+    Open(std::move(options));
+    ASSERT_TRUE(BeginCut(1, {1, 1}).ok());
+    Init();
+  }
+  absl::Status BeginNext() {
+    ShardActions actions;
+    return controller_->OnBeginCut(kRank, 12, 2, {2, 2}, absl::Seconds(60),
+                                   kStart, &actions);
+  }
+  std::vector<Kind> End(uint64_t cut_id) {
+    ShardActions actions;
+    EXPECT_TRUE(
+        controller_->OnEndCut(kRank, 12, cut_id, kStart, &actions).ok());
+    return Kinds(actions);
+  }
+  // Whether it counted as progress.
+  bool Says(uint64_t done, absl::Duration after) {
+    const absl::Time now = kStart + after;
+    EXPECT_TRUE(
+        controller_
+            ->OnActivity(kRank, 12, {1, "evaluating clock 1", done, 9}, now)
+            .ok());
+    return controller_->moved_at() == now;
+  }
+  void BothPush(int64_t clock) {
+    Push(100 + 2 * clock, 0, clock, {0, 1});
+    Push(101 + 2 * clock, 1, clock, {0, 1});
+  }
+
+  ConsistencyMode mode_ = ConsistencyMode::kSync;
+};
+
+TEST_F(EvaluatorTest, ReadsAndEndsTheCutsThatHoldTheWorkers) {
+  EXPECT_THAT(Pull(2, kRank, 0, {0, 1}, 1), IsEmpty());
+  Push(3, 0, 0, {0, 1});
+  EXPECT_THAT(Push(4, 1, 0, {0, 1}), Contains(Kind::kRead));
+  ASSERT_TRUE(BeginNext().ok());
+  EXPECT_THAT(Push(5, 0, 1, {0, 1}), IsEmpty()) << "held by the cut";
+  EXPECT_THAT(End(1), Contains(Kind::kDeliver));
+}
+
+TEST_F(EvaluatorTest, WaitsForNoPushOfItsOwn) {
+  EXPECT_THAT(Pull(2, kRank, 0), ElementsAre(Kind::kRead));
+  EXPECT_THAT(Pull(3, kRank, 1), IsEmpty()) << "for those of the workers";
+  BothPush(0);
+  EXPECT_THAT(last_, Contains(::testing::Field(&ShardAction::token, 3u)));
+}
+
+TEST_F(EvaluatorTest, PushesNothingAndFillsNothingIn) {
+  EXPECT_THAT(Push(2, kRank, 0, {0, 1}), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("by evaluator:0 at e:3: it is the job's evaluator"));
+  EXPECT_EQ(controller_->CheckChief(kRank, 12).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Pull(3, kRank + 1, 0), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("ranks 0 to 2"));
+}
+
+TEST_F(EvaluatorTest, ItsActivityCountsWhereACutHoldsTheWorkers) {
+  EXPECT_FALSE(Says(1, absl::Seconds(1))) << "they are to move themselves";
+  BothPush(0);
+  EXPECT_TRUE(Says(2, absl::Seconds(2)));
+  EXPECT_FALSE(Says(2, absl::Seconds(3))) << "a repeat";
+  ASSERT_TRUE(BeginNext().ok());
+  End(1);
+  EXPECT_FALSE(Says(3, absl::Seconds(4)));
+}
+
+TEST_F(EvaluatorTest, IsNamedByWhomItHolds) {
+  BothPush(0);
+  EXPECT_TRUE(Says(3, absl::Seconds(1)));
+  EXPECT_THAT(Push(9, 1, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the end of cut 1 by evaluator:0 at e:3 (last heard of "
+                        "evaluating clock 1, 3 of 9)"));
+}
+
+class AsyncEvaluatorTest : public EvaluatorTest {
+ protected:
+  AsyncEvaluatorTest() { mode_ = ConsistencyMode::kAsync; }
+};
+
+TEST_F(AsyncEvaluatorTest, ReadsAtOnce) {
+  EXPECT_THAT(Pull(2, kRank, 5), ElementsAre(Kind::kRead));
+}
+
 TEST_F(ControllerTest, AnOverduePullSaysWhatTheMissingWereHeardOf) {
   OpenAndInit(ConsistencyMode::kSync);
   ASSERT_TRUE(
