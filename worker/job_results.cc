@@ -67,11 +67,11 @@ absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
 }
 
 absl::StatusOr<std::string> MetricsJson(
-    const std::string& job_id, const std::vector<Evaluation>& evaluations,
-    const WorkerProgress& totals) {
+    const std::string& job_id, absl::Span<const Evaluation> evaluations,
+    const WorkerProgress* totals) {
   JobStatus status;
   status.set_job_id(job_id);
-  *status.mutable_progress()->add_workers() = totals;
+  if (totals != nullptr) *status.mutable_progress()->add_workers() = *totals;
   for (const Evaluation& evaluation : evaluations) {
     *status.add_evaluations() = evaluation;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "worker/prepared_job.h"
 
@@ -25,10 +26,11 @@ absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
                           const std::string& path);
 
 // metrics.json: a JobStatus in JSON with job_id, evaluations and, as
-// `progress.workers[0]`, the chief's totals.
+// `progress.workers[0]`, the chief's totals; null where the evaluator writes
+// it, which has none.
 absl::StatusOr<std::string> MetricsJson(
-    const std::string& job_id, const std::vector<Evaluation>& evaluations,
-    const WorkerProgress& totals);
+    const std::string& job_id, absl::Span<const Evaluation> evaluations,
+    const WorkerProgress* totals);
 
 }  // namespace syncline
 

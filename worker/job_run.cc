@@ -26,12 +26,16 @@ absl::Duration UploadTimeout(uint64_t bytes) {
   return absl::Seconds(30 + static_cast<double>(bytes) * 1e-6);
 }
 
-// Rank of the process `incarnation`; -1 if it is none of the workers.
+// Rank of the process `incarnation`; -1 if it takes no part.
 int FindRank(const JobAssignment& assignment, uint64_t incarnation) {
   for (const Participant& worker : assignment.workers()) {
     if (worker.member().incarnation() == incarnation) {
       return static_cast<int>(worker.rank());
     }
+  }
+  if (assignment.has_evaluator() &&
+      assignment.evaluator().member().incarnation() == incarnation) {
+    return assignment.workers_size();
   }
   return -1;
 }
@@ -54,9 +58,9 @@ JobRun::JobRun(const JobAssignment& assignment, const Options& options,
       metrics_(metrics),
       send_(std::move(send)) {}
 
-void JobRun::RequestRun() {
+void JobRun::RequestRun(const RunJob& command) {
   MutexLock lock(&mu_);
-  run_ = true;
+  run_ = command;
   changed_.SignalAll();
 }
 
@@ -73,6 +77,7 @@ bool JobRun::RequestStop(const std::string& reason) {
   stop_ = true;
   changed_.SignalAll();
   if (trainer_ != nullptr) trainer_->Stop();
+  if (evaluation_ != nullptr) evaluation_->Stop();
   return true;
 }
 
@@ -99,10 +104,11 @@ void JobRun::Execute() {
 
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
-    const absl::Status status = TrainAndUpload();
+    const absl::Status status =
+        job_->is_evaluator() ? EvaluateAndUpload() : TrainAndUpload();
     succeeded = status.ok();
     if (succeeded) {
-      LogInfo("job trained").Job(job_id());
+      LogInfo("job done").Job(job_id());
     } else if (!stop_requested()) {
       LogWarning("job failed").Job(job_id()).Status(status);
       SendDone(status, /*released=*/false);
@@ -131,7 +137,7 @@ void JobRun::End(bool succeeded) {
 
 std::vector<std::string> JobRun::Prepare() {
   const int rank = FindRank(assignment_, options_.incarnation);
-  if (rank < 0) return {"this process is not among the job's workers"};
+  if (rank < 0) return {"this process is not among the job's members"};
   std::string bytes;
   const absl::Status loaded = LoadModel(&bytes);
   if (!loaded.ok()) {
@@ -160,7 +166,7 @@ absl::Status JobRun::LoadModel(std::string* bytes) {
 
 bool JobRun::AwaitRun() {
   MutexLock lock(&mu_);
-  while (!run_ && !stop_) {
+  while (!run_.has_value() && !stop_) {
     changed_.WaitUntil(&mu_, absl::Now() + absl::Minutes(1));
   }
   return !stop_;
@@ -197,6 +203,39 @@ absl::Status JobRun::TrainAndUpload() {
   return UploadResults(&trainer);
 }
 
+absl::Status JobRun::EvaluateAndUpload() {
+  LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
+  Epochs epochs;
+  {
+    MutexLock lock(&mu_);
+    epochs = {run_->clocks_per_epoch(), run_->clocks_total()};
+  }
+  if (epochs.steps_per_epoch <= 0 || epochs.clocks_total <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "RunJob: ", epochs.steps_per_epoch, " clocks an epoch and ",
+        epochs.clocks_total, " in all; are all daemons of one version?"));
+  }
+  EvaluationLoop evaluation(*job_, epochs,
+                            {.incarnation = options_.incarnation,
+                             .shared_memory = options_.shared_memory,
+                             .metrics = metrics_},
+                            [this](const Evaluation& e) { SendEvaluation(e); });
+  {
+    MutexLock lock(&mu_);
+    if (stop_) return absl::CancelledError("stopped");
+    evaluation_ = &evaluation;
+  }
+  const absl::Cleanup forget = [this] {
+    MutexLock lock(&mu_);
+    evaluation_ = nullptr;
+  };
+  metrics_->OnJobRunning(true);
+  const absl::Status status = evaluation.Run();
+  metrics_->OnJobRunning(false);
+  SYNCLINE_RETURN_IF_ERROR(status);
+  return UploadMetrics(evaluation.evaluations(), /*totals=*/nullptr);
+}
+
 // The model and the figures before the files of rows, which may be large.
 absl::Status JobRun::UploadResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
@@ -207,16 +246,22 @@ absl::Status JobRun::UploadResults(Trainer* trainer) {
   const std::string weights = absl::StrCat(dir_, "/weights");
   SYNCLINE_RETURN_IF_ERROR(WriteWeights(*job_, tables, weights));
   SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.safetensors", weights));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const std::string metrics,
-      MetricsJson(job_id(), trainer->evaluations(), trainer->Totals()));
-  SYNCLINE_RETURN_IF_ERROR(
-      UploadText("metrics.json", metrics, UploadTimeout(metrics.size())));
+  if (!job_->has_evaluator()) {
+    const WorkerProgress totals = trainer->Totals();
+    SYNCLINE_RETURN_IF_ERROR(UploadMetrics(trainer->evaluations(), &totals));
+  }
   for (size_t t = 0; t < tables.size(); ++t) {
     if (tables[t].has_value()) continue;
     SYNCLINE_RETURN_IF_ERROR(UploadTable(trainer, t));
   }
   return tables.empty() ? absl::OkStatus() : trainer->EndTables();
+}
+
+absl::Status JobRun::UploadMetrics(absl::Span<const Evaluation> evaluations,
+                                   const WorkerProgress* totals) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string metrics,
+                            MetricsJson(job_id(), evaluations, totals));
+  return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
 }
 
 absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
@@ -287,6 +332,11 @@ void JobRun::SendPrepared(const std::vector<std::string>& problems) {
   message.mutable_prepared()->set_job_id(job_id());
   message.mutable_prepared()->mutable_problems()->Add(problems.begin(),
                                                       problems.end());
+  if (problems.empty() && job_->is_chief()) {
+    const Epochs epochs = EpochsOf(*job_);
+    message.mutable_prepared()->set_clocks_per_epoch(epochs.steps_per_epoch);
+    message.mutable_prepared()->set_clocks_total(epochs.clocks_total);
+  }
   send_(std::move(message));
 }
 

@@ -3,16 +3,19 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/artifact_transfer.h"
+#include "worker/evaluation_loop.h"
 #include "worker/job_results.h"
 #include "worker/prepared_job.h"
 #include "worker/trainer.h"
@@ -20,10 +23,12 @@
 
 namespace syncline {
 
-// One job on one worker, from PrepareJob until nothing of it is left:
+// One job on one worker or evaluator, from PrepareJob until nothing of it is
+// left:
 //
 //   fetch, prepare -> JobPrepared -> (RunJob) -> train, upload -> JobDone
 //
+// where the job's evaluator evaluates instead of training,
 // and, wherever it is when StopJob comes, -> release -> JobDone{released}.
 // Execute takes one thread; the requests come from any.
 class JobRun {
@@ -42,8 +47,8 @@ class JobRun {
 
   const std::string& job_id() const { return assignment_.job_id(); }
 
-  void RequestRun() ABSL_LOCKS_EXCLUDED(mu_);
-  // Of its next steps, also where it does not run yet.
+  void RequestRun(const RunJob& command) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of its next steps, also where it does not run yet. An evaluator has none.
   void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
   // False: it has ended already, and will not answer.
   bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -64,7 +69,10 @@ class JobRun {
   // comes later is not taken.
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);
+  absl::Status UploadMetrics(absl::Span<const Evaluation> evaluations,
+                             const WorkerProgress* totals);
   // Those that the model file can hold.
   absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
   // The others, as a file of their own.
@@ -96,13 +104,14 @@ class JobRun {
 
   mutable Mutex mu_;
   CondVar changed_;
-  bool run_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<RunJob> run_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Of before there was a trainer.
   std::vector<ProfileSteps> profiles_wanted_ ABSL_GUARDED_BY(mu_);
   Trainer* trainer_ ABSL_GUARDED_BY(mu_) =
       nullptr;  // while it trains or exports
+  EvaluationLoop* evaluation_ ABSL_GUARDED_BY(mu_) = nullptr;  // likewise
 };
 
 }  // namespace syncline

@@ -24,6 +24,7 @@ class Preparation {
       : job_(*job), options_(options), problems_(*problems) {}
 
   void Run(absl::string_view model_bytes) {
+    if (job_.is_evaluator()) TrainOnNothing();
     if (!ResolveModel(model_bytes)) return;
     PlaceBlocks();
     OpenData();
@@ -33,6 +34,17 @@ class Preparation {
 
  private:
   const JobSpec& spec() const { return job_.assignment.spec(); }
+
+  // Plans for training are made all the same: let them be small.
+  void TrainOnNothing() {
+    TrainingSpec* training = job_.assignment.mutable_spec()->mutable_training();
+    training->set_batch_size(1);
+    training->set_micro_batches(1);
+  }
+
+  bool Evaluates() const {
+    return job_.has_evaluator() ? job_.is_evaluator() : job_.is_chief();
+  }
 
   // One problem per line of the message, each led by `field`.
   void AddProblems(absl::string_view field, const absl::Status& status) {
@@ -117,8 +129,10 @@ class Preparation {
     const std::optional<SampleShape> shape = FindSampleShape();
     if (!shape.has_value()) return;
     const DataSpec& data = spec().data();
-    job_.train = Open("data.train", data.train(), *shape);
-    if (job_.is_chief() && data.has_test()) {
+    if (!job_.is_evaluator()) {
+      job_.train = Open("data.train", data.train(), *shape);
+    }
+    if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
     }
   }
@@ -142,10 +156,7 @@ class Preparation {
   // As their daemons call their hosts. To be wrong costs nothing but a copy:
   // who is near is found out when calls are made.
   bool HasPsOnThisHost() const {
-    const std::string& own =
-        job_.assignment.workers(static_cast<int>(job_.rank))
-            .member()
-            .hostname();
+    const std::string& own = job_.member().hostname();
     for (const Participant& ps : job_.assignment.ps()) {
       if (ps.member().hostname() == own) return true;
     }
@@ -159,7 +170,8 @@ class Preparation {
                        ? static_cast<int>(spec().training().threads())
                        : options_.threads;
     options.threads = job_.threads;
-    options.shared_gradients = options_.shared_memory && HasPsOnThisHost();
+    options.shared_gradients =
+        options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
@@ -181,7 +193,7 @@ class Preparation {
 }  // namespace
 
 std::string PreparedJob::task_name() const {
-  const Task& task = assignment.workers(static_cast<int>(rank)).member().task();
+  const Task& task = member().task();
   return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
                       task.index());
 }

@@ -18,8 +18,10 @@
 
 namespace syncline {
 
-// Everything one rank needs to train a job, loaded and checked.
+// Everything one rank needs to train a job, or to evaluate it as the job's
+// evaluator, loaded and checked.
 struct PreparedJob {
+  // An evaluator's has batches of one sample: it trains on none.
   JobAssignment assignment;
   uint32_t rank = 0;
   std::shared_ptr<const Model> model;
@@ -30,8 +32,9 @@ struct PreparedJob {
   int threads = 1;  // that it computes with
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
-  std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> test;  // the chief's, if the job has one
+  std::unique_ptr<Dataset> train;  // null: the evaluator's
+  // If the job has one: the evaluator's, or the chief's where there is none.
+  std::unique_ptr<Dataset> test;
 
   // Keeps the memory that gRPC's slices point into. The executor goes last.
   std::shared_ptr<const void> memory() const {
@@ -40,6 +43,15 @@ struct PreparedJob {
         executor, rows);
   }
   bool is_chief() const { return rank == 0; }
+  bool has_evaluator() const { return assignment.has_evaluator(); }
+  bool is_evaluator() const {
+    return rank == static_cast<uint32_t>(assignment.workers_size());
+  }
+  // This rank's process.
+  const Member& member() const {
+    return is_evaluator() ? assignment.evaluator().member()
+                          : assignment.workers(static_cast<int>(rank)).member();
+  }
   const JobSpec& spec() const { return assignment.spec(); }
   // "worker:2", as the job knows this rank.
   std::string task_name() const;

@@ -8,24 +8,16 @@
 #include "common/base/log.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/evaluation_values.h"
 #include "common/rpc/profile_limits.h"
 #include "worker/initializers.h"
+#include "worker/job_client.h"
 
 namespace syncline {
 namespace {
 
 constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
-// A cut under which rows are read, batch by batch for an evaluation or all for
-// the export, is held for as long as that takes: a chief that hangs is noticed
-// by its silence.
-constexpr absl::Duration kRowsHold = absl::Hours(24);
 // How often a wait for data looks at the stop flag.
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
-// While the chief evaluates it says so this often within the step timeout, so
-// that those who wait for it miss a few and still wait.
-constexpr int kActivitiesPerTimeout = 8;
-
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 
@@ -59,114 +51,12 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   return options;
 }
 
-bool IsSync(const JobSpec& spec) {
-  return spec.consistency().mode() != ConsistencySpec::ASYNC &&
-         spec.consistency().mode() != ConsistencySpec::BOUNDED_STALENESS;
-}
-
-// In sync mode the servers compute the norm of the folded gradient themselves.
-bool NeedsNorm(const JobSpec& spec) {
-  return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
-}
-
-ElementType ElementTypeOf(WireType type) {
-  switch (type) {
-    case WIRE_BFLOAT16:
-      return ElementType::kBfloat16;
-    case WIRE_FLOAT16:
-      return ElementType::kFloat16;
-    default:
-      return ElementType::kFloat32;
-  }
-}
-
-OnNonFinite PolicyOf(const JobSpec& spec) {
-  switch (spec.non_finite()) {
-    case SKIP_STEP:
-      return OnNonFinite::kSkipStep;
-    case DROP_BLOCK:
-      return OnNonFinite::kDropBlock;
-    default:
-      return OnNonFinite::kFailJob;
-  }
-}
-
-PsClient::Options ClientOptions(const PreparedJob& job,
-                                const Trainer::Options& trainer) {
-  PsClient::Options options;
-  options.job_id = job.assignment.job_id();
-  options.rank = job.rank;
-  options.incarnation = trainer.incarnation;
-  options.routing_version = job.assignment.routing_version();
-  for (const Participant& ps : job.assignment.ps()) {
-    options.ps.push_back({absl::StrCat("ps:", ps.member().task().index()),
-                          ps.member().address()});
-  }
-  options.step_timeout =
-      absl::Seconds(job.spec().limits().step_timeout_seconds());
-  options.send_norm = NeedsNorm(job.spec());
-  options.has_tables = job.rows != nullptr;
-  options.wire_type = ElementTypeOf(job.spec().wire_type());
-  options.on_non_finite = PolicyOf(job.spec());
-  options.checks_gradient =
-      options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
-  options.non_finite = trainer.metrics->non_finite();
-  options.retries = trainer.metrics->retries();
-  options.held_back = trainer.metrics->held_back();
-  options.pushed_bytes = trainer.metrics->pushed_bytes();
-  options.pulled_bytes = trainer.metrics->pulled_bytes();
-  options.shared_memory = trainer.shared_memory;
-  options.norm_is_folded =
-      IsSync(job.spec()) &&
-      (job.spec().optimizer().clip_norm() > 0 ||
-       job.spec().optimizer().kind() == OptimizerSpec::LAMB ||
-       options.on_non_finite == OnNonFinite::kSkipStep);
-  options.shared_pushed_bytes = trainer.metrics->shared_pushed_bytes();
-  options.shared_pulled_bytes = trainer.metrics->shared_pulled_bytes();
-  options.shared_links = trainer.metrics->shared_links();
-  options.on_shared_fallback = [metrics = trainer.metrics](SharedFallback f) {
-    metrics->OnSharedFallback(f);
-  };
-  return options;
-}
-
-// By parameter: its position in the order in which forward reads them.
-std::vector<uint32_t> FirstUse(const TrainingGraph& training,
-                               const Graph& graph) {
-  std::vector<uint32_t> position(graph.values.size(), 0);
-  uint32_t next = 0;
-  for (const Node& node : graph.nodes) {
-    for (const ValueId input : node.inputs) {
-      if (input != kNoValue && position[input] == 0) position[input] = ++next;
-    }
-  }
-  std::vector<uint32_t> first_use;
-  for (const auto& parameter : training.parameters) {
-    first_use.push_back(position[parameter.value]);
-  }
-  return first_use;
-}
-
-PsClient::Tensors ClientTensors(const PreparedJob& job) {
-  PsClient::Tensors tensors;
-  const int count = static_cast<int>(job.training.parameters.size());
-  for (int i = 0; i < count; ++i) {
-    tensors.values.push_back(job.executor->parameter(i));
-    tensors.gradients.push_back(job.executor->gradient(i));
-    tensors.names.push_back(job.training.parameters[i].name);
-    tensors.running_means.push_back(
-        job.training.parameters[i].momentum.has_value());
-  }
-  tensors.first_use = FirstUse(job.training, job.model->graph());
-  tensors.gradient_region = job.executor->gradient_region();
-  tensors.owner = job.memory();
-  return tensors;
-}
-
-// Non-zero and unique within the job.
-uint64_t CutId(int64_t clock) { return static_cast<uint64_t>(clock); }
-
 }  // namespace
+
+Epochs EpochsOf(const PreparedJob& job) {
+  return Epochs::Of(job.spec().training(),
+                    BatchPlan(PrefetcherOptions(job).plan).steps_per_epoch());
+}
 
 Trainer::Trainer(const PreparedJob& job, Options options)
     : job_(job),
@@ -175,9 +65,13 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
       meter_(job.rank, epochs_, absl::Now()),
-      client_(ClientOptions(job, options_), *job.map, ClientTensors(job)) {
+      client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
+                                    .shared_memory = options_.shared_memory,
+                                    .metrics = options_.metrics}),
+              *job.map, ClientTensorsOf(job)) {
   if (job.test != nullptr) {
-    evaluator_.emplace(job.spec(), job.test.get(), job.executor.get());
+    evaluator_.emplace(job, epochs_, &client_, options_.metrics,
+                       options_.on_evaluation);
   }
   if (!HasTables()) return;
   for (size_t t = 0; t < job.rows->current().size(); ++t) {
@@ -279,7 +173,7 @@ absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Start());
   for (int64_t clock = 0; clock < epochs_.clocks_total; ++clock) {
     SYNCLINE_RETURN_IF_ERROR(Step(clock));
-    if (job_.is_chief() && EpochEndsAt(clock + 1)) {
+    if (ReadsCutAt(clock + 1)) {
       SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock + 1));
     }
   }
@@ -291,7 +185,7 @@ absl::Status Trainer::Start() {
     FillInitialValues();
     // Nobody can push before the shards are initialised, so nobody can be past
     // the first cut when it is announced.
-    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(epochs_.EndOf(0)));
+    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(0), &client_));
     SYNCLINE_RETURN_IF_ERROR(client_.Init(epochs_.clocks_total));
   }
   return client_.Pull(0);
@@ -309,7 +203,7 @@ absl::Status Trainer::Step(int64_t clock) {
   if (HasTables()) Record({{StepProfile::ROWS, times.wait}});
 
   const bool last = clock + 1 == epochs_.clocks_total;
-  const bool reads_cut = job_.is_chief() && EpochEndsAt(clock + 1);
+  const bool reads_cut = ReadsCutAt(clock + 1);
   auto samples = static_cast<uint64_t>(batch->size);
   client_.BeginStep({.clock = clock,
                      .sample_count = samples,
@@ -376,7 +270,7 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
 
 bool Trainer::GoesOnWithout(const absl::Status& loss) {
   if (!absl::IsFailedPrecondition(loss) ||
-      PolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
+      NonFinitePolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
     return false;
   }
   const absl::Time now = absl::Now();
@@ -464,20 +358,33 @@ void Trainer::PullRowsEarly(int64_t clock) {
   client_.PullEarly(RowsAfter(clock, /*early=*/true), min_clock);
 }
 
+bool Trainer::ReadsCutAt(int64_t clock) const {
+  if (!job_.is_chief()) return false;
+  if (job_.has_evaluator()) return clock == epochs_.clocks_total;
+  return epochs_.EndOf(clock - 1) == clock;
+}
+
 absl::Status Trainer::EndEpoch(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(client_.PullCut(CutId(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(client_.PullCut(CutIdOf(clock), clock));
+  // The evaluator may still have to read what this has read for the export.
+  if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
   if (clock < epochs_.clocks_total) {
-    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(epochs_.EndOf(clock)));
+    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(clock), &client_));
   }
   if (HasTables()) {
     // Rows are read batch by batch while the cut is held.
     SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
     if (clock == epochs_.clocks_total) return absl::OkStatus();
-    return client_.EndCut(CutId(clock), clock);
+    return client_.EndCut(CutIdOf(clock), clock);
   }
-  SYNCLINE_RETURN_IF_ERROR(client_.EndCut(CutId(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(client_.EndCut(CutIdOf(clock), clock));
   return Evaluate(clock);
+}
+
+absl::Status Trainer::Evaluate(int64_t clock) {
+  return evaluator_.has_value() ? evaluator_->Run(clock, stop_)
+                                : absl::OkStatus();
 }
 
 TableReader Trainer::ReaderOf(uint32_t table) {
@@ -485,7 +392,7 @@ TableReader Trainer::ReaderOf(uint32_t table) {
   return {.scan =
               [this, table, clock](TableReader::Sink sink) {
                 return client_.ScanTable(table, job_.training.tables[table].dim,
-                                         CutId(clock), clock, sink);
+                                         CutIdOf(clock), clock, sink);
               },
           .keys_max = job_.rows->lookup_max(table),
           .read =
@@ -503,8 +410,8 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
   batch.int_feeds.resize(rows.size());
   batch.int_feeds[table].assign(keys.begin(), keys.end());
   rows[table]->Collect(batch);
-  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(epochs_.clocks_total,
-                                            CutId(epochs_.clocks_total), rows));
+  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(
+      epochs_.clocks_total, CutIdOf(epochs_.clocks_total), rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto row = static_cast<size_t>(rows[table]->positions(0)[i]) - 1;
@@ -514,90 +421,8 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
 }
 
 absl::Status Trainer::EndTables() {
-  return client_.EndCut(CutId(epochs_.clocks_total), epochs_.clocks_total);
-}
-
-absl::Status Trainer::ReadEvaluatedRows(int64_t clock, const Batch& batch) {
-  const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
-  Collect(batch, rows);
-  for (size_t t = 0; t < rows.size(); ++t) {
-    RowCache* const cache = job_.rows->cache(t);
-    if (cache == nullptr) continue;
-    rows[t]->WantOnly([&](size_t i) {
-      const float* const row = cache->Find(rows[t]->keys()[i], clock);
-      if (row != nullptr) std::copy_n(row, rows[t]->dim(), rows[t]->value(i));
-      return row == nullptr;
-    });
-    options_.metrics->OnCachedRows(rows[t]->keys().size(),
-                                   rows[t]->wanted().size());
-  }
-  executor_.UseTables(rows);
-  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(clock, CutId(clock), rows));
-  for (size_t t = 0; t < rows.size(); ++t) {
-    RowCache* const cache = job_.rows->cache(t);
-    if (cache == nullptr) continue;
-    for (const uint32_t i : rows[t]->wanted()) {
-      cache->Put(rows[t]->keys()[i], clock, rows[t]->value(i));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::Evaluate(int64_t clock) {
-  if (!evaluator_.has_value()) return absl::OkStatus();
-  activity_told_at_ = absl::Now();  // the end of the cut
-  const auto on_batch = [&](int64_t done, int64_t total) {
-    return OnEvaluationBatch(clock, done, total);
-  };
-  const auto read_rows = [&](const Batch& batch) {
-    return HasTables() ? ReadEvaluatedRows(clock, batch) : absl::OkStatus();
-  };
-  SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
-                            evaluator_->Run(on_batch, read_rows));
-  evaluation.set_epoch(epochs_.DoneAt(clock));
-  evaluation.set_clock(clock);
-  evaluation.set_final(clock == epochs_.clocks_total);
-  LogEvaluation(evaluation);
-  evaluations_.push_back(evaluation);
-  options_.on_evaluation(evaluation);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::OnEvaluationBatch(int64_t clock, int64_t done,
-                                        int64_t total) {
-  if (stop_.load()) return absl::CancelledError("stopped while evaluating");
-  const absl::Duration period =
-      absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
-      kActivitiesPerTimeout;
-  const absl::Time now = absl::Now();
-  // Nobody waits for the last one.
-  if (clock == epochs_.clocks_total || now < activity_told_at_ + period) {
-    return absl::OkStatus();
-  }
-  activity_told_at_ = now;
-  return client_.ReportActivity(clock, "evaluating",
-                                static_cast<uint64_t>(done),
-                                static_cast<uint64_t>(total));
-}
-
-void Trainer::LogEvaluation(const Evaluation& evaluation) const {
-  LogInfo line("evaluated");
-  line.Job(job_.assignment.job_id())
-      .Field("epoch", evaluation.epoch())
-      .Field("clock", evaluation.clock())
-      .Field("samples", evaluation.samples())
-      .Field("loss", evaluation.loss());
-  for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
-    line.Field(metric.field, metric.value);
-  }
-}
-
-absl::Status Trainer::AnnounceCut(int64_t clock) {
-  std::optional<absl::Duration> hold;
-  if (HasTables()) hold = kRowsHold;
-  return client_.BeginCut(CutId(clock), clock,
-                          static_cast<uint32_t>(job_.assignment.workers_size()),
-                          hold);
+  if (job_.has_evaluator()) return absl::OkStatus();  // it may still read
+  return client_.EndCut(CutIdOf(epochs_.clocks_total), epochs_.clocks_total);
 }
 
 void Trainer::FillInitialValues() {

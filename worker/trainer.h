@@ -20,9 +20,9 @@
 #include "proto/job.pb.h"
 #include "proto/profile.pb.h"
 #include "proto/scheduler.pb.h"
+#include "worker/cut_evaluator.h"
 #include "worker/data/prefetcher.h"
 #include "worker/epochs.h"
-#include "worker/evaluator.h"
 #include "worker/prepared_job.h"
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
@@ -39,7 +39,8 @@ namespace syncline {
 //         <- values of the next step, straight into the executor
 //
 // The chief also fills the initial values, announces each epoch's end as a cut,
-// reads the state at the cut and evaluates it. In sync mode the parameters
+// reads the state at the cut and evaluates it; where the job has an evaluator,
+// it announces the first cut and reads the last. In sync mode the parameters
 // depend on the job alone: not on timing, not on the number of ps.
 class Trainer {
  public:
@@ -73,8 +74,11 @@ class Trainer {
   // Thread-safe.
   void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The chief's, after Run.
-  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+  // The chief's, after Run; none where the job has an evaluator.
+  absl::Span<const Evaluation> evaluations() const {
+    if (!evaluator_.has_value()) return {};
+    return evaluator_->evaluations();
+  }
   // Likewise: reads a table, by JobSpec.tables index, as it is after the last
   // clock, until EndTables. Uses this. Errors: PsClient's, the sink's.
   TableReader ReaderOf(uint32_t table);
@@ -109,8 +113,6 @@ class Trainer {
   void UpdateKeptRows(int64_t clock, uint64_t samples);
   // What is wanted of `rows`, for step `clock`, is there.
   void KeepRows(int64_t clock, absl::Span<RowBatch* const> rows);
-  // Has the rows of an evaluation's batch, as of the cut at `clock`.
-  absl::Status ReadEvaluatedRows(int64_t clock, const Batch& batch);
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
@@ -128,16 +130,11 @@ class Trainer {
   // because of Stop. One at a time, so that reports need not wait for all.
   bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTables() const { return job_.rows != nullptr; }
+  // Whether this rank reads the state at an epoch's end before it goes on.
+  bool ReadsCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
-  // Before each batch of an evaluation.
-  absl::Status OnEvaluationBatch(int64_t clock, int64_t done, int64_t total);
-  void LogEvaluation(const Evaluation& evaluation) const;
-  absl::Status AnnounceCut(int64_t clock);
   void FillInitialValues();
-  bool EpochEndsAt(int64_t clock) const {
-    return epochs_.EndOf(clock - 1) == clock;
-  }
 
   const PreparedJob& job_;
   const Options options_;
@@ -145,12 +142,9 @@ class Trainer {
   Prefetcher prefetcher_;
   const Epochs epochs_;
   ProgressMeter meter_;
-  std::optional<Evaluator> evaluator_;
-  std::vector<Evaluation> evaluations_;
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
   std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
-  absl::Time activity_told_at_;  // when others last heard of the chief
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
   std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_
@@ -160,7 +154,11 @@ class Trainer {
   std::deque<std::pair<std::string, StepProfile>> profiles_
       ABSL_GUARDED_BY(mu_);  // recorded, by name
   PsClient client_;
+  std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
 };
+
+// How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.
+Epochs EpochsOf(const PreparedJob& job);
 
 }  // namespace syncline
 

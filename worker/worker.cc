@@ -65,7 +65,9 @@ class JobWorker final : public Worker {
       case SchedulerMessage::kPrepare:
         return OnPrepare(command.prepare().assignment());
       case SchedulerMessage::kRun:
-        if (const auto job = FindJob(command.run().job_id())) job->RequestRun();
+        if (const auto job = FindJob(command.run().job_id())) {
+          job->RequestRun(command.run());
+        }
         return;
       case SchedulerMessage::kProfile:
         if (const auto job = FindJob(command.profile().job_id())) {

@@ -178,6 +178,35 @@ TEST_F(TableTrainingTest, ATableIsTheDenseEmbedding) {
   }
 }
 
+// Rows are read while the cut is held, and the last cut by two at a time.
+TEST_F(TableTrainingTest, AnEvaluatorReadsTheRowsThatTheChiefWould) {
+  for (const bool is_sync : {true, false}) {
+    JobSpec spec = TableSpecOf();
+    if (!is_sync) spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+    const auto by_chief = Train(2, 2, spec);
+    const auto by_evaluator =
+        TrainingCluster({.workers = 2,
+                         .ps = 2,
+                         .work_dir = dir_.File(absl::StrCat("e", is_sync)),
+                         .data_root = dir_.path(),
+                         .evaluator = true})
+            .RunJob(spec, ModelText("40"));
+    ASSERT_EQ(by_chief.status, absl::OkStatus());
+    ASSERT_EQ(by_evaluator.status, absl::OkStatus());
+    ASSERT_EQ(by_evaluator.evaluations.size(), 2u);
+    EXPECT_EQ(by_evaluator.artifacts.count("trained.onnx"), 1u);
+    if (!is_sync) continue;
+    EXPECT_EQ(by_evaluator.weights, by_chief.weights);
+    for (int e = 0; e < 2; ++e) {
+      EXPECT_EQ(by_evaluator.evaluations[e].loss(),
+                by_chief.evaluations[e].loss())
+          << "bit for bit";
+      EXPECT_EQ(by_evaluator.evaluations[e].auc(),
+                by_chief.evaluations[e].auc());
+    }
+  }
+}
+
 TEST_F(TableTrainingTest, AClippedNormIsThatOfTheDenseEmbedding) {
   const auto clip = [](JobSpec spec) {
     spec.mutable_optimizer()->set_clip_norm(0.05f);

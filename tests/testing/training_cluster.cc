@@ -78,8 +78,8 @@ TrainingCluster::TrainingCluster(const Options& options)
     ps.listening = *StartServer(&builder, "127.0.0.1:0");
     ps_.push_back(std::move(ps));
   }
-  inbox_->messages.resize(options.workers);
-  for (uint32_t rank = 0; rank < options.workers; ++rank) {
+  inbox_->messages.resize(rank_count());
+  for (uint32_t rank = 0; rank < rank_count(); ++rank) {
     Worker::Options worker;
     worker.data_root = options.data_root;
     worker.work_dir = absl::StrCat(options.work_dir, "/worker", rank);
@@ -87,8 +87,12 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.incarnation = WorkerIncarnation(rank);
     worker.artifacts = artifacts_;
     if (rank == 0) worker.metrics = options.chief_metrics;
-    workers_.push_back(
-        *Worker::Create(worker, [inbox = inbox_, rank](DaemonMessage message) {
+    workers_.push_back(*Worker::Create(
+        worker, [inbox = inbox_, rank,
+                 on_evaluation = options.on_evaluation](DaemonMessage message) {
+          if (on_evaluation != nullptr && message.report().has_evaluation()) {
+            on_evaluation(message.report().evaluation());
+          }
           MutexLock lock(&inbox->mu);
           inbox->messages[rank].push_back(std::move(message));
           inbox->changed.SignalAll();
@@ -121,6 +125,13 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
     member->mutable_task()->set_type(rank == 0 ? CHIEF : WORKER);
     member->mutable_task()->set_index(rank == 0 ? 0 : rank - 1);
     member->set_incarnation(WorkerIncarnation(rank));
+  }
+  if (options_.evaluator && spec.data().has_test()) {
+    Participant* evaluator = assignment.mutable_evaluator();
+    evaluator->set_rank(options_.workers);
+    evaluator->mutable_member()->mutable_task()->set_type(EVALUATOR);
+    evaluator->mutable_member()->set_incarnation(
+        WorkerIncarnation(options_.workers));
   }
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
     Participant* ps = assignment.add_ps();
@@ -184,7 +195,7 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
     return absl::DeadlineExceededError("not prepared");
   }
   std::vector<std::string> problems;
-  for (uint32_t rank = 0; rank < options_.workers; ++rank) {
+  for (uint32_t rank = 0; rank < rank_count(); ++rank) {
     for (const DaemonMessage& message : Messages(rank)) {
       for (const std::string& problem : message.prepared().problems()) {
         problems.push_back(problem);
@@ -196,7 +207,13 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
 
 void TrainingCluster::Run() {
   SchedulerMessage command;
-  command.mutable_run()->set_job_id(job_id_);
+  auto* run = command.mutable_run();
+  run->set_job_id(job_id_);
+  for (const DaemonMessage& message : Messages(0)) {
+    if (!message.has_prepared()) continue;
+    run->set_clocks_per_epoch(message.prepared().clocks_per_epoch());
+    run->set_clocks_total(message.prepared().clocks_total());
+  }
   for (const auto& worker : workers_) worker->OnCommand(command);
 }
 
@@ -259,6 +276,11 @@ TrainingCluster::Outcome TrainingCluster::RunJob(JobSpec spec,
 
 TrainingCluster::Outcome TrainingCluster::TakeOutcome() {
   Outcome outcome;
+  for (const DaemonMessage& message : Messages(rank_count() - 1)) {
+    if (message.report().has_evaluation() && options_.evaluator) {
+      outcome.evaluations.push_back(message.report().evaluation());
+    }
+  }
   for (const DaemonMessage& message : Messages(0)) {
     if (message.report().has_evaluation()) {
       outcome.evaluations.push_back(message.report().evaluation());

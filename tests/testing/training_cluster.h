@@ -2,6 +2,7 @@
 #define SYNCLINE_TESTS_TESTING_TRAINING_CLUSTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,9 +23,9 @@
 
 namespace syncline {
 
-// Ps and workers in this process, with real gRPC between them and without a
-// scheduler: the test plays its part, step by step or with RunJob. Thread-
-// compatible.
+// Ps, workers and perhaps an evaluator in this process, with real gRPC between
+// them and without a scheduler: the test plays its part, step by step or with
+// RunJob. Thread- compatible.
 class TrainingCluster {
  public:
   // What workers fetch and upload: a map in place of the scheduler's files.
@@ -36,6 +37,10 @@ class TrainingCluster {
     std::string work_dir;
     std::string data_root;
     MetricsRegistry* chief_metrics = nullptr;  // of rank 0; outlives this
+    // Evaluates in the chief's stead, with the rank after the last worker's.
+    bool evaluator = false;
+    // Sees each evaluation before anybody else does, and may take its time.
+    std::function<void(const Evaluation&)> on_evaluation = nullptr;
   };
   explicit TrainingCluster(const Options& options);
   ~TrainingCluster();
@@ -58,7 +63,7 @@ class TrainingCluster {
   absl::Status Prepare(JobSpec spec, absl::string_view model);
   void Run();
   absl::Status AwaitDone(absl::Duration timeout);
-  // Waits until every worker has released the job; closes it on the ps.
+  // Waits until everybody has released the job; closes it on the ps.
   absl::Status Stop(absl::Duration timeout);
   Outcome TakeOutcome();
 
@@ -78,6 +83,10 @@ class TrainingCluster {
     std::unique_ptr<PsServer> server;
     ListeningServer listening;
   };
+  // Workers, and the evaluator.
+  uint32_t rank_count() const {
+    return options_.workers + (options_.evaluator ? 1 : 0);
+  }
   struct Inbox {
     Mutex mu;
     CondVar changed;
@@ -93,7 +102,7 @@ class TrainingCluster {
   std::shared_ptr<Artifacts> artifacts_;
   std::vector<Ps> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // by rank
   int jobs_ = 0;
   std::string job_id_;
 };

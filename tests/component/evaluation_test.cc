@@ -1,0 +1,155 @@
+// Goal: a job's evaluator says what the chief would have said, bit for bit and
+// of each epoch once, while the others train.
+// Method: ps, workers and an evaluator in this process, real gRPC between them,
+// generated digits, a small perceptron; the test plays the scheduler, and holds
+// evaluations up where their order matters.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr int64_t kStepsPerEpoch = 10;
+constexpr uint32_t kWorkers = 2;
+
+JobSpec ThreeEpochs(ConsistencySpec::Mode mode = ConsistencySpec::SYNC) {
+  JobSpec job = DigitsJob();
+  job.mutable_data()->mutable_train()->mutable_digits()->set_count(
+      kStepsPerEpoch * kWorkers * job.training().batch_size());
+  job.mutable_data()->mutable_test()->mutable_digits()->set_count(300);
+  job.mutable_data()->mutable_test()->mutable_digits()->set_seed(2);
+  job.mutable_consistency()->set_mode(mode);
+  job.mutable_training()->set_epochs(3);
+  job.mutable_training()->set_threads(1);
+  return job;
+}
+
+std::string Model() { return MlpModel(784, 32, 10); }
+
+class EvaluationTest : public ::testing::Test {
+ protected:
+  TrainingCluster::Options Options(bool evaluator) {
+    return {.workers = kWorkers,
+            .ps = 2,
+            .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+            .data_root = dir_.path(),
+            .evaluator = evaluator};
+  }
+  TrainingCluster::Outcome Train(bool evaluator, const JobSpec& job) {
+    return TrainingCluster(Options(evaluator)).RunJob(job, Model());
+  }
+
+  TempDir dir_;
+  int clusters_ = 0;
+};
+
+std::vector<std::string> WithoutTime(std::vector<Evaluation> evaluations) {
+  std::vector<std::string> bytes;
+  for (Evaluation& evaluation : evaluations) {
+    evaluation.clear_time();
+    bytes.push_back(evaluation.SerializeAsString());
+  }
+  return bytes;
+}
+
+std::vector<int64_t> Clocks(const std::vector<Evaluation>& evaluations) {
+  std::vector<int64_t> clocks;
+  for (const Evaluation& evaluation : evaluations) {
+    clocks.push_back(evaluation.clock());
+  }
+  return clocks;
+}
+
+TEST_F(EvaluationTest, SaysWhatTheChiefWouldSay) {
+  JobSpec job = ThreeEpochs();
+  job.mutable_training()->set_max_clocks(2 * kStepsPerEpoch + 3);
+  const auto by_chief = Train(/*evaluator=*/false, job);
+  const auto by_evaluator = Train(/*evaluator=*/true, job);
+  ASSERT_OK(by_chief.status);
+  ASSERT_OK(by_evaluator.status);
+  EXPECT_EQ(WithoutTime(by_evaluator.evaluations),
+            WithoutTime(by_chief.evaluations));
+  ASSERT_EQ(by_evaluator.evaluations.size(), 3u);
+  EXPECT_TRUE(by_evaluator.evaluations.back().final());
+  EXPECT_EQ(by_evaluator.weights, by_chief.weights) << "bit for bit";
+  EXPECT_THAT(by_evaluator.artifacts.at("metrics.json"),
+              AllOf(HasSubstr("\"evaluations\""), HasSubstr("\"final\": true"),
+                    Not(HasSubstr("\"progress\""))));
+  EXPECT_EQ(by_evaluator.artifacts.count("logs/evaluator-0.log"), 1u);
+}
+
+TEST_F(EvaluationTest, EveryEpochIsEvaluatedOnceInEveryMode) {
+  for (const auto mode :
+       {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
+    SCOPED_TRACE(ConsistencySpec::Mode_Name(mode));
+    const auto outcome = Train(/*evaluator=*/true, ThreeEpochs(mode));
+    ASSERT_OK(outcome.status);
+    EXPECT_EQ(Clocks(outcome.evaluations),
+              (std::vector<int64_t>{kStepsPerEpoch, 2 * kStepsPerEpoch,
+                                    3 * kStepsPerEpoch}));
+  }
+}
+
+// An evaluation that is still under way when the next epoch has been trained.
+TEST_F(EvaluationTest, TrainingGoesOnMeanwhileUntilTheNextEpochsEnd) {
+  absl::Notification trained;
+  TrainingCluster::Options options = Options(/*evaluator=*/true);
+  options.on_evaluation = [&](const Evaluation& evaluation) {
+    if (evaluation.epoch() > 1) return;
+    EXPECT_TRUE(trained.WaitForNotificationWithTimeout(kPatience));
+  };
+  TrainingCluster cluster(options);
+  ASSERT_OK(cluster.Prepare(ThreeEpochs(), Model()));
+  cluster.Run();
+  EXPECT_TRUE(cluster.AwaitClock(0, 2 * kStepsPerEpoch, kPatience));
+  EXPECT_THAT(cluster.TakeOutcome().evaluations, IsEmpty());
+  trained.Notify();
+  EXPECT_OK(cluster.AwaitDone(kPatience));
+  EXPECT_OK(cluster.Stop(kPatience));
+  EXPECT_EQ(Clocks(cluster.TakeOutcome().evaluations),
+            (std::vector<int64_t>{kStepsPerEpoch, 2 * kStepsPerEpoch,
+                                  3 * kStepsPerEpoch}));
+}
+
+TEST_F(EvaluationTest, AStopEndsTheWaitForAnEpochsEnd) {
+  TrainingCluster cluster(Options(/*evaluator=*/true));
+  JobSpec job = ThreeEpochs();
+  job.mutable_training()->set_epochs(1'000'000);
+  ASSERT_OK(cluster.Prepare(job, Model()));
+  cluster.Run();
+  EXPECT_TRUE(cluster.AwaitClock(1, 1, kPatience));
+  EXPECT_OK(cluster.Stop(kPatience));
+}
+
+TEST_F(EvaluationTest, WithoutKnowingTheJobsLengthItEndsAtOnce) {
+  TrainingCluster cluster(Options(/*evaluator=*/true));
+  ASSERT_OK(cluster.Prepare(ThreeEpochs(), Model()));
+  SchedulerMessage run;
+  run.mutable_run()->set_job_id("t-1");
+  cluster.Send(kWorkers, run);
+  const absl::Status done = cluster.AwaitDone(kPatience);
+  EXPECT_EQ(done.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(done.message()), HasSubstr("0 clocks an epoch"));
+  EXPECT_OK(cluster.Stop(kPatience));
+}
+
+}  // namespace
+}  // namespace syncline

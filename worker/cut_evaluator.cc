@@ -1,0 +1,105 @@
+#include "worker/cut_evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/evaluation_values.h"
+#include "worker/job_client.h"
+
+namespace syncline {
+namespace {
+
+// It says that it goes on this often within the step timeout, so that those who
+// wait for it miss a few and still wait.
+constexpr int kActivitiesPerTimeout = 8;
+
+}  // namespace
+
+CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
+                           PsClient* client, WorkerMetrics* metrics,
+                           std::function<void(const Evaluation&)> on_evaluation)
+    : job_(job),
+      epochs_(epochs),
+      client_(client),
+      metrics_(metrics),
+      on_evaluation_(std::move(on_evaluation)),
+      evaluator_(job.spec(), job.test.get(), job.executor.get()) {}
+
+absl::Status CutEvaluator::Run(int64_t clock,
+                               const std::atomic<bool>& stopped) {
+  told_at_ = absl::Now();  // a call that has to do with the cut
+  const auto on_batch = [&](int64_t done, int64_t total) {
+    if (stopped.load()) return absl::CancelledError("stopped while evaluating");
+    return OnBatch(clock, done, total);
+  };
+  const auto read_rows = [&](const Batch& batch) {
+    return job_.rows != nullptr ? ReadRows(clock, batch) : absl::OkStatus();
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
+                            evaluator_.Run(on_batch, read_rows));
+  evaluation.set_epoch(epochs_.DoneAt(clock));
+  evaluation.set_clock(clock);
+  evaluation.set_final(clock == epochs_.clocks_total);
+  Log(evaluation);
+  evaluations_.push_back(evaluation);
+  on_evaluation_(evaluation);
+  return absl::OkStatus();
+}
+
+absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
+  const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
+  Collect(batch, rows);
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    rows[t]->WantOnly([&](size_t i) {
+      const float* const row = cache->Find(rows[t]->keys()[i], clock);
+      if (row != nullptr) std::copy_n(row, rows[t]->dim(), rows[t]->value(i));
+      return row == nullptr;
+    });
+    metrics_->OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
+  }
+  job_.executor->UseTables(rows);
+  SYNCLINE_RETURN_IF_ERROR(client_->PullRows(clock, CutIdOf(clock), rows));
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    for (const uint32_t i : rows[t]->wanted()) {
+      cache->Put(rows[t]->keys()[i], clock, rows[t]->value(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
+  const absl::Duration period =
+      absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
+      kActivitiesPerTimeout;
+  const absl::Time now = absl::Now();
+  // Nobody waits for the last one.
+  if (clock == epochs_.clocks_total || now < told_at_ + period) {
+    return absl::OkStatus();
+  }
+  told_at_ = now;
+  return client_->ReportActivity(
+      clock, absl::StrCat("evaluating clock ", clock),
+      static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+}
+
+void CutEvaluator::Log(const Evaluation& evaluation) const {
+  LogInfo line("evaluated");
+  line.Job(job_.assignment.job_id())
+      .Field("epoch", evaluation.epoch())
+      .Field("clock", evaluation.clock())
+      .Field("samples", evaluation.samples())
+      .Field("loss", evaluation.loss());
+  for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
+    line.Field(metric.field, metric.value);
+  }
+}
+
+}  // namespace syncline

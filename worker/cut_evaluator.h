@@ -1,0 +1,55 @@
+#ifndef SYNCLINE_WORKER_CUT_EVALUATOR_H_
+#define SYNCLINE_WORKER_CUT_EVALUATOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "worker/epochs.h"
+#include "worker/evaluator.h"
+#include "worker/prepared_job.h"
+#include "worker/ps_client.h"
+#include "worker/worker_metrics.h"
+
+namespace syncline {
+
+// Evaluates a job's state at its cuts, on the rank whose business that is:
+// reads the rows that each batch needs, tells the shards that it goes on, and
+// reports what comes out. Single thread.
+class CutEvaluator {
+ public:
+  // What is referred to outlives this. REQUIRES: job.test is not null.
+  CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
+               WorkerMetrics* metrics,
+               std::function<void(const Evaluation&)> on_evaluation);
+
+  // REQUIRES: the executor has the parameters as of the cut at `clock`, which
+  // is held if the job has tables. Blocks; `stopped` is looked at before each
+  // batch. Errors: PsClient's, the executor's; Cancelled: stopped.
+  absl::Status Run(int64_t clock, const std::atomic<bool>& stopped);
+
+  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+
+ private:
+  // Has the rows of a batch, as of the cut.
+  absl::Status ReadRows(int64_t clock, const Batch& batch);
+  absl::Status OnBatch(int64_t clock, int64_t done, int64_t total);
+  void Log(const Evaluation& evaluation) const;
+
+  const PreparedJob& job_;
+  const Epochs epochs_;
+  PsClient* const client_;
+  WorkerMetrics* const metrics_;
+  const std::function<void(const Evaluation&)> on_evaluation_;
+  Evaluator evaluator_;
+  absl::Time told_at_;  // when the shards last heard of this
+  std::vector<Evaluation> evaluations_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_CUT_EVALUATOR_H_

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_WORKER_JOB_CLIENT_H_
+#define SYNCLINE_WORKER_JOB_CLIENT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/finite.h"
+#include "worker/prepared_job.h"
+#include "worker/ps_client.h"
+#include "worker/worker_metrics.h"
+
+namespace syncline {
+
+// How the ranks of a job use their PsClient: what it is made of, and the cuts
+// at the ends of epochs.
+
+// What a process of a job is, besides the job.
+struct JobProcess {
+  uint64_t incarnation = 0;
+  bool shared_memory = true;         // with a ps on this host
+  WorkerMetrics* metrics = nullptr;  // outlives the client
+};
+PsClient::Options ClientOptionsOf(const PreparedJob& job,
+                                  const JobProcess& process);
+// The executor's parameters and gradients. REQUIRES: `job` is complete.
+PsClient::Tensors ClientTensorsOf(const PreparedJob& job);
+
+OnNonFinite NonFinitePolicyOf(const JobSpec& spec);
+
+// The cut at `clock`, an epoch's end: non-zero and unique within the job.
+inline uint64_t CutIdOf(int64_t clock) { return static_cast<uint64_t>(clock); }
+
+// Announces it. It is held for as long as rows are read under it, or as an
+// evaluator that is behind needs to get to it. Errors: PsClient's.
+absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
+                         PsClient* client);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_CLIENT_H_
