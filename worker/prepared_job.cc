@@ -35,10 +35,11 @@ class Preparation {
  private:
   const JobSpec& spec() const { return job_.assignment.spec(); }
 
-  // Plans for training are made all the same: let them be small.
+  // Plans for training are made all the same: let them be small. One sample is
+  // too few for BatchNormalization.
   void TrainOnNothing() {
     TrainingSpec* training = job_.assignment.mutable_spec()->mutable_training();
-    training->set_batch_size(1);
+    training->set_batch_size(std::min(2u, training->batch_size()));
     training->set_micro_batches(1);
   }
 

@@ -21,7 +21,7 @@ namespace syncline {
 // Everything one rank needs to train a job, or to evaluate it as the job's
 // evaluator, loaded and checked.
 struct PreparedJob {
-  // An evaluator's has batches of one sample: it trains on none.
+  // An evaluator's has batches of two samples at most: it trains on none.
   JobAssignment assignment;
   uint32_t rank = 0;
   std::shared_ptr<const Model> model;

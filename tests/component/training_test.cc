@@ -370,6 +370,24 @@ TEST_F(TrainingTest, BatchNormalisationTrainsInEveryMode) {
   }
 }
 
+// It has hardly a batch to plan for, and none to normalise by.
+TEST_F(TrainingTest, AnEvaluatorNormalisesByWhatIsStored) {
+  const auto by_chief = MakeCluster(2, 2)->RunJob(DigitsSpec(), kNormalised);
+  ASSERT_EQ(by_chief.status, absl::OkStatus());
+  const auto by_evaluator = TrainingCluster({.workers = 2,
+                                             .ps = 2,
+                                             .work_dir = dir_.File("evaluated"),
+                                             .data_root = dir_.path(),
+                                             .evaluator = true})
+                                .RunJob(DigitsSpec(), kNormalised);
+  ASSERT_EQ(by_evaluator.status, absl::OkStatus());
+  ASSERT_EQ(by_evaluator.evaluations.size(), 2u);
+  for (int e = 0; e < 2; ++e) {
+    EXPECT_EQ(by_evaluator.evaluations[e].loss(),
+              by_chief.evaluations[e].loss());
+  }
+}
+
 // A lone worker's norm is that of the shards, so it must train alike.
 TEST_F(TrainingTest, ClippingLeavesRunningMeansAloneInEveryMode) {
   JobSpec spec = DigitsSpec();
