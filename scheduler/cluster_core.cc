@@ -1,6 +1,7 @@
 #include "scheduler/cluster_core.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -244,6 +245,8 @@ ClusterCore::FreeMembers ClusterCore::Free() const {
       free.workers.push_back({entry->session, entry->member});
     } else if (entry->member.task().type() == PS) {
       free.ps.push_back({entry->session, entry->member});
+    } else if (entry->member.task().type() == EVALUATOR) {
+      free.evaluators.push_back({entry->session, entry->member});
     }
   }
   return free;
@@ -260,6 +263,7 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
     Job* job = MutableJob(job_id);
     const FreeMembers free = Free();
     if (total.Covers(NeedOf(*job))) too_large_since_.erase(job_id);
+    if (AwaitsEvaluator(*job, now)) break;
     if (free.capacity().Covers(NeedOf(*job))) {
       queue_.Remove(job_id);
       Place(job, free, now, actions);
@@ -267,7 +271,7 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
       break;
     }
   }
-  UpdateQueue(Free().capacity(), actions);
+  UpdateQueue(Free().capacity(), now, actions);
 }
 
 // A member that comes and goes all the time settles nothing: a job that has
@@ -277,6 +281,16 @@ bool ClusterCore::MayComeTogether(const Job& too_large, absl::Time now) {
   return now < settled_at_ && now < since->second + options_.settle;
 }
 
+bool ClusterCore::AwaitsEvaluator(const Job& job, absl::Time now) const {
+  if (!options_.expects_evaluator || !job.WantsEvaluator()) return false;
+  return now < settled_at_ &&
+         absl::c_none_of(membership_.All(), [](const Membership::Entry* entry) {
+           return entry->member.task().type() == EVALUATOR;
+         });
+}
+
+// An evaluator is never waited for once the cluster is there: it is taken if it
+// is free.
 void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
                         ClusterActions* actions) {
   const Capacity need = NeedOf(*job);
@@ -287,15 +301,24 @@ void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
       engaged_[place.session] = {job->id()};
     }
   }
-  job->Start(workers, ps, now, actions);
+  std::optional<Job::Place> evaluator;
+  if (job->WantsEvaluator() && !free.evaluators.empty()) {
+    evaluator = free.evaluators.front();
+    engaged_[evaluator->session] = {job->id()};
+  }
+  job->Start(workers, ps, evaluator, now, actions);
 }
 
-void ClusterCore::UpdateQueue(const Capacity& free, ClusterActions* actions) {
+void ClusterCore::UpdateQueue(const Capacity& free, absl::Time now,
+                              ClusterActions* actions) {
   const Capacity total = Total();
   uint32_t position = 0;
   for (const std::string& job_id : queue_.ids()) {
     Job* job = MutableJob(job_id);
-    std::string waiting_for = WaitingText(NeedOf(*job), free, total);
+    std::string waiting_for =
+        free.Covers(NeedOf(*job)) && AwaitsEvaluator(*job, now)
+            ? "the cluster's evaluator, which may still come"
+            : WaitingText(NeedOf(*job), free, total);
     if (position > 0) {
       waiting_for =
           absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);

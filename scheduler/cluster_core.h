@@ -41,6 +41,9 @@ class ClusterCore {
     // After its start, and after a loss, the cluster may still come together:
     // until then nobody overtakes a job that it is too small for.
     absl::Duration settle = absl::Seconds(15);
+    // One is on its way: while the cluster comes together, a job that has
+    // something to evaluate waits for it.
+    bool expects_evaluator = false;
     // The cluster is there for one job (Registered.ends_with_scheduler).
     bool ends_with_scheduler = false;
     uint32_t queue_max = 1000;
@@ -118,6 +121,7 @@ class ClusterCore {
   struct FreeMembers {
     std::vector<Job::Place> workers;
     std::vector<Job::Place> ps;
+    std::vector<Job::Place> evaluators;
     Capacity capacity() const;
   };
 
@@ -134,9 +138,11 @@ class ClusterCore {
   FreeMembers Free() const;
   void StartJobs(absl::Time now, ClusterActions* actions);
   bool MayComeTogether(const Job& too_large, absl::Time now);
+  bool AwaitsEvaluator(const Job& job, absl::Time now) const;
   void Place(Job* job, const FreeMembers& free, absl::Time now,
              ClusterActions* actions);
-  void UpdateQueue(const Capacity& free, ClusterActions* actions);
+  void UpdateQueue(const Capacity& free, absl::Time now,
+                   ClusterActions* actions);
   // Of all members, whether they work or not.
   Capacity Total() const;
   void ExpireJobs(absl::Time now, ClusterActions* actions);

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   scheduler_options.lease = options.lease;
   scheduler_options.heartbeat = options.lease / kHeartbeatsPerLease;
   scheduler_options.keep = options.keep;
+  scheduler_options.expects_evaluator = options.cluster_has_evaluator;
   scheduler_options.single_job = job_file.has_value();
   scheduler_options.metrics = daemon->metrics();
   SYNCLINE_ASSIGN_OR_RETURN(auto scheduler,

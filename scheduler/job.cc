@@ -67,10 +67,15 @@ Job::Party* Job::Find(SessionId session) {
   return nullptr;
 }
 
-bool Job::All(Stage stage, bool workers_only) const {
+bool Job::All(Stage stage, bool but_ps) const {
   return std::all_of(parties_.begin(), parties_.end(), [&](const Party& p) {
-    return p.stage == stage || (workers_only && p.is_ps);
+    return p.stage == stage || (but_ps && p.role == Role::kPs);
   });
+}
+
+bool Job::Evaluates(const Party& party) const {
+  if (status_.has_evaluator()) return party.role == Role::kEvaluator;
+  return party.role == Role::kWorker && party.participant.rank() == 0;
 }
 
 bool Job::IsOver() const { return IsFinal(status_.state()); }
@@ -84,16 +89,20 @@ absl::Time Job::since() const {
 absl::StatusOr<SessionId> Job::WorkerSession(uint32_t rank) const {
   uint32_t workers = 0;
   for (const Party& party : parties_) {
-    if (party.is_ps) continue;
+    if (party.role != Role::kWorker) continue;
     ++workers;
     if (party.participant.rank() != rank) continue;
     if (party.stage == Stage::kPrepared) return party.session;
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", rank, " of job ", id(), " has no step to do"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("job ", id(), " has no worker ", rank, "; it has ", workers,
-                   ", and their ranks begin at 0"));
+  const bool evaluates = status_.has_evaluator() && rank == workers;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job ", id(), " has no worker ", rank, "; it has ", workers,
+      ", and their ranks begin at 0",
+      evaluates ? absl::StrCat("; rank ", rank,
+                               " is its evaluator, which does no steps")
+                : ""));
 }
 
 std::vector<SessionId> Job::Participants() const {
@@ -128,30 +137,35 @@ void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
   actions->push_back(JobChanged{id(), /*transition=*/true});
 }
 
+void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
+  *out->mutable_member() = place.member;
+  out->set_rank(rank);
+  parties_.push_back({place.session, *out, role});
+}
+
 void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
-                absl::Time now, ClusterActions* actions) {
+                const std::optional<Place>& evaluator, absl::Time now,
+                ClusterActions* actions) {
   SYNCLINE_CHECK(status_.state() == QUEUED);
   uint32_t rank = 0;
   for (const Place& place : workers) {
-    Participant* participant = status_.add_workers();
-    *participant->mutable_member() = place.member;
-    participant->set_rank(rank++);
-    parties_.push_back({place.session, *participant, /*is_ps=*/false});
+    Join(place, Role::kWorker, rank++, status_.add_workers());
+  }
+  std::string where = absl::StrCat("on ", CountText(workers.size(), "worker"),
+                                   " and ", CountText(ps.size(), "ps"));
+  if (evaluator.has_value()) {
+    Join(*evaluator, Role::kEvaluator, rank, status_.mutable_evaluator());
+    absl::StrAppend(&where, ", evaluated by ",
+                    TaskText(evaluator->member.task()));
   }
   rank = 0;
   for (const Place& place : ps) {
-    Participant* participant = status_.add_ps();
-    *participant->mutable_member() = place.member;
-    participant->set_rank(rank++);
-    parties_.push_back({place.session, *participant, /*is_ps=*/true});
+    Join(place, Role::kPs, rank++, status_.add_ps());
   }
   progress_.emplace(static_cast<uint32_t>(workers.size()),
                     status_.spec().training().epochs());
   started_ = now;
-  Transition(PREPARING,
-             absl::StrCat("on ", CountText(workers.size(), "worker"), " and ",
-                          CountText(ps.size(), "ps")),
-             now, actions);
+  Transition(PREPARING, where, now, actions);
   SendPrepare(actions);
 }
 
@@ -162,6 +176,9 @@ void Job::SendPrepare(ClusterActions* actions) {
   *assignment->mutable_spec() = status_.spec();
   *assignment->mutable_workers() = status_.workers();
   *assignment->mutable_ps() = status_.ps();
+  if (status_.has_evaluator()) {
+    *assignment->mutable_evaluator() = status_.evaluator();
+  }
   for (const ParameterInfo& parameter : parameters_) {
     *assignment->add_parameters() = parameter;
   }
@@ -180,13 +197,17 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
     return;
   }
   party->stage = Stage::kPrepared;
+  if (party->role == Role::kWorker && party->participant.rank() == 0) {
+    clocks_per_epoch_ = prepared.clocks_per_epoch();
+    clocks_total_ = prepared.clocks_total();
+  }
   party->problems.assign(prepared.problems().begin(),
                          prepared.problems().end());
   // With a problem the job is lost, but the others may have some to add.
   if (!party->problems.empty()) {
     refused_by_ = std::min(refused_by_, now + timing_.grace);
   }
-  if (!All(Stage::kPrepared, /*workers_only=*/false)) return;
+  if (!All(Stage::kPrepared, /*but_ps=*/false)) return;
   if (refused_by_ == absl::InfiniteFuture()) {
     BeginRun(now, actions);
   } else {
@@ -210,15 +231,18 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   Transition(RUNNING, "all participants are prepared", now, actions);
   SchedulerMessage message;
   message.mutable_run()->set_job_id(id());
+  message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch_);
+  message.mutable_run()->set_clocks_total(clocks_total_);
   for (const Party& party : parties_) {
-    if (!party.is_ps) actions->push_back(SendCommand{party.session, message});
+    if (party.role == Role::kPs) continue;
+    actions->push_back(SendCommand{party.session, message});
   }
 }
 
 void Job::OnPsReport(SessionId session, const PsReport& report,
                      absl::Time now) {
   const Party* party = Find(session);
-  if (party == nullptr || !party->is_ps) return;
+  if (party == nullptr || party->role != Role::kPs) return;
   ps_views_[party->participant.rank()] = {now, report};
 }
 
@@ -237,10 +261,11 @@ JobTableStatus Job::TableStatus(absl::Time now) const {
 void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
   const Party* party = Find(session);
-  if (party == nullptr || party->is_ps || status_.state() != RUNNING) return;
-  const uint32_t rank = party->participant.rank();
-  if (report.has_progress()) progress_->OnReport(rank, report.progress());
-  if (report.has_evaluation() && rank == 0) {
+  if (party == nullptr || status_.state() != RUNNING) return;
+  if (report.has_progress() && party->role == Role::kWorker) {
+    progress_->OnReport(party->participant.rank(), report.progress());
+  }
+  if (report.has_evaluation() && Evaluates(*party)) {
     Evaluation evaluation = report.evaluation();
     if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
     ThinEvaluations(&status_);
@@ -257,9 +282,9 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   if (party == nullptr || stopping()) return;
   if (done.code() == 0) {
     // A ps has nothing to finish, and nobody is done before it was told to run.
-    if (party->is_ps || status_.state() != RUNNING) return;
+    if (party->role == Role::kPs || status_.state() != RUNNING) return;
     party->stage = Stage::kDone;
-    finishing_ = All(Stage::kDone, /*workers_only=*/true);
+    finishing_ = All(Stage::kDone, /*but_ps=*/true);
     if (finishing_) suspicion_.reset();
     return;
   }
@@ -281,9 +306,9 @@ std::string Job::LossText(const Party& party, absl::string_view lost) const {
   if (status_.state() != RUNNING) {
     return absl::StrCat(text, "; it was preparing the job");
   }
-  const int64_t clock = party.is_ps
-                            ? progress_->MinClock()
-                            : progress_->ClockOf(party.participant.rank());
+  const int64_t clock = party.role == Role::kWorker
+                            ? progress_->ClockOf(party.participant.rank())
+                            : progress_->MinClock();
   return absl::StrCat(text, "; last clock ", clock);
 }
 
@@ -301,10 +326,13 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
 }
 
 void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {
-  if (!finishing_ || IsOver() || !All(Stage::kGone, /*workers_only=*/false)) {
+  if (!finishing_ || IsOver() || !All(Stage::kGone, /*but_ps=*/false)) {
     return;
   }
-  Transition(SUCCEEDED, "all workers are done", now, actions);
+  Transition(SUCCEEDED,
+             status_.has_evaluator() ? "all workers and the evaluator are done"
+                                     : "all workers are done",
+             now, actions);
   status_.mutable_progress()->set_seconds_left(0);
   status_.set_exit_code(0);
 }

@@ -29,9 +29,9 @@ struct StoredJob {
 
 // The life of one job, from QUEUED to a final state. Pure, thread-compatible.
 //
-//   QUEUED --Start--> PREPARING --all prepared--> RUNNING --all workers done-->
-//   (finishing: still RUNNING) --all participants gone--> SUCCEEDED
-//   any state before the final one --> FAILED or CANCELLED
+//   QUEUED --Start--> PREPARING --all prepared--> RUNNING --all workers, and
+//   the evaluator, done--> (finishing: still RUNNING) --all participants
+//   gone--> SUCCEEDED any state before the final one --> FAILED or CANCELLED
 //
 // It decides what its participants should do; holding and freeing them is the
 // owner's business, which sends StopJob as soon as stopping() is true and calls
@@ -53,9 +53,14 @@ class Job {
 
   Job(StoredJob stored, Timing timing);
 
-  // QUEUED -> PREPARING with these, by rank; tells them to prepare.
+  // Whether an evaluator would have something to do.
+  bool WantsEvaluator() const { return status_.spec().data().has_test(); }
+
+  // QUEUED -> PREPARING with these, by rank; tells them to prepare. Without an
+  // evaluator the chief evaluates.
   void Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
-             absl::Time now, ClusterActions* actions);
+             const std::optional<Place>& evaluator, absl::Time now,
+             ClusterActions* actions);
 
   // Messages of a participant; a message of anybody else, or one that does not
   // fit the state (late, repeated), is ignored.
@@ -99,7 +104,8 @@ class Job {
   // What the ps have said of their tables.
   JobTableStatus TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
-  // Of the worker with this rank. Errors: InvalidArgument: there is none;
+  // Of the worker with this rank. Errors: InvalidArgument: there is none, or it
+  // is the evaluator's;
   // FailedPrecondition: it has done all its steps.
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
   // Remembers that this worker was asked for a profile until it has stored it;
@@ -111,10 +117,11 @@ class Job {
 
  private:
   enum class Stage { kPreparing, kPrepared, kDone, kGone };
+  enum class Role { kWorker, kEvaluator, kPs };
   struct Party {
     SessionId session = 0;
     Participant participant;
-    bool is_ps = false;
+    Role role = Role::kWorker;
     Stage stage = Stage::kPreparing;
     std::vector<std::string> problems = {};  // of preparing
   };
@@ -135,7 +142,11 @@ class Job {
   };
 
   Party* Find(SessionId session);
-  bool All(Stage stage, bool workers_only) const;
+  // `but_ps`: whatever stage ps are in.
+  bool All(Stage stage, bool but_ps) const;
+  void Join(const Place& place, Role role, uint32_t rank, Participant* out);
+  // Whether evaluations are this one's business.
+  bool Evaluates(const Party& party) const;
   void SendPrepare(ClusterActions* actions);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
@@ -151,7 +162,10 @@ class Job {
   const std::vector<ParameterInfo> parameters_;
   const std::vector<TableInfo> tables_;
   JobStatus status_;
-  std::vector<Party> parties_;  // workers by rank, then ps by rank
+  std::vector<Party> parties_;  // workers by rank, evaluator, ps by rank
+  // As the chief has said.
+  int64_t clocks_per_epoch_ = 0;
+  int64_t clocks_total_ = 0;
   std::optional<JobProgressTracker> progress_;
   std::map<uint32_t, PsView> ps_views_;  // by rank
   std::vector<Wish> wishes_;             // in order

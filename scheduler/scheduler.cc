@@ -99,6 +99,7 @@ class SchedulerImpl final : public Scheduler {
                         .lease = options.lease,
                         .heartbeat = options.heartbeat,
                         .keep = options.keep,
+                        .expects_evaluator = options.expects_evaluator,
                         .ends_with_scheduler = options.single_job,
                         .queue_max = options.queue_max},
                .idle_limit = options.idle_limit},

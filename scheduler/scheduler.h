@@ -29,6 +29,8 @@ class Scheduler {
     absl::Duration keep = absl::Hours(24 * 7);
     uint64_t model_bytes_max = 8ull << 30;
     uint32_t queue_max = 1000;
+    // Jobs wait a while for an evaluator that has not come yet.
+    bool expects_evaluator = false;
     // The cluster ends with its one job (--job), and with this scheduler.
     bool single_job = false;
     // Streams that do not register and uploads that stall end after this.

@@ -78,6 +78,10 @@ std::string EvaluationText(const JobStatus& job) {
   for (const EvaluationValue& metric : EvaluationValues(last)) {
     absl::StrAppend(&text, ", ", metric.title, " ", Number(metric.value));
   }
+  if (job.has_evaluator()) {
+    absl::StrAppend(&text, " (", TaskText(job.evaluator().member().task()),
+                    ")");
+  }
   return text;
 }
 

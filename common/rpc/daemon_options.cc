@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -389,6 +390,10 @@ class Resolver {
     options_.orphan_timeout = absl::Seconds(flags_.orphan_seconds);
     options_.cluster_tasks =
         cluster_.partial ? 0 : static_cast<int>(cluster_.tasks.size());
+    options_.cluster_has_evaluator =
+        absl::c_any_of(cluster_.tasks, [](const TaskAddress& entry) {
+          return entry.task.kind == TaskKind::kEvaluator;
+        });
     options_.validate_only = flags_.validate_only;
     options_.data_root = flags_.data_root;
     options_.work_dir = flags_.work_dir;

@@ -63,6 +63,7 @@ struct DaemonOptions {
   std::string job_file;  // empty: none
   // Tasks in TF_CONFIG's cluster, this one included; 0: not known.
   int cluster_tasks = 0;
+  bool cluster_has_evaluator = false;  // among them
 
   // What an operator should know about how the above came about; logged once.
   std::vector<std::string> notes;

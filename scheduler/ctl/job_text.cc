@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "common/rpc/evaluation_values.h"
 #include "scheduler/ctl/exit_codes.h"
 
@@ -210,8 +211,12 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
         StateText(transition.state()));
     title = "";
   }
-  absl::StrAppend(&text, WhoText("workers", job.workers()),
-                  WhoText("ps", job.ps()));
+  absl::StrAppend(&text, WhoText("workers", job.workers()));
+  if (job.has_evaluator()) {
+    absl::StrAppend(&text,
+                    WhoText("evaluator", absl::MakeSpan(&job.evaluator(), 1)));
+  }
+  absl::StrAppend(&text, WhoText("ps", job.ps()));
   const JobProgress progress =
       HasEnded(job.state()) ? OverTheWholeJob(job.progress()) : job.progress();
   if (progress.clocks_total() > 0) {

@@ -24,7 +24,8 @@ std::string StateLine(const JobStatus& job) {
                  : absl::StrCat("queued: ", job.waiting_for());
     case PREPARING:
       return absl::StrCat("preparing on ",
-                          FormatAmount(job.workers_size(), "worker"), " and ",
+                          FormatAmount(job.workers_size(), "worker"),
+                          job.has_evaluator() ? ", an evaluator" : "", " and ",
                           job.ps_size(), " ps");
     case RUNNING:
       return "running";

@@ -22,7 +22,9 @@
 namespace syncline {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class TfConfigClusterTest : public testing::Test {
  protected:
@@ -77,6 +79,13 @@ class TfConfigClusterTest : public testing::Test {
     return job;
   }
 
+  JobSpec EvaluatedJob() {
+    JobSpec job = Job();
+    job.mutable_data()->mutable_test()->mutable_digits()->set_count(100);
+    job.mutable_training()->set_epochs(2);
+    return job;
+  }
+
   // All exit on their own, with this code.
   void ExpectAllExitWith(int code) {
     for (auto& [name, program] : programs_) {
@@ -88,7 +97,7 @@ class TfConfigClusterTest : public testing::Test {
   }
 
   const std::string chief_address_;
-  const std::string cluster_;
+  std::string cluster_;
   const TempDir dir_;
   std::map<std::string, std::unique_ptr<RunningProgram>> programs_;
 };
@@ -116,6 +125,47 @@ TEST_F(TfConfigClusterTest, TheChiefHostsTheSchedulerAndJobsRun) {
 
 TEST_F(TfConfigClusterTest, WithAJobAllEndWithItsSuccess) {
   StartAll({"--job=" + WriteJob(dir_, Job(), MlpModel(784, 32, 10))});
+  ExpectAllExitWith(0);
+}
+
+// The chief evaluates only where no evaluator comes: one in `cluster` is waited
+// for, however late it is.
+TEST_F(TfConfigClusterTest, WithAJobAnEvaluatorInTheClusterEvaluates) {
+  cluster_.insert(cluster_.size() - 1,
+                  absl::StrCat(R"(, "evaluator": [")", Address(), R"("])"));
+  StartAll({"--job=" + WriteJob(dir_, EvaluatedJob(), MlpModel(784, 32, 10))});
+  ASSERT_TRUE(Eventually(absl::Seconds(60), [&] {
+    const auto job = Synctl({"get", "j-0001"});
+    return job.ok() && job->out.find("may still come") != std::string::npos;
+  }));
+  Start("evaluator", 0);
+  ExpectAllExitWith(0);
+  EXPECT_THAT(programs_.at("evaluator-0")->err(),
+              AllOf(HasSubstr("msg=\"evaluated\" epoch=1"),
+                    HasSubstr("msg=\"evaluated\" epoch=2")));
+  EXPECT_THAT(programs_.at("chief-0")->err(),
+              Not(HasSubstr("msg=\"evaluated\"")));
+}
+
+TEST_F(TfConfigClusterTest, AnEvaluatorOutsideTheClusterEvaluates) {
+  StartAll();
+  Start("evaluator", 7);
+  ASSERT_TRUE(Eventually(absl::Seconds(60), [&] {
+    const auto cluster = Synctl({"cluster"});
+    return cluster.ok() &&
+           cluster->out.find("evaluator:7") != std::string::npos;
+  }));
+  ASSERT_OK_AND_ASSIGN(
+      const auto submit,
+      Synctl({"submit", WriteJob(dir_, EvaluatedJob(), MlpModel(784, 32, 10)),
+              "--watch"}));
+  EXPECT_EQ(submit.exit.code, 0) << submit.out << submit.err;
+  ASSERT_OK_AND_ASSIGN(const auto job, Synctl({"get", "j-0001"}));
+  EXPECT_THAT(job.out,
+              AllOf(HasSubstr("evaluator evaluator:7 at "),
+                    HasSubstr("epoch 2: test loss"), HasSubstr("metrics.json"),
+                    HasSubstr("logs/evaluator-7.log")));
+  for (auto& [name, program] : programs_) program->process().Signal(SIGTERM);
   ExpectAllExitWith(0);
 }
 

@@ -27,10 +27,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr absl::Duration kToldWithin = absl::Seconds(10);
-constexpr int kMembers = 5;
 
 class ProcessLossTest : public testing::Test {
  protected:
+  explicit ProcessLossTest(int evaluators = 0)
+      : members_(5 + evaluators),
+        cluster_({.ps = 2, .workers = 3, .evaluators = evaluators}) {}
+
   void SetUp() override { ASSERT_OK(cluster_.Start()); }
 
   std::string AddressOf(const Task& task) {
@@ -50,6 +53,9 @@ class ProcessLossTest : public testing::Test {
     JobSpec job = EndlessJob();
     job.mutable_resources()->set_workers(3);
     job.mutable_resources()->set_ps(2);
+    if (members_ > 5) {
+      job.mutable_data()->mutable_test()->mutable_digits()->set_count(32);
+    }
     auto submit = cluster_.StartSynctl(
         {"submit", WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10)),
          "--watch"});
@@ -70,7 +76,7 @@ class ProcessLossTest : public testing::Test {
   }
 
   void ExpectNextJobRuns() {
-    ASSERT_OK(cluster_.WaitForFreeMembers(kMembers, absl::Seconds(30)));
+    ASSERT_OK(cluster_.WaitForFreeMembers(members_, absl::Seconds(30)));
     JobSpec job = DigitsJob();
     job.mutable_resources()->set_workers(3);
     job.mutable_resources()->set_ps(2);
@@ -93,7 +99,7 @@ class ProcessLossTest : public testing::Test {
                 AllOf(HasSubstr(words), HasSubstr(address),
                       HasSubstr("was lost"), HasSubstr("last clock ")));
     // The survivors are free before the replacement comes.
-    EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+    EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
     ASSERT_OK(cluster_.StartDaemon(name));
     ExpectNextJobRuns();
   }
@@ -128,13 +134,14 @@ class ProcessLossTest : public testing::Test {
                            [&] { return SharedRegions(/*of_ps=*/true) > 0; }));
     cluster_.daemon(name).Signal(SIGKILL);
     EXPECT_OK(watcher_->Finish(absl::Seconds(60)));
-    EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+    EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
     EXPECT_TRUE(
         Eventually(absl::Seconds(20), [&] { return SharedRegions() == 0; }))
         << SharedRegions() << " are left";
   }
 
-  TestCluster cluster_{{.ps = 2, .workers = 3}};
+  const int members_;
+  TestCluster cluster_;
   std::unique_ptr<RunningProgram> watcher_;
 };
 
@@ -146,6 +153,27 @@ TEST_F(ProcessLossTest, KilledWorker) {
 
 TEST_F(ProcessLossTest, KilledChief) {
   KillAndReplace("chief-0", CHIEF, 0, "chief 0 at ");
+}
+
+class EvaluatorLossTest : public ProcessLossTest {
+ protected:
+  EvaluatorLossTest() : ProcessLossTest(/*evaluators=*/1) {}
+};
+
+TEST_F(EvaluatorLossTest, Killed) {
+  KillAndReplace("evaluator-0", EVALUATOR, 0, "evaluator 0 at ");
+}
+
+TEST_F(EvaluatorLossTest, FrozenItIsLostAndComesBack) {
+  StartJob();
+  const absl::Time frozen = absl::Now();
+  cluster_.daemon("evaluator-0").Signal(SIGSTOP);
+  const RunningProgram::Result told = ExpectTold(frozen);
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, AllOf(HasSubstr("evaluator 0 at 127.0.0.1:"),
+                              HasSubstr("silent"), HasSubstr("last clock ")));
+  cluster_.daemon("evaluator-0").Signal(SIGCONT);
+  ExpectNextJobRuns();
 }
 
 TEST_F(ProcessLossTest, AKilledWorkerLeavesNoSharedMemory) {
@@ -164,7 +192,7 @@ TEST_F(ProcessLossTest, AFrozenPsIsLostAndComesBack) {
   EXPECT_EQ(told.exit.code, 138);
   EXPECT_THAT(told.err, AllOf(HasSubstr("ps 0 at 127.0.0.1:"),
                               HasSubstr("silent"), HasSubstr("last clock ")));
-  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+  EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
   // It wakes up, learns that its job is over, and is a member again.
   cluster_.daemon("ps-0").Signal(SIGCONT);
   ExpectNextJobRuns();
@@ -185,7 +213,7 @@ TEST_F(ProcessLossTest, AFrozenWorkerIsLostAndComesBack) {
 TEST_F(ProcessLossTest, LossesWithoutAJobCostNothing) {
   cluster_.daemon("ps-0").Signal(SIGKILL);
   cluster_.daemon("worker-1").Signal(SIGKILL);
-  ASSERT_OK(cluster_.WaitForFreeMembers(kMembers - 2, absl::Seconds(30)));
+  ASSERT_OK(cluster_.WaitForFreeMembers(members_ - 2, absl::Seconds(30)));
   ASSERT_OK(cluster_.StartDaemon("ps-0"));
   ASSERT_OK(cluster_.StartDaemon("worker-1"));
   ExpectNextJobRuns();

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kWorkers = 5;
 constexpr int kPs = 3;
+constexpr int kEvaluators = 2;
 constexpr absl::Duration kChaos = absl::Seconds(90);
 constexpr absl::Duration kPeace = absl::Minutes(10);
 constexpr absl::Duration kTick = absl::Milliseconds(500);
@@ -33,6 +34,9 @@ ClusterSimulation::ClusterSimulation(uint64_t seed)
     daemons_.push_back({i == 0 ? CHIEF : WORKER, i == 0 ? 0 : i - 1});
   }
   for (uint32_t i = 0; i < kPs; ++i) daemons_.push_back({PS, i});
+  for (uint32_t i = 0; i < kEvaluators; ++i) {
+    daemons_.push_back({EVALUATOR, i});
+  }
 }
 
 void ClusterSimulation::Run() {
@@ -163,6 +167,7 @@ void ClusterSimulation::Submit() {
       1 + static_cast<uint32_t>(random_.Below(kWorkers)));
   spec.mutable_resources()->set_ps(1 +
                                    static_cast<uint32_t>(random_.Below(kPs)));
+  if (Chance(0.7)) spec.mutable_data()->mutable_test()->mutable_digits();
   // Some workers never finish: the job must.
   spec.mutable_limits()->set_max_seconds(30);
   auto job = core_->Prepare(spec, {}, {}, core_->NextJobId(), now_);
@@ -205,7 +210,9 @@ bool ClusterSimulation::FitsIntoTheCluster(const Job& job) const {
   uint32_t workers = 0;
   uint32_t ps = 0;
   for (const Membership::Entry* entry : core_->membership().All()) {
-    ++(entry->member.task().type() == PS ? ps : workers);
+    const TaskType type = entry->member.task().type();
+    if (type == EVALUATOR) continue;
+    ++(type == PS ? ps : workers);
   }
   const ResourcesSpec& need = job.status().spec().resources();
   return need.workers() <= workers && need.ps() <= ps;
@@ -236,9 +243,13 @@ void ClusterSimulation::CheckJob(const Job& job) {
   if (job.stopping() || status.state() == QUEUED) return;
   // A job that goes on has all its members, and has them to itself.
   const size_t needed = static_cast<size_t>(status.workers_size()) +
-                        static_cast<size_t>(status.ps_size());
+                        static_cast<size_t>(status.ps_size()) +
+                        (status.has_evaluator() ? 1 : 0);
   if (job.Participants().size() != needed) {
     Violation(absl::StrCat(job.id(), " goes on without a member"));
+  }
+  if (status.has_evaluator() && !status.spec().data().has_test()) {
+    Violation(absl::StrCat(job.id(), " has nothing to evaluate"));
   }
   for (const SessionId session : job.Participants()) {
     if (core_->membership().Find(session) == nullptr) {

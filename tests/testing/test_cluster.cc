@@ -80,7 +80,11 @@ absl::Status TestCluster::Start() {
     SYNCLINE_RETURN_IF_ERROR(
         StartDaemon(i == 0 ? "chief-0" : absl::StrCat("worker-", i - 1)));
   }
-  return WaitForFreeMembers(options_.ps + options_.workers, kStartTimeout);
+  for (int i = 0; i < options_.evaluators; ++i) {
+    SYNCLINE_RETURN_IF_ERROR(StartDaemon(absl::StrCat("evaluator-", i)));
+  }
+  return WaitForFreeMembers(
+      options_.ps + options_.workers + options_.evaluators, kStartTimeout);
 }
 
 absl::Status TestCluster::StartDaemon(const std::string& name,

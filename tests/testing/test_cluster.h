@@ -55,13 +55,15 @@ class RunningProgram {
 
 // A scheduler, ps and workers: the real executables, as processes, on ports
 // the system picks. Daemons are named by role and index: "scheduler", "ps-1",
-// "chief-0", "worker-0" (so a cluster of three workers has chief-0, worker-0
-// and worker-1). Every process ends with the object. Single thread.
+// "evaluator-0", "chief-0", "worker-0" (so a cluster of three workers has
+// chief-0, worker-0 and worker-1). Every process ends with the object. Single
+// thread.
 class TestCluster {
  public:
   struct Options {
     int ps = 2;
-    int workers = 3;                         // the first is the chief
+    int workers = 3;  // the first is the chief
+    int evaluators = 0;
     std::string data_root = {};              // empty: the daemons' default
     std::vector<std::string> ps_flags = {};  // of every ps
   };

@@ -44,8 +44,9 @@ class ClusterCoreTest : public ::testing::Test {
     actions_.clear();
     core_.OnRegister(session, request, now_, &actions_);
   }
-  std::string Submit(uint32_t workers, uint32_t ps) {
+  std::string Submit(uint32_t workers, uint32_t ps, bool with_test = false) {
     JobSpec spec;
+    if (with_test) spec.mutable_data()->mutable_test();
     spec.mutable_resources()->set_workers(workers);
     spec.mutable_resources()->set_ps(ps);
     auto job = core_.Prepare(spec, {}, {}, core_.NextJobId(), now_);
@@ -202,6 +203,74 @@ TEST_F(ClusterCoreTest, EvaluatorsAreNeitherWorkersNorPs) {
   Join(1, EVALUATOR, 0, 1);
   Join(2, PS, 0, 2);
   EXPECT_EQ(State(Submit(1, 1)), QUEUED);
+}
+
+TEST_F(ClusterCoreTest, AFreeEvaluatorIsTakenByWhoHasSomethingToEvaluate) {
+  for (const SessionId worker : {1, 2, 3}) Join(worker, WORKER, worker, worker);
+  for (const SessionId ps : {4, 5, 6}) Join(ps, PS, ps, ps);
+  Join(7, EVALUATOR, 0, 7);
+  const auto has_evaluator = [&](const std::string& job_id) {
+    return (*core_.FindJob(job_id))->status().has_evaluator();
+  };
+  EXPECT_FALSE(has_evaluator(Submit(1, 1))) << "nothing to evaluate";
+  const std::string evaluated = Submit(1, 1, /*with_test=*/true);
+  EXPECT_TRUE(has_evaluator(evaluated));
+  EXPECT_THAT(Commands(), ElementsAre("2 prepare", "7 prepare", "5 prepare"));
+  const std::string other = Submit(1, 1, /*with_test=*/true);
+  EXPECT_EQ(State(other), PREPARING) << "its chief evaluates";
+  EXPECT_FALSE(has_evaluator(other));
+  // It is stopped and freed like the others.
+  Cancel(evaluated);
+  EXPECT_THAT(Commands(), ElementsAre("2 stop", "7 stop", "5 stop"));
+  for (const SessionId session : {2, 7, 5}) Released(session, evaluated);
+  EXPECT_TRUE(has_evaluator(Submit(1, 1, /*with_test=*/true)));
+}
+
+TEST(ClusterCoreEvaluatorTest, OneThatIsOnItsWayIsWaitedForNotForEver) {
+  ClusterCore::Options options = CoreOptions();
+  options.expects_evaluator = true;
+  absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  for (const bool comes : {true, false}) {
+    ClusterCore core(options);
+    ClusterActions actions;
+    core.Restore({}, {}, now, &actions);
+    const auto join = [&](SessionId session, TaskType type) {
+      Register request;
+      request.mutable_member()->mutable_task()->set_type(type);
+      request.mutable_member()->set_address("h:1");
+      request.mutable_member()->set_incarnation(session);
+      request.mutable_member()->set_version("0.1.0");
+      core.OnRegister(session, request, now, &actions);
+    };
+    JobSpec spec;
+    spec.mutable_data()->mutable_test();
+    spec.mutable_resources()->set_workers(1);
+    spec.mutable_resources()->set_ps(1);
+    auto job = core.Prepare(spec, {}, {}, core.NextJobId(), now);
+    ASSERT_TRUE(job.ok());
+    core.Submit(*job, now, &actions);
+    join(1, WORKER);
+    join(2, PS);
+    const JobStatus& status = (*core.FindJob("j-0001"))->status();
+    EXPECT_EQ(status.state(), QUEUED);
+    EXPECT_EQ(status.waiting_for(),
+              "the cluster's evaluator, which may still come");
+    if (comes) {
+      join(3, EVALUATOR);
+    } else {
+      for (int second = 0; second < 15; ++second) {
+        now += absl::Seconds(1);
+        for (const SessionId session : {1, 2}) {
+          DaemonMessage beat;
+          beat.mutable_heartbeat();
+          core.OnMessage(session, beat, now, &actions);
+        }
+        core.OnTick(now, &actions);
+      }
+    }
+    EXPECT_EQ(status.state(), PREPARING);
+    EXPECT_EQ(status.has_evaluator(), comes);
+  }
 }
 
 TEST_F(ClusterCoreTest, AFullQueueIsRefused) {

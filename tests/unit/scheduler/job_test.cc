@@ -49,7 +49,7 @@ class JobTest : public ::testing::Test {
 
   void Start() {
     job_.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
-               now_, &actions_);
+               std::nullopt, now_, &actions_);
   }
   void Prepare(SessionId session, std::vector<std::string> problems = {}) {
     JobPrepared prepared;
@@ -280,6 +280,89 @@ TEST_F(JobTest, OnlyTheChiefEvaluatesAndTheListIsBounded) {
   for (int i = 1; i < evaluations.size(); ++i) {
     EXPECT_LT(evaluations[i - 1].epoch(), evaluations[i].epoch());
   }
+}
+
+class EvaluatedJobTest : public JobTest {
+ protected:
+  static constexpr SessionId kEvaluator = 5;
+
+  void SetUp() override {
+    job_.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
+               At(kEvaluator, EVALUATOR, 1), now_, &actions_);
+  }
+  void Run() {
+    JobPrepared prepared;
+    prepared.set_clocks_per_epoch(30);
+    prepared.set_clocks_total(70);
+    job_.OnPrepared(kChief, prepared, now_, &actions_);
+    for (const SessionId session : {kWorker, kPs, kEvaluator}) {
+      Prepare(session);
+    }
+  }
+};
+
+TEST_F(EvaluatedJobTest, TheEvaluatorHasTheRankAfterTheWorkers) {
+  EXPECT_EQ(job_.status().evaluator().rank(), 2u);
+  EXPECT_EQ(job_.status().workers_size(), 2);
+  EXPECT_EQ(reason(), "on 2 workers and 1 ps, evaluated by evaluator 1");
+  EXPECT_THAT(Told(SchedulerMessage::kPrepare),
+              ElementsAre(kChief, kWorker, kEvaluator, kPs));
+}
+
+TEST_F(EvaluatedJobTest, IsTheLengthThatTheChiefSays) {
+  Run();
+  EXPECT_THAT(Told(SchedulerMessage::kRun),
+              ElementsAre(kChief, kWorker, kEvaluator));
+  const RunJob& run = std::get<SendCommand>(actions_.back()).message.run();
+  EXPECT_EQ(run.clocks_per_epoch(), 30);
+  EXPECT_EQ(run.clocks_total(), 70);
+}
+
+TEST_F(EvaluatedJobTest, IsDoneWhenItsLastEvaluationIsThere) {
+  Run();
+  Done(kChief);
+  Done(kWorker);
+  EXPECT_FALSE(job_.stopping());
+  Done(kEvaluator);
+  EXPECT_TRUE(job_.stopping());
+  for (const SessionId session : {kChief, kWorker, kPs}) Gone(session);
+  EXPECT_EQ(state(), RUNNING);
+  Gone(kEvaluator);
+  EXPECT_EQ(state(), SUCCEEDED);
+  EXPECT_EQ(reason(), "all workers and the evaluator are done");
+}
+
+TEST_F(EvaluatedJobTest, OnlyTheEvaluatorsEvaluationsCount) {
+  Run();
+  WorkerReport report;
+  report.mutable_evaluation()->set_epoch(1);
+  report.mutable_progress()->set_clock(9);
+  for (const SessionId session : {kChief, kWorker, kEvaluator}) {
+    job_.OnReport(session, report, now_, &actions_);
+  }
+  EXPECT_EQ(job_.status().evaluations_size(), 1);
+  EXPECT_EQ(job_.Status(now_).progress().workers_size(), 2);
+}
+
+TEST_F(EvaluatedJobTest, ALostEvaluatorIsNamedWithTheJobsClock) {
+  Run();
+  Report(kChief, 12);
+  Report(kWorker, 11);
+  Gone(kEvaluator, "stream closed");
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(),
+            "evaluator 1 at h:1 (incarnation 0x0000000000000005) was lost: "
+            "stream closed; last clock 11");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(EvaluatedJobTest, TheEvaluatorHasNoStepsToProfile) {
+  Run();
+  EXPECT_TRUE(job_.WorkerSession(1).ok());
+  const absl::Status refused = job_.WorkerSession(2).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("rank 2 is its evaluator, which does no steps"));
 }
 
 TEST_F(JobTest, AClockThatIsSetBackDoesNotTurnTheHistoryAround) {

@@ -47,11 +47,17 @@ TEST(StatusPageTest, ARunningJobShowsItsProgress) {
   Evaluation* evaluation = data.jobs[0].status.add_evaluations();
   evaluation->set_epoch(1);
   evaluation->set_accuracy(0.975);
-  EXPECT_THAT(RenderStatusPage(data),
-              AllOf(HasSubstr("width:25.0%"), HasSubstr("epoch 2/5"),
-                    HasSubstr("loss 0.25"), HasSubstr("1234 samples/s"),
-                    HasSubstr("1m1s left"), HasSubstr("accuracy 0.975"),
-                    HasSubstr("1h ago")));
+  data.jobs[0]
+      .status.mutable_evaluator()
+      ->mutable_member()
+      ->mutable_task()
+      ->set_type(EVALUATOR);
+  EXPECT_THAT(
+      RenderStatusPage(data),
+      AllOf(HasSubstr("width:25.0%"), HasSubstr("epoch 2/5"),
+            HasSubstr("loss 0.25"), HasSubstr("1234 samples/s"),
+            HasSubstr("1m1s left"), HasSubstr("accuracy 0.975 (evaluator 0)"),
+            HasSubstr("1h ago")));
 }
 
 TEST(StatusPageTest, NumbersThatAreNoneAreNotShown) {

@@ -344,6 +344,19 @@ TEST(DaemonOptionsTest, AJobIsForTheProcessThatHostsTheScheduler) {
                                                   "c.svc:2222")));
 }
 
+TEST(DaemonOptionsTest, TheHostKnowsWhetherAnEvaluatorIsToCome) {
+  const auto has_evaluator = [](const std::string& cluster) {
+    return ReadDaemonOptions(
+               DaemonKind::kWorker, {},
+               absl::StrCat(R"({"cluster": )", cluster,
+                            R"(, "task": {"type": "chief", "index": 0}})"))
+        .options.cluster_has_evaluator;
+  };
+  EXPECT_TRUE(has_evaluator(
+      R"({"chief": ["c:1"], "ps": ["p:1"], "evaluator": ["e:1"]})"));
+  EXPECT_FALSE(has_evaluator(R"({"chief": ["c:1"], "ps": ["p:1"]})"));
+}
+
 TEST(DaemonOptionsTest, HelpTeachesAndVersionIsShort) {
   for (const DaemonKind kind :
        {DaemonKind::kPs, DaemonKind::kWorker, DaemonKind::kScheduler}) {

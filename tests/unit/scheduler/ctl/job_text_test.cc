@@ -103,10 +103,14 @@ TEST(JobDetailsTest, TellsWhoAndWhy) {
   worker->mutable_member()->mutable_task()->set_type(CHIEF);
   worker->mutable_member()->set_address("10.0.0.1:2222");
   AddTransition(&job, FAILED, 1060, "ps 1 was lost\nlast clock 231");
+  Member* evaluator = job.mutable_evaluator()->mutable_member();
+  evaluator->mutable_task()->set_type(EVALUATOR);
+  evaluator->set_address("10.0.0.2:2222");
   job.add_artifacts()->set_name("logs/chief-0.log");
   const std::string text = JobDetails(job, absl::FromUnixSeconds(2000));
   EXPECT_THAT(text, HasSubstr("j-0007 (mnist)"));
   EXPECT_THAT(text, HasSubstr("failed, 1:00"));
+  EXPECT_THAT(text, HasSubstr("evaluator evaluator:0 at 10.0.0.2:2222"));
   EXPECT_THAT(text, HasSubstr("why       ps 1 was lost\n"));
   EXPECT_THAT(text, HasSubstr("          last clock 231\n"));
   EXPECT_THAT(text, HasSubstr("chief:0 at 10.0.0.1:2222"));
