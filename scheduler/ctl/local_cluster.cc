@@ -88,19 +88,21 @@ absl::Status LocalCluster::StartMembers() {
     SYNCLINE_RETURN_IF_ERROR(Spawn(absl::StrCat("ps-", i), "syncline-ps",
                                    {scheduler, absl::StrCat("--task=ps:", i)}));
   }
-  for (int i = 0; i < options_.workers; ++i) {
-    const std::string task =
-        i == 0 ? "chief:0" : absl::StrCat("worker:", i - 1);
-    const std::string name =
-        i == 0 ? "chief-0" : absl::StrCat("worker-", i - 1);
-    SYNCLINE_RETURN_IF_ERROR(
-        Spawn(name, "syncline-worker",
-              {scheduler, absl::StrCat("--task=", task),
-               absl::StrCat("--threads=", options_.threads_per_worker),
-               absl::StrCat("--data-root=", options_.data_root),
-               absl::StrCat("--work-dir=", options_.run_dir, "/", name)}));
+  SYNCLINE_RETURN_IF_ERROR(StartWorker("chief", 0));
+  for (int i = 1; i < options_.workers; ++i) {
+    SYNCLINE_RETURN_IF_ERROR(StartWorker("worker", i - 1));
   }
-  return absl::OkStatus();
+  return options_.evaluator ? StartWorker("evaluator", 0) : absl::OkStatus();
+}
+
+absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
+  const std::string name = absl::StrCat(type, "-", index);
+  return Spawn(name, "syncline-worker",
+               {absl::StrCat("--scheduler=", scheduler_address_),
+                absl::StrCat("--task=", type, ":", index),
+                absl::StrCat("--threads=", options_.threads_per_worker),
+                absl::StrCat("--data-root=", options_.data_root),
+                absl::StrCat("--work-dir=", options_.run_dir, "/", name)});
 }
 
 absl::Status LocalCluster::CheckAlive() {

@@ -13,9 +13,9 @@
 
 namespace syncline {
 
-// A scheduler, ps and workers as child processes on loopback, with ports the
-// system picks. The first worker is the chief. Ended when the object dies.
-// Thread-compatible.
+// A scheduler, ps, workers and perhaps an evaluator as child processes on
+// loopback, with ports the system picks. The first worker is the chief. Ended
+// when the object dies. Thread-compatible.
 class LocalCluster {
  public:
   struct Options {
@@ -28,7 +28,8 @@ class LocalCluster {
     std::string data_root;
     int workers = 1;
     int ps = 1;
-    int threads_per_worker = 1;
+    bool evaluator = false;
+    int threads_per_worker = 1;  // the evaluator's too
   };
   // Returns when the scheduler listens; the others register on their own.
   // Errors: NotFound: no such executable; Unavailable: the scheduler ended or
@@ -40,8 +41,10 @@ class LocalCluster {
 
   const std::string& scheduler_address() const { return scheduler_address_; }
 
-  // Ps and workers.
-  int member_count() const { return options_.workers + options_.ps; }
+  // All but the scheduler.
+  int member_count() const {
+    return options_.workers + options_.ps + (options_.evaluator ? 1 : 0);
+  }
 
   // Unavailable if a daemon has ended: its name, how, and the end of its log.
   absl::Status CheckAlive();
@@ -60,6 +63,8 @@ class LocalCluster {
                      const std::vector<std::string>& flags);
   absl::Status StartScheduler(InterruptSignals* interrupts);
   absl::Status StartMembers();
+  // A process of syncline-worker: "worker-1" as task "worker:1".
+  absl::Status StartWorker(const std::string& type, int index);
 
   const Options options_;
   std::string scheduler_address_;

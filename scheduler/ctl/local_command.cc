@@ -53,7 +53,13 @@ absl::StatusOr<std::string> MakeOutDir(const LocalOptions& options,
 int ThreadsPerWorker(const LocalOptions& options, int workers) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / workers);
+  return std::max(1, cores / (workers + (options.evaluator ? 1 : 0)));
+}
+
+absl::Status CheckEvaluator(const LocalOptions& options, const JobSpec& spec) {
+  if (!options.evaluator || spec.data().has_test()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--evaluator: the job has no data.test, so there is nothing to evaluate");
 }
 
 // One run of one job.
@@ -69,10 +75,15 @@ class LocalRun {
       return kExitFailed;  // whatever the code: the file is at fault
     }
     job_ = *std::move(job);
+    SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options_, job_.spec));
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     SYNCLINE_ASSIGN_OR_RETURN(cluster_, StartCluster());
     JobsClient client(cluster_->scheduler_address());
     SYNCLINE_RETURN_IF_ERROR(AwaitMembers(&client));
+    Say(
+        absl::StrCat("the cluster is there; synctl get, profile, tables and "
+                     "the like reach it with --scheduler ",
+                     cluster_->scheduler_address()));
     SYNCLINE_ASSIGN_OR_RETURN(
         const std::string job_id,
         client.Submit(job_.spec, job_.model_file,
@@ -110,8 +121,10 @@ class LocalRun {
             : fs::absolute(options_.data_root).string();
     cluster.workers = static_cast<int>(resources.workers());
     cluster.ps = static_cast<int>(resources.ps());
+    cluster.evaluator = options_.evaluator;
     cluster.threads_per_worker = ThreadsPerWorker(options_, cluster.workers);
-    Say(absl::StrCat("starting a cluster of ", cluster.ps, " ps and ",
+    Say(absl::StrCat("starting a cluster of ", cluster.ps, " ps",
+                     cluster.evaluator ? ", an evaluator" : "", " and ",
                      FormatAmount(cluster.workers, "worker"), " (",
                      FormatAmount(cluster.threads_per_worker, "thread"),
                      " each)"));

@@ -12,6 +12,8 @@ struct LocalOptions {
   std::string job_file;
   // How many of each; unset: as the job's resources say.
   JobOverrides size;
+  // Starts an evaluator too.
+  bool evaluator = false;
   // Per worker, where the job does not say; 0: the cores, shared equally.
   int threads = 0;
   // Empty: the job file's folder.

@@ -108,10 +108,12 @@ Examples:
 constexpr char kLocalFooter[] = R"(
 Starts a scheduler, ps and workers as child processes on loopback, runs the job
 on them and ends them, also after Ctrl-C and after a failure. Writes
-trained.onnx, metrics.json and all logs to the output folder.
+trained.onnx, metrics.json and all logs to the output folder. Prints where the
+scheduler listens: other commands reach it there while the job runs.
 
 Examples:
   synctl local mnist.textproto --ps 2 --workers 3
+  synctl local mnist.textproto --workers 2 --evaluator
   synctl local mnist.textproto --data-root /data --out results/mnist)";
 
 constexpr char kGenerateFooter[] = R"(
@@ -368,6 +370,8 @@ class CommandLine {
                       "Parameter servers; default: what the job asks for");
     local->add_option("--workers", local_.size.workers,
                       "Workers, the chief among them; default: likewise");
+    local->add_flag("--evaluator", local_.evaluator,
+                    "Start an evaluator: it evaluates while the others train");
     local
         ->add_option("--threads", local_.threads,
                      "Per worker, unless the job says; default: the cores, "

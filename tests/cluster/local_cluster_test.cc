@@ -47,12 +47,19 @@ class LocalClusterTest : public testing::Test {
   std::string OutDir() const { return dir_.File("out"); }
 
   absl::StatusOr<std::unique_ptr<RunningProgram>> StartLocal(
-      const JobSpec& job) {
+      const JobSpec& job, const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> argv = {BinaryDir() + "/synctl",
+                                     "local",
+                                     WriteJob(dir_, job, MlpModel(784, 32, 10)),
+                                     "--ps",
+                                     "2",
+                                     "--workers",
+                                     "3",
+                                     "--out",
+                                     OutDir()};
+    argv.insert(argv.end(), flags.begin(), flags.end());
     return RunningProgram::Start(
-        dir_.path(),
-        {BinaryDir() + "/synctl", "local",
-         WriteJob(dir_, job, MlpModel(784, 32, 10)), "--ps", "2", "--workers",
-         "3", "--out", OutDir()},
+        dir_.path(), argv,
         // Another cluster's variables must not reach this one.
         {{"TF_CONFIG", "{\"cluster\": \"not even valid\"}"}});
   }
@@ -80,6 +87,24 @@ TEST_F(LocalClusterTest, TrainsAndCleansUp) {
   }
   EXPECT_FALSE(std::filesystem::exists(OutDir() + "/run"));
   EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
+TEST_F(LocalClusterTest, AnEvaluatorEvaluatesWhileTheOthersTrain) {
+  JobSpec job = DigitsJob();
+  ASSERT_OK_AND_ASSIGN(auto nothing, StartLocal(job, {"--evaluator"}));
+  ASSERT_OK_AND_ASSIGN(const auto refused, nothing->Finish(absl::Seconds(60)));
+  EXPECT_NE(refused.exit.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("data.test"));
+
+  job.mutable_data()->mutable_test()->mutable_digits()->set_count(100);
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job, {"--evaluator"}));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(120)));
+  EXPECT_EQ(result.exit.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("preparing on 3 workers, an evaluator"));
+  EXPECT_THAT(result.out, HasSubstr("with --scheduler 127.0.0.1:"));
+  EXPECT_THAT(result.out, HasSubstr("test loss"));
+  EXPECT_TRUE(std::filesystem::exists(OutDir() + "/logs/evaluator-0.log"));
+  EXPECT_TRUE(std::filesystem::exists(OutDir() + "/metrics.json"));
 }
 
 TEST_F(LocalClusterTest, CtrlCCancelsAndLeavesNoProcess) {

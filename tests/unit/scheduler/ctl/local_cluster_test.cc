@@ -32,6 +32,7 @@ class LocalClusterStartTest : public testing::Test {
     LocalCluster::Options options;
     options.binary_dir = options.run_dir = options.log_dir = dir_.path();
     options.workers = 2;
+    options.evaluator = true;
     return LocalCluster::Start(options, &interrupts_);
   }
 
@@ -80,6 +81,7 @@ TEST_F(LocalClusterStartTest, ADaemonThatDiesIsNamed) {
   const auto cluster = Start();
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ((*cluster)->scheduler_address(), "127.0.0.1:4711");
+  EXPECT_EQ((*cluster)->member_count(), 4);
   absl::Status alive;
   while ((alive = (*cluster)->CheckAlive()).ok()) {
     interrupts_.WaitFor(absl::Milliseconds(5));  // ctest's timeout ends it
