@@ -35,6 +35,7 @@ constexpr char kFooter[] = R"(Examples:
   synctl local deploy/examples/mnist/digits.textproto --ps 2 --workers 3
   synctl submit job.textproto --watch
   synctl list --state running
+  synctl --scheduler host0:7070 list
   synctl download j-0001 trained.onnx --to results
 
 Exit codes:
@@ -196,6 +197,8 @@ class CommandLine {
       : environment_(environment), app_(kAbout, "synctl") {
     app_.require_subcommand(1);
     app_.footer(kFooter);
+    AddOutput(&app_);
+    AddScheduler(&app_);
     AddJobCommands();
     AddQueryCommands();
     AddTables();
@@ -210,6 +213,7 @@ class CommandLine {
   int Run(int argc, char** argv) {
     try {
       app_.parse(argc, argv);
+      CheckScheduler();
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
         Console::Standard(/*json=*/true)
@@ -244,13 +248,34 @@ class CommandLine {
     app->footer(absl::StrCat(text, "\n", kExitCodes));
   }
 
+  // Before the command or after it: what is said last counts.
+  void AddOutput(CLI::App* app) {
+    app->add_option("--output,-o", output_, "text, or json: one object a line")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->default_str("text");
+  }
+  void AddScheduler(CLI::App* app) {
+    app->add_option("--scheduler", scheduler_,
+                    "Scheduler's host:port; else $SYNCLINE_SCHEDULER, else " +
+                        std::string(kDefaultScheduler));
+  }
+  // One that was named before a command which asks none.
+  void CheckScheduler() const {
+    const CLI::App* const used = app_.get_subcommands().front();
+    if (scheduler_.empty() ||
+        used->get_option_no_throw("--scheduler") != nullptr) {
+      return;
+    }
+    throw CLI::ValidationError(
+        "--scheduler",
+        absl::StrCat("synctl ", used->get_name(), " asks no scheduler"));
+  }
+
   CLI::App* Add(const std::string& name, const std::string& about,
                 Command command, CLI::App* parent = nullptr) {
     if (parent == nullptr) parent = &app_;
     CLI::App* sub = parent->add_subcommand(name, about);
-    sub->add_option("--output,-o", output_, "text, or json: one object a line")
-        ->check(CLI::IsMember({"text", "json"}))
-        ->default_str("text");
+    AddOutput(sub);
     sub->callback([this, command] { command_ = command; });
     return sub;
   }
@@ -258,9 +283,7 @@ class CommandLine {
   CLI::App* AddRemote(const std::string& name, const std::string& about,
                       Command command) {
     CLI::App* sub = Add(name, about, std::move(command));
-    sub->add_option("--scheduler", scheduler_,
-                    "Scheduler's host:port; else $SYNCLINE_SCHEDULER, else " +
-                        std::string(kDefaultScheduler));
+    AddScheduler(sub);
     return sub;
   }
 

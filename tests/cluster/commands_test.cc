@@ -286,6 +286,26 @@ TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
   EXPECT_TRUE(error.fields().contains("error")) << json.out;
 }
 
+TEST_F(CommandsTest, TheSchedulerMayBeNamedBeforeTheCommand) {
+  const std::string nobody = absl::StrCat("127.0.0.1:", UnusedPort());
+  const std::string& here = cluster_->scheduler_address();
+  ASSERT_OK_AND_ASSIGN(const auto before,
+                       cluster_->Synctl({"--scheduler", here, "list"}));
+  EXPECT_EQ(before.exit.code, 0) << before.err;
+  ASSERT_OK_AND_ASSIGN(
+      const auto both,
+      cluster_->Synctl({"--scheduler", nobody, "list", "--scheduler", here}));
+  EXPECT_EQ(both.exit.code, 0) << "what is said last counts: " << both.err;
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       cluster_->Synctl({"--scheduler", nobody, "list"}));
+  EXPECT_EQ(other.exit.code, 3);
+  ASSERT_OK_AND_ASSIGN(
+      const auto unused,
+      cluster_->Synctl({"--scheduler", here, "local", "job.textproto"}));
+  EXPECT_EQ(unused.exit.code, 2);
+  EXPECT_THAT(unused.err, HasSubstr("synctl local asks no scheduler"));
+}
+
 TEST_F(CommandsTest, WrongUsageIsJsonWhereJsonIsAskedFor) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{
