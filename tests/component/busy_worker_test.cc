@@ -1,7 +1,8 @@
 // Goal: a worker that takes longer than the step timeout over something else
 // than a step, and says so, is waited for; one that stops saying so is named.
-// Method: a real ps in this process; the waiting worker is a client with a
-// short step timeout, the busy one says what the test lets it say.
+// The same of an evaluator that holds the workers at a cut. Method: a real ps
+// in this process; the waiting worker is a client with a short step timeout,
+// the busy one says what the test lets it say.
 
 #include <atomic>
 #include <memory>
@@ -38,7 +39,10 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
  protected:
   // In both modes rank 1 waits in its first step for rank 0's.
   BusyWorkerTest()
-      : fixture_({.ps_count = 2, .workers = 2, .spec = [](JobSpec* spec) {
+      : fixture_({.ps_count = 2,
+                  .workers = 2,
+                  .evaluator = true,
+                  .spec = [](JobSpec* spec) {
                     spec->mutable_consistency()->set_mode(GetParam());
                   }}) {
     for (const int64_t size : PsFixture::Options().tensor_sizes) {
@@ -123,6 +127,59 @@ TEST_P(BusyWorkerTest, ThatHangsIsNamedWithWhatItWasDoing) {
                     HasSubstr("last heard of evaluating, 3 of 10")));
 }
 
+// All are held at the cut before their first step.
+class BusyEvaluatorTest : public BusyWorkerTest {
+ protected:
+  static constexpr uint64_t kCut = 1;
+
+  void Hold(PsClient* chief, PsClient* evaluator) {
+    ASSERT_OK(chief->BeginCut(kCut, 0, /*workers=*/2, absl::Hours(1)));
+    ASSERT_OK(chief->Init(10));
+    ASSERT_OK(evaluator->PullCut(kCut, 0));
+  }
+};
+
+TEST_P(BusyEvaluatorTest, IsWaitedForAtACutAsLongAsItSaysMore) {
+  const auto chief = MakeClient(0);
+  const auto other = MakeClient(1);
+  const auto evaluator = MakeClient(2);
+  Hold(chief.get(), evaluator.get());
+  absl::Status waited[2];
+  std::thread waiting_chief([&] { waited[0] = Step(chief.get()); });
+  std::thread waiting_other([&] { waited[1] = Step(other.get()); });
+  uint64_t done = 0;
+  EXPECT_TRUE(Eventually(kTestPatience, [&] {
+    const absl::Status told =
+        evaluator->ReportActivity(0, "evaluating clock 0", done++, 1'000'000);
+    EXPECT_OK(told);
+    return repeats_.count() >= 16 || !told.ok();
+  }));
+  EXPECT_OK(evaluator->EndCut(kCut, 0));
+  waiting_chief.join();
+  waiting_other.join();
+  EXPECT_OK(waited[0]);
+  EXPECT_OK(waited[1]);
+}
+
+TEST_P(BusyEvaluatorTest, ThatHangsIsNamedWithWhatItWasDoing) {
+  const auto chief = MakeClient(0);
+  const auto other = MakeClient(1);
+  const auto evaluator = MakeClient(2);
+  Hold(chief.get(), evaluator.get());
+  ASSERT_OK(evaluator->ReportActivity(0, "evaluating clock 0", 3, 10));
+  const absl::Status waited = Step(other.get());
+  EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(waited.message()),
+              AllOf(HasSubstr("the end of cut 1 by evaluator:2 at 10.0.0.2:1"),
+                    HasSubstr("last heard of evaluating clock 0, 3 of 10")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, BusyEvaluatorTest,
+                         ::testing::Values(ConsistencySpec::SYNC,
+                                           ConsistencySpec::BOUNDED_STALENESS),
+                         [](const auto& mode) {
+                           return ConsistencySpec::Mode_Name(mode.param);
+                         });
 INSTANTIATE_TEST_SUITE_P(Modes, BusyWorkerTest,
                          ::testing::Values(ConsistencySpec::SYNC,
                                            ConsistencySpec::BOUNDED_STALENESS),

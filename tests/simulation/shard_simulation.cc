@@ -109,7 +109,7 @@ class Simulation {
   void ArriveZombie(uint32_t rank);
   void Answer(CallToken token, const absl::Status& status);
 
-  // The chief's cuts.
+  // The chief's cuts, or the evaluator's.
   std::vector<int64_t> ChooseCut();
   void AnnounceCut(std::function<void()> then);
   void ReadCut(uint64_t cut_id);
@@ -149,6 +149,7 @@ class Simulation {
   std::vector<WorkerActor> workers_;
   std::map<CallToken, Outstanding> outstanding_;
   CallToken next_token_ = 1;
+  uint32_t cutter_ = 0;  // rank of who announces and ends cuts
   uint64_t announced_ = 0;
   std::map<uint64_t, std::vector<int64_t>> cut_clocks_;
   // By block and rank: clocks kept but not applied, and clocks applied.
@@ -172,6 +173,10 @@ Simulation::Simulation(const SimulationOptions& options)
   controller.block_count = script_.block_count();
   controller.slot_count = script_.slot_count();
   controller.label = "simulated shard";
+  if (options.cuts && options.seed % 2 == 1) {
+    cutter_ = script_.worker_count();
+    controller.evaluator = {kIncarnation + cutter_, "evaluator"};
+  }
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     controller.workers.push_back(
         {kIncarnation + rank, absl::StrCat("worker:", rank)});
@@ -425,8 +430,9 @@ void Simulation::AnnounceCut(std::function<void()> then) {
   const std::vector<int64_t> clocks = ChooseCut();
   const uint64_t id = announced_ + 1;
   ShardActions actions;
-  const absl::Status status = controller_->OnBeginCut(
-      0, kIncarnation, id, clocks, absl::Seconds(40), agenda_.now(), &actions);
+  const absl::Status status =
+      controller_->OnBeginCut(cutter_, kIncarnation + cutter_, id, clocks,
+                              absl::Seconds(40), agenda_.now(), &actions);
   if (absl::IsFailedPrecondition(status) || closed_) {
     // One that was forgotten is still held.
     if (!AllDone()) agenda_.At(10, [this, then] { AnnounceCut(then); });
@@ -441,7 +447,7 @@ void Simulation::AnnounceCut(std::function<void()> then) {
 }
 
 void Simulation::ReadCut(uint64_t cut_id) {
-  Send(0, std::nullopt, PullFacts{0, AllBlocks(), cut_id},
+  Send(cutter_, std::nullopt, PullFacts{0, AllBlocks(), cut_id},
        [this, cut_id](bool refused) {
          const bool more = cut_id < 3 && !AllDone();
          const auto end = [this, cut_id] { EndCut(cut_id); };
@@ -460,8 +466,8 @@ void Simulation::ReadCut(uint64_t cut_id) {
 void Simulation::EndCut(uint64_t cut_id) {
   for (int i = random_.Below(5) == 0 ? 2 : 1; i > 0; --i) {
     ShardActions actions;
-    const absl::Status status =
-        controller_->OnEndCut(0, kIncarnation, cut_id, agenda_.now(), &actions);
+    const absl::Status status = controller_->OnEndCut(
+        cutter_, kIncarnation + cutter_, cut_id, agenda_.now(), &actions);
     if (!status.ok() && !closed_ && !absl::IsFailedPrecondition(status)) {
       Broken(absl::StrCat("EndCut: ", status.message()));
     }

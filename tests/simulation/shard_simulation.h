@@ -11,8 +11,9 @@ namespace syncline {
 // One seeded history of a job on one shard: workers of different speeds, some
 // out of data early, on a network that delays, reorders, duplicates and loses
 // messages; calls that time out or are cancelled and are repeated; zombies of
-// replaced processes; a chief that announces cuts, reads them and sometimes
-// forgets to end them. The controller decides, a real DenseShard obeys.
+// replaced processes; a chief, or where the seed is odd an evaluator, that
+// announces cuts, reads them and sometimes forgets to end them. The controller
+// decides, a real DenseShard obeys.
 struct SimulationOptions {
   uint64_t seed = 0;
   ConsistencyMode mode = ConsistencyMode::kSync;

@@ -44,13 +44,18 @@ PsFixture::PsFixture(const Options& options) {
     info->set_dim(options.table_dims[i]);
     info->set_slots(TableMap::DefaultSlots(options.ps_count));
   }
+  const auto fill = [](Participant* who, TaskType type, uint32_t rank) {
+    who->set_rank(rank);
+    who->mutable_member()->mutable_task()->set_type(type);
+    who->mutable_member()->mutable_task()->set_index(rank);
+    who->mutable_member()->set_address(absl::StrCat("10.0.0.", rank, ":1"));
+    who->mutable_member()->set_incarnation(100 + rank);
+  };
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
-    Participant* worker = assignment_.add_workers();
-    worker->set_rank(rank);
-    worker->mutable_member()->mutable_task()->set_type(WORKER);
-    worker->mutable_member()->mutable_task()->set_index(rank);
-    worker->mutable_member()->set_address(absl::StrCat("10.0.0.", rank, ":1"));
-    worker->mutable_member()->set_incarnation(100 + rank);
+    fill(assignment_.add_workers(), WORKER, rank);
+  }
+  if (options.evaluator) {
+    fill(assignment_.mutable_evaluator(), EVALUATOR, options.workers);
   }
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
     Node node;

@@ -28,6 +28,8 @@ class PsFixture {
   struct Options {
     uint32_t ps_count = 1;
     uint32_t workers = 1;
+    // With the rank and the incarnation that one more worker would have.
+    bool evaluator = false;
     std::vector<int64_t> tensor_sizes = {1000, 7, 3000, 1};
     uint64_t in_flight_bytes = 256 << 20;
     MetricsRegistry* metrics = nullptr;
