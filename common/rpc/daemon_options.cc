@@ -78,6 +78,9 @@ const KindText& TextOf(DaemonKind kind) {
   syncline-worker --job=job.textproto
   # Join a cluster; the scheduler picks the index.
   syncline-worker --scheduler=10.0.0.1:7070 --listen=0.0.0.0:7072
+  # The same as the cluster's evaluator.
+  syncline-worker --task=evaluator --scheduler=10.0.0.1:7070 \
+    --listen=0.0.0.0:7073
   # As Kubeflow starts it. The chief (else worker 0) hosts the scheduler, runs
   # the job, and all end with the job's exit code.
   TF_CONFIG='{"cluster": ..., "task": {"type": "chief", "index": 0}}' \
