@@ -78,4 +78,15 @@ absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
   return plan;
 }
 
+absl::StatusOr<WorkerPlan> PlanEvaluator(const JobSpec& spec,
+                                         std::shared_ptr<const Model> model,
+                                         const TrainingGraph& training) {
+  SYNCLINE_ASSIGN_OR_RETURN(WorkerPlan plan,
+                            PlanWorker(EvaluatorSpec(spec), model, training));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      plan.batch_bytes,
+      BatchBytes(spec, *model, training, spec.training().eval_batch_size()));
+  return plan;
+}
+
 }  // namespace syncline

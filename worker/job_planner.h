@@ -19,6 +19,11 @@ absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
                                       std::shared_ptr<const Model> model,
                                       const TrainingGraph& training);
 
+// The same for the job's evaluator. REQUIRES: the job has test data.
+absl::StatusOr<WorkerPlan> PlanEvaluator(const JobSpec& spec,
+                                         std::shared_ptr<const Model> model,
+                                         const TrainingGraph& training);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_WORKER_JOB_PLANNER_H_

@@ -24,7 +24,9 @@ class Preparation {
       : job_(*job), options_(options), problems_(*problems) {}
 
   void Run(absl::string_view model_bytes) {
-    if (job_.is_evaluator()) TrainOnNothing();
+    if (job_.is_evaluator()) {
+      *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
+    }
     if (!ResolveModel(model_bytes)) return;
     PlaceBlocks();
     OpenData();
@@ -34,14 +36,6 @@ class Preparation {
 
  private:
   const JobSpec& spec() const { return job_.assignment.spec(); }
-
-  // Plans for training are made all the same: let them be small. One sample is
-  // too few for BatchNormalization.
-  void TrainOnNothing() {
-    TrainingSpec* training = job_.assignment.mutable_spec()->mutable_training();
-    training->set_batch_size(std::min(2u, training->batch_size()));
-    training->set_micro_batches(1);
-  }
 
   bool Evaluates() const {
     return job_.has_evaluator() ? job_.is_evaluator() : job_.is_chief();
@@ -211,6 +205,14 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   if (evaluates) options.eval_batch_size = training.eval_batch_size();
   options.seed = training.seed();
   return options;
+}
+
+JobSpec EvaluatorSpec(JobSpec spec) {
+  TrainingSpec* training = spec.mutable_training();
+  // One sample is too few for BatchNormalization.
+  training->set_batch_size(std::min(2u, training->batch_size()));
+  training->set_micro_batches(1);
+  return spec;
 }
 
 std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training) {

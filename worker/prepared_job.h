@@ -69,6 +69,10 @@ struct PrepareOptions {
 // are the daemon's. REQUIRES: `spec` has its defaults.
 Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);
 
+// A job as its evaluator prepares it. Plans for training are made all the same:
+// they are small.
+JobSpec EvaluatorSpec(JobSpec spec);
+
 // The tensors that the ps share, in the order of the parameters.
 std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training);
 

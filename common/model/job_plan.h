@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,8 @@ struct ExecutorPlan {
   }
 };
 
-// One worker; the chief takes the most, because it evaluates too.
+// One worker; the chief takes the most, because it evaluates too. Or the
+// evaluator.
 struct WorkerPlan {
   ExecutorPlan executor;
   int64_t row_bytes = 0;      // rows of embedding tables: of batches, and kept
@@ -92,6 +94,8 @@ struct PlannedTable {
 
 struct JobPlan {
   WorkerPlan worker;
+  // Where the job has something to evaluate: what an evaluator would take.
+  std::optional<WorkerPlan> evaluator;
   std::vector<PsPlan> ps;
   std::vector<PlannedTable> tables;
 };

@@ -23,8 +23,12 @@ absl::StatusOr<syncline::JobPlan> PlanJob(
     const syncline::JobSpec& spec, std::shared_ptr<const syncline::Model> model,
     const syncline::TrainingGraph& training) {
   syncline::JobPlan plan;
-  SYNCLINE_ASSIGN_OR_RETURN(
-      plan.worker, syncline::PlanWorker(spec, std::move(model), training));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.worker,
+                            syncline::PlanWorker(spec, model, training));
+  if (spec.data().has_test()) {
+    SYNCLINE_ASSIGN_OR_RETURN(plan.evaluator,
+                              syncline::PlanEvaluator(spec, model, training));
+  }
   SYNCLINE_ASSIGN_OR_RETURN(
       plan.ps, syncline::PlanPs(spec, syncline::TensorSizesOf(training)));
   SYNCLINE_ASSIGN_OR_RETURN(plan.tables,

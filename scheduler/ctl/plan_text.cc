@@ -226,6 +226,9 @@ void SetPlan(const JobPlan& plan, size_t tensors_max, Struct* object) {
   const ExecutorPlan& executor = plan.worker.executor;
   SetNumber(object, "parameters", static_cast<double>(executor.parameters));
   SetLines(LinesOf(plan.worker), AddObject(object, "worker"));
+  if (plan.evaluator) {
+    SetLines(LinesOf(*plan.evaluator), AddObject(object, "evaluator"));
+  }
   ListValue* const ps = AddList(object, "ps");
   for (const PsPlan& shard : plan.ps) {
     SetLines(LinesOf(shard), ps->add_values()->mutable_struct_value());
@@ -268,6 +271,10 @@ std::string PlanText(const PlanReport& report) {
   if (!plain.empty()) absl::StrAppendFormat(&out, "%38s", "all at once");
   absl::StrAppend(&out, "\n");
   AppendLines(LinesOf(report.plan.worker), plain, &out);
+  if (report.plan.evaluator) {
+    absl::StrAppend(&out, "\nAn evaluator, if the cluster has one\n");
+    AppendLines(LinesOf(*report.plan.evaluator), {}, &out);
+  }
   AppendPs(report.plan.ps, &out);
   AppendTables(report.plan.tables, &out);
   AppendTensors(report, &out);

@@ -37,29 +37,44 @@ Batch WholeBatch(const PreparedJob& job) {
   return batch;
 }
 
-Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
-  Prepared result;
+struct Assigned {
   JobAssignment assignment;
-  *assignment.mutable_spec() = WithDefaults(spec);
-  assignment.add_workers();
-  assignment.add_ps();
-  const auto model = ParseJobModel(assignment.spec(), model_text, "model");
+  std::shared_ptr<const Model> model;
+  TrainingGraph training;
+};
+
+Assigned Assign(const JobSpec& spec, const std::string& model_text) {
+  Assigned job;
+  *job.assignment.mutable_spec() = WithDefaults(spec);
+  job.assignment.add_workers();
+  job.assignment.add_ps();
+  auto model = ParseJobModel(job.assignment.spec(), model_text, "model");
   EXPECT_TRUE(model.ok()) << model.status();
+  job.model = *std::move(model);
   std::vector<std::string> problems;
-  const TrainingGraph training =
-      ResolveTrainingGraph(assignment.spec(), **model, &problems);
-  for (const auto& parameter : training.parameters) {
-    ParameterInfo* const info = assignment.add_parameters();
+  job.training =
+      ResolveTrainingGraph(job.assignment.spec(), *job.model, &problems);
+  for (const auto& parameter : job.training.parameters) {
+    ParameterInfo* const info = job.assignment.add_parameters();
     info->set_name(parameter.name);
     for (const int64_t dim : parameter.dims) info->add_dims(dim);
   }
-  const auto plan = PlanWorker(assignment.spec(), *model, training);
+  return job;
+}
+
+Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
+  Prepared result;
+  const Assigned assigned = Assign(spec, model_text);
+  const JobAssignment& assignment = assigned.assignment;
+  const auto plan =
+      PlanWorker(assignment.spec(), assigned.model, assigned.training);
   EXPECT_TRUE(plan.ok()) << plan.status();
   result.plan = *plan;
 
   const double before = ResidentBytes();
   PrepareOptions options;
   options.threads = 1;
+  std::vector<std::string> problems;
   result.job = PrepareJob(assignment, 0, model_text, options, &problems);
   EXPECT_EQ(absl::StrJoin(problems, "\n"), "");
   const Batch batch = WholeBatch(*result.job);
@@ -100,6 +115,28 @@ TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
       static_cast<double>(run.plan.batch_bytes) / 3;
   EXPECT_GT(expected, 150 * kMiB);
   EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
+}
+
+TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_training()->set_batch_size(4096);
+  *spec.mutable_data()->mutable_test() = spec.data().train();
+  const std::string text = MlpModel(784, 32, 10);
+  Assigned assigned = Assign(spec, text);
+  assigned.assignment.mutable_evaluator()->set_rank(1);
+  const JobSpec& planned = assigned.assignment.spec();
+  const auto plan = PlanEvaluator(planned, assigned.model, assigned.training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::string> problems;
+  const auto job =
+      PrepareJob(assigned.assignment, 1, text, PrepareOptions(), &problems);
+  ASSERT_EQ(absl::StrJoin(problems, "\n"), "");
+  EXPECT_EQ(job->train, nullptr);
+  EXPECT_EQ(plan->executor.memory_bytes(), job->executor->memory_bytes());
+  EXPECT_LT(plan->executor.training_arena_bytes,
+            plan->executor.evaluation_arena_bytes);
+  EXPECT_EQ(plan->batch_bytes,
+            planned.training().eval_batch_size() * (784 + 1) * 4);
 }
 
 // What a scheduler of before there were parts of batches sends.

@@ -30,6 +30,7 @@ PlanReport Report() {
                       {"w", "parameter", {3}, 12}};
   executor.operators = {{"MatMul", 2, 3e6, 6e6, 1e6}, {"Reshape", 5, 0, 0, 0}};
   report.plan.worker.batch_bytes = 1 << 10;
+  report.plan.evaluator.emplace().executor.parameter_bytes = 48 << 10;
   report.plan.ps = {{.value_bytes = 1 << 20, .slot_bytes = 2 << 20},
                     {.value_bytes = 2 << 20, .slot_bytes = 4 << 20}};
   report.plan.tables = {{"users", 16, 1000, 76},
@@ -50,6 +51,10 @@ The chief
   training arena          1.0 MiB  activations, their gradients, workspaces
   batches                 1.0 KiB  read ahead; the data set itself is not in it
   total                   1.1 MiB
+
+An evaluator, if the cluster has one
+  parameters             48.0 KiB
+  total                  48.0 KiB
 
 The largest ps, without rows of tables, kept or waiting
   parameters              2.0 MiB
