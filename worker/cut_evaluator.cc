@@ -31,7 +31,8 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
 
 absl::Status CutEvaluator::Run(int64_t clock,
                                const std::atomic<bool>& stopped) {
-  told_at_ = absl::Now();  // a call that has to do with the cut
+  const absl::Time start = absl::Now();
+  told_at_ = start;  // by a call that has to do with the cut
   const auto on_batch = [&](int64_t done, int64_t total) {
     if (stopped.load()) return absl::CancelledError("stopped while evaluating");
     return OnBatch(clock, done, total);
@@ -44,6 +45,7 @@ absl::Status CutEvaluator::Run(int64_t clock,
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
+  metrics_->OnEvaluation(evaluation.samples(), absl::Now() - start);
   Log(evaluation);
   evaluations_.push_back(evaluation);
   on_evaluation_(evaluation);

@@ -26,7 +26,13 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
                                           "Duration of a training step.", {},
                                           MetricsRegistry::DurationBounds());
   running_jobs_ = &registry->AddGauge("syncline_worker_jobs",
-                                      "Jobs this worker is training, 0 or 1.");
+                                      "Jobs this process is training, or "
+                                      "evaluating as their evaluator, 0 or 1.");
+  evaluated_samples_ = &registry->AddCounter(
+      "syncline_worker_evaluated_samples_total", "Samples evaluated.");
+  evaluation_seconds_ =
+      &registry->AddCounter("syncline_worker_evaluation_seconds_total",
+                            "Time that evaluations have taken.");
   pushed_bytes_ = &registry->AddCounter(
       "syncline_worker_pushed_bytes_total",
       "Gradient bytes handed to the network, without repetitions.");
@@ -94,6 +100,12 @@ void WorkerMetrics::OnCachedRows(size_t read, size_t pulled) {
   if (cache_hits_ == nullptr) return;
   cache_hits_->Add(static_cast<double>(read - pulled));
   cache_misses_->Add(static_cast<double>(pulled));
+}
+
+void WorkerMetrics::OnEvaluation(uint64_t samples, absl::Duration took) {
+  if (evaluated_samples_ == nullptr) return;
+  evaluated_samples_->Add(static_cast<double>(samples));
+  evaluation_seconds_->Add(absl::ToDoubleSeconds(took));
 }
 
 void WorkerMetrics::OnJobRunning(bool running) {

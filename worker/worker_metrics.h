@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "absl/time/time.h"
 #include "common/rpc/metrics.h"
 #include "worker/memory_handover.h"
 #include "worker/progress_meter.h"
@@ -18,6 +19,7 @@ class WorkerMetrics {
 
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
   void OnJobRunning(bool running);
+  void OnEvaluation(uint64_t samples, absl::Duration took);
   // Of `read` rows that a cache might have had, `pulled` it had not.
   void OnCachedRows(size_t read, size_t pulled);
 
@@ -43,6 +45,8 @@ class WorkerMetrics {
   Counter* pull_seconds_ = nullptr;
   Histogram* step_seconds_ = nullptr;
   Gauge* running_jobs_ = nullptr;
+  Counter* evaluated_samples_ = nullptr;
+  Counter* evaluation_seconds_ = nullptr;
   Counter* pushed_bytes_ = nullptr;
   Counter* pulled_bytes_ = nullptr;
   Counter* retries_ = nullptr;

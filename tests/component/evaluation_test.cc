@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/rpc/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
@@ -127,6 +128,19 @@ TEST_F(EvaluationTest, TrainingGoesOnMeanwhileUntilTheNextEpochsEnd) {
   EXPECT_EQ(Clocks(cluster.TakeOutcome().evaluations),
             (std::vector<int64_t>{kStepsPerEpoch, 2 * kStepsPerEpoch,
                                   3 * kStepsPerEpoch}));
+}
+
+TEST_F(EvaluationTest, IsCountedByWhoEvaluates) {
+  MetricsRegistry of_chief;
+  MetricsRegistry of_evaluator;
+  TrainingCluster::Options options = Options(/*evaluator=*/true);
+  options.chief_metrics = &of_chief;
+  options.evaluator_metrics = &of_evaluator;
+  ASSERT_OK(TrainingCluster(options).RunJob(ThreeEpochs(), Model()).status);
+  EXPECT_THAT(of_evaluator.Render(),
+              HasSubstr("\nsyncline_worker_evaluated_samples_total 900\n"));
+  EXPECT_THAT(of_chief.Render(),
+              HasSubstr("\nsyncline_worker_evaluated_samples_total 0\n"));
 }
 
 TEST_F(EvaluationTest, AStopEndsTheWaitForAnEpochsEnd) {

@@ -87,6 +87,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.incarnation = WorkerIncarnation(rank);
     worker.artifacts = artifacts_;
     if (rank == 0) worker.metrics = options.chief_metrics;
+    if (rank == options.workers) worker.metrics = options.evaluator_metrics;
     workers_.push_back(*Worker::Create(
         worker, [inbox = inbox_, rank,
                  on_evaluation = options.on_evaluation](DaemonMessage message) {

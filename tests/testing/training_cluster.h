@@ -36,7 +36,8 @@ class TrainingCluster {
     uint32_t ps = 1;
     std::string work_dir;
     std::string data_root;
-    MetricsRegistry* chief_metrics = nullptr;  // of rank 0; outlives this
+    MetricsRegistry* chief_metrics = nullptr;      // of rank 0; outlives this
+    MetricsRegistry* evaluator_metrics = nullptr;  // likewise
     // Evaluates in the chief's stead, with the rank after the last worker's.
     bool evaluator = false;
     // Sees each evaluation before anybody else does, and may take its time.
