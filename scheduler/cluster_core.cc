@@ -46,6 +46,7 @@ ClusterCore::ClusterCore(Options options)
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
                           absl::Time now, ClusterActions* actions) {
+  started_at_ = now;
   settled_at_ = now + options_.settle;
   for (const std::string& job_id : unreadable) {
     next_job_ = std::max(next_job_, NumberOf(job_id) + 1);
@@ -283,7 +284,7 @@ bool ClusterCore::MayComeTogether(const Job& too_large, absl::Time now) {
 
 bool ClusterCore::AwaitsEvaluator(const Job& job, absl::Time now) const {
   if (!options_.expects_evaluator || !job.WantsEvaluator()) return false;
-  return now < settled_at_ &&
+  return now < started_at_ + options_.settle &&
          absl::c_none_of(membership_.All(), [](const Membership::Entry* entry) {
            return entry->member.task().type() == EVALUATOR;
          });

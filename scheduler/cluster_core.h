@@ -41,8 +41,8 @@ class ClusterCore {
     // After its start, and after a loss, the cluster may still come together:
     // until then nobody overtakes a job that it is too small for.
     absl::Duration settle = absl::Seconds(15);
-    // One is on its way: while the cluster comes together, a job that has
-    // something to evaluate waits for it.
+    // One is on its way: after the start, while the cluster may still come
+    // together, a job that has something to evaluate waits for it.
     bool expects_evaluator = false;
     // The cluster is there for one job (Registered.ends_with_scheduler).
     bool ends_with_scheduler = false;
@@ -155,6 +155,7 @@ class ClusterCore {
   JobQueue queue_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
   std::map<SessionId, Engagement> engaged_;
+  absl::Time started_at_ = absl::InfinitePast();
   absl::Time settled_at_ = absl::InfinitePast();
   absl::flat_hash_map<std::string, absl::Time> too_large_since_;
   uint64_t next_job_ = 1;

@@ -45,7 +45,8 @@ struct PreparedJob {
   bool is_chief() const { return rank == 0; }
   bool has_evaluator() const { return assignment.has_evaluator(); }
   bool is_evaluator() const {
-    return rank == static_cast<uint32_t>(assignment.workers_size());
+    return has_evaluator() &&
+           rank == static_cast<uint32_t>(assignment.workers_size());
   }
   // This rank's process.
   const Member& member() const {
