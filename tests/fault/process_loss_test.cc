@@ -31,7 +31,8 @@ constexpr absl::Duration kToldWithin = absl::Seconds(10);
 class ProcessLossTest : public testing::Test {
  protected:
   explicit ProcessLossTest(int evaluators = 0)
-      : members_(5 + evaluators),
+      : is_evaluated_(evaluators > 0),
+        members_(5 + evaluators),
         cluster_({.ps = 2, .workers = 3, .evaluators = evaluators}) {}
 
   void SetUp() override { ASSERT_OK(cluster_.Start()); }
@@ -53,7 +54,7 @@ class ProcessLossTest : public testing::Test {
     JobSpec job = EndlessJob();
     job.mutable_resources()->set_workers(3);
     job.mutable_resources()->set_ps(2);
-    if (members_ > 5) {
+    if (is_evaluated_) {
       job.mutable_data()->mutable_test()->mutable_digits()->set_count(32);
     }
     auto submit = cluster_.StartSynctl(
@@ -140,6 +141,7 @@ class ProcessLossTest : public testing::Test {
         << SharedRegions() << " are left";
   }
 
+  const bool is_evaluated_;
   const int members_;
   TestCluster cluster_;
   std::unique_ptr<RunningProgram> watcher_;
