@@ -1,0 +1,198 @@
+#include "server/statistics_folder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/incarnation.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+std::string PointText(const StatisticsFolder::Point& at) {
+  return absl::StrCat("clock ", at.clock, ", fold ", at.fold);
+}
+
+}  // namespace
+
+StatisticsFolder::StatisticsFolder(std::vector<Worker> workers,
+                                   std::string label)
+    : workers_(std::move(workers)),
+      label_(std::move(label)),
+      standings_(workers_.size()) {}
+
+void StatisticsFolder::OnPart(const Part& part, absl::Time now, Answers* out) {
+  if (absl::Status valid = CheckCaller(part); !valid.ok()) {
+    out->push_back({part.token, std::move(valid), {}});
+    return;
+  }
+  const bool is_open_clock = part.at.clock == open_.clock;
+  const bool is_old_absence =
+      part.absent && (part.at.clock < open_.clock ||
+                      (is_open_clock && standings_[part.rank].absent));
+  if (is_old_absence) {
+    out->push_back({part.token, absl::OkStatus(), {}});
+    return;
+  }
+  if (!part.absent && part.at == folded_) {
+    out->push_back({part.token, absl::OkStatus(), sums_});
+    return;
+  }
+  if (absl::Status valid = CheckPart(part); !valid.ok()) {
+    out->push_back({part.token, std::move(valid), {}});
+    return;
+  }
+  if (StartsClock(part.at)) {
+    open_ = part.at;
+    for (Standing& standing : standings_) standing.absent = false;
+  }
+  Standing& standing = standings_[part.rank];
+  if (Missing(standing)) moved_at_ = now;
+  if (part.absent) {
+    standing.absent = true;
+    out->push_back({part.token, absl::OkStatus(), {}});
+  } else {
+    Park(part, out);
+  }
+  FoldIfComplete(out);
+}
+
+absl::Status StatisticsFolder::CheckCaller(const Part& part) const {
+  SYNCLINE_RETURN_IF_ERROR(closed_);
+  if (part.rank >= workers_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": statistics from rank ", part.rank,
+                     ", the job has ranks 0 to ", workers_.size() - 1));
+  }
+  const Worker& worker = workers_[part.rank];
+  if (part.incarnation != worker.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        label_, ": statistics from incarnation ",
+        IncarnationText(part.incarnation), " of ", worker.name,
+        ", which was replaced by ", IncarnationText(worker.incarnation)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StatisticsFolder::CheckPart(const Part& part) const {
+  const std::string who =
+      absl::StrCat(label_, ": statistics of ", PointText(part.at), " from ",
+                   workers_[part.rank].name);
+  const Standing& standing = standings_[part.rank];
+  const bool opens = StartsClock(part.at);
+  if (!opens && part.at != open_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ", expected ", Expected()));
+  }
+  if (!opens && standing.absent) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ", which takes part in this clock no more"));
+  }
+  if (part.absent && !standing.values.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ", which has taken part in it and is absent now"));
+  }
+  if (part.absent) return absl::OkStatus();
+  const size_t width = OpenWidth();
+  if (part.values.empty() || part.values.size() > kValuesMax ||
+      (width > 0 && part.values.size() != width)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": ", part.values.size(), " values, expected ",
+                     width > 0 ? absl::StrCat(width, " as from the others")
+                               : absl::StrCat("1 to ", kValuesMax)));
+  }
+  return absl::OkStatus();
+}
+
+bool StatisticsFolder::StartsClock(const Point& at) const {
+  return at.clock > open_.clock && at.fold == 0 && OpenWidth() == 0;
+}
+
+std::string StatisticsFolder::Expected() const {
+  if (open_.clock < 0) return "fold 0 of a clock";
+  return OpenWidth() > 0 ? PointText(open_)
+                         : absl::StrCat(PointText(open_), ", or a later clock");
+}
+
+size_t StatisticsFolder::OpenWidth() const {
+  for (const Standing& standing : standings_) {
+    if (!standing.values.empty()) return standing.values.size();
+  }
+  return 0;
+}
+
+void StatisticsFolder::Park(const Part& part, Answers* out) {
+  Standing& standing = standings_[part.rank];
+  End(&standing, absl::UnavailableError("a repeat has taken its place"), out);
+  if (standing.values.empty()) {
+    standing.values.assign(part.values.begin(), part.values.end());
+  }
+  standing.token = part.token;
+  standing.deadline = part.deadline;
+}
+
+void StatisticsFolder::FoldIfComplete(Answers* out) {
+  const size_t width = OpenWidth();
+  if (width == 0 || std::any_of(standings_.begin(), standings_.end(),
+                                [this](const Standing& standing) {
+                                  return Missing(standing);
+                                })) {
+    return;
+  }
+  sums_.assign(width, 0);
+  for (const Standing& standing : standings_) {
+    for (size_t i = 0; i < standing.values.size(); ++i) {
+      sums_[i] += standing.values[i];
+    }
+  }
+  folded_ = open_;
+  ++open_.fold;
+  for (Standing& standing : standings_) {
+    standing.values.clear();
+    if (standing.token == 0) continue;
+    out->push_back({std::exchange(standing.token, 0), absl::OkStatus(), sums_});
+  }
+}
+
+void StatisticsFolder::End(Standing* standing, const absl::Status& status,
+                           Answers* out) {
+  if (standing->token == 0) return;
+  out->push_back({std::exchange(standing->token, 0), status, {}});
+}
+
+void StatisticsFolder::OnCancel(uint64_t token, Answers* out) {
+  for (Standing& standing : standings_) {
+    if (standing.token != token) continue;
+    End(&standing, absl::CancelledError("the caller gave up"), out);
+  }
+}
+
+void StatisticsFolder::OnTick(absl::Time now, Answers* out) {
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (Missing(standings_[rank])) names.push_back(workers_[rank].name);
+  }
+  for (Standing& standing : standings_) {
+    if (standing.token == 0 || standing.deadline > now) continue;
+    End(&standing,
+        absl::DeadlineExceededError(absl::StrCat(
+            label_, ": the batch statistics of ", PointText(open_),
+            " ran out of time; missing: ", absl::StrJoin(names, ", "))),
+        out);
+  }
+}
+
+void StatisticsFolder::Close(const absl::Status& status, Answers* out) {
+  closed_ = status;
+  for (Standing& standing : standings_) End(&standing, status, out);
+}
+
+size_t StatisticsFolder::parked_count() const {
+  return std::count_if(
+      standings_.begin(), standings_.end(),
+      [](const Standing& standing) { return standing.token != 0; });
+}
+
+}  // namespace syncline
