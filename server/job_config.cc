@@ -362,6 +362,11 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
 
   SYNCLINE_ASSIGN_OR_RETURN(config.controller, ReadController(spec));
   config.controller.label = config.label;
+  config.folds_statistics = spec.training().sync_batch_statistics();
+  if (config.folds_statistics &&
+      config.controller.mode != ConsistencyMode::kSync) {
+    return Unsupported("training.sync_batch_statistics", "true but for SYNC");
+  }
   const ShardLayout layout = LayoutOf(config);
   config.controller.block_count = layout.block_count();
   config.controller.slot_count =

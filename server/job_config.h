@@ -39,6 +39,8 @@ struct JobConfig {
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;
+  // Workers fold statistics of their batches within a step (FoldStatistics).
+  bool folds_statistics = false;
   // How long a call may wait that does not say so itself.
   absl::Duration wait_max;
 };

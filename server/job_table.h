@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "server/folded_statistics.h"
 #include "server/job_shard.h"
 #include "server/norm_exchange.h"
 
@@ -20,6 +21,8 @@ struct JobEntry {
   JobConfig config;
   std::shared_ptr<JobShard> shard;  // null: the map gives this ps no block
   std::shared_ptr<NormExchange> norms;
+  // Null: they are not folded, or not here.
+  std::shared_ptr<FoldedStatistics> statistics;
 };
 
 // The jobs open on this ps. Thread-safe.

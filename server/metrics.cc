@@ -4,9 +4,10 @@ namespace syncline {
 namespace {
 
 constexpr const char* kRpcNames[kPsRpcCount] = {
-    "Init",           "PushPull",  "Push",           "Pull",
-    "BeginCut",       "EndCut",    "ReportActivity", "FoldNorm",
-    "GetShardStatus", "ScanTable", "OfferMemory",    "AttachMemory"};
+    "Init",           "PushPull",       "Push",           "Pull",
+    "BeginCut",       "EndCut",         "ReportActivity", "FoldNorm",
+    "FoldStatistics", "GetShardStatus", "ScanTable",      "OfferMemory",
+    "AttachMemory"};
 
 }  // namespace
 
@@ -54,12 +55,14 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
   in_flight_limit_bytes_ =
       &registry_->AddGauge("syncline_ps_in_flight_limit_bytes",
                            "Above this calls are refused for now.");
-  parked_pushes_ =
-      &registry_->AddGauge("syncline_ps_parked_calls",
-                           "Calls that wait for somebody.", {{"kind", "push"}});
-  parked_pulls_ =
-      &registry_->AddGauge("syncline_ps_parked_calls",
-                           "Calls that wait for somebody.", {{"kind", "pull"}});
+  const auto parked = [this](const char* kind) {
+    return &registry_->AddGauge("syncline_ps_parked_calls",
+                                "Calls that wait for somebody.",
+                                {{"kind", kind}});
+  };
+  parked_pushes_ = parked("push");
+  parked_pulls_ = parked("pull");
+  parked_statistics_ = parked("statistics");
   parameter_bytes_ = &registry_->AddGauge("syncline_ps_parameter_bytes",
                                           "Bytes of parameter values held.");
   slot_bytes_ = &registry_->AddGauge("syncline_ps_slot_bytes",
@@ -111,6 +114,7 @@ void PsMetrics::Set(const Sample& sample) {
   shared_memory_limit_bytes_->Set(sample.shared_memory_limit_bytes);
   parked_pushes_->Set(sample.parked_pushes);
   parked_pulls_->Set(sample.parked_pulls);
+  parked_statistics_->Set(sample.parked_statistics);
   parameter_bytes_->Set(sample.parameter_bytes);
   slot_bytes_->Set(sample.slot_bytes);
   fold_bytes_->Set(sample.fold_bytes);

@@ -21,12 +21,13 @@ enum class PsRpc {
   kEndCut,
   kReportActivity,
   kFoldNorm,
+  kFoldStatistics,
   kGetShardStatus,
   kScanTable,
   kOfferMemory,
   kAttachMemory,
 };
-inline constexpr int kPsRpcCount = 12;
+inline constexpr int kPsRpcCount = 13;
 
 // All metrics of a ps. Thread-safe.
 //
@@ -40,7 +41,7 @@ inline constexpr int kPsRpcCount = 12;
 //   syncline_ps_shared_memory_bytes, .._limit_bytes
 //                                                  workers' memory mapped
 //   syncline_ps_in_flight_bytes, .._limit_bytes    requests and responses held
-//   syncline_ps_parked_calls{kind}                 push, pull
+//   syncline_ps_parked_calls{kind}                 push, pull, statistics
 //   syncline_ps_parameter_bytes                    values held
 //   syncline_ps_slot_bytes                         optimizer state held
 //   syncline_ps_fold_bytes                         gradients held for others
@@ -63,6 +64,7 @@ class PsMetrics {
     double shared_memory_limit_bytes = 0;
     double parked_pushes = 0;
     double parked_pulls = 0;
+    double parked_statistics = 0;
     double parameter_bytes = 0;
     double slot_bytes = 0;
     double fold_bytes = 0;
@@ -113,6 +115,7 @@ class PsMetrics {
   Gauge* shared_memory_limit_bytes_;
   Gauge* parked_pushes_;
   Gauge* parked_pulls_;
+  Gauge* parked_statistics_;
   Gauge* parameter_bytes_;
   Gauge* slot_bytes_;
   Gauge* fold_bytes_;

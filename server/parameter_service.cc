@@ -202,6 +202,39 @@ class ShardReactor : public ServerUnaryReactor {
   CallToken token_ = 0;
 };
 
+// The same of one that waits for a fold of statistics.
+class FoldReactor : public ShardReactor {
+ public:
+  explicit FoldReactor(PsMetrics* metrics)
+      : ShardReactor(PsRpc::kFoldStatistics, metrics) {}
+  void CancelWith(std::weak_ptr<FoldedStatistics> statistics, uint64_t token) {
+    statistics_ = std::move(statistics);
+    token_ = token;
+  }
+
+ private:
+  void OnCancel() override {
+    if (const auto statistics = statistics_.lock()) statistics->Cancel(token_);
+  }
+
+  std::weak_ptr<FoldedStatistics> statistics_;
+  uint64_t token_ = 0;
+};
+
+// For how long nothing has come forward includes folds of statistics.
+ShardStatus::Job StatusOf(const JobEntry& job) {
+  ShardStatus::Job status = job.shard->Status();
+  if (job.statistics == nullptr) return status;
+  const absl::Time moved_at = job.statistics->moved_at();
+  if (moved_at == absl::InfinitePast()) return status;
+  const double quiet =
+      absl::ToDoubleSeconds(std::max(absl::Now() - moved_at, absl::Duration()));
+  if (status.quiet_seconds() < 0 || quiet < status.quiet_seconds()) {
+    status.set_quiet_seconds(quiet);
+  }
+  return status;
+}
+
 void AddTables(const CallRows& rows, PullResponseHeader* header) {
   for (const RowList& list : rows.lists) {
     TableRows* table = header->add_tables();
@@ -231,6 +264,11 @@ bool PullsWhatItPushes(const PushPullHeader& header) {
 
 using MemoryMethods = ParameterServer::WithCallbackMethod_OfferMemory<
     ParameterServer::WithCallbackMethod_AttachMemory<ParameterServer::Service>>;
+using FoldMethods = ParameterServer::WithCallbackMethod_FoldNorm<
+    ParameterServer::WithCallbackMethod_FoldStatistics<
+        ParameterServer::WithRawCallbackMethod_ScanTable<
+            ParameterServer::WithCallbackMethod_GetShardStatus<
+                MemoryMethods>>>>;
 using Service = ParameterServer::WithRawCallbackMethod_Init<
     ParameterServer::WithRawCallbackMethod_PushPull<
         ParameterServer::WithRawCallbackMethod_Push<
@@ -238,12 +276,7 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
                 ParameterServer::WithCallbackMethod_BeginCut<
                     ParameterServer::WithCallbackMethod_EndCut<
                         ParameterServer::WithCallbackMethod_ReportActivity<
-                            ParameterServer::WithCallbackMethod_FoldNorm<
-                                ParameterServer::
-                                    WithRawCallbackMethod_ScanTable<
-                                        ParameterServer::
-                                            WithCallbackMethod_GetShardStatus<
-                                                MemoryMethods>>>>>>>>>>;
+                            FoldMethods>>>>>>>;
 
 class ParameterService final : public Service {
  public:
@@ -309,6 +342,12 @@ class ParameterService final : public Service {
   ServerUnaryReactor* FoldNorm(CallbackServerContext* context,
                                const FoldNormRequest* request,
                                FoldNormResponse* response) override;
+  ServerUnaryReactor* FoldStatistics(
+      CallbackServerContext* context, const FoldStatisticsRequest* request,
+      FoldStatisticsResponse* response) override {
+    auto* reactor = new FoldReactor(metrics_);
+    return Started(reactor, StartFold(context, *request, response, reactor));
+  }
   ServerUnaryReactor* ScanTable(CallbackServerContext* context,
                                 const ByteBuffer* request,
                                 ByteBuffer* response) override {
@@ -355,6 +394,10 @@ class ParameterService final : public Service {
                          ShardReactor* reactor);
   absl::Status StartScan(const ByteBuffer* request, ByteBuffer* response,
                          ShardReactor* reactor);
+  absl::Status StartFold(CallbackServerContext* context,
+                         const FoldStatisticsRequest& request,
+                         FoldStatisticsResponse* response,
+                         FoldReactor* reactor);
   // Keeps the rows of a call, and room for what was copied of them; null if
   // there are none.
   absl::StatusOr<std::shared_ptr<CallRows>> Keep(std::vector<RowList> lists);
@@ -597,6 +640,36 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
   return absl::OkStatus();
 }
 
+absl::Status ParameterService::StartFold(CallbackServerContext* context,
+                                         const FoldStatisticsRequest& request,
+                                         FoldStatisticsResponse* response,
+                                         FoldReactor* reactor) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
+  if (job->statistics == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job->config.label,
+                     ": statistics are not folded here, but by rank 0 of ",
+                     "a job with training.sync_batch_statistics"));
+  }
+  if (!request.absent() && !(request.wait_seconds() > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(job->config.label, ": wait_seconds is ",
+                     request.wait_seconds(), ", must be > 0"));
+  }
+  InFlightBudget::Hold room;
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request.ByteSizeLong(), &room));
+  const uint64_t token = job->statistics->Fold(
+      request, ParkDeadline(*context, absl::Seconds(request.wait_seconds())),
+      [room = std::move(room), response, reactor](FoldedStatistics::Sums sums) {
+        if (sums.ok()) {
+          response->mutable_sums()->Add(sums->begin(), sums->end());
+        }
+        reactor->Answer(sums.status());
+      });
+  reactor->CancelWith(job->statistics, token);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<CallRows>> ParameterService::Keep(
     std::vector<RowList> lists) {
   if (lists.empty()) return std::shared_ptr<CallRows>();
@@ -655,10 +728,10 @@ absl::Status ParameterService::DoStatus(const ShardStatusRequest& request,
                                         ShardStatus* response) {
   if (!request.job_id().empty()) {
     SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.job_id()));
-    *response->add_jobs() = job->shard->Status();
+    *response->add_jobs() = StatusOf(*job);
   } else {
     for (const auto& job : jobs_->All()) {
-      if (job->shard != nullptr) *response->add_jobs() = job->shard->Status();
+      if (job->shard != nullptr) *response->add_jobs() = StatusOf(*job);
     }
   }
   response->set_in_flight_bytes(budget_->used_bytes());

@@ -199,6 +199,9 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   job->norms =
       std::make_shared<NormExchange>(assignment, config.map, table_maps,
                                      ps_rank, config.label, config.wait_max);
+  if (config.folds_statistics && ps_rank == 0) {
+    job->statistics = std::make_shared<FoldedStatistics>(config);
+  }
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
         config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
@@ -229,6 +232,7 @@ std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
   const absl::Status closed = absl::CancelledError(
       absl::StrCat(job->config.label, " was closed: ", reason));
   job->norms->Close(closed);
+  if (job->statistics != nullptr) job->statistics->Close(closed);
   if (job->shard != nullptr) {
     job->shard->Close(closed);
     lanes_.Drain();
@@ -267,6 +271,7 @@ void PsServerImpl::Drain(absl::Time deadline) {
   for (const auto& job : jobs_.All()) {
     if (absl::Now() > deadline) return;
     job->norms->Close(draining);
+    if (job->statistics != nullptr) job->statistics->Close(draining);
     if (job->shard != nullptr) job->shard->Close(draining);
   }
 }
@@ -287,6 +292,7 @@ void PsServerImpl::Tick() {
   const absl::Time now = absl::Now();
   for (const auto& job : jobs_.All()) {
     job->norms->Tick(now);
+    if (job->statistics != nullptr) job->statistics->Tick(now);
     if (job->shard != nullptr) job->shard->Tick(now);
   }
   if (++ticks_since_sample_ < kTicksPerSample) return;
@@ -320,6 +326,10 @@ void PsServerImpl::SampleMetrics() {
     }
     sample.parked_pushes += status.parked_pushes();
     sample.parked_pulls += status.parked_pulls();
+    if (job->statistics != nullptr) {
+      sample.parked_statistics +=
+          static_cast<double>(job->statistics->parked_count());
+    }
     sample.parameter_bytes += static_cast<double>(status.value_bytes());
     sample.slot_bytes += static_cast<double>(status.slot_bytes());
     sample.fold_bytes += static_cast<double>(status.fold_bytes());
