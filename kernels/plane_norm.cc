@@ -260,10 +260,20 @@ namespace {
 struct Sums {
   Sums(const PlaneNorm& s, double* at)
       : of_dy(at),
-        of_dy_x(of_dy + s.statistic_count()),
-        bias(of_dy_x + s.statistic_count()),
-        scale(bias + s.parameter_count()) {
-    std::fill_n(at, GradientSums(s), 0.0);
+        of_dy_x(of_dy + Count(s, s.statistic_count())),
+        bias(of_dy_x + Count(s, s.statistic_count())),
+        scale(bias + Count(s, s.parameter_count())) {}
+  void Clear(const PlaneNorm& s) const {
+    for (double* const by_statistic : {of_dy, of_dy_x}) {
+      std::fill_n(by_statistic, s.statistic_count(), 0.0);
+    }
+    for (double* const by_parameter : {bias, scale}) {
+      std::fill_n(by_parameter, s.parameter_count(), 0.0);
+    }
+  }
+  // Of the whole shape, where `own` are a part's.
+  static int64_t Count(const PlaneNorm& s, int64_t own) {
+    return s.all_channels > 0 ? s.all_channels : own;
   }
   double* of_dy;
   double* of_dy_x;
@@ -341,8 +351,7 @@ void Write(int64_t count, const double* sums, bool accumulate, float* out) {
 
 // dx = inverse * (scale * dy - mean of that - x^ * mean of that * x^)
 void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
-                 const Sums& sums) {
-  const double share = 1.0 / static_cast<double>(s.elements());
+                 const Sums& sums, double share) {
   ForEachPlane(s, [&](int64_t offset, int64_t at, int64_t parameter) {
     const float* const x = g.x + offset;
     const float* const dy = g.dy + offset;
@@ -366,9 +375,7 @@ void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
 // Leaves in `sums` what a channel's dy * inverse * scale is lessened by: a
 // constant, and (x - mean) times a slope.
 void MakeSlopes(const PlaneNorm& s, const PlaneNormGradient& g,
-                const Sums& sums) {
-  const double share =
-      g.fixed_statistics ? 0 : 1.0 / static_cast<double>(s.elements());
+                const Sums& sums, double share) {
   for (int64_t c = 0; c < s.channels; ++c) {
     const double inverse = g.inverse[c];
     sums.of_dy[c] *= inverse * share;
@@ -415,6 +422,8 @@ void WriteTiles(const PlaneNorm& s, const PlaneNormGradient& g,
   });
 }
 
+bool AreByChannel(const PlaneNorm& s) { return s.block > 1 || AreColumns(s); }
+
 // The sums by channel, and dx by them: what is neither is by plane.
 void AddUpChannels(const PlaneNorm& s, const PlaneNormGradient& g,
                    const Sums& sums) {
@@ -427,8 +436,8 @@ void AddUpChannels(const PlaneNorm& s, const PlaneNormGradient& g,
 }
 
 void WriteChannels(const PlaneNorm& s, const PlaneNormGradient& g,
-                   const Sums& sums) {
-  MakeSlopes(s, g, sums);
+                   const Sums& sums, double share) {
+  MakeSlopes(s, g, sums, share);
   if (s.block > 1) {
     WithBlock(s, [&](auto block) { WriteTiles<block()>(s, g, sums); });
   } else {
@@ -438,16 +447,30 @@ void WriteChannels(const PlaneNorm& s, const PlaneNormGradient& g,
 
 }  // namespace
 
-void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
+void SumPlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
   const Sums sums(s, g.sums);
-  const bool by_channel = s.block > 1 || AreColumns(s);
+  sums.Clear(s);
   const bool needs_sums =
       !g.fixed_statistics || g.dscale != nullptr || g.dbias != nullptr;
-  if (needs_sums) by_channel ? AddUpChannels(s, g, sums) : AddUp(s, g, sums);
+  if (needs_sums) {
+    AreByChannel(s) ? AddUpChannels(s, g, sums) : AddUp(s, g, sums);
+  }
   Write(s.parameter_count(), sums.bias, g.accumulate_bias, g.dbias);
   Write(s.parameter_count(), sums.scale, g.accumulate_scale, g.dscale);
+}
+
+void WritePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g,
+                         double elements) {
   if (g.dx == nullptr) return;
-  by_channel ? WriteChannels(s, g, sums) : WritePlanes(s, g, sums);
+  const Sums sums(s, g.sums);
+  const double share = g.fixed_statistics ? 0 : 1.0 / elements;
+  AreByChannel(s) ? WriteChannels(s, g, sums, share)
+                  : WritePlanes(s, g, sums, share);
+}
+
+void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
+  SumPlanesGradient(s, g);
+  WritePlanesGradient(s, g, static_cast<double>(s.elements()));
 }
 
 }  // namespace syncline

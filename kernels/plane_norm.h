@@ -29,20 +29,21 @@ struct PlaneNorm {
   // Channels that are innermost: 8 or 16, which divide `channels`, where
   // statistics are across the batch and parameters of one channel; else 1.
   int64_t block = 1;
-  // Elements from one sample to the next; 0: they are dense.
-  int64_t sample_stride = 0;
+  // Of those in memory `channels` are a part; 0: they are all.
+  int64_t all_channels = 0;
 
   // Channels [begin, end) of a shape whose statistics are across the batch;
   // multiples of `block`. Arrays of elements then begin begin * plane later,
-  // those by channel `begin`.
+  // those by channel, PlaneNormGradient::sums among them, `begin`.
   PlaneNorm Channels(int64_t begin, int64_t end) const {
     PlaneNorm part = *this;
     part.channels = end - begin;
-    part.sample_stride = stride();
+    part.all_channels = channels;
     return part;
   }
+  // Elements from one sample to the next.
   int64_t stride() const {
-    return sample_stride > 0 ? sample_stride : channels * plane;
+    return (all_channels > 0 ? all_channels : channels) * plane;
   }
   int64_t statistic_count() const {
     return across_batch ? channels : batch * (channels / group);
@@ -87,11 +88,19 @@ struct PlaneNormGradient {
   bool accumulate_scale;
   float* dbias;
   bool accumulate_bias;
-  // [2 * (statistic_count + parameter_count)]; contents do not matter.
+  // [2 * (statistic_count + parameter_count)], of the whole shape; contents do
+  // not matter.
   double* sums;
 };
 void NormalizePlanesGradient(const PlaneNorm& shape,
                              const PlaneNormGradient& g);
+// Its halves, for means that are of more than this x. The first writes dscale,
+// dbias and `sums`, of which the first 2 * statistic_count are, by statistic,
+// of dy * scale and then of dy * scale * normalised x; the second, from these,
+// dx. `elements`: that each mean is of.
+void SumPlanesGradient(const PlaneNorm& shape, const PlaneNormGradient& g);
+void WritePlanesGradient(const PlaneNorm& shape, const PlaneNormGradient& g,
+                         double elements);
 // Elements of PlaneNormGradient::sums.
 inline int64_t GradientSums(const PlaneNorm& shape) {
   return 2 * (shape.statistic_count() + shape.parameter_count());

@@ -118,6 +118,9 @@ class CpuExecutor : public Executor {
     tables_.assign(tables.begin(), tables.end());
   }
   void UseRecorder(StepRecorder* recorder) override { recorder_ = recorder; }
+  void UseStatistics(StatisticsExchange* statistics) override {
+    statistics_ = statistics;
+  }
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
     return 2 * ParameterSlab::BytesFor(counts_) +
@@ -172,6 +175,7 @@ class CpuExecutor : public Executor {
   AlignedFloats arena_;            // shared by the plans: one runs at a time
   int64_t training_arena_bytes_ = 0;
   StepRecorder* recorder_ = nullptr;
+  StatisticsExchange* statistics_ = nullptr;
 };
 
 absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
@@ -289,7 +293,8 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .table_samples =
                training ? options_.batch_size : options_.eval_batch_size,
            .training = training,
-           .recompute_segments = training ? options_.recompute_segments : 1}));
+           .recompute_segments = training ? options_.recompute_segments : 1,
+           .folds_statistics = training && options_.folds_statistics}));
   if (plans_.size() == kPlansMax) plans_.pop_back();
   plans_.insert(plans_.begin(), {training, batch_size, std::move(plan)});
   return plans_.front().plan.get();
@@ -318,7 +323,8 @@ absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
                   .parameters = values_.addresses(),
                   .gradients = gradients_.addresses(),
                   .tables = tables_,
-                  .recorder = training ? recorder_ : nullptr}));
+                  .recorder = training ? recorder_ : nullptr,
+                  .statistics = training ? statistics_ : nullptr}));
   return plan;
 }
 

@@ -15,6 +15,7 @@
 #include "common/model/training_graph.h"
 #include "worker/batch.h"
 #include "worker/row_batch.h"
+#include "worker/statistics_exchange.h"
 #include "worker/step_recorder.h"
 
 namespace syncline {
@@ -35,6 +36,9 @@ class Executor {
     int64_t eval_batch_size = 0;  // largest evaluation batch
     int threads = 1;              // for matrix products
     uint64_t seed = 0;            // Dropout
+    // Statistics of training batches are those of all workers' batches
+    // (UseStatistics), part by part.
+    bool folds_statistics = false;
     // Gradients are wanted in memory that another process of this host can map.
     bool shared_gradients = false;
   };
@@ -74,7 +78,8 @@ class Executor {
   // Errors: InvalidArgument: a label outside the classes (row and value named),
   // an index of Gather or ScatterND out of range (node named);
   // FailedPrecondition: the loss is not finite (the first node whose output is
-  // not finite is named). Gradients are then unspecified.
+  // not finite is named), or statistics of all workers are not; what
+  // UseStatistics' Fold says. Gradients are then unspecified.
   virtual absl::StatusOr<StepResult> TrainStep(
       const Batch& batch, int64_t clock, uint32_t rank,
       absl::FunctionRef<void(int)> on_gradient) = 0;
@@ -97,6 +102,11 @@ class Executor {
 
   // Records what steps do from now on, in TrainStep; null: no longer.
   virtual void UseRecorder(StepRecorder* recorder) = 0;
+
+  // With folds_statistics: what the steps that follow fold them with, in the
+  // order of the graph and then against it, part after part; null: nothing,
+  // each batch has its own.
+  virtual void UseStatistics(StatisticsExchange* statistics) = 0;
 
   // Bytes of the activation arena for the training batch, or a part of it.
   virtual int64_t arena_bytes() const = 0;

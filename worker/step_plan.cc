@@ -104,6 +104,7 @@ absl::Status StepPlan::MakeOps() {
     spec.training = spec_.training;
     spec.samples = spec_.batch_size;
     spec.is_short = spec_.is_short;
+    spec.folds_statistics = spec_.folds_statistics;
     for (ValueId v : spec.node->inputs) {
       spec.inputs.push_back(values.TypeOf(v));
     }
@@ -276,6 +277,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   first_sample_ = memory.first_sample;
   batch_samples_ = memory.batch->size;
   recorder_ = memory.recorder;
+  statistics_ = memory.statistics;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -331,7 +333,8 @@ Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
           .outputs = arguments.outputs,
           .workspace = arguments.workspace,
           .scratch = scratch,
-          .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index))};
+          .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index)),
+          .statistics = statistics_};
 }
 
 absl::Status StepPlan::AnnotateNode(const absl::Status& status,
@@ -345,17 +348,18 @@ absl::Status StepPlan::AnnotateNode(const absl::Status& status,
   return Annotate(status, where);
 }
 
-// `kind` is FORWARD or RECOMPUTED.
-absl::Status StepPlan::RunForward(size_t position, StepProfile::Kind kind,
-                                  uint64_t seed) {
+absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
-  const Arguments& arguments =
-      kind == StepProfile::FORWARD ? call.forward : call.again;
-  const StepRecorder::Interval interval(recorder_, kind, call.node);
-  absl::Status status = ops_[position]->Forward(
-      TensorsOf(call, arguments, arguments.forward_scratch, seed));
-  return AnnotateNode(status, *call.node);
+  const bool recomputed = pass == Pass::kRecomputed;
+  const Arguments& arguments = recomputed ? call.again : call.forward;
+  const StepRecorder::Interval interval(
+      recorder_, recomputed ? StepProfile::RECOMPUTED : StepProfile::FORWARD,
+      call.node);
+  Op::Tensors tensors =
+      TensorsOf(call, arguments, arguments.forward_scratch, seed);
+  tensors.again = pass != Pass::kForward;
+  return AnnotateNode(ops_[position]->Forward(tensors), *call.node);
 }
 
 absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
@@ -376,7 +380,7 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
 
 absl::Status StepPlan::Forward(uint64_t seed) {
   for (size_t p = 0; p < calls_.size(); ++p) {
-    SYNCLINE_RETURN_IF_ERROR(RunForward(p, StepProfile::FORWARD, seed));
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, Pass::kForward, seed));
   }
   return absl::OkStatus();
 }
@@ -397,9 +401,8 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
   report(number);
   for (const StepMemory::Step& step : memory_.after_loss) {
     const auto p = static_cast<size_t>(step.position);
-    SYNCLINE_RETURN_IF_ERROR(step.again
-                                 ? RunForward(p, StepProfile::RECOMPUTED, seed)
-                                 : RunBackward(p, seed, accumulate));
+    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed, seed)
+                                        : RunBackward(p, seed, accumulate));
     report(++number);
   }
   return absl::OkStatus();
@@ -449,7 +452,7 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   if (found.empty()) found = DescribeRowNotFinite();
   for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
     const Call& call = calls_[p];
-    if (!RunForward(p, StepProfile::FORWARD, seed).ok()) break;
+    if (!RunForward(p, Pass::kSearch, seed).ok()) break;
     const std::vector<void*>& outputs = call.forward.outputs;
     for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
       if (call.node->outputs[i] == kNoValue) continue;

@@ -48,6 +48,7 @@ class StepPlan {
     int64_t table_samples = 0;
     bool training = false;
     int recompute_segments = 1;  // recomputation.h
+    bool folds_statistics = false;
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
@@ -77,6 +78,8 @@ class StepPlan {
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
+    // With folds_statistics; null: those of this batch alone.
+    StatisticsExchange* statistics = nullptr;
   };
   absl::Status Bind(const Memory& memory);
 
@@ -99,6 +102,8 @@ class StepPlan {
   std::string FindNonFinite(uint64_t seed);
 
  private:
+  // Why a node's Forward runs.
+  enum class Pass { kForward, kSearch, kRecomputed };
   // Where the values of a node are when it runs.
   struct Arguments {
     std::vector<const void*> inputs;
@@ -139,8 +144,7 @@ class StepPlan {
   void* FeedAddress(int feed, const Memory& memory) const;
   void BindArguments(const Memory& memory, const Call& call,
                      absl::Span<const Place> values, Arguments* arguments);
-  absl::Status RunForward(size_t position, StepProfile::Kind kind,
-                          uint64_t seed);
+  absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
   Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
                         void* scratch, uint64_t seed) const;
@@ -177,6 +181,7 @@ class StepPlan {
   int64_t first_sample_ = 0;
   int64_t batch_samples_ = 0;  // of the batch that this is a part of
   StepRecorder* recorder_ = nullptr;
+  StatisticsExchange* statistics_ = nullptr;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -28,24 +28,34 @@ class StepRecorder {
       : steps_(std::clamp(steps, 1u, kProfileStepsMax)) {}
 
   // From where it is made to the end of its scope; `recorder` may be null.
-  // Intervals do not overlap.
+  // Intervals do not overlap: one inside another cuts it in two.
   class Interval {
    public:
     Interval(StepRecorder* recorder, Kind kind, const Node* node = nullptr)
         : recorder_(recorder), kind_(kind), node_(node) {
-      if (recorder_ != nullptr) begin_ = Now();
+      if (recorder_ == nullptr) return;
+      begin_ = Now();
+      outer_ = std::exchange(recorder_->open_, this);
+      if (outer_ != nullptr) outer_->AddUntil(begin_);
     }
     ~Interval() {
-      if (recorder_ != nullptr) recorder_->Add(kind_, node_, begin_, Now());
+      if (recorder_ == nullptr) return;
+      const int64_t end = Now();
+      AddUntil(end);
+      recorder_->open_ = outer_;
+      if (outer_ != nullptr) outer_->begin_ = end;
     }
     Interval(const Interval&) = delete;
     Interval& operator=(const Interval&) = delete;
 
    private:
+    void AddUntil(int64_t end) { recorder_->Add(kind_, node_, begin_, end); }
+
     StepRecorder* const recorder_;
     const Kind kind_;
     const Node* const node_;
-    int64_t begin_ = 0;
+    Interval* outer_ = nullptr;
+    int64_t begin_ = 0;  // of what is not recorded yet
   };
 
   void BeginStep(int64_t clock);
@@ -76,8 +86,9 @@ class StepRecorder {
   const uint32_t steps_;
   StepProfile profile_;
   std::map<std::pair<Kind, const Node*>, uint32_t> activities_;
-  int64_t origin_ = 0;      // Now() when the first step began
-  int64_t step_begin_ = 0;  // since then
+  Interval* open_ = nullptr;  // the innermost
+  int64_t origin_ = 0;        // Now() when the first step began
+  int64_t step_begin_ = 0;    // since then
   int64_t clock_ = 0;
 };
 

@@ -10,8 +10,20 @@
 // running ones, which it does not move.
 //
 // Variances are ONNX's, over n, not PyTorch's, whose running one is over n - 1.
+//
+// Where statistics are folded over all workers, each sends the number of its
+// elements, their sum and their sum of squares, and gets everybody's. The wire
+// adds, so moments cannot be joined on it as in Chan et al. 1979, but the sums
+// say the same: they are made from the worker's own mean and variance, which
+// are measured without cancellation, in fp64. Taking the squared mean off again
+// then costs 2^-53 of it, while the float32 x is itself good to 2^-24 of the
+// mean: where that leaves the deviations any digit, fp64 leaves the variance as
+// many. A second round trip, for deviations from everybody's mean, would gain
+// nothing.
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -20,6 +32,7 @@
 #include "kernels/plane_norm.h"
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
+#include "worker/statistics_exchange.h"
 
 namespace syncline {
 namespace {
@@ -29,25 +42,20 @@ enum Input { kX, kScale, kBias, kMean, kVariance };
 class BatchNormOp : public Op {
  public:
   BatchNormOp(const OpSpec& spec, const PlaneNorm& shape, bool of_batch)
-      : Op(TraitsOf(shape)),
+      : Op(TraitsOf(spec, shape)),
         shape_(shape),
         of_batch_(of_batch),
+        elements_(static_cast<double>(shape.elements())),
+        kept_(spec.folds_statistics ? 3 * shape.channels : 0),
         samples_(static_cast<float>(spec.samples)),
         epsilon_(spec.node->Float("epsilon", 1e-5f)),
         momentum_(spec.node->Float("momentum", 0.9f)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    const Statistics s(shape_, t.workspace);
-    if (of_batch_) {
-      ForChannels([&](const PlaneNorm& part, int64_t c) {
-        PlaneMoments(part, t.in(kX) + c * shape_.plane, s.mean + c,
-                     s.variance + c);
-      });
-    } else {
-      std::copy_n(t.in(kMean), shape_.channels, s.mean);
-      std::copy_n(t.in(kVariance), shape_.channels, s.variance);
-    }
-    InverseDeviation(shape_.channels, epsilon_, s.variance, s.inverse);
+    const Statistics s = StatisticsIn(t);
+    // A second fold in one step would be another point of it.
+    const bool kept = t.again && !kept_.empty();
+    if (!kept) SYNCLINE_RETURN_IF_ERROR(Measure(t, s));
     ForChannels([&](const PlaneNorm& part, int64_t c) {
       const int64_t offset = c * shape_.plane;
       NormalizePlanes(part, t.in(kX) + offset, s.mean + c, s.inverse + c,
@@ -62,35 +70,41 @@ class BatchNormOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const Statistics s(shape_, t.workspace);
+    const Statistics s = StatisticsIn(t);
     WriteTimes(samples_, s.variance, g.accumulate(kVariance), g.in(kVariance));
     WriteTimes(samples_, s.mean, g.accumulate(kMean), g.in(kMean));
+    const PlaneNormGradient gradient = {
+        .x = t.in(kX),
+        .dy = g.out(),
+        .mean = s.mean,
+        .inverse = s.inverse,
+        .scale = t.in(kScale),
+        .fixed_statistics = !normalises_by_batch(),
+        .dx = g.in(kX),
+        .accumulate_x = g.accumulate(kX),
+        .dscale = g.in(kScale),
+        .accumulate_scale = g.accumulate(kScale),
+        .dbias = g.in(kBias),
+        .accumulate_bias = g.accumulate(kBias),
+        .sums = static_cast<double*>(t.scratch)};
     ForChannels([&](const PlaneNorm& part, int64_t c) {
-      const int64_t offset = c * shape_.plane;
-      NormalizePlanesGradient(part,
-                              {.x = t.in(kX) + offset,
-                               .dy = g.out() + offset,
-                               .mean = s.mean + c,
-                               .inverse = s.inverse + c,
-                               .scale = t.in(kScale) + c,
-                               .fixed_statistics = !of_batch_,
-                               .dx = Moved(g.in(kX), offset),
-                               .accumulate_x = g.accumulate(kX),
-                               .dscale = Moved(g.in(kScale), c),
-                               .accumulate_scale = g.accumulate(kScale),
-                               .dbias = Moved(g.in(kBias), c),
-                               .accumulate_bias = g.accumulate(kBias),
-                               .sums = static_cast<double*>(t.scratch) +
-                                       GradientSums(part) / part.channels * c});
+      SumPlanesGradient(part, OfChannels(gradient, c));
+    });
+    if (folds(t) && normalises_by_batch() && gradient.dx != nullptr) {
+      const auto count = static_cast<size_t>(2 * shape_.statistic_count());
+      SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold({gradient.sums, count}));
+    }
+    ForChannels([&](const PlaneNorm& part, int64_t c) {
+      WritePlanesGradient(part, OfChannels(gradient, c), elements_);
     });
     return absl::OkStatus();
   }
 
  private:
-  // By channel, in the workspace.
+  // By channel.
   struct Statistics {
-    Statistics(const PlaneNorm& shape, void* workspace)
-        : mean(static_cast<float*>(workspace)),
+    Statistics(const PlaneNorm& shape, float* at)
+        : mean(at),
           variance(mean + shape.channels),
           inverse(variance + shape.channels) {}
     float* mean;
@@ -98,10 +112,78 @@ class BatchNormOp : public Op {
     float* inverse;
   };
 
-  static Traits TraitsOf(const PlaneNorm& shape) {
+  Statistics StatisticsIn(const Tensors& t) {
+    return {shape_,
+            kept_.empty() ? static_cast<float*>(t.workspace) : kept_.data()};
+  }
+  bool folds(const Tensors& t) const {
+    return of_batch_ && !kept_.empty() && t.statistics != nullptr;
+  }
+  bool normalises_by_batch() const { return of_batch_ && elements_ > 1; }
+
+  // Of the batch, or of all workers'; or those that are stored.
+  absl::Status Measure(const Tensors& t, const Statistics& s) {
+    if (of_batch_) {
+      ForChannels([&](const PlaneNorm& part, int64_t c) {
+        PlaneMoments(part, t.in(kX) + c * shape_.plane, s.mean + c,
+                     s.variance + c);
+      });
+    }
+    elements_ = static_cast<double>(shape_.elements());
+    if (folds(t)) SYNCLINE_RETURN_IF_ERROR(FoldMoments(t, s));
+    if (!normalises_by_batch()) {
+      std::copy_n(t.in(kMean), shape_.channels, s.mean);
+      std::copy_n(t.in(kVariance), shape_.channels, s.variance);
+    }
+    InverseDeviation(shape_.channels, epsilon_, s.variance, s.inverse);
+    return absl::OkStatus();
+  }
+
+  absl::Status FoldMoments(const Tensors& t, const Statistics& s) {
+    const auto channels = static_cast<size_t>(shape_.channels);
+    const absl::Span<double> all(static_cast<double*>(t.scratch),
+                                 1 + 2 * channels);
+    const absl::Span<double> sums = all.subspan(1, channels);
+    const absl::Span<double> squares = all.subspan(1 + channels);
+    all[0] = elements_;
+    for (size_t c = 0; c < channels; ++c) {
+      const double mean = s.mean[c];
+      sums[c] = elements_ * mean;
+      squares[c] = elements_ * (s.variance[c] + mean * mean);
+    }
+    const bool own_are_finite = AreFinite(all);
+    SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold(all));
+    if (!AreFinite(all)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the batch's statistics over all workers are not finite: ",
+          own_are_finite ? "another worker's input is not"
+                         : "this worker's input is not"));
+    }
+    elements_ = all[0];
+    for (size_t c = 0; c < channels; ++c) {
+      const double mean = sums[c] / elements_;
+      s.mean[c] = static_cast<float>(mean);
+      s.variance[c] = static_cast<float>(
+          std::max(0.0, squares[c] / elements_ - mean * mean));
+    }
+    return absl::OkStatus();
+  }
+
+  static bool AreFinite(absl::Span<const double> values) {
+    return std::all_of(values.begin(), values.end(),
+                       [](double value) { return std::isfinite(value); });
+  }
+
+  static Traits TraitsOf(const OpSpec& spec, const PlaneNorm& shape) {
     Traits traits;
     traits.backward_inputs = 1 << kX | 1 << kScale;
-    traits.workspace_bytes = 3 * shape.channels * sizeof(float);
+    const int64_t channels = shape.channels;
+    if (spec.folds_statistics) {
+      traits.forward_scratch_bytes =
+          (1 + 2 * channels) * static_cast<int64_t>(sizeof(double));
+    } else {
+      traits.workspace_bytes = 3 * channels * sizeof(float);
+    }
     traits.backward_scratch_bytes = GradientSums(shape) * sizeof(double);
     traits.in_place_input = kX;
     traits.gradient_in_place = true;
@@ -119,8 +201,21 @@ class BatchNormOp : public Op {
                       run(shape_.Channels(first, end * shape_.block), first);
                     });
   }
-  static float* Moved(float* array, int64_t offset) {
-    return array == nullptr ? nullptr : array + offset;
+  PlaneNormGradient OfChannels(PlaneNormGradient g, int64_t first) const {
+    const auto moved = [](float* array, int64_t offset) {
+      return array == nullptr ? nullptr : array + offset;
+    };
+    const int64_t offset = first * shape_.plane;
+    g.x += offset;
+    g.dy += offset;
+    g.dx = moved(g.dx, offset);
+    g.mean += first;
+    g.inverse += first;
+    g.scale += first;
+    g.dscale = moved(g.dscale, first);
+    g.dbias = moved(g.dbias, first);
+    g.sums += first;
+    return g;
   }
 
   // What the operator says of its input after this batch.
@@ -128,7 +223,7 @@ class BatchNormOp : public Op {
                     float* out) const {
     if (out == nullptr) return;
     std::copy_n(running, shape_.channels, out);
-    if (of_batch_) {
+    if (normalises_by_batch()) {
       AverageIn(momentum_, /*scale=*/1, batch, out, shape_.channels);
     }
   }
@@ -142,6 +237,10 @@ class BatchNormOp : public Op {
 
   const PlaneNorm shape_;
   const bool of_batch_;
+  double elements_;  // that each mean is of, in this step
+  // Where statistics are folded, which a step does once: those of the step,
+  // also for what is computed again.
+  std::vector<float> kept_;
   const float samples_;
   const float epsilon_;
   const float momentum_;
@@ -172,7 +271,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
   const bool frozen = spec.input(kMean).constant != nullptr &&
                       spec.input(kVariance).constant != nullptr;
   const int64_t elements = shape.batch * shape.plane;
-  const bool of_batch = spec.training && !frozen && elements > 1;
+  // Other workers have more elements; if not, it shows when they are folded.
+  const bool of_batch =
+      spec.training && !frozen && (elements > 1 || spec.folds_statistics);
   if (spec.training && !frozen && !of_batch && !spec.is_short) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a channel has ", elements, elements == 1 ? " element" : " elements",

@@ -18,6 +18,8 @@
 
 namespace syncline {
 
+class StatisticsExchange;
+
 // One input or output of a node, when the plan is made.
 struct TensorType {
   bool present = false;  // false: an optional one that the node omits
@@ -42,6 +44,8 @@ struct OpSpec {
   bool training = false;             // Dropout drops
   int64_t samples = 1;               // in the batch, or its part
   bool is_short = false;             // larger ones were prepared
+  // Statistics of the batch are those of all workers' batches.
+  bool folds_statistics = false;
 
   // Types past the end are absent ones.
   const TensorType& input(size_t i) const;
@@ -87,6 +91,10 @@ class Op {
     void* workspace = nullptr;
     void* scratch = nullptr;  // of this call
     uint64_t seed = 0;  // for what is random; differs by node, clock and rank
+    // Of this step, where the Op folds statistics; null: of this batch alone.
+    StatisticsExchange* statistics = nullptr;
+    // Forward has been run in this step, on the same inputs.
+    bool again = false;
 
     const float* in(size_t i) const {
       return i < inputs.size() ? static_cast<const float*>(inputs[i]) : nullptr;

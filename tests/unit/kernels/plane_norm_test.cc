@@ -49,6 +49,7 @@ class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
     const std::vector<float> x = ToFloats(InBlocks(x_, block).values);
     const std::vector<float> dy = ToFloats(InBlocks(dy_, block).values);
     std::vector<float> inverse(kChannels);
+    std::vector<double> sums(GradientSums(shape));
     Results r;
     for (std::vector<float>* by_channel :
          {&r.mean, &r.variance, &r.dscale, &r.dbias}) {
@@ -63,7 +64,6 @@ class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
       InverseDeviation(channels, 1e-3f, &r.variance[c], &inverse[c]);
       NormalizePlanes(part, &x[at], &r.mean[c], &inverse[c], &scale_[c],
                       &bias_[c], &r.y[at]);
-      std::vector<double> sums(GradientSums(part));
       NormalizePlanesGradient(part, {.x = &x[at],
                                      .dy = &dy[at],
                                      .mean = &r.mean[c],
@@ -76,7 +76,7 @@ class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
                                      .accumulate_scale = false,
                                      .dbias = &r.dbias[c],
                                      .accumulate_bias = false,
-                                     .sums = sums.data()});
+                                     .sums = &sums[c]});
     }
     return r;
   }

@@ -57,6 +57,7 @@ class ConstantExecutor final : public Executor {
   }
   void UseTables(absl::Span<RowBatch* const>) override {}
   void UseRecorder(StepRecorder*) override {}
+  void UseStatistics(StatisticsExchange*) override {}
   int64_t arena_bytes() const override { return 0; }
   int64_t memory_bytes() const override { return 0; }
   const std::vector<int64_t>& batches() const { return batches_; }

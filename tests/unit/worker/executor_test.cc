@@ -9,14 +9,17 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "common/base/random.h"
+#include "tests/testing/thread_folds.h"
 #include "tests/testing/training_model.h"
 
 namespace syncline {
 namespace {
 
 using testing::MakeTrainingModel;
+using testing::ThreadFolds;
 using testing::TrainingModel;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -28,7 +31,7 @@ class Trainer {
  public:
   Trainer(const TrainingModel& m, LossSpec::Kind loss, int64_t batch_size,
           int64_t micro_batches = 1, int recompute_segments = 1,
-          int threads = 1)
+          int threads = 1, StatisticsExchange* statistics = nullptr)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.loss.set_kind(loss);
@@ -38,10 +41,12 @@ class Trainer {
     options.eval_batch_size = batch_size + 3;
     options.seed = 17;
     options.threads = threads;
+    options.folds_statistics = statistics != nullptr;
     auto executor = Executor::Create(m.model, m.training, options);
     EXPECT_TRUE(executor.ok()) << executor.status();
     if (!executor.ok()) return;
     executor_ = *std::move(executor);
+    executor_->UseStatistics(statistics);
     Random random(5);
     for (int i = 0; i < count(); ++i) {
       for (float& v : executor_->parameter(i)) {
@@ -840,6 +845,103 @@ TEST(ExecutorTest, StatisticsOfPartsAreWeighedByTheirSamples) {
     EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 2 * 2 + 3 * 6);
     EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 2 * 1 + 3 * (8.0f / 3));
   }
+}
+
+TrainingModel TwiceNormalized() {
+  return MakeTrainingModel(
+      "(float[N,3] x, float[3,4] w_a, float[4] w_s, float[4] w_b, "
+      "float[4] w_running_m, float[4] w_running_v, float[4,2] w_c, "
+      "float[2] w_t, float[2] w_d, float[2] w_running_n, "
+      "float[2] w_running_w) => (float[N,2] y)",
+      "",
+      "h = MatMul(x, w_a)\n"
+      "n = BatchNormalization(h, w_s, w_b, w_running_m, w_running_v)\n"
+      "r = Tanh(n)\n p = MatMul(r, w_c)\n"
+      "q = BatchNormalization(p, w_t, w_d, w_running_n, w_running_w)\n"
+      "y = Sigmoid(q)");
+}
+
+// Each of `samples` of `batch`, in this order.
+Batch Pick(const Batch& batch, const std::vector<int64_t>& samples) {
+  Batch picked;
+  picked.size = static_cast<int64_t>(samples.size());
+  picked.label_width = batch.label_width;
+  picked.feeds.resize(batch.feeds.size());
+  for (const int64_t sample : samples) {
+    for (size_t f = 0; f < batch.feeds.size(); ++f) {
+      const size_t width = batch.feeds[f].size() / batch.size;
+      const auto first = batch.feeds[f].begin() + sample * width;
+      picked.feeds[f].insert(picked.feeds[f].end(), first, first + width);
+    }
+    const auto first = batch.labels.begin() + sample * batch.label_width;
+    picked.labels.insert(picked.labels.end(), first, first + batch.label_width);
+  }
+  return picked;
+}
+
+// Part k of the whole batch is part k of both halves; what runs again does not
+// fold again.
+TEST(ExecutorTest, FoldedStatisticsAreThoseOfTheWholeBatch) {
+  const TrainingModel m = TwiceNormalized();
+  constexpr auto kLoss = LossSpec::MEAN_SQUARED_ERROR;
+  for (const int64_t parts : {1, 2}) {
+    for (const int segments : {1, 3}) {
+      SCOPED_TRACE(absl::StrCat(parts, " parts, ", segments, " segments"));
+      Trainer whole(m, kLoss, 8, parts);
+      const Batch batch = whole.MakeBatch(8);
+      const double loss = whole.Step(batch);
+      ThreadFolds folds(2);
+      Trainer even(m, kLoss, 4, parts, segments, 1, folds.of(0));
+      Trainer odd(m, kLoss, 4, parts, segments, 1, folds.of(1));
+      double even_loss = 0;
+      std::thread other([&] {
+        even_loss = even.Step(Pick(batch, {0, 1, 4, 5}));
+      });
+      const double odd_loss = odd.Step(Pick(batch, {2, 3, 6, 7}));
+      other.join();
+      EXPECT_NEAR(even_loss + odd_loss, loss, 1e-6 * loss);
+      EXPECT_EQ(folds.count(), 4 * parts);
+      const auto want = whole.Gradients();
+      const auto a = even.Gradients();
+      const auto b = odd.Gradients();
+      for (int i = 0; i < whole.count(); ++i) {
+        for (size_t j = 0; j < want[i].size(); ++j) {
+          EXPECT_NEAR(a[i][j] + b[i][j], want[i][j],
+                      2e-5 * std::max(1.0f, std::fabs(want[i][j])))
+              << whole.name(i) << "[" << j << "]";
+        }
+      }
+    }
+  }
+}
+
+TEST(ExecutorTest, OnlyTheStepItselfFoldsStatistics) {
+  ThreadFolds folds(1);
+  Trainer t(TwiceNormalized(), LossSpec::MEAN_SQUARED_ERROR, 4, 1, 1, 1,
+            folds.of(0));
+  for (const int variance : {4, 9}) {
+    for (float& v : t.executor().parameter(variance)) v = 1;
+  }
+  Batch batch = t.MakeBatch(4);
+  ASSERT_TRUE(t.executor().Evaluate(batch).ok());
+  EXPECT_EQ(folds.count(), 0);
+  // The loss overflows, and the first node that is not finite is looked for.
+  batch.labels[0] = std::numeric_limits<float>::max();
+  ExpectError(t.executor().TrainStep(batch, 0, 0, Ignore),
+              absl::StatusCode::kFailedPrecondition,
+              "step at clock 0: the loss is inf: every node's output is "
+              "finite, but the loss overflows");
+  EXPECT_EQ(folds.count(), 2);
+}
+
+// Whether all have one element shows when they are folded.
+TEST(ExecutorTest, PartsOfOneElementMayFoldTheirStatistics) {
+  ThreadFolds folds(1);
+  Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 4, 4, 1, 1,
+            folds.of(0));
+  t.executor().parameter(3)[0] = 1;  // the variance
+  t.Step(t.MakeBatch(4));
+  EXPECT_EQ(folds.count(), 4);
 }
 
 TEST(ExecutorTest, LabelsOutsideTheClassesAreNamed) {

@@ -102,6 +102,25 @@ TEST(StepRecorderTest, WhatHasEndedIsLaidOneBehindTheOther) {
   ExpectInOrder(profile);
 }
 
+TEST(StepRecorderTest, AnIntervalInsideAnotherCutsItInTwo) {
+  StepRecorder recorder(1);
+  recorder.BeginStep(0);
+  {
+    const StepRecorder::Interval forward(&recorder, StepProfile::FORWARD);
+    { const StepRecorder::Interval wait(&recorder, StepProfile::WAIT); }
+  }
+  { const StepRecorder::Interval loss(&recorder, StepProfile::LOSS); }
+  recorder.EndStep(1);
+  const StepProfile& profile = recorder.profile();
+  EXPECT_THAT(Intervals(profile),
+              ElementsAre("FORWARD", "WAIT", "FORWARD", "LOSS"));
+  for (const int i : {0, 1}) {
+    EXPECT_EQ(profile.interval_begin_ns(i + 1),
+              profile.interval_begin_ns(i) + profile.interval_duration_ns(i));
+  }
+  ExpectInOrder(profile);
+}
+
 TEST(StepRecorderTest, WithoutARecorderNothingHappens) {
   const StepRecorder::Interval interval(nullptr, StepProfile::FORWARD);
 }

@@ -7,10 +7,12 @@
 
 #include <limits>
 #include <list>
+#include <thread>
 
 #include "common/base/aligned_buffer.h"
 #include "kernels/reference_window.h"
 #include "tests/testing/arrays.h"
+#include "tests/testing/thread_folds.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline {
@@ -201,6 +203,183 @@ TEST(BatchNormalizationTest, AnOffsetCostsNoPrecision) {
     Bench bench(x, Mode::kTraining, /*offset=*/4096);
     bench.RunForward(/*tolerance=*/1e-3);
   }
+}
+
+// The same node on several workers, each with some of the rows.
+class FoldedBench {
+ public:
+  FoldedBench(const Dims& x, std::vector<int64_t> rows, double offset = 0)
+      : whole_(ShapeOf(x)), folds_(rows.size()) {
+    const Dims channel = {whole_.channels};
+    for (const Dims& dims : {x, channel, channel, channel, channel}) {
+      in_.push_back(RandomArray(dims, 40 + in_.size()));
+    }
+    for (double& v : in_[0].values) v = static_cast<float>(v + offset);
+    for (double& v : in_[4].values) v = std::fabs(v);
+    dy_ = RandomArray(x, 50);
+    node_.op_type = "BatchNormalization";
+    node_.since_version = 15;
+    node_.attributes = {{"epsilon", static_cast<float>(kEpsilon)},
+                        {"momentum", kMomentum}};
+    int64_t first = 0;
+    for (const int64_t count : rows) {
+      workers_.push_back({.first = first, .rows = count});
+      first += count;
+    }
+  }
+
+  // Everybody's outputs and gradients are those of the whole batch.
+  void ExpectTheWhole(double tolerance) {
+    const auto moments = reference::MomentsOf(whole_, in_[0]);
+    const double epsilon = static_cast<float>(kEpsilon);
+    const DoubleArray y = reference::Normalize(whole_, moments, epsilon, in_);
+    const auto gradients = reference::NormalizeGradient(
+        whole_, moments, epsilon, /*fixed=*/false, in_, dy_);
+    Run();
+    std::vector<double> dscale(whole_.channels), dbias(whole_.channels);
+    for (const Worker& w : workers_) {
+      ExpectNear(w.y, Rows(y, w), tolerance);
+      ExpectNear(w.y_again, Rows(y, w), tolerance);
+      ExpectNear(w.d[0], Rows(gradients[0], w), tolerance);
+      for (int64_t c = 0; c < whole_.channels; ++c) {
+        dscale[c] += w.d[1][c];
+        dbias[c] += w.d[2][c];
+      }
+      const auto times_rows = [&](std::vector<double> values) {
+        for (double& v : values) v *= static_cast<double>(w.rows);
+        return values;
+      };
+      ExpectNear(w.d[3], times_rows(moments.mean), tolerance);
+      ExpectNear(w.d[4], times_rows(moments.variance), tolerance);
+      for (const size_t i : {3, 4}) {  // the same bits, but for rows
+        for (int64_t c = 0; c < whole_.channels; ++c) {
+          EXPECT_FLOAT_EQ(
+              w.d[i][c] / static_cast<float>(w.rows),
+              workers_[0].d[i][c] / static_cast<float>(workers_[0].rows));
+        }
+      }
+    }
+    ExpectNear(dscale, gradients[1].values, tolerance);
+    ExpectNear(dbias, gradients[2].values, tolerance);
+    EXPECT_EQ(folds_.count(), 2) << "forward and backward, not again";
+  }
+
+  // All of them at once. The status is Forward's, by worker.
+  std::vector<absl::Status> Run() {
+    std::vector<absl::Status> statuses(workers_.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      threads.emplace_back(
+          [this, rank, &statuses] { statuses[rank] = RunWorker(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+  void Spoil(int64_t row) {
+    in_[0].values[row * whole_.channels * whole_.plane] = kNan;
+  }
+  const std::vector<float>& gradient(size_t rank, size_t input) const {
+    return workers_[rank].d[input];
+  }
+  const std::vector<double>& input(size_t i) const { return in_[i].values; }
+
+ private:
+  struct Worker {
+    int64_t first = 0;
+    int64_t rows = 0;
+    std::vector<float> y = {};
+    std::vector<float> y_again = {};
+    std::vector<std::vector<float>> d = {};
+  };
+
+  std::vector<double> Rows(const DoubleArray& array, const Worker& w) const {
+    const int64_t row = whole_.channels * whole_.plane;
+    return {array.values.begin() + w.first * row,
+            array.values.begin() + (w.first + w.rows) * row};
+  }
+
+  absl::Status RunWorker(size_t rank) {
+    Worker& w = workers_[rank];
+    std::vector<std::vector<float>> in = {ToFloats(Rows(in_[0], w))};
+    OpSpec spec;
+    spec.node = &node_;
+    Dims x = in_[0].dims;
+    x[0] = w.rows;
+    spec.inputs.assign(5, {.present = true, .dims = {whole_.channels}});
+    spec.inputs[0].dims = x;
+    spec.outputs = {{.present = true, .dims = x}};
+    spec.training = true;
+    spec.folds_statistics = true;
+    spec.samples = w.rows;
+    for (size_t i = 1; i < 5; ++i) in.push_back(ToFloats(in_[i].values));
+    const auto op = CreateOp(spec);
+    if (!op.ok()) return op.status();
+    EXPECT_EQ((*op)->traits().workspace_bytes, 0);
+    w.y.resize(in[0].size());
+    w.y_again.resize(in[0].size());
+    AlignedFloats scratch(std::max((*op)->traits().forward_scratch_bytes,
+                                   (*op)->traits().backward_scratch_bytes) /
+                          sizeof(float));
+    std::vector<const void*> inputs;
+    for (const auto& values : in) inputs.push_back(values.data());
+    std::vector<void*> outputs = {w.y.data()};
+    Op::Tensors t = {.inputs = inputs,
+                     .outputs = outputs,
+                     .scratch = scratch.data(),
+                     .statistics = folds_.of(rank)};
+    if (absl::Status status = (*op)->Forward(t); !status.ok()) return status;
+    outputs[0] = w.y_again.data();
+    t.again = true;
+    if (absl::Status status = (*op)->Forward(t); !status.ok()) return status;
+    std::vector<float> dy = ToFloats(Rows(dy_, w));
+    w.d.clear();
+    for (const auto& values : in) w.d.emplace_back(values.size(), kNan);
+    std::vector<float*> gradients;
+    for (auto& d : w.d) gradients.push_back(d.data());
+    const std::vector<const float*> of_outputs = {dy.data()};
+    return (*op)->Backward(t, {.outputs = of_outputs, .inputs = gradients});
+  }
+
+  const PlaneNorm whole_;
+  testing::ThreadFolds folds_;
+  Node node_;
+  std::vector<DoubleArray> in_;
+  DoubleArray dy_;
+  std::vector<Worker> workers_;
+};
+
+// The reference is held against finite differences above.
+TEST(FoldedBatchNormalizationTest, IsThatOfTheWholeBatch) {
+  FoldedBench({4, 3, 4, 5}, {2, 2}).ExpectTheWhole(1e-5);
+  FoldedBench({9, 2, 9}, {4, 3, 2}).ExpectTheWhole(1e-5);
+  FoldedBench({7, 35}, {5, 2}).ExpectTheWhole(1e-5);
+  FoldedBench({3, 4}, {1, 1, 1}).ExpectTheWhole(1e-5);  // an element each
+  FoldedBench({5, 2, 3}, {5}).ExpectTheWhole(1e-5);
+}
+
+TEST(FoldedBatchNormalizationTest, AnOffsetCostsNoPrecision) {
+  FoldedBench({32, 2, 8, 8}, {16, 7, 9}, /*offset=*/4096)
+      .ExpectTheWhole(/*tolerance=*/4e-3);
+}
+
+TEST(FoldedBatchNormalizationTest, ALoneElementIsNormalisedByWhatIsStored) {
+  FoldedBench bench({1, 3}, {1});
+  for (const absl::Status& status : bench.Run()) EXPECT_TRUE(status.ok());
+  ExpectNear(bench.gradient(0, 3), bench.input(3), 1e-6);
+  ExpectNear(bench.gradient(0, 4), bench.input(4), 1e-6);
+}
+
+TEST(FoldedBatchNormalizationTest, AllLearnWhoseInputIsNotFinite) {
+  FoldedBench bench({4, 2, 3}, {2, 2});
+  bench.Spoil(3);
+  const std::vector<absl::Status> statuses = bench.Run();
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_NE(statuses[0].message().find("another worker's input"),
+            std::string::npos);
+  EXPECT_NE(statuses[1].message().find("this worker's input"),
+            std::string::npos);
 }
 
 TEST(BatchNormalizationTest, WhatDoesNotFitIsRefused) {

@@ -1,0 +1,24 @@
+#ifndef SYNCLINE_WORKER_STATISTICS_EXCHANGE_H_
+#define SYNCLINE_WORKER_STATISTICS_EXCHANGE_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace syncline {
+
+// Where an operator adds up over all workers what it has measured of its own
+// batch, in the middle of a step. The n-th call of a step is the same point of
+// the same graph on every worker.
+class StatisticsExchange {
+ public:
+  virtual ~StatisticsExchange() = default;
+
+  // Replaces `values` by their sums over the workers that take part, in order
+  // of rank: the same bits on all. Blocks until they are there. After an error
+  // `values` is as it was.
+  virtual absl::Status Fold(absl::Span<double> values) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_STATISTICS_EXCHANGE_H_
