@@ -62,8 +62,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.incarnation = process.incarnation;
   options.routing_version = job.assignment.routing_version();
   for (const Participant& ps : job.assignment.ps()) {
-    options.ps.push_back({absl::StrCat("ps:", ps.member().task().index()),
-                          ps.member().address()});
+    options.ps.push_back(PeerOf(ps));
   }
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
@@ -107,6 +106,11 @@ PsClient::Tensors ClientTensorsOf(const PreparedJob& job) {
   tensors.gradient_region = job.executor->gradient_region();
   tensors.owner = job.memory();
   return tensors;
+}
+
+FanoutCall::Peer PeerOf(const Participant& ps) {
+  return {absl::StrCat("ps:", ps.member().task().index()),
+          ps.member().address()};
 }
 
 OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {

@@ -25,6 +25,9 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
 // The executor's parameters and gradients. REQUIRES: `job` is complete.
 PsClient::Tensors ClientTensorsOf(const PreparedJob& job);
 
+// As errors name it.
+FanoutCall::Peer PeerOf(const Participant& ps);
+
 OnNonFinite NonFinitePolicyOf(const JobSpec& spec);
 
 // The cut at `clock`, an epoch's end: non-zero and unique within the job.

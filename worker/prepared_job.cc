@@ -193,6 +193,11 @@ std::string PreparedJob::task_name() const {
                       task.index());
 }
 
+bool FoldsStatistics(const JobSpec& spec) {
+  return spec.training().sync_batch_statistics() &&
+         spec.resources().workers() > 1;
+}
+
 Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   const TrainingSpec& training = spec.training();
   Executor::Options options;
@@ -204,6 +209,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
       static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();
   options.seed = training.seed();
+  options.folds_statistics = FoldsStatistics(spec);
   return options;
 }
 

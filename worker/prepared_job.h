@@ -66,6 +66,9 @@ struct PrepareOptions {
   bool shared_memory = false;
 };
 
+// Whether steps fold statistics of their batches with other workers.
+bool FoldsStatistics(const JobSpec& spec);
+
 // What a job wants of its executor; but for threads and shared gradients, which
 // are the daemon's. REQUIRES: `spec` has its defaults.
 Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);

@@ -14,8 +14,8 @@ class StatisticsExchange {
   virtual ~StatisticsExchange() = default;
 
   // Replaces `values` by their sums over the workers that take part, in order
-  // of rank: the same bits on all. Blocks until they are there. After an error
-  // `values` is as it was.
+  // of rank: the same bits on all. Blocks until they are there. Errors end the
+  // step; `values` is then unspecified.
   virtual absl::Status Fold(absl::Span<double> values) = 0;
 };
 

@@ -51,6 +51,24 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   return options;
 }
 
+// Null: each batch has its own statistics.
+std::unique_ptr<StatisticsClient> MakeStatistics(
+    const PreparedJob& job, const Trainer::Options& trainer) {
+  if (!FoldsStatistics(job.spec())) return nullptr;
+  StatisticsClient::Options options;
+  options.job_id = job.assignment.job_id();
+  options.caller.set_job_id(options.job_id);
+  options.caller.set_rank(job.rank);
+  options.caller.set_incarnation(trainer.incarnation);
+  options.caller.set_routing_version(job.assignment.routing_version());
+  options.ps = PeerOf(job.assignment.ps(0));
+  options.step_timeout =
+      absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.retries = trainer.metrics->retries();
+  options.held_back = trainer.metrics->held_back();
+  return std::make_unique<StatisticsClient>(options);
+}
+
 }  // namespace
 
 Epochs EpochsOf(const PreparedJob& job) {
@@ -65,6 +83,7 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
       meter_(job.rank, epochs_, absl::Now()),
+      statistics_(MakeStatistics(job, options_)),
       client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
                                     .shared_memory = options_.shared_memory,
                                     .metrics = options_.metrics}),
@@ -92,7 +111,9 @@ absl::Status Trainer::Run() {
     send_report();
     DeliverProfile();
   });
+  executor_.UseStatistics(statistics_.get());
   absl::Status status = Train();
+  executor_.UseStatistics(nullptr);
   report.Stop();
   FinishProfile();
   send_report();
@@ -105,6 +126,9 @@ absl::Status Trainer::Run() {
 void Trainer::Stop() {
   stop_.store(true);
   client_.Cancel(absl::CancelledError("stopped"));
+  if (statistics_ != nullptr) {
+    statistics_->Cancel(absl::CancelledError("stopped"));
+  }
 }
 
 void Trainer::RequestProfile(const ProfileSteps& wish) {
@@ -218,6 +242,7 @@ absl::Status Trainer::Step(int64_t clock) {
   }
   double loss_sum = 0;
   absl::Duration pushing;
+  if (statistics_ != nullptr) statistics_->BeginStep(clock, recorder());
   if (batch->size > 0) {
     const absl::StatusOr<double> loss = Compute(clock, *batch, &pushing);
     if (loss.ok()) {
@@ -228,7 +253,12 @@ absl::Status Trainer::Step(int64_t clock) {
       return loss.status();
     }
   }
+  SYNCLINE_RETURN_IF_ERROR(LeaveFolds(*batch));
   times.compute = watch.Lap() - pushing;
+  if (statistics_ != nullptr) {
+    times.compute -= statistics_->waited();
+    times.wait += statistics_->waited();
+  }
   client_.EndBackward(wants_rows ? RowsAfter(clock, /*early=*/false)
                                  : absl::Span<RowBatch* const>());
   if (client_.step_abandoned()) {
@@ -266,6 +296,16 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
       const Executor::StepResult result,
       executor_.TrainStep(batch, clock, job_.rank, on_gradient));
   return result.loss_sum;
+}
+
+absl::Status Trainer::LeaveFolds(const Batch& batch) {
+  if (statistics_ == nullptr) return absl::OkStatus();
+  // Others may have as many parts as a full batch, which this one has not.
+  const bool has_all_parts =
+      batch.size >=
+      std::max<int64_t>(1, job_.spec().training().micro_batches());
+  if (has_all_parts && !client_.step_abandoned()) return absl::OkStatus();
+  return statistics_->Leave();
 }
 
 bool Trainer::GoesOnWithout(const absl::Status& loss) {

@@ -27,6 +27,7 @@
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
 #include "worker/row_reuse.h"
+#include "worker/statistics_client.h"
 #include "worker/step_recorder.h"
 #include "worker/table_export.h"
 #include "worker/worker_metrics.h"
@@ -93,6 +94,9 @@ class Trainer {
   absl::Status Step(int64_t clock);
   absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
                                  absl::Duration* pushing);
+  // Says so where this step has no part in folds of statistics to come, which
+  // others may wait with.
+  absl::Status LeaveFolds(const Batch& batch);
   // Whether the job wants steps whose loss is not finite to be left out.
   bool GoesOnWithout(const absl::Status& loss);
   absl::StatusOr<const Batch*> NextBatch();
@@ -152,7 +156,8 @@ class Trainer {
   Mutex mu_;
   std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<std::string, StepProfile>> profiles_
-      ABSL_GUARDED_BY(mu_);  // recorded, by name
+      ABSL_GUARDED_BY(mu_);                       // recorded, by name
+  std::unique_ptr<StatisticsClient> statistics_;  // null: nothing to fold
   PsClient client_;
   std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
 };

@@ -43,6 +43,7 @@ class Resolver {
     MarkReached();
     MarkStatistics();
     ResolveParameters();
+    CheckFoldedStatistics();
     CheckBatchSizes();
     return std::move(result_);
   }
@@ -100,6 +101,7 @@ class Resolver {
   void CheckStatisticRule(const TrainingGraph::Parameter& parameter);
   bool IsFillable(ValueId id) const;
   void ResolveParameters();
+  void CheckFoldedStatistics();
   bool IsTable(const Initializer& initializer) const;
   void CheckBatchSizes();
 
@@ -429,6 +431,20 @@ void Resolver::ResolveParameters() {
         "frozen influences ",
         Quote(value(result_.loss_output).name));
   }
+}
+
+// An option without effect is a mistake.
+void Resolver::CheckFoldedStatistics() {
+  if (!spec_.training().sync_batch_statistics() ||
+      result_.loss_output == kNoValue ||
+      absl::c_any_of(result_.parameters, [](const auto& parameter) {
+        return parameter.momentum.has_value();
+      })) {
+    return;
+  }
+  problems_->emplace_back(
+      "training.sync_batch_statistics: no BatchNormalization before the loss "
+      "output takes its batch's mean and variance in training; leave it out");
 }
 
 // A table has rows by key instead of values, and a rule of its own for them.

@@ -483,6 +483,12 @@ void CheckConsistency(const JobSpec& spec, Problems* problems) {
                   "LAMB is for SYNC only: its trust ratio is of whole tensors "
                   "at one clock; use ADAMW");
   }
+  if (spec.training().sync_batch_statistics() &&
+      IsOneOf(consistency.mode(), {C::BOUNDED_STALENESS, C::ASYNC})) {
+    problems->Add("training.sync_batch_statistics",
+                  "is for SYNC only: in other modes workers do not compute the "
+                  "same step at the same time");
+  }
   if (consistency.staleness_bound() != 0 &&
       C::Mode_IsValid(consistency.mode()) &&
       consistency.mode() != C::BOUNDED_STALENESS) {

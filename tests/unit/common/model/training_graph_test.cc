@@ -157,6 +157,26 @@ TEST(TrainingGraphTest, FrozenStatisticsAreNoParameters) {
               ElementsAre("w2:0", "s:-1", "b:-1", "s2:-1", "m2:1", "v2:2"));
 }
 
+TEST(TrainingGraphTest, StatisticsAreFoldedOnlyWhereThereAreSome) {
+  constexpr char kFold[] = "training { sync_batch_statistics: true }";
+  EXPECT_THAT(Resolve(WithStatisticRules(kFold), kNormalised).problems,
+              IsEmpty());
+  EXPECT_THAT(
+      Resolve(
+          absl::StrCat(kFold, "model { freeze: '?1' freeze: '?2' }",
+                       "model { initialize { pattern: 'm2' scheme: ZEROS } "
+                       "initialize { pattern: 'v2' scheme: ZEROS } }"),
+          absl::StrReplaceAll(
+              kNormalised, {{", float[3] m2, float[3] v2", ""},
+                            {"<float[4,3]",
+                             "<float[3] m2 = {0,0,0}, float[3] v2 = {1,1,1}, "
+                             "float[4,3]"}}))
+          .problems,
+      Contains("training.sync_batch_statistics: no BatchNormalization before "
+               "the loss output takes its batch's mean and variance in "
+               "training; leave it out"));
+}
+
 TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
   const auto edited = [](absl::string_view from, absl::string_view to) {
     EXPECT_NE(absl::string_view(kNormalised).find(from),

@@ -157,6 +157,9 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"optimizer { kind: LAMB } consistency { mode: ASYNC }",
        "optimizer.kind: LAMB is for SYNC only: its trust ratio is of whole "
        "tensors at one clock; use ADAMW"},
+      {"training { sync_batch_statistics: true } consistency { mode: ASYNC }",
+       "training.sync_batch_statistics: is for SYNC only: in other modes "
+       "workers do not compute the same step at the same time"},
       {"optimizer { weight_decay: -1 }",
        "optimizer.weight_decay: -1 is negative, must be >= 0"},
       {"optimizer { clip_value: -1 }",

@@ -1,0 +1,117 @@
+// Goal: a worker's folds reach the others', whatever their size, and each of
+// its waits ends, with the name of who is missing. Method: a real ps in this
+// process, and clients in threads.
+
+#include "worker/statistics_client.h"
+
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/ps_fixture.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class StatisticsClientTest : public ::testing::Test {
+ protected:
+  StatisticsClient::Options OptionsOf(uint32_t rank,
+                                      absl::Duration step_timeout) {
+    return {.job_id = "j-0001",
+            .caller = PlainWorker(&fixture_, rank).caller(),
+            .ps = {"ps:0", fixture_.address(0)},
+            .step_timeout = step_timeout};
+  }
+  static absl::Status FoldOne(StatisticsClient* client) {
+    std::vector<double> values = {1};
+    return client->Fold(absl::MakeSpan(values));
+  }
+
+  PsFixture fixture_{{.workers = 2, .spec = [](JobSpec* spec) {
+                        spec->mutable_training()->set_sync_batch_statistics(
+                            true);
+                      }}};
+};
+
+TEST_F(StatisticsClientTest, FoldsMoreThanACallBrings) {
+  const auto fold = [this](uint32_t rank) {
+    StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
+    for (int64_t clock = 0; clock < 2; ++clock) {
+      client.BeginStep(clock, /*recorder=*/nullptr);
+      for (const size_t count : {150'000, 2}) {
+        std::vector<double> values(count, 1.0 + rank);
+        EXPECT_OK(client.Fold(absl::MakeSpan(values)));
+        EXPECT_THAT(values, Each(3));
+      }
+      EXPECT_GT(client.waited(), absl::ZeroDuration());
+    }
+  };
+  std::thread other(fold, 1);
+  fold(0);
+  other.join();
+}
+
+TEST_F(StatisticsClientTest, WhoLeavesIsNotWaitedFor) {
+  StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
+  StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
+  for (int64_t clock = 0; clock < 3; ++clock) {
+    chief.BeginStep(clock, nullptr);
+    other.BeginStep(clock, nullptr);
+    EXPECT_OK(other.Leave());
+    EXPECT_OK(FoldOne(&chief));
+    EXPECT_OK(FoldOne(&chief));
+  }
+}
+
+TEST_F(StatisticsClientTest, AWaitInVainNamesTheMissing) {
+  StatisticsClient chief(OptionsOf(0, absl::Seconds(1)));
+  chief.BeginStep(5, nullptr);
+  const absl::Status status = FoldOne(&chief);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:0 at "), HasSubstr("clock 5"),
+                    HasSubstr("missing: worker:1 at 10.0.0.1:1")));
+  EXPECT_EQ(FoldOne(&chief), status) << "for good";
+}
+
+// A step timeout after the last of what came, not after the first wait.
+TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
+  StatisticsClient chief(OptionsOf(0, absl::Seconds(2)));
+  StatisticsClient other(OptionsOf(1, absl::Seconds(2)));
+  chief.BeginStep(0, nullptr);
+  other.BeginStep(0, nullptr);
+  std::thread late([&] {
+    absl::SleepFor(absl::Milliseconds(1300));
+    EXPECT_OK(FoldOne(&other));
+  });
+  EXPECT_OK(FoldOne(&chief));
+  late.join();
+}
+
+TEST_F(StatisticsClientTest, CancelEndsAWait) {
+  StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
+  chief.BeginStep(0, nullptr);
+  std::thread waiting(
+      [&] { EXPECT_EQ(FoldOne(&chief), absl::CancelledError("stopped")); });
+  chief.Cancel(absl::CancelledError("stopped"));
+  waiting.join();
+  EXPECT_EQ(chief.Leave(), absl::CancelledError("stopped"));
+}
+
+TEST_F(StatisticsClientTest, AReplacedProcessIsRefused) {
+  StatisticsClient::Options options = OptionsOf(0, absl::Seconds(20));
+  options.caller.set_incarnation(7);
+  StatisticsClient zombie(options);
+  zombie.BeginStep(0, nullptr);
+  EXPECT_EQ(FoldOne(&zombie).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,105 @@
+#include "worker/statistics_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "worker/message_buffer.h"
+#include "worker/retry_policy.h"
+
+namespace syncline {
+namespace {
+
+// What one call may bring.
+constexpr size_t kValuesMax = 65536;
+
+FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
+  FanoutCall::Options fanout;
+  fanout.job_id = options.job_id;
+  fanout.peers = {options.ps};
+  fanout.patience = options.step_timeout;
+  // One call at a time.
+  fanout.push_window_bytes = kValuesMax * sizeof(double);
+  fanout.retries = options.retries;
+  fanout.held_back = options.held_back;
+  return fanout;
+}
+
+absl::Status TakeSums(const grpc::ByteBuffer& message,
+                      absl::Span<double> values) {
+  FoldStatisticsResponse response;
+  if (!FromByteBuffer(message, &response) ||
+      static_cast<size_t>(response.sums_size()) != values.size()) {
+    return absl::InternalError(absl::StrCat("answered ", response.sums_size(),
+                                            " sums of ", values.size(),
+                                            " values"));
+  }
+  std::copy(response.sums().begin(), response.sums().end(), values.begin());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatisticsClient::StatisticsClient(const Options& options)
+    : options_(options), calls_(FanoutOptions(options)) {}
+
+void StatisticsClient::BeginStep(int64_t clock, StepRecorder* recorder) {
+  clock_ = clock;
+  fold_ = 0;
+  recorder_ = recorder;
+  waited_ = absl::ZeroDuration();
+}
+
+absl::Status StatisticsClient::Fold(absl::Span<double> values) {
+  const StepRecorder::Interval interval(recorder_, StepProfile::WAIT);
+  const absl::Time begin = absl::Now();
+  absl::Status status;
+  while (status.ok() && !values.empty()) {
+    const size_t count = std::min(values.size(), kValuesMax);
+    status = FoldPiece(values.first(count));
+    values.remove_prefix(count);
+  }
+  waited_ += absl::Now() - begin;
+  return status;
+}
+
+absl::Status StatisticsClient::FoldPiece(absl::Span<double> values) {
+  FoldStatisticsRequest request = MakeRequest();
+  request.mutable_values()->Add(values.begin(), values.end());
+  SYNCLINE_RETURN_IF_ERROR(Call(request, values));
+  ++fold_;
+  return absl::OkStatus();
+}
+
+absl::Status StatisticsClient::Leave() {
+  FoldStatisticsRequest request = MakeRequest();
+  request.set_absent(true);
+  return Call(request, {});
+}
+
+FoldStatisticsRequest StatisticsClient::MakeRequest() const {
+  FoldStatisticsRequest request;
+  *request.mutable_caller() = options_.caller;
+  request.set_clock(clock_);
+  request.set_fold(fold_);
+  request.set_wait_seconds(absl::ToDoubleSeconds(
+      RetryPolicy::LongestAttempt(options_.step_timeout)));
+  return request;
+}
+
+absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
+                                    absl::Span<double> values) {
+  // Nothing of a call runs any more when Wait has returned.
+  calls_.Start(
+      {.method = "FoldStatistics",
+       .request = ToByteBuffer(request),
+       .clock = clock_,
+       .on_response = [values](const grpc::ByteBuffer& response, absl::Time) {
+         return TakeSums(response, values);
+       }});
+  return calls_.Wait();
+}
+
+}  // namespace syncline

@@ -1,0 +1,69 @@
+#ifndef SYNCLINE_WORKER_STATISTICS_CLIENT_H_
+#define SYNCLINE_WORKER_STATISTICS_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/rpc/metrics.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/fanout_call.h"
+#include "worker/statistics_exchange.h"
+#include "worker/step_recorder.h"
+
+namespace syncline {
+
+// Folds one worker's statistics with the others' at the ps of rank 0
+// (FoldStatistics in proto/parameter_server.proto). It has calls of its own,
+// which wait for nobody's gradients.
+//
+// Calls come from one thread; Cancel from any. Errors are as PsClient's: the
+// first is kept, names ps, address, job, clock and who is missing, and ends the
+// job.
+class StatisticsClient : public StatisticsExchange {
+ public:
+  struct Options {
+    std::string job_id;
+    Caller caller;
+    FanoutCall::Peer ps;  // of rank 0
+    absl::Duration step_timeout = absl::Seconds(60);
+    // May be null.
+    Counter* retries = nullptr;
+    Counter* held_back = nullptr;
+  };
+  explicit StatisticsClient(const Options& options);
+
+  // `recorder`, which may be null, is told of waits until the next step.
+  void BeginStep(int64_t clock, StepRecorder* recorder);
+  absl::Status Fold(absl::Span<double> values) override;
+  // Takes part in no more folds of this step: the others do not wait for it.
+  // Blocks for a round trip.
+  absl::Status Leave();
+  // In Fold, since BeginStep.
+  absl::Duration waited() const { return waited_; }
+
+  // Ends what is under way, and every later call.
+  void Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
+
+ private:
+  absl::Status FoldPiece(absl::Span<double> values);
+  // A request for the step's next fold.
+  FoldStatisticsRequest MakeRequest() const;
+  // The answer's sums replace `values`.
+  absl::Status Call(const FoldStatisticsRequest& request,
+                    absl::Span<double> values);
+
+  const Options options_;
+  int64_t clock_ = 0;
+  uint32_t fold_ = 0;
+  StepRecorder* recorder_ = nullptr;
+  absl::Duration waited_;
+  FanoutCall calls_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_STATISTICS_CLIENT_H_
