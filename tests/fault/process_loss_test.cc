@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -50,16 +51,15 @@ class ProcessLossTest : public testing::Test {
   }
 
   // A job on the whole cluster that is past its first steps, and its watcher.
-  void StartJob() {
-    JobSpec job = EndlessJob();
+  void StartJob(JobSpec job = EndlessJob(),
+                const std::string& model = MlpModel(784, 32, 10)) {
     job.mutable_resources()->set_workers(3);
     job.mutable_resources()->set_ps(2);
     if (is_evaluated_) {
       job.mutable_data()->mutable_test()->mutable_digits()->set_count(32);
     }
     auto submit = cluster_.StartSynctl(
-        {"submit", WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10)),
-         "--watch"});
+        {"submit", WriteJob(cluster_.dir(), job, model), "--watch"});
     ASSERT_OK(submit);
     watcher_ = *std::move(submit);
     ASSERT_OK(cluster_.WaitForClock("j-0001", 5, absl::Seconds(60)));
@@ -103,6 +103,33 @@ class ProcessLossTest : public testing::Test {
     EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
     ASSERT_OK(cluster_.StartDaemon(name));
     ExpectNextJobRuns();
+  }
+
+  // A job whose steps are folds of statistics, one after the other.
+  void StartFoldingJob() {
+    constexpr int kNorms = 16;
+    std::string weights = "float[784, 16] w0, float[16, 10] w1";
+    std::string nodes = "  n0 = MatMul (x, w0)\n";
+    for (int i = 0; i < kNorms; ++i) {
+      absl::StrAppend(&weights, ", float[16] scale", i, ", float[16] b", i,
+                      ", float[16] mean", i, ", float[16] variance", i);
+      absl::StrAppend(&nodes, "  n", i + 1, " = BatchNormalization (n", i,
+                      ", scale", i, ", b", i, ", mean", i, ", variance", i,
+                      ")\n");
+    }
+    JobSpec job = EndlessJob();
+    job.mutable_training()->set_sync_batch_statistics(true);
+    for (const auto& [pattern, value] :
+         {std::pair("scale*", 1), {"mean*", 0}, {"variance*", 1}}) {
+      InitializerRule* const rule = job.mutable_model()->add_initialize();
+      rule->set_pattern(pattern);
+      rule->set_scheme(InitializerRule::CONSTANT);
+      rule->set_value(static_cast<float>(value));
+    }
+    StartJob(job, absl::StrCat("<ir_version: 8, opset_import: [\"\" : 15]>\n",
+                               "folding (float[N, 784] x, ", weights,
+                               ") => (float[N, 10] y)\n{\n", nodes,
+                               "  y = MatMul (n", kNorms, ", w1)\n}\n"));
   }
 
   // Mappings and open files, in daemons that live, of memory that workers share
@@ -176,6 +203,37 @@ TEST_F(EvaluatorLossTest, FrozenItIsLostAndComesBack) {
                               HasSubstr("silent"), HasSubstr("last clock ")));
   cluster_.daemon("evaluator-0").Signal(SIGCONT);
   ExpectNextJobRuns();
+}
+
+// It stands still first, so that the others have come to a fold without it.
+TEST_F(ProcessLossTest, AWorkerKilledInAFoldOfStatistics) {
+  StartFoldingJob();
+  Task task;
+  task.set_type(WORKER);
+  task.set_index(1);
+  const std::string address = AddressOf(task);
+  cluster_.daemon("worker-1").Signal(SIGSTOP);
+  absl::SleepFor(absl::Milliseconds(300));
+  const absl::Time killed = absl::Now();
+  cluster_.daemon("worker-1").Signal(SIGKILL);
+  const RunningProgram::Result told = ExpectTold(killed);
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, AllOf(HasSubstr("worker 1 at "), HasSubstr(address),
+                              HasSubstr("was lost"), HasSubstr("last clock ")));
+  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+  ASSERT_OK(cluster_.StartDaemon("worker-1"));
+  ExpectNextJobRuns();
+}
+
+// Nobody can add up without the ps of rank 0.
+TEST_F(ProcessLossTest, APsKilledInAFoldOfStatistics) {
+  StartFoldingJob();
+  const absl::Time killed = absl::Now();
+  cluster_.daemon("ps-0").Signal(SIGKILL);
+  const RunningProgram::Result told = ExpectTold(killed);
+  EXPECT_EQ(told.exit.code, 138);
+  EXPECT_THAT(told.err, HasSubstr("ps 0 at "));
+  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
 }
 
 TEST_F(ProcessLossTest, AKilledWorkerLeavesNoSharedMemory) {
