@@ -4,6 +4,7 @@
 
 #include "worker/statistics_client.h"
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/ps_fixture.h"
+#include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
@@ -19,6 +21,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+
+class Tally : public Counter {
+ public:
+  void Add(double amount) override { count_ += static_cast<int>(amount); }
+  int count() const { return count_; }
+
+ private:
+  std::atomic<int> count_{0};
+};
 
 class StatisticsClientTest : public ::testing::Test {
  protected:
@@ -93,6 +104,36 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
   });
   EXPECT_OK(FoldOne(&chief));
   late.join();
+}
+
+// The other has gone on to the next fold meanwhile.
+TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
+  Relay relay(fixture_.address(0));
+  Tally retries;
+  StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
+  options.ps.address = relay.address();
+  options.retries = &retries;
+  StatisticsClient chief(options);
+  StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
+  chief.BeginStep(0, nullptr);
+  other.BeginStep(0, nullptr);
+  std::thread ahead([&] {
+    for (int fold = 0; fold < 3; ++fold) EXPECT_OK(FoldOne(&other));
+  });
+  EXPECT_OK(FoldOne(&chief));
+  relay.Stall(true);
+  std::thread restore([&] {
+    absl::SleepFor(absl::Milliseconds(1700));  // longer than one attempt
+    relay.Stall(false);
+  });
+  for (int fold = 1; fold < 3; ++fold) {
+    std::vector<double> values = {5};
+    EXPECT_OK(chief.Fold(absl::MakeSpan(values)));
+    EXPECT_THAT(values, Each(6));
+  }
+  EXPECT_GE(retries.count(), 1);
+  restore.join();
+  ahead.join();
 }
 
 TEST_F(StatisticsClientTest, CancelEndsAWait) {
