@@ -14,6 +14,10 @@ double SoftmaxCrossEntropy(int64_t rows, int64_t classes, const float* x,
   for (int64_t r = 0; r < rows; ++r) {
     const float* const in = x + r * classes;
     const int64_t label = static_cast<int64_t>(labels[r]);
+    if (label < 0) {
+      if (dx != nullptr) std::fill_n(dx + r * classes, classes, 0.0f);
+      continue;
+    }
     const float at_label = in[label];
     const float max = MaximumOf(classes, [=](int64_t i) { return in[i]; });
     if (dx == nullptr) {

@@ -9,7 +9,8 @@
 
 namespace syncline {
 
-// x [rows, classes] logits; labels [rows], whole numbers in [0, classes).
+// x [rows, classes] logits; labels [rows], whole numbers in [0, classes), or
+// negative: that row counts for nothing, its gradient is 0.
 //   weight * sum over rows of log(sum(e^x)) - x[label]
 double SoftmaxCrossEntropy(int64_t rows, int64_t classes, const float* x,
                            const float* labels, float* dx, float weight = 1);

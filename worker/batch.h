@@ -6,6 +6,9 @@
 
 namespace syncline {
 
+// A position with this label counts for nothing (Label.ignore).
+inline constexpr float kIgnoredLabel = -1;
+
 // Samples of one step, as data delivers them and the executor consumes them.
 // Reused from step to step; capacity is kept. Thread-compatible.
 struct Batch {
@@ -16,8 +19,9 @@ struct Batch {
   std::vector<std::vector<float>> feeds;
   // The same for int64 graph inputs, values as in the data; empty elsewhere.
   std::vector<std::vector<int64_t>> int_feeds;
-  // [size, label_width]: the class number for classification losses, the target
-  // for regression. Class numbers are exact in float32 (below 2^24).
+  // [size, label_width]: the class number for classification losses, or
+  // kIgnoredLabel; the target for regression. Class numbers are exact in
+  // float32 (below 2^24).
   std::vector<float> labels;
   int64_t label_width = 1;
 };

@@ -288,6 +288,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .tables = training_.tables,
            .loss_output = training_.loss_output,
            .loss = options_.loss.kind(),
+           .ignores_labels = options_.ignores_labels,
            .batch_size = batch_size,
            .is_short = training && batch_size < LargestPart(),
            .table_samples =

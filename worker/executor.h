@@ -28,8 +28,9 @@ class Executor {
  public:
   struct Options {
     LossSpec loss;
-    int64_t batch_size = 0;     // largest training batch
-    int64_t micro_batches = 1;  // parts that a training batch is run in
+    bool ignores_labels = false;  // labels may be kIgnoredLabel
+    int64_t batch_size = 0;       // largest training batch
+    int64_t micro_batches = 1;    // parts that a training batch is run in
     // Of the forward pass, which are computed again in the backward pass: the
     // same gradients, bit for bit, in less memory.
     int recompute_segments = 1;

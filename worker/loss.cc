@@ -1,9 +1,11 @@
 #include "worker/loss.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/loss.h"
+#include "worker/batch.h"
 
 namespace syncline {
 namespace {
@@ -20,17 +22,21 @@ absl::Status BadLabel(int64_t at, int64_t positions, float value,
 }  // namespace
 
 absl::StatusOr<Loss> Loss::Create(LossSpec::Kind kind, const Dims& output,
-                                  int64_t rows) {
+                                  int64_t rows, bool ignores) {
   if (output.empty() || output[0] != rows) {
     return absl::InvalidArgumentError(
         absl::StrCat("the loss's output has shape ", DimsToString(output),
                      "; its first dimension must be the batch's ", rows));
   }
+  if (ignores && kind != LossSpec::SOFTMAX_CROSS_ENTROPY) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "loss ", LossSpec::Kind_Name(kind), " does not take ignored labels"));
+  }
   const int64_t width = ElementCount(output) / rows;
   switch (kind) {
     case LossSpec::SOFTMAX_CROSS_ENTROPY:
       if (output.size() < 2 || output.back() == 0) break;
-      return Loss(kind, rows, width / output.back(), output.back());
+      return Loss(kind, rows, width / output.back(), output.back(), ignores);
     case LossSpec::SIGMOID_CROSS_ENTROPY:
       if (width != 1) break;
       return Loss(kind, rows, 1, width);
@@ -44,12 +50,14 @@ absl::StatusOr<Loss> Loss::Create(LossSpec::Kind kind, const Dims& output,
                    " does not take an output of shape ", DimsToString(output)));
 }
 
-Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width)
+Loss::Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width,
+           bool ignores)
     : kind_(kind),
       rows_(rows),
       positions_(positions),
       width_(width),
-      labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : positions) {}
+      labels_(kind == LossSpec::MEAN_SQUARED_ERROR ? width : positions),
+      ignores_(ignores) {}
 
 absl::Status Loss::CheckLabels(int64_t samples,
                                absl::Span<const float> labels) const {
@@ -63,6 +71,7 @@ absl::Status Loss::CheckLabels(int64_t samples,
   const float classes = softmax ? static_cast<float>(width_) : 2.0f;
   for (int64_t at = 0; at < samples * positions_; ++at) {
     const float label = labels[at];
+    if (ignores_ && label == kIgnoredLabel) continue;
     // Written so that NaN fails.
     if (label >= 0 && label < classes && std::floor(label) == label) continue;
     return BadLabel(at, positions_, label,
@@ -76,6 +85,7 @@ double Loss::Run(const float* scores, const float* labels,
                  float* gradient) const {
   switch (kind_) {
     case LossSpec::SOFTMAX_CROSS_ENTROPY:
+      if (ignores_) return RunCounted(scores, labels, gradient);
       return SoftmaxCrossEntropy(rows_ * positions_, width_, scores, labels,
                                  gradient, 1.0f / positions_);
     case LossSpec::SIGMOID_CROSS_ENTROPY:
@@ -83,6 +93,24 @@ double Loss::Run(const float* scores, const float* labels,
     default:
       return MeanSquaredError(rows_, width_, scores, labels, gradient);
   }
+}
+
+double Loss::RunCounted(const float* scores, const float* labels,
+                        float* gradient) const {
+  double sum = 0;
+  for (int64_t row = 0; row < rows_; ++row) {
+    const int64_t counted =
+        std::count_if(labels, labels + positions_,
+                      [](float label) { return label != kIgnoredLabel; });
+    const float weight =
+        1.0f / static_cast<float>(std::max<int64_t>(counted, 1));
+    sum += SoftmaxCrossEntropy(positions_, width_, scores, labels, gradient,
+                               weight);
+    scores += positions_ * width_;
+    labels += positions_;
+    if (gradient != nullptr) gradient += positions_ * width_;
+  }
+  return sum;
 }
 
 }  // namespace syncline

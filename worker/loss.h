@@ -16,12 +16,19 @@ namespace syncline {
 // mean squared error is the mean over a sample's outputs, and softmax
 // cross-entropy, where a sample has several positions with a label each, the
 // mean over these). Immutable.
+//
+// With `ignores` positions may have kIgnoredLabel. A sample's loss is then the
+// mean over its other positions, 0 if it has none; a batch's remains the mean
+// over all its samples, and so does not depend on how samples are batched. (The
+// mean over all positions of a batch, which PyTorch's CrossEntropyLoss with
+// ignore_index takes, gives long samples more weight.)
 class Loss {
  public:
   // `output` is the scores' shape for a batch of `rows`. Errors:
-  // InvalidArgument: a shape that the loss does not take.
+  // InvalidArgument: a shape that the loss does not take, `ignores` with
+  // another loss than softmax cross-entropy.
   static absl::StatusOr<Loss> Create(LossSpec::Kind kind, const Dims& output,
-                                     int64_t rows);
+                                     int64_t rows, bool ignores = false);
 
   int64_t rows() const { return rows_; }
   // Scores that one label or target is for: classes, or else a sample's.
@@ -41,12 +48,18 @@ class Loss {
   double Run(const float* scores, const float* labels, float* gradient) const;
 
  private:
-  Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width);
+  Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width,
+       bool ignores = false);
+  // Softmax cross-entropy of samples whose positions do not all count.
+  double RunCounted(const float* scores, const float* labels,
+                    float* gradient) const;
+
   LossSpec::Kind kind_;
   int64_t rows_;
   int64_t positions_;
   int64_t width_;
   int64_t labels_;
+  bool ignores_;
 };
 
 }  // namespace syncline

@@ -5,6 +5,7 @@
 
 #include "common/base/auc.h"
 #include "common/base/check.h"
+#include "worker/batch.h"
 
 namespace syncline {
 namespace {
@@ -75,7 +76,6 @@ void EvaluationMetrics::Add(double loss_sum, absl::Span<const float> scores,
   SYNCLINE_CHECK(width > 0 && positions > 0 &&
                  scores.size() % (width * positions) == 0);
   const size_t count = scores.size() / width;
-  rows_ += count;
   samples_ += count / positions;
   loss_sum_ += loss_sum;
   width_ = width;
@@ -85,9 +85,12 @@ void EvaluationMetrics::Add(double loss_sum, absl::Span<const float> scores,
   for (size_t i = 0; i < count; ++i) {
     const absl::Span<const float> of_sample = scores.subspan(i * width, width);
     if (is_regression_) {
+      ++rows_;
       AddRegression(of_sample, labels.subspan(i * width, width));
       continue;
     }
+    if (labels[i] == kIgnoredLabel) continue;
+    ++rows_;
     AddClassification(of_sample, labels[i]);
     if (width <= 2) AddBinary(of_sample, labels[i]);
   }

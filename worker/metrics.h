@@ -24,7 +24,8 @@ class EvaluationMetrics {
   // loss's output (logits), `labels`: [n] class numbers or, for regression,
   // [n, width] targets. Where each sample has several `positions` with a label
   // of their own, there are n * positions rows of scores and labels, and all
-  // metrics are over these.
+  // metrics are over these, but for those with kIgnoredLabel. The loss remains
+  // the mean over samples, those without any label among them.
   void Add(double loss_sum, absl::Span<const float> scores, int64_t width,
            absl::Span<const float> labels, int64_t positions = 1);
 
@@ -66,7 +67,7 @@ class EvaluationMetrics {
   int64_t width_ = 0;  // logits per sample
   bool auc_defined_ = true;
   int64_t samples_ = 0;
-  int64_t rows_ = 0;  // of scores: samples * positions
+  int64_t rows_ = 0;  // of scores that count: samples * positions at most
   int64_t correct_ = 0;
   int64_t in_top5_ = 0;
   double loss_sum_ = 0;

@@ -202,6 +202,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   const TrainingSpec& training = spec.training();
   Executor::Options options;
   options.loss = spec.loss();
+  options.ignores_labels = spec.data().label().has_ignore();
   options.batch_size = training.batch_size();
   // 0 in what a scheduler of before they were known fills in.
   options.micro_batches = std::max(1u, training.micro_batches());

@@ -56,8 +56,8 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(Model::Inference known,
                             spec.model->Infer(spec.batch_size));
   SYNCLINE_ASSIGN_OR_RETURN(
-      Loss loss,
-      Loss::Create(spec.loss, known.dims[spec.loss_output], spec.batch_size));
+      Loss loss, Loss::Create(spec.loss, known.dims[spec.loss_output],
+                              spec.batch_size, spec.ignores_labels));
   std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
   plan->shapes_ = std::move(known.dims);
   plan->folded_ = std::move(known.constants);

@@ -42,8 +42,9 @@ class StepPlan {
     absl::Span<const TrainingTable> tables;
     ValueId loss_output = kNoValue;
     LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
-    int64_t batch_size = 0;  // of the batch, or of a part of it
-    bool is_short = false;   // a larger one was planned
+    bool ignores_labels = false;  // labels may be kIgnoredLabel
+    int64_t batch_size = 0;       // of the batch, or of a part of it
+    bool is_short = false;        // a larger one was planned
     // Samples at most of the batch whose rows the tables hold.
     int64_t table_samples = 0;
     bool training = false;

@@ -29,6 +29,7 @@ namespace pb = google::protobuf;
 constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
 constexpr uint32_t kVocabularyMax = 1u << 24;  // exact in float32
+constexpr int64_t kLabelMax = 1 << 24;         // likewise
 constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
 constexpr uint32_t kWindowMin = 4096;
 constexpr uint32_t kWindowMax = 1 << 30;
@@ -315,6 +316,25 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
   }
 }
 
+void CheckIgnoredLabel(const JobSpec& spec, Problems* problems) {
+  const Label& label = spec.data().label();
+  if (!label.has_ignore()) return;
+  const auto add = [&](const auto&... message) {
+    problems->Add("data.label.ignore", message...);
+  };
+  if (label.ignore() < -kLabelMax || label.ignore() > kLabelMax) {
+    add(label.ignore(), " is outside -", kLabelMax, "..", kLabelMax);
+  }
+  if (IsOneOf(spec.loss().kind(), {LossSpec::SIGMOID_CROSS_ENTROPY,
+                                   LossSpec::MEAN_SQUARED_ERROR})) {
+    add("is for SOFTMAX_CROSS_ENTROPY only");
+  }
+  if (absl::c_linear_search(label.classes(),
+                            static_cast<float>(label.ignore()))) {
+    add(label.ignore(), " is one of data.label.classes");
+  }
+}
+
 void CheckLabel(const JobSpec& spec, Problems* problems) {
   const Label& label = spec.data().label();
   const std::string field = LabelField(label);
@@ -324,6 +344,7 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
     CheckField("data.label.field", field, "data.test", spec.data().test(),
                problems);
   }
+  CheckIgnoredLabel(spec, problems);
   if (!LossSpec::Kind_IsValid(spec.loss().kind())) return;
   const bool regression = spec.loss().kind() == LossSpec::MEAN_SQUARED_ERROR;
   if (!regression && ColumnCount(field) > 1) {

@@ -379,7 +379,7 @@ class CsvLoader {
     list.column = range.begin;
     list.width = field.padded_width;
     list.complete = field.complete;
-    if (field.integers) list.padding = static_cast<T>(field.padding);
+    list.padding = static_cast<T>(field.padding);
     return {static_cast<int64_t>(lists->size()) - 1, list.width, true};
   }
 

@@ -37,13 +37,14 @@ std::vector<FieldRequest> RequestedFields(const DataSpec& data,
     FieldRequest field(data.feeds(i).field());
     field.integers = feeds[i].integers;
     field.padded_width = feeds[i].elements;
-    field.padding = data.feeds(i).padding();
+    if (field.integers) field.padding = data.feeds(i).padding();
     fields.push_back(std::move(field));
   }
   const std::string& label = data.label().field();
   fields.emplace_back(label.empty() ? "label" : label);
   fields.back().padded_width = label_width;
-  fields.back().complete = true;
+  fields.back().complete = !data.label().has_ignore();
+  fields.back().padding = data.label().ignore();
   return fields;
 }
 

@@ -5,14 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/batch.h"
 
 namespace syncline {
 
 LabelMap::LabelMap(const Label& label, int64_t class_count)
     : classes_(label.classes().begin(), label.classes().end()),
-      class_count_(class_count) {}
+      class_count_(class_count) {
+  if (label.has_ignore()) ignored_ = static_cast<float>(label.ignore());
+}
 
 absl::Status LabelMap::Check(float value) const {
+  if (value == ignored_) return absl::OkStatus();
   const float mapped = Map(value);
   if (!classes_.empty() && mapped == classes_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -30,6 +34,7 @@ absl::Status LabelMap::Check(float value) const {
 }
 
 float LabelMap::Map(float value) const {
+  if (value == ignored_) return kIgnoredLabel;
   if (classes_.empty()) return value;
   return std::find(classes_.begin(), classes_.end(), value) - classes_.begin();
 }

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_DATA_LABEL_MAP_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,14 +17,16 @@ class LabelMap {
   // `class_count` is 0 for regression.
   LabelMap(const Label& label, int64_t class_count);
 
-  // InvalidArgument where `value` names none of the classes, saying why.
+  // InvalidArgument where `value` names none of the classes and is not
+  // label.ignore, saying why.
   absl::Status Check(float value) const;
-  // REQUIRES: Check(value) is OK.
+  // kIgnoredLabel of label.ignore. REQUIRES: Check(value) is OK.
   float Map(float value) const;
 
  private:
   std::vector<float> classes_;  // empty: the value is the class
   int64_t class_count_;
+  std::optional<float> ignored_;
 };
 
 }  // namespace syncline

@@ -22,8 +22,7 @@ struct FieldRequest {
   // Read by ReadInts, as int64; else by Read, as float32.
   bool integers = false;
   // Values per sample that samples of a field of variable width are padded to,
-  // with `padding` where they are integers, else with 0. Fields of fixed width
-  // do not look at either.
+  // with `padding`. Fields of fixed width do not look at either.
   int64_t padded_width = 0;
   int64_t padding = 0;
   // Nothing may be missing: padding would pass for a value (labels).

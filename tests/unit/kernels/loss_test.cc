@@ -44,6 +44,34 @@ TEST(LossTest, SoftmaxCrossEntropyIsTheReference) {
   }
 }
 
+TEST(LossTest, RowsWithANegativeLabelCountForNothing) {
+  constexpr int64_t kClasses = 33;
+  constexpr int64_t kRows = 4;
+  const DoubleArray x = RandomArray({kRows, kClasses}, 1);
+  const std::vector<float> labels = {5, -1, 32, -1};
+  double want = 0;
+  DoubleArray want_dx = x;
+  std::fill(want_dx.values.begin(), want_dx.values.end(), 0.0);
+  for (const int64_t row : {0, 2}) {
+    DoubleArray alone = RandomArray({1, kClasses}, 1);
+    const auto at = x.values.begin() + row * kClasses;
+    alone.values.assign(at, at + kClasses);
+    want += 0.5 * reference::SoftmaxCrossEntropy(alone, {labels[row]});
+    const auto gradient = ToFloats(
+        reference::SoftmaxCrossEntropyGradient(alone, {labels[row]}).values);
+    for (int64_t i = 0; i < kClasses; ++i) {
+      want_dx.values[row * kClasses + i] = 0.5 * gradient[i];
+    }
+  }
+  ExpectReference(
+      x,
+      [&](const float* in, float* dx) {
+        return SoftmaxCrossEntropy(kRows, kClasses, in, labels.data(), dx,
+                                   /*weight=*/0.5f);
+      },
+      want, want_dx);
+}
+
 TEST(LossTest, SigmoidCrossEntropyIsTheReference) {
   const DoubleArray x = RandomArray({37, 1}, 1);
   std::vector<double> labels(37);

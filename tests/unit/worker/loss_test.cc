@@ -8,6 +8,8 @@
 
 #include <limits>
 
+#include "worker/batch.h"
+
 namespace syncline {
 namespace {
 
@@ -80,6 +82,51 @@ TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
   EXPECT_EQ(loss.CheckLabels(2, labels).message(),
             "label 4 at position 1 of sample 1 in the batch is not one of the "
             "4 classes 0 to 3");
+}
+
+TEST(LossTest, ASamplesLossIsTheMeanOverThePositionsThatCount) {
+  constexpr int64_t kPositions = 3;
+  constexpr int64_t kClasses = 4;
+  const Loss loss = *Loss::Create(kSoftmax, {3, kPositions, kClasses}, 3,
+                                  /*ignores=*/true);
+  // Of the samples two positions count, none, and all.
+  const float x = kIgnoredLabel;
+  const std::vector<float> labels = {0, x, 2, x, x, x, 3, 1, 0};
+  ASSERT_TRUE(loss.CheckLabels(3, labels).ok());
+  std::vector<float> scores(labels.size() * kClasses);
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] = 0.1f * (i * 7 % 11);
+  std::vector<float> gradient(scores.size(), 99.0f);
+  const double sum = loss.Run(scores.data(), labels.data(), gradient.data());
+
+  const Loss alone = *Loss::Create(kSoftmax, {1, kClasses}, 1);
+  double want = 0;
+  const std::vector<float> weights = {0.5f, 0,        0.5f,     0,       0,
+                                      0,    1 / 3.0f, 1 / 3.0f, 1 / 3.0f};
+  for (size_t p = 0; p < labels.size(); ++p) {
+    std::vector<float> want_gradient(kClasses);
+    if (labels[p] != x) {
+      want += weights[p] * alone.Run(&scores[p * kClasses], &labels[p],
+                                     want_gradient.data());
+    }
+    for (int64_t i = 0; i < kClasses; ++i) {
+      EXPECT_NEAR(gradient[p * kClasses + i], weights[p] * want_gradient[i],
+                  1e-6)
+          << p << " " << i;
+    }
+  }
+  EXPECT_NEAR(sum, want, 1e-6);
+  EXPECT_NEAR(loss.Run(scores.data(), labels.data(), nullptr), sum, 1e-6);
+}
+
+TEST(LossTest, LabelsAreIgnoredOnlyWhereTheJobSaysSo) {
+  const Loss strict = *Loss::Create(kSoftmax, {2, 3}, 2);
+  EXPECT_FALSE(strict.CheckLabels(2, {0, kIgnoredLabel}).ok());
+  const Loss loss = *Loss::Create(kSoftmax, {2, 3}, 2, /*ignores=*/true);
+  EXPECT_TRUE(loss.CheckLabels(2, {0, kIgnoredLabel}).ok());
+  EXPECT_FALSE(loss.CheckLabels(2, {0, -2}).ok());
+  EXPECT_EQ(
+      Loss::Create(kSigmoid, {2, 1}, 2, /*ignores=*/true).status().message(),
+      "loss SIGMOID_CROSS_ENTROPY does not take ignored labels");
 }
 
 TEST(LossTest, TheNumberOfLabelsMustFit) {

@@ -13,6 +13,7 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/batch.h"
 
 namespace syncline {
 namespace {
@@ -223,6 +224,26 @@ TEST(EvaluationMetricsTest, BatchSizeDoesNotMatter) {
     EXPECT_EQ(parts.log_loss(), whole.log_loss());
     EXPECT_EQ(parts.calibration(), whole.calibration());
   }
+}
+
+TEST(EvaluationMetricsTest, IgnoredPositionsCountForNothing) {
+  const float x = kIgnoredLabel;
+  EvaluationMetrics metrics(kSoftmax, kAll);
+  metrics.Add(3, {1, 2, 5, 0, 0, 3, 9, 0}, 2, {1, x, 0, x}, 2);
+  EvaluationMetrics without(kSoftmax, kAll);
+  without.Add(3, {1, 2, 0, 3}, 2, {1, 0});
+  EXPECT_EQ(metrics.samples(), 2);
+  EXPECT_EQ(metrics.loss(), 1.5);
+  EXPECT_THAT(metrics.accuracy(), Optional(0.5));
+  EXPECT_EQ(metrics.auc(), without.auc());
+  EXPECT_EQ(metrics.log_loss(), without.log_loss());
+  EXPECT_EQ(metrics.mean_squared_error(), without.mean_squared_error());
+  EXPECT_EQ(metrics.calibration(), without.calibration());
+  EvaluationMetrics nothing(kSoftmax, kAll);
+  nothing.Add(0, {1, 2}, 2, {x});
+  EXPECT_EQ(nothing.samples(), 1);
+  EXPECT_EQ(nothing.accuracy(), std::nullopt);
+  EXPECT_EQ(nothing.perplexity(), std::nullopt);
 }
 
 TEST(EvaluationMetricsTest, MetricsAreOverThePositionsOfSamples) {

@@ -119,9 +119,10 @@ TEST_F(CsvTableTest, ColumnsMayHoldLists) {
   std::vector<int64_t> users(2);
   (*table)->ReadInts(1, {2, 0}, users.data());
   EXPECT_THAT(users, ElementsAre(9, 7));
+  // Padding is neither scaled nor moved.
   std::vector<float> weights(8);
   (*table)->Read(2, {0, 1}, 2, 10, weights.data());
-  EXPECT_THAT(weights, ElementsAre(11, 12, 14, 0, 0, 0, 0, 0));
+  EXPECT_THAT(weights, ElementsAre(11, 12, 14, -1, -1, -1, -1, -1));
   EXPECT_THAT(All(**table, 3), ElementsAre(7, 8, 9));
   std::vector<int64_t> again(5);
   (*table)->ReadInts(4, {2}, again.data());

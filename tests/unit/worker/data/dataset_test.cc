@@ -107,6 +107,22 @@ TEST_F(DatasetTest, RegressionTargetsMayBeWide) {
   EXPECT_THAT(batch.labels, ElementsAre(0.5, -1000));
 }
 
+TEST_F(DatasetTest, AListOfLabelsIsFollowedByTheIgnoredOne) {
+  Write("t.csv", "1|2,0|2\n3,\n4|5|6,2|-7|1\n");
+  const std::string spec =
+      "train { csv { path: 't.csv' list_delimiter: '|' } }"
+      "feeds { input: 'x' field: '0' } label { field: '1' ";
+  const auto dataset = OpenTrain(spec + "ignore: -7 }", dir_, {{3}}, 3, 3);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Batch batch;
+  (*dataset)->Read({0, 1, 2}, &batch);
+  const float x = kIgnoredLabel;
+  EXPECT_THAT(batch.labels, ElementsAre(0, 2, x, x, x, x, 2, x, 1));
+  EXPECT_THAT(
+      std::string(OpenTrain(spec + "}", dir_, {{3}}, 3, 3).status().message()),
+      HasSubstr("t.csv:1:5: 2 values, expected 3 (column 1)"));
+}
+
 TEST_F(DatasetTest, NamesAllFieldsThatDoNotFitTheGraph) {
   Write("t.csv", "1,2,3\n");
   const auto dataset = OpenTrain(

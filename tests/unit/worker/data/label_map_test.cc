@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/batch.h"
 
 namespace syncline {
 namespace {
@@ -52,6 +53,24 @@ TEST(LabelMapTest, MoreClassesThanTheOutputHas) {
   EXPECT_TRUE(map.Check(20).ok());
   EXPECT_EQ(Problem(map, 30),
             "label 30 (class 2) is not one of the 2 classes, 0..1");
+}
+
+TEST(LabelMapTest, TheIgnoredLabelIsNoClassWhateverItsValue) {
+  Label label;
+  label.set_ignore(-100);
+  const LabelMap outside(label, 10);
+  EXPECT_TRUE(outside.Check(-100).ok());
+  EXPECT_EQ(outside.Map(-100), kIgnoredLabel);
+  EXPECT_FALSE(outside.Check(kIgnoredLabel).ok());
+  label.set_ignore(0);
+  EXPECT_EQ(LabelMap(label, 10).Map(0), kIgnoredLabel);
+  label.add_classes(7);
+  label.add_classes(9);
+  const LabelMap named(label, 2);
+  EXPECT_TRUE(named.Check(0).ok());
+  EXPECT_EQ(named.Map(0), kIgnoredLabel);
+  EXPECT_EQ(named.Map(9), 1);
+  EXPECT_FALSE(named.Check(1).ok());
 }
 
 TEST(LabelMapTest, RegressionTakesEveryValue) {
