@@ -1,13 +1,15 @@
 #ifndef SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
 #define SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
 
-// What the validator and the defaults of a job specification both know about
-// its fields. Not for other readers: they get a spec with defaults.
+// What those who check a job specification, fill its defaults and carry it out
+// all know about its fields.
 
 #include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
@@ -40,6 +42,13 @@ inline bool ReadsTotal(LearningRateSpec::Schedule schedule) {
 
 inline std::string LabelField(const Label& label) {
   return label.field().empty() ? "label" : label.field();
+}
+
+// Of a feed's field "tokens#length", which is how many values a sample has in
+// the field "tokens" of another feed or of the label, before padding: "tokens".
+// Empty: the field is none of these.
+inline absl::string_view MeasuredField(absl::string_view field) {
+  return absl::ConsumeSuffix(&field, "#length") ? field : absl::string_view();
 }
 
 // What holds for every field, whatever it means: numbers are finite, enum

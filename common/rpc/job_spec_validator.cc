@@ -286,6 +286,22 @@ bool MayBePadded(const DataSource& source, const std::string& field) {
          !absl::StrContains(field, ':');
 }
 
+// A feed that is the length of another field.
+void CheckMeasured(const std::string& path, const Feed& feed,
+                   const DataSpec& data, Problems* problems) {
+  const absl::string_view field = MeasuredField(feed.field());
+  if (feed.padding() != 0) problems->Add(path + ".padding", "is for lists");
+  if (field == LabelField(data.label()) ||
+      absl::c_any_of(data.feeds(),
+                     [&](const Feed& f) { return f.field() == field; })) {
+    return;
+  }
+  problems->Add(path + ".field", Quote(feed.field()),
+                " is the length of what a feed or the label reads, but none "
+                "reads ",
+                Quote(field));
+}
+
 void CheckFeeds(const DataSpec& data, Problems* problems) {
   if (data.feeds().empty()) {
     problems->Add("data.feeds", "is empty: no graph input gets data");
@@ -300,6 +316,10 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
     if (!inserted) {
       problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
                     first->second, " already");
+    }
+    if (!MeasuredField(feed.field()).empty()) {
+      CheckMeasured(path, feed, data, problems);
+      continue;
     }
     if (feed.padding() != 0 && !MayBePadded(data.train(), feed.field())) {
       problems->Add(path + ".padding",

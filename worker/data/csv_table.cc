@@ -132,6 +132,9 @@ struct ListColumn {
   std::vector<int64_t> begins = {0};
   std::vector<T> values;
 
+  int64_t length(int64_t sample) const {
+    return begins[sample + 1] - begins[sample];
+  }
   // Calls out(value) for each of the sample's, and returns how many are
   // missing.
   template <typename Out>
@@ -139,7 +142,7 @@ struct ListColumn {
     for (int64_t i = begins[sample]; i < begins[sample + 1]; ++i) {
       out(values[i]);
     }
-    return width - (begins[sample + 1] - begins[sample]);
+    return width - length(sample);
   }
 };
 
@@ -147,6 +150,12 @@ class CsvTable : public SampleTable {
  public:
   int64_t size() const override { return size_; }
   int64_t width(int field) const override { return fields_[field].width; }
+  int64_t length(int field, int64_t sample) const override {
+    const Field& where = fields_[field];
+    if (!where.is_list) return where.width;
+    return where.is_integers ? int_lists_[where.begin].length(sample)
+                             : float_lists_[where.begin].length(sample);
+  }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     const Field& where = fields_[field];
@@ -193,6 +202,7 @@ class CsvTable : public SampleTable {
     int64_t begin = 0;  // in a row of floats_ or ints_, or index of a list
     int64_t width = 0;
     bool is_list = false;
+    bool is_integers = false;
   };
   std::vector<Field> fields_;
   int64_t size_ = 0;
@@ -380,7 +390,8 @@ class CsvLoader {
     list.width = field.padded_width;
     list.complete = field.complete;
     list.padding = static_cast<T>(field.padding);
-    return {static_cast<int64_t>(lists->size()) - 1, list.width, true};
+    return {static_cast<int64_t>(lists->size()) - 1, list.width, true,
+            field.integers};
   }
 
   // Gives the fields of one type their columns. A range's columns are all used,

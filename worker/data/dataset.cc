@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/job_spec_fields.h"
 #include "worker/data/criteo_table.h"
 #include "worker/data/csv_table.h"
 #include "worker/data/digits_table.h"
@@ -22,30 +23,65 @@ namespace syncline {
 namespace {
 
 struct FeedMap {
+  int field = 0;           // of the table
+  bool is_length = false;  // of that field; else its values
   bool integers = false;
   float scale = 1;
   float offset = 0;
 };
 
-// Fields in the order in which a table is asked for them: by feed index, then
-// the label.
-std::vector<FieldRequest> RequestedFields(const DataSpec& data,
-                                          absl::Span<const FeedShape> feeds,
-                                          int64_t label_width) {
-  std::vector<FieldRequest> fields;
+// How a job's feeds and its label lie over the fields of a table.
+struct Mapping {
+  std::vector<FieldRequest> fields;  // what the table is asked for
+  std::vector<FeedMap> feeds;
+  int label = 0;  // its field
+
+  // The field of that name; -1: none.
+  int Find(absl::string_view name) const {
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (fields[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+};
+
+FieldRequest LabelRequest(const Label& label, int64_t width) {
+  FieldRequest field(LabelField(label));
+  field.padded_width = width;
+  field.padding = label.ignore();
+  field.complete = !label.has_ignore();
+  return field;
+}
+
+absl::StatusOr<Mapping> MapFields(const DataSpec& data,
+                                  absl::Span<const FeedShape> feeds,
+                                  int64_t label_width) {
+  Mapping mapping;
   for (int i = 0; i < data.feeds_size(); ++i) {
-    FieldRequest field(data.feeds(i).field());
+    const Feed& feed = data.feeds(i);
+    mapping.feeds.push_back({.field = static_cast<int>(mapping.fields.size()),
+                             .is_length = !MeasuredField(feed.field()).empty(),
+                             .integers = feeds[i].integers,
+                             .scale = feed.scale() == 0 ? 1 : feed.scale(),
+                             .offset = feed.offset()});
+    if (mapping.feeds.back().is_length) continue;
+    FieldRequest field(feed.field());
     field.integers = feeds[i].integers;
     field.padded_width = feeds[i].elements;
-    if (field.integers) field.padding = data.feeds(i).padding();
-    fields.push_back(std::move(field));
+    if (field.integers) field.padding = feed.padding();
+    mapping.fields.push_back(std::move(field));
   }
-  const std::string& label = data.label().field();
-  fields.emplace_back(label.empty() ? "label" : label);
-  fields.back().padded_width = label_width;
-  fields.back().complete = !data.label().has_ignore();
-  fields.back().padding = data.label().ignore();
-  return fields;
+  mapping.label = static_cast<int>(mapping.fields.size());
+  mapping.fields.push_back(LabelRequest(data.label(), label_width));
+  for (int i = 0; i < data.feeds_size(); ++i) {
+    if (!mapping.feeds[i].is_length) continue;
+    const std::string& field = data.feeds(i).field();
+    mapping.feeds[i].field = mapping.Find(MeasuredField(field));
+    if (mapping.feeds[i].field >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no feed reads what \"", field, "\" is to be the length of"));
+  }
+  return mapping;
 }
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
@@ -73,24 +109,25 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
 }
 
 // All fields whose size does not fit, one per line.
-absl::Status CheckWidths(const SampleTable& table,
-                         absl::Span<const FieldRequest> fields,
+absl::Status CheckWidths(const SampleTable& table, const Mapping& mapping,
                          const DataSpec& data,
                          absl::Span<const FeedShape> feeds,
                          int64_t label_width) {
   std::vector<std::string> problems;
-  const int label = data.feeds_size();
-  for (int i = 0; i < label; ++i) {
-    if (table.width(i) == feeds[i].elements) continue;
-    problems.push_back(
-        absl::StrCat(table.Where(i, 0), ": field \"", fields[i].name, "\" has ",
-                     table.width(i), " values per sample, the graph input \"",
-                     data.feeds(i).input(), "\" takes ", feeds[i].elements));
+  for (int i = 0; i < data.feeds_size(); ++i) {
+    const FeedMap& feed = mapping.feeds[i];
+    const int64_t width = feed.is_length ? 1 : table.width(feed.field);
+    if (width == feeds[i].elements) continue;
+    problems.push_back(absl::StrCat(
+        table.Where(feed.field, 0), ": field \"", data.feeds(i).field(),
+        "\" has ", width, " values per sample, the graph input \"",
+        data.feeds(i).input(), "\" takes ", feeds[i].elements));
   }
-  if (table.width(label) != label_width) {
+  if (table.width(mapping.label) != label_width) {
     problems.push_back(
-        absl::StrCat(table.Where(label, 0), ": label field \"",
-                     fields[label].name, "\" has ", table.width(label),
+        absl::StrCat(table.Where(mapping.label, 0), ": label field \"",
+                     mapping.fields[mapping.label].name, "\" has ",
+                     table.width(mapping.label),
                      " values per sample, the loss takes ", label_width));
   }
   if (problems.empty()) return absl::OkStatus();
@@ -120,38 +157,29 @@ absl::Status CheckLabels(const SampleTable& table, int field,
 
 class MappedTable : public Dataset {
  public:
-  MappedTable(std::unique_ptr<const SampleTable> table, const DataSpec& data,
-              absl::Span<const FeedShape> feeds, LabelMap labels)
-      : table_(std::move(table)), labels_(std::move(labels)) {
-    for (size_t i = 0; i < feeds.size(); ++i) {
-      const Feed& feed = data.feeds(static_cast<int>(i));
-      feeds_.push_back({feeds[i].integers,
-                        feed.scale() == 0 ? 1.0f : feed.scale(),
-                        feed.offset()});
-    }
-  }
+  MappedTable(std::unique_ptr<const SampleTable> table, Mapping mapping,
+              LabelMap labels)
+      : table_(std::move(table)),
+        mapping_(std::move(mapping)),
+        labels_(std::move(labels)) {}
 
   int64_t size() const override { return table_->size(); }
 
   void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
-    batch->feeds.resize(feeds_.size());
-    batch->int_feeds.resize(feeds_.size());
-    for (size_t i = 0; i < feeds_.size(); ++i) {
-      const size_t count = indices.size() * table_->width(i);
-      if (feeds_[i].integers) {
-        batch->int_feeds[i].resize(count);
-        table_->ReadInts(i, indices, batch->int_feeds[i].data());
+    batch->feeds.resize(mapping_.feeds.size());
+    batch->int_feeds.resize(mapping_.feeds.size());
+    for (size_t i = 0; i < mapping_.feeds.size(); ++i) {
+      const FeedMap& feed = mapping_.feeds[i];
+      if (feed.integers) {
+        ReadInts(feed, indices, &batch->int_feeds[i]);
       } else {
-        batch->feeds[i].resize(count);
-        table_->Read(i, indices, feeds_[i].scale, feeds_[i].offset,
-                     batch->feeds[i].data());
+        ReadFloats(feed, indices, &batch->feeds[i]);
       }
     }
-    const int label = feeds_.size();
-    batch->label_width = table_->width(label);
+    batch->label_width = table_->width(mapping_.label);
     batch->labels.resize(indices.size() * batch->label_width);
-    table_->Read(label, indices, 1, 0, batch->labels.data());
+    table_->Read(mapping_.label, indices, 1, 0, batch->labels.data());
     for (float& value : batch->labels) value = labels_.Map(value);
   }
   void WillRead(const SampleRange& samples) const override {
@@ -162,9 +190,35 @@ class MappedTable : public Dataset {
   }
 
  private:
+  void ReadInts(const FeedMap& feed, absl::Span<const int64_t> indices,
+                std::vector<int64_t>* out) const {
+    if (feed.is_length) {
+      out->clear();
+      for (const int64_t i : indices) {
+        out->push_back(table_->length(feed.field, i));
+      }
+      return;
+    }
+    out->resize(indices.size() * table_->width(feed.field));
+    table_->ReadInts(feed.field, indices, out->data());
+  }
+  void ReadFloats(const FeedMap& feed, absl::Span<const int64_t> indices,
+                  std::vector<float>* out) const {
+    if (feed.is_length) {
+      out->clear();
+      for (const int64_t i : indices) {
+        const auto length = static_cast<float>(table_->length(feed.field, i));
+        out->push_back(length * feed.scale + feed.offset);
+      }
+      return;
+    }
+    out->resize(indices.size() * table_->width(feed.field));
+    table_->Read(feed.field, indices, feed.scale, feed.offset, out->data());
+  }
+
   const std::unique_ptr<const SampleTable> table_;
+  const Mapping mapping_;
   const LabelMap labels_;
-  std::vector<FeedMap> feeds_;
 };
 
 }  // namespace
@@ -174,15 +228,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     absl::Span<const FeedShape> feeds, int64_t class_count, int64_t label_width,
     const std::string& work_dir) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
-  const std::vector<FieldRequest> fields =
-      RequestedFields(data, feeds, label_width);
-  SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<SampleTable> table,
-                            LoadTable(source, fields, data_root, work_dir));
+  SYNCLINE_ASSIGN_OR_RETURN(Mapping mapping,
+                            MapFields(data, feeds, label_width));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<SampleTable> table,
+      LoadTable(source, mapping.fields, data_root, work_dir));
   SYNCLINE_RETURN_IF_ERROR(
-      CheckWidths(*table, fields, data, feeds, label_width));
+      CheckWidths(*table, mapping, data, feeds, label_width));
   LabelMap labels(data.label(), class_count);
-  SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, data.feeds_size(), labels));
-  return std::make_unique<MappedTable>(std::move(table), data, feeds,
+  SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, mapping.label, labels));
+  return std::make_unique<MappedTable>(std::move(table), std::move(mapping),
                                        std::move(labels));
 }
 

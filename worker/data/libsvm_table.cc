@@ -43,6 +43,11 @@ absl::StatusOr<LibsvmField> ResolveField(const FieldRequest& request) {
   return field;
 }
 
+// Its samples have as many values as their lines.
+bool IsBag(LibsvmField field) {
+  return field == LibsvmField::kIndices || field == LibsvmField::kValues;
+}
+
 class LibsvmTable : public SampleTable {
  public:
   // Adds a field, in the order of the request.
@@ -57,9 +62,7 @@ class LibsvmTable : public SampleTable {
       }
       width = dimension;
     }
-    const bool padded =
-        field == LibsvmField::kIndices || field == LibsvmField::kValues;
-    if (padded) values_max_ = std::min(values_max_, width);
+    if (IsBag(field)) values_max_ = std::min(values_max_, width);
     fields_.push_back({field, width, request.padding});
     index_max_ = dimension > 0 ? dimension : index_max_;
     return absl::OkStatus();
@@ -67,6 +70,10 @@ class LibsvmTable : public SampleTable {
 
   int64_t size() const override { return labels_.size(); }
   int64_t width(int field) const override { return fields_[field].width; }
+  int64_t length(int field, int64_t sample) const override {
+    return IsBag(fields_[field].kind) ? begins_[sample + 1] - begins_[sample]
+                                      : fields_[field].width;
+  }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     switch (fields_[field].kind) {

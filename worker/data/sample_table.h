@@ -45,6 +45,10 @@ class SampleTable {
   virtual int64_t size() const = 0;
   // Values of `field` in one sample; > 0.
   virtual int64_t width(int field) const = 0;
+  // Values that one sample has before padding, <= width(field).
+  virtual int64_t length(int field, int64_t sample) const {
+    return width(field);
+  }
   // out[i, :] = value * scale + offset of sample samples[i]; row-major,
   // [samples.size(), width(field)]. REQUIRES: not asked for as integers.
   virtual void Read(int field, absl::Span<const int64_t> samples, float scale,

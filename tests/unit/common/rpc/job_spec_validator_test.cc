@@ -100,6 +100,11 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"data { label { classes: [1, 2, 3] } } "
        "loss { kind: SIGMOID_CROSS_ENTROPY }",
        "data.label.classes: 3 values; SIGMOID_CROSS_ENTROPY has 2 classes"},
+      {"data { feeds { input: 'n' field: 'x#length' } }",
+       "data.feeds[1].field: 'x#length' is the length of what a feed or the "
+       "label reads, but none reads 'x'"},
+      {"data { feeds { input: 'n' field: 'image#length' padding: 1 } }",
+       "data.feeds[1].padding: is for lists"},
       {"data { label { ignore: -16777217 } }",
        "data.label.ignore: -16777217 is outside -16777216..16777216"},
       {"data { label { ignore: 16777217 } }",

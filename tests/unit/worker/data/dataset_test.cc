@@ -123,6 +123,54 @@ TEST_F(DatasetTest, AListOfLabelsIsFollowedByTheIgnoredOne) {
       HasSubstr("t.csv:1:5: 2 values, expected 3 (column 1)"));
 }
 
+TEST_F(DatasetTest, TheLengthOfAListIsAFieldToo) {
+  Write("t.csv", "5|6,0.5|1|2,0\n,3,1\n");
+  const auto dataset = OpenTrain(
+      "train { csv { path: 't.csv' list_delimiter: '|' } }"
+      "feeds { input: 'n' field: '0#length' }"
+      "feeds { input: 'ids' field: '0' padding: -1 }"
+      "feeds { input: 'weights' field: '1' }"
+      "feeds { input: 'share' field: '1#length' scale: 0.25 offset: 1 }"
+      "feeds { input: 'one' field: '2#length' } label { field: '2' }",
+      dir_, {{1, true}, {3, true}, {3}, {1}, {1, true}}, 2);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Batch batch;
+  (*dataset)->Read({1, 0}, &batch);
+  EXPECT_THAT(batch.int_feeds[0], ElementsAre(0, 2));
+  EXPECT_THAT(batch.int_feeds[1], ElementsAre(-1, -1, -1, 5, 6, -1));
+  EXPECT_THAT(batch.feeds[3], ElementsAre(1.25, 1.75));
+  EXPECT_THAT(batch.int_feeds[4], ElementsAre(1, 1));
+
+  Write("t.svm", "1 3:0.5 9:2\n0\n");
+  const auto bags = OpenTrain(
+      "train { libsvm { path: 't.svm' } }"
+      "feeds { input: 'ids' field: 'indices' }"
+      "feeds { input: 'n' field: 'indices#length' }",
+      dir_, {{3, true}, {1, true}}, 2);
+  ASSERT_TRUE(bags.ok()) << bags.status();
+  (*bags)->Read({0, 1}, &batch);
+  EXPECT_THAT(batch.int_feeds[1], ElementsAre(2, 0));
+}
+
+TEST_F(DatasetTest, ALengthIsOneNumberOfAFieldThatIsRead) {
+  Write("t.csv", "5|6,0\n");
+  const std::string csv =
+      "train { csv { path: 't.csv' list_delimiter: '|' } } label { field: '1' }"
+      "feeds { input: 'x' field: '0' }";
+  EXPECT_EQ(OpenTrain(csv + "feeds { input: 'n' field: '2#length' }", dir_,
+                      {{3}, {1}}, 2)
+                .status()
+                .message(),
+            "no feed reads what \"2#length\" is to be the length of");
+  EXPECT_THAT(
+      std::string(OpenTrain(csv + "feeds { input: 'n' field: '0#length' }",
+                            dir_, {{3}, {2}}, 2)
+                      .status()
+                      .message()),
+      HasSubstr("field \"0#length\" has 1 values per sample, the graph input "
+                "\"n\" takes 2"));
+}
+
 TEST_F(DatasetTest, NamesAllFieldsThatDoNotFitTheGraph) {
   Write("t.csv", "1,2,3\n");
   const auto dataset = OpenTrain(
