@@ -7,7 +7,9 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
@@ -18,8 +20,9 @@
 namespace syncline {
 namespace {
 
-// Full, short last and evaluation batches, with room for an odd size or two.
-constexpr size_t kPlansMax = 8;
+// Of a length: full, short last and evaluation batches, with room for an odd
+// size or two.
+constexpr size_t kPlansPerLength = 8;
 
 int64_t AlignedCount(int64_t count) {
   constexpr int64_t kFloats = kCacheLineBytes / sizeof(float);
@@ -131,6 +134,7 @@ class CpuExecutor : public Executor {
   struct CachedPlan {
     bool training;
     int64_t batch_size;
+    int64_t length;
     std::unique_ptr<StepPlan> plan;
   };
 
@@ -144,9 +148,15 @@ class CpuExecutor : public Executor {
   void FillParameters();
   // Parameters and what is in the arena.
   std::vector<PlannedTensor> LargestFirst(const StepPlan& plan) const;
-  absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size);
+  absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
+                                    int64_t length);
   void EnsureArena(int64_t bytes);
   absl::Status CheckSize(const Batch& batch, int64_t most) const;
+  // Shorter and longer ones; 0 alone: there is one, the model's.
+  absl::Span<const int64_t> Lengths() const;
+  absl::Status PlanLength(int64_t length, ExecutorPlan* plan);
+  // What is said of the whole job, by the plan of the longest batches.
+  void Describe(const StepPlan& training, ExecutorPlan* plan) const;
   // Samples [first, first + size) of a batch.
   struct Part {
     int64_t first = 0;
@@ -178,28 +188,54 @@ class CpuExecutor : public Executor {
   StatisticsExchange* statistics_ = nullptr;
 };
 
+absl::Span<const int64_t> CpuExecutor::Lengths() const {
+  static constexpr int64_t kOfTheModel[] = {0};
+  if (options_.lengths.empty()) return kOfTheModel;
+  return options_.lengths;
+}
+
 absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
   SYNCLINE_RETURN_IF_ERROR(CheckInputs());
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
-  if (options_.eval_batch_size > 0) {
-    SYNCLINE_ASSIGN_OR_RETURN(
-        const StepPlan* evaluation,
-        PlanFor(/*training=*/false, options_.eval_batch_size));
-    plan.evaluation_arena_bytes = evaluation->arena_bytes();
-  }
-  const int64_t largest = LargestPart();
-  SYNCLINE_ASSIGN_OR_RETURN(const StepPlan* training,
-                            PlanFor(/*training=*/true, largest));
-  plan.training_arena_bytes = training->arena_bytes();
   plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
   plan.parameter_bytes = ParameterSlab::BytesFor(counts_);
   plan.gradient_bytes = plan.parameter_bytes;
-  plan.tensors = LargestFirst(*training);
-  plan.operators =
-      ByOperator(training->Costs(), static_cast<double>(options_.batch_size) /
-                                        static_cast<double>(largest));
+  for (const int64_t length : Lengths()) {
+    absl::Status planned = PlanLength(length, &plan);
+    if (!planned.ok() && length > 0) {
+      planned = Annotate(planned, absl::StrCat("length ", length));
+    }
+    SYNCLINE_RETURN_IF_ERROR(planned);
+  }
   return plan;
+}
+
+absl::Status CpuExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
+  if (options_.eval_batch_size > 0) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const StepPlan* evaluation,
+        PlanFor(/*training=*/false, options_.eval_batch_size, length));
+    plan->evaluation_arena_bytes =
+        std::max(plan->evaluation_arena_bytes, evaluation->arena_bytes());
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const StepPlan* training,
+                            PlanFor(/*training=*/true, LargestPart(), length));
+  plan->training_arena_bytes =
+      std::max(plan->training_arena_bytes, training->arena_bytes());
+  Describe(*training, plan);
+  if (length == 0) return absl::OkStatus();
+  double flops = 0;
+  for (const PlannedOperator& op : plan->operators) flops += op.flops();
+  plan->lengths.push_back({length, training->arena_bytes(), flops});
+  return absl::OkStatus();
+}
+
+void CpuExecutor::Describe(const StepPlan& training, ExecutorPlan* plan) const {
+  plan->tensors = LargestFirst(training);
+  plan->operators =
+      ByOperator(training.Costs(), static_cast<double>(options_.batch_size) /
+                                       static_cast<double>(LargestPart()));
 }
 
 std::vector<PlannedTensor> CpuExecutor::LargestFirst(
@@ -269,10 +305,12 @@ void CpuExecutor::FillParameters() {
 }
 
 absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
-                                               int64_t batch_size) {
+                                               int64_t batch_size,
+                                               int64_t length) {
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const CachedPlan& p) {
-        return p.training == training && p.batch_size == batch_size;
+        return p.training == training && p.batch_size == batch_size &&
+               p.length == length;
       });
   if (found != plans_.end()) {
     std::rotate(plans_.begin(), found, found + 1);
@@ -290,18 +328,25 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .loss = options_.loss.kind(),
            .ignores_labels = options_.ignores_labels,
            .batch_size = batch_size,
+           .length = length,
            .is_short = training && batch_size < LargestPart(),
            .table_samples =
                training ? options_.batch_size : options_.eval_batch_size,
            .training = training,
            .recompute_segments = training ? options_.recompute_segments : 1,
            .folds_statistics = training && options_.folds_statistics}));
-  if (plans_.size() == kPlansMax) plans_.pop_back();
-  plans_.insert(plans_.begin(), {training, batch_size, std::move(plan)});
+  if (plans_.size() == kPlansPerLength * Lengths().size()) plans_.pop_back();
+  plans_.insert(plans_.begin(),
+                {training, batch_size, length, std::move(plan)});
   return plans_.front().plan.get();
 }
 
 absl::Status CpuExecutor::CheckSize(const Batch& batch, int64_t most) const {
+  if (!absl::c_linear_search(Lengths(), batch.length)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of length ", batch.length, "; this executor has plans for ",
+        absl::StrJoin(Lengths(), ", ")));
+  }
   if (batch.size > 0 && batch.size <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "a batch of ", batch.size, " samples; this executor takes 1 to ", most));
@@ -310,7 +355,8 @@ absl::Status CpuExecutor::CheckSize(const Batch& batch, int64_t most) const {
 // The plan for this part of a batch, bound to its memory.
 absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
                                              Part part) {
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan, PlanFor(training, part.size));
+  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
+                            PlanFor(training, part.size, batch.length));
   // All of them before anything is computed.
   if (part.first == 0) {
     SYNCLINE_RETURN_IF_ERROR(

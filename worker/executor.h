@@ -21,9 +21,10 @@
 namespace syncline {
 
 // Runs a model forward and backward on one device. Owns the parameters and
-// their gradients; plans memory once per batch size. Single thread, except that
-// other threads may write parameter(i) between on_gradient(i) of one step and
-// the start of the next (the caller orders these).
+// their gradients; plans memory once per batch size and length, all plans in
+// the memory of the largest. Single thread, except that other threads may write
+// parameter(i) between on_gradient(i) of one step and the start of the next
+// (the caller orders these).
 class Executor {
  public:
   struct Options {
@@ -35,8 +36,10 @@ class Executor {
     // same gradients, bit for bit, in less memory.
     int recompute_segments = 1;
     int64_t eval_batch_size = 0;  // largest evaluation batch
-    int threads = 1;              // for matrix products
-    uint64_t seed = 0;            // Dropout
+    // Lengths of batches, ascending; empty: all have the model's.
+    std::vector<int64_t> lengths;
+    int threads = 1;    // for matrix products
+    uint64_t seed = 0;  // Dropout
     // Statistics of training batches are those of all workers' batches
     // (UseStatistics), part by part.
     bool folds_statistics = false;
@@ -109,7 +112,7 @@ class Executor {
   // each batch has its own.
   virtual void UseStatistics(StatisticsExchange* statistics) = 0;
 
-  // Bytes of the activation arena for the training batch, or a part of it.
+  // Bytes of the activation arena for the longest training batch, or a part.
   virtual int64_t arena_bytes() const = 0;
   // Bytes that it holds: parameters, gradients and arena.
   virtual int64_t memory_bytes() const = 0;

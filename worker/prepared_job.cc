@@ -209,6 +209,8 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   options.recompute_segments =
       static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();
+  options.lengths.assign(spec.data().buckets().lengths().begin(),
+                         spec.data().buckets().lengths().end());
   options.seed = training.seed();
   options.folds_statistics = FoldsStatistics(spec);
   return options;

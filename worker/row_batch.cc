@@ -65,13 +65,13 @@ void RowBatch::NumberKeys(const Batch& batch) {
   unsorted_.clear();
   for (size_t l = 0; l < options_.lookups.size(); ++l) {
     const Lookup& lookup = options_.lookups[l];
-    const size_t count =
-        static_cast<size_t>(lookup.ids_per_sample * batch.size);
-    positions_[l].resize(count);
-    if (count == 0) continue;
+    positions_[l].clear();
+    if (batch.size == 0) continue;
     const std::vector<int64_t>& ids = batch.int_feeds[lookup.feed];
-    SYNCLINE_CHECK(ids.size() == count);
-    for (size_t i = 0; i < count; ++i) {
+    SYNCLINE_CHECK(ids.size() <=
+                   static_cast<size_t>(lookup.ids_per_sample * batch.size));
+    positions_[l].resize(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
       if (lookup.padding == ids[i]) {
         positions_[l][i] = 0;
         continue;

@@ -28,8 +28,8 @@ class RowBatch {
  public:
   // Where keys come from.
   struct Lookup {
-    int feed = 0;  // index into Batch::int_feeds
-    int64_t ids_per_sample = 0;
+    int feed = 0;                // index into Batch::int_feeds
+    int64_t ids_per_sample = 0;  // at most; batches of one length have fewer
     std::optional<int64_t> padding = {};  // the key that stands for none
   };
   struct Options {

@@ -54,7 +54,7 @@ uint32_t ParameterGradients(const StepMemory::Backward& backward) {
 
 absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(Model::Inference known,
-                            spec.model->Infer(spec.batch_size));
+                            spec.model->Infer(spec.batch_size, spec.length));
   SYNCLINE_ASSIGN_OR_RETURN(
       Loss loss, Loss::Create(spec.loss, known.dims[spec.loss_output],
                               spec.batch_size, spec.ignores_labels));

@@ -24,8 +24,8 @@
 
 namespace syncline {
 
-// A model made ready for one batch size: an Op per node, a place for every
-// byte. Running it allocates nothing. Thread-compatible.
+// A model made ready for one batch size and length: an Op per node, a place for
+// every byte. Running it allocates nothing. Thread-compatible.
 //
 //   Bind -> Forward -> loss().Run -> Backward
 //
@@ -44,6 +44,7 @@ class StepPlan {
     LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
     bool ignores_labels = false;  // labels may be kIgnoredLabel
     int64_t batch_size = 0;       // of the batch, or of a part of it
+    int64_t length = 0;           // of its samples; 0: the model's
     bool is_short = false;        // a larger one was planned
     // Samples at most of the batch whose rows the tables hold.
     int64_t table_samples = 0;

@@ -48,6 +48,13 @@ using Attribute =
     std::variant<int64_t, float, std::string, std::vector<int64_t>,
                  std::vector<float>, std::vector<std::string>, ConstantTensor>;
 
+// The symbol of the graph inputs' dimension that is the length of a batch's
+// samples, and the largest that it is. No symbol: there is no such dimension.
+struct LengthDimension {
+  std::string symbol;
+  int64_t longest = 0;
+};
+
 using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;  // an omitted optional input or output
 
@@ -60,6 +67,9 @@ struct Value {
   bool known = true;
   DType dtype = DType::kFloat32;
   Dims dims;  // kBatchDim and kDerivedDim possible; initializers are concrete
+  // Of a graph input, bit d: dimension d is the length of a batch's samples,
+  // `dims` has the longest.
+  uint32_t length_mask = 0;
   int32_t producer = -1;     // node index; -1 for inputs and initializers
   int32_t initializer = -1;  // index into Graph::initializers
   // Computed, but from constants and shapes alone: known before training, for

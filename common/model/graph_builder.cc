@@ -96,10 +96,12 @@ absl::StatusOr<ConstantTensor> ConstantValue(const Node& node) {
 class GraphBuilder {
  public:
   GraphBuilder(absl::Span<const std::string> initialize,
-               absl::Span<const std::string> tables, onnx::ModelProto* model,
+               absl::Span<const std::string> tables,
+               const LengthDimension& length, onnx::ModelProto* model,
                std::vector<std::string>* problems)
       : initialize_(initialize),
         tables_(tables),
+        length_(length),
         model_(model),
         file_(model->mutable_graph()),
         problems_(problems) {}
@@ -136,7 +138,11 @@ class GraphBuilder {
   void AddInitializers();
   void AddInputs();
   void AddInput(const onnx::ValueInfoProto& input);
-  bool ReadInputDims(const onnx::ValueInfoProto& input, Dims* dims);
+  // Sets dimensions and length_mask.
+  bool ReadInputDims(const onnx::ValueInfoProto& input, Value* value);
+  bool IsLength(const onnx::TensorShapeProto::Dimension& dim) const {
+    return !length_.symbol.empty() && dim.dim_param() == length_.symbol;
+  }
   bool IsTable(const Value& value) const;
   bool IsDeclared(const Value& value) const;
   const Value* FindFileInitializer(const std::string& name) const;
@@ -166,6 +172,7 @@ class GraphBuilder {
 
   const absl::Span<const std::string> initialize_;
   const absl::Span<const std::string> tables_;
+  const LengthDimension& length_;
   onnx::ModelProto* const model_;
   onnx::GraphProto* const file_;
   std::vector<std::string>* const problems_;
@@ -256,6 +263,7 @@ void GraphBuilder::AddInputs() {
   for (const auto& input : file_->input()) {
     const auto& shape = input.type().tensor_type().shape();
     if (batch_symbol_.empty() && shape.dim_size() > 0 &&
+        !IsLength(shape.dim(0)) &&
         !absl::c_linear_search(tables_, input.name())) {
       batch_symbol_ = shape.dim(0).dim_param();
     }
@@ -282,7 +290,7 @@ void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
     Problem(label, ": ", dtype.status().message());
   } else {
     value.dtype = *dtype;
-    readable = ReadInputDims(input, &value.dims);
+    readable = ReadInputDims(input, &value);
   }
   // The open first dimension of a table is its number of rows, not a batch.
   const bool is_table = readable && IsTable(value);
@@ -319,7 +327,8 @@ void GraphBuilder::CheckListedInitializer(const onnx::ValueInfoProto& input,
 }
 
 bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
-                                 Dims* dims) {
+                                 Value* value) {
+  Dims* const dims = &value->dims;
   const std::string label = absl::StrCat("graph input ", Quote(input.name()));
   if (!input.type().tensor_type().has_shape()) {
     Problem(label, " has no shape");
@@ -330,13 +339,27 @@ bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
       dims->push_back(dim.dim_value());
       continue;
     }
+    if (IsLength(dim)) {
+      if (dims->empty()) {
+        Problem(label, ": its first dimension is the batch, but ",
+                Quote(length_.symbol), " is the length of samples");
+        return false;
+      }
+      value->length_mask |= 1u << std::min<size_t>(dims->size(), 31);
+      dims->push_back(length_.longest);
+      continue;
+    }
     const bool is_batch = dims->empty() || (!dim.dim_param().empty() &&
                                             dim.dim_param() == batch_symbol_);
     if (!is_batch) {
       Problem(label, ": dimension ", dims->size(), " is open (",
               Quote(dim.has_dim_value() ? absl::StrCat(dim.dim_value())
                                         : dim.dim_param()),
-              "); only the first, the batch, may be");
+              "); only the first, the batch, may be",
+              length_.symbol.empty()
+                  ? ""
+                  : absl::StrCat(", and ", Quote(length_.symbol),
+                                 ", the length of samples"));
       return false;
     }
     dims->push_back(kBatchDim);
@@ -350,12 +373,12 @@ bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
 
 bool GraphBuilder::IsTable(const Value& value) const {
   return value.dtype == DType::kFloat32 && value.dims.size() == 2 &&
-         value.dims[1] != kBatchDim &&
+         value.length_mask == 0 && value.dims[1] != kBatchDim &&
          absl::c_linear_search(tables_, value.name);
 }
 
 bool GraphBuilder::IsDeclared(const Value& value) const {
-  if (value.dtype != DType::kFloat32 ||
+  if (value.dtype != DType::kFloat32 || value.length_mask != 0 ||
       absl::c_linear_search(value.dims, kBatchDim)) {
     return false;
   }
@@ -553,12 +576,13 @@ void GraphBuilder::AddOutputs() {
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
                       std::vector<std::string>* problems,
-                      absl::Span<const std::string> tables) {
+                      absl::Span<const std::string> tables,
+                      const LengthDimension& length) {
   if (!model->has_graph()) {
     problems->push_back("the file has no graph");
     return {};
   }
-  return GraphBuilder(initialize, tables, model, problems).Build();
+  return GraphBuilder(initialize, tables, length, model, problems).Build();
 }
 
 }  // namespace syncline

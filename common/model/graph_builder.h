@@ -27,13 +27,15 @@ struct BuiltGraph {
 // content of initializers out of `model`.
 //   initialize  patterns of declared parameters, see model.h
 //   tables      names of embedding tables, see model.h
+//   length      the dimension that may be open besides the batch, see model.h
 // Appends one line per problem. What has one is there all the same, so that
 // what uses it is not reported too; the nodes of a cycle and what comes after
 // them are not. Without a valid opset the graph is empty.
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
                       std::vector<std::string>* problems,
-                      absl::Span<const std::string> tables = {});
+                      absl::Span<const std::string> tables = {},
+                      const LengthDimension& length = {});
 
 }  // namespace syncline
 

@@ -38,6 +38,13 @@ struct PlannedOperator {
   }
 };
 
+// A step of batches of one length (LengthBuckets).
+struct PlannedLength {
+  int64_t length = 0;
+  int64_t arena_bytes = 0;  // as training_arena_bytes
+  double flops = 0;
+};
+
 // The executor's part, for the job's largest batches.
 struct ExecutorPlan {
   int64_t parameters = 0;  // numbers
@@ -50,6 +57,7 @@ struct ExecutorPlan {
   int64_t evaluation_arena_bytes = 0;
   std::vector<PlannedTensor> tensors;      // largest first
   std::vector<PlannedOperator> operators;  // dearest first
+  std::vector<PlannedLength> lengths;      // ascending; the rest is of the last
 
   int64_t arena_bytes() const {
     return std::max(training_arena_bytes, evaluation_arena_bytes);

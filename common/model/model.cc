@@ -111,9 +111,10 @@ Model::~Model() = default;
 absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
     absl::Span<const std::string> initialize,
-    absl::Span<const std::string> tables) {
+    absl::Span<const std::string> tables, const LengthDimension& length) {
   std::vector<std::string> problems;
-  auto model = ParseWithProblems(bytes, label, initialize, tables, &problems);
+  auto model =
+      ParseWithProblems(bytes, label, initialize, tables, &problems, length);
   if (problems.empty()) return model;
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
@@ -121,7 +122,8 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
 std::shared_ptr<const Model> Model::ParseWithProblems(
     absl::string_view bytes, absl::string_view label,
     absl::Span<const std::string> initialize,
-    absl::Span<const std::string> tables, std::vector<std::string>* problems) {
+    absl::Span<const std::string> tables, std::vector<std::string>* problems,
+    const LengthDimension& length) {
   std::shared_ptr<Model> model(new Model());
   Proto& proto = *model->proto_;
   proto.label = std::string(label);
@@ -130,7 +132,8 @@ std::shared_ptr<const Model> Model::ParseWithProblems(
     problems->push_back(absl::StrCat(label, ": ", read.message()));
     return nullptr;
   }
-  BuiltGraph built = BuildGraph(initialize, &proto.file, &found, tables);
+  BuiltGraph built =
+      BuildGraph(initialize, &proto.file, &found, tables, length);
   model->graph_ = std::move(built.graph);
   proto.file_nodes = std::move(built.file_nodes);
   proto.nodes = model->graph_.nodes;
@@ -183,12 +186,14 @@ FoldedNumbers Model::SetComputedShapes(std::vector<std::string>* problems) {
   return numbers;
 }
 
-absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size) const {
-  SYNCLINE_ASSIGN_OR_RETURN(Inference inference, Infer(batch_size));
+absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size,
+                                                     int64_t length) const {
+  SYNCLINE_ASSIGN_OR_RETURN(Inference inference, Infer(batch_size, length));
   return std::move(inference.dims);
 }
 
-absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size) const {
+absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size,
+                                              int64_t length) const {
   std::vector<std::string> problems;
   for (ValueId id : graph_.inputs) {
     const Value& input = graph_.values[id];
@@ -212,7 +217,7 @@ absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size) const {
 
   std::vector<InferredValue> values = InferValues(
       graph_, proto_->nodes, proto_->file.graph(), proto_->file_nodes,
-      batch_size, BatchStyle::kNumber, &problems);
+      batch_size, BatchStyle::kNumber, &problems, length);
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
   Inference inference;
   for (size_t id = 0; id < values.size(); ++id) {

@@ -25,6 +25,10 @@ namespace syncline {
 // dimensions are refused, unless they bear the same symbol. A model whose
 // inputs are all fixed works for exactly the batch size it was written for.
 //
+// Length: one more symbol may stand for a dimension of the inputs, for which
+// the job knows which sizes it takes. The graph has the longest; InferShapes
+// and Infer give the shapes of any.
+//
 // Nodes may come in any order. Constant nodes become initializers (never
 // trained), so nothing behind this class sees one. Tensors have at most
 // kRankMax dimensions and kElementsMax elements.
@@ -48,8 +52,8 @@ class Model {
   // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
   // names the file in errors; `initialize` are the patterns of the job's rules
   // (ParseJobModel in training_graph.h passes them), `tables` the names of its
-  // embedding tables. Treats the bytes as
-  // hostile.
+  // embedding tables, `length` the dimension that differs from batch to batch.
+  // Treats the bytes as hostile.
   // Errors: InvalidArgument, one problem per line, each naming the node, its
   // operator and the opset: not ONNX, text syntax error with line, no graph,
   // unsupported operator or opset, a cycle, an undefined or doubly defined
@@ -57,14 +61,16 @@ class Model {
   static absl::StatusOr<std::shared_ptr<const Model>> Parse(
       absl::string_view bytes, absl::string_view label,
       absl::Span<const std::string> initialize = {},
-      absl::Span<const std::string> tables = {});
+      absl::Span<const std::string> tables = {},
+      const LengthDimension& length = {});
   // The same for a check that wants to find everything at once: appends the
   // problems and gives what could be understood, which is good for its graph
   // only; null if that is nothing.
   static std::shared_ptr<const Model> ParseWithProblems(
       absl::string_view bytes, absl::string_view label,
       absl::Span<const std::string> initialize,
-      absl::Span<const std::string> tables, std::vector<std::string>* problems);
+      absl::Span<const std::string> tables, std::vector<std::string>* problems,
+      const LengthDimension& length = {});
   ~Model();
 
   // False only from ParseWithProblems.
@@ -72,12 +78,14 @@ class Model {
   const Graph& graph() const { return graph_; }
 
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
-  // set to `batch_size` (> 0, or kAsWritten). A value that is constant for this
+  // set to `batch_size` (> 0, or kAsWritten) and the length to `length` (0: the
+  // longest). A value that is constant for this
   // batch size (Reshape's shape input) has its dims too. Errors:
   // InvalidArgument: shapes that do not fit, naming the node; a graph input
   // with a fixed first dimension other than batch_size; kAsWritten where an
   // input has the batch dimension.
-  absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size) const;
+  absl::StatusOr<std::vector<Dims>> InferShapes(int64_t batch_size,
+                                                int64_t length = 0) const;
 
   // The same, and the values that are known before training.
   struct Inference {
@@ -85,7 +93,7 @@ class Model {
     // By ValueId: of values that are folded, else null.
     std::vector<std::shared_ptr<const ConstantTensor>> constants;
   };
-  absl::StatusOr<Inference> Infer(int64_t batch_size) const;
+  absl::StatusOr<Inference> Infer(int64_t batch_size, int64_t length = 0) const;
 
   // The submitted file, with the named float32 initializers replaced, as ONNX
   // binary. Those named in `inputs` are graph inputs in it, without values,

@@ -182,10 +182,11 @@ bool BroadcastsTo(absl::Span<const int64_t> from,
 class ValueInference {
  public:
   ValueInference(const Graph& graph, const onnx::GraphProto& file,
-                 int64_t batch_size, BatchStyle style,
+                 int64_t batch_size, int64_t length, BatchStyle style,
                  std::vector<std::string>* problems)
       : graph_(graph),
         batch_size_(batch_size),
+        length_(length),
         style_(style),
         problems_(problems),
         values_(graph.values.size()) {
@@ -206,6 +207,9 @@ class ValueInference {
       values_[id] = {true, value.dtype, value.dims};
       std::replace(values_[id].dims.begin(), values_[id].dims.end(), kBatchDim,
                    batch_size_);
+      for (size_t d = 0; length_ > 0 && d < value.dims.size(); ++d) {
+        if ((value.length_mask >> d & 1) != 0) values_[id].dims[d] = length_;
+      }
       if (!WithinLimits(values_[id].dims)) {
         problems_->push_back(absl::StrCat(Quote(value.name), " would be ",
                                           Describe(values_[id]),
@@ -263,6 +267,7 @@ class ValueInference {
 
   const Graph& graph_;
   const int64_t batch_size_;
+  const int64_t length_;  // 0: the longest
   const BatchStyle style_;
   std::vector<std::string>* const problems_;
   std::vector<InferredValue> values_;
@@ -451,8 +456,9 @@ std::vector<InferredValue> InferValues(const Graph& graph,
                                        const onnx::GraphProto& file,
                                        absl::Span<const int> file_nodes,
                                        int64_t batch_size, BatchStyle style,
-                                       std::vector<std::string>* problems) {
-  return ValueInference(graph, file, batch_size, style, problems)
+                                       std::vector<std::string>* problems,
+                                       int64_t length) {
+  return ValueInference(graph, file, batch_size, length, style, problems)
       .Run(nodes, file, file_nodes);
 }
 

@@ -28,12 +28,11 @@ struct InferredValue {
 enum class BatchStyle { kNumber, kSymbol };
 
 // Type and shape of every value with kBatchDim of the inputs replaced by
-// `batch_size`, by libonnx's rules and ours; and the values that follow from
-// constants and shapes.
-//   nodes             the graph's, before any of them were fused (fusion.h)
-//   file, file_nodes  their origin, see BuiltGraph; the outputs of bad nodes
-//   are
-//                     not known
+// `batch_size`, and their length by `length` (0: the longest), by libonnx's
+// rules and ours; and the values that follow from constants and shapes.
+//   nodes       the graph's, before any of them were fused (fusion.h)
+//   file        the graph's origin, see BuiltGraph
+//   file_nodes  likewise; the outputs of bad nodes are not known
 // Appends one line per problem, each naming the node and the shapes of its
 // inputs; what depends on a value that is not known is left unknown without a
 // problem of its own.
@@ -42,7 +41,8 @@ std::vector<InferredValue> InferValues(const Graph& graph,
                                        const onnx::GraphProto& file,
                                        absl::Span<const int> file_nodes,
                                        int64_t batch_size, BatchStyle style,
-                                       std::vector<std::string>* problems);
+                                       std::vector<std::string>* problems,
+                                       int64_t length = 0);
 
 }  // namespace syncline
 

@@ -44,6 +44,7 @@ class Resolver {
     MarkStatistics();
     ResolveParameters();
     CheckFoldedStatistics();
+    CheckBuckets();
     CheckBatchSizes();
     return std::move(result_);
   }
@@ -103,7 +104,13 @@ class Resolver {
   void ResolveParameters();
   void CheckFoldedStatistics();
   bool IsTable(const Initializer& initializer) const;
+  // Of each length, where batches have several.
   void CheckBatchSizes();
+  void CheckShapes(const std::string& path, int64_t batch_size, int64_t length);
+  void CheckBuckets();
+  // What the loss takes may depend on the length in its positions only; true if
+  // it does.
+  bool CheckPositions(const std::string& path, int64_t length);
 
   const JobSpec& spec_;
   const Model& model_;
@@ -520,20 +527,78 @@ void Resolver::CheckBatchSizes() {
     return !value(id).dims.empty() && value(id).dims[0] == kBatchDim;
   });
   if (!open) return;  // reported by ResolveFeeds
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"training.batch_size", spec_.training().batch_size()},
-      {"training.eval_batch_size", spec_.training().eval_batch_size()}};
-  for (const auto& [path, size] : sizes) {
-    const auto shapes = model_.InferShapes(size);
-    if (shapes.ok()) continue;
-    for (absl::string_view line :
-         absl::StrSplit(shapes.status().message(), '\n')) {
-      Problem(path, ": ", line);
-    }
+  CheckShapes("training.batch_size", spec_.training().batch_size(), 0);
+  CheckShapes("training.eval_batch_size", spec_.training().eval_batch_size(),
+              0);
+}
+
+void Resolver::CheckShapes(const std::string& path, int64_t batch_size,
+                           int64_t length) {
+  const auto shapes = model_.InferShapes(batch_size, length);
+  if (shapes.ok()) return;
+  for (absl::string_view line :
+       absl::StrSplit(shapes.status().message(), '\n')) {
+    Problem(path, ": ", line);
   }
 }
 
+// Shapes that fit for the longest need not fit for others.
+void Resolver::CheckBuckets() {
+  if (!spec_.data().has_buckets()) return;
+  const LengthBuckets& buckets = spec_.data().buckets();
+  const bool is_there = absl::c_any_of(
+      graph_.inputs, [&](ValueId id) { return value(id).length_mask != 0; });
+  if (!is_there) {
+    Problem("data.buckets.dimension: ", Quote(buckets.dimension()),
+            " is no symbolic dimension of the model's inputs ",
+            Names(graph_.inputs));
+    return;
+  }
+  bool positions_vary = false;
+  for (int i = 0; i < buckets.lengths_size(); ++i) {
+    const std::string path = absl::StrCat("data.buckets.lengths[", i, "]");
+    const size_t before = problems_->size();
+    const uint32_t length = buckets.lengths(i);
+    CheckShapes(path, spec_.training().batch_size(), length);
+    if (problems_->size() > before || result_.loss_output == kNoValue) continue;
+    positions_vary |= CheckPositions(path, length);
+  }
+  if (!positions_vary || spec_.data().label().has_ignore()) return;
+  Problem("data.label.ignore: is required: the number of labels of ",
+          Quote(value(result_.loss_output).name),
+          " depends on data.buckets, and what follows a sample's own must not "
+          "count");
+}
+
+bool Resolver::CheckPositions(const std::string& path, int64_t length) {
+  const auto shapes = model_.InferShapes(1, length);
+  const auto at_longest = model_.InferShapes(1);
+  if (!shapes.ok() || !at_longest.ok()) return false;
+  const Dims& scores = (*shapes)[result_.loss_output];
+  const Dims& longest = (*at_longest)[result_.loss_output];
+  if (scores == longest) return false;
+  if (spec_.loss().kind() == LossSpec::SOFTMAX_CROSS_ENTROPY &&
+      scores.back() == longest.back()) {
+    return true;
+  }
+  Problem(path, ": the scores ", Quote(value(result_.loss_output).name),
+          " of a sample are ", DimsToString(scores), ", but ",
+          DimsToString(longest),
+          " at the longest; only the positions of SOFTMAX_CROSS_ENTROPY may "
+          "depend on the length");
+  return false;
+}
+
 }  // namespace
+
+LengthDimension LengthOf(const LengthBuckets& buckets) {
+  // Of an invalid job, which is still to be read for other problems, too.
+  int64_t longest = 1;
+  for (const uint32_t length : buckets.lengths()) {
+    longest = std::max<int64_t>(longest, length);
+  }
+  return {buckets.dimension(), longest};
+}
 
 absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label) {
@@ -552,7 +617,8 @@ std::shared_ptr<const Model> ParseJobModelWithProblems(
   }
   std::vector<std::string> tables;
   for (const TableSpec& table : spec.tables()) tables.push_back(table.name());
-  return Model::ParseWithProblems(bytes, label, patterns, tables, problems);
+  return Model::ParseWithProblems(bytes, label, patterns, tables, problems,
+                                  LengthOf(spec.data().buckets()));
 }
 
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,

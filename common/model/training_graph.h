@@ -14,8 +14,11 @@
 
 namespace syncline {
 
-// Model::Parse with the patterns of spec.model.initialize and the names of
-// spec.tables. Errors: as there.
+// The dimension that job says the lengths of; no symbol: none.
+LengthDimension LengthOf(const LengthBuckets& buckets);
+
+// Model::Parse with the patterns of spec.model.initialize, the names of
+// spec.tables and the dimension of spec.data.buckets. Errors: as there.
 absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label);
 // Model::ParseWithProblems likewise.
@@ -44,7 +47,8 @@ struct TrainingGraph {
 };
 
 // Resolves names of `spec` against `model`; also checks the loss output's shape
-// against the loss kind and infers shapes for the batch sizes of the spec.
+// against the loss kind and infers shapes for the batch sizes and the lengths
+// of the spec.
 // Appends one "field: problem" per problem to *problems and returns what could
 // be resolved. Of a model that is not whole only names are resolved, and shapes
 // where they are known.

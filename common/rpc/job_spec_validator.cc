@@ -30,6 +30,8 @@ constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
 constexpr uint32_t kVocabularyMax = 1u << 24;  // exact in float32
 constexpr int64_t kLabelMax = 1 << 24;         // likewise
+constexpr int kBucketsMax = 64;
+constexpr uint32_t kLengthMax = 1'048'576;
 constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
 constexpr uint32_t kWindowMin = 4096;
 constexpr uint32_t kWindowMax = 1 << 30;
@@ -393,12 +395,45 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
   }
 }
 
+bool HasLists(const DataSource& source) {
+  return source.has_libsvm() ||
+         (source.has_csv() && !source.csv().list_delimiter().empty());
+}
+
+void CheckBuckets(const DataSpec& data, Problems* problems) {
+  const LengthBuckets& buckets = data.buckets();
+  problems->NotEmpty("data.buckets.dimension", buckets.dimension());
+  if (buckets.lengths_size() < 1 || buckets.lengths_size() > kBucketsMax) {
+    problems->Add("data.buckets.lengths", buckets.lengths_size(),
+                  " lengths, must be 1..", kBucketsMax);
+  }
+  for (int i = 0; i < buckets.lengths_size(); ++i) {
+    const std::string path = Indexed("data.buckets.lengths", i);
+    CheckCount(path, buckets.lengths(i), kLengthMax, problems);
+    if (i > 0 && buckets.lengths(i) <= buckets.lengths(i - 1)) {
+      problems->Add(path, buckets.lengths(i), " does not ascend, after ",
+                    buckets.lengths(i - 1));
+    }
+  }
+  const auto check_source = [&](absl::string_view path,
+                                const DataSource& source) {
+    if (source.format_case() == DataSource::FORMAT_NOT_SET) return;
+    if (HasLists(source)) return;
+    problems->Add("data.buckets", "samples of ", path,
+                  " are all of one length; there must be lists "
+                  "(csv.list_delimiter) or libsvm");
+  };
+  check_source("data.train", data.train());
+  if (data.has_test()) check_source("data.test", data.test());
+}
+
 void CheckData(const JobSpec& spec, Problems* problems) {
   const DataSpec& data = spec.data();
   CheckSource("data.train", data.train(), problems);
   if (data.has_test()) CheckSource("data.test", data.test(), problems);
   CheckFeeds(data, problems);
   CheckLabel(spec, problems);
+  if (data.has_buckets()) CheckBuckets(data, problems);
   if (data.sharing() == DataSpec::LEASED) {
     NotBuilt("data.sharing", data.sharing(), "STATIC", problems);
   }

@@ -220,7 +220,7 @@ TEST_F(ProcessLossTest, AWorkerKilledInAFoldOfStatistics) {
   EXPECT_EQ(told.exit.code, 138);
   EXPECT_THAT(told.err, AllOf(HasSubstr("worker 1 at "), HasSubstr(address),
                               HasSubstr("was lost"), HasSubstr("last clock ")));
-  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+  EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
   ASSERT_OK(cluster_.StartDaemon("worker-1"));
   ExpectNextJobRuns();
 }
@@ -233,7 +233,7 @@ TEST_F(ProcessLossTest, APsKilledInAFoldOfStatistics) {
   const RunningProgram::Result told = ExpectTold(killed);
   EXPECT_EQ(told.exit.code, 138);
   EXPECT_THAT(told.err, HasSubstr("ps 0 at "));
-  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
+  EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
 }
 
 TEST_F(ProcessLossTest, AKilledWorkerLeavesNoSharedMemory) {

@@ -27,17 +27,17 @@ struct TrainingModel {
 // `signature` is "(float[N,4] x, float[4,2] w_a) => (float[N,2] y)", `body` the
 // nodes. The loss is on the first output. Weights with "frozen_" are
 // initializers without gradient; give them values through `initializers`, as
-// ONNX text ("float[2] frozen_a = {1, 2}").
+// ONNX text ("float[2] frozen_a = {1, 2}"). `length` as for Model::Parse.
 inline TrainingModel MakeTrainingModel(const std::string& signature,
                                        const std::string& initializers,
-                                       const std::string& body,
-                                       int opset = 13) {
+                                       const std::string& body, int opset = 13,
+                                       const LengthDimension& length = {}) {
   const std::string text = absl::StrCat(
       "<ir_version: 8, opset_import: [\"\" : ", opset, "]>\ng ", signature,
       initializers.empty() ? "" : absl::StrCat("\n<", initializers, ">"),
       "\n{\n", body, "\n}\n");
   TrainingModel result;
-  auto model = Model::Parse(text, "test", {"w_*"});
+  auto model = Model::Parse(text, "test", {"w_*"}, {}, length);
   EXPECT_TRUE(model.ok()) << model.status() << "\n" << text;
   if (!model.ok()) return result;
   result.model = *std::move(model);

@@ -55,6 +55,34 @@ std::vector<std::string> NodeNames(const Graph& graph) {
   return names;
 }
 
+TEST(GraphBuilderTest, OneMoreSymbolMayBeTheLengthOfSamples) {
+  onnx::ModelProto model = FromText(R"(
+      g (int64[N,S] x, float[N,3,S] y, float[S,4] w) => (int64[N,S] z)
+      { z = Identity(x) })");
+  std::vector<std::string> problems;
+  const Graph graph =
+      BuildGraph({"w"}, &model, &problems, {"w"}, {"S", 12}).graph;
+  // What depends on the length is neither a parameter nor a table.
+  EXPECT_THAT(problems,
+              ElementsAre("graph input 'w': its first dimension is the batch, "
+                          "but 'S' is the length of samples"));
+  const Value& x = graph.values[graph.FindValue("x")];
+  EXPECT_EQ(x.dims, (Dims{kBatchDim, 12}));
+  EXPECT_EQ(x.length_mask, 0b10u);
+  const Value& y = graph.values[graph.FindValue("y")];
+  EXPECT_EQ(y.dims, (Dims{kBatchDim, 3, 12}));
+  EXPECT_EQ(y.length_mask, 0b100u);
+
+  onnx::ModelProto other =
+      FromText("g (float[N,S,T] x) => (float[N,S,T] y) { y = Identity(x) }");
+  problems.clear();
+  BuildGraph({}, &other, &problems, {}, {"S", 12});
+  EXPECT_THAT(problems,
+              ElementsAre("graph input 'x': dimension 2 is open ('T'); only "
+                          "the first, the batch, may be, and 'S', the length "
+                          "of samples"));
+}
+
 TEST(GraphBuilderTest, TablesAreDeclaredByName) {
   onnx::ModelProto model = FromText(R"(
       g (float[R,4] emb, float[N,2] x, float[5,2] b) => (float[N,2] y)

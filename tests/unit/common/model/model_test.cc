@@ -115,6 +115,37 @@ TEST(ModelTest, ProblemsHaveALineEach) {
   EXPECT_THAT(ErrorOf(text + "}"), HasSubstr("\nm: and 10 more problems"));
 }
 
+constexpr char kSequences[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+    g (float[N,S,2] x, float[N] n) => (float[N,S,3] y, float[N] z)
+    <float[2,3] w = {1,2,3,4,5,6}>
+    { y = MatMul(x, w)  z = Identity(n)  s = Shape(x)
+      r = Reshape(y, s2)  s2 = Constant <value_ints = [0, -1]> () })";
+
+TEST(ModelTest, ShapesPerLength) {
+  const auto model = Model::Parse(kSequences, "m", {}, {}, {"S", 9});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(DimsOf(**model, "y"), (Dims{kBatchDim, 9, 3}));
+  for (const int64_t length : {0, 1, 4, 9}) {
+    const int64_t want = length == 0 ? 9 : length;
+    const auto inferred = (*model)->Infer(5, length);
+    ASSERT_TRUE(inferred.ok()) << inferred.status();
+    const Graph& graph = (*model)->graph();
+    EXPECT_EQ(inferred->dims[graph.FindValue("y")], (Dims{5, want, 3}));
+    EXPECT_EQ(inferred->dims[graph.FindValue("r")], (Dims{5, want * 3}));
+    EXPECT_EQ(inferred->constants[graph.FindValue("s")]->ints()[1], want);
+  }
+}
+
+TEST(ModelTest, ExportKeepsTheSymbolOfTheLength) {
+  const auto model = Model::Parse(kSequences, "m", {}, {}, {"S", 9});
+  ASSERT_TRUE(model.ok()) << model.status();
+  onnx::ModelProto file;
+  ASSERT_TRUE(file.ParseFromString(*(*model)->WithWeights({})));
+  const auto& shape = file.graph().input(0).type().tensor_type().shape();
+  EXPECT_EQ(shape.dim(1).dim_param(), "S");
+  EXPECT_FALSE(shape.dim(1).has_dim_value());
+}
+
 // --- Export ---
 
 TEST(ModelTest, ExportReplacesWeightsAndKeepsTheRest) {

@@ -420,5 +420,62 @@ TEST(TrainingGraphTest, BatchesThatAreTooLargeAreRefused) {
               ElementsAre(testing::StartsWith("training.batch_size: m: ")));
 }
 
+// ---- Batches of several lengths ----
+
+constexpr char kBuckets[] =
+    "data { label { ignore: -1 } buckets { dimension: 'S' lengths: [2, 6] } }";
+
+std::string Sequences(absl::string_view weight, absl::string_view output,
+                      absl::string_view body) {
+  return absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,S] x, float)",
+                      weight, " w1) => (float", output, R"( y)
+      <int64[1] two = {2}, int64[1] one = {1}, int64[3] flat = {0, 3, -1}>
+      { )",
+                      body, " }");
+}
+
+TEST(TrainingGraphTest, ScoresMayHaveAsManyPositionsAsTheLength) {
+  const std::string text =
+      Sequences("[1,3]", "[N,S,3]",
+                "u = Unsqueeze(x, two) v = MatMul(u, w1) y = Relu(v)");
+  const Resolved resolved = Resolve(kBuckets, text);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_EQ(resolved.model->graph().values[resolved.training.feeds[0]].dims,
+            (Dims{kBatchDim, 6}));
+  EXPECT_THAT(
+      Resolve("data { buckets { dimension: 'S' lengths: [2, 6] } }", text)
+          .problems,
+      ElementsAre("data.label.ignore: is required: the number of labels of 'y' "
+                  "depends on data.buckets, and what follows a sample's own "
+                  "must not count"));
+}
+
+TEST(TrainingGraphTest, TheLengthMustBeADimensionOfAnInput) {
+  EXPECT_THAT(Resolve(kBuckets).problems,
+              ElementsAre("data.buckets.dimension: 'S' is no symbolic "
+                          "dimension of the model's inputs ('x')"));
+}
+
+TEST(TrainingGraphTest, EachLengthMustFitTheGraph) {
+  EXPECT_THAT(
+      Resolve(kBuckets, Sequences("[6,3]", "[N,3]", "y = MatMul(x, w1)"))
+          .problems,
+      ElementsAre("data.buckets.lengths[0]: m: node 'MatMul#0' (MatMul, opset "
+                  "13) with inputs float32[8,2], float32[6,3]: Incompatible "
+                  "dimensions for matrix multiplication"));
+}
+
+TEST(TrainingGraphTest, ClassesMayNotDependOnTheLength) {
+  EXPECT_THAT(
+      Resolve(kBuckets, Sequences("[1,3]", "[N,3,S]",
+                                  "u = Unsqueeze(x, two) v = MatMul(u, w1) "
+                                  "y = Reshape(v, flat)"))
+          .problems,
+      ElementsAre("data.buckets.lengths[0]: the scores 'y' of a sample are "
+                  "[1,3,2], but [1,3,6] at the longest; only the positions of "
+                  "SOFTMAX_CROSS_ENTROPY may depend on the length"));
+}
+
 }  // namespace
 }  // namespace syncline

@@ -428,6 +428,35 @@ TEST(JobSpecValidatorTest, FieldNamesFitTheFormat) {
   }
 }
 
+TEST(JobSpecValidatorTest, BucketsAreAscendingLengthsOfLists) {
+  const auto problems = [](const std::string& buckets,
+                           const std::string& source =
+                               "csv { path: 'a' list_delimiter: '|' }") {
+    JobSpec spec = WithFields(source, "0", "1", "SOFTMAX_CROSS_ENTROPY");
+    EXPECT_TRUE(TextFormat::MergeFromString(
+        absl::StrCat("data { buckets { ", buckets, " } }"), &spec));
+    return ValidateJobSpec(spec);
+  };
+  EXPECT_THAT(problems("dimension: 'S' lengths: [1, 8, 1048576]"), IsEmpty());
+  EXPECT_THAT(problems(""),
+              ElementsAre("data.buckets.dimension: is required",
+                          "data.buckets.lengths: 0 lengths, must be 1..64"));
+  EXPECT_THAT(
+      problems("dimension: 'S' lengths: [0, 8, 8, 4, 1048577]"),
+      ElementsAre("data.buckets.lengths[0]: 0 is outside 1..1048576",
+                  "data.buckets.lengths[2]: 8 does not ascend, after 8",
+                  "data.buckets.lengths[3]: 4 does not ascend, after 8",
+                  "data.buckets.lengths[4]: 1048577 is outside 1..1048576"));
+  std::string many = "dimension: 'S'";
+  for (int i = 1; i <= 65; ++i) absl::StrAppend(&many, " lengths: ", i);
+  EXPECT_THAT(problems(many),
+              ElementsAre("data.buckets.lengths: 65 lengths, must be 1..64"));
+  EXPECT_THAT(problems("dimension: 'S' lengths: 8", "csv { path: 'a' }"),
+              ElementsAre("data.buckets: samples of data.train are all of one "
+                          "length; there must be lists (csv.list_delimiter) or "
+                          "libsvm"));
+}
+
 TEST(JobSpecValidatorTest, MetricsNeedATestSplit) {
   JobSpec spec = Edited("metrics: ACCURACY");
   spec.mutable_data()->clear_test();
