@@ -27,6 +27,10 @@ struct Batch {
   // float32 (below 2^24).
   std::vector<float> labels;
   int64_t label_width = 1;
+  // Of the numbers in both kinds of feeds: those of samples, and those that
+  // their lists are padded with.
+  int64_t value_count = 0;
+  int64_t padding_count = 0;
 };
 
 }  // namespace syncline

@@ -1,9 +1,5 @@
 #include "worker/evaluator.h"
 
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "google/protobuf/util/time_util.h"
@@ -17,14 +13,16 @@ Evaluator::Evaluator(const JobSpec& spec, const Dataset* dataset,
 
 absl::StatusOr<Evaluation> Evaluator::Run(OnBatch on_batch, Prepare prepare) {
   EvaluationMetrics metrics(spec_.loss().kind(), spec_.metrics());
-  const int64_t batch_size = spec_.training().eval_batch_size();
-  std::vector<int64_t> indices;
-  for (int64_t begin = 0; begin < dataset_->size(); begin += batch_size) {
-    SYNCLINE_RETURN_IF_ERROR(on_batch(begin, dataset_->size()));
-    indices.resize(std::min(batch_size, dataset_->size() - begin));
-    std::iota(indices.begin(), indices.end(), begin);
-    dataset_->Read(indices, &batch_);
-    dataset_->HasRead({begin, static_cast<int64_t>(indices.size())});
+  BatchPlan plan({.sample_count = dataset_->size(),
+                  .batch_size = spec_.training().eval_batch_size(),
+                  .shuffle = false,
+                  .buckets = dataset_->buckets()});
+  for (int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
+    SYNCLINE_RETURN_IF_ERROR(on_batch(metrics.samples(), dataset_->size()));
+    dataset_->Read(plan.Indices(/*epoch=*/0, step), &batch_);
+    if (dataset_->buckets().empty()) {
+      dataset_->HasRead({metrics.samples(), batch_.size});
+    }
     SYNCLINE_RETURN_IF_ERROR(prepare(batch_));
     SYNCLINE_ASSIGN_OR_RETURN(const Executor::EvalResult result,
                               executor_->Evaluate(batch_));

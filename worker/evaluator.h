@@ -15,7 +15,8 @@
 namespace syncline {
 
 // Scores the executor's current parameters on every sample of a dataset, in
-// file order: loss, and the metrics that the job asks for. Single thread.
+// file order, with buckets in that of each bucket: loss, and the metrics that
+// the job asks for. Single thread.
 class Evaluator {
  public:
   // `dataset` and `executor` outlive the evaluator. REQUIRES: `spec` has its

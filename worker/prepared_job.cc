@@ -15,6 +15,7 @@ struct SampleShape {
   std::vector<FeedShape> feeds;
   int64_t class_count = 0;  // 0: regression
   int64_t label_width = 1;
+  std::vector<BucketShape> buckets;
 };
 
 class Preparation {
@@ -92,7 +93,26 @@ class Preparation {
   }
 
   std::optional<SampleShape> FindSampleShape() {
-    const auto shapes = job_.model->InferShapes(spec().training().batch_size());
+    std::optional<SampleShape> shape = FindSampleShape(/*length=*/0);
+    if (!shape.has_value()) return std::nullopt;
+    for (const uint32_t length : spec().data().buckets().lengths()) {
+      const std::optional<SampleShape> here = FindSampleShape(length);
+      if (!here.has_value()) return std::nullopt;
+      BucketShape bucket;
+      bucket.length = length;
+      bucket.label_width = here->label_width;
+      for (const FeedShape& feed : here->feeds) {
+        bucket.elements.push_back(feed.elements);
+      }
+      shape->buckets.push_back(std::move(bucket));
+    }
+    return shape;
+  }
+
+  // Without buckets.
+  std::optional<SampleShape> FindSampleShape(int64_t length) {
+    const auto shapes =
+        job_.model->InferShapes(spec().training().batch_size(), length);
     if (!shapes.ok()) {
       AddProblems("model", shapes.status());
       return std::nullopt;
@@ -135,9 +155,9 @@ class Preparation {
   std::unique_ptr<Dataset> Open(absl::string_view field,
                                 const DataSource& source,
                                 const SampleShape& shape) {
-    auto dataset =
-        Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
-                      shape.class_count, shape.label_width, options_.work_dir);
+    auto dataset = Dataset::Open(
+        source, spec().data(), options_.data_root, shape.feeds,
+        shape.class_count, shape.label_width, options_.work_dir, shape.buckets);
     if (!dataset.ok()) {
       AddProblems(field, dataset.status());
       return nullptr;

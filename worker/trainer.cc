@@ -42,6 +42,7 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   options.plan.rank = job.rank;
   options.plan.shuffle = spec.data().shuffle();
   options.plan.seed = spec.training().seed();
+  options.plan.buckets = job.train->buckets();
   if (spec.data().train().has_criteo()) {
     options.plan.window_samples = spec.data().train().criteo().window_samples();
   }
@@ -201,7 +202,19 @@ absl::Status Trainer::Train() {
       SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock + 1));
     }
   }
+  LogPadding();
   return absl::OkStatus();
+}
+
+void Trainer::LogPadding() const {
+  if (fed_padding_ == 0) return;
+  LogInfo("samples were padded")
+      .Job(job_.assignment.job_id())
+      .Field("values", fed_values_)
+      .Field("padding", fed_padding_)
+      .Field("padding_fraction",
+             static_cast<double>(fed_padding_) /
+                 static_cast<double>(fed_values_ + fed_padding_));
 }
 
 absl::Status Trainer::Start() {
@@ -244,6 +257,9 @@ absl::Status Trainer::Step(int64_t clock) {
   absl::Duration pushing;
   if (statistics_ != nullptr) statistics_->BeginStep(clock, recorder());
   if (batch->size > 0) {
+    fed_values_ += batch->value_count;
+    fed_padding_ += batch->padding_count;
+    options_.metrics->OnFed(batch->value_count, batch->padding_count);
     const absl::StatusOr<double> loss = Compute(clock, *batch, &pushing);
     if (loss.ok()) {
       loss_sum = *loss;

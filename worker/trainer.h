@@ -139,6 +139,8 @@ class Trainer {
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);
   void FillInitialValues();
+  // How much of what was computed was padding, where there was any.
+  void LogPadding() const;
 
   const PreparedJob& job_;
   const Options options_;
@@ -149,6 +151,8 @@ class Trainer {
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
   std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
+  int64_t fed_values_ = 0;  // of samples, in all steps
+  int64_t fed_padding_ = 0;
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
   std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_

@@ -8,6 +8,15 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
                                  "Training steps closed.");
   samples_ = &registry->AddCounter("syncline_worker_samples_total",
                                    "Samples trained on.");
+  const auto fed = [&](const char* content) {
+    return &registry->AddCounter(
+        "syncline_worker_input_values_total",
+        "Numbers fed to training steps, by content: data, or padding of lists "
+        "that are shorter than the model takes or than their batch's bucket.",
+        {{"content", content}});
+  };
+  fed_values_ = fed("data");
+  fed_padding_ = fed("padding");
   const auto phase = [&](const char* name) {
     return &registry->AddCounter(
         "syncline_worker_training_seconds_total",
@@ -94,6 +103,12 @@ void WorkerMetrics::OnStep(uint64_t samples,
   wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
   pull_seconds_->Add(absl::ToDoubleSeconds(times.pull));
   step_seconds_->Observe(absl::ToDoubleSeconds(times.total()));
+}
+
+void WorkerMetrics::OnFed(int64_t values, int64_t padding) {
+  if (fed_values_ == nullptr) return;
+  fed_values_->Add(static_cast<double>(values));
+  fed_padding_->Add(static_cast<double>(padding));
 }
 
 void WorkerMetrics::OnCachedRows(size_t read, size_t pulled) {

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_WORKER_METRICS_H_
 
 #include <array>
+#include <cstdint>
 
 #include "absl/time/time.h"
 #include "common/rpc/metrics.h"
@@ -18,6 +19,8 @@ class WorkerMetrics {
   explicit WorkerMetrics(MetricsRegistry* registry);
 
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
+  // Numbers fed to a step: of samples, and what their lists are padded with.
+  void OnFed(int64_t values, int64_t padding);
   void OnJobRunning(bool running);
   void OnEvaluation(uint64_t samples, absl::Duration took);
   // Of `read` rows that a cache might have had, `pulled` it had not.
@@ -38,6 +41,8 @@ class WorkerMetrics {
  private:
   Counter* steps_ = nullptr;
   Counter* samples_ = nullptr;
+  Counter* fed_values_ = nullptr;
+  Counter* fed_padding_ = nullptr;
   Counter* data_seconds_ = nullptr;
   Counter* compute_seconds_ = nullptr;
   Counter* push_seconds_ = nullptr;

@@ -180,6 +180,7 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   absl::Status status;
   const JobAssignment assignment =
       MakeAssignment(WithDefaults(spec), model, &status);
+  length_ = LengthOf(spec.data().buckets());
   SYNCLINE_RETURN_IF_ERROR(status);
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
     SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->OpenJob(assignment, rank));
@@ -293,7 +294,8 @@ TrainingCluster::Outcome TrainingCluster::TakeOutcome() {
   outcome.artifacts = artifacts_->OfJob(job_id_);
   const auto trained = outcome.artifacts.find("trained.onnx");
   if (trained == outcome.artifacts.end()) return outcome;
-  const auto model = Model::Parse(trained->second, "trained.onnx");
+  const auto model =
+      Model::Parse(trained->second, "trained.onnx", {}, {}, length_);
   SYNCLINE_CHECK(model.ok());
   for (const Initializer& initializer : (*model)->graph().initializers) {
     if (initializer.tensor.dtype != DType::kFloat32) continue;

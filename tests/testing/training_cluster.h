@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/model/graph.h"
 #include "common/rpc/grpc_channel.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -106,6 +107,7 @@ class TrainingCluster {
   std::vector<std::unique_ptr<Worker>> workers_;  // by rank
   int jobs_ = 0;
   std::string job_id_;
+  LengthDimension length_;  // of the job's model
 };
 
 }  // namespace syncline

@@ -24,34 +24,64 @@ void Shuffle(uint64_t seed, std::vector<int64_t>* order) {
   }
 }
 
+// Samples by bucket.
+std::vector<int64_t> BucketSizes(absl::Span<const uint8_t> buckets) {
+  std::vector<int64_t> sizes;
+  for (const uint8_t bucket : buckets) {
+    if (sizes.size() <= bucket) sizes.resize(bucket + 1);
+    ++sizes[bucket];
+  }
+  return sizes;
+}
+
 }  // namespace
 
 BatchPlan::BatchPlan(const Options& options) : options_(options) {
   SYNCLINE_CHECK(options.sample_count >= 0 && options.batch_size > 0);
   SYNCLINE_CHECK(options.rank < options.workers);
-  const int64_t per_step = options.workers * options.batch_size;
-  steps_per_epoch_ = (options.sample_count + per_step - 1) / per_step;
+  std::vector<int64_t> counts = {options.sample_count};
+  if (!options.buckets.empty()) {
+    SYNCLINE_CHECK(options.window_samples == 0 &&
+                   static_cast<int64_t>(options.buckets.size()) ==
+                       options.sample_count);
+    counts = BucketSizes(options.buckets);
+  }
+  for (const int64_t count : counts) {
+    steps_per_epoch_ += (count + samples_per_step() - 1) / samples_per_step();
+  }
+}
+
+SampleRange BatchPlan::PositionsOf(int64_t step) const {
+  if (!options_.buckets.empty()) {
+    return {step_begins_[step], step_begins_[step + 1] - step_begins_[step]};
+  }
+  const int64_t first = step * samples_per_step();
+  return {first, std::min(samples_per_step(), options_.sample_count - first)};
+}
+
+SampleRange BatchPlan::ShareOf(int64_t step) const {
+  const SampleRange all = PositionsOf(step);
+  const int64_t before =
+      std::min(all.count, options_.rank * options_.batch_size);
+  return {all.first + before,
+          std::min(options_.batch_size, all.count - before)};
 }
 
 absl::Span<const int64_t> BatchPlan::Indices(int64_t epoch, int64_t step) {
   SYNCLINE_CHECK(epoch >= 0 && step >= 0 && step < steps_per_epoch_);
-  const int64_t begin =
-      std::min(options_.sample_count,
-               (step * options_.workers + options_.rank) * options_.batch_size);
-  const int64_t end =
-      std::min(options_.sample_count, begin + options_.batch_size);
-  if (!options_.shuffle) {
-    indices_.resize(end - begin);
+  if (options_.shuffle || !options_.buckets.empty()) OrderEpoch(epoch);
+  const auto [begin, count] = ShareOf(step);
+  if (!options_.shuffle && options_.buckets.empty()) {
+    indices_.resize(count);
     std::iota(indices_.begin(), indices_.end(), begin);
     return indices_;
   }
-  OrderEpoch(epoch);
   if (options_.window_samples == 0) {
-    return absl::MakeConstSpan(order_).subspan(begin, end - begin);
+    return absl::MakeConstSpan(order_).subspan(begin, count);
   }
   const int64_t window_samples = pieces_per_window() * kPieceSamples;
   indices_.clear();
-  for (int64_t at = begin; at < end; ++at) {
+  for (int64_t at = begin; at < begin + count; ++at) {
     EnterWindow(epoch, at / window_samples);
     indices_.push_back(window_order_[at % window_samples]);
   }
@@ -69,10 +99,36 @@ void BatchPlan::OrderEpoch(int64_t epoch) {
   order_.resize(windows ? options_.sample_count / kPieceSamples
                         : options_.sample_count);
   std::iota(order_.begin(), order_.end(), int64_t{0});
-  Shuffle(SeedFor(SeedFor(options_.seed, kShuffleStream), epoch), &order_);
+  if (options_.shuffle) {
+    Shuffle(SeedFor(SeedFor(options_.seed, kShuffleStream), epoch), &order_);
+  }
+  if (!options_.buckets.empty()) GroupByBucket();
   if (windows && options_.sample_count % kPieceSamples > 0) {
     order_.push_back(static_cast<int64_t>(order_.size()));
   }
+}
+
+void BatchPlan::GroupByBucket() {
+  std::vector<std::vector<int64_t>> waiting(
+      BucketSizes(options_.buckets).size());
+  std::vector<int64_t> grouped;
+  grouped.reserve(order_.size());
+  step_begins_.assign(1, 0);
+  const auto close_step = [&](std::vector<int64_t>* samples) {
+    if (samples->empty()) return;
+    grouped.insert(grouped.end(), samples->begin(), samples->end());
+    step_begins_.push_back(static_cast<int64_t>(grouped.size()));
+    samples->clear();
+  };
+  for (const int64_t sample : order_) {
+    std::vector<int64_t>& samples = waiting[options_.buckets[sample]];
+    samples.push_back(sample);
+    if (static_cast<int64_t>(samples.size()) == samples_per_step()) {
+      close_step(&samples);
+    }
+  }
+  for (std::vector<int64_t>& samples : waiting) close_step(&samples);
+  order_ = std::move(grouped);
 }
 
 std::vector<SampleRange> BatchPlan::WindowPieces(int64_t window) const {

@@ -22,6 +22,9 @@
 namespace syncline {
 namespace {
 
+// Of LengthBuckets.lengths; a sample's bucket is a byte.
+constexpr size_t kBucketsMax = 64;
+
 struct FeedMap {
   int field = 0;           // of the table
   bool is_length = false;  // of that field; else its values
@@ -155,15 +158,48 @@ absl::Status CheckLabels(const SampleTable& table, int field,
   return absl::OkStatus();
 }
 
+// Leaves the first `width` of each row's `old_width` values.
+template <typename T>
+void CutRows(size_t old_width, size_t width, std::vector<T>* values) {
+  if (width == old_width) return;
+  const size_t rows = values->size() / old_width;
+  for (size_t row = 0; row < rows; ++row) {
+    const auto begin = values->begin() + row * old_width;
+    std::copy(begin, begin + width, values->begin() + row * width);
+  }
+  values->resize(rows * width);
+}
+
 class MappedTable : public Dataset {
  public:
   MappedTable(std::unique_ptr<const SampleTable> table, Mapping mapping,
-              LabelMap labels)
+              LabelMap labels, std::vector<BucketShape> shapes)
       : table_(std::move(table)),
         mapping_(std::move(mapping)),
-        labels_(std::move(labels)) {}
+        labels_(std::move(labels)),
+        shapes_(std::move(shapes)) {}
+
+  // Finds each sample's bucket. Errors: InvalidArgument.
+  absl::Status FillBuckets() {
+    if (shapes_.empty()) return absl::OkStatus();
+    for (int64_t sample = 0; sample < size(); ++sample) {
+      size_t bucket = 0;
+      while (bucket < shapes_.size() && !Takes(shapes_[bucket], sample)) {
+        ++bucket;
+      }
+      if (bucket == shapes_.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(table_->Where(mapping_.label, sample),
+                         ": longer than the last of data.buckets.lengths, ",
+                         shapes_.back().length));
+      }
+      buckets_.push_back(static_cast<uint8_t>(bucket));
+    }
+    return absl::OkStatus();
+  }
 
   int64_t size() const override { return table_->size(); }
+  absl::Span<const uint8_t> buckets() const override { return buckets_; }
 
   void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
     batch->size = indices.size();
@@ -181,6 +217,8 @@ class MappedTable : public Dataset {
     batch->labels.resize(indices.size() * batch->label_width);
     table_->Read(mapping_.label, indices, 1, 0, batch->labels.data());
     for (float& value : batch->labels) value = labels_.Map(value);
+    CutToBucket(indices, batch);
+    CountPadding(indices, batch);
   }
   void WillRead(const SampleRange& samples) const override {
     table_->WillRead(samples.first, samples.count);
@@ -190,6 +228,50 @@ class MappedTable : public Dataset {
   }
 
  private:
+  bool Takes(const BucketShape& shape, int64_t sample) const {
+    if (table_->length(mapping_.label, sample) > shape.label_width) {
+      return false;
+    }
+    for (size_t i = 0; i < mapping_.feeds.size(); ++i) {
+      const FeedMap& feed = mapping_.feeds[i];
+      if (feed.is_length) continue;
+      if (table_->length(feed.field, sample) > shape.elements[i]) return false;
+    }
+    return true;
+  }
+
+  // What was read is padded for the longest; beyond the samples' bucket there
+  // is nothing else.
+  void CutToBucket(absl::Span<const int64_t> indices, Batch* batch) const {
+    if (shapes_.empty()) return;
+    uint8_t bucket = 0;
+    for (const int64_t i : indices) bucket = std::max(bucket, buckets_[i]);
+    const BucketShape& shape = shapes_[bucket];
+    batch->length = shape.length;
+    for (size_t i = 0; i < mapping_.feeds.size(); ++i) {
+      CutRows(shapes_.back().elements[i], shape.elements[i], &batch->feeds[i]);
+      CutRows(shapes_.back().elements[i], shape.elements[i],
+              &batch->int_feeds[i]);
+    }
+    CutRows(shapes_.back().label_width, shape.label_width, &batch->labels);
+    batch->label_width = shape.label_width;
+  }
+
+  void CountPadding(absl::Span<const int64_t> indices, Batch* batch) const {
+    int64_t fed = 0;
+    batch->value_count = 0;
+    for (size_t i = 0; i < mapping_.feeds.size(); ++i) {
+      const FeedMap& feed = mapping_.feeds[i];
+      fed += static_cast<int64_t>(batch->feeds[i].size() +
+                                  batch->int_feeds[i].size());
+      for (const int64_t sample : indices) {
+        batch->value_count +=
+            feed.is_length ? 1 : table_->length(feed.field, sample);
+      }
+    }
+    batch->padding_count = fed - batch->value_count;
+  }
+
   void ReadInts(const FeedMap& feed, absl::Span<const int64_t> indices,
                 std::vector<int64_t>* out) const {
     if (feed.is_length) {
@@ -219,6 +301,8 @@ class MappedTable : public Dataset {
   const std::unique_ptr<const SampleTable> table_;
   const Mapping mapping_;
   const LabelMap labels_;
+  const std::vector<BucketShape> shapes_;
+  std::vector<uint8_t> buckets_;  // by sample
 };
 
 }  // namespace
@@ -226,8 +310,9 @@ class MappedTable : public Dataset {
 absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     const DataSource& source, const DataSpec& data, absl::string_view data_root,
     absl::Span<const FeedShape> feeds, int64_t class_count, int64_t label_width,
-    const std::string& work_dir) {
+    const std::string& work_dir, absl::Span<const BucketShape> buckets) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
+  SYNCLINE_CHECK(buckets.size() <= kBucketsMax);
   SYNCLINE_ASSIGN_OR_RETURN(Mapping mapping,
                             MapFields(data, feeds, label_width));
   SYNCLINE_ASSIGN_OR_RETURN(
@@ -237,8 +322,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
       CheckWidths(*table, mapping, data, feeds, label_width));
   LabelMap labels(data.label(), class_count);
   SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, mapping.label, labels));
-  return std::make_unique<MappedTable>(std::move(table), std::move(mapping),
-                                       std::move(labels));
+  auto dataset = std::make_unique<MappedTable>(
+      std::move(table), std::move(mapping), std::move(labels),
+      std::vector<BucketShape>(buckets.begin(), buckets.end()));
+  SYNCLINE_RETURN_IF_ERROR(dataset->FillBuckets());
+  return dataset;
 }
 
 }  // namespace syncline

@@ -21,6 +21,13 @@ struct FeedShape {
   bool integers = false;  // int64; else float32
 };
 
+// What batches of one of several lengths (LengthBuckets) take of each sample.
+struct BucketShape {
+  int64_t length = 0;
+  std::vector<int64_t> elements;  // by feed
+  int64_t label_width = 1;
+};
+
 // Samples [first, first + count).
 struct SampleRange {
   int64_t first = 0;
@@ -41,15 +48,23 @@ class Dataset {
   // the classes, NaN or infinity), DataLoss (truncated, bad gzip checksum),
   // PermissionDenied, ResourceExhausted (more than fits into memory, or onto
   // the disk). What is not kept in memory is in a file below `work_dir`.
+  //
+  // With `buckets`, ascending, of which the last takes what `feeds` and
+  // `label_width` say, each sample is in the first bucket that takes all its
+  // lists. InvalidArgument: one that is longer than the last takes.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
       absl::string_view data_root, absl::Span<const FeedShape> feeds,
       int64_t class_count, int64_t label_width,
-      const std::string& work_dir = "/var/tmp");
+      const std::string& work_dir = "/var/tmp",
+      absl::Span<const BucketShape> buckets = {});
   virtual ~Dataset() = default;
 
   virtual int64_t size() const = 0;
-  // Fills *batch with the samples `indices` (each in [0, size())), in order.
+  // By sample: its bucket. Empty: there are none.
+  virtual absl::Span<const uint8_t> buckets() const { return {}; }
+  // Fills *batch with the samples `indices` (each in [0, size())), in order;
+  // its length is that of their largest bucket.
   virtual void Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
   // Hints: samples that will soon be read, or not again in this epoch.
   virtual void WillRead(const SampleRange& samples) const {}
@@ -67,7 +82,16 @@ class Dataset {
 // neighbouring samples, shuffled (but for a short one, which is the last), and
 // within each window of neighbouring pieces of that order the samples are
 // shuffled: so what is read at a time lies in few places. Nothing is kept per
-// sample but a window's. Thread-compatible.
+// sample but a window's.
+//
+// With buckets, all samples of a step are of one. Samples wait, in the epoch's
+// order, until there are workers * batch of their bucket: these are the next
+// step. What still waits in the end makes short steps, one for each bucket. So
+// the order in which the samples of a bucket are seen depends on (seed, epoch)
+// alone; how steps of different buckets alternate depends on workers * batch
+// too, and n workers x batch b still see what one x n*b does.
+//
+// Thread-compatible.
 class BatchPlan {
  public:
   struct Options {
@@ -78,11 +102,14 @@ class BatchPlan {
     bool shuffle = true;
     uint64_t seed = 0;
     int64_t window_samples = 0;  // rounded up to whole pieces; 0: no windows
+    // By sample; empty: there are none. Outlives the plan; not with windows.
+    absl::Span<const uint8_t> buckets = {};
   };
   static constexpr int64_t kPieceSamples = 4096;
   explicit BatchPlan(const Options& options);
 
-  // ceil(sample_count / (workers * batch_size)).
+  // ceil(sample_count / (workers * batch_size)), with buckets the sum of that
+  // over them.
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // Sample numbers of `step` (from 0) in `epoch` (from 0); may be empty.
   // Borrowed until the next call.
@@ -100,7 +127,15 @@ class BatchPlan {
   int64_t pieces_per_window() const {
     return (options_.window_samples + kPieceSamples - 1) / kPieceSamples;
   }
+  int64_t samples_per_step() const {
+    return options_.workers * options_.batch_size;
+  }
+  // Positions of the epoch's order, of all ranks and of this one.
+  SampleRange PositionsOf(int64_t step) const;
+  SampleRange ShareOf(int64_t step) const;
   void OrderEpoch(int64_t epoch);
+  // Brings order_ into that of the steps.
+  void GroupByBucket();
   void EnterWindow(int64_t epoch, int64_t window);
   // Samples of the pieces of `window` in the epoch's order.
   std::vector<SampleRange> WindowPieces(int64_t window) const;
@@ -108,7 +143,9 @@ class BatchPlan {
   int64_t steps_per_epoch_ = 0;
   int64_t permuted_epoch_ = -1;
   std::vector<int64_t> order_;  // of samples, or with windows of pieces
-  int64_t window_ = -1;         // of permuted_epoch_
+  // With buckets: where in order_ the steps begin, and it ends.
+  std::vector<int64_t> step_begins_;
+  int64_t window_ = -1;  // of permuted_epoch_
   std::vector<int64_t> window_order_;
   std::vector<int64_t> indices_;  // scratch
   Moves moves_;

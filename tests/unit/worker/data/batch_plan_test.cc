@@ -257,5 +257,97 @@ TEST(BatchPlanTest, WhatWillBeReadIsSaidAWindowAheadAndWhatWasReadOnce) {
   }
 }
 
+// ---- Buckets ----
+
+// Many short samples, few long ones.
+std::vector<uint8_t> SkewedBuckets(int64_t count) {
+  std::vector<uint8_t> buckets;
+  for (int64_t i = 0; i < count; ++i) {
+    buckets.push_back(i % 7 == 0 ? 3 : i % 3 == 0 ? 1 : 0);
+  }
+  return buckets;
+}
+
+TEST(BatchPlanTest, AStepIsOfOneBucketAndEverySampleInOneStep) {
+  for (const int64_t count : {1, 7, 24, 101}) {
+    const std::vector<uint8_t> buckets = SkewedBuckets(count);
+    for (const uint32_t workers : {1, 2, 5}) {
+      for (const bool shuffle : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(count, " samples, ", workers, " workers"));
+        const BatchPlan::Options options = {.sample_count = count,
+                                            .batch_size = 3,
+                                            .workers = workers,
+                                            .shuffle = shuffle,
+                                            .seed = 5,
+                                            .buckets = buckets};
+        int short_steps = 0;
+        Samples seen;
+        for (int64_t s = 0; s < BatchPlan(options).steps_per_epoch(); ++s) {
+          const Samples step = Step(options, 2, s);
+          ASSERT_THAT(step, Ne(Samples()));
+          for (const int64_t i : step) EXPECT_EQ(buckets[i], buckets[step[0]]);
+          short_steps += step.size() < 3 * workers;
+          seen.insert(seen.end(), step.begin(), step.end());
+        }
+        EXPECT_LE(short_steps, 3);
+        std::sort(seen.begin(), seen.end());
+        EXPECT_EQ(seen, FileOrder(count));
+      }
+    }
+  }
+}
+
+TEST(BatchPlanTest, WithBucketsTooOnlyTheSamplesOfAStepMatter) {
+  const std::vector<uint8_t> buckets = SkewedBuckets(101);
+  BatchPlan::Options one = {
+      .sample_count = 101, .batch_size = 12, .seed = 9, .buckets = buckets};
+  BatchPlan::Options four = one;
+  four.batch_size = 3;
+  four.workers = 4;
+  const int64_t steps = BatchPlan(one).steps_per_epoch();
+  ASSERT_EQ(BatchPlan(four).steps_per_epoch(), steps);
+  for (const int64_t epoch : {0, 3}) {
+    for (int64_t s = 0; s < steps; ++s) {
+      EXPECT_EQ(Step(one, epoch, s), Step(four, epoch, s));
+    }
+  }
+}
+
+// The samples of one bucket, in the order in which an epoch has them.
+Samples OfBucket(const BatchPlan::Options& options, int64_t epoch, int bucket) {
+  Samples all = Epoch(options, epoch);
+  all.erase(
+      std::remove_if(all.begin(), all.end(),
+                     [&](int64_t i) { return options.buckets[i] != bucket; }),
+      all.end());
+  return all;
+}
+
+TEST(BatchPlanTest, TheOrderOfABucketDependsOnSeedAndEpochAlone) {
+  const std::vector<uint8_t> buckets = SkewedBuckets(101);
+  const BatchPlan::Options plain = {
+      .sample_count = 101, .batch_size = 5, .seed = 9};
+  BatchPlan::Options options = plain;
+  options.buckets = buckets;
+  const Samples order = OfBucket(options, 1, 0);
+  BatchPlan::Options others = options;
+  others.batch_size = 2;
+  others.workers = 3;
+  EXPECT_EQ(OfBucket(others, 1, 0), order);
+  EXPECT_NE(OfBucket(options, 2, 0), order);
+  // It is that of the epoch without buckets.
+  Samples all = Epoch(plain, 1);
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [&](int64_t i) { return buckets[i] != 0; }),
+            all.end());
+  EXPECT_EQ(all, order);
+  // A plan that goes back gives the same again.
+  BatchPlan plan(options);
+  const auto first = plan.Indices(1, 0);
+  const Samples before(first.begin(), first.end());
+  plan.Indices(2, 4);
+  EXPECT_THAT(plan.Indices(1, 0), ElementsAreArray(before));
+}
+
 }  // namespace
 }  // namespace syncline

@@ -14,6 +14,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
+#include "worker/batch.h"
 
 namespace syncline {
 namespace {
@@ -169,6 +170,61 @@ TEST_F(DatasetTest, ALengthIsOneNumberOfAFieldThatIsRead) {
                       .message()),
       HasSubstr("field \"0#length\" has 1 values per sample, the graph input "
                 "\"n\" takes 2"));
+}
+
+// Of inputs [batch, S] and [batch, S, 2], and as many labels.
+std::vector<BucketShape> Lengths(const std::vector<int64_t>& lengths) {
+  std::vector<BucketShape> buckets;
+  for (const int64_t length : lengths) {
+    buckets.push_back({length, {length, 2 * length}, length});
+  }
+  return buckets;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenPairs(const std::string& root) {
+  const DataSpec spec = Spec(
+      "train { csv { path: 't.csv' list_delimiter: '|' } }"
+      "feeds { input: 'ids' field: '0' padding: 9 }"
+      "feeds { input: 'pairs' field: '1' } label { field: '2' ignore: -1 }");
+  return Dataset::Open(spec.train(), spec, root, {{4, true}, {8}}, 3, 4,
+                       "/var/tmp", Lengths({1, 2, 4}));
+}
+
+TEST_F(DatasetTest, ASampleIsInTheFirstBucketThatTakesItsLongestList) {
+  Write("t.csv",
+        "1|2,1,0\n"
+        "1,1|2,2\n"
+        ",,\n"
+        "1,1|2|3|4|5,0\n"
+        "1|2|3|4,1|2|3|4|5|6|7|8,0|1|2|1\n"
+        "5,6,0|2\n");
+  const auto dataset = OpenPairs(dir_);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->buckets(), ElementsAre(1, 0, 0, 2, 2, 1));
+  Batch batch;
+  (*dataset)->Read({5, 0}, &batch);
+  const float x = kIgnoredLabel;
+  EXPECT_EQ(batch.length, 2);
+  EXPECT_THAT(batch.int_feeds[0], ElementsAre(5, 9, 1, 2));
+  EXPECT_THAT(batch.feeds[1], ElementsAre(6, 0, 0, 0, 1, 0, 0, 0));
+  EXPECT_EQ(batch.label_width, 2);
+  EXPECT_THAT(batch.labels, ElementsAre(0, 2, 0, x));
+  EXPECT_EQ(batch.value_count, 1 + 1 + 2 + 1);
+  EXPECT_EQ(batch.padding_count, 12 - 5);
+  // Samples of several buckets have the largest.
+  (*dataset)->Read({2, 4}, &batch);
+  EXPECT_EQ(batch.length, 4);
+  EXPECT_THAT(batch.int_feeds[0], ElementsAre(9, 9, 9, 9, 1, 2, 3, 4));
+  (*dataset)->Read({2}, &batch);
+  EXPECT_EQ(batch.length, 1);
+  EXPECT_THAT(batch.labels, ElementsAre(x));
+  EXPECT_EQ(batch.padding_count, 3);
+}
+
+TEST_F(DatasetTest, ASampleLongerThanTheLastBucketIsNamed) {
+  Write("t.csv", "1,1,0\n1|2|3|4|5,1,0\n");
+  EXPECT_THAT(std::string(OpenPairs(dir_).status().message()),
+              HasSubstr("t.csv:2:1: 5 values, expected at most 4 (column 0)"));
 }
 
 TEST_F(DatasetTest, NamesAllFieldsThatDoNotFitTheGraph) {

@@ -1,0 +1,290 @@
+// Goal: a job with samples of several lengths trains in buckets what it trains
+// with all of them padded to the longest, with less padding, and the same for
+// any number of ps, and of workers that share its batches.
+// Method: ps and workers in this process, real gRPC between them, generated
+// lists with skewed lengths, an LSTM that labels each position.
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/random.h"
+#include "common/model/model.h"
+#include "common/rpc/job_spec_validator.h"
+#include "common/rpc/metrics.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kVocabulary = 8;  // and token 8 for padding
+constexpr int kLongest = 16;
+
+constexpr char kModel[] = R"(
+<ir_version: 8, opset_import: ["" : 13]>
+tagger (
+  int64[N, sequence] tokens, int64[N] length, float[9, 6] embedding,
+  float[1, 32, 6] w_in, float[1, 32, 8] w_state, float[8, 3] w_out
+) => (float[N, sequence, 3] scores)
+<int64[1] direction = {1}>
+{
+  length32 = Cast <to = 6> (length)
+  x = Gather (embedding, tokens)
+  by_time = Transpose <perm = [1, 0, 2]> (x)
+  states = LSTM <hidden_size = 8> (by_time, w_in, w_state, , length32)
+  state = Squeeze (states, direction)
+  by_sample = Transpose <perm = [1, 0, 2]> (state)
+  scores = MatMul (by_sample, w_out)
+})";
+
+JobSpec MakeSpec() {
+  return *ParseJobSpec(
+      R"pb(
+        name: "tagger"
+        model {
+          path: "model.onnxtxt"
+          initialize { pattern: "*" scheme: UNIFORM scale: 0.5 }
+        }
+        data {
+          train { csv { path: "train.csv" list_delimiter: "|" } }
+          test { csv { path: "test.csv" list_delimiter: "|" } }
+          feeds { input: "tokens" field: "0" padding: 8 }
+          feeds { input: "length" field: "0#length" }
+          label { field: "1" ignore: -1 }
+          buckets {
+            dimension: "sequence"
+            lengths: [ 3, 6, 16 ]
+          }
+        }
+        loss { kind: SOFTMAX_CROSS_ENTROPY }
+        metrics: [ ACCURACY, LOG_LOSS ]
+        optimizer { kind: SGD }
+        learning_rate { base: 0.5 }
+        consistency { mode: SYNC }
+        training {
+          epochs: 2
+          batch_size: 8
+          eval_batch_size: 7
+          seed: 7
+          threads: 1
+        }
+        limits { step_timeout_seconds: 20 }
+      )pb",
+      "spec");
+}
+
+// The label of a position is the sum of its token and the one before, modulo 3.
+void WriteSamples(const std::string& path, int count, uint64_t seed) {
+  Random random(seed);
+  std::ofstream file(path);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t length =
+        random.Below(4) > 0 ? 1 + random.Below(5) : 1 + random.Below(kLongest);
+    std::string tokens;
+    std::string labels;
+    uint64_t before = 0;
+    for (uint64_t t = 0; t < length; ++t) {
+      const uint64_t token = random.Below(kVocabulary);
+      absl::StrAppend(&tokens, t > 0 ? "|" : "", token);
+      absl::StrAppend(&labels, t > 0 ? "|" : "", (token + before) % 3);
+      before = token;
+    }
+    file << tokens << "," << labels << "\n";
+  }
+}
+
+class BucketTrainingTest : public ::testing::Test {
+ protected:
+  BucketTrainingTest() {
+    WriteSamples(dir_.File("train.csv"), 250, 1);
+    WriteSamples(dir_.File("test.csv"), 60, 2);
+  }
+  TrainingCluster::Outcome Train(uint32_t workers, uint32_t ps,
+                                 const JobSpec& spec,
+                                 const std::string& model = kModel,
+                                 MetricsRegistry* metrics = nullptr) {
+    return TrainingCluster({.workers = workers,
+                            .ps = ps,
+                            .work_dir = dir_.File(absl::StrCat("c", ++runs_)),
+                            .data_root = dir_.path(),
+                            .chief_metrics = metrics})
+        .RunJob(spec, model);
+  }
+
+  TempDir dir_;
+  int runs_ = 0;
+};
+
+// The same job with every sample padded to the longest.
+JobSpec Padded() {
+  JobSpec spec = MakeSpec();
+  spec.mutable_data()->clear_buckets();
+  return spec;
+}
+
+std::string PaddedModel() {
+  return absl::StrReplaceAll(kModel, {{"sequence", absl::StrCat(kLongest)}});
+}
+
+void ExpectNear(const Weights& a, const Weights& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    ASSERT_NE(other, b.end()) << name;
+    ASSERT_EQ(values.size(), other->second.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], other->second[i], 1e-5) << name << "[" << i << "]";
+    }
+  }
+}
+
+TEST_F(BucketTrainingTest, LearnsEvaluatesAndExportsWithTheSymbol) {
+  JobSpec spec = MakeSpec();
+  spec.mutable_training()->set_epochs(8);
+  const auto outcome = Train(2, 2, spec);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  ASSERT_EQ(outcome.evaluations.size(), 8u);
+  EXPECT_EQ(outcome.evaluations[0].samples(), 60u);
+  EXPECT_GT(outcome.evaluations[7].accuracy(), 0.5) << "chance is 0.33";
+  EXPECT_LT(outcome.evaluations[7].log_loss(),
+            outcome.evaluations[0].log_loss());
+  const std::string& trained = outcome.artifacts.at("trained.onnx");
+  EXPECT_TRUE(Model::Parse(trained, "m", {}, {}, {"sequence", 5}).ok());
+  EXPECT_THAT(std::string(Model::Parse(trained, "m").status().message()),
+              HasSubstr("dimension 1 is open ('sequence')"));
+}
+
+TEST_F(BucketTrainingTest, SyncIsBitReproducibleWhateverTheNumberOfPs) {
+  const auto reference = Train(2, 1, MakeSpec());
+  ASSERT_EQ(reference.status, absl::OkStatus());
+  for (const uint32_t ps : {1u, 3u}) {
+    const auto outcome = Train(2, ps, MakeSpec());
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_EQ(outcome.weights, reference.weights) << "bit for bit";
+  }
+}
+
+// The same samples in each step: sums are only added up in another order.
+TEST_F(BucketTrainingTest, WorkersThatShareABatchTrainTheSame) {
+  JobSpec one = MakeSpec();
+  one.mutable_training()->set_batch_size(24);
+  const auto alone = Train(1, 1, one);
+  const auto shared = Train(3, 1, MakeSpec());
+  ASSERT_EQ(alone.status, absl::OkStatus());
+  ASSERT_EQ(shared.status, absl::OkStatus());
+  EXPECT_EQ(shared.last_progress.clocks_total(),
+            alone.last_progress.clocks_total());
+  ExpectNear(shared.weights, alone.weights);
+}
+
+TEST_F(BucketTrainingTest, PartsAndRecomputationTrainTheSame) {
+  const auto whole = Train(1, 1, MakeSpec());
+  JobSpec spec = MakeSpec();
+  spec.mutable_training()->set_micro_batches(3);
+  spec.mutable_training()->set_recompute_segments(2);
+  const auto parts = Train(1, 1, spec);
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  ASSERT_EQ(parts.status, absl::OkStatus());
+  ExpectNear(parts.weights, whole.weights);
+}
+
+// All lengths at once: one batch is the whole data set, so that both take the
+// same steps.
+TEST_F(BucketTrainingTest, PaddingChangesNothingThatIsLearned) {
+  JobSpec bucketed = MakeSpec();
+  bucketed.mutable_training()->set_batch_size(250);
+  bucketed.mutable_data()->mutable_buckets()->clear_lengths();
+  bucketed.mutable_data()->mutable_buckets()->add_lengths(kLongest);
+  JobSpec padded = Padded();
+  padded.mutable_training()->set_batch_size(250);
+  const auto with = Train(1, 1, bucketed);
+  const auto without = Train(1, 1, padded, PaddedModel());
+  ASSERT_EQ(with.status, absl::OkStatus());
+  ASSERT_EQ(without.status, absl::OkStatus());
+  EXPECT_EQ(with.weights, without.weights) << "bit for bit";
+
+  // What the three buckets say of these weights is what the one says.
+  JobSpec three = MakeSpec();
+  JobSpec one = Padded();
+  for (JobSpec* spec : {&three, &one}) {
+    spec->mutable_training()->set_max_clocks(1);
+    spec->mutable_learning_rate()->set_base(1e-30f);
+  }
+  const auto evaluated = Train(1, 1, three);
+  const auto reference = Train(1, 1, one, PaddedModel());
+  ASSERT_EQ(evaluated.status, absl::OkStatus());
+  ASSERT_EQ(reference.status, absl::OkStatus());
+  const Evaluation& a = evaluated.evaluations[0];
+  const Evaluation& b = reference.evaluations[0];
+  EXPECT_EQ(a.samples(), b.samples());
+  EXPECT_NEAR(a.loss(), b.loss(), 1e-6);
+  EXPECT_NEAR(a.log_loss(), b.log_loss(), 1e-6);
+  EXPECT_EQ(a.accuracy(), b.accuracy());
+}
+
+double Metric(const MetricsRegistry& metrics, absl::string_view name) {
+  const std::string text = metrics.Render();
+  const size_t at = text.find(absl::StrCat("\n", name, " "));
+  EXPECT_NE(at, text.npos) << name;
+  return at == text.npos ? 0 : std::stod(text.substr(at + name.size() + 2));
+}
+
+TEST_F(BucketTrainingTest, LessIsPadded) {
+  constexpr char kData[] =
+      "syncline_worker_input_values_total{content=\"data\"}";
+  constexpr char kPadding[] =
+      "syncline_worker_input_values_total{content=\"padding\"}";
+  MetricsRegistry with;
+  MetricsRegistry without;
+  const auto bucketed = Train(1, 1, MakeSpec(), kModel, &with);
+  const auto padded = Train(1, 1, Padded(), PaddedModel(), &without);
+  ASSERT_EQ(bucketed.status, absl::OkStatus());
+  ASSERT_EQ(padded.status, absl::OkStatus());
+  EXPECT_EQ(Metric(with, kData), Metric(without, kData));
+  EXPECT_EQ(Metric(without, kData) + Metric(without, kPadding),
+            2 * 250 * (kLongest + 1));
+  EXPECT_LT(Metric(with, kPadding), Metric(without, kPadding) / 3);
+  EXPECT_THAT(bucketed.artifacts.at("logs/chief-0.log"),
+              HasSubstr("padding_fraction=0."));
+}
+
+TEST_F(BucketTrainingTest, ATableTrainsAsTheDenseEmbedding) {
+  JobSpec dense = MakeSpec();
+  dense.mutable_model()->mutable_initialize(0)->set_pattern("w_*");
+  JobSpec sparse = dense;
+  InitializerRule* const rule = dense.mutable_model()->add_initialize();
+  rule->set_pattern("embedding");
+  rule->set_scheme(InitializerRule::CONSTANT);
+  rule->set_value(0.25f);
+  TableSpec* const table = sparse.add_tables();
+  table->set_name("embedding");
+  table->set_scheme(InitializerRule::CONSTANT);
+  table->set_value(0.25f);
+  const auto of_dense = Train(2, 2, dense);
+  const auto of_table = Train(2, 2, sparse);
+  ASSERT_EQ(of_dense.status, absl::OkStatus());
+  ASSERT_EQ(of_table.status, absl::OkStatus());
+  ExpectNear(of_table.weights, of_dense.weights);
+  EXPECT_NEAR(of_table.evaluations[1].loss(), of_dense.evaluations[1].loss(),
+              1e-6);
+}
+
+TEST_F(BucketTrainingTest, WhatDoesNotFitIsNamed) {
+  JobSpec spec = MakeSpec();
+  spec.mutable_data()->mutable_buckets()->mutable_lengths()->RemoveLast();
+  EXPECT_THAT(std::string(Train(1, 1, spec).status.message()),
+              HasSubstr("values, expected at most 6 (column"));
+  EXPECT_THAT(std::string(Train(1, 1, Padded()).status.message()),
+              HasSubstr("dimension 1 is open ('sequence')"));
+}
+
+}  // namespace
+}  // namespace syncline
