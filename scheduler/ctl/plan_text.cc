@@ -119,6 +119,20 @@ void AppendLines(const std::vector<Line>& lines, const std::vector<Line>& plain,
   }
 }
 
+void AppendLengths(const PlanReport& report, std::string* out) {
+  const auto& lengths = report.plan.worker.executor.lengths;
+  if (lengths.empty()) return;
+  absl::StrAppend(out, "\nBatches by ",
+                  report.spec.data().buckets().dimension(),
+                  ", in the memory of the longest; all else is of these\n");
+  absl::StrAppendFormat(out, "  %12s %14s %14s\n", "length", "training arena",
+                        "a step");
+  for (const PlannedLength& length : lengths) {
+    absl::StrAppendFormat(out, "  %12d %14s %14s\n", length.length,
+                          Bytes(length.arena_bytes), Flops(length.flops));
+  }
+}
+
 void AppendPs(const std::vector<PsPlan>& all, std::string* out) {
   const auto most = std::max_element(
       all.begin(), all.end(), [](const PsPlan& a, const PsPlan& b) {
@@ -229,6 +243,14 @@ void SetPlan(const JobPlan& plan, size_t tensors_max, Struct* object) {
   if (plan.evaluator) {
     SetLines(LinesOf(*plan.evaluator), AddObject(object, "evaluator"));
   }
+  ListValue* const lengths = AddList(object, "lengths");
+  for (const PlannedLength& length : executor.lengths) {
+    Struct* const entry = lengths->add_values()->mutable_struct_value();
+    SetNumber(entry, "length", static_cast<double>(length.length));
+    SetNumber(entry, "training_arena_bytes",
+              static_cast<double>(length.arena_bytes));
+    SetNumber(entry, "step_flops", length.flops);
+  }
   ListValue* const ps = AddList(object, "ps");
   for (const PsPlan& shard : plan.ps) {
     SetLines(LinesOf(shard), ps->add_values()->mutable_struct_value());
@@ -275,6 +297,7 @@ std::string PlanText(const PlanReport& report) {
     absl::StrAppend(&out, "\nAn evaluator, if the cluster has one\n");
     AppendLines(LinesOf(*report.plan.evaluator), {}, &out);
   }
+  AppendLengths(report, &out);
   AppendPs(report.plan.ps, &out);
   AppendTables(report.plan.tables, &out);
   AppendTensors(report, &out);

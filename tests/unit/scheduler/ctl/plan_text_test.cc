@@ -77,6 +77,22 @@ A step of a worker computes
 )");
 }
 
+TEST(PlanTextTest, NamesTheBucketsOfLengths) {
+  PlanReport report = Report();
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("Batches by")));
+  report.spec.mutable_data()->mutable_buckets()->set_dimension("sequence");
+  report.plan.worker.executor.lengths = {{8, 1 << 18, 2e6}, {32, 1 << 20, 1e7}};
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+Batches by sequence, in the memory of the longest; all else is of these
+        length training arena         a step
+             8      256.0 KiB     2.00 MFLOP
+            32        1.0 MiB    10.00 MFLOP
+)"));
+  const std::string json = ToJson(PlanJson(report));
+  EXPECT_THAT(json, HasSubstr(R"("length":32)"));
+  EXPECT_THAT(json, HasSubstr(R"("step_flops":10000000)"));
+}
+
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
   PlanReport report = Report();
   report.plain = report.plan;
