@@ -37,7 +37,7 @@ class Executor {
     int recompute_segments = 1;
     int64_t eval_batch_size = 0;  // largest evaluation batch
     // Lengths of batches, ascending; empty: all have the model's.
-    std::vector<int64_t> lengths;
+    std::vector<int64_t> lengths = {};
     int threads = 1;    // for matrix products
     uint64_t seed = 0;  // Dropout
     // Statistics of training batches are those of all workers' batches

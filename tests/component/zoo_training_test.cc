@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kSamples = 16;
 constexpr int kSteps = 30;
+// Of models that take any.
+const LengthDimension kLength = {"sequence", 6};
 
 struct ZooCase {
   std::string name;  // of the test
@@ -70,7 +72,8 @@ void FillLabels(const Dims& output, Random* random, Batch* batch) {
 absl::StatusOr<std::vector<double>> Train(const ZooCase& c, int steps) {
   SYNCLINE_ASSIGN_OR_RETURN(const std::string bytes,
                             WriteZooModel(c.model, c.settings));
-  SYNCLINE_ASSIGN_OR_RETURN(const auto model, Model::Parse(bytes, c.model));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto model,
+                            Model::Parse(bytes, c.model, {}, {}, kLength));
   const Graph& graph = model->graph();
   const Dims& output = graph.values[graph.outputs[0]].dims;
   JobSpec spec;
@@ -144,7 +147,17 @@ INSTANTIATE_TEST_SUITE_P(
         ZooCase{"Gpt", "gpt", Small({}), 0.5f},
         ZooCase{"GptDropout", "gpt", Small({{"dropout", "0.1"}}), 0.5f},
         ZooCase{"GptOperator", "gpt", Small({{"attention", "operator"}}), 0.5f},
+        ZooCase{"GptAnyLength", "gpt", Small({{"sequence", "symbolic"}}), 0.5f},
+        ZooCase{"LstmAnyLength",
+                "lstm",
+                {{"sequence", "symbolic"},
+                 {"vocabulary", "11"},
+                 {"layers", "1"},
+                 {"hidden", "32"}},
+                2},
         ZooCase{"Bert", "bert", Small({}), 0.3f},
+        ZooCase{"BertAnyLength", "bert",
+                Small({{"sequence", "symbolic"}, {"padding", "0"}}), 0.3f},
         ZooCase{"BertTypesAndPadding", "bert",
                 Small({{"types", "2"}, {"padding", "0"}}), 0.3f},
         ZooCase{"BertPadding", "bert", Small({{"padding", "0"}}), 0.3f},
@@ -160,6 +173,21 @@ INSTANTIATE_TEST_SUITE_P(
         ZooCase{"Dlrm", "dlrm", Clicks({})},
         ZooCase{"DlrmEach", "dlrm", Clicks({{"tables", "each"}})}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ZooAttentionTest, OpenLengthsTrainAsFixedOnes) {
+  for (const char* attention : {"nodes", "operator"}) {
+    const auto losses = [&](const char* sequence) {
+      return Train({.name = "",
+                    .model = "gpt",
+                    .settings = Small(
+                        {{"attention", attention}, {"sequence", sequence}})},
+                   3);
+    };
+    ASSERT_OK_AND_ASSIGN(const std::vector<double> fixed, losses("fixed"));
+    ASSERT_OK_AND_ASSIGN(const std::vector<double> any, losses("symbolic"));
+    EXPECT_EQ(fixed, any);
+  }
+}
 
 TEST(ZooAttentionTest, NodesAndOperatorTrainAlike) {
   for (const char* model : {"gpt", "bert"}) {

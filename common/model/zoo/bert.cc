@@ -73,12 +73,12 @@ absl::StatusOr<std::string> WriteBert(ZooSettings& settings) {
 
   TransformerWriter writer(shape, &graph);
   const std::string tokens =
-      graph.Input("tokens", {shape.length}, DType::kInt64);
+      graph.Input("tokens", {shape.sequence()}, DType::kInt64);
   std::string x =
       writer.AddPositions(writer.Embed("embedding", shape.vocabulary, tokens));
   if (types > 0) {
     const std::string kinds =
-        graph.Input("token_types", {shape.length}, DType::kInt64);
+        graph.Input("token_types", {shape.sequence()}, DType::kInt64);
     x = graph.Node("typed", "Add", {x, writer.Embed("types", types, kinds)});
   }
   x = writer.Dropout("embedding.dropout", writer.Norm("embedding.norm", x));
@@ -90,7 +90,7 @@ absl::StatusOr<std::string> WriteBert(ZooSettings& settings) {
     graph.Output(ClassHead(shape, classes, x, &writer, &graph), {classes});
   } else {
     graph.Output(TokenHead(shape, x, &writer, &graph),
-                 {shape.length, shape.vocabulary});
+                 {shape.sequence(), shape.vocabulary});
   }
   return graph.Serialize();
 }

@@ -23,7 +23,7 @@ absl::StatusOr<std::string> WriteGpt(ZooSettings& settings) {
 
   TransformerWriter writer(shape, &graph);
   const std::string tokens =
-      graph.Input("tokens", {shape.length}, DType::kInt64);
+      graph.Input("tokens", {shape.sequence()}, DType::kInt64);
   std::string x =
       writer.AddPositions(writer.Embed("embedding", shape.vocabulary, tokens));
   x = writer.Layers(writer.Dropout("embedding.dropout", x), /*mask=*/"");
@@ -32,7 +32,7 @@ absl::StatusOr<std::string> WriteGpt(ZooSettings& settings) {
                  {{"perm", std::vector<int64_t>{1, 0}}});
   graph.Output(
       graph.Node("logits", "MatMul", {writer.Norm("norm", x), by_token}),
-      {shape.length, shape.vocabulary});
+      {shape.sequence(), shape.vocabulary});
   return graph.Serialize();
 }
 

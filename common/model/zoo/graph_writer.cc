@@ -22,7 +22,12 @@ void SetType(DType dtype, const Dims& dims, onnx::ValueInfoProto* info) {
   tensor->set_elem_type(DTypeToOnnx(dtype));
   tensor->mutable_shape()->add_dim()->set_dim_param("N");
   for (const int64_t d : dims) {
-    tensor->mutable_shape()->add_dim()->set_dim_value(d);
+    auto* const dim = tensor->mutable_shape()->add_dim();
+    if (d == GraphWriter::kSequence) {
+      dim->set_dim_param("sequence");
+    } else {
+      dim->set_dim_value(d);
+    }
   }
 }
 

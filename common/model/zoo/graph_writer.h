@@ -23,6 +23,9 @@ namespace syncline {
 // when all of them are known to fit into a file. Thread-compatible.
 class GraphWriter {
  public:
+  // In the dims of an input or output: the dimension "sequence", which is open.
+  static constexpr int64_t kSequence = -1;
+
   GraphWriter(absl::string_view graph, int opset, uint64_t seed);
   ~GraphWriter();
 

@@ -39,10 +39,12 @@ absl::StatusOr<std::string> WriteLstm(ZooSettings& settings) {
   const int64_t embedded = settings.Int("width", 128, 1, kZooWidthMax);
   const int64_t hidden = settings.Int("hidden", 256, 1, kZooWidthMax);
   const int64_t layers = settings.Int("layers", 2, 1, 64);
+  const int64_t sequence =
+      settings.SymbolicSequence() ? GraphWriter::kSequence : length;
   GraphWriter graph("lstm", kZooOpset, settings.Int("seed", 0, 0, INT64_MAX));
   SYNCLINE_RETURN_IF_ERROR(settings.Check());
 
-  const std::string tokens = graph.Input("tokens", {length}, DType::kInt64);
+  const std::string tokens = graph.Input("tokens", {sequence}, DType::kInt64);
   std::string x = graph.Node(
       "embedding", "Gather",
       {graph.Normal("embedding.weight", {vocabulary, embedded}, 1), tokens});
@@ -59,7 +61,7 @@ absl::StatusOr<std::string> WriteLstm(ZooSettings& settings) {
       {x, Scaled(&graph, "logits.weight", {hidden, vocabulary}, hidden)});
   graph.Node("logits", "Add",
              {x, graph.Filled("logits.bias", {vocabulary}, 0)});
-  graph.Output("logits", {length, vocabulary});
+  graph.Output("logits", {sequence, vocabulary});
   return graph.Serialize();
 }
 

@@ -18,6 +18,7 @@ TransformerShape ReadTransformerShape(const TransformerShape& defaults,
   shape.width = settings->Int("width", defaults.width, 1, 65536);
   shape.heads = settings->Int("heads", defaults.heads, 1, 1024);
   shape.length = settings->Int("length", defaults.length, 1, 65536);
+  shape.any_length = settings->SymbolicSequence();
   shape.vocabulary =
       settings->Int("vocabulary", defaults.vocabulary, 2, 1 << 20);
   shape.dropout = settings->Float("dropout", defaults.dropout, 0, 0.9f);
@@ -39,8 +40,10 @@ TransformerWriter::TransformerWriter(const TransformerShape& shape,
   if (shape.attention_operator) return;
   const int64_t head = shape.width / shape.heads;
   scale_ = graph->Scalar("scale", 1 / std::sqrt(static_cast<float>(head)));
-  to_heads_ = graph->Integers("to_heads", {0, shape.length, shape.heads, head});
-  to_width_ = graph->Integers("to_width", {0, shape.length, shape.width});
+  // 0: as it was.
+  const int64_t length = shape.any_length ? 0 : shape.length;
+  to_heads_ = graph->Integers("to_heads", {0, length, shape.heads, head});
+  to_width_ = graph->Integers("to_width", {0, length, shape.width});
 }
 
 std::string TransformerWriter::Embed(absl::string_view name, int64_t rows,
@@ -51,10 +54,15 @@ std::string TransformerWriter::Embed(absl::string_view name, int64_t rows,
 }
 
 std::string TransformerWriter::AddPositions(const std::string& x) {
-  return graph_->Node(
-      "positions", "Add",
-      {x, graph_->Normal("positions.weight", {shape_.length, shape_.width},
-                         kDeviation)});
+  std::string rows = graph_->Normal("positions.weight",
+                                    {shape_.length, shape_.width}, kDeviation);
+  if (shape_.any_length) {
+    length_ = graph_->Node("length", "Shape", {x},
+                           {{"start", int64_t{1}}, {"end", int64_t{2}}});
+    rows = graph_->Node("positions.first", "Slice",
+                        {rows, graph_->Integers("begin", {0}), length_});
+  }
+  return graph_->Node("positions", "Add", {x, rows});
 }
 
 std::string TransformerWriter::Norm(absl::string_view name,
@@ -84,10 +92,13 @@ std::string TransformerWriter::Product(absl::string_view name,
 }
 
 std::string TransformerWriter::CausalMask() {
+  const std::string square =
+      shape_.any_length
+          ? graph_->Node("square", "Concat", {length_, length_},
+                         {{"axis", int64_t{0}}})
+          : graph_->Integers("square", {shape_.length, shape_.length});
   const std::string nevers = graph_->Node(
-      "nevers", "Expand",
-      {graph_->Scalar("never", kNever),
-       graph_->Integers("square", {shape_.length, shape_.length})});
+      "nevers", "Expand", {graph_->Scalar("never", kNever), square});
   return graph_->Node("causal", "Trilu",
                       {nevers, graph_->Node("above", "Constant", {},
                                             {{"value_int", int64_t{1}}})},

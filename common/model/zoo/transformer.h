@@ -24,11 +24,18 @@ struct TransformerShape {
   // Attention as one operator, which fewer programs know.
   bool attention_operator = false;
 
+  // The length is at most `length`, and a dimension that stays open.
+  bool any_length = false;
+
   // The model's own:
   bool biases = false;      // in products
   bool norm_first = false;  // before each part, else after its sum
   bool causal = false;      // a position sees itself and what came before
 
+  // Of inputs and outputs.
+  int64_t sequence() const {
+    return any_length ? GraphWriter::kSequence : length;
+  }
   int opset() const {
     return attention_operator ? kAttentionOpset : kGeluOpset;
   }
@@ -49,7 +56,7 @@ class TransformerWriter {
   // Rows of NAME.weight [rows, width], by index.
   std::string Embed(absl::string_view name, int64_t rows,
                     const std::string& indices);
-  // x plus a row of its own for each position.
+  // x plus a row of its own for each position. Call it before Layers.
   std::string AddPositions(const std::string& x);
   std::string Norm(absl::string_view name, const std::string& x);
   // Nothing where there is no dropout.
@@ -79,6 +86,7 @@ class TransformerWriter {
   const TransformerShape shape_;
   GraphWriter* const graph_;
   std::string to_heads_, to_width_, scale_, ratio_;  // as they are needed
+  std::string length_;  // [1], of an x of any length
 };
 
 }  // namespace syncline

@@ -30,6 +30,10 @@ class ZooSettings {
   // Likewise one of these words; the first is the fallback.
   std::string Choice(absl::string_view key,
                      const std::vector<std::string>& words);
+  // "fixed" or "symbolic": whether the model takes sequences of any length.
+  bool SymbolicSequence() {
+    return Choice("sequence", {"fixed", "symbolic"}) == "symbolic";
+  }
   // A problem of settings that do not go together.
   void Problem(absl::string_view problem) { problems_.emplace_back(problem); }
 

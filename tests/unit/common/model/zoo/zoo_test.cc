@@ -5,6 +5,7 @@
 #include "common/model/zoo/zoo.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/model/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -46,6 +47,25 @@ TEST(ZooTest, EveryModelIsReadable) {
     EXPECT_TRUE(model->InferShapes(3).ok());
     ASSERT_EQ(model->graph().outputs.size(), 1u);
     EXPECT_GT(WeightCount(*model), 0);
+  }
+}
+
+TEST(ZooTest, SequencesMayHaveAnyLength) {
+  for (const char* name : {"lstm", "gpt", "bert"}) {
+    for (const char* attention : {"nodes", "operator"}) {
+      SCOPED_TRACE(absl::StrCat(name, " ", attention));
+      Settings settings = {{"sequence", "symbolic"}, {"length", "12"}};
+      if (std::string(name) != "lstm") settings["attention"] = attention;
+      const auto bytes = WriteZooModel(name, settings);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      const auto model = Model::Parse(*bytes, name, {}, {}, {"sequence", 12});
+      ASSERT_TRUE(model.ok()) << model.status();
+      for (const int64_t length : {1, 5, 12}) {
+        const auto shapes = (*model)->InferShapes(3, length);
+        ASSERT_TRUE(shapes.ok()) << shapes.status();
+        EXPECT_EQ((*shapes)[(*model)->graph().inputs[0]], (Dims{3, length}));
+      }
+    }
   }
 }
 
