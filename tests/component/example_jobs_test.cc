@@ -71,6 +71,7 @@ TEST(ExamplesTest, AllResolve) {
     resnet += (9 + 1) * width * width / 2 + 3 * 9 * width * width;
   }
   resnet += 4 * 5 * (16 + 32 + 64 + 128);  // each norm's four numbers a channel
+  const int64_t lstm = 256 * 64 + 4 * 192 * (64 + 192) + 192 * 256 + 256;
   EXPECT_THAT(values,
               ElementsAre(testing::Pair("a9a/job.textproto", 124),
                           testing::Pair("a9a/table.textproto", 1),
@@ -87,7 +88,8 @@ TEST(ExamplesTest, AllResolve) {
                           testing::Pair("optdigits/job.textproto",
                                         64 * 128 + 128 + 128 * 10 + 10),
                           testing::Pair("resnet/job.textproto", resnet),
-                          testing::Pair("resnet/ssp.textproto", resnet)));
+                          testing::Pair("resnet/ssp.textproto", resnet),
+                          testing::Pair("speeches/job.textproto", lstm)));
 }
 
 }  // namespace
