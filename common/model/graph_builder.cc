@@ -357,7 +357,7 @@ bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
                                         : dim.dim_param()),
               "); only the first, the batch, may be",
               length_.symbol.empty()
-                  ? ""
+                  ? ", and one that data.buckets names"
                   : absl::StrCat(", and ", Quote(length_.symbol),
                                  ", the length of samples"));
       return false;

@@ -395,9 +395,11 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
   }
 }
 
-bool HasLists(const DataSource& source) {
-  return source.has_libsvm() ||
-         (source.has_csv() && !source.csv().list_delimiter().empty());
+// Whether samples may differ in how many values of the field they have.
+bool IsList(const DataSource& source, absl::string_view field) {
+  if (source.has_libsvm()) return field == "indices" || field == "values";
+  return source.has_csv() && !source.csv().list_delimiter().empty() &&
+         !absl::StrContains(field, ':') && MeasuredField(field).empty();
 }
 
 void CheckBuckets(const DataSpec& data, Problems* problems) {
@@ -418,10 +420,15 @@ void CheckBuckets(const DataSpec& data, Problems* problems) {
   const auto check_source = [&](absl::string_view path,
                                 const DataSource& source) {
     if (source.format_case() == DataSource::FORMAT_NOT_SET) return;
-    if (HasLists(source)) return;
-    problems->Add("data.buckets", "samples of ", path,
-                  " are all of one length; there must be lists "
-                  "(csv.list_delimiter) or libsvm");
+    if (absl::c_any_of(data.feeds(), [&](const Feed& feed) {
+          return IsList(source, feed.field());
+        })) {
+      return;
+    }
+    problems->Add("data.buckets", "all samples of ", path,
+                  " are of one length: no feed reads a list of csv "
+                  "(csv.list_delimiter, one column) or 'indices' or 'values' "
+                  "of libsvm");
   };
   check_source("data.train", data.train());
   if (data.has_test()) check_source("data.test", data.test());

@@ -179,23 +179,17 @@ class MappedTable : public Dataset {
         labels_(std::move(labels)),
         shapes_(std::move(shapes)) {}
 
-  // Finds each sample's bucket. Errors: InvalidArgument.
-  absl::Status FillBuckets() {
-    if (shapes_.empty()) return absl::OkStatus();
+  // Finds each sample's bucket. The last takes what the table's fields are
+  // padded to, hence all.
+  void FillBuckets() {
+    if (shapes_.empty()) return;
     for (int64_t sample = 0; sample < size(); ++sample) {
       size_t bucket = 0;
-      while (bucket < shapes_.size() && !Takes(shapes_[bucket], sample)) {
+      while (bucket + 1 < shapes_.size() && !Takes(shapes_[bucket], sample)) {
         ++bucket;
-      }
-      if (bucket == shapes_.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(table_->Where(mapping_.label, sample),
-                         ": longer than the last of data.buckets.lengths, ",
-                         shapes_.back().length));
       }
       buckets_.push_back(static_cast<uint8_t>(bucket));
     }
-    return absl::OkStatus();
   }
 
   int64_t size() const override { return table_->size(); }
@@ -325,7 +319,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
   auto dataset = std::make_unique<MappedTable>(
       std::move(table), std::move(mapping), std::move(labels),
       std::vector<BucketShape>(buckets.begin(), buckets.end()));
-  SYNCLINE_RETURN_IF_ERROR(dataset->FillBuckets());
+  dataset->FillBuckets();
   return dataset;
 }
 

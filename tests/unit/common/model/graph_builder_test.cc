@@ -254,7 +254,7 @@ TEST(GraphBuilderTest, BadGraphs) {
       {"g (float[N,2] x) => () { y = Relu(x) }", {"the graph has no output"}},
       {"g (float[N,M] x) => (float[N,2] y) { y = Relu(x) }",
        {"graph input 'x': dimension 1 is open ('M'); only the first, the "
-        "batch, may be"}},
+        "batch, may be, and one that data.buckets names"}},
       {"g (float x) => (float[N,2] y) { y = Relu(x) }", {}},
       {"g (float16[N,2] x) => (float[N,2] y) { y = Relu(x) }",
        {"graph input 'x': element type FLOAT16 is not built yet; use FLOAT, "

@@ -422,8 +422,11 @@ TEST(TrainingGraphTest, BatchesThatAreTooLargeAreRefused) {
 
 // ---- Batches of several lengths ----
 
-constexpr char kBuckets[] =
-    "data { label { ignore: -1 } buckets { dimension: 'S' lengths: [2, 6] } }";
+constexpr char kLists[] =
+    "data { train { csv { path: 't' has_header: true list_delimiter: '|' } } "
+    "buckets { dimension: 'S' lengths: [2, 6] } }";
+const std::string kBuckets =
+    absl::StrCat(kLists, "data { label { ignore: -1 } }");
 
 std::string Sequences(absl::string_view weight, absl::string_view output,
                       absl::string_view body) {
@@ -444,8 +447,7 @@ TEST(TrainingGraphTest, ScoresMayHaveAsManyPositionsAsTheLength) {
   EXPECT_EQ(resolved.model->graph().values[resolved.training.feeds[0]].dims,
             (Dims{kBatchDim, 6}));
   EXPECT_THAT(
-      Resolve("data { buckets { dimension: 'S' lengths: [2, 6] } }", text)
-          .problems,
+      Resolve(kLists, text).problems,
       ElementsAre("data.label.ignore: is required: the number of labels of 'y' "
                   "depends on data.buckets, and what follows a sample's own "
                   "must not count"));

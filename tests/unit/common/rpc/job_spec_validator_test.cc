@@ -452,9 +452,10 @@ TEST(JobSpecValidatorTest, BucketsAreAscendingLengthsOfLists) {
   EXPECT_THAT(problems(many),
               ElementsAre("data.buckets.lengths: 65 lengths, must be 1..64"));
   EXPECT_THAT(problems("dimension: 'S' lengths: 8", "csv { path: 'a' }"),
-              ElementsAre("data.buckets: samples of data.train are all of one "
-                          "length; there must be lists (csv.list_delimiter) or "
-                          "libsvm"));
+              ElementsAre("data.buckets: all samples of data.train are of one "
+                          "length: no feed reads a list of csv "
+                          "(csv.list_delimiter, one column) or 'indices' or "
+                          "'values' of libsvm"));
 }
 
 TEST(JobSpecValidatorTest, MetricsNeedATestSplit) {

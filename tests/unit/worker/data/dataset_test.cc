@@ -221,6 +221,24 @@ TEST_F(DatasetTest, ASampleIsInTheFirstBucketThatTakesItsLongestList) {
   EXPECT_EQ(batch.padding_count, 3);
 }
 
+TEST_F(DatasetTest, BagsHaveBucketsToo) {
+  Write("t.svm", "0 7:1 9:1\n1 3:0.5\n0\n");
+  const DataSpec spec = Spec(
+      "train { libsvm { path: 't.svm' } }"
+      "feeds { input: 'ids' field: 'indices' }"
+      "feeds { input: 'n' field: 'indices#length' }");
+  const auto dataset =
+      Dataset::Open(spec.train(), spec, dir_, {{2, true}, {1, true}}, 2, 1,
+                    "/var/tmp", {{1, {1, 1}, 1}, {2, {2, 1}, 1}});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->buckets(), ElementsAre(1, 0, 0));
+  Batch batch;
+  (*dataset)->Read({1, 2}, &batch);
+  EXPECT_THAT(batch.int_feeds[0], ElementsAre(3, 0));
+  EXPECT_THAT(batch.int_feeds[1], ElementsAre(1, 0));
+  EXPECT_THAT(batch.labels, ElementsAre(1, 0));
+}
+
 TEST_F(DatasetTest, ASampleLongerThanTheLastBucketIsNamed) {
   Write("t.csv", "1,1,0\n1|2|3|4|5,1,0\n");
   EXPECT_THAT(std::string(OpenPairs(dir_).status().message()),
