@@ -172,6 +172,20 @@ TEST_F(BucketTrainingTest, SyncIsBitReproducibleWhateverTheNumberOfPs) {
   }
 }
 
+// Short steps leave most workers without samples.
+TEST_F(BucketTrainingTest, WorkersThatWaitForNobodyTakeTheSameSteps) {
+  for (const auto mode :
+       {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
+    JobSpec spec = MakeSpec();
+    spec.mutable_consistency()->set_mode(mode);
+    spec.mutable_training()->set_batch_size(16);
+    const auto outcome = Train(4, 2, spec);
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    ASSERT_EQ(outcome.evaluations.size(), 2u);
+    EXPECT_LT(outcome.evaluations[1].loss(), outcome.evaluations[0].loss());
+  }
+}
+
 // The same samples in each step: sums are only added up in another order.
 TEST_F(BucketTrainingTest, WorkersThatShareABatchTrainTheSame) {
   JobSpec one = MakeSpec();

@@ -163,7 +163,7 @@ template <typename T>
 void CutRows(size_t old_width, size_t width, std::vector<T>* values) {
   if (width == old_width) return;
   const size_t rows = values->size() / old_width;
-  for (size_t row = 0; row < rows; ++row) {
+  for (size_t row = 1; row < rows; ++row) {
     const auto begin = values->begin() + row * old_width;
     std::copy(begin, begin + width, values->begin() + row * width);
   }
