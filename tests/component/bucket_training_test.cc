@@ -16,6 +16,7 @@
 #include "common/rpc/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/profile.pb.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/training_cluster.h"
@@ -242,6 +243,24 @@ TEST_F(BucketTrainingTest, PaddingChangesNothingThatIsLearned) {
   EXPECT_NEAR(a.loss(), b.loss(), 1e-6);
   EXPECT_NEAR(a.log_loss(), b.log_loss(), 1e-6);
   EXPECT_EQ(a.accuracy(), b.accuracy());
+}
+
+TEST_F(BucketTrainingTest, StepsOfAllLengthsAreRecorded) {
+  TrainingCluster cluster(
+      {.work_dir = dir_.File("profiled"), .data_root = dir_.path()});
+  ASSERT_EQ(cluster.Prepare(MakeSpec(), kModel), absl::OkStatus());
+  SchedulerMessage wish;
+  wish.mutable_profile()->set_job_id("t-1");
+  wish.mutable_profile()->set_steps(1000);
+  wish.mutable_profile()->set_artifact("profile.pb");
+  cluster.Send(0, wish);
+  cluster.Run();
+  ASSERT_EQ(cluster.AwaitDone(absl::Seconds(60)), absl::OkStatus());
+  ASSERT_EQ(cluster.Stop(absl::Seconds(30)), absl::OkStatus());
+  const auto outcome = cluster.TakeOutcome();
+  StepProfile profile;
+  ASSERT_TRUE(profile.ParseFromString(outcome.artifacts.at("profile.pb")));
+  EXPECT_EQ(profile.steps_size(), outcome.last_progress.clocks_total());
 }
 
 double Metric(const MetricsRegistry& metrics, absl::string_view name) {

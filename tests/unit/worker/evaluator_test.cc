@@ -4,6 +4,7 @@
 
 #include "worker/evaluator.h"
 
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -17,8 +18,10 @@ using ::testing::ElementsAre;
 // Sample i has the label i % 2.
 class CountingDataset final : public Dataset {
  public:
-  explicit CountingDataset(int64_t size) : size_(size) {}
+  explicit CountingDataset(int64_t size, std::vector<uint8_t> buckets = {})
+      : size_(size), buckets_(std::move(buckets)) {}
   int64_t size() const override { return size_; }
+  absl::Span<const uint8_t> buckets() const override { return buckets_; }
   void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
     batch->size = static_cast<int64_t>(indices.size());
     batch->labels.clear();
@@ -31,6 +34,7 @@ class CountingDataset final : public Dataset {
 
  private:
   const int64_t size_;
+  const std::vector<uint8_t> buckets_;
   mutable std::vector<int64_t> read_;
 };
 
@@ -96,6 +100,24 @@ TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
   EXPECT_DOUBLE_EQ(evaluation->accuracy(), 0.5);
   EXPECT_FALSE(evaluation->has_auc()) << "not asked for";
   EXPECT_GT(evaluation->time().seconds(), 0);
+}
+
+TEST(EvaluatorTest, BatchesAreOfOneBucketInFileOrder) {
+  const CountingDataset dataset(10, {1, 0, 0, 1, 0, 2, 0, 0, 1, 0});
+  ConstantExecutor executor;
+  Evaluator evaluator(Spec(), &dataset, &executor);
+  std::vector<int64_t> done;
+  const auto evaluation = evaluator.Run(
+      [&](int64_t samples, int64_t) {
+        done.push_back(samples);
+        return absl::OkStatus();
+      },
+      Ready);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_THAT(dataset.read(), ElementsAre(1, 2, 4, 6, 7, 9, 0, 3, 8, 5));
+  EXPECT_THAT(executor.batches(), ElementsAre(4, 2, 3, 1));
+  EXPECT_THAT(done, ElementsAre(0, 4, 6, 9));
+  EXPECT_EQ(evaluation->samples(), 10u);
 }
 
 TEST(EvaluatorTest, CanBeRepeated) {
