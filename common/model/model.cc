@@ -1,6 +1,7 @@
 #include "common/model/model.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -139,7 +140,7 @@ std::shared_ptr<const Model> Model::ParseWithProblems(
   proto.nodes = model->graph_.nodes;
   const bool readable = model->graph_.opset_version > 0;
   FoldedNumbers numbers;
-  if (readable) numbers = model->SetComputedShapes(&found);
+  if (readable) numbers = model->SetComputedShapes(length, &found);
   model->whole_ = found.empty();
   if (model->whole_) FuseNodes(numbers, &model->graph_);
   for (std::string& line : Labelled(label, found)) {
@@ -148,7 +149,8 @@ std::shared_ptr<const Model> Model::ParseWithProblems(
   return readable ? model : nullptr;
 }
 
-FoldedNumbers Model::SetComputedShapes(std::vector<std::string>* problems) {
+FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
+                                       std::vector<std::string>* problems) {
   FoldedNumbers numbers;
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
@@ -183,7 +185,20 @@ FoldedNumbers Model::SetComputedShapes(std::vector<std::string>* problems) {
               : kDerivedDim;
     }
   }
+  if (length.longest > 1) DropNumbersOfLength(length.longest - 1, &numbers);
   return numbers;
+}
+
+void Model::DropNumbersOfLength(int64_t other, FoldedNumbers* numbers) const {
+  std::vector<std::string> ignored;
+  const std::vector<InferredValue> trial = InferValues(
+      graph_, proto_->nodes, proto_->file.graph(), proto_->file_nodes,
+      kTrialBatches[0], BatchStyle::kSymbol, &ignored, other);
+  for (auto it = numbers->begin(); it != numbers->end();) {
+    const auto& constant = trial[it->first].constant;
+    const bool same = constant != nullptr && NumberIn(*constant) == it->second;
+    it = same ? std::next(it) : numbers->erase(it);
+  }
 }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size,

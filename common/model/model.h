@@ -111,7 +111,10 @@ class Model {
   Model();
   // Completes graph_ with types and shapes of computed values. Returns those
   // that are numbers.
-  FoldedNumbers SetComputedShapes(std::vector<std::string>* problems);
+  FoldedNumbers SetComputedShapes(const LengthDimension& length,
+                                  std::vector<std::string>* problems);
+  // Drops those that are others, or not known, at this length.
+  void DropNumbersOfLength(int64_t other, FoldedNumbers* numbers) const;
   // REQUIRES: the weights fit.
   absl::StatusOr<std::string> Serialize(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,

@@ -174,6 +174,31 @@ TEST_P(AttentionFusionTest, Attention) {
   EXPECT_EQ(ElementCount((*shapes)[y]), 5 * 3 * 2 * 4);
 }
 
+// A factor that is the length of the sequence.
+TEST(AttentionFusionTest, ANumberOfTheLengthIsNoneWhereLengthsDiffer) {
+  for (const bool has_lengths : {false, true}) {
+    const auto model = Model::Parse(
+        absl::StrCat("<ir_version: 8, opset_import: [\"\" : 17]>\n",
+                     "g (float[N,", has_lengths ? "T" : "3",
+                     ",2,4] x) => (float[N,", has_lengths ? "T" : "3",
+                     ",2,4] y)\n{", kHeads, kProduct, R"(
+    shape = Shape (x)
+    at = Constant <value_int = 1> ()
+    rows = Gather (shape, at)
+    number = Cast <to = 1> (rows)
+    ready = Div (scores, number)
+)",
+                     kRest, "}\n"),
+        "test", {}, {},
+        has_lengths ? LengthDimension{.symbol = "T", .longest = 3}
+                    : LengthDimension{});
+    ASSERT_TRUE(model.ok()) << model.status();
+    const Graph& graph = (*model)->graph();
+    const Node& last = graph.nodes[graph.values[graph.FindValue("y")].producer];
+    EXPECT_EQ(last.is_fused, !has_lengths);
+  }
+}
+
 AttentionForm Attends(std::string name, const std::string& between,
                       float scale = 1,
                       std::vector<std::string> inputs = {"x", "x", "x"}) {
