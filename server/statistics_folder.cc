@@ -77,31 +77,30 @@ absl::Status StatisticsFolder::CheckCaller(const Part& part) const {
 }
 
 absl::Status StatisticsFolder::CheckPart(const Part& part) const {
-  const std::string who =
-      absl::StrCat(label_, ": statistics of ", PointText(part.at), " from ",
-                   workers_[part.rank].name);
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": statistics of ", PointText(part.at), " from ",
+                     workers_[part.rank].name, why...));
+  };
   const Standing& standing = standings_[part.rank];
   const bool opens = StartsClock(part.at);
-  if (!opens && part.at != open_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ", expected ", Expected()));
-  }
+  if (!opens && part.at != open_) return refuse(", expected ", Expected());
   if (!opens && standing.absent) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ", which takes part in this clock no more"));
+    return refuse(", which takes part in this clock no more");
   }
-  if (part.absent && !standing.values.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ", which has taken part in it and is absent now"));
+  if (part.absent) {
+    return standing.values.empty()
+               ? absl::OkStatus()
+               : refuse(", which has taken part in it and is absent now");
   }
-  if (part.absent) return absl::OkStatus();
   const size_t width = OpenWidth();
-  if (part.values.empty() || part.values.size() > kValuesMax ||
-      (width > 0 && part.values.size() != width)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": ", part.values.size(), " values, expected ",
-                     width > 0 ? absl::StrCat(width, " as from the others")
-                               : absl::StrCat("1 to ", kValuesMax)));
+  const size_t count = part.values.size();
+  if (count == 0 || count > kValuesMax) {
+    return refuse(": ", count, " values, expected 1 to ", kValuesMax);
+  }
+  if (width > 0 && count != width) {
+    return refuse(": ", count, " values, expected ", width,
+                  " as from the others");
   }
   return absl::OkStatus();
 }
