@@ -161,6 +161,23 @@ TEST_F(BatchStatisticsTest, WhoHasFewerPartsLeavesEarlier) {
   EXPECT_EQ(Train(3, 1, spec).weights, parts.weights) << "bit for bit";
 }
 
+// It is alive and never computes.
+TEST_F(BatchStatisticsTest, AWorkerThatHangsIsNamed) {
+  JobSpec spec = Spec();
+  spec.mutable_limits()->set_step_timeout_seconds(2);
+  const auto cluster = MakeCluster(2, 1);
+  ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
+  SchedulerMessage run;
+  run.mutable_run()->set_job_id("t-1");
+  cluster->Send(0, run);
+  const absl::Status status = cluster->AwaitDone(absl::Seconds(30));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("FoldStatistics"), HasSubstr("clock 0, fold 0"),
+                    HasSubstr("missing: worker:0 at ")));
+  EXPECT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());
+}
+
 // The waits for folds lie in the steps, and in nothing else.
 TEST_F(BatchStatisticsTest, AProfileShowsTheWaits) {
   const auto cluster = MakeCluster(2, 1);
