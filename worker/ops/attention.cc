@@ -11,6 +11,7 @@
 #include "kernels/broadcast.h"
 #include "kernels/loop.h"
 #include "kernels/strided.h"
+#include "worker/ops/attention_heads.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
@@ -19,123 +20,24 @@ namespace {
 enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kKeyCounts };
 enum Output { kY, kPresentKey, kPresentValue, kScores };
 
-// Q, K, V and Y are [batch, heads, rows, width], or [batch, rows, heads *
-// width] with the number of heads as an attribute. Where nodes were fused they
-// may be [batch, rows, heads, width].
-struct Heads {
-  int64_t batch = 0, heads = 0, rows = 0, width = 0;
-  Attention::Layout layout;
-};
-
-// `at`: 0 to 3 for Q, K, V and Y.
+// Whether Q, K, V or Y (`at`: 0 to 3) of a fused node has rows before heads.
 bool AreRowsFirst(const Node& node, size_t at) {
   const std::vector<int64_t> rows_first = node.Ints(kRowsFirst);
   return at < rows_first.size() && rows_first[at] != 0;
 }
 
-Attention::Layout LayoutOf(const Heads& h, bool rows_first) {
-  const int64_t batch = h.heads * h.rows * h.width;
-  if (rows_first) return {batch, h.width, h.heads * h.width};
-  return {batch, h.rows * h.width, h.width};
+absl::StatusOr<AttentionHeads> HeadsOf(const OpSpec& spec, size_t at,
+                                       int64_t heads) {
+  return AttentionHeadsOf(spec.input(at).dims, heads,
+                          AreRowsFirst(*spec.node, at));
 }
-
-absl::StatusOr<Heads> HeadsOf(const OpSpec& spec, size_t at, int64_t heads) {
-  const Dims& dims = spec.input(at).dims;
-  Heads h;
-  if (dims.size() == 4) {
-    const bool rows_first = AreRowsFirst(*spec.node, at);
-    h = {dims[0],
-         dims[rows_first ? 2 : 1],
-         dims[rows_first ? 1 : 2],
-         dims[3],
-         {}};
-    h.layout = LayoutOf(h, rows_first);
-    return h;
-  }
-  if (dims.size() != 3 || heads <= 0 || dims[2] % heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(DimsToString(dims),
-                     " is not [batch, heads, rows, width], nor [batch, "
-                     "rows, heads * width] with ",
-                     heads, " heads"));
-  }
-  h = {dims[0], heads, dims[1], dims[2] / heads, {}};
-  h.layout = LayoutOf(h, /*rows_first=*/true);
-  return h;
-}
-
-// Keys or values behind those of the past: [batch, heads, past + rows, width].
-class Cache {
- public:
-  Cache(const Heads& incoming, int64_t past)
-      : incoming_(incoming), past_(past) {}
-
-  int64_t rows() const { return past_ + incoming_.rows; }
-  int64_t count() const {
-    return incoming_.batch * incoming_.heads * rows() * incoming_.width;
-  }
-  Attention::Layout layout() const {
-    const int64_t head = rows() * incoming_.width;
-    return {incoming_.heads * head, head, incoming_.width};
-  }
-
-  // past: null if there is none.
-  void Join(const float* past, const float* incoming, float* joined) const {
-    ForEachRun(
-        [&](int64_t of_joined, int64_t of_past, int64_t count) {
-          std::copy_n(past + of_past, count, joined + of_joined);
-        },
-        [&](int64_t of_joined, int64_t of_incoming) {
-          std::copy_n(incoming + of_incoming, incoming_.width,
-                      joined + of_joined);
-        });
-  }
-  // Gradients: either may be null.
-  void Part(const float* djoined, bool add_past, float* dpast,
-            bool add_incoming, float* dincoming) const {
-    ForEachRun(
-        [&](int64_t of_joined, int64_t of_past, int64_t count) {
-          if (dpast == nullptr) return;
-          const float* const d = djoined + of_joined;
-          Emit(count, add_past, dpast + of_past,
-               [=](int64_t i) { return d[i]; });
-        },
-        [&](int64_t of_joined, int64_t of_incoming) {
-          if (dincoming == nullptr) return;
-          const float* const d = djoined + of_joined;
-          Emit(incoming_.width, add_incoming, dincoming + of_incoming,
-               [=](int64_t i) { return d[i]; });
-        });
-  }
-
- private:
-  // past_run(of_joined, of_past, count) for each head, and
-  // incoming_row(of_joined, of_incoming) for each row: offsets of what is one.
-  template <typename PastRun, typename IncomingRow>
-  void ForEachRun(PastRun past_run, IncomingRow incoming_row) const {
-    const Heads& in = incoming_;
-    for (int64_t i = 0; i < in.batch * in.heads; ++i) {
-      const int64_t joined = i * rows() * in.width;
-      past_run(joined, i * past_ * in.width, past_ * in.width);
-      const int64_t head =
-          i / in.heads * in.layout.batch + i % in.heads * in.layout.head;
-      for (int64_t row = 0; row < in.rows; ++row) {
-        incoming_row(joined + (past_ + row) * in.width,
-                     head + row * in.layout.row);
-      }
-    }
-  }
-
-  const Heads incoming_;
-  const int64_t past_;
-};
 
 // What a node comes to.
 struct Plan {
   Attention::Shape shape;
   Attention::Mask mask;  // its strides
   Attention::Stage stage = Attention::Stage::kProducts;
-  std::optional<Cache> keys, values;  // both or neither
+  std::optional<JoinedHeads> keys, values;  // both or neither
 };
 
 Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
@@ -271,10 +173,11 @@ class AttentionOp : public Op {
     StartJoined(g, kPresentKey, plan_.keys->count(), out.dk);
     StartJoined(g, kPresentValue, plan_.values->count(), out.dv);
     SYNCLINE_RETURN_IF_ERROR(AttentionGradient(t, g, out));
-    plan_.values->Part(out.dv, g.accumulate(kPastValue), g.in(kPastValue),
-                       g.accumulate(kV), g.in(kV));
-    plan_.keys->Part(out.dk, g.accumulate(kPastKey), g.in(kPastKey),
-                     g.accumulate(kK), g.in(kK));
+    plan_.values->AddPastGradient(out.dv, g.accumulate(kPastValue),
+                                  g.in(kPastValue));
+    plan_.keys->AddPastGradient(out.dk, g.accumulate(kPastKey), g.in(kPastKey));
+    plan_.values->AddIncomingGradient(out.dv, g.accumulate(kV), g.in(kV));
+    plan_.keys->AddIncomingGradient(out.dk, g.accumulate(kK), g.in(kK));
     if (g.in(kQ) == nullptr) return absl::OkStatus();
     Emit(q_count_, g.accumulate(kQ), g.in(kQ),
          [dq = out.dq](int64_t i) { return dq[i]; });
@@ -303,7 +206,7 @@ class AttentionOp : public Op {
 
 // Past keys or values: [batch, heads, past, width], as the incoming ones.
 absl::StatusOr<int64_t> PastRows(const OpSpec& spec, Input past,
-                                 const Heads& incoming) {
+                                 const AttentionHeads& incoming) {
   const TensorType& type = spec.input(past);
   if (!type.present) return 0;
   const Dims& dims = type.dims;
@@ -364,8 +267,8 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
   return mask;
 }
 
-absl::Status CheckFit(const OpSpec& spec, const Heads& q, const Heads& k,
-                      const Heads& v) {
+absl::Status CheckFit(const OpSpec& spec, const AttentionHeads& q,
+                      const AttentionHeads& k, const AttentionHeads& v) {
   const bool fits = q.batch == k.batch && k.batch == v.batch &&
                     k.heads == v.heads && k.rows == v.rows &&
                     q.width == k.width && k.heads > 0 && q.width > 0 &&
@@ -378,8 +281,8 @@ absl::Status CheckFit(const OpSpec& spec, const Heads& q, const Heads& k,
 }
 
 // Joins keys and values where there are past ones or the outcome is asked for.
-absl::Status PlanCache(const OpSpec& spec, const Heads& k, const Heads& v,
-                       Plan* plan) {
+absl::Status PlanJoined(const OpSpec& spec, const AttentionHeads& k,
+                        const AttentionHeads& v, Plan* plan) {
   SYNCLINE_ASSIGN_OR_RETURN(plan->shape.past, PastRows(spec, kPastKey, k));
   SYNCLINE_ASSIGN_OR_RETURN(const int64_t values,
                             PastRows(spec, kPastValue, v));
@@ -420,10 +323,12 @@ bool KeepsWeights(const Attention::Shape& s) {
 absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   const Node& node = *spec.node;
   const int64_t kv_heads = node.Int("kv_num_heads", 0);
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads q,
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads q,
                             HeadsOf(spec, kQ, node.Int("q_num_heads", 0)));
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads k, HeadsOf(spec, kK, kv_heads));
-  SYNCLINE_ASSIGN_OR_RETURN(const Heads v, HeadsOf(spec, kV, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads k,
+                            HeadsOf(spec, kK, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads v,
+                            HeadsOf(spec, kV, kv_heads));
   SYNCLINE_RETURN_IF_ERROR(CheckFit(spec, q, k, v));
   SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(spec, q.batch));
   Plan plan;
@@ -444,9 +349,9 @@ absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   s.q = q.layout;
   s.k = k.layout;
   s.v = v.layout;
-  const Heads y = {q.batch, q.heads, q.rows, v.width, {}};
-  s.y = LayoutOf(y, spec.input(kQ).dims.size() == 3 || AreRowsFirst(node, 3));
-  SYNCLINE_RETURN_IF_ERROR(PlanCache(spec, k, v, &plan));
+  const AttentionHeads y = {q.batch, q.heads, q.rows, v.width, {}};
+  s.y = y.LayoutWith(spec.input(kQ).dims.size() == 3 || AreRowsFirst(node, 3));
+  SYNCLINE_RETURN_IF_ERROR(PlanJoined(spec, k, v, &plan));
   s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
   SYNCLINE_ASSIGN_OR_RETURN(plan.mask, MaskOf(spec, s));
   SYNCLINE_ASSIGN_OR_RETURN(plan.stage, StageOf(node));
