@@ -144,7 +144,7 @@ std::vector<std::string> JobRun::Prepare() {
     return {absl::StrCat("model: not fetched: ", loaded.message())};
   }
   std::vector<std::string> problems;
-  job_ = PrepareJob(assignment_, static_cast<uint32_t>(rank), bytes,
+  job_ = PrepareJob(assignment_, static_cast<uint32_t>(rank), std::move(bytes),
                     {.data_root = options_.data_root,
                      .work_dir = options_.work_dir,
                      .threads = options_.threads,

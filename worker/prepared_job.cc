@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/malloc_policy.h"
 
 namespace syncline {
 namespace {
@@ -24,11 +25,11 @@ class Preparation {
               std::vector<std::string>* problems)
       : job_(*job), options_(options), problems_(*problems) {}
 
-  void Run(absl::string_view model_bytes) {
+  void Run(std::string model_bytes) {
     if (job_.is_evaluator()) {
       *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
     }
-    if (!ResolveModel(model_bytes)) return;
+    if (!ResolveModel(std::move(model_bytes))) return;
     PlaceBlocks();
     OpenData();
     CreateExecutor();
@@ -49,16 +50,28 @@ class Preparation {
     }
   }
 
-  bool ResolveModel(absl::string_view bytes) {
+  bool ResolveModel(std::string bytes) {
     auto model = ParseJobModel(spec(), bytes, spec().model().path());
     if (!model.ok()) {
       AddProblems("model", model.status());
       return false;
     }
-    job_.model = *std::move(model);
+    model_ = *std::move(model);
+    job_.model = model_;
     const size_t before = problems_.size();
     job_.training = ResolveTrainingGraph(spec(), *job_.model, &problems_);
+    ReleaseValuesOf(job_.training.tables);
     return problems_.size() == before;
+  }
+
+  // What is said to have an initializer: parameters or tables.
+  template <typename T>
+  void ReleaseValuesOf(const std::vector<T>& list) {
+    std::vector<int> initializers;
+    for (const T& entry : list) {
+      if (entry.initializer >= 0) initializers.push_back(entry.initializer);
+    }
+    model_->ReleaseValues(initializers);
   }
 
   // The scheduler and every member must see the same parameters.
@@ -190,6 +203,7 @@ class Preparation {
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
+    ReleaseValuesOf(job_.training.parameters);
   }
 
   void CreateRows() {
@@ -201,6 +215,7 @@ class Preparation {
   }
 
   PreparedJob& job_;
+  std::shared_ptr<Model> model_;  // the job's
   const PrepareOptions& options_;
   std::vector<std::string>& problems_;
 };
@@ -253,14 +268,14 @@ std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training) {
 }
 
 std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
-                                        uint32_t rank,
-                                        absl::string_view model_bytes,
+                                        uint32_t rank, std::string model_bytes,
                                         const PrepareOptions& options,
                                         std::vector<std::string>* problems) {
   auto job = std::make_unique<PreparedJob>();
   job->assignment = assignment;
   job->rank = rank;
-  Preparation(job.get(), options, problems).Run(model_bytes);
+  Preparation(job.get(), options, problems).Run(std::move(model_bytes));
+  ReturnFreedMemory();  // of the file and what was read from it
   return job;
 }
 

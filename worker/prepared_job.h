@@ -80,12 +80,13 @@ JobSpec EvaluatorSpec(JobSpec spec);
 // The tensors that the ps share, in the order of the parameters.
 std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training);
 
-// Parses `model_bytes`, resolves the job's spec against it, loads the data and
-// plans memory. Blocks for as long as loading takes. Appends one line per
-// problem to *problems, all that can be found; without any the job is complete.
+// Parses `model_bytes` and frees them, resolves the job's spec against the
+// model, loads the data and plans memory. Blocks for as long as loading takes.
+// Appends one line per problem to *problems, all that can be found; without any
+// the job is complete, and its model has given up the values of parameters
+// (they are the executor's) and of tables (the ps make rows).
 std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
-                                        uint32_t rank,
-                                        absl::string_view model_bytes,
+                                        uint32_t rank, std::string model_bytes,
                                         const PrepareOptions& options,
                                         std::vector<std::string>* problems);
 

@@ -2,8 +2,8 @@
 #define SYNCLINE_COMMON_BASE_ALIGNED_BUFFER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "absl/types/span.h"
@@ -13,33 +13,38 @@ namespace syncline {
 
 inline constexpr size_t kCacheLineBytes = 64;
 
-// Owns 64-byte aligned float32 storage, zeroed, of fixed size. Move-only;
+// Owns 64-byte aligned float32 storage, zeroed, of fixed size. Pages of a large
+// one become resident when they are first touched. Move-only;
 // thread-compatible.
 class AlignedFloats {
  public:
   AlignedFloats() = default;
   explicit AlignedFloats(size_t count) : count_(count) {
     if (count == 0) return;
-    const size_t bytes = (count * sizeof(float) + kCacheLineBytes - 1) /
-                         kCacheLineBytes * kCacheLineBytes;
-    data_.reset(
-        static_cast<float*>(std::aligned_alloc(kCacheLineBytes, bytes)));
-    SYNCLINE_CHECK(data_ != nullptr);
-    std::memset(data_.get(), 0, bytes);
+    // Unlike aligned_alloc it knows which pages are zero already.
+    memory_.reset(std::calloc(count * sizeof(float) + kCacheLineBytes, 1));
+    SYNCLINE_CHECK(memory_ != nullptr);
   }
 
-  float* data() { return data_.get(); }
-  const float* data() const { return data_.get(); }
+  float* data() { return aligned(); }
+  const float* data() const { return aligned(); }
   size_t size() const { return count_; }
-  absl::Span<float> span() { return {data_.get(), count_}; }
-  absl::Span<const float> span() const { return {data_.get(), count_}; }
+  absl::Span<float> span() { return {aligned(), count_}; }
+  absl::Span<const float> span() const { return {aligned(), count_}; }
 
  private:
   struct Free {
-    void operator()(float* p) const { std::free(p); }
+    void operator()(void* p) const { std::free(p); }
   };
+  // Null if there is no memory.
+  float* aligned() const {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    return reinterpret_cast<float*>((address + kCacheLineBytes - 1) /
+                                    kCacheLineBytes * kCacheLineBytes);
+  }
+
   size_t count_ = 0;
-  std::unique_ptr<float, Free> data_;
+  std::unique_ptr<void, Free> memory_;
 };
 
 }  // namespace syncline

@@ -17,4 +17,10 @@ void KeepMessageMemory(int arenas) {
 #endif
 }
 
+void ReturnFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(/*pad=*/0);
+#endif
+}
+
 }  // namespace syncline

@@ -49,6 +49,17 @@ absl::Status ToStatus(absl::string_view label,
       absl::StrJoin(Labelled(label, problems), "\n"));
 }
 
+// Why it cannot be written without weights; empty: it can.
+absl::string_view WhyWithoutValues(const Initializer& initializer) {
+  const ConstantTensor& tensor = initializer.tensor;
+  if (initializer.origin == Initializer::Origin::kDeclared) {
+    return "which has none in the file";
+  }
+  const bool complete = tensor.bytes.size() ==
+                        ElementCount(tensor.dims) * DTypeBytes(tensor.dtype);
+  return complete ? "" : "whose values were released";
+}
+
 bool HasBatchDim(const Value& value) {
   return absl::c_linear_search(value.dims, kBatchDim);
 }
@@ -109,7 +120,7 @@ struct Model::Proto {
 Model::Model() : proto_(std::make_unique<Proto>()) {}
 Model::~Model() = default;
 
-absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
+absl::StatusOr<std::shared_ptr<Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
     absl::Span<const std::string> initialize,
     absl::Span<const std::string> tables, const LengthDimension& length) {
@@ -120,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Parse(
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
 
-std::shared_ptr<const Model> Model::ParseWithProblems(
+std::shared_ptr<Model> Model::ParseWithProblems(
     absl::string_view bytes, absl::string_view label,
     absl::Span<const std::string> initialize,
     absl::Span<const std::string> tables, std::vector<std::string>* problems,
@@ -260,10 +271,11 @@ absl::StatusOr<std::string> Model::WithWeights(
     if (initializer.origin == Initializer::Origin::kConstant) continue;
     const std::string& name = graph_.values[initializer.value].name;
     by_name[name] = &initializer;
-    if (initializer.origin == Initializer::Origin::kDeclared &&
-        !weights.contains(name) && !absl::c_linear_search(inputs, name)) {
-      problems.push_back(absl::StrCat("no weights for ", Quote(name),
-                                      ", which has none in the file"));
+    const absl::string_view why = WhyWithoutValues(initializer);
+    if (!why.empty() && !weights.contains(name) &&
+        !absl::c_linear_search(inputs, name)) {
+      problems.push_back(
+          absl::StrCat("no weights for ", Quote(name), ", ", why));
     }
   }
   for (const auto& [name, values] : weights) {
@@ -280,6 +292,17 @@ absl::StatusOr<std::string> Model::WithWeights(
   }
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
   return Serialize(weights, inputs);
+}
+
+void Model::ReleaseValues(absl::Span<const int> initializers) {
+  for (const int index : initializers) {
+    Initializer& initializer = graph_.initializers[index];
+    if (initializer.origin == Initializer::Origin::kConstant ||
+        ElementCount(initializer.tensor.dims) <= kReadableElementsMax) {
+      continue;
+    }
+    std::string().swap(initializer.tensor.bytes);  // = keeps the memory
+  }
 }
 
 absl::StatusOr<std::string> Model::Serialize(

@@ -18,7 +18,7 @@ namespace syncline {
 
 // An ONNX model as a user brings it: parsed, checked, and able to give its
 // graph, its shapes for a batch size, and itself back with trained weights.
-// Immutable, hence thread-safe.
+// Thread-safe but for ReleaseValues; what is const is shared.
 //
 // Batch dimension: the first dimension of a graph input is the batch size where
 // the file leaves it open (a symbol, nothing, or a value < 1). Other open
@@ -58,7 +58,7 @@ class Model {
   // operator and the opset: not ONNX, text syntax error with line, no graph,
   // unsupported operator or opset, a cycle, an undefined or doubly defined
   // name, a wrong attribute or type, external data, shapes that do not fit.
-  static absl::StatusOr<std::shared_ptr<const Model>> Parse(
+  static absl::StatusOr<std::shared_ptr<Model>> Parse(
       absl::string_view bytes, absl::string_view label,
       absl::Span<const std::string> initialize = {},
       absl::Span<const std::string> tables = {},
@@ -66,7 +66,7 @@ class Model {
   // The same for a check that wants to find everything at once: appends the
   // problems and gives what could be understood, which is good for its graph
   // only; null if that is nothing.
-  static std::shared_ptr<const Model> ParseWithProblems(
+  static std::shared_ptr<Model> ParseWithProblems(
       absl::string_view bytes, absl::string_view label,
       absl::Span<const std::string> initialize,
       absl::Span<const std::string> tables, std::vector<std::string>* problems,
@@ -101,10 +101,18 @@ class Model {
   // for training no more (inference_form.h); everything else (names, metadata,
   // opset) is kept.
   // Errors: InvalidArgument: unknown name or wrong element count; a declared
-  // parameter that is in neither.
+  // parameter, or one whose values were released, that is in neither.
   absl::StatusOr<std::string> WithWeights(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs = {}) const;
+
+  // Frees the values of these initializers (indices into Graph::initializers)
+  // of the file, for who has them in memory of its own: the graph keeps types
+  // and shapes, and WithWeights must then be given them or find them in
+  // `inputs`. What shape rules may read, by its size, stays. Not while another
+  // thread uses the model; no executor may be made of it afterwards that wants
+  // the file's values.
+  void ReleaseValues(absl::Span<const int> initializers);
 
  private:
   struct Proto;

@@ -27,8 +27,6 @@
 namespace syncline {
 namespace {
 
-// Inputs that inference rules read by value are shapes, axes and flags.
-constexpr int64_t kReadableElementsMax = 64;
 // Sums with these stay far from overflow; the operators refuse smaller ones.
 constexpr int64_t kPadMax = int64_t{1} << 46;
 

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
 #define SYNCLINE_COMMON_MODEL_SHAPE_INFERENCE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ class GraphProto;
 }  // namespace onnx
 
 namespace syncline {
+
+// Inputs that inference rules read by value are shapes, axes and flags; of a
+// larger one they see type and shape alone.
+inline constexpr int64_t kReadableElementsMax = 64;
 
 struct InferredValue {
   bool known = false;

@@ -600,15 +600,16 @@ LengthDimension LengthOf(const LengthBuckets& buckets) {
   return {buckets.dimension(), longest};
 }
 
-absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
-    const JobSpec& spec, absl::string_view bytes, absl::string_view label) {
+absl::StatusOr<std::shared_ptr<Model>> ParseJobModel(const JobSpec& spec,
+                                                     absl::string_view bytes,
+                                                     absl::string_view label) {
   std::vector<std::string> problems;
   auto model = ParseJobModelWithProblems(spec, bytes, label, &problems);
   if (problems.empty()) return model;
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
 
-std::shared_ptr<const Model> ParseJobModelWithProblems(
+std::shared_ptr<Model> ParseJobModelWithProblems(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label,
     std::vector<std::string>* problems) {
   std::vector<std::string> patterns;

@@ -19,10 +19,11 @@ LengthDimension LengthOf(const LengthBuckets& buckets);
 
 // Model::Parse with the patterns of spec.model.initialize, the names of
 // spec.tables and the dimension of spec.data.buckets. Errors: as there.
-absl::StatusOr<std::shared_ptr<const Model>> ParseJobModel(
-    const JobSpec& spec, absl::string_view bytes, absl::string_view label);
+absl::StatusOr<std::shared_ptr<Model>> ParseJobModel(const JobSpec& spec,
+                                                     absl::string_view bytes,
+                                                     absl::string_view label);
 // Model::ParseWithProblems likewise.
-std::shared_ptr<const Model> ParseJobModelWithProblems(
+std::shared_ptr<Model> ParseJobModelWithProblems(
     const JobSpec& spec, absl::string_view bytes, absl::string_view label,
     std::vector<std::string>* problems);
 

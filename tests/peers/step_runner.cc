@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/malloc_policy.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/job_spec_validator.h"
 #include "common/wire/table_map.h"
@@ -58,9 +59,9 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(
 absl::Status StepRunner::Prepare() {
   JobSpec spec = SpecOf(options_);
   SYNCLINE_ASSIGN_OR_RETURN(std::string bytes, ReadAll(options_.model));
-  SYNCLINE_ASSIGN_OR_RETURN(const auto model,
+  SYNCLINE_ASSIGN_OR_RETURN(const std::shared_ptr<Model> model,
                             ParseJobModel(spec, bytes, "the model"));
-  bytes = std::string();
+  std::string().swap(bytes);  // = keeps the memory
   const Graph& graph = model->graph();
   for (const ValueId id : graph.inputs) {
     spec.mutable_data()->add_feeds()->set_input(graph.values[id].name);
@@ -76,7 +77,9 @@ absl::Status StepRunner::Prepare() {
                                    .batch_size = options_.batch_size,
                                    .eval_batch_size = options_.batch_size,
                                    .threads = options_.threads}));
+  // As a worker does, whose parameters the executor has and rows the ps.
   for (const auto& parameter : training_.parameters) {
+    model->ReleaseValues({parameter.initializer});
     std::vector<AlignedFloats>& slots = slots_.emplace_back();
     for (int i = 0; i < OptimizerSlots(options_.optimizer); ++i) {
       slots.emplace_back(ElementCount(parameter.dims));
@@ -84,9 +87,12 @@ absl::Status StepRunner::Prepare() {
   }
   for (const TrainingTable& table : training_.tables) {
     SYNCLINE_RETURN_IF_ERROR(AddTable(*model, table));
+    model->ReleaseValues({table.initializer});
   }
   executor_->UseTables(row_batches_);
-  return ReadBatches(*model);
+  SYNCLINE_RETURN_IF_ERROR(ReadBatches(*model));
+  ReturnFreedMemory();
+  return absl::OkStatus();
 }
 
 absl::Status StepRunner::AddTable(const Model& model,

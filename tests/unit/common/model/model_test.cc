@@ -307,5 +307,32 @@ TEST(ModelTest, ATableWithoutRowsIsAnInputOfTheExport) {
   EXPECT_FALSE((*model)->WithWeights({{"open", six}}).ok());
 }
 
+TEST(ModelTest, ReleasedValuesMustBeGivenForExport) {
+  const std::vector<float> hundred(100, 1.0f);
+  const std::vector<float> one = {2};
+  const auto declared = Parse(R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,1] x, float[1,100] w, float[1] b) => (float[N,100] y)
+      { a = MatMul(x, w)  y = Add(a, b) })",
+                              {"w", "b"});
+  const auto file = declared->WithWeights({{"w", hundred}, {"b", one}});
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto model = *Model::Parse(*file, "m");
+  const Graph& graph = model->graph();
+  ASSERT_EQ(graph.initializers.size(), 2u);
+
+  model->ReleaseValues({0, 1});
+  EXPECT_EQ(graph.initializers[0].tensor.bytes.capacity(),
+            std::string().capacity());
+  // A shape may depend on one that is small.
+  EXPECT_THAT(graph.initializers[1].tensor.floats(), ElementsAre(2));
+  EXPECT_EQ(DimsOf(*model, "w"), (Dims{1, 100}));
+  EXPECT_TRUE(model->InferShapes(5).ok());
+  EXPECT_EQ(model->WithWeights({}).status().message(),
+            "m: no weights for 'w', whose values were released");
+  EXPECT_EQ(*model->WithWeights({{"w", hundred}}), *file);
+  const std::vector<std::string> open = {"w"};
+  EXPECT_TRUE(model->WithWeights({}, open).ok());
+}
+
 }  // namespace
 }  // namespace syncline
