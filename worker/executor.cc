@@ -48,6 +48,16 @@ class ParameterSlab {
       at += AlignedCount(count);
     }
   }
+  // Of an array's beginning, by its place in the list.
+  static std::vector<int64_t> OffsetsFor(absl::Span<const int64_t> counts) {
+    std::vector<int64_t> offsets;
+    int64_t at = 0;
+    for (int64_t count : counts) {
+      offsets.push_back(at);
+      at += AlignedCount(count) * static_cast<int64_t>(sizeof(float));
+    }
+    return offsets;
+  }
   static int64_t BytesFor(absl::Span<const int64_t> counts) {
     int64_t bytes = 0;
     for (int64_t count : counts) bytes += AlignedCount(count) * sizeof(float);
@@ -97,6 +107,7 @@ class CpuExecutor : public Executor {
     with_gradients_ =
         Differentiate(model_->graph(), training_.loss_output, trained);
     forward_only_ = Differentiate(model_->graph(), training_.loss_output, {});
+    PlanGradients();
   }
 
   // Plans the largest batches, and says what they take.
@@ -143,6 +154,26 @@ class CpuExecutor : public Executor {
     const int64_t parts = options_.micro_batches;
     return (options_.batch_size + parts - 1) / parts;
   }
+  // Not lent: what parts of a batch add up to, what BatchNormalization says of
+  // its input, and the zeros of parameters that do not lead to the loss.
+  void PlanGradients() {
+    const std::vector<int64_t> offsets = ParameterSlab::OffsetsFor(counts_);
+    std::vector<bool> written(model_->graph().values.size(), false);
+    for (size_t p = 0; p < with_gradients_.nodes.size(); ++p) {
+      const Node& node = model_->graph().nodes[with_gradients_.nodes[p]];
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (with_gradients_.wants_gradient[p][i])
+          written[node.inputs[i]] = true;
+      }
+    }
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      gradient_memory_.push_back(
+          {.offset = offsets[i],
+           .bytes = AlignedCount(counts_[i]) * int64_t{sizeof(float)},
+           .is_lent = options_.micro_batches == 1 && written[parameters_[i]] &&
+                      !training_.parameters[i].momentum.has_value()});
+    }
+  }
   size_t Count(int i) const { return static_cast<size_t>(counts_[i]); }
   absl::Status CheckInputs() const;
   void FillParameters();
@@ -175,7 +206,8 @@ class CpuExecutor : public Executor {
   const TrainingGraph training_;
   const Options options_;
   std::vector<ValueId> parameters_;
-  std::vector<int64_t> counts_;  // by parameter
+  std::vector<int64_t> counts_;                  // by parameter
+  std::vector<GradientMemory> gradient_memory_;  // likewise
   Differentiation with_gradients_;
   Differentiation forward_only_;
   ParameterSlab values_;
@@ -323,6 +355,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .flow = training ? &with_gradients_ : &forward_only_,
            .feeds = training_.feeds,
            .parameters = parameters_,
+           .gradients = gradient_memory_,
            .tables = training_.tables,
            .loss_output = training_.loss_output,
            .loss = options_.loss.kind(),

@@ -65,7 +65,7 @@ class Executor {
   // at a fixed address. Holds the file's values until written.
   virtual absl::Span<float> parameter(int i) = 0;
   // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
-  // next TrainStep. Fixed address.
+  // next TrainStep or Evaluate, which use its memory. Fixed address.
   virtual absl::Span<const float> gradient(int i) const = 0;
   // All of them lie in it; null: in memory of this process alone.
   virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;
@@ -112,7 +112,9 @@ class Executor {
   // each batch has its own.
   virtual void UseStatistics(StatisticsExchange* statistics) = 0;
 
-  // Bytes of the activation arena for the longest training batch, or a part.
+  // Bytes of the activation arena for the longest training batch, or a part of
+  // it, that do not find room in the memory of gradients before these are
+  // written.
   virtual int64_t arena_bytes() const = 0;
   // Bytes that it holds: parameters, gradients and arena.
   virtual int64_t memory_bytes() const = 0;

@@ -1,6 +1,7 @@
 #include "worker/step_memory.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "worker/recomputation.h"
 
@@ -26,6 +27,7 @@ class Planner {
     memory_.again_scratch.resize(positions());
     memory_.ready_steps.assign(spec.parameters.size(), spec.loss_step());
     gradients_.resize(graph_.values.size());
+    gradient_steps_.assign(spec.parameters.size(), -1);
   }
 
   StepMemory Plan() {
@@ -45,6 +47,7 @@ class Planner {
         PlaceBackward(step.position);
       }
     }
+    ReserveGradients();
     return std::move(memory_);
   }
 
@@ -254,12 +257,25 @@ class Planner {
     const Place& value = memory_.values[v];
     if (graph_.values[v].producer < 0 && value.kind == Kind::kParameter) {
       gradients_[v] = {Kind::kGradient, value.index};
+      gradient_steps_[value.index] = step;
     } else if (value.kind == Kind::kRows) {
       gradients_[v] = {Kind::kRowGradients, value.index};
     } else {
       gradients_[v] = NewBuffer(Bytes(v), step, ProducerBackwardStep(v));
     }
     return gradients_[v];
+  }
+
+  void ReserveGradients() {
+    for (size_t i = 0; i < spec_.gradients.size(); ++i) {
+      const GradientMemory& gradient = spec_.gradients[i];
+      if (gradient.is_lent && gradient_steps_[i] < 0) continue;
+      memory_.buffers.push_back(
+          {.size_bytes = gradient.bytes,
+           .first_use = gradient.is_lent ? gradient_steps_[i] : 0,
+           .last_use = std::numeric_limits<int32_t>::max(),
+           .offset = gradient.offset});
+    }
   }
 
   int ProducerBackwardStep(ValueId v) const {
@@ -330,6 +346,7 @@ class Planner {
   std::vector<int> last_read_;        // by ValueId; -1: never
   std::vector<int> last_read_again_;  // likewise, of a second copy
   std::vector<Place> gradients_;      // by ValueId
+  std::vector<int> gradient_steps_;   // by parameter: its first write; -1: none
   StepMemory memory_;
 };
 

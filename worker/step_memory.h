@@ -32,6 +32,15 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+// Memory of a parameter's gradient, among that of all.
+struct GradientMemory {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  // Other things may be there until a training step writes it. REQUIRES: each
+  // does.
+  bool is_lent = false;
+};
+
 // Where every value, gradient and workspace of a step is, for one batch size.
 // With F nodes the steps are: F forward ones, the loss, F backward ones in
 // reverse; where segments are recomputed (recomputation.h), each one's backward
@@ -63,7 +72,8 @@ struct StepMemory {
   std::vector<Place> again_workspaces;  // by position
   std::vector<Place> again_scratch;     // by position: of the forward pass
   Place loss_gradient;                  // kNone: the loss has none
-  std::vector<BufferLifetime> buffers;  // of the arena
+  // Of the arena; behind those that places name, the gradients' memory.
+  std::vector<BufferLifetime> buffers;
   // By parameter: the first step (>= the loss's) after which its gradient is
   // final and it is not read again.
   std::vector<int> ready_steps;
@@ -77,6 +87,7 @@ struct StepMemorySpec {
   absl::Span<const std::unique_ptr<Op>> ops;  // by position in flow->nodes
   absl::Span<const ValueId> feeds;
   absl::Span<const ValueId> parameters;
+  absl::Span<const GradientMemory> gradients = {};  // by parameter, or none
   absl::Span<const ValueId> tables = {};
   // By ValueId: where values that are folded are; may be empty.
   absl::Span<const std::shared_ptr<const ConstantTensor>> folded = {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -127,13 +128,12 @@ void StepPlan::PlaceMemory() {
                             .ops = ops_,
                             .feeds = spec_.feeds,
                             .parameters = spec_.parameters,
+                            .gradients = spec_.gradients,
                             .tables = table_values_,
                             .folded = folded_,
                             .loss_output = spec_.loss_output,
                             .recompute_segments = spec_.recompute_segments});
-  MemoryPlan plan = PlanMemory(memory_.buffers);
-  offsets_ = std::move(plan.offsets);
-  arena_bytes_ = plan.arena_bytes;
+  PlaceBuffers();
 
   ready_order_.resize(spec_.parameters.size());
   std::iota(ready_order_.begin(), ready_order_.end(), 0);
@@ -160,6 +160,33 @@ void StepPlan::PlaceMemory() {
     call.output_gradients.resize(call.node->outputs.size());
     call.input_gradients.resize(memory_.backward[p].input_gradients.size());
   }
+}
+
+// The gradients' memory and the arena are two; what lies between them here
+// keeps a buffer from being in both.
+void StepPlan::PlaceBuffers() {
+  std::vector<BufferLifetime> buffers = memory_.buffers;
+  int64_t gradients_end = 0;
+  for (const GradientMemory& gradient : spec_.gradients) {
+    gradients_end = std::max(gradients_end, gradient.offset + gradient.bytes);
+  }
+  if (gradients_end > 0) {
+    buffers.push_back({.size_bytes = kPlanAlignmentBytes,
+                       .first_use = 0,
+                       .last_use = std::numeric_limits<int32_t>::max(),
+                       .offset = gradients_end});
+    arena_begin_ = gradients_end + kPlanAlignmentBytes;
+  }
+  MemoryPlan plan = PlanMemory(buffers);
+  offsets_ = std::move(plan.offsets);
+  arena_bytes_ = plan.arena_bytes - arena_begin_;
+}
+
+void* StepPlan::BufferAddress(int buffer, const Memory& memory) const {
+  const int64_t offset = offsets_[buffer];
+  return offset >= arena_begin_
+             ? memory.arena + (offset - arena_begin_)
+             : reinterpret_cast<char*>(memory.gradients[0]) + offset;
 }
 
 std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
@@ -243,7 +270,7 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
     case Place::Kind::kNone:
       return nullptr;
     case Place::Kind::kArena:
-      return memory.arena + offsets_[place.index];
+      return BufferAddress(place.index, memory);
     case Place::Kind::kFeed:
       return FeedAddress(place.index, memory);
     case Place::Kind::kParameter:

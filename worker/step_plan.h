@@ -39,6 +39,7 @@ class StepPlan {
     const Differentiation* flow = nullptr;
     absl::Span<const ValueId> feeds;
     absl::Span<const ValueId> parameters;
+    absl::Span<const GradientMemory> gradients;  // by parameter
     absl::Span<const TrainingTable> tables;
     ValueId loss_output = kNoValue;
     LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
@@ -55,6 +56,7 @@ class StepPlan {
   // Errors: InvalidArgument, naming the node: what cannot be executed.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
 
+  // Besides the gradients' memory, as far as that is lent.
   int64_t arena_bytes() const { return arena_bytes_; }
 
   // What a run computes, node by node.
@@ -69,9 +71,10 @@ class StepPlan {
   const Loss& loss() const { return loss_; }
 
   // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
-  // aligned; the spans are by parameter and by table. Runs take the plan's
-  // number of samples of `batch`, from `first_sample` on. Errors:
-  // InvalidArgument: a feed of the wrong size, a table without its rows.
+  // aligned, as gradients are; the spans are by parameter and by table. Runs
+  // take the plan's number of samples of `batch`, from `first_sample` on.
+  // Errors: InvalidArgument: a feed of the wrong size, a table without its
+  // rows.
   struct Memory {
     char* arena = nullptr;
     const Batch* batch = nullptr;
@@ -135,10 +138,12 @@ class StepPlan {
   void PlaceTables();
   absl::Status MakeOps();
   void PlaceMemory();
+  void PlaceBuffers();
   absl::Status CheckFeeds(const Memory& memory) const;
   absl::Status CheckTables(const Memory& memory) const;
   void BindCall(const Memory& memory, size_t position);
   void* Address(const Place& place, const Memory& memory) const;
+  void* BufferAddress(int buffer, const Memory& memory) const;
   // Numbers that one sample takes of a value with as many per sample.
   int64_t PerSample(ValueId value) const {
     return ElementCount(shapes_[value]) / spec_.batch_size;
@@ -174,7 +179,10 @@ class StepPlan {
   std::vector<OpFlops> flops_;            // likewise
   std::vector<Call> calls_;               // likewise
   StepMemory memory_;
-  std::vector<int64_t> offsets_;  // by arena buffer
+  // By arena buffer: in the gradients' memory, or from arena_begin_ on in the
+  // arena.
+  std::vector<int64_t> offsets_;
+  int64_t arena_begin_ = 0;
   int64_t arena_bytes_ = 0;
   std::vector<int> ready_order_;  // parameters by ready step
   // Since Bind:

@@ -50,9 +50,10 @@ struct ExecutorPlan {
   int64_t parameters = 0;  // numbers
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
-  // What a training step and an evaluation (0: there is none) keep of
-  // activations, their gradients and workspaces. One runs at a time, in the
-  // same memory.
+  // What a training step and an evaluation (0: none, or no more) keep of
+  // activations, their gradients and workspaces, beyond what lies in the memory
+  // of parameters' gradients before these are written. One runs at a time, in
+  // the same memory.
   int64_t training_arena_bytes = 0;
   int64_t evaluation_arena_bytes = 0;
   std::vector<PlannedTensor> tensors;      // largest first

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace syncline {
 namespace {
@@ -16,6 +18,53 @@ bool AliveTogether(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first_use <= b.last_use && b.first_use <= a.last_use;
 }
 
+class Placement {
+ public:
+  explicit Placement(absl::Span<const BufferLifetime> buffers)
+      : buffers_(buffers) {
+    plan_.offsets.assign(buffers.size(), 0);
+  }
+
+  void PlaceAt(int index, int64_t offset) {
+    const int64_t end = offset + Align(buffers_[index].size_bytes);
+    plan_.offsets[index] = offset;
+    plan_.arena_bytes = std::max(plan_.arena_bytes, end);
+    placed_.insert(
+        std::upper_bound(
+            placed_.begin(), placed_.end(), index,
+            [&](int a, int b) { return plan_.offsets[a] < plan_.offsets[b]; }),
+        index);
+  }
+
+  // Of the gaps between the buffers that are alive at the same time, the
+  // smallest that takes it; else behind them.
+  int64_t OffsetFor(int index) const {
+    const BufferLifetime& buffer = buffers_[index];
+    const int64_t wanted = Align(buffer.size_bytes);
+    int64_t best_offset = -1;
+    int64_t best_gap = std::numeric_limits<int64_t>::max();
+    int64_t gap_begin = 0;
+    for (int other : placed_) {
+      if (!AliveTogether(buffer, buffers_[other])) continue;
+      const int64_t gap = plan_.offsets[other] - gap_begin;
+      if (gap >= wanted && gap < best_gap) {
+        best_gap = gap;
+        best_offset = gap_begin;
+      }
+      gap_begin = std::max(
+          gap_begin, plan_.offsets[other] + Align(buffers_[other].size_bytes));
+    }
+    return best_offset >= 0 ? best_offset : gap_begin;
+  }
+
+  MemoryPlan Take() { return std::move(plan_); }
+
+ private:
+  const absl::Span<const BufferLifetime> buffers_;
+  std::vector<int> placed_;  // by ascending offset
+  MemoryPlan plan_;
+};
+
 }  // namespace
 
 MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers) {
@@ -24,38 +73,17 @@ MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers) {
   std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {
     return buffers[a].size_bytes > buffers[b].size_bytes;
   });
-
-  MemoryPlan plan;
-  plan.offsets.assign(buffers.size(), 0);
-  std::vector<int> placed;  // by ascending offset
-  for (int index : by_size) {
-    const BufferLifetime& buffer = buffers[index];
-    const int64_t wanted = Align(buffer.size_bytes);
-    if (wanted == 0) continue;
-    // Walk the gaps between the buffers that are alive at the same time.
-    int64_t best_offset = -1;
-    int64_t best_gap = std::numeric_limits<int64_t>::max();
-    int64_t gap_begin = 0;
-    for (int other : placed) {
-      if (!AliveTogether(buffer, buffers[other])) continue;
-      const int64_t gap = plan.offsets[other] - gap_begin;
-      if (gap >= wanted && gap < best_gap) {
-        best_gap = gap;
-        best_offset = gap_begin;
-      }
-      gap_begin = std::max(
-          gap_begin, plan.offsets[other] + Align(buffers[other].size_bytes));
+  Placement placement(buffers);
+  for (const bool given : {true, false}) {
+    for (const int index : by_size) {
+      const BufferLifetime& buffer = buffers[index];
+      if (buffer.size_bytes == 0 || buffer.offset.has_value() != given)
+        continue;
+      placement.PlaceAt(index,
+                        given ? *buffer.offset : placement.OffsetFor(index));
     }
-    const int64_t offset = best_offset >= 0 ? best_offset : gap_begin;
-    plan.offsets[index] = offset;
-    plan.arena_bytes = std::max(plan.arena_bytes, offset + wanted);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](int a, int b) {
-                                     return plan.offsets[a] < plan.offsets[b];
-                                   }),
-                  index);
   }
-  return plan;
+  return placement.Take();
 }
 
 }  // namespace syncline

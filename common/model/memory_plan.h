@@ -2,6 +2,7 @@
 #define SYNCLINE_COMMON_MODEL_MEMORY_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -14,6 +15,9 @@ struct BufferLifetime {
   int64_t size_bytes = 0;  // >= 0
   int32_t first_use = 0;
   int32_t last_use = 0;  // >= first_use
+  // Where it is, a multiple of kPlanAlignmentBytes, if that is not to be
+  // planned: the others lie around it. Such buffers overlap only by intent.
+  std::optional<int64_t> offset = {};
 };
 
 struct MemoryPlan {
@@ -26,9 +30,10 @@ struct MemoryPlan {
 inline constexpr int64_t kPlanAlignmentBytes = 64;
 
 // Places buffers in one arena so that two that are alive at the same step never
-// overlap. Largest first, each into the smallest gap that takes it (Pisarchyk
-// and Lee 2020, "greedy by size"). Pure; the same input gives the same plan.
-// Quadratic in the number of buffers at worst.
+// overlap. Those that have their place, then largest first, each into the
+// smallest gap that takes it (Pisarchyk and Lee 2020, "greedy by size"). Pure;
+// the same input gives the same plan. Quadratic in the number of buffers at
+// worst.
 MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers);
 
 }  // namespace syncline
