@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "worker/wire_element_type.h"
 
 namespace syncline {
 namespace {
@@ -22,17 +23,6 @@ bool IsSync(const JobSpec& spec) {
 // In sync mode the servers compute the norm of the folded gradient themselves.
 bool NeedsNorm(const JobSpec& spec) {
   return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
-}
-
-ElementType ElementTypeOf(WireType type) {
-  switch (type) {
-    case WIRE_BFLOAT16:
-      return ElementType::kBfloat16;
-    case WIRE_FLOAT16:
-      return ElementType::kFloat16;
-    default:
-      return ElementType::kFloat32;
-  }
 }
 
 // By parameter: its position in the order in which forward reads them.

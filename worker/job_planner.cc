@@ -10,6 +10,7 @@
 #include "worker/loss.h"
 #include "worker/prepared_job.h"
 #include "worker/ps_client.h"
+#include "worker/wire_element_type.h"
 
 namespace syncline {
 namespace {
@@ -33,21 +34,26 @@ absl::StatusOr<int64_t> BatchBytes(const JobSpec& spec, const Model& model,
 }
 
 // Of values that a worker has asked the ps for, and of gradients that leave
-// converted to another type; others leave from where they lie.
+// converted to another type; others leave from where they lie. Rows are copied
+// both ways, and a batch may have as many as a window takes.
 absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
                                      const TrainingGraph& training) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const BlockMap map,
       BlockMap::Create(TensorSizesOf(training), spec.resources().ps()));
   const PsClient::Options defaults;
-  const bool converted = spec.wire_type() > WIRE_FLOAT32;
+  const int64_t pulled_max = defaults.pull_window_bytes;
+  const int64_t pushed_max = defaults.push_window_bytes;
+  if (spec.tables_size() > 0) {
+    return int64_t{map.shard_count()} * (pulled_max + pushed_max);
+  }
+  const ElementType type = ElementTypeOf(spec.wire_type());
   int64_t bytes = 0;
   for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
-    const int64_t of_shard = map.shard_elements(shard) * int64_t{sizeof(float)};
-    bytes += std::min<int64_t>(of_shard, defaults.pull_window_bytes);
-    if (converted) {
-      bytes += std::min<int64_t>(of_shard, defaults.push_window_bytes);
-    }
+    const int64_t of_shard =
+        map.shard_elements(shard) * static_cast<int64_t>(ElementBytes(type));
+    bytes += std::min(of_shard, pulled_max);
+    if (type != ElementType::kFloat32) bytes += std::min(of_shard, pushed_max);
   }
   return bytes;
 }

@@ -18,6 +18,7 @@
 #include "tests/testing/process_memory.h"
 #include "worker/job_results.h"
 #include "worker/prepared_job.h"
+#include "worker/ps_client.h"
 
 namespace syncline {
 namespace {
@@ -218,9 +219,32 @@ TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
   EXPECT_EQ(plan->message_bytes, plan->executor.parameters * 4);
   EXPECT_EQ(plan->memory_bytes(), plan->executor.memory_bytes() +
                                       plan->batch_bytes + plan->message_bytes);
+  // Half as many bytes, but gradients are copied too.
   spec.set_wire_type(WIRE_BFLOAT16);
   EXPECT_EQ(PlanWorker(spec, model, training)->message_bytes,
-            2 * plan->message_bytes);
+            2 * plan->executor.parameters * 2);
+}
+
+TEST(JobPlannerTest, RowsMayFillEveryMessage) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_feeds(0)->set_input("ids");
+  spec.add_tables()->set_name("rows");
+  spec.mutable_resources()->set_ps(2);
+  spec = WithDefaults(spec);
+  const auto model =
+      ParseJobModel(spec, R"(<ir_version: 8, opset_import: ["" : 13]>
+          g (int64[N,2] ids, float[M,4] rows, float[8,10] w) => (float[N,10] y)
+          { r = Gather(rows, ids)  f = Flatten(r)  y = MatMul(f, w) })",
+                    "model");
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, **model, &problems);
+  const auto plan = PlanWorker(spec, *model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status() << absl::StrJoin(problems, "\n");
+  const PsClient::Options windows;
+  EXPECT_EQ(plan->message_bytes,
+            2 * static_cast<int64_t>(windows.pull_window_bytes +
+                                     windows.push_window_bytes));
 }
 
 }  // namespace
