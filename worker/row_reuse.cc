@@ -1,10 +1,10 @@
 #include "worker/row_reuse.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "common/base/check.h"
+#include "worker/wire_element_type.h"
 
 namespace syncline {
 namespace {
@@ -37,11 +37,6 @@ LearningRate LearningRateOf(const LearningRateSpec& spec,
   return rate;
 }
 
-bool IsFinite(const float* values, size_t count) {
-  return std::all_of(values, values + count,
-                     [](float value) { return std::isfinite(value); });
-}
-
 }  // namespace
 
 std::optional<RowReuse::Options> RowReuse::OptionsOf(const JobSpec& spec,
@@ -61,6 +56,7 @@ std::optional<RowReuse::Options> RowReuse::OptionsOf(const JobSpec& spec,
   options.optimizer.weight_decay = of_table.optimizer().weight_decay();
   options.optimizer.clip_value = spec.optimizer().clip_value();
   options.learning_rate = LearningRateOf(spec.learning_rate(), total_clocks);
+  options.wire_type = ElementTypeOf(spec.wire_type());
   return options;
 }
 
@@ -105,7 +101,10 @@ void RowReuse::Update(int64_t clock, uint64_t samples, const RowBatch& current,
     const float* const gradient = current.gradient(i);
     float* const row = cache_.Own(key);
     // The servers drop such a row's gradient, or fail the job.
-    if (row == nullptr || !IsFinite(gradient, options_.dim)) continue;
+    if (row == nullptr ||
+        !AllFiniteAs(options_.wire_type, gradient, options_.dim)) {
+      continue;
+    }
     ApplyOptimizer(options_.optimizer, step, gradient, row, nullptr,
                    options_.dim);
   }

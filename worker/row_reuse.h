@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/element_type.h"
 #include "kernels/learning_rate.h"
 #include "kernels/optimizer.h"
 #include "proto/job_spec.pb.h"
@@ -37,6 +38,7 @@ class RowReuse {
     std::optional<int64_t> staleness_bound = {};  // none: any
     OptimizerParams optimizer;                    // kSgd
     LearningRate learning_rate;
+    ElementType wire_type = ElementType::kFloat32;  // of gradients
   };
   // For a job whose spec has its defaults and passed validation; none where
   // table `table` has no such cache. `total_clocks` is the job's.

@@ -171,6 +171,7 @@ TEST(RowReuseTest, AGradientThatIsNotFiniteIsNotApplied) {
   RowReuse::Options options = MakeOptions();
   options.rows_max = 4;
   options.clocks = 9;
+  options.wire_type = ElementType::kFloat16;
   RowReuse reuse(options);
   const auto current = MakeRows();
   const auto next = MakeRows();
@@ -186,7 +187,12 @@ TEST(RowReuseTest, AGradientThatIsNotFiniteIsNotApplied) {
   current->row_gradients()[1] = std::numeric_limits<float>::quiet_NaN();
   reuse.Update(0, 1, *current, next.get());
   EXPECT_EQ(next->value(0)[0], 5);
-  // Nor does one whose step was given up.
+  // Nor is one that the servers see as infinity.
+  current->row_gradients()[1] = 70000;
+  reuse.Update(0, 1, *current, nullptr);
+  reuse.Select(1, nullptr, /*early=*/false, next.get());
+  EXPECT_EQ(next->value(0)[0], 5);
+  // Nor one whose step was given up.
   current->row_gradients()[1] = 3;
   reuse.Update(0, 0, *current, nullptr);
   reuse.Select(1, nullptr, /*early=*/false, next.get());
@@ -220,6 +226,10 @@ TEST(RowReuseTest, OptionsAreTheJobs) {
   EXPECT_EQ(options->optimizer.clip_value, 3);
   EXPECT_EQ(options->learning_rate.schedule, LearningRate::Schedule::kCosine);
   EXPECT_EQ(options->learning_rate.total_clocks, 100);
+  EXPECT_EQ(options->wire_type, ElementType::kFloat32);
+  spec.set_wire_type(WIRE_FLOAT16);
+  EXPECT_EQ(RowReuse::OptionsOf(spec, 0, 16, 100)->wire_type,
+            ElementType::kFloat16);
   spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
   EXPECT_FALSE(
       RowReuse::OptionsOf(spec, 0, 16, 100)->staleness_bound.has_value());
