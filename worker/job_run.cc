@@ -239,10 +239,7 @@ absl::Status JobRun::EvaluateAndUpload() {
 // The model and the figures before the files of rows, which may be large.
 absl::Status JobRun::UploadResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
-                            ExportModel(*job_, tables));
-  SYNCLINE_RETURN_IF_ERROR(
-      UploadText("trained.onnx", model, UploadTimeout(model.size())));
+  SYNCLINE_RETURN_IF_ERROR(UploadModel(tables));
   const std::string weights = absl::StrCat(dir_, "/weights");
   SYNCLINE_RETURN_IF_ERROR(WriteWeights(*job_, tables, weights));
   SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.safetensors", weights));
@@ -262,6 +259,12 @@ absl::Status JobRun::UploadMetrics(absl::Span<const Evaluation> evaluations,
   SYNCLINE_ASSIGN_OR_RETURN(const std::string metrics,
                             MetricsJson(job_id(), evaluations, totals));
   return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
+}
+
+absl::Status JobRun::UploadModel(const DenseTables& tables) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
+                            ExportModel(*job_, tables));
+  return UploadText("trained.onnx", model, UploadTimeout(model.size()));
 }
 
 absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
@@ -291,8 +294,15 @@ absl::Status JobRun::UploadTable(Trainer* trainer, size_t index) {
 absl::Status JobRun::UploadFile(const std::string& name,
                                 const std::string& file) {
   SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
-  return Annotate(artifacts_->Upload(job_id(), name, file,
-                                     absl::Now() + UploadTimeout(bytes)),
+  return MoveUp(name, file, UploadTimeout(bytes));
+}
+
+absl::Status JobRun::MoveUp(const std::string& name, const std::string& file,
+                            absl::Duration timeout) {
+  const absl::Status uploaded =
+      artifacts_->Upload(job_id(), name, file, absl::Now() + timeout);
+  const absl::Status removed = RemoveTree(file);
+  return Annotate(uploaded.ok() ? removed : uploaded,
                   absl::StrCat("uploading ", name));
 }
 
@@ -301,9 +311,7 @@ absl::Status JobRun::UploadText(const std::string& name,
                                 absl::Duration timeout) {
   const std::string file = absl::StrCat(dir_, "/upload");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(file, content));
-  return Annotate(
-      artifacts_->Upload(job_id(), name, file, absl::Now() + timeout),
-      absl::StrCat("uploading ", name));
+  return MoveUp(name, file, timeout);
 }
 
 void JobRun::WatchExecutor() {

@@ -73,13 +73,17 @@ class JobRun {
   absl::Status UploadResults(Trainer* trainer);
   absl::Status UploadMetrics(absl::Span<const Evaluation> evaluations,
                              const WorkerProgress* totals);
+  absl::Status UploadModel(const DenseTables& tables);
   // Those that the model file can hold.
   absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
   // The others, as a file of their own.
   absl::Status UploadTable(Trainer* trainer, size_t index);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout);
+  // These two remove `file`, uploaded or not.
   absl::Status UploadFile(const std::string& name, const std::string& file);
+  absl::Status MoveUp(const std::string& name, const std::string& file,
+                      absl::Duration timeout);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
   void WatchExecutor();
   // Frees model, data and parameters, these as soon as gRPC has let go of them.
