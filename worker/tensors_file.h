@@ -17,9 +17,10 @@ struct NamedTensor {
   absl::Span<const float> values;
 };
 
-// Writes them as a safetensors file, which replaces `path`. Names differ, and
-// are UTF-8, as the format asks. Blocks on disk writes. Errors: the file
-// system's, naming the path. Format: https://github.com/huggingface/safetensors
+// Writes them as a safetensors file, which replaces `path`. Names differ, are
+// UTF-8 and none is __metadata__, as the format asks. Blocks on disk writes.
+// Errors: the file system's, naming the path. Format:
+// https://github.com/huggingface/safetensors
 absl::Status WriteTensors(const std::string& path,
                           absl::Span<const NamedTensor> tensors);
 

@@ -19,6 +19,8 @@ constexpr size_t kNamesShown = 8;
 // Inputs of BatchNormalization.
 constexpr size_t kRunningMean = 3;
 constexpr size_t kRunningVariance = 4;
+// Of safetensors files, which results are.
+constexpr absl::string_view kReservedName = "__metadata__";
 
 class Resolver {
  public:
@@ -42,6 +44,7 @@ class Resolver {
     if (!whole) return std::move(result_);
     MarkReached();
     MarkStatistics();
+    CheckNames();
     ResolveParameters();
     CheckFoldedStatistics();
     CheckBuckets();
@@ -101,6 +104,8 @@ class Resolver {
   void MarkStatistic(const Node& node, size_t input);
   void CheckStatisticRule(const TrainingGraph::Parameter& parameter);
   bool IsFillable(ValueId id) const;
+  // Of weights in the results.
+  void CheckNames();
   void ResolveParameters();
   void CheckFoldedStatistics();
   bool IsTable(const Initializer& initializer) const;
@@ -403,6 +408,19 @@ void Resolver::CheckStatisticRule(const TrainingGraph::Parameter& parameter) {
           Quote(parameter.name),
           ", a running mean or variance, with random numbers; put a rule "
           "before it: ZEROS for means, CONSTANT with value 1 for variances");
+}
+
+void Resolver::CheckNames() {
+  for (const Initializer& initializer : graph_.initializers) {
+    if (initializer.origin == Initializer::Origin::kConstant ||
+        initializer.tensor.dtype != DType::kFloat32 ||
+        NameOf(initializer) != kReservedName) {
+      continue;
+    }
+    Problem("model: the weight ", Quote(kReservedName),
+            " cannot be in trained.safetensors, a format that keeps this name "
+            "for itself; rename it");
+  }
 }
 
 void Resolver::ResolveParameters() {

@@ -297,6 +297,10 @@ TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
         "data.feeds[0].input: 'x' is [8,4], but its first dimension must be "
         "open, because batches differ in size; export the model with a "
         "symbolic first dimension"}},
+      // A weight that no safetensors file can have, used or not.
+      {Replaced("unused", "__metadata__"),
+       {"model: the weight '__metadata__' cannot be in trained.safetensors, a "
+        "format that keeps this name for itself; rename it"}},
       // Nothing that a gradient reaches.
       {R"(<ir_version: 8, opset_import: ["" : 13]>
           g (float[N,4] x) => (float[N,4] y) <float[1] w = {1}>
