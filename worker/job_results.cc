@@ -19,8 +19,9 @@ absl::flat_hash_map<std::string, absl::Span<const float>> TrainedWeights(
     weights[parameters[i].name] = job.executor->parameter(static_cast<int>(i));
   }
   for (size_t t = 0; t < tables.size(); ++t) {
-    if (tables[t].has_value())
+    if (tables[t].has_value()) {
       weights[job.training.tables[t].name] = *tables[t];
+    }
   }
   return weights;
 }
