@@ -110,7 +110,13 @@ std::string GraphWriter::Add(absl::string_view name, Weight weight) {
 void GraphWriter::Fill(const Weight& weight) {
   onnx::TensorProto* const tensor =
       model_->mutable_graph()->mutable_initializer(weight.initializer);
-  std::vector<float> values(ElementCount(weight.dims), weight.mean);
+  const int64_t part =
+      ElementCount(weight.dims) / static_cast<int64_t>(weight.means.size());
+  std::vector<float> values;
+  values.reserve(ElementCount(weight.dims));
+  for (const float mean : weight.means) {
+    values.insert(values.end(), part, mean);
+  }
   if (weight.deviation != 0) {
     Random random(SeedFor(seed_, HashName(tensor->name())));
     for (float& v : values) {
@@ -147,15 +153,23 @@ absl::Status GraphWriter::CheckSize() const {
 
 std::string GraphWriter::Filled(absl::string_view name, const Dims& dims,
                                 float value) {
-  return Add(name,
-             {.initializer = 0, .dims = dims, .mean = value, .deviation = 0});
+  return FilledInParts(name, dims, {value});
+}
+
+std::string GraphWriter::FilledInParts(absl::string_view name, const Dims& dims,
+                                       std::vector<float> values) {
+  SYNCLINE_CHECK(ElementCount(dims) % static_cast<int64_t>(values.size()) == 0);
+  return Add(name, {.initializer = 0,
+                    .dims = dims,
+                    .means = std::move(values),
+                    .deviation = 0});
 }
 
 std::string GraphWriter::Normal(absl::string_view name, const Dims& dims,
                                 float deviation) {
   return Add(
       name,
-      {.initializer = 0, .dims = dims, .mean = 0, .deviation = deviation});
+      {.initializer = 0, .dims = dims, .means = {0}, .deviation = deviation});
 }
 
 std::string GraphWriter::He(absl::string_view name, const Dims& dims,

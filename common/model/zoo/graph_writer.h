@@ -37,9 +37,12 @@ class GraphWriter {
   // job declares.
   std::string OpenTable(absl::string_view name, int64_t dim);
 
-  // float32 initializers: one value; normal with this deviation; normal with
-  // deviation sqrt(2 / fan_in) (He et al., ICCV 2015).
+  // float32 initializers: one value; in parts of equal size, one value each;
+  // normal with this deviation; normal with deviation sqrt(2 / fan_in) (He et
+  // al., ICCV 2015).
   std::string Filled(absl::string_view name, const Dims& dims, float value);
+  std::string FilledInParts(absl::string_view name, const Dims& dims,
+                            std::vector<float> values);
   std::string Normal(absl::string_view name, const Dims& dims, float deviation);
   std::string He(absl::string_view name, const Dims& dims, int64_t fan_in);
   std::string Integers(absl::string_view name,
@@ -69,8 +72,8 @@ class GraphWriter {
   struct Weight {
     int initializer;  // of the graph, still without values
     Dims dims;
-    float mean;
-    float deviation;  // 0: all are the mean
+    std::vector<float> means;  // of parts of equal size
+    float deviation;           // 0: all are the mean
   };
 
   std::string Add(absl::string_view name, Weight weight);

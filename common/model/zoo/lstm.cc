@@ -1,5 +1,7 @@
 // Graves 2013: layers of long short-term memory over the embeddings of tokens,
-// and from each position's state the logits of what follows.
+// and from each position's state the logits of what follows. The bias of the
+// gate that forgets starts with 1, so that states last (Jozefowicz et al., ICML
+// 2015).
 
 #include <cmath>
 
@@ -20,12 +22,15 @@ std::string Scaled(GraphWriter* graph, const std::string& name,
 
 // x [length, N, width] to [length, N, hidden].
 std::string Layer(GraphWriter* graph, const std::string& name,
-                  const std::string& x, int64_t width, int64_t hidden) {
+                  const std::string& x, int64_t width, int64_t hidden,
+                  float forget_bias) {
+  // Of the input's and then the state's sums: input, output, forget, cell.
+  const std::vector<float> biases = {0, 0, forget_bias, 0, 0, 0, 0, 0};
   const std::string states = graph->Node(
       name + ".states", "LSTM",
       {x, Scaled(graph, name + ".input_weight", {1, 4 * hidden, width}, width),
        Scaled(graph, name + ".state_weight", {1, 4 * hidden, hidden}, hidden),
-       graph->Filled(name + ".bias", {1, 8 * hidden}, 0)},
+       graph->FilledInParts(name + ".bias", {1, 8 * hidden}, biases)},
       {{"hidden_size", hidden}});
   return graph->Node(name, "Squeeze",
                      {states, graph->Integers(name + ".direction", {1})});
@@ -41,6 +46,7 @@ absl::StatusOr<std::string> WriteLstm(ZooSettings& settings) {
   const int64_t layers = settings.Int("layers", 2, 1, 64);
   const int64_t sequence =
       settings.SymbolicSequence() ? GraphWriter::kSequence : length;
+  const float forget_bias = settings.Float("forget_bias", 1, -100, 100);
   GraphWriter graph("lstm", kZooOpset, settings.Int("seed", 0, 0, INT64_MAX));
   SYNCLINE_RETURN_IF_ERROR(settings.Check());
 
@@ -53,7 +59,7 @@ absl::StatusOr<std::string> WriteLstm(ZooSettings& settings) {
   x = graph.Node("by_time", "Transpose", {x}, swap);
   int64_t width = embedded;
   for (int64_t i = 1; i <= layers; ++i, width = hidden) {
-    x = Layer(&graph, absl::StrCat("lstm", i), x, width, hidden);
+    x = Layer(&graph, absl::StrCat("lstm", i), x, width, hidden, forget_bias);
   }
   x = graph.Node("by_sample", "Transpose", {x}, swap);
   x = graph.Node(

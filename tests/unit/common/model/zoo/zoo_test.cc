@@ -69,6 +69,22 @@ TEST(ZooTest, SequencesMayHaveAnyLength) {
   }
 }
 
+TEST(ZooTest, AnLstmStartsByRemembering) {
+  for (const float forget_bias : {1.0f, 0.0f}) {
+    const Settings settings = {{"hidden", "2"},
+                               {"layers", "1"},
+                               {"forget_bias", forget_bias == 1 ? "1" : "0"}};
+    const auto model = Read("lstm", settings);
+    ASSERT_NE(model, nullptr);
+    const Graph& graph = model->graph();
+    const Value& bias = graph.values[graph.FindValue("lstm1.bias")];
+    // In ONNX's order: input, output, forget, cell; then those of the state.
+    EXPECT_THAT(graph.initializers[bias.initializer].tensor.floats(),
+                ::testing::ElementsAre(0, 0, 0, 0, forget_bias, forget_bias, 0,
+                                       0, 0, 0, 0, 0, 0, 0, 0, 0));
+  }
+}
+
 TEST(ZooTest, WeightsAreCounted) {
   const auto count = [](absl::string_view name, const Settings& settings) {
     const auto model = Read(name, settings);
