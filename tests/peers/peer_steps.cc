@@ -18,7 +18,9 @@
 #include <map>
 #include <string>
 
+#include "common/base/malloc_policy.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/job_spec_validator.h"
 #include "kernels/threads.h"
 #include "tests/peers/step_runner.h"
 #include "tests/testing/process_memory.h"
@@ -59,7 +61,36 @@ absl::Status WriteWeights(const Arguments& arguments, StepRunner* runner) {
                     : absl::UnavailableError("cannot write --weights");
 }
 
+// A step of a model of one number: what any model loads, as torch_peer.py does
+// before it measures PyTorch.
+absl::Status TrainOneNumber() {
+  constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+      g (float[N,1] x, float[1] w) => (float[N,1] y)
+      { z = Mul(x, w)  y = Relu(z) })";
+  JobSpec spec;
+  spec.mutable_model()->add_initialize()->set_pattern("w");
+  spec.mutable_data()->add_feeds()->set_input("x");
+  spec.mutable_loss()->set_kind(LossSpec::MEAN_SQUARED_ERROR);
+  spec = WithDefaults(spec);
+  SYNCLINE_ASSIGN_OR_RETURN(const auto model,
+                            ParseJobModel(spec, kModel, "one number"));
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto executor,
+      Executor::Create(model, training,
+                       {.loss = spec.loss(), .batch_size = 1}));
+  const Batch batch = {.size = 1,
+                       .feeds = {{1}},
+                       .int_feeds = {{}},
+                       .labels = {1},
+                       .label_width = 1};
+  return executor->TrainStep(batch, 0, 0, [](int) {}).status();
+}
+
 absl::Status Run(const Arguments& arguments) {
+  if (arguments.memory) SYNCLINE_RETURN_IF_ERROR(TrainOneNumber());
+  ReturnFreedMemory();
   const uint64_t before = ProcessMemoryBytes(getpid(), "VmRSS");
   SYNCLINE_ASSIGN_OR_RETURN(const auto runner,
                             StepRunner::Create(arguments.run));
@@ -80,6 +111,7 @@ absl::Status Run(const Arguments& arguments) {
 
 int Main(int argc, char** argv) {
   RestartWithPassiveWaiting(argv);
+  KeepMessageMemory(/*arenas=*/4);  // as a worker does
   std::cout.precision(9);
   CLI::App app("Trains a model on given batches.");
   Arguments arguments;
