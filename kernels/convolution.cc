@@ -1,11 +1,15 @@
 #include "kernels/convolution.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/status_macros.h"
@@ -17,6 +21,12 @@ namespace {
 using dnnl::memory;
 using Dims = memory::dims;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+// Samples are computed in parts whose arrays, rewritten, are about as large:
+// they stay in a core's cache, and scratch memory small.
+constexpr int64_t kPartBytes = 8 << 20;
+// Fewer at a time leave threads without work.
+constexpr int64_t kPartSamplesMin = 4;
 
 memory::desc RowMajor(const Dims& dims) {
   Dims strides(dims.size(), 1);
@@ -88,10 +98,34 @@ struct Operand {
   dnnl::reorder add;   // of a result
 };
 
+int64_t ElementsOf(const Dims& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         std::multiplies<>());
+}
+
+// How many parts of equal size a batch is computed in where its arrays are
+// rewritten. Each costs its share of adding up the gradient of the weights.
+int64_t PartsOf(const Convolution::Shape& shape) {
+  const Geometry g(shape);
+  const int64_t floats = ElementsOf(g.x) + ElementsOf(g.y);
+  const int64_t most = std::min(shape.batch / kPartSamplesMin,
+                                floats / (2 * ElementsOf(g.w) + 1));
+  const int64_t bytes = floats * int64_t{sizeof(float)};
+  const int64_t wanted = std::min((bytes + kPartBytes - 1) / kPartBytes, most);
+  for (int64_t parts = wanted; parts <= most && parts > 1; ++parts) {
+    if (shape.batch % parts == 0) return parts;
+  }
+  return 1;
+}
+
 struct Result {
   float* data = nullptr;  // null: not wanted
   bool accumulate = false;
 };
+
+// Inputs that are in scratch memory already, for Operation::Run.
+constexpr uint32_t kFirst = 1 << 0;
+constexpr uint32_t kWeights = 1 << 1;  // of Forward and BackwardData
 
 // A primitive with its operands and what surrounds it.
 class Operation {
@@ -125,6 +159,17 @@ class Operation {
   }
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
+  // Whether arrays of samples are; weights always may be.
+  bool RewritesSamples() const {
+    const auto rewritten = [](const Operand& o) {
+      const bool of_samples = o.id == DNNL_ARG_SRC || o.id == DNNL_ARG_DST ||
+                              o.id == DNNL_ARG_DIFF_SRC ||
+                              o.id == DNNL_ARG_DIFF_DST;
+      return of_samples && !o.same_layout;
+    };
+    return absl::c_any_of(inputs_, rewritten) ||
+           absl::c_any_of(results_, rewritten);
+  }
 
   // Whether `other` leaves its first input in scratch memory where this one
   // wants its own.
@@ -135,17 +180,18 @@ class Operation {
            a.staged.get_desc() == b.staged.get_desc();
   }
 
-  // In the order in which they were added. `first_is_staged`: the first input
-  // is in scratch memory already.
+  // In the order in which they were added. Bit i of `staged`: input i is in
+  // scratch memory already, if it is rewritten at all.
   absl::Status Run(const dnnl::stream& stream,
                    std::initializer_list<const float*> inputs,
                    std::initializer_list<Result> results, char* scratch,
-                   bool first_is_staged = false) {
+                   uint32_t staged = 0) {
     std::vector<dnnl_exec_arg_t>& args = args_;
     args.clear();
     auto in = inputs.begin();
-    for (Operand& operand : inputs_) {
-      if (first_is_staged && &operand == &inputs_.front()) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Operand& operand = inputs_[i];
+      if (!operand.same_layout && (staged >> i & 1) != 0) {
         operand.staged.set_data_handle(scratch + operand.scratch_offset);
         ++in;
       } else {
@@ -249,18 +295,31 @@ class Operation {
 }  // namespace
 
 struct Convolution::Compiled {
-  Compiled(const Shape& shape, const Uses& uses)
-      : has_bias(shape.has_bias),
+  // `parts` of the shape's batch, one after another, are the caller's.
+  Compiled(const Shape& shape, int64_t parts, const Uses& uses)
+      : parts(parts),
+        has_bias(shape.has_bias),
         engine(dnnl::engine::kind::cpu, 0),
         stream(engine),
-        geometry(shape) {
+        geometry(shape),
+        x_count(ElementsOf(geometry.x)),
+        y_count(ElementsOf(geometry.y)) {
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const auto hint = ForwardDesc();
     if (uses.forward) CompileForward(hint);
     if (uses.backward_data) CompileBackwardData(hint);
     if (uses.backward_weights) CompileBackwardWeights(hint);
-    shares_dy = backward_data && backward_weights &&
+    shares_dy = parts == 1 && backward_data && backward_weights &&
                 backward_data->StagesFirstInputLike(*backward_weights);
+  }
+
+  bool RewritesSamples() const {
+    for (const auto* operation :
+         {&forward, &backward_data, &backward_weights}) {
+      if (operation->has_value() && (*operation)->RewritesSamples())
+        return true;
+    }
+    return false;
   }
 
   dnnl::convolution_forward::primitive_desc ForwardDesc() const {
@@ -338,11 +397,13 @@ struct Convolution::Compiled {
         primitive.scratchpad_desc());
   }
 
+  const int64_t parts;
   const bool has_bias;
   dnnl::engine engine;
   dnnl::stream stream;
   dnnl::primitive_attr attributes;
-  const Geometry geometry;
+  const Geometry geometry;         // of a part
+  const int64_t x_count, y_count;  // likewise
   std::optional<Operation> forward, backward_data, backward_weights;
   bool shares_dy = false;  // in scratch memory, from weights to data
 };
@@ -354,7 +415,7 @@ int64_t Convolution::BlockOfChannels() {
         .channels = 64,
         .filters = 64,
         .window = {{{16, 16, 3, 1, 1, 1, 1}, {16, 16, 3, 1, 1, 1, 1}}}};
-    const Compiled compiled(shape, Uses());
+    const Compiled compiled(shape, /*parts=*/1, Uses());
     const memory::desc preferred = compiled.ForwardDesc().dst_desc();
     for (const int64_t size : {16, 8}) {
       if (preferred == InBlocks(compiled.geometry.y, size)) return size;
@@ -367,7 +428,14 @@ int64_t Convolution::BlockOfChannels() {
 absl::StatusOr<Convolution> Convolution::Create(const Shape& shape,
                                                 const Uses& uses) {
   try {
-    return Convolution(std::make_unique<Compiled>(shape, uses));
+    auto whole = std::make_unique<Compiled>(shape, /*parts=*/1, uses);
+    const int64_t parts = PartsOf(shape);
+    if (parts == 1 || !whole->RewritesSamples()) {
+      return Convolution(std::move(whole));
+    }
+    Shape part = shape;
+    part.batch /= parts;
+    return Convolution(std::make_unique<Compiled>(part, parts, uses));
   } catch (const dnnl::error& error) {
     return Failed(absl::StrCat("refused: ", error.what()));
   }
@@ -395,26 +463,42 @@ int64_t Convolution::backward_weights_scratch_bytes() const {
 absl::Status Convolution::Forward(const float* x, const float* w,
                                   const float* bias, bool accumulate, float* y,
                                   void* scratch) {
-  return compiled_->forward->Run(compiled_->stream, {x, w, bias},
-                                 {{y, accumulate}},
-                                 static_cast<char*>(scratch));
+  Compiled& c = *compiled_;
+  for (int64_t p = 0; p < c.parts; ++p) {
+    SYNCLINE_RETURN_IF_ERROR(
+        c.forward->Run(c.stream, {x + p * c.x_count, w, bias},
+                       {{y + p * c.y_count, accumulate}},
+                       static_cast<char*>(scratch), p > 0 ? kWeights : 0));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Convolution::BackwardData(const float* dy, const float* w,
                                        bool accumulate, float* dx,
                                        void* scratch, bool after_weights) {
-  return compiled_->backward_data->Run(
-      compiled_->stream, {dy, w}, {{dx, accumulate}},
-      static_cast<char*>(scratch), after_weights && compiled_->shares_dy);
+  Compiled& c = *compiled_;
+  for (int64_t p = 0; p < c.parts; ++p) {
+    const uint32_t staged =
+        (after_weights && c.shares_dy ? kFirst : 0) | (p > 0 ? kWeights : 0);
+    SYNCLINE_RETURN_IF_ERROR(c.backward_data->Run(
+        c.stream, {dy + p * c.y_count, w}, {{dx + p * c.x_count, accumulate}},
+        static_cast<char*>(scratch), staged));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Convolution::BackwardWeights(const float* x, const float* dy,
                                           bool accumulate_w, float* dw,
                                           bool accumulate_b, float* db,
                                           void* scratch) {
-  return compiled_->backward_weights->Run(
-      compiled_->stream, {dy, x}, {{dw, accumulate_w}, {db, accumulate_b}},
-      static_cast<char*>(scratch));
+  Compiled& c = *compiled_;
+  for (int64_t p = 0; p < c.parts; ++p) {
+    SYNCLINE_RETURN_IF_ERROR(c.backward_weights->Run(
+        c.stream, {dy + p * c.y_count, x + p * c.x_count},
+        {{dw, accumulate_w || p > 0}, {db, accumulate_b || p > 0}},
+        static_cast<char*>(scratch)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline

@@ -19,7 +19,7 @@ namespace syncline {
 // but where Shape wants channels in blocks: [batch, channels / block, in...,
 // block]. oneDNN computes in a layout of its own where that is faster; arrays
 // that are in another are then rewritten into and out of the caller's scratch
-// memory. Thread-compatible.
+// memory, of large batches some samples at a time. Thread-compatible.
 // Uses the threads of the calling thread (kernels/threads.h); the result may
 // differ in the last bit between numbers of threads.
 class Convolution {
@@ -66,7 +66,7 @@ class Convolution {
                        bool accumulate, float* y, void* scratch);
   // dx = the sum of dy * w where y was computed from x, or +=. With
   // `after_weights` scratch is as BackwardWeights left it, with the same dy,
-  // which then need not be rewritten once more.
+  // which then may not need to be rewritten once more.
   absl::Status BackwardData(const float* dy, const float* w, bool accumulate,
                             float* dx, void* scratch,
                             bool after_weights = false);
