@@ -46,7 +46,7 @@ absl::string_view Explain(absl::string_view name) {
   static constexpr struct {
     absl::string_view name, about;
   } kAbout[] = {
-      {"training arena", "activations, their gradients, workspaces"},
+      {"training arena", "activations and workspaces; others lie in gradients"},
       {"evaluation arena", "in the same memory"},
       {"table rows", "of the batches, and those that are kept"},
       {"batches", "read ahead; the data set itself is not in it"},

@@ -48,7 +48,7 @@ TEST(PlanTextTest, SaysWhereMemoryAndTimeGo) {
 The chief
   parameters             48.0 KiB
   gradients              48.0 KiB
-  training arena          1.0 MiB  activations, their gradients, workspaces
+  training arena          1.0 MiB  activations and workspaces; others lie in gradients
   batches                 1.0 KiB  read ahead; the data set itself is not in it
   total                   1.1 MiB
 
