@@ -38,10 +38,10 @@ std::vector<std::string> OpenTables(const PreparedJob& job,
 
 }  // namespace
 
-absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
-                                        const DenseTables& tables) {
-  return job.model->WithWeights(TrainedWeights(job, tables),
-                                OpenTables(job, tables));
+absl::Status ExportModel(const PreparedJob& job, const DenseTables& tables,
+                         const std::string& path) {
+  return job.model->WriteWithWeights(path, TrainedWeights(job, tables),
+                                     OpenTables(job, tables));
 }
 
 absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,

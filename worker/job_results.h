@@ -16,10 +16,10 @@ namespace syncline {
 // model; the rest stay graph inputs of it.
 using DenseTables = std::vector<std::optional<std::vector<float>>>;
 
-// The submitted model with the executor's current parameters and these tables,
-// as ONNX binary.
-absl::StatusOr<std::string> ExportModel(const PreparedJob& job,
-                                        const DenseTables& tables);
+// Writes the submitted model with the executor's current parameters and these
+// tables as ONNX binary.
+absl::Status ExportModel(const PreparedJob& job, const DenseTables& tables,
+                         const std::string& path);
 
 // The float32 weights of that model, tables among them, as a safetensors file.
 absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,

@@ -239,7 +239,9 @@ absl::Status JobRun::EvaluateAndUpload() {
 // The model and the figures before the files of rows, which may be large.
 absl::Status JobRun::UploadResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
-  SYNCLINE_RETURN_IF_ERROR(UploadModel(tables));
+  const std::string model = absl::StrCat(dir_, "/trained");
+  SYNCLINE_RETURN_IF_ERROR(ExportModel(*job_, tables, model));
+  SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.onnx", model));
   const std::string weights = absl::StrCat(dir_, "/weights");
   SYNCLINE_RETURN_IF_ERROR(WriteWeights(*job_, tables, weights));
   SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.safetensors", weights));
@@ -259,12 +261,6 @@ absl::Status JobRun::UploadMetrics(absl::Span<const Evaluation> evaluations,
   SYNCLINE_ASSIGN_OR_RETURN(const std::string metrics,
                             MetricsJson(job_id(), evaluations, totals));
   return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
-}
-
-absl::Status JobRun::UploadModel(const DenseTables& tables) {
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
-                            ExportModel(*job_, tables));
-  return UploadText("trained.onnx", model, UploadTimeout(model.size()));
 }
 
 absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {

@@ -73,7 +73,6 @@ class JobRun {
   absl::Status UploadResults(Trainer* trainer);
   absl::Status UploadMetrics(absl::Span<const Evaluation> evaluations,
                              const WorkerProgress* totals);
-  absl::Status UploadModel(const DenseTables& tables);
   // Those that the model file can hold.
   absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
   // The others, as a file of their own.

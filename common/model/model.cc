@@ -1,6 +1,8 @@
 #include "common/model/model.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
 #include "common/model/fusion.h"
@@ -15,6 +18,8 @@
 #include "common/model/inference_form.h"
 #include "common/model/onnx_file.h"
 #include "common/model/shape_inference.h"
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "onnx/onnx_pb.h"
 
 namespace syncline {
@@ -265,6 +270,32 @@ absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size,
 absl::StatusOr<std::string> Model::WithWeights(
     const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
     absl::Span<const std::string> inputs) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckWeights(weights, inputs));
+  std::string bytes;
+  google::protobuf::io::StringOutputStream out(&bytes);
+  SYNCLINE_RETURN_IF_ERROR(Serialize(weights, inputs, &out));
+  return bytes;
+}
+
+absl::Status Model::WriteWithWeights(
+    const std::string& path,
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+    absl::Span<const std::string> inputs) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckWeights(weights, inputs));
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return FileError(errno, "create", path);
+  {
+    google::protobuf::io::OstreamOutputStream out(&file);
+    const absl::Status written = Serialize(weights, inputs, &out);
+    if (!written.ok() && !absl::IsUnavailable(written)) return written;
+  }
+  file.close();
+  return file ? absl::OkStatus() : FileError(errno, "write", path);
+}
+
+absl::Status Model::CheckWeights(
+    const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+    absl::Span<const std::string> inputs) const {
   std::vector<std::string> problems;
   absl::flat_hash_map<std::string, const Initializer*> by_name;
   for (const Initializer& initializer : graph_.initializers) {
@@ -290,8 +321,7 @@ absl::StatusOr<std::string> Model::WithWeights(
                                       ", but got ", values.size(), " values"));
     }
   }
-  SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
-  return Serialize(weights, inputs);
+  return ToStatus(proto_->label, problems);
 }
 
 void Model::ReleaseValues(absl::Span<const int> initializers) {
@@ -305,9 +335,11 @@ void Model::ReleaseValues(absl::Span<const int> initializers) {
   }
 }
 
-absl::StatusOr<std::string> Model::Serialize(
+absl::Status Model::Serialize(
     const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
-    absl::Span<const std::string> inputs) const {
+    absl::Span<const std::string> inputs,
+    google::protobuf::io::ZeroCopyOutputStream* out_stream) const {
+  absl::flat_hash_map<std::string, absl::string_view> contents;
   onnx::ModelProto file = proto_->file;
   onnx::GraphProto* graph = file.mutable_graph();
   int file_initializers = 0;
@@ -328,7 +360,9 @@ absl::StatusOr<std::string> Model::Serialize(
       bytes = {reinterpret_cast<const char*>(it->second.data()),
                it->second.size() * sizeof(float)};
     }
-    WriteTensor(initializer.tensor.dtype, initializer.tensor.dims, bytes, out);
+    WriteTensor(initializer.tensor.dtype, initializer.tensor.dims, "", out);
+    out->clear_raw_data();
+    contents[name] = bytes;
   }
   for (const Initializer& initializer : graph_.initializers) {
     const std::string& name = graph_.values[initializer.value].name;
@@ -340,13 +374,10 @@ absl::StatusOr<std::string> Model::Serialize(
   // IR version 3 wants initializers among the inputs; later ones do not.
   if (file.ir_version() > 3) RemoveDeclaredInputs(graph_, inputs, graph);
   MakeInferenceForm(graph);
-  std::string bytes;
-  if (!file.SerializeToString(&bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        proto_->label, ": with its weights the model is larger than an ONNX ",
-        "file can be (2 GiB)"));
-  }
-  return bytes;
+  const absl::Status written = WriteOnnxFile(contents, &file, out_stream);
+  if (!absl::IsOutOfRange(written)) return written;
+  return absl::InvalidArgumentError(absl::StrCat(
+      proto_->label, ": with its weights the model is ", written.message()));
 }
 
 }  // namespace syncline

@@ -14,6 +14,10 @@
 #include "common/model/fusion.h"
 #include "common/model/graph.h"
 
+namespace google::protobuf::io {
+class ZeroCopyOutputStream;
+}  // namespace google::protobuf::io
+
 namespace syncline {
 
 // An ONNX model as a user brings it: parsed, checked, and able to give its
@@ -106,6 +110,13 @@ class Model {
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs = {}) const;
 
+  // The same, written to `path`, which it replaces: the weights are in memory
+  // once. Errors: also the file system's, naming the path.
+  absl::Status WriteWithWeights(
+      const std::string& path,
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+      absl::Span<const std::string> inputs = {}) const;
+
   // Frees the values of these initializers (indices into Graph::initializers)
   // of the file, for who has them in memory of its own: the graph keeps types
   // and shapes, and WithWeights must then be given them or find them in
@@ -123,10 +134,14 @@ class Model {
                                   std::vector<std::string>* problems);
   // Drops those that are others, or not known, at this length.
   void DropNumbersOfLength(int64_t other, FoldedNumbers* numbers) const;
-  // REQUIRES: the weights fit.
-  absl::StatusOr<std::string> Serialize(
+  absl::Status CheckWeights(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs) const;
+  // REQUIRES: the weights fit.
+  absl::Status Serialize(
+      const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
+      absl::Span<const std::string> inputs,
+      google::protobuf::io::ZeroCopyOutputStream* out) const;
 
   std::unique_ptr<Proto> proto_;
   Graph graph_;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,8 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
 
@@ -21,6 +24,11 @@ namespace {
 
 // The text parser and protobuf recurse as deep as the text nests.
 constexpr int kNestingMax = 64;
+// Of a protobuf message.
+constexpr size_t kFileBytesMax = std::numeric_limits<int>::max();
+
+using google::protobuf::io::CodedOutputStream;
+using WireFormat = google::protobuf::internal::WireFormatLite;
 
 bool IsText(absl::string_view bytes) {
   while (!bytes.empty()) {
@@ -135,6 +143,18 @@ std::string TakeBytes(DType dtype, onnx::TensorProto* tensor) {
   return "";
 }
 
+// A field that has as many bytes as its length says.
+uint32_t TagOf(int field) {
+  return WireFormat::MakeTag(field, WireFormat::WIRETYPE_LENGTH_DELIMITED);
+}
+size_t FieldBytes(size_t length) {
+  return 1 + CodedOutputStream::VarintSize64(length) + length;
+}
+void BeginField(int field, size_t length, CodedOutputStream* out) {
+  out->WriteTag(TagOf(field));
+  out->WriteVarint64(length);
+}
+
 void ClearContent(onnx::TensorProto* tensor) {
   tensor->clear_raw_data();
   tensor->clear_float_data();
@@ -147,7 +167,7 @@ void ClearContent(onnx::TensorProto* tensor) {
 
 absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model) {
   if (bytes.empty()) return absl::InvalidArgumentError("the file is empty");
-  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+  if (bytes.size() > kFileBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         bytes.size(), " bytes is more than an ONNX file can have (2 GiB)"));
   }
@@ -157,6 +177,40 @@ absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model) {
         "not ONNX: neither ONNX binary nor ONNX text syntax, or truncated");
   }
   return absl::OkStatus();
+}
+
+absl::Status WriteOnnxFile(
+    const absl::flat_hash_map<std::string, absl::string_view>& contents,
+    onnx::ModelProto* model, google::protobuf::io::ZeroCopyOutputStream* out) {
+  const std::unique_ptr<onnx::GraphProto> graph(model->release_graph());
+  google::protobuf::RepeatedPtrField<onnx::TensorProto> tensors;
+  tensors.Swap(graph->mutable_initializer());
+  const auto tensor_bytes = [&](const onnx::TensorProto& tensor) {
+    return tensor.ByteSizeLong() +
+           FieldBytes(contents.at(tensor.name()).size());
+  };
+  size_t graph_bytes = graph->ByteSizeLong();
+  for (const onnx::TensorProto& tensor : tensors) {
+    graph_bytes += FieldBytes(tensor_bytes(tensor));
+  }
+  if (model->ByteSizeLong() + FieldBytes(graph_bytes) > kFileBytesMax) {
+    return absl::OutOfRangeError("larger than an ONNX file can be (2 GiB)");
+  }
+  CodedOutputStream coded(out);
+  model->SerializeToCodedStream(&coded);
+  BeginField(onnx::ModelProto::kGraphFieldNumber, graph_bytes, &coded);
+  graph->SerializeToCodedStream(&coded);
+  for (const onnx::TensorProto& tensor : tensors) {
+    const absl::string_view content = contents.at(tensor.name());
+    BeginField(onnx::GraphProto::kInitializerFieldNumber, tensor_bytes(tensor),
+               &coded);
+    tensor.SerializeToCodedStream(&coded);
+    BeginField(onnx::TensorProto::kRawDataFieldNumber, content.size(), &coded);
+    coded.WriteRaw(content.data(), static_cast<int>(content.size()));
+  }
+  coded.Trim();
+  return coded.HadError() ? absl::UnavailableError("cannot write the model")
+                          : absl::OkStatus();
 }
 
 absl::StatusOr<DType> DTypeFromOnnx(int onnx_type) {

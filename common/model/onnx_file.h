@@ -6,11 +6,16 @@
 
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/model/graph.h"
+
+namespace google::protobuf::io {
+class ZeroCopyOutputStream;
+}  // namespace google::protobuf::io
 
 namespace onnx {
 class ModelProto;
@@ -24,6 +29,14 @@ namespace syncline {
 // space nor comment is '<'. Errors: InvalidArgument, with line and column for
 // text.
 absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model);
+
+// Writes `model`, whose initializers, without content there, get it by name:
+// so that large weights need not be in a message as well. REQUIRES: each has
+// one. Takes the graph out of `model`. Errors: OutOfRange: more than an ONNX
+// file can be (2 GiB); Unavailable: `out` does not take it.
+absl::Status WriteOnnxFile(
+    const absl::flat_hash_map<std::string, absl::string_view>& contents,
+    onnx::ModelProto* model, google::protobuf::io::ZeroCopyOutputStream* out);
 
 // The element type of ONNX's number for it. Errors: InvalidArgument: a type
 // that is not built, by name.

@@ -10,12 +10,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
+#include "common/base/file.h"
 #include "common/base/malloc_policy.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/process_memory.h"
+#include "tests/testing/temp_dir.h"
 #include "worker/job_results.h"
 #include "worker/prepared_job.h"
 #include "worker/ps_client.h"
@@ -184,9 +186,14 @@ TEST(JobPlannerTest, ValuesOfTheFileAreHeldOnce) {
 
   EXPECT_EQ(run.job->executor->parameter(0)[0], 0.02f);
   run.job->executor->parameter(0)[0] = 0.5f;
-  const auto exported = ExportModel(*run.job, {});
-  ASSERT_TRUE(exported.ok()) << exported.status();
-  const auto trained = *Model::Parse(*exported, "exported");
+  const TempDir dir;
+  const std::string path = dir.path() + "/trained.onnx";
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const auto before = ProcessMemoryBytes(getpid(), "VmHWM");
+  const absl::Status exported = ExportModel(*run.job, {}, path);
+  ASSERT_TRUE(exported.ok()) << exported;
+  EXPECT_LT(ProcessMemoryBytes(getpid(), "VmHWM") - before, 0.2 * file_bytes);
+  const auto trained = *Model::Parse(*ReadFile(path, 1 << 30), "exported");
   EXPECT_EQ(trained->graph().initializers[0].tensor.floats()[0], 0.5f);
 }
 

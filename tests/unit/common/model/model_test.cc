@@ -12,10 +12,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx/checker.h"
 #include "onnx/onnx_pb.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -165,6 +167,12 @@ TEST(ModelTest, ExportReplacesWeightsAndKeepsTheRest) {
   EXPECT_THAT(graph.initializers[2].tensor.ints(), ElementsAre(0, -1));
   EXPECT_THAT(*bytes, HasSubstr("a test"));
   EXPECT_THAT(*bytes, HasSubstr("value"));
+  const TempDir dir;
+  ASSERT_TRUE(model->WriteWithWeights(dir.path() + "/m.onnx", {{"w", w}}).ok());
+  EXPECT_EQ(*ReadFile(dir.path() + "/m.onnx", 1 << 20), *bytes);
+  EXPECT_THAT(
+      std::string(model->WriteWithWeights("/nowhere/m", {{"w", w}}).message()),
+      HasSubstr("/nowhere/m"));
   // The same weights give the same file.
   EXPECT_EQ(*again->WithWeights({}), *bytes);
   EXPECT_EQ(*model->WithWeights({{"w", w}}), *bytes);

@@ -9,6 +9,7 @@
 
 #include "common/model/model.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "gtest/gtest.h"
 #include "onnx/onnx_pb.h"
 
@@ -193,6 +194,33 @@ TEST(OnnxFileTest, BadTensorsAreRefused) {
   proto = good;
   proto.mutable_segment()->set_begin(0);
   EXPECT_EQ(TensorError(proto), "segments are not supported");
+}
+
+TEST(OnnxFileTest, ContentsAreWrittenAsTheInitializersOwn) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.mutable_graph()->set_name("g");
+  for (const char* name : {"a", "b"}) {
+    onnx::TensorProto* const tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->add_dims(4);
+  }
+  onnx::ModelProto want = model;
+  want.mutable_graph()->mutable_initializer(0)->set_raw_data("four");
+  want.mutable_graph()->mutable_initializer(1)->set_raw_data("");
+
+  std::string bytes;
+  google::protobuf::io::StringOutputStream out(&bytes);
+  onnx::ModelProto taken = model;
+  ASSERT_TRUE(WriteOnnxFile({{"a", "four"}, {"b", ""}}, &taken, &out).ok());
+  onnx::ModelProto got;
+  ASSERT_TRUE(got.ParseFromString(bytes));
+  EXPECT_EQ(got.SerializeAsString(), want.SerializeAsString());
+
+  // More than a message can be, which nobody reads.
+  const absl::string_view huge(bytes.data(), size_t{3} << 30);
+  EXPECT_EQ(WriteOnnxFile({{"a", huge}, {"b", ""}}, &model, &out).code(),
+            absl::StatusCode::kOutOfRange);
 }
 
 }  // namespace
