@@ -92,7 +92,7 @@ Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
       static_cast<double>(ProcessMemoryBytes(getpid(), "VmHWM") - peak_before);
   EXPECT_EQ(absl::StrJoin(problems, "\n"), "");
   // Pages that nobody has written are not there.
-  for (size_t i = 0; i < training.parameters.size(); ++i) {
+  for (size_t i = 0; i < assigned.training.parameters.size(); ++i) {
     for (float& v : result.job->executor->parameter(static_cast<int>(i))) {
       v += 0.01f;
     }
