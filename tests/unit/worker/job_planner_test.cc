@@ -142,6 +142,7 @@ TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
 TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
   JobSpec spec = DigitsJob();
   spec.mutable_training()->set_batch_size(4096);
+  spec.mutable_training()->set_eval_batch_size(4096);
   *spec.mutable_data()->mutable_test() = spec.data().train();
   const std::string text = MlpModel(784, 32, 10);
   Assigned assigned = Assign(spec, text);
