@@ -284,6 +284,7 @@ absl::Status Attention::HeadGradients(Products& products, const Head& h,
       products.dweights->Run(dy_head, in.v + v_at, nullptr, d));
   SoftmaxGradient({.outer = s.queries, .n = s.keys, .inner = 1}, weights, d,
                   /*accumulate=*/false, d);
+  if (in.mask.hidden_is_finite()) DropHidden(in.mask, h, d);
   if (out.dmask != nullptr) {
     AddMaskGradient(
         in.mask, d,
@@ -301,6 +302,19 @@ absl::Status Attention::HeadGradients(Products& products, const Head& h,
         Into(*products.dq, d, in.k + k_at, out.add_dq, out.dq + q_at));
   }
   return absl::OkStatus();
+}
+
+void Attention::DropHidden(const Mask& mask, const Head& head, float* d) const {
+  if (mask.seen == nullptr) return;
+  const uint8_t* const seen =
+      mask.seen + head.batch * mask.batch + head.head * mask.head;
+  for (int64_t i = 0; i < shape_.queries; ++i) {
+    const int64_t n = KeysFor(mask, head.batch, i);
+    for (int64_t j = 0; j < n; ++j) {
+      const bool set = seen[i * mask.row + j * mask.column] != 0;
+      if (set == mask.hides) d[i * shape_.keys + j] = 0;
+    }
+  }
 }
 
 void Attention::AddMaskGradient(const Mask& mask, const float* d,

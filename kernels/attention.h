@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_KERNELS_ATTENTION_H_
 #define SYNCLINE_KERNELS_ATTENTION_H_
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -55,6 +56,8 @@ class Attention {
     const uint8_t* seen = nullptr;
     bool hides = false;  // `seen` is where it is 0; else where it is not
     float hidden = -std::numeric_limits<float>::infinity();
+    // Its weight need not be 0, nor does what is computed of it.
+    bool hidden_is_finite() const { return std::isfinite(hidden); }
     int64_t batch = 0, head = 0, row = 0, column = 0;
     int64_t columns = std::numeric_limits<int64_t>::max();  // no key after them
     // [batch], or null: how many keys there are, where some are padding. Then
@@ -89,8 +92,9 @@ class Attention {
                        const Mask& mask, float* y, float* weights,
                        float* scratch, const Scores& scores);
   // REQUIRES: made for it. The mask is as Forward had it, or, with weights that
-  // are kept, its strides alone. Each head's gradients are written in the order
-  // dv, dk, dq, so that these may be one array where it is all three inputs.
+  // are kept and no finite Mask::hidden, its strides alone. Each head's
+  // gradients are written in the order dv, dk, dq, so that these may be one
+  // array where it is all three inputs.
   absl::Status Backward(const float* q, const float* k, const float* v,
                         const Mask& mask, const float* weights, const float* dy,
                         float* scratch, const Gradients& out);
@@ -148,6 +152,8 @@ class Attention {
                              const Operands& in, const float* weights,
                              const float* dy, float* d, float* capped,
                              const Gradients& out) const;
+  // None flows to scores that were replaced.
+  void DropHidden(const Mask& mask, const Head& head, float* d) const;
   void AddMaskGradient(const Mask& mask, const float* d, float* dmask) const;
   // From d, that of the capped scores, to that of the products, in place.
   absl::Status CapGradient(Products& products, const Head& head,

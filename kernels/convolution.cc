@@ -408,19 +408,28 @@ struct Convolution::Compiled {
   bool shares_dy = false;  // in scratch memory, from weights to data
 };
 
+// What oneDNN chooses for a usual convolution.
+int64_t Convolution::FindBlockOfChannels() {
+  const Shape shape = {
+      .batch = 1,
+      .channels = 64,
+      .filters = 64,
+      .window = {{{16, 16, 3, 1, 1, 1, 1}, {16, 16, 3, 1, 1, 1, 1}}}};
+  const Compiled compiled(shape, /*parts=*/1, Uses());
+  const memory::desc preferred = compiled.ForwardDesc().dst_desc();
+  for (const int64_t size : {16, 8}) {
+    if (preferred == InBlocks(compiled.geometry.y, size)) return size;
+  }
+  return 1;
+}
+
 int64_t Convolution::BlockOfChannels() {
   static const int64_t block = [] {
-    const Shape shape = {
-        .batch = 1,
-        .channels = 64,
-        .filters = 64,
-        .window = {{{16, 16, 3, 1, 1, 1, 1}, {16, 16, 3, 1, 1, 1, 1}}}};
-    const Compiled compiled(shape, /*parts=*/1, Uses());
-    const memory::desc preferred = compiled.ForwardDesc().dst_desc();
-    for (const int64_t size : {16, 8}) {
-      if (preferred == InBlocks(compiled.geometry.y, size)) return size;
+    try {
+      return FindBlockOfChannels();
+    } catch (const dnnl::error&) {
+      return int64_t{1};
     }
-    return int64_t{1};
   }();
   return block;
 }

@@ -78,6 +78,7 @@ class Convolution {
 
  private:
   struct Compiled;
+  static int64_t FindBlockOfChannels();
   explicit Convolution(std::unique_ptr<Compiled> compiled);
   std::unique_ptr<Compiled> compiled_;
 };

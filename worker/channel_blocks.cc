@@ -77,7 +77,7 @@ class LayoutSets {
 };
 
 bool FitsBlocks(const Dims& dims, int64_t block) {
-  return (dims.size() == 3 || dims.size() == 4) && dims[1] > 0 &&
+  return (dims.size() == 3 || dims.size() == 4) && ElementCount(dims) > 0 &&
          dims[1] % block == 0;
 }
 
@@ -148,6 +148,7 @@ std::vector<int64_t> ChannelBlocks(const Graph& graph,
     if (node.inputs.empty() || node.inputs[0] == kNoValue ||
         node.outputs[0] == kNoValue) {
       for (const ValueId v : node.inputs) sets.KeepRowMajor(v);
+      for (const ValueId v : node.outputs) sets.KeepRowMajor(v);
       continue;
     }
     Visit(node, shapes, &sets);

@@ -201,7 +201,7 @@ class AttentionFusion : NodePatterns {
     match.last = mix->node;
     const bool fits = MatchScores(softmax.inputs[0], &match) &&
                       IsFloat(match.q.value) && IsFloat(match.k.value) &&
-                      IsFloat(match.v.value) && HeadsFit(match);
+                      IsFloat(match.v.value) && HeadsFit(match, weights);
     if (!fits) return std::nullopt;
     const auto back = Next(mix->result, "Transpose");
     if (back.has_value() &&
@@ -245,7 +245,7 @@ class AttentionFusion : NodePatterns {
     const ValueId product = WithoutFactors(scores, &match->scale);
     if (!IsReadOnce(scores) || !IsReadOnce(product)) return false;
     const Node* const matmul = Producer(product, "MatMul");
-    if (matmul == nullptr || DimsOf(product) != DimsOf(scores)) return false;
+    if (matmul == nullptr) return false;
     match->q =
         WithoutTranspose({WithoutFactors(matmul->inputs[0], &match->scale)});
     // K is given transposed.
@@ -287,15 +287,21 @@ class AttentionFusion : NodePatterns {
     return {transpose->inputs[0], true};
   }
 
-  // Products repeat operands over batch and heads; the operator does not.
-  bool HeadsFit(const Match& match) const {
-    const auto counts = [&](const Operand& operand) {
-      const Dims& dims = DimsOf(operand.value);
+  // Masks and products may enlarge what they are given, in batch, heads and
+  // rows; the operator does not.
+  bool HeadsFit(const Match& match, ValueId weights) const {
+    const auto shape_of = [&](const Operand& operand) {
+      Dims dims = DimsOf(operand.value);
       if (dims.size() != 4) return Dims{};
-      return Dims{dims[0], dims[operand.rows_first ? 2 : 1]};
+      if (operand.rows_first) std::swap(dims[1], dims[2]);
+      return dims;
     };
-    const Dims q = counts(match.q);
-    return !q.empty() && q == counts(match.k) && q == counts(match.v);
+    const Dims q = shape_of(match.q), k = shape_of(match.k),
+               v = shape_of(match.v);
+    if (q.empty() || k.empty() || v.empty()) return false;
+    const Dims expected = {q[0], q[1], q[2], k[2]};
+    return DimsOf(weights) == expected && k[0] == q[0] && k[1] == q[1] &&
+           v[0] == q[0] && v[1] == q[1] && v[2] == k[2];
   }
 
   const Dims& DimsOf(ValueId v) const { return graph_.values[v].dims; }

@@ -26,7 +26,8 @@ std::optional<float> NumberIn(const ConstantTensor& tensor);
 // The last of such nodes becomes the operator, under its name (Node::is_fused);
 // the others stay, with nobody to read them. Patterns are left alone if
 // anything else reads what is between, or if a number in them is trained. Types
-// and shapes of values do not change.
+// and shapes of values do not change. A query all of whose scores are minus
+// infinity gets 0, where the nodes give NaN.
 void FuseNodes(const FoldedNumbers& numbers, Graph* graph);
 
 // Attributes that a fused Attention has besides ONNX's.

@@ -45,7 +45,7 @@ Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
   Op::Traits traits;
   const bool joins = plan.keys.has_value();
   traits.backward_inputs = joins ? 1 << kQ : 1 << kQ | 1 << kK | 1 << kV;
-  if (!plan.shape.keeps_weights) {
+  if (!plan.shape.keeps_weights || plan.mask.hidden_is_finite()) {
     traits.backward_inputs |= 1 << kMask | 1 << kKeyCounts;
   }
   const int64_t joined = joins ? plan.keys->count() + plan.values->count() : 0;
@@ -343,6 +343,14 @@ absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   s.scale = node.Float("scale", 0);
   if (!node.Has("scale")) {
     s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q.width)));
+  }
+  // Nobody has seen to it that their number can be said.
+  constexpr double kScoresMax = int64_t{1} << 46;
+  const double scores = 1.0 * s.batch * s.heads * s.queries * s.keys;
+  if (scores > kScoresMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(s.queries, " queries of ", s.batch, " x ", s.heads,
+                     " heads and ", s.keys, " keys have too many scores"));
   }
   s.softcap = node.Float("softcap", 0);
   s.causal = node.Int("is_causal", 0) != 0;

@@ -308,14 +308,26 @@ std::vector<GraphCase> GraphCases() {
        "(float[N,9,2] x, float[2,2] w_a) => (float[N,9,2] y)",
        "bool[9,9] hides = {" +
            std::string(
-               "0,1,1,1,1,1,1,1,1,0,0,1,1,1,1,1,1,1,0,0,0,1,1,1,1,1,1,") +
+               "1,1,1,1,1,1,1,1,1,0,0,1,1,1,1,1,1,1,0,0,0,1,1,1,1,1,1,") +
            "0,0,0,0,1,1,1,1,1,0,0,0,0,0,1,1,1,1,0,0,0,0,0,0,1,1,1," +
            "0,0,0,0,0,0,0,1,1,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}, " +
            "int64[4] by_head = {0, 9, 2, 1}, int64[3] joined = {0, 9, 2}",
-       "never = Constant <value_float = -10000.0> ()\n h = MatMul(x, w_a)\n"
+       "never = Constant <value_float = -1.0> ()\n h = MatMul(x, w_a)\n"
        "d = Reshape(h, by_head)\n q = Transpose <perm = [0, 2, 1, 3]> (d)\n"
        "k = Transpose <perm = [0, 2, 3, 1]> (d)\n s = MatMul(q, k)\n"
        "m = Where(hides, never, s)\n p = Softmax(m)\n o = MatMul(p, q)\n"
+       "z = Transpose <perm = [0, 2, 1, 3]> (o)\n y = Reshape(z, joined)"},
+      // What is hidden has a weight, but no gradient.
+      {"AttentionWithHiddenScores", kSquare,
+       "(float[N,2,4] x, float[4,4] w_a, float[4,4] w_b) => (float[N,2,4] y)",
+       "bool[2,2] seen = {0, 0, 1, 0}, int64[4] by_head = {0, 2, 2, 2}, "
+       "int64[3] joined = {0, 2, 4}",
+       "never = Constant <value_float = -0.5> ()\n a = MatMul(x, w_a)\n"
+       "b = MatMul(x, w_b)\n d = Reshape(a, by_head)\n"
+       "e = Reshape(b, by_head)\n q = Transpose <perm = [0, 2, 1, 3]> (d)\n"
+       "k = Transpose <perm = [0, 2, 3, 1]> (e)\n"
+       "v = Transpose <perm = [0, 2, 1, 3]> (e)\n s = MatMul(q, k)\n"
+       "m = Where(seen, s, never)\n p = Softmax(m)\n o = MatMul(p, v)\n"
        "z = Transpose <perm = [0, 2, 1, 3]> (o)\n y = Reshape(z, joined)"},
       // Between the first convolution and the pool channels lie in blocks.
       {"Residual", kSquare,

@@ -263,6 +263,10 @@ INSTANTIATE_TEST_SUITE_P(
         Differs("WeightsAreAnOutput",
                 "ready = MatMul (q, k)\n" + std::string(kRest),
                 "float[N,3,2,4] y, float[N,2,3,3] weights"),
+        Differs("MaskHasTheRows",
+                "one = ReduceMean <axes = [2]> (q)\n"
+                "scores = MatMul (one, k)\n ready = Add (scores, mask)\n" +
+                    std::string(kRest)),
         Differs("HiddenByData",
                 "scores = MatMul (q, k)\n m = ReduceSum (mask)\n"
                 "ready = Where (seen, scores, m)\n" +
