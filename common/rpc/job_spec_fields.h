@@ -51,6 +51,9 @@ inline absl::string_view MeasuredField(absl::string_view field) {
   return absl::ConsumeSuffix(&field, "#length") ? field : absl::string_view();
 }
 
+// Of LengthBuckets.lengths; a sample's bucket is a byte.
+inline constexpr int kLengthBucketsMax = 64;
+
 // What holds for every field, whatever it means: numbers are finite, enum
 // values known, text is UTF-8 without control characters and not too long,
 // lists are not too long, and there is no field that this version does not

@@ -30,7 +30,6 @@ constexpr uint32_t kCsvColumnsMax = 10'000'000;
 constexpr uint32_t kSamplesMax = 10'000'000;
 constexpr uint32_t kVocabularyMax = 1u << 24;  // exact in float32
 constexpr int64_t kLabelMax = 1 << 24;         // likewise
-constexpr int kBucketsMax = 64;
 constexpr uint32_t kLengthMax = 1'048'576;
 constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
 constexpr uint32_t kWindowMin = 4096;
@@ -405,9 +404,10 @@ bool IsList(const DataSource& source, absl::string_view field) {
 void CheckBuckets(const DataSpec& data, Problems* problems) {
   const LengthBuckets& buckets = data.buckets();
   problems->NotEmpty("data.buckets.dimension", buckets.dimension());
-  if (buckets.lengths_size() < 1 || buckets.lengths_size() > kBucketsMax) {
+  if (buckets.lengths_size() < 1 ||
+      buckets.lengths_size() > kLengthBucketsMax) {
     problems->Add("data.buckets.lengths", buckets.lengths_size(),
-                  " lengths, must be 1..", kBucketsMax);
+                  " lengths, must be 1..", kLengthBucketsMax);
   }
   for (int i = 0; i < buckets.lengths_size(); ++i) {
     const std::string path = Indexed("data.buckets.lengths", i);

@@ -22,9 +22,6 @@
 namespace syncline {
 namespace {
 
-// Of LengthBuckets.lengths; a sample's bucket is a byte.
-constexpr size_t kBucketsMax = 64;
-
 struct FeedMap {
   int field = 0;           // of the table
   bool is_length = false;  // of that field; else its values
@@ -306,7 +303,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     absl::Span<const FeedShape> feeds, int64_t class_count, int64_t label_width,
     const std::string& work_dir, absl::Span<const BucketShape> buckets) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
-  SYNCLINE_CHECK(buckets.size() <= kBucketsMax);
+  SYNCLINE_CHECK(buckets.size() <= size_t{kLengthBucketsMax});
   SYNCLINE_ASSIGN_OR_RETURN(Mapping mapping,
                             MapFields(data, feeds, label_width));
   SYNCLINE_ASSIGN_OR_RETURN(
