@@ -113,9 +113,11 @@ class Resolver {
   void CheckBatchSizes();
   void CheckShapes(const std::string& path, int64_t batch_size, int64_t length);
   void CheckBuckets();
-  // What the loss takes may depend on the length in its positions only; true if
-  // it does.
-  bool CheckPositions(const std::string& path, int64_t length);
+  // What the loss takes may depend on the length in its positions only, which
+  // must not become fewer as it grows; true if it does. `score_count` is
+  // the length's before, and becomes this one's.
+  bool CheckPositions(const std::string& path, int64_t length,
+                      int64_t* score_count);
 
   const JobSpec& spec_;
   const Model& model_;
@@ -573,13 +575,14 @@ void Resolver::CheckBuckets() {
     return;
   }
   bool positions_vary = false;
+  int64_t score_count = 0;
   for (int i = 0; i < buckets.lengths_size(); ++i) {
     const std::string path = absl::StrCat("data.buckets.lengths[", i, "]");
     const size_t before = problems_->size();
     const uint32_t length = buckets.lengths(i);
     CheckShapes(path, spec_.training().batch_size(), length);
     if (problems_->size() > before || result_.loss_output == kNoValue) continue;
-    positions_vary |= CheckPositions(path, length);
+    positions_vary |= CheckPositions(path, length, &score_count);
   }
   if (!positions_vary || spec_.data().label().has_ignore()) return;
   Problem("data.label.ignore: is required: the number of labels of ",
@@ -588,22 +591,33 @@ void Resolver::CheckBuckets() {
           "count");
 }
 
-bool Resolver::CheckPositions(const std::string& path, int64_t length) {
-  const auto shapes = model_.InferShapes(1, length);
-  const auto at_longest = model_.InferShapes(1);
+bool Resolver::CheckPositions(const std::string& path, int64_t length,
+                              int64_t* score_count) {
+  const int64_t batch_size = spec_.training().batch_size();
+  const auto shapes = model_.InferShapes(batch_size, length);
+  const auto at_longest = model_.InferShapes(batch_size);
   if (!shapes.ok() || !at_longest.ok()) return false;
+  const std::string& name = value(result_.loss_output).name;
   const Dims& scores = (*shapes)[result_.loss_output];
   const Dims& longest = (*at_longest)[result_.loss_output];
-  if (scores == longest) return false;
-  if (spec_.loss().kind() == LossSpec::SOFTMAX_CROSS_ENTROPY &&
-      scores.back() == longest.back()) {
-    return true;
+  const bool is_same = scores == longest;
+  const bool fits =
+      is_same || (spec_.loss().kind() == LossSpec::SOFTMAX_CROSS_ENTROPY &&
+                  scores.size() > 1 && scores.front() == longest.front() &&
+                  scores.back() == longest.back());
+  if (!fits) {
+    Problem(path, ": the scores ", Quote(name), " of a batch are ",
+            DimsToString(scores), ", but ", DimsToString(longest),
+            " at the longest; only the positions of SOFTMAX_CROSS_ENTROPY may "
+            "depend on the length");
+    return false;
   }
-  Problem(path, ": the scores ", Quote(value(result_.loss_output).name),
-          " of a sample are ", DimsToString(scores), ", but ",
-          DimsToString(longest),
-          " at the longest; only the positions of SOFTMAX_CROSS_ENTROPY may "
-          "depend on the length");
+  const int64_t shorter = std::exchange(*score_count, ElementCount(scores));
+  if (*score_count >= shorter) return !is_same;
+  Problem(path, ": the scores ", Quote(name), " of a batch are ",
+          DimsToString(scores),
+          ", fewer than those of shorter samples; a longer sample must not "
+          "have fewer positions");
   return false;
 }
 

@@ -1,9 +1,11 @@
 #include "worker/data/dataset.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
@@ -155,9 +157,34 @@ absl::Status CheckLabels(const SampleTable& table, int field,
   return absl::OkStatus();
 }
 
+// That none takes less than a shorter one, and the last what is read.
+absl::Status CheckBuckets(absl::Span<const BucketShape> buckets,
+                          absl::Span<const FeedShape> feeds,
+                          int64_t label_width) {
+  if (buckets.empty()) return absl::OkStatus();
+  const auto compare = [](const BucketShape& a, const BucketShape& b,
+                          auto holds) {
+    return holds(a.label_width, b.label_width) &&
+           absl::c_equal(a.elements, b.elements, holds);
+  };
+  BucketShape read;
+  read.label_width = label_width;
+  for (const FeedShape& feed : feeds) read.elements.push_back(feed.elements);
+  bool fits = compare(buckets.back(), read, std::equal_to<int64_t>());
+  for (size_t i = 1; i < buckets.size(); ++i) {
+    fits =
+        fits && compare(buckets[i - 1], buckets[i], std::less_equal<int64_t>());
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.buckets: the model takes more values or labels of a short sample "
+      "than of a longer one");
+}
+
 // Leaves the first `width` of each row's `old_width` values.
 template <typename T>
 void CutRows(size_t old_width, size_t width, std::vector<T>* values) {
+  SYNCLINE_CHECK(width <= old_width);
   if (width == old_width) return;
   const size_t rows = values->size() / old_width;
   for (size_t row = 1; row < rows; ++row) {
@@ -304,6 +331,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
     const std::string& work_dir, absl::Span<const BucketShape> buckets) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
   SYNCLINE_CHECK(buckets.size() <= size_t{kLengthBucketsMax});
+  SYNCLINE_RETURN_IF_ERROR(CheckBuckets(buckets, feeds, label_width));
   SYNCLINE_ASSIGN_OR_RETURN(Mapping mapping,
                             MapFields(data, feeds, label_width));
   SYNCLINE_ASSIGN_OR_RETURN(

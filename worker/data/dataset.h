@@ -51,7 +51,7 @@ class Dataset {
   //
   // With `buckets`, ascending, of which the last takes what `feeds` and
   // `label_width` say, each sample is in the first bucket that takes all its
-  // lists.
+  // lists. InvalidArgument: a bucket takes less than one before it.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data,
       absl::string_view data_root, absl::Span<const FeedShape> feeds,

@@ -478,9 +478,26 @@ TEST(TrainingGraphTest, ClassesMayNotDependOnTheLength) {
                                   "u = Unsqueeze(x, two) v = MatMul(u, w1) "
                                   "y = Reshape(v, flat)"))
           .problems,
-      ElementsAre("data.buckets.lengths[0]: the scores 'y' of a sample are "
-                  "[1,3,2], but [1,3,6] at the longest; only the positions of "
+      ElementsAre("data.buckets.lengths[0]: the scores 'y' of a batch are "
+                  "[8,3,2], but [8,3,6] at the longest; only the positions of "
                   "SOFTMAX_CROSS_ENTROPY may depend on the length"));
+}
+
+// Labels are read for the longest and cut.
+TEST(TrainingGraphTest, PositionsMayNotBecomeFewerAsTheLengthGrows) {
+  EXPECT_THAT(
+      Resolve(kBuckets,
+              Sequences("[1,24]", "[N,P,3]",
+                        "sum = ReduceSum(x, one) all = MatMul(sum, w1) "
+                        "classes = Reshape(all, flat) "
+                        "positions = Transpose <perm = [0, 2, 1]> (classes) "
+                        "shape = Shape(x) length = Gather(shape, one) "
+                        "end = Constant <value_ints = [8]> () "
+                        "y = Slice(positions, length, end, one)"))
+          .problems,
+      ElementsAre("data.buckets.lengths[1]: the scores 'y' of a batch are "
+                  "[8,2,3], fewer than those of shorter samples; a longer "
+                  "sample must not have fewer positions"));
 }
 
 }  // namespace

@@ -239,6 +239,28 @@ TEST_F(DatasetTest, BagsHaveBucketsToo) {
   EXPECT_THAT(batch.labels, ElementsAre(1, 0));
 }
 
+TEST_F(DatasetTest, ABucketMustNotTakeLessThanAShorterOne) {
+  Write("t.csv", "1|2,0\n");
+  const DataSpec spec = Spec(
+      "train { csv { path: 't.csv' list_delimiter: '|' } }"
+      "feeds { input: 'x' field: '0' } label { field: '1' ignore: -1 }");
+  const auto open = [&](const std::vector<BucketShape>& buckets) {
+    return Dataset::Open(spec.train(), spec, dir_, {{4}}, 3, 2, "/var/tmp",
+                         buckets)
+        .status();
+  };
+  EXPECT_EQ(open({{2, {2}, 2}, {4, {4}, 2}}), absl::OkStatus());
+  for (const std::vector<BucketShape>& buckets :
+       std::vector<std::vector<BucketShape>>{{{2, {2}, 3}, {4, {4}, 2}},
+                                             {{2, {5}, 2}, {4, {4}, 2}},
+                                             {{2, {2}, 1}, {4, {4}, 1}},
+                                             {{2, {2}, 2}, {4, {3}, 2}},
+                                             {{2, {}, 2}, {4, {4}, 2}}}) {
+    EXPECT_THAT(std::string(open(buckets).message()),
+                HasSubstr("more values or labels of a short sample"));
+  }
+}
+
 TEST_F(DatasetTest, ASampleLongerThanTheLastBucketIsNamed) {
   Write("t.csv", "1,1,0\n1|2|3|4|5,1,0\n");
   EXPECT_THAT(std::string(OpenPairs(dir_).status().message()),
