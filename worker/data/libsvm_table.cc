@@ -62,7 +62,10 @@ class LibsvmTable : public SampleTable {
       }
       width = dimension;
     }
-    if (IsBag(field)) values_max_ = std::min(values_max_, width);
+    if (IsBag(field)) {
+      values_max_ = std::min(values_max_, width);
+      if (request.complete) values_min_ = std::max(values_min_, width);
+    }
     fields_.push_back({field, width, request.padding});
     index_max_ = dimension > 0 ? dimension : index_max_;
     return absl::OkStatus();
@@ -116,6 +119,11 @@ class LibsvmTable : public SampleTable {
       return absl::InvalidArgumentError(absl::StrCat(
           count, " values, but the graph input takes at most ", values_max_));
     }
+    if (count < values_min_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(count, " values, but a sample has ", values_min_,
+                       " labels; data.label.ignore allows fewer"));
+    }
     labels_.push_back(*label_value);
     begins_.push_back(indices_.size());
     origins_.Add(reader);
@@ -155,7 +163,7 @@ class LibsvmTable : public SampleTable {
       for (int64_t i = begins_[sample]; i < begins_[sample + 1]; ++i) {
         *out++ = values_[i] * scale + offset;
       }
-      std::fill(out, end, 0.0f);
+      std::fill(out, end, static_cast<float>(fields_[field].padding));
       out = end;
     }
   }
@@ -203,6 +211,7 @@ class LibsvmTable : public SampleTable {
   std::vector<Field> fields_;  // by request
   int64_t index_max_ = std::numeric_limits<int64_t>::max();
   int64_t values_max_ = std::numeric_limits<int64_t>::max();  // in a line
+  int64_t values_min_ = 0;                                    // likewise
   std::vector<float> labels_;
   // Compressed rows: sample s has values [begins_[s], begins_[s + 1]).
   std::vector<int64_t> begins_ = {0};

@@ -142,6 +142,26 @@ TEST_F(PaddedLibsvmTest, NamesTheLineThatIsTooLong) {
             Path("t.svm:2: 4 values, but the graph input takes at most 3"));
 }
 
+TEST_F(PaddedLibsvmTest, ListsOfLabelsArePaddedWithTheirOwn) {
+  FieldRequest labels("values");
+  labels.padded_width = 3;
+  labels.padding = -1;
+  Write("t.svm", "0 1:2 2:1\n0\n");
+  const auto table = LoadLibsvm(source_, {labels}, dir_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Values(**table, 0, {0, 1}), ElementsAre(2, 1, -1, -1, -1, -1));
+}
+
+TEST_F(PaddedLibsvmTest, NamesTheLineWhereALabelIsMissing) {
+  FieldRequest labels("values");
+  labels.padded_width = 2;
+  labels.complete = true;
+  Write("t.svm", "0 1:2 2:1\n0 1:1\n");
+  EXPECT_EQ(LoadLibsvm(source_, {labels}, dir_).status().message(),
+            Path("t.svm:2: 1 values, but a sample has 2 labels; "
+                 "data.label.ignore allows fewer"));
+}
+
 TEST_F(PaddedLibsvmTest, WithoutADimensionAnyIndexIsTaken) {
   source_.set_dimension(0);
   const auto table = LoadPadded("1 7:1 9223372036854775807:1\n");
