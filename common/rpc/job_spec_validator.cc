@@ -293,8 +293,9 @@ void CheckMeasured(const std::string& path, const Feed& feed,
   const absl::string_view field = MeasuredField(feed.field());
   if (feed.padding() != 0) problems->Add(path + ".padding", "is for lists");
   if (field == LabelField(data.label()) ||
-      absl::c_any_of(data.feeds(),
-                     [&](const Feed& f) { return f.field() == field; })) {
+      absl::c_any_of(data.feeds(), [&](const Feed& f) {
+        return f.field() == field && MeasuredField(f.field()).empty();
+      })) {
     return;
   }
   problems->Add(path + ".field", Quote(feed.field()),

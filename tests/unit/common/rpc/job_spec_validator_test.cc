@@ -103,6 +103,10 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"data { feeds { input: 'n' field: 'x#length' } }",
        "data.feeds[1].field: 'x#length' is the length of what a feed or the "
        "label reads, but none reads 'x'"},
+      {"data { feeds { input: 'n' field: 'image#length' } "
+       "       feeds { input: 'm' field: 'image#length#length' } }",
+       "data.feeds[2].field: 'image#length#length' is the length of what a "
+       "feed or the label reads, but none reads 'image#length'"},
       {"data { feeds { input: 'n' field: 'image#length' padding: 1 } }",
        "data.feeds[1].padding: is for lists"},
       {"data { label { ignore: -16777217 } }",
