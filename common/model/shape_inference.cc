@@ -151,19 +151,25 @@ int64_t ToldSize(const Node& node, const Dims& in, size_t i) {
 }
 
 // libonnx stops halfway where output_shape is smaller than the input, and adds
-// output_padding to what auto_pad says.
+// output_padding to what auto_pad says. Where it stopped and an axis is not
+// told, nothing is.
 void SetToldSizes(const Node& node, const Dims& in, NodeContext* context) {
-  auto* shape =
-      context->getOutputType(0)->mutable_tensor_type()->mutable_shape();
-  if (shape->dim_size() < 2) return;
+  auto* tensor = context->getOutputType(0)->mutable_tensor_type();
+  if (!tensor->has_shape()) return;
+  std::vector<int64_t> told;
   for (size_t i = 0; i + 2 < in.size(); ++i) {
-    const int64_t told = ToldSize(node, in, i);
-    if (told < 0) return;
-    const int at = static_cast<int>(i) + 2;
-    auto* dim =
-        at < shape->dim_size() ? shape->mutable_dim(at) : shape->add_dim();
-    dim->set_dim_value(told);
+    told.push_back(ToldSize(node, in, i));
   }
+  const bool is_told =
+      absl::c_none_of(told, [](int64_t size) { return size < 0; });
+  const int rank = tensor->shape().dim_size();
+  if (!is_told || rank < 2) {
+    if (rank != static_cast<int>(in.size())) tensor->clear_shape();
+    return;
+  }
+  auto* shape = tensor->mutable_shape();
+  shape->mutable_dim()->DeleteSubrange(2, rank - 2);
+  for (const int64_t size : told) shape->add_dim()->set_dim_value(size);
 }
 
 // `from` may be stretched to `to` by NumPy's rules, without stretching `to`.

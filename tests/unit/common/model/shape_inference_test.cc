@@ -518,6 +518,15 @@ TEST(ShapeInferenceTest, WhatDoesNotFitNamesNodeAndShapes) {
        "'y' is float32[2,3], but the file declares another type or shape"},
       {"(float[2,3] a) => (y) <float[2,3,1] h> { h = Relu(a) y = Tanh(h) }",
        "'h' is float32[2,3], but the file declares another type or shape"},
+      {"(float[2,3,4,5] a, float[3,4,3,2] w) => (y) "
+       "{ y = ConvTranspose <output_shape=[9]> (a, w) }",
+       "the shape of its output 'y' cannot be told from the file"},
+      {"(float[2,3,4,5] a, float[3,4,3,2] w) => (y) "
+       "{ y = ConvTranspose <output_shape=[-1, 9]> (a, w) }",
+       "the shape of its output 'y' cannot be told from the file"},
+      {"(float[2,3,4,5] a, float[3,4,3,2] w) => (y) "
+       "{ y = ConvTranspose <output_shape=[9, -1]> (a, w) }",
+       "the shape of its output 'y' cannot be told from the file"},
       {"(float[8388608,1] a, float[1,16777216] b) => (y) { y = Add(a, b) }",
        "its output 'y' would be float32[8388608,16777216], too large"},
   };
