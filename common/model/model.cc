@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "common/model/fixed_numbers.h"
 #include "common/model/fusion.h"
 #include "common/model/graph_builder.h"
 #include "common/model/inference_form.h"
@@ -167,7 +168,6 @@ std::shared_ptr<Model> Model::ParseWithProblems(
 
 FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
                                        std::vector<std::string>* problems) {
-  FoldedNumbers numbers;
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
     std::vector<std::string> found;
@@ -184,14 +184,15 @@ FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
     if (!value.known) continue;
     value.folded =
         trials[0][id].constant != nullptr && trials[1][id].constant != nullptr;
-    if (value.folded) {
-      const auto number = NumberIn(*trials[0][id].constant);
-      if (number.has_value() && number == NumberIn(*trials[1][id].constant)) {
-        numbers[static_cast<ValueId>(id)] = *number;
-      }
-    }
     value.dtype = trials[0][id].dtype;
     value.dims = trials[0][id].dims;
+    if (trials[1][id].dims.size() != value.dims.size()) {
+      problems->push_back(
+          absl::StrCat(Quote(value.name),
+                       " has more dimensions for some batch sizes than for "
+                       "others"));
+      continue;
+    }
     for (size_t d = 0; d < value.dims.size(); ++d) {
       const int64_t other = trials[1][id].dims[d];
       if (value.dims[d] == other) continue;
@@ -201,20 +202,15 @@ FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
               : kDerivedDim;
     }
   }
-  if (length.longest > 1) DropNumbersOfLength(length.longest - 1, &numbers);
-  return numbers;
-}
-
-void Model::DropNumbersOfLength(int64_t other, FoldedNumbers* numbers) const {
-  std::vector<std::string> ignored;
-  const std::vector<InferredValue> trial = InferValues(
-      graph_, proto_->nodes, proto_->file.graph(), proto_->file_nodes,
-      kTrialBatches[0], BatchStyle::kSymbol, &ignored, other);
-  for (auto it = numbers->begin(); it != numbers->end();) {
-    const auto& constant = trial[it->first].constant;
-    const bool same = constant != nullptr && NumberIn(*constant) == it->second;
-    it = same ? std::next(it) : numbers->erase(it);
+  if (!problems->empty()) return {};
+  std::vector<InferredValue> shorter;
+  if (length.longest > 1) {
+    std::vector<std::string> ignored;
+    shorter = InferValues(graph_, proto_->nodes, proto_->file.graph(),
+                          proto_->file_nodes, kTrialBatches[0],
+                          BatchStyle::kSymbol, &ignored, length.longest / 2);
   }
+  return FindFixedNumbers(graph_, proto_->nodes, trials[0], shorter);
 }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size,

@@ -129,11 +129,9 @@ class Model {
   struct Proto;
   Model();
   // Completes graph_ with types and shapes of computed values. Returns those
-  // that are numbers.
+  // that are always the same number.
   FoldedNumbers SetComputedShapes(const LengthDimension& length,
                                   std::vector<std::string>* problems);
-  // Drops those that are others, or not known, at this length.
-  void DropNumbersOfLength(int64_t other, FoldedNumbers* numbers) const;
   absl::Status CheckWeights(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs) const;

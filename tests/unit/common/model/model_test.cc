@@ -105,6 +105,26 @@ TEST(ModelTest, AModelThatFitsOneBatchSizeOnlyIsRefused) {
             "number of elements");
 }
 
+TEST(ModelTest, TheNumberOfDimensionsMayNotDependOnTheBatchSize) {
+  // 1 and 2 ones for the two that are tried, and the other way round.
+  for (const char* left : {"Sub (n, low)", "Sub (high, n)"}) {
+    EXPECT_THAT(
+        ErrorOf(absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+            g (float[N] x) => (y)
+            <int64[1] low = {7911}, int64[1] high = {7935},
+             int64[1] step = {8}> {
+              n = Shape (x) left = )",
+                             left,
+                             R"( ones = Div (left, step)
+              c = Constant <value_float = 1.0> ()
+              shape = ConstantOfShape <value = int64[1] {1}> (ones)
+              y = Expand (c, shape)
+            })")),
+        HasSubstr("'y' has more dimensions for some batch sizes than for "
+                  "others"));
+  }
+}
+
 TEST(ModelTest, ProblemsHaveALineEach) {
   EXPECT_EQ(ErrorOf(R"(<ir_version: 8, opset_import: ["" : 13]>
       g (float[N,4] x) => (y) { y = Relu(u)  z = Tanh(v) })"),
