@@ -83,22 +83,38 @@ JobSpec MakeSpec() {
 }
 
 // The label of a position is the sum of its token and the one before, modulo 3.
+void WriteSample(uint64_t length, Random* random, std::ostream* file) {
+  std::string tokens;
+  std::string labels;
+  uint64_t before = 0;
+  for (uint64_t t = 0; t < length; ++t) {
+    const uint64_t token = random->Below(kVocabulary);
+    absl::StrAppend(&tokens, t > 0 ? "|" : "", token);
+    absl::StrAppend(&labels, t > 0 ? "|" : "", (token + before) % 3);
+    before = token;
+  }
+  *file << tokens << "," << labels << "\n";
+}
+
 void WriteSamples(const std::string& path, int count, uint64_t seed) {
   Random random(seed);
   std::ofstream file(path);
   for (int i = 0; i < count; ++i) {
     const uint64_t length =
         random.Below(4) > 0 ? 1 + random.Below(5) : 1 + random.Below(kLongest);
-    std::string tokens;
-    std::string labels;
-    uint64_t before = 0;
-    for (uint64_t t = 0; t < length; ++t) {
-      const uint64_t token = random.Below(kVocabulary);
-      absl::StrAppend(&tokens, t > 0 ? "|" : "", token);
-      absl::StrAppend(&labels, t > 0 ? "|" : "", (token + before) % 3);
-      before = token;
-    }
-    file << tokens << "," << labels << "\n";
+    WriteSample(length, &random, &file);
+  }
+}
+
+// Batches of `size` samples of one bucket each, in turn.
+void WriteBatches(const std::string& path, int count, int size) {
+  constexpr uint64_t kShortest[] = {1, 4, 7, kLongest + 1};
+  Random random(3);
+  std::ofstream file(path);
+  for (int i = 0; i < count * size; ++i) {
+    const uint64_t* const bucket = &kShortest[i / size % 3];
+    WriteSample(bucket[0] + random.Below(bucket[1] - bucket[0]), &random,
+                &file);
   }
 }
 
@@ -173,15 +189,42 @@ TEST_F(BucketTrainingTest, SyncIsBitReproducibleWhateverTheNumberOfPs) {
   }
 }
 
+WorkerProgress LastProgress(TrainingCluster* cluster, uint32_t rank) {
+  WorkerProgress last;
+  for (const DaemonMessage& message : cluster->Messages(rank)) {
+    if (message.report().has_progress()) last = message.report().progress();
+  }
+  return last;
+}
+
 // Short steps leave most workers without samples.
 TEST_F(BucketTrainingTest, WorkersThatWaitForNobodyTakeTheSameSteps) {
+  constexpr uint32_t kWorkers = 4;
+  JobSpec alone = MakeSpec();
+  alone.mutable_training()->set_batch_size(kWorkers * 16);
+  const auto reference = Train(1, 1, alone);
+  ASSERT_EQ(reference.status, absl::OkStatus());
+  const int64_t clocks = reference.last_progress.clocks_total();
   for (const auto mode :
        {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
     JobSpec spec = MakeSpec();
     spec.mutable_consistency()->set_mode(mode);
     spec.mutable_training()->set_batch_size(16);
-    const auto outcome = Train(4, 2, spec);
+    TrainingCluster cluster(
+        {.workers = kWorkers,
+         .ps = 2,
+         .work_dir = dir_.File(ConsistencySpec::Mode_Name(mode)),
+         .data_root = dir_.path()});
+    const auto outcome = cluster.RunJob(spec, kModel);
     ASSERT_EQ(outcome.status, absl::OkStatus());
+    uint64_t samples = 0;
+    for (uint32_t rank = 0; rank < kWorkers; ++rank) {
+      const WorkerProgress last = LastProgress(&cluster, rank);
+      EXPECT_EQ(last.clocks_total(), clocks);
+      EXPECT_EQ(last.clock(), clocks);
+      samples += last.samples();
+    }
+    EXPECT_EQ(samples, 2u * 250);
     ASSERT_EQ(outcome.evaluations.size(), 2u);
     EXPECT_LT(outcome.evaluations[1].loss(), outcome.evaluations[0].loss());
   }
@@ -209,6 +252,24 @@ TEST_F(BucketTrainingTest, PartsAndRecomputationTrainTheSame) {
   ASSERT_EQ(whole.status, absl::OkStatus());
   ASSERT_EQ(parts.status, absl::OkStatus());
   ExpectNear(parts.weights, whole.weights);
+}
+
+// In the file's order each batch is of one bucket, so that both take the same
+// steps.
+TEST_F(BucketTrainingTest, BucketsLearnWhatThePaddedLearn) {
+  WriteBatches(dir_.File("train.csv"), 15, 8);
+  JobSpec bucketed = MakeSpec();
+  JobSpec padded = Padded();
+  for (JobSpec* spec : {&bucketed, &padded}) {
+    spec->mutable_data()->set_shuffle(false);
+  }
+  const auto with = Train(1, 1, bucketed);
+  const auto without = Train(1, 1, padded, PaddedModel());
+  ASSERT_EQ(with.status, absl::OkStatus());
+  ASSERT_EQ(without.status, absl::OkStatus());
+  EXPECT_EQ(with.last_progress.clocks_total(), 2 * 15);
+  EXPECT_EQ(without.last_progress.clocks_total(), 2 * 15);
+  ExpectNear(with.weights, without.weights);
 }
 
 // All lengths at once: one batch is the whole data set, so that both take the
