@@ -4,19 +4,23 @@
 //  - the reference gradient, in double, against central differences;
 //  - the float32 Op against the reference: overwriting, accumulating, with each
 //    subset of wanted gradients, in place where the Op offers it, and with all
-//    it has not declared as read replaced by NaN before Backward.
+//    it has not declared as read replaced by NaN before Backward;
+//  - one that may be given channels in blocks, on elements in another order.
 // A new operator adds one row, here or in the file of its kind.
 
 #include "worker/ops/op_table.h"
 
+#include <algorithm>
 #include <limits>
 #include <list>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
 #include "common/model/model.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_case.h"
+#include "worker/channel_blocks.h"
 
 namespace syncline {
 namespace {
@@ -298,7 +302,9 @@ std::vector<OpCase> Cases() {
 // The Op of a case with everything it runs on.
 class Bench {
  public:
-  Bench(const OpCase& c, std::vector<bool> wants)
+  // With `reordered` the elements of all that has the output's shape lie in
+  // another order.
+  Bench(const OpCase& c, std::vector<bool> wants, bool reordered = false)
       : wants_(std::move(wants)), in_(c.DrawInputs()) {
     node_.name = "it";
     node_.op_type = c.op_type;
@@ -308,6 +314,7 @@ class Bench {
     dy_ = RandomArray(want_y_.dims, 3);
     want_dx_ = c.gradient(in_, dy_);
     Arrange(c);
+    if (reordered) Reorder();
     for (const Dims& dims : c.inputs) {
       floats_.push_back(ToFloats(in_[floats_.size()].values));
       spec_.inputs.push_back({.present = true, .dims = dims});
@@ -429,6 +436,20 @@ class Bench {
       want_y_ = testing::InBlocks(want_y_, c.output_block);
       dy_ = testing::InBlocks(dy_, c.output_block);
     }
+  }
+
+  void Reorder() {
+    const auto shuffle = [](DoubleArray* array) {
+      std::mt19937 random(1);
+      std::shuffle(array->values.begin(), array->values.end(), random);
+    };
+    for (size_t i = 0; i < in_.size(); ++i) {
+      if (in_[i].dims != want_y_.dims) continue;
+      shuffle(&in_[i]);
+      shuffle(&want_dx_[i]);
+    }
+    shuffle(&want_y_);
+    shuffle(&dy_);
   }
 
   // From the first position to the last, because each moves those after it.
@@ -561,6 +582,67 @@ TEST(OpTableTest, DifferentiableInputsAreThoseOfTheReference) {
           << c.op_type;
     }
   }
+}
+
+// Whether such a node between two convolutions reads blocks.
+bool IsGivenBlocks(const std::string& op_type) {
+  enum : ValueId { kX, kFilters, kRead, kMade, kY };
+  Graph graph;
+  graph.values.resize(kY + 1);
+  graph.nodes.resize(3);
+  graph.nodes[0].op_type = graph.nodes[2].op_type = "Conv";
+  graph.nodes[1].op_type = op_type;
+  graph.nodes[0].inputs = {kX, kFilters};
+  graph.nodes[0].outputs = {kRead};
+  graph.nodes[1].inputs = {kRead};
+  graph.nodes[1].outputs = {kMade};
+  graph.nodes[2].inputs = {kMade, kFilters};
+  graph.nodes[2].outputs = {kY};
+  std::vector<Dims> shapes(kY + 1, {2, 16, 4, 4});
+  shapes[kFilters] = {16, 16, 1, 1};
+  const Differentiation flow = {.nodes = {0, 1, 2}, .wants_gradient = {}};
+  return ChannelBlocks(graph, flow, shapes, kY, 16)[kRead] > 1;
+}
+
+// Each value of the case is of the output's shape or one number.
+bool IsElementwise(const OpCase& c) {
+  const Dims out = c.forward(c.DrawInputs()).dims;
+  return c.integers.empty() &&
+         std::all_of(c.inputs.begin(), c.inputs.end(),
+                     [&](const Dims& dims) {
+                       return dims == out || reference::Product(dims) == 1;
+                     }) &&
+         std::all_of(c.fixed.begin(), c.fixed.end(), [](const auto& input) {
+           return reference::Product(input.dims) == 1;
+         });
+}
+
+// Either it knows of blocks, which a row of its own shows, or the order of
+// elements is nothing to it.
+TEST(OpTableTest, WhatIsGivenBlocksDoesNotCareForTheOrder) {
+  const std::vector<OpCase> cases = Cases();
+  for (const OpEntry& entry : OpTable()) {
+    const std::string op_type(entry.op_type);
+    if (!IsGivenBlocks(op_type)) continue;
+    SCOPED_TRACE(op_type);
+    int shown = 0;
+    for (const OpCase& c : cases) {
+      if (c.op_type == op_type && c.input_block > 1) ++shown;
+    }
+    if (shown > 0) continue;
+    for (const OpCase& c : cases) {
+      if (c.op_type != op_type || !IsElementwise(c)) continue;
+      Bench bench(c, std::vector<bool>(c.inputs.size(), true),
+                  /*reordered=*/true);
+      ASSERT_NO_FATAL_FAILURE(bench.Create());
+      bench.Forward();
+      bench.Backward(/*accumulate=*/false);
+      ++shown;
+    }
+    EXPECT_GT(shown, 0) << "no row shows what it does with blocks";
+  }
+  EXPECT_TRUE(IsGivenBlocks("Relu"));
+  EXPECT_FALSE(IsGivenBlocks("Softmax"));
 }
 
 // What a factory refuses, and what it says.
