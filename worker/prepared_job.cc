@@ -162,6 +162,9 @@ class Preparation {
     }
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
+    } else if (job_.is_evaluator()) {
+      problems_.emplace_back(
+          "data.test: missing, and this is the job's evaluator");
     }
   }
 

@@ -153,6 +153,13 @@ TEST_F(EvaluationTest, AStopEndsTheWaitForAnEpochsEnd) {
   EXPECT_OK(cluster.Stop(kPatience));
 }
 
+TEST_F(EvaluationTest, AJobWithoutTestDataIsRefused) {
+  JobSpec job = ThreeEpochs();
+  job.mutable_data()->clear_test();
+  EXPECT_THAT(std::string(Train(/*evaluator=*/true, job).status.message()),
+              HasSubstr("data.test: missing, and this is the job's evaluator"));
+}
+
 TEST_F(EvaluationTest, WithoutKnowingTheJobsLengthItEndsAtOnce) {
   TrainingCluster cluster(Options(/*evaluator=*/true));
   ASSERT_OK(cluster.Prepare(ThreeEpochs(), Model()));

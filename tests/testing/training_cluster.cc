@@ -127,7 +127,7 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
     member->mutable_task()->set_index(rank == 0 ? 0 : rank - 1);
     member->set_incarnation(WorkerIncarnation(rank));
   }
-  if (options_.evaluator && spec.data().has_test()) {
+  if (options_.evaluator) {
     Participant* evaluator = assignment.mutable_evaluator();
     evaluator->set_rank(options_.workers);
     evaluator->mutable_member()->mutable_task()->set_type(EVALUATOR);
