@@ -199,6 +199,9 @@ class CpuExecutor : public Executor {
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
                                    absl::FunctionRef<void(int)> ready);
+  // Forward failed: says why, if it is a value that is not finite.
+  absl::Status Located(StepPlan& plan, const absl::Status& failure,
+                       uint64_t seed);
   // The loss is not finite: says why.
   absl::Status NotFinite(StepPlan& plan, double loss, uint64_t seed);
 
@@ -417,6 +420,15 @@ absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
                     : where));
 }
 
+absl::Status CpuExecutor::Located(StepPlan& plan, const absl::Status& failure,
+                                  uint64_t seed) {
+  if (!absl::IsFailedPrecondition(failure)) return failure;
+  const std::string where = plan.FindNonFinite(seed);
+  if (where.empty()) return failure;
+  return absl::FailedPreconditionError(
+      absl::StrCat(failure.message(), ": ", where));
+}
+
 absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
     const Batch& batch, int64_t clock, uint32_t rank,
     absl::FunctionRef<void(int)> on_gradient) {
@@ -454,12 +466,14 @@ absl::StatusOr<double> CpuExecutor::TrainPart(
     absl::FunctionRef<void(int)> ready) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             Ready(/*training=*/true, batch, part));
-  SYNCLINE_RETURN_IF_ERROR(plan->Forward(seed));
-  const double loss = RunLoss(*plan, batch, part);
-  if (!std::isfinite(loss)) {
-    return Annotate(NotFinite(*plan, loss, seed),
-                    absl::StrCat("step at clock ", clock));
+  const auto at_clock = [clock](const absl::Status& failure) {
+    return Annotate(failure, absl::StrCat("step at clock ", clock));
+  };
+  if (const absl::Status forward = plan->Forward(seed); !forward.ok()) {
+    return at_clock(Located(*plan, forward, seed));
   }
+  const double loss = RunLoss(*plan, batch, part);
+  if (!std::isfinite(loss)) return at_clock(NotFinite(*plan, loss, seed));
   const bool accumulate = part.first > 0;
   SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, accumulate, ready));
   return loss;

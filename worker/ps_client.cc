@@ -229,11 +229,11 @@ void PsClient::BeginStep(const Step& step) {
   }
 }
 
-void PsClient::AbandonStep() {
+void PsClient::AbandonStep(bool own_values) {
   step_.sample_count = 0;
   step_.rows = {};
   abandoned_ = true;
-  Count(options_.non_finite, 1);
+  if (own_values) Count(options_.non_finite, 1);
 }
 
 void PsClient::OnGradientReady(uint32_t tensor) {

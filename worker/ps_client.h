@@ -170,9 +170,10 @@ class PsClient {
   // BeginStep, OnGradientReady for each tensor (unless sample_count is 0),
   // EndBackward, Wait. None but Wait blocks.
   // kSkipStep and kDropBlock: AbandonStep instead of OnGradientReady where the
-  // step has no gradient, because its loss is not finite.
+  // step has no gradient, because its loss is not finite; it is one of
+  // Options::non_finite if this worker's values are why.
   void BeginStep(const Step& step);
-  void AbandonStep();
+  void AbandonStep(bool own_values = true);
   // Since BeginStep, by this or because it was found not to be finite.
   bool step_abandoned() const { return abandoned_; }
   void OnGradientReady(uint32_t tensor);

@@ -50,19 +50,23 @@ void StatisticsClient::BeginStep(int64_t clock, StepRecorder* recorder) {
   fold_ = 0;
   recorder_ = recorder;
   waited_ = absl::ZeroDuration();
+  spoilt_by_others_ = false;
 }
 
 absl::Status StatisticsClient::Fold(absl::Span<double> values) {
-  const StepRecorder::Interval interval(recorder_, StepProfile::WAIT);
-  const absl::Time begin = absl::Now();
-  absl::Status status;
-  while (status.ok() && !values.empty()) {
+  const bool own_are_finite = AreFinite(values);
+  SYNCLINE_RETURN_IF_ERROR(FoldPieces(values));
+  if (own_are_finite && !AreFinite(values)) spoilt_by_others_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status StatisticsClient::FoldPieces(absl::Span<double> values) {
+  while (!values.empty()) {
     const size_t count = std::min(values.size(), kValuesMax);
-    status = FoldPiece(values.first(count));
+    SYNCLINE_RETURN_IF_ERROR(FoldPiece(values.first(count)));
     values.remove_prefix(count);
   }
-  waited_ += absl::Now() - begin;
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status StatisticsClient::FoldPiece(absl::Span<double> values) {
@@ -91,6 +95,8 @@ FoldStatisticsRequest StatisticsClient::MakeRequest() const {
 
 absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
                                     absl::Span<double> values) {
+  const StepRecorder::Interval interval(recorder_, StepProfile::WAIT);
+  const absl::Time begin = absl::Now();
   // Nothing of a call runs any more when Wait has returned.
   calls_.Start(
       {.method = "FoldStatistics",
@@ -99,7 +105,9 @@ absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
        .on_response = [values](const grpc::ByteBuffer& response, absl::Time) {
          return TakeSums(response, values);
        }});
-  return calls_.Wait();
+  status_ = calls_.Wait();
+  waited_ += absl::Now() - begin;
+  return status_;
 }
 
 }  // namespace syncline

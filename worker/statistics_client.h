@@ -42,14 +42,20 @@ class StatisticsClient : public StatisticsExchange {
   // Takes part in no more folds of this step: the others do not wait for it.
   // Blocks for a round trip.
   absl::Status Leave();
-  // In Fold, since BeginStep.
+  // In Fold and Leave, since BeginStep.
   absl::Duration waited() const { return waited_; }
+  // Since BeginStep sums were not finite though what this worker had brought
+  // was: it is not the one to blame.
+  bool spoilt_by_others() const { return spoilt_by_others_; }
+  // The error that is kept.
+  const absl::Status& status() const { return status_; }
 
   // Ends what is under way, and every later call.
   void Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
 
  private:
   absl::Status FoldPiece(absl::Span<double> values);
+  absl::Status FoldPieces(absl::Span<double> values);
   // A request for the step's next fold.
   FoldStatisticsRequest MakeRequest() const;
   // The answer's sums replace `values`.
@@ -61,6 +67,8 @@ class StatisticsClient : public StatisticsExchange {
   uint32_t fold_ = 0;
   StepRecorder* recorder_ = nullptr;
   absl::Duration waited_;
+  bool spoilt_by_others_ = false;
+  absl::Status status_;
   FanoutCall calls_;
 };
 

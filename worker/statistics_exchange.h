@@ -1,10 +1,19 @@
 #ifndef SYNCLINE_WORKER_STATISTICS_EXCHANGE_H_
 #define SYNCLINE_WORKER_STATISTICS_EXCHANGE_H_
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace syncline {
+
+// What a worker brings to a fold, or the sums of all workers'.
+inline bool AreFinite(absl::Span<const double> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double value) { return std::isfinite(value); });
+}
 
 // Where an operator adds up over all workers what it has measured of its own
 // batch, in the middle of a step. The n-th call of a step is the same point of

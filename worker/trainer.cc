@@ -20,6 +20,8 @@ constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+// How long a worker whose step another one has spoilt leaves the word to it.
+constexpr absl::Duration kBlamePatience = absl::Seconds(5);
 
 // The time since the previous lap.
 class Stopwatch {
@@ -114,6 +116,7 @@ absl::Status Trainer::Run() {
   });
   executor_.UseStatistics(statistics_.get());
   absl::Status status = Train();
+  if (absl::IsFailedPrecondition(status) && IsSpoiltByOthers()) AwaitStop();
   executor_.UseStatistics(nullptr);
   report.Stop();
   FinishProfile();
@@ -125,7 +128,11 @@ absl::Status Trainer::Run() {
 }
 
 void Trainer::Stop() {
-  stop_.store(true);
+  {
+    MutexLock lock(&mu_);
+    stop_.store(true);
+    stopped_.SignalAll();
+  }
   client_.Cancel(absl::CancelledError("stopped"));
   if (statistics_ != nullptr) {
     statistics_->Cancel(absl::CancelledError("stopped"));
@@ -263,8 +270,9 @@ absl::Status Trainer::Step(int64_t clock) {
     const absl::StatusOr<double> loss = Compute(clock, *batch, &pushing);
     if (loss.ok()) {
       loss_sum = *loss;
+      if (IsSpoiltByOthers()) WarnOfOthers(clock);
     } else if (GoesOnWithout(loss.status())) {
-      client_.AbandonStep();
+      client_.AbandonStep(/*own_values=*/!IsSpoiltByOthers());
     } else {
       return loss.status();
     }
@@ -325,17 +333,40 @@ absl::Status Trainer::LeaveFolds(const Batch& batch) {
 }
 
 bool Trainer::GoesOnWithout(const absl::Status& loss) {
-  if (!absl::IsFailedPrecondition(loss) ||
+  // A call may fail with the same code.
+  const bool folds_failed =
+      statistics_ != nullptr && !statistics_->status().ok();
+  if (!absl::IsFailedPrecondition(loss) || folds_failed ||
       NonFinitePolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
     return false;
   }
-  const absl::Time now = absl::Now();
-  if (now < next_warning_) return true;
-  next_warning_ = now + kWarningPeriod;
+  if (!MayWarn()) return true;
   LogWarning("a step has no gradient")
       .Job(job_.assignment.job_id())
       .Status(loss);
   return true;
+}
+
+void Trainer::WarnOfOthers(int64_t clock) {
+  if (!MayWarn()) return;
+  LogWarning("another worker's gradient is not finite, and so is none")
+      .Job(job_.assignment.job_id())
+      .Field("clock", clock);
+}
+
+bool Trainer::MayWarn() {
+  const absl::Time now = absl::Now();
+  if (now < next_warning_) return false;
+  next_warning_ = now + kWarningPeriod;
+  return true;
+}
+
+void Trainer::AwaitStop() {
+  const absl::Time deadline = absl::Now() + kBlamePatience;
+  MutexLock lock(&mu_);
+  while (!stop_.load() && absl::Now() < deadline) {
+    stopped_.WaitUntil(&mu_, deadline);
+  }
 }
 
 absl::StatusOr<const Batch*> Trainer::NextBatch() {

@@ -99,6 +99,16 @@ class Trainer {
   absl::Status LeaveFolds(const Batch& batch);
   // Whether the job wants steps whose loss is not finite to be left out.
   bool GoesOnWithout(const absl::Status& loss);
+  // Whether another worker's part in this step's folds was not finite, and none
+  // of this one's.
+  bool IsSpoiltByOthers() const {
+    return statistics_ != nullptr && statistics_->spoilt_by_others();
+  }
+  void WarnOfOthers(int64_t clock);
+  // True once per kWarningPeriod.
+  bool MayWarn();
+  // Leaves the worker that is to blame the time to say why the job fails.
+  void AwaitStop() ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<const Batch*> NextBatch();
   // Has the rows of `batch`, which is that of `clock`.
   absl::Status ReadyRows(int64_t clock, const Batch& batch);
@@ -158,6 +168,7 @@ class Trainer {
   std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_
   std::optional<StepRecorder> recorder_;     // of wishes_.front()
   Mutex mu_;
+  CondVar stopped_;
   std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<std::string, StepProfile>> profiles_
       ABSL_GUARDED_BY(mu_);                       // recorded, by name

@@ -10,10 +10,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/rpc/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/profile.pb.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/training_cluster.h"
@@ -235,12 +238,16 @@ regression (
 class AbandonedStepTest : public BatchStatisticsTest {
  protected:
   // Two workers with four samples each in two steps; the first sample of rank 1
-  // is `bad`.
+  // is `bad`. If that is empty, of the second step alone.
   JobSpec Regression(const std::string& bad, NonFinitePolicy policy) {
     const std::string good = "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";
-    dir_.Write("samples.csv",
-               absl::StrCat(good, bad, "\n-1,2,1\n0.25,-1,2\n1,1,0\n", good,
-                            "1,1,1\n", "-1,0,1\n2,-1,2\n1,-2,0\n"));
+    std::string samples =
+        absl::StrCat(good, "1,1,1\n", "-1,0,1\n", "2,-1,2\n", "1,-2,0\n");
+    if (!bad.empty()) {
+      samples =
+          absl::StrCat(good, bad, "\n-1,2,1\n0.25,-1,2\n1,1,0\n", samples);
+    }
+    dir_.Write("samples.csv", samples);
     JobSpec spec;
     spec.set_name("regression");
     spec.mutable_model()->set_path("regression.onnxtxt");
@@ -288,6 +295,11 @@ TEST_F(AbandonedStepTest, KeepsNobodyWaiting) {
         for (const auto& [name, values] : outcome.weights) {
           for (const float value : values) EXPECT_TRUE(std::isfinite(value));
         }
+        JobSpec alone = Regression("", FAIL_JOB);
+        alone.mutable_training()->set_micro_batches(parts);
+        // Who has folded before the other's loss overflowed has a gradient.
+        const bool is_dropped = policy == DROP_BLOCK && bad == kBadLabel;
+        EXPECT_EQ(outcome.weights == Run(alone).weights, !is_dropped);
       }
     }
   }
@@ -297,8 +309,42 @@ TEST_F(AbandonedStepTest, FailsTheJobWhereThePolicySaysSo) {
   const auto outcome = Run(Regression(kBadInput, FAIL_JOB));
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(outcome.status.message()),
-              AllOf(HasSubstr("BatchNormalization"),
-                    HasSubstr("worker's input is not")));
+              AllOf(HasSubstr("clock 0"), HasSubstr("BatchNormalization"),
+                    HasSubstr("this worker's input is not: "),
+                    HasSubstr("for sample 0 in the batch")));
+}
+
+// It ends all the same, should the worker that is to blame say nothing.
+TEST_F(AbandonedStepTest, WhoIsNotToBlameSaysSoAtLast) {
+  const auto cluster = MakeCluster(2, 1);
+  ASSERT_EQ(cluster->Prepare(Regression(kBadInput, FAIL_JOB), kRegression),
+            absl::OkStatus());
+  cluster->Run();
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+    for (const DaemonMessage& message : cluster->Messages(0)) {
+      if (message.has_done() &&
+          absl::StrContains(message.done().message(),
+                            "another worker's input is not")) {
+        return true;
+      }
+    }
+    return false;
+  }));
+  EXPECT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());
+}
+
+TEST_F(AbandonedStepTest, CountsAtTheWorkerThatIsToBlame) {
+  MetricsRegistry of_chief;
+  TrainingCluster cluster({.workers = 2,
+                           .ps = 1,
+                           .work_dir = dir_.File("counted"),
+                           .data_root = dir_.path(),
+                           .chief_metrics = &of_chief});
+  ASSERT_EQ(
+      cluster.RunJob(Regression(kBadInput, SKIP_STEP), kRegression).status,
+      absl::OkStatus());
+  EXPECT_THAT(of_chief.Render(),
+              HasSubstr("\nsyncline_worker_non_finite_total 0\n"));
 }
 
 }  // namespace

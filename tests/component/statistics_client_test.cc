@@ -5,12 +5,16 @@
 #include "worker/statistics_client.h"
 
 #include <atomic>
+#include <limits>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "common/rpc/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
@@ -45,10 +49,11 @@ class StatisticsClientTest : public ::testing::Test {
     return client->Fold(absl::MakeSpan(values));
   }
 
-  PsFixture fixture_{{.workers = 2, .spec = [](JobSpec* spec) {
-                        spec->mutable_training()->set_sync_batch_statistics(
-                            true);
-                      }}};
+  MetricsRegistry metrics_;
+  PsFixture fixture_{
+      {.workers = 2, .metrics = &metrics_, .spec = [](JobSpec* spec) {
+         spec->mutable_training()->set_sync_batch_statistics(true);
+       }}};
 };
 
 TEST_F(StatisticsClientTest, FoldsMoreThanACallBrings) {
@@ -76,9 +81,28 @@ TEST_F(StatisticsClientTest, WhoLeavesIsNotWaitedFor) {
     chief.BeginStep(clock, nullptr);
     other.BeginStep(clock, nullptr);
     EXPECT_OK(other.Leave());
+    EXPECT_GT(other.waited(), absl::ZeroDuration());
     EXPECT_OK(FoldOne(&chief));
     EXPECT_OK(FoldOne(&chief));
   }
+}
+
+TEST_F(StatisticsClientTest, KnowsWhetherOthersHaveSpoiltTheSums) {
+  const auto fold = [this](uint32_t rank) {
+    StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
+    for (int64_t clock = 0; clock < 2; ++clock) {
+      client.BeginStep(clock, /*recorder=*/nullptr);
+      const bool is_bad = rank == 1 && clock == 0;
+      std::vector<double> bad = {
+          1, is_bad ? std::numeric_limits<double>::infinity() : 1};
+      EXPECT_OK(client.Fold(absl::MakeSpan(bad)));
+      EXPECT_OK(FoldOne(&client));
+      EXPECT_EQ(client.spoilt_by_others(), rank == 0 && clock == 0);
+    }
+  };
+  std::thread other(fold, 1);
+  fold(0);
+  other.join();
 }
 
 TEST_F(StatisticsClientTest, AWaitInVainNamesTheMissing) {
@@ -141,6 +165,10 @@ TEST_F(StatisticsClientTest, CancelEndsAWait) {
   chief.BeginStep(0, nullptr);
   std::thread waiting(
       [&] { EXPECT_EQ(FoldOne(&chief), absl::CancelledError("stopped")); });
+  EXPECT_TRUE(Eventually(absl::Seconds(20), [&] {
+    return absl::StrContains(metrics_.Render(),
+                             "syncline_ps_parked_calls{kind=\"statistics\"} 1");
+  }));
   chief.Cancel(absl::CancelledError("stopped"));
   waiting.join();
   EXPECT_EQ(chief.Leave(), absl::CancelledError("stopped"));

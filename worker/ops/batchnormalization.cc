@@ -22,7 +22,6 @@
 // nothing.
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -156,7 +155,8 @@ class BatchNormOp : public Op {
     if (!AreFinite(all)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the batch's statistics over all workers are not finite: ",
-          own_are_finite ? "another worker's input is not"
+          own_are_finite ? "another worker's input is not; that worker's own "
+                           "message names it"
                          : "this worker's input is not"));
     }
     elements_ = all[0];
@@ -167,11 +167,6 @@ class BatchNormOp : public Op {
           std::max(0.0, squares[c] / elements_ - mean * mean));
     }
     return absl::OkStatus();
-  }
-
-  static bool AreFinite(absl::Span<const double> values) {
-    return std::all_of(values.begin(), values.end(),
-                       [](double value) { return std::isfinite(value); });
   }
 
   static Traits TraitsOf(const OpSpec& spec, const PlaneNorm& shape) {
