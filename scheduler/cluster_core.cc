@@ -264,8 +264,8 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
     Job* job = MutableJob(job_id);
     const FreeMembers free = Free();
     if (total.Covers(NeedOf(*job))) too_large_since_.erase(job_id);
-    if (AwaitsEvaluator(*job, now)) break;
     if (free.capacity().Covers(NeedOf(*job))) {
+      if (AwaitsEvaluator(*job, now)) break;
       queue_.Remove(job_id);
       Place(job, free, now, actions);
     } else if (total.Covers(NeedOf(*job)) || MayComeTogether(*job, now)) {

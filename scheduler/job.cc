@@ -286,6 +286,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     party->stage = Stage::kDone;
     finishing_ = All(Stage::kDone, /*but_ps=*/true);
     if (finishing_) suspicion_.reset();
+    AwaitEvaluator(actions);
     return;
   }
   const std::string reason = absl::StrCat(
@@ -297,6 +298,15 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     return;
   }
   Fail(reason, ExitCodeFor(done.code()), now, actions);
+}
+
+void Job::AwaitEvaluator(ClusterActions* actions) {
+  if (!status_.has_evaluator() || finishing_) return;
+  for (const Party& party : parties_) {
+    if (party.role == Role::kWorker && party.stage != Stage::kDone) return;
+  }
+  status_.set_waiting_for(MemberText(status_.evaluator().member()));
+  actions->push_back(JobChanged{id()});
 }
 
 std::string Job::LossText(const Party& party, absl::string_view lost) const {

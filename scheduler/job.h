@@ -29,9 +29,10 @@ struct StoredJob {
 
 // The life of one job, from QUEUED to a final state. Pure, thread-compatible.
 //
-//   QUEUED --Start--> PREPARING --all prepared--> RUNNING --all workers, and
-//   the evaluator, done--> (finishing: still RUNNING) --all participants
-//   gone--> SUCCEEDED any state before the final one --> FAILED or CANCELLED
+//   QUEUED --Start--> PREPARING --all prepared--> RUNNING
+//   RUNNING --all workers and the evaluator done--> finishing (still RUNNING)
+//   finishing --all participants gone--> SUCCEEDED
+//   any state before the final one --> FAILED or CANCELLED
 //
 // It decides what its participants should do; holding and freeing them is the
 // owner's business, which sends StopJob as soon as stopping() is true and calls
@@ -105,8 +106,7 @@ class Job {
   JobTableStatus TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
   // Of the worker with this rank. Errors: InvalidArgument: there is none, or it
-  // is the evaluator's;
-  // FailedPrecondition: it has done all its steps.
+  // is the evaluator's; FailedPrecondition: it has done all its steps.
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
   // Remembers that this worker was asked for a profile until it has stored it;
   // returns the name to store it by. Errors: ResourceExhausted: too many are
@@ -144,6 +144,8 @@ class Job {
   Party* Find(SessionId session);
   // `but_ps`: whatever stage ps are in.
   bool All(Stage stage, bool but_ps) const;
+  // Says so if the workers are done and the evaluator is not.
+  void AwaitEvaluator(ClusterActions* actions);
   void Join(const Place& place, Role role, uint32_t rank, Participant* out);
   // Whether evaluations are this one's business.
   bool Evaluates(const Party& party) const;

@@ -66,6 +66,9 @@ std::string ProgressBar(const JobProgress& progress) {
 
 std::string ReasonText(const JobStatus& job) {
   if (job.state() == QUEUED) return job.waiting_for();
+  if (job.state() == RUNNING && !job.waiting_for().empty()) {
+    return absl::StrCat("waiting for ", job.waiting_for());
+  }
   if (job.transitions().empty()) return "";
   return job.transitions(job.transitions_size() - 1).reason();
 }

@@ -178,8 +178,10 @@ std::string EvaluationText(const Evaluation& evaluation) {
 }
 
 std::string ReasonText(const JobStatus& job) {
-  if (job.state() == QUEUED && !job.waiting_for().empty()) {
-    return job.waiting_for();
+  if (!job.waiting_for().empty()) {
+    return job.state() == QUEUED
+               ? job.waiting_for()
+               : absl::StrCat("waiting for ", job.waiting_for());
   }
   return job.transitions().empty() ? "" : job.transitions().rbegin()->reason();
 }

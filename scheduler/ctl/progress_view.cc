@@ -28,7 +28,9 @@ std::string StateLine(const JobStatus& job) {
                           job.has_evaluator() ? ", an evaluator" : "", " and ",
                           job.ps_size(), " ps");
     case RUNNING:
-      return "running";
+      return job.waiting_for().empty()
+                 ? "running"
+                 : absl::StrCat("waiting for ", job.waiting_for());
     default:
       return "";
   }

@@ -5,6 +5,7 @@
 #include "scheduler/cluster_core.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -270,6 +271,50 @@ TEST(ClusterCoreEvaluatorTest, OneThatIsOnItsWayIsWaitedForNotForEver) {
     }
     EXPECT_EQ(status.state(), PREPARING);
     EXPECT_EQ(status.has_evaluator(), comes);
+  }
+}
+
+// A loss keeps the others behind it no longer than a job without test data.
+TEST(ClusterCoreEvaluatorTest, AJobThatIsTooLargeWaitsForNone) {
+  ClusterCore::Options options = CoreOptions();
+  options.expects_evaluator = true;
+  for (const bool with_test : {false, true}) {
+    absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+    ClusterCore core(options);
+    ClusterActions actions;
+    core.Restore({}, {}, now, &actions);
+    const auto submit = [&](uint32_t workers, bool evaluated) {
+      JobSpec spec;
+      if (evaluated) spec.mutable_data()->mutable_test();
+      spec.mutable_resources()->set_workers(workers);
+      spec.mutable_resources()->set_ps(1);
+      auto job = core.Prepare(spec, {}, {}, core.NextJobId(), now);
+      ASSERT_TRUE(job.ok());
+      core.Submit(*job, now, &actions);
+    };
+    submit(9, with_test);
+    submit(1, /*evaluated=*/false);
+    for (const auto& [session, type] :
+         {std::pair(1, WORKER), {2, PS}, {3, WORKER}}) {
+      Register request;
+      request.mutable_member()->mutable_task()->set_type(type);
+      request.mutable_member()->set_address("h:1");
+      request.mutable_member()->set_incarnation(session);
+      request.mutable_member()->set_version("0.1.0");
+      core.OnRegister(session, request, now, &actions);
+    }
+    for (int second = 0; second < 15; ++second) {
+      if (second == 14) core.OnStreamClosed(3, now, &actions);
+      now += absl::Seconds(1);
+      for (const SessionId session : {1, 2, 3}) {
+        DaemonMessage beat;
+        beat.mutable_heartbeat();
+        core.OnMessage(session, beat, now, &actions);
+      }
+      core.OnTick(now, &actions);
+    }
+    EXPECT_EQ((*core.FindJob("j-0001"))->status().state(), QUEUED);
+    EXPECT_EQ((*core.FindJob("j-0002"))->status().state(), PREPARING);
   }
 }
 

@@ -323,12 +323,14 @@ TEST_F(EvaluatedJobTest, IsDoneWhenItsLastEvaluationIsThere) {
   Done(kChief);
   Done(kWorker);
   EXPECT_FALSE(job_.stopping());
+  EXPECT_EQ(job_.status().waiting_for(), "evaluator 1 at h:1");
   Done(kEvaluator);
   EXPECT_TRUE(job_.stopping());
   for (const SessionId session : {kChief, kWorker, kPs}) Gone(session);
   EXPECT_EQ(state(), RUNNING);
   Gone(kEvaluator);
   EXPECT_EQ(state(), SUCCEEDED);
+  EXPECT_EQ(job_.status().waiting_for(), "");
   EXPECT_EQ(reason(), "all workers and the evaluator are done");
 }
 

@@ -68,6 +68,13 @@ TEST(StatusPageTest, NumbersThatAreNoneAreNotShown) {
   EXPECT_THAT(RenderStatusPage(data), Not(HasSubstr("nan")));
 }
 
+TEST(StatusPageTest, SaysWhomARunningJobWaitsFor) {
+  StatusPageData data = OneJob(RUNNING);
+  data.jobs[0].status.set_waiting_for("evaluator 0 at h:1");
+  EXPECT_THAT(RenderStatusPage(data),
+              HasSubstr("waiting for evaluator 0 at h:1"));
+}
+
 TEST(StatusPageTest, WhatUsersAndDaemonsWriteIsEscaped) {
   const std::string hostile = "<img src=x onerror='a()'>\"&";
   StatusPageData data = OneJob(FAILED);

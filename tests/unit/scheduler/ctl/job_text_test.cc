@@ -117,6 +117,13 @@ TEST(JobDetailsTest, TellsWhoAndWhy) {
   EXPECT_THAT(text, HasSubstr("logs/chief-0.log"));
 }
 
+TEST(JobDetailsTest, SaysWhomARunningJobWaitsFor) {
+  JobStatus job = RunningJob();
+  job.set_waiting_for("evaluator 0 at h:1");
+  EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(1100)),
+              HasSubstr("why       waiting for evaluator 0 at h:1"));
+}
+
 TEST(JobTableTest, OneLinePerJobUnderTheHead) {
   ListResponse jobs;
   *jobs.add_jobs() = RunningJob();

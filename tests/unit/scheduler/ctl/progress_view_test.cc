@@ -46,6 +46,11 @@ TEST(ProgressViewTest, SaysEachStateOnce) {
   job.add_workers();
   job.add_ps();
   EXPECT_EQ(view.Update(job, At(3)), "preparing on 1 worker and 1 ps\n");
+  job.set_state(RUNNING);
+  job.clear_waiting_for();
+  EXPECT_EQ(view.Update(job, At(4)), "running\n");
+  job.set_waiting_for("evaluator 0 at h:1");
+  EXPECT_EQ(view.Update(job, At(5)), "waiting for evaluator 0 at h:1\n");
 }
 
 TEST(ProgressViewTest, LinesComeAtMostOnceASecondAndOnlyWithProgress) {
