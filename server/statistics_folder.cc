@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/wire/statistics_limits.h"
 
 namespace syncline {
 namespace {
@@ -50,6 +51,7 @@ void StatisticsFolder::OnPart(const Part& part, absl::Time now, Answers* out) {
   }
   Standing& standing = standings_[part.rank];
   if (Missing(standing)) moved_at_ = now;
+  standing.last = part.at;
   if (part.absent) {
     standing.absent = true;
     out->push_back({part.token, absl::OkStatus(), {}});
@@ -95,8 +97,8 @@ absl::Status StatisticsFolder::CheckPart(const Part& part) const {
   }
   const size_t width = OpenWidth();
   const size_t count = part.values.size();
-  if (count == 0 || count > kValuesMax) {
-    return refuse(": ", count, " values, expected 1 to ", kValuesMax);
+  if (count == 0 || count > kFoldedValuesMax) {
+    return refuse(": ", count, " values, expected 1 to ", kFoldedValuesMax);
   }
   if (width > 0 && count != width) {
     return refuse(": ", count, " values, expected ", width,
@@ -113,6 +115,20 @@ std::string StatisticsFolder::Expected() const {
   if (open_.clock < 0) return "fold 0 of a clock";
   return OpenWidth() > 0 ? PointText(open_)
                          : absl::StrCat(PointText(open_), ", or a later clock");
+}
+
+std::string StatisticsFolder::MissingText() const {
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    const Standing& standing = standings_[rank];
+    if (!Missing(standing)) continue;
+    names.push_back(absl::StrCat(
+        workers_[rank].name,
+        standing.last.clock < 0 ? " (not heard of yet)"
+                                : absl::StrCat(" (last heard of in ",
+                                               PointText(standing.last), ")")));
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 size_t StatisticsFolder::OpenWidth() const {
@@ -169,16 +185,12 @@ void StatisticsFolder::OnCancel(uint64_t token, Answers* out) {
 }
 
 void StatisticsFolder::OnTick(absl::Time now, Answers* out) {
-  std::vector<std::string> names;
-  for (size_t rank = 0; rank < workers_.size(); ++rank) {
-    if (Missing(standings_[rank])) names.push_back(workers_[rank].name);
-  }
   for (Standing& standing : standings_) {
     if (standing.token == 0 || standing.deadline > now) continue;
     End(&standing,
-        absl::DeadlineExceededError(absl::StrCat(
-            label_, ": the batch statistics of ", PointText(open_),
-            " ran out of time; missing: ", absl::StrJoin(names, ", "))),
+        absl::DeadlineExceededError(
+            absl::StrCat(label_, ": the batch statistics of ", PointText(open_),
+                         " ran out of time; missing: ", MissingText())),
         out);
   }
 }

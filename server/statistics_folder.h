@@ -25,8 +25,6 @@ namespace syncline {
 // A pure state machine; thread-compatible.
 class StatisticsFolder {
  public:
-  static constexpr size_t kValuesMax = 65536;
-
   struct Worker {
     uint64_t incarnation = 0;
     std::string name;  // "worker:2 at 10.0.0.7:4000"
@@ -80,6 +78,7 @@ class StatisticsFolder {
     bool absent = false;         // from the open clock
     uint64_t token = 0;          // of its parked call; 0: none
     absl::Time deadline;
+    Point last;  // that was heard of it
   };
   absl::Status CheckCaller(const Part& part) const;
   absl::Status CheckPart(const Part& part) const;
@@ -89,6 +88,8 @@ class StatisticsFolder {
   bool Missing(const Standing& standing) const {
     return !standing.absent && standing.values.empty();
   }
+  // Who is missing, and what was last heard of each.
+  std::string MissingText() const;
   size_t OpenWidth() const;
   void Park(const Part& part, Answers* out);
   void FoldIfComplete(Answers* out);

@@ -6,14 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
+#include "common/wire/statistics_limits.h"
 #include "worker/message_buffer.h"
 #include "worker/retry_policy.h"
 
 namespace syncline {
 namespace {
-
-// What one call may bring.
-constexpr size_t kValuesMax = 65536;
 
 FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   FanoutCall::Options fanout;
@@ -21,7 +19,7 @@ FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   fanout.peers = {options.ps};
   fanout.patience = options.step_timeout;
   // One call at a time.
-  fanout.push_window_bytes = kValuesMax * sizeof(double);
+  fanout.push_window_bytes = kFoldedValuesMax * sizeof(double);
   fanout.retries = options.retries;
   fanout.held_back = options.held_back;
   return fanout;
@@ -62,7 +60,7 @@ absl::Status StatisticsClient::Fold(absl::Span<double> values) {
 
 absl::Status StatisticsClient::FoldPieces(absl::Span<double> values) {
   while (!values.empty()) {
-    const size_t count = std::min(values.size(), kValuesMax);
+    const size_t count = std::min(values.size(), kFoldedValuesMax);
     SYNCLINE_RETURN_IF_ERROR(FoldPiece(values.first(count)));
     values.remove_prefix(count);
   }

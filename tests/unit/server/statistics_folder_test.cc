@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "common/wire/statistics_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -133,11 +134,19 @@ TEST_F(ThreeWorkers, AnOverdueCallNamesTheMissing) {
   EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(Text(answers[0].status),
               AllOf(HasSubstr("statistics of clock 7, fold 0 ran out of time"),
-                    HasSubstr("missing: worker:0 at a:1, worker:2 at c:3"),
+                    HasSubstr("missing: worker:0 at a:1 (not heard of yet), "
+                              "worker:2 at c:3 (not heard of yet)"),
                     Not(HasSubstr("worker:1"))));
   // What was sent counts.
   EXPECT_THAT(Send(2, 0, {7, 0}, {1}), IsEmpty());
   EXPECT_THAT(Send(3, 2, {7, 0}, {1}), SizeIs(2));
+  for (const uint32_t rank : {1, 2}) Send(4 + rank, rank, {7, 1}, {1});
+  answers.clear();
+  folder_.OnTick(kDeadline, &answers);
+  ASSERT_THAT(answers, SizeIs(2));
+  EXPECT_THAT(Text(answers[0].status),
+              HasSubstr("missing: worker:0 at a:1 (last heard of in clock 7, "
+                        "fold 0)"));
 }
 
 TEST_F(ThreeWorkers, SaysWhenItLastMoved) {
@@ -178,7 +187,7 @@ TEST_F(ThreeWorkers, RefusesWhatCannotBe) {
   EXPECT_THAT(Text(with([](Part* p) { p->at.fold = 1; })),
               HasSubstr("clock 3, fold 1 from worker:1 at b:2, expected fold "
                         "0 of a clock"));
-  const std::vector<double> many(StatisticsFolder::kValuesMax + 1);
+  const std::vector<double> many(kFoldedValuesMax + 1);
   EXPECT_THAT(Text(with([&](Part* p) { p->values = many; })),
               HasSubstr("65537 values, expected 1 to 65536"));
   EXPECT_THAT(Text(with([](Part* p) { p->values = {}; })),
