@@ -14,8 +14,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/parameter_server.grpc.pb.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
@@ -132,6 +134,43 @@ class ProcessLossTest : public testing::Test {
                                "  y = MatMul (n", kNorms, ", w1)\n}\n"));
   }
 
+  // Whether no ps has heard of job "j-0001" for a while, and has nobody's push
+  // or pull waiting: then those who can go on wait in a fold.
+  bool AllWaitInAFold() {
+    const auto members = cluster_.Members();
+    EXPECT_OK(members);
+    if (!members.ok()) return false;
+    for (const auto& entry : members->members()) {
+      if (entry.member().task().type() != PS) continue;
+      const auto ps =
+          ParameterServer::NewStub(MakeChannel(entry.member().address()));
+      ShardStatusRequest request;
+      request.set_job_id("j-0001");
+      ShardStatus status;
+      const grpc::Status asked = ps->GetShardStatus(
+          MakeContext(absl::Now() + absl::Seconds(5)).get(), request, &status);
+      if (!asked.ok() || status.jobs_size() != 1) return false;
+      const ShardStatus::Job& job = status.jobs(0);
+      if (job.quiet_seconds() < 0.2 || job.parked_pulls() > 0 ||
+          job.parked_pushes() > 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Stops worker-1 where the others have come to a fold without it.
+  void FreezeInAFold() {
+    ASSERT_TRUE(Eventually(absl::Seconds(60), [&] {
+      cluster_.daemon("worker-1").Signal(SIGSTOP);
+      if (Eventually(absl::Seconds(1), [&] { return AllWaitInAFold(); })) {
+        return true;
+      }
+      cluster_.daemon("worker-1").Signal(SIGCONT);
+      return false;
+    }));
+  }
+
   // Mappings and open files, in daemons that live, of memory that workers share
   // with ps: in all, or in the ps alone, which have some only if it is used.
   int SharedRegions(bool of_ps = false) {
@@ -205,15 +244,13 @@ TEST_F(EvaluatorLossTest, FrozenItIsLostAndComesBack) {
   ExpectNextJobRuns();
 }
 
-// It stands still first, so that the others have come to a fold without it.
 TEST_F(ProcessLossTest, AWorkerKilledInAFoldOfStatistics) {
   StartFoldingJob();
   Task task;
   task.set_type(WORKER);
   task.set_index(1);
   const std::string address = AddressOf(task);
-  cluster_.daemon("worker-1").Signal(SIGSTOP);
-  absl::SleepFor(absl::Milliseconds(300));
+  FreezeInAFold();
   const absl::Time killed = absl::Now();
   cluster_.daemon("worker-1").Signal(SIGKILL);
   const RunningProgram::Result told = ExpectTold(killed);
@@ -228,12 +265,21 @@ TEST_F(ProcessLossTest, AWorkerKilledInAFoldOfStatistics) {
 // Nobody can add up without the ps of rank 0.
 TEST_F(ProcessLossTest, APsKilledInAFoldOfStatistics) {
   StartFoldingJob();
+  Task task;
+  task.set_type(PS);
+  task.set_index(0);
+  const std::string address = AddressOf(task);
+  FreezeInAFold();
   const absl::Time killed = absl::Now();
   cluster_.daemon("ps-0").Signal(SIGKILL);
+  cluster_.daemon("worker-1").Signal(SIGCONT);
   const RunningProgram::Result told = ExpectTold(killed);
   EXPECT_EQ(told.exit.code, 138);
-  EXPECT_THAT(told.err, HasSubstr("ps 0 at "));
+  EXPECT_THAT(told.err, AllOf(HasSubstr("ps 0 at "), HasSubstr(address),
+                              HasSubstr("was lost")));
   EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
+  ASSERT_OK(cluster_.StartDaemon("ps-0"));
+  ExpectNextJobRuns();
 }
 
 TEST_F(ProcessLossTest, AKilledWorkerLeavesNoSharedMemory) {

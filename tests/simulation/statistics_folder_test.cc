@@ -28,6 +28,8 @@ constexpr uint64_t kSeeds = 1000;
 constexpr int64_t kClocks = 5;
 constexpr absl::Duration kPatience = absl::Milliseconds(80);
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(10);
+// How long workers go on asking after a close: late messages, and repeats.
+constexpr absl::Duration kAfterClose = absl::Milliseconds(500);
 constexpr absl::Duration kTimeLimit = absl::Minutes(10);
 
 class Simulation {
@@ -107,8 +109,9 @@ class Simulation {
     return sums;
   }
   bool Over() const {
+    if (closed_) return now_ > closed_at_ + kAfterClose;
     for (const Worker& worker : workers_) {
-      if (!worker.done) return closed_;
+      if (!worker.done) return false;
     }
     return true;
   }
@@ -178,6 +181,9 @@ class Simulation {
 
   void Check(const Call& call, const StatisticsFolder::Answer& answer) {
     if (call.number == 0 && answer.status.ok()) error_ = "a zombie was heard";
+    if (closed_ && !absl::IsCancelled(answer.status)) {
+      error_ = absl::StrCat("after the close: ", answer.status.ToString());
+    }
     if (!absl::IsDeadlineExceeded(answer.status)) return;
     const std::string text(answer.status.message());
     if (!absl::StrContains(text, "missing: worker:") ||
@@ -231,8 +237,10 @@ class Simulation {
   void Close() {
     StatisticsFolder::Answers answers;
     folder_->Close(absl::CancelledError("closed"), &answers);
-    Take(answers);
     closed_ = true;
+    closed_at_ = now_;
+    Take(answers);
+    if (folder_->parked_count() > 0) error_ = "a call is parked after a close";
   }
 
   Random random_;
@@ -246,6 +254,7 @@ class Simulation {
   uint64_t tokens_ = 0;
   uint64_t calls_ = 0;
   bool closed_ = false;
+  absl::Time closed_at_;
   std::string error_;
 };
 
