@@ -199,7 +199,7 @@ class CpuExecutor : public Executor {
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
                                    absl::FunctionRef<void(int)> ready);
-  // Forward failed: says why, if it is a value that is not finite.
+  // `failure` of a node, with the value that is not finite if there is one.
   absl::Status Located(StepPlan& plan, const absl::Status& failure,
                        uint64_t seed);
   // The loss is not finite: says why.
@@ -422,7 +422,6 @@ absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
 
 absl::Status CpuExecutor::Located(StepPlan& plan, const absl::Status& failure,
                                   uint64_t seed) {
-  if (!absl::IsFailedPrecondition(failure)) return failure;
   const std::string where = plan.FindNonFinite(seed);
   if (where.empty()) return failure;
   return absl::FailedPreconditionError(
@@ -469,9 +468,11 @@ absl::StatusOr<double> CpuExecutor::TrainPart(
   const auto at_clock = [clock](const absl::Status& failure) {
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
-  if (const absl::Status forward = plan->Forward(seed); !forward.ok()) {
+  const absl::Status forward = plan->Forward(seed);
+  if (absl::IsFailedPrecondition(forward)) {
     return at_clock(Located(*plan, forward, seed));
   }
+  SYNCLINE_RETURN_IF_ERROR(forward);
   const double loss = RunLoss(*plan, batch, part);
   if (!std::isfinite(loss)) return at_clock(NotFinite(*plan, loss, seed));
   const bool accumulate = part.first > 0;

@@ -333,6 +333,39 @@ TEST_F(AbandonedStepTest, WhoIsNotToBlameSaysSoAtLast) {
   EXPECT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());
 }
 
+// The root's slope is infinite where the first feature is 0, though the loss is
+// finite there.
+constexpr char kRoot[] = R"(
+<
+  ir_version: 8,
+  opset_import: ["" : 15]
+>
+root (
+  float[N, 2] x, float[2, 3] w, float[3] scale, float[3] b, float[3] mean,
+  float[3] variance, float[3, 1] w2
+) => (float[N, 1] y)
+<int64[1] zero = {0}, int64[1] one = {1}>
+{
+  sum = MatMul (x, w)
+  normal = BatchNormalization (sum, scale, b, mean, variance)
+  hidden = MatMul (normal, w2)
+  first = Slice (x, zero, one, one)
+  product = Mul (hidden, first)
+  size = Abs (product)
+  y = Sqrt (size)
+})";
+
+TEST_F(AbandonedStepTest, WhoseGradientIsSpoiltSaysSo) {
+  const auto outcome =
+      MakeCluster(2, 1)->RunJob(Regression("0,1,0", DROP_BLOCK), kRoot);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  for (const auto& [name, values] : outcome.weights) {
+    for (const float value : values) EXPECT_TRUE(std::isfinite(value)) << name;
+  }
+  EXPECT_THAT(outcome.artifacts.at("logs/chief-0.log"),
+              HasSubstr("another worker's gradient is not finite"));
+}
+
 TEST_F(AbandonedStepTest, CountsAtTheWorkerThatIsToBlame) {
   MetricsRegistry of_chief;
   TrainingCluster cluster({.workers = 2,

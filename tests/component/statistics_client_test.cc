@@ -179,7 +179,10 @@ TEST_F(StatisticsClientTest, AReplacedProcessIsRefused) {
   options.caller.set_incarnation(7);
   StatisticsClient zombie(options);
   zombie.BeginStep(0, nullptr);
-  EXPECT_EQ(FoldOne(&zombie).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_OK(zombie.status());
+  const absl::Status refused = FoldOne(&zombie);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(zombie.status(), refused);
 }
 
 }  // namespace
