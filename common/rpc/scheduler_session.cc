@@ -59,9 +59,13 @@ class SessionStream final
   // Queues; dropped once the stream has ended.
   void Write(DaemonMessage message) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    if (ended_) return;
     outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    if (outgoing_.size() == 1 && !ended_) StartWrite(&outgoing_.front());
+  }
+  // After OnEnded: what it could not write, in order.
+  std::deque<DaemonMessage> TakeUnwritten() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return std::move(outgoing_);
   }
   // OnEnded follows.
   void Cancel() { context_->TryCancel(); }
@@ -82,8 +86,9 @@ class SessionStream final
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(&mu_);
+    if (!ok) return;  // the stream is over
     outgoing_.pop_front();
-    if (ok && !ended_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
+    if (!ended_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -167,6 +172,9 @@ class SchedulerSessionImpl final : public SchedulerSession,
     SessionActions actions;
     core_.OnStreamEnded(status, clock_.Now(), &actions);
     if (!closing_ && !core_.closed()) Complain(status);
+    for (DaemonMessage& message : stream_->TakeUnwritten()) {
+      core_.Send(std::move(message), &actions);
+    }
     Execute(&actions);
     stream_open_ = false;
     stream_ended_.SignalAll();
