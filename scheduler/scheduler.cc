@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
@@ -143,7 +143,7 @@ class SchedulerImpl final : public Scheduler {
                  [accepted](absl::StatusOr<std::string> job_id) {
                    accepted->Set(std::move(job_id));
                  });
-    auto job_id = accepted->Await(absl::Now() + kEnqueueTimeout);
+    auto job_id = accepted->Await(MonotonicNow() + kEnqueueTimeout);
     if (job_id.has_value()) return *std::move(job_id);
     return absl::DeadlineExceededError("the state could not be written");
   }

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -101,12 +101,12 @@ void SingleJob::Run() {
 void SingleJob::EndCluster(int exit_code) {
   if (taken_) {
     scheduler_->ShutdownCluster(exit_code, "the job of --job is over",
-                                /*members=*/0, absl::Now() + kDaemonsLeave);
+                                /*members=*/0, MonotonicNow() + kDaemonsLeave);
   } else {
     const int awaited =
         members_ > 0 ? members_ : std::numeric_limits<int>::max();
     scheduler_->ShutdownCluster(exit_code, "the job of --job was not taken",
-                                awaited, absl::Now() + kDaemonsCome);
+                                awaited, MonotonicNow() + kDaemonsCome);
   }
 }
 
@@ -129,7 +129,7 @@ int SingleJob::Follow(const std::string& job_id) {
   std::string said;
   int exit_code = 0;
   while (!Abandoned(&exit_code)) {
-    const auto status = scheduler_->WaitFor(job_id, absl::Now() + kLook);
+    const auto status = scheduler_->WaitFor(job_id, MonotonicNow() + kLook);
     if (absl::IsDeadlineExceeded(status.status())) continue;
     if (!status.ok()) {
       LogError("the job is lost").Job(job_id).Status(status.status());

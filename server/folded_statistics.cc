@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 
 namespace syncline {
 namespace {
@@ -41,7 +41,7 @@ uint64_t FoldedStatistics::Fold(const FoldStatisticsRequest& request,
     MutexLock lock(&mu_);
     part.token = next_token_++;
     waiting_[part.token] = std::move(done);
-    folder_.OnPart(part, absl::Now(), &answers);
+    folder_.OnPart(part, MonotonicNow(), &answers);
   }
   Answer(std::move(answers));
   return part.token;

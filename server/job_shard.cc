@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 
 namespace syncline {
 namespace {
@@ -65,7 +65,7 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
     } else {
       ShardActions actions;
       controller_.OnInit(token, caller.rank(), caller.incarnation(), blocks,
-                         absl::Now(), &actions);
+                         MonotonicNow(), &actions);
       Take(actions, &outcome);
     }
     SubmitSteps(&outcome);
@@ -115,7 +115,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     call.token = token;
     PendingCall& pending = calls_[token];
     pending.rank = call.rank;
-    pending.arrived = absl::Now();
+    pending.arrived = MonotonicNow();
     pending.deadline = call.deadline;
     pending.pulled_rows = std::move(payload.pulled);
     pending.answer = std::move(payload.answer);
@@ -172,9 +172,9 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
   {
     MutexLock lock(&mu_);
     ShardActions actions;
-    status =
-        controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
-                               std::move(clocks), hold, absl::Now(), &actions);
+    status = controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
+                                    std::move(clocks), hold, MonotonicNow(),
+                                    &actions);
     Take(actions, &outcome);
     SubmitSteps(&outcome);
   }
@@ -189,7 +189,7 @@ absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
     MutexLock lock(&mu_);
     ShardActions actions;
     status = controller_.OnEndCut(caller.rank(), caller.incarnation(), cut_id,
-                                  absl::Now(), &actions);
+                                  MonotonicNow(), &actions);
     Take(actions, &outcome);
     SubmitSteps(&outcome);
   }
@@ -201,7 +201,7 @@ absl::Status JobShard::ReportActivity(
     const Caller& caller, ConsistencyController::Activity activity) {
   MutexLock lock(&mu_);
   return controller_.OnActivity(caller.rank(), caller.incarnation(),
-                                std::move(activity), absl::Now());
+                                std::move(activity), MonotonicNow());
 }
 
 void JobShard::Tick(absl::Time now) {
@@ -332,7 +332,8 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       call.may_read = true;
       call.taken = nullptr;  // the answer follows
       const WaitingRead read = {action.token, action.clock, action.min_clock,
-                                action.max_clock, absl::Now() - call.arrived};
+                                action.max_clock,
+                                MonotonicNow() - call.arrived};
       if (call.answer.data != nullptr) return StartSharedRead(read, outcome);
       Unsent* unsent = &unsent_[call.rank];
       unsent->waiting.push_back(read);
@@ -740,14 +741,14 @@ void JobShard::OnSums(const FoldRound& round, Sums sums) {
     if (controller_.closed()) return;
     if (sums.ok()) {
       ShardActions actions;
-      controller_.OnFolded(round, TakeSums(round, *sums), absl::Now(),
+      controller_.OnFolded(round, TakeSums(round, *sums), MonotonicNow(),
                            &actions);
       Take(actions, &outcome);
       SubmitSteps(&outcome);
     } else {
       controller_.OnFoldDelayed(round, sums.status());
       unsent_norms_ = round;
-      norm_retry_at_ = absl::Now() + kNormRetryDelay;
+      norm_retry_at_ = MonotonicNow() + kNormRetryDelay;
     }
   }
   Conclude(&outcome);
@@ -810,7 +811,7 @@ ShardStatus::Job JobShard::Status() const {
       moved_at == absl::InfinitePast()
           ? -1
           : absl::ToDoubleSeconds(
-                std::max(absl::Now() - moved_at, absl::ZeroDuration())));
+                std::max(MonotonicNow() - moved_at, absl::ZeroDuration())));
   return status;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
@@ -169,8 +169,8 @@ void JobTables::Remember(const Table& table, const absl::Status& status) {
 
 void JobTables::Warn(const char* what, const absl::Status& status) {
   MutexLock lock(&mu_);
-  if (absl::Now() < next_warning_) return;
-  next_warning_ = absl::Now() + kWarningPeriod;
+  if (MonotonicNow() < next_warning_) return;
+  next_warning_ = MonotonicNow() + kWarningPeriod;
   LogWarning(what).Status(status);
 }
 

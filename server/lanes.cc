@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 
 namespace syncline {
 
@@ -100,7 +100,7 @@ void Lanes::Drain() {
     drained.Signal();
   });
   MutexLock lock(&mu);
-  while (!done) drained.WaitUntil(&mu, absl::Now() + absl::Minutes(1));
+  while (!done) drained.WaitUntil(&mu, MonotonicNow() + absl::Minutes(1));
 }
 
 }  // namespace syncline

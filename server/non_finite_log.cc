@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 namespace syncline {
@@ -27,7 +27,7 @@ void NonFiniteLog::Found(uint32_t rank, int64_t clock,
   const bool sum = rank >= workers_.size();
   if (!sum) counts_[rank].fetch_add(1);
   const bool fails = policy_ == OnNonFinite::kFailJob;
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   MutexLock lock(&mu_);
   // There may be a message's rows of them: most are counted and no more.
   if (fails ? !failure_.ok() : now < next_warning_) return;

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
@@ -88,7 +88,7 @@ void NormExchange::Exchange(const FoldRound& round,
                             std::vector<double> squared_norms, Done done) {
   if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
   FoldHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
-           absl::Now() + wait_max_, std::move(done));
+           MonotonicNow() + wait_max_, std::move(done));
 }
 
 void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
@@ -139,7 +139,7 @@ void NormExchange::Ask(const FoldRound& round,
   asking->request.mutable_blocks()->Add(blocks.begin(), blocks.end());
   asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
                                                squared_norms.end());
-  asking->context = MakeContext(absl::Now() + wait_max_);
+  asking->context = MakeContext(MonotonicNow() + wait_max_);
   std::shared_ptr<ParameterServer::Stub> stub;
   absl::Status closed;
   {
@@ -238,8 +238,8 @@ void NormExchange::Close(const absl::Status& status) {
   Answer(answers);
   std::shared_ptr<ParameterServer::Stub> stub;  // ends after the lock
   MutexLock lock(&mu_);
-  const absl::Time until = absl::Now() + kCloseMax;
-  while ((!asking_.empty() || answering_ > 0) && absl::Now() < until) {
+  const absl::Time until = MonotonicNow() + kCloseMax;
+  while ((!asking_.empty() || answering_ > 0) && MonotonicNow() < until) {
     answered_.WaitUntil(&mu_, until);
   }
   if (asking_.empty() && answering_ == 0) {

@@ -7,8 +7,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/cord.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/wire/frame.h"
 #include "grpcpp/server_context.h"
@@ -142,7 +143,7 @@ absl::Status WithEnd(absl::Status status) {
 class ShardReactor : public ServerUnaryReactor {
  public:
   ShardReactor(PsRpc rpc, PsMetrics* metrics)
-      : rpc_(rpc), metrics_(metrics), start_(absl::Now()) {}
+      : rpc_(rpc), metrics_(metrics), start_(MonotonicNow()) {}
 
   // Before the call is handed to gRPC.
   // The job's memory does not wait for gRPC to be done with its calls.
@@ -160,7 +161,7 @@ class ShardReactor : public ServerUnaryReactor {
     };
   }
   void Answer(const absl::Status& status) {
-    metrics_->Answered(rpc_, status.code(), absl::Now() - start_);
+    metrics_->Answered(rpc_, status.code(), MonotonicNow() - start_);
     early_->status = WithEnd(status);
     if (early_->Answer()) Finish(ToGrpcStatus(early_->status));
   }
@@ -227,8 +228,8 @@ ShardStatus::Job StatusOf(const JobEntry& job) {
   if (job.statistics == nullptr) return status;
   const absl::Time moved_at = job.statistics->moved_at();
   if (moved_at == absl::InfinitePast()) return status;
-  const double quiet =
-      absl::ToDoubleSeconds(std::max(absl::Now() - moved_at, absl::Duration()));
+  const double quiet = absl::ToDoubleSeconds(
+      std::max(MonotonicNow() - moved_at, absl::Duration()));
   if (status.quiet_seconds() < 0 || quiet < status.quiet_seconds()) {
     status.set_quiet_seconds(quiet);
   }
@@ -247,8 +248,8 @@ void AddTables(const CallRows& rows, PullResponseHeader* header) {
 // stops listening, so that it hears who is missing.
 absl::Time ParkDeadline(const CallbackServerContext& context,
                         absl::Duration wait) {
-  const absl::Time now = absl::Now();
-  const absl::Duration left = absl::FromChrono(context.deadline()) - now;
+  const absl::Time now = MonotonicNow();
+  const absl::Duration left = FromGrpcTime(context.deadline()) - now;
   const absl::Duration margin = std::min(left / 10, absl::Milliseconds(500));
   return now + std::min(wait, left - margin);
 }
@@ -742,8 +743,9 @@ absl::Status ParameterService::DoStatus(const ShardStatusRequest& request,
 absl::Status ParameterService::DoOfferMemory(const OfferMemoryRequest& request,
                                              OfferMemoryResponse* response) {
   SYNCLINE_RETURN_IF_ERROR(jobs_->Find(request.caller()).status());
-  SYNCLINE_ASSIGN_OR_RETURN(const SharedRegions::Offer offer,
-                            shared_->MakeOffer(request.boot_id(), absl::Now()));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const SharedRegions::Offer offer,
+      shared_->MakeOffer(request.boot_id(), MonotonicNow()));
   response->set_socket(offer.socket);
   response->set_token(offer.token);
   return absl::OkStatus();
@@ -757,7 +759,7 @@ absl::Status ParameterService::DoAttachMemory(
       shared_->Attach(request.token(),
                       request.read_only() ? SharedRegion::Access::kRead
                                           : SharedRegion::Access::kReadWrite,
-                      absl::Now()));
+                      MonotonicNow()));
   response->set_region(region);
   return absl::OkStatus();
 }

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/available_memory.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
@@ -269,7 +269,7 @@ void PsServerImpl::Drain(absl::Time deadline) {
   jobs_.StartDraining();
   const absl::Status draining = absl::UnavailableError("this ps is draining");
   for (const auto& job : jobs_.All()) {
-    if (absl::Now() > deadline) return;
+    if (MonotonicNow() > deadline) return;
     job->norms->Close(draining);
     if (job->statistics != nullptr) job->statistics->Close(draining);
     if (job->shard != nullptr) job->shard->Close(draining);
@@ -289,7 +289,7 @@ void PsServerImpl::CountEvents(JobShard* shard) {
 }
 
 void PsServerImpl::Tick() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   for (const auto& job : jobs_.All()) {
     job->norms->Tick(now);
     if (job->statistics != nullptr) job->statistics->Tick(now);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/evaluation_values.h"
@@ -31,7 +31,7 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
 
 absl::Status CutEvaluator::Run(int64_t clock,
                                const std::atomic<bool>& stopped) {
-  const absl::Time start = absl::Now();
+  const absl::Time start = MonotonicNow();
   told_at_ = start;  // by a call that has to do with the cut
   const auto on_batch = [&](int64_t done, int64_t total) {
     if (stopped.load()) return absl::CancelledError("stopped while evaluating");
@@ -45,7 +45,7 @@ absl::Status CutEvaluator::Run(int64_t clock,
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
-  metrics_->OnEvaluation(evaluation.samples(), absl::Now() - start);
+  metrics_->OnEvaluation(evaluation.samples(), MonotonicNow() - start);
   Log(evaluation);
   evaluations_.push_back(evaluation);
   on_evaluation_(evaluation);
@@ -81,7 +81,7 @@ absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
   const absl::Duration period =
       absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
       kActivitiesPerTimeout;
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   if (now < told_at_ + period) return absl::OkStatus();
   told_at_ = now;
   return client_->ReportActivity(

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/local_socket.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
@@ -212,7 +212,7 @@ void FanoutCall::State::Start(Call call) {
 
 absl::Status FanoutCall::State::Wait() {
   MutexLock lock(&mu_);
-  while (pending_ > 0) idle_.WaitUntil(&mu_, absl::Now() + absl::Seconds(1));
+  while (pending_ > 0) idle_.WaitUntil(&mu_, MonotonicNow() + absl::Seconds(1));
   return error_;
 }
 
@@ -226,10 +226,10 @@ void FanoutCall::State::Cancel(const absl::Status& reason) {
 
 void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
   if (!active->retry.has_value()) {
-    active->retry.emplace(absl::Now(), options_.patience, EntropySeed());
+    active->retry.emplace(MonotonicNow(), options_.patience, EntropySeed());
   }
   const std::shared_ptr<grpc::ClientContext> context =
-      Enter(active, active->retry->NextAttempt(absl::Now()) +
+      Enter(active, active->retry->NextAttempt(MonotonicNow()) +
                         std::min(kAnswerGrace, options_.patience / 4));
   if (context == nullptr) {
     Finish(active, absl::CancelledError("closed"));
@@ -244,7 +244,7 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
                                                    : &active->call.request;
   message.response = &active->response;
   // on_done comes after the others and keeps what they need.
-  message.on_sent = [raw = active.get()] { raw->left = absl::Now(); };
+  message.on_sent = [raw = active.get()] { raw->left = MonotonicNow(); };
   message.on_taken = [self = this, raw = active.get()] {
     self->OnTaken(raw->shared_from_this());
   };
@@ -298,7 +298,7 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
     options_.held_back->Add();
   }
   const RetryPolicy::Decision decision =
-      active->retry->OnResult(status.code(), absl::Now());
+      active->retry->OnResult(status.code(), MonotonicNow());
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
       return Finish(active, status);
@@ -340,7 +340,7 @@ void FanoutCall::State::Probe(const ActiveCallPtr& active) {
 void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
   const RetryPolicy::Decision decision = active->retry->OnProbe(
-      status.ok() ? QuietFrom(active->response) : std::nullopt, absl::Now());
+      status.ok() ? QuietFrom(active->response) : std::nullopt, MonotonicNow());
   if (decision.next == RetryPolicy::Next::kResend) {
     Resend(active, decision.delay);
   } else {
@@ -363,7 +363,7 @@ void FanoutCall::State::Resend(const ActiveCallPtr& active,
   // An alarm that Cancel sees before it is set is not stopped by it, but it
   // runs out within a second and finds the rest closed.
   if (closed) delay = absl::ZeroDuration();
-  alarm->Set(absl::ToChronoTime(absl::Now() + delay),
+  alarm->Set(ToGrpcTime(MonotonicNow() + delay),
              [self = shared_from_this(), active = active](bool) mutable {
                self->DropAlarm(active);
                self->Attempt(active);
@@ -407,7 +407,7 @@ void FanoutCall::State::Finish(const ActiveCallPtr& active,
 std::shared_ptr<grpc::ClientContext> FanoutCall::State::Enter(
     const ActiveCallPtr& active, absl::Duration timeout) {
   std::shared_ptr<grpc::ClientContext> context =
-      MakeContext(absl::Now() + timeout);
+      MakeContext(MonotonicNow() + timeout);
   MutexLock lock(&mu_);
   if (!error_.ok()) return nullptr;
   active->context = context;
@@ -424,7 +424,7 @@ void FanoutCall::State::Disconnect() {
   {
     MutexLock lock(&mu_);
     while (callbacks_ > 0) {
-      idle_.WaitUntil(&mu_, absl::Now() + absl::Seconds(1));
+      idle_.WaitUntil(&mu_, MonotonicNow() + absl::Seconds(1));
     }
   }
   for (const auto& link : links_) {
@@ -474,7 +474,7 @@ void FanoutCall::State::HandOver(
   options.caller = options_.shared.caller;
   options.boot_id =
       options_.shared.boot_id.empty() ? BootId() : options_.shared.boot_id;
-  options.deadline = absl::Now() + options_.patience;
+  options.deadline = MonotonicNow() + options_.patience;
   options.read_only = read_only;
   options.region = std::move(region);
   // The callback, like every other, counts until it holds nothing any more.

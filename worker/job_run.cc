@@ -5,7 +5,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -159,7 +159,7 @@ absl::Status JobRun::LoadModel(std::string* bytes) {
   const std::string file = absl::StrCat(dir_, "/model.onnx");
   SYNCLINE_RETURN_IF_ERROR(artifacts_->Fetch(job_id(),
                                              assignment_.model_artifact(), file,
-                                             absl::Now() + kFetchTimeout));
+                                             MonotonicNow() + kFetchTimeout));
   SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
   return absl::OkStatus();
 }
@@ -167,7 +167,7 @@ absl::Status JobRun::LoadModel(std::string* bytes) {
 bool JobRun::AwaitRun() {
   MutexLock lock(&mu_);
   while (!run_.has_value() && !stop_) {
-    changed_.WaitUntil(&mu_, absl::Now() + absl::Minutes(1));
+    changed_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
   }
   return !stop_;
 }
@@ -296,7 +296,7 @@ absl::Status JobRun::UploadFile(const std::string& name,
 absl::Status JobRun::MoveUp(const std::string& name, const std::string& file,
                             absl::Duration timeout) {
   const absl::Status uploaded =
-      artifacts_->Upload(job_id(), name, file, absl::Now() + timeout);
+      artifacts_->Upload(job_id(), name, file, MonotonicNow() + timeout);
   const absl::Status removed = RemoveTree(file);
   return Annotate(uploaded.ok() ? removed : uploaded,
                   absl::StrCat("uploading ", name));
@@ -312,22 +312,29 @@ absl::Status JobRun::UploadText(const std::string& name,
 
 void JobRun::WatchExecutor() {
   if (job_->executor == nullptr) return;
-  executor_gone_ = std::make_shared<absl::Notification>();
+  executor_gone_ = std::make_shared<Gone>();
   std::shared_ptr<Executor> executor = std::move(job_->executor);
   Executor* const address = executor.get();
   job_->executor = std::shared_ptr<Executor>(
       address, [executor = std::move(executor),
                 gone = executor_gone_](Executor*) mutable {
         executor.reset();
-        gone->Notify();
+        MutexLock lock(&gone->mu);
+        gone->gone = true;
+        gone->changed.SignalAll();
       });
 }
 
 void JobRun::ReleaseMemory() {
   job_.reset();
-  if (executor_gone_ != nullptr &&
-      !executor_gone_->WaitForNotificationWithTimeout(kSliceTimeout)) {
-    LogWarning("memory still in use by the network").Job(job_id());
+  if (executor_gone_ == nullptr) return;
+  const absl::Time deadline = MonotonicNow() + kSliceTimeout;
+  MutexLock lock(&executor_gone_->mu);
+  while (!executor_gone_->gone) {
+    if (!executor_gone_->changed.WaitUntil(&executor_gone_->mu, deadline)) {
+      LogWarning("memory still in use by the network").Job(job_id());
+      return;
+    }
   }
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
@@ -59,6 +58,13 @@ class JobRun {
   bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Whether nobody uses the executor any more.
+  struct Gone {
+    Mutex mu;
+    CondVar changed;
+    bool gone ABSL_GUARDED_BY(mu) = false;
+  };
+
   // Empty: ready to run.
   std::vector<std::string> Prepare();
   absl::Status LoadModel(std::string* bytes);
@@ -103,7 +109,7 @@ class JobRun {
 
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;
-  std::shared_ptr<absl::Notification> executor_gone_;
+  std::shared_ptr<Gone> executor_gone_;
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "kernels/optimizer.h"
 #include "worker/message_buffer.h"
@@ -292,9 +292,9 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
 }
 
 absl::Status PsClient::Wait() {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = MonotonicNow();
   absl::Status status = WaitForAll();
-  const absl::Time end = absl::Now();
+  const absl::Time end = MonotonicNow();
   MutexLock lock(&mu_);
   const absl::Time left = std::clamp(marks_.left, begin, end);
   const absl::Time readable = std::clamp(marks_.readable, left, end);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/wire/statistics_limits.h"
 #include "worker/message_buffer.h"
@@ -94,7 +94,7 @@ FoldStatisticsRequest StatisticsClient::MakeRequest() const {
 absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
                                     absl::Span<double> values) {
   const StepRecorder::Interval interval(recorder_, StepProfile::WAIT);
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = MonotonicNow();
   // Nothing of a call runs any more when Wait has returned.
   calls_.Start(
       {.method = "FoldStatistics",
@@ -104,7 +104,7 @@ absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
          return TakeSums(response, values);
        }});
   status_ = calls_.Wait();
-  waited_ += absl::Now() - begin;
+  waited_ += MonotonicNow() - begin;
   return status_;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
@@ -27,12 +27,12 @@ constexpr absl::Duration kBlamePatience = absl::Seconds(5);
 class Stopwatch {
  public:
   absl::Duration Lap() {
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     return now - std::exchange(last_, now);
   }
 
  private:
-  absl::Time last_ = absl::Now();
+  absl::Time last_ = MonotonicNow();
 };
 
 Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
@@ -85,7 +85,7 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       executor_(*job.executor),
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
-      meter_(job.rank, epochs_, absl::Now()),
+      meter_(job.rank, epochs_, MonotonicNow()),
       statistics_(MakeStatistics(job, options_)),
       client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
                                     .shared_memory = options_.shared_memory,
@@ -108,7 +108,7 @@ Trainer::Trainer(const PreparedJob& job, Options options)
 
 absl::Status Trainer::Run() {
   const auto send_report = [this] {
-    options_.on_progress(meter_.Report(absl::Now()));
+    options_.on_progress(meter_.Report(MonotonicNow()));
   };
   PeriodicTask report("progress", kReportPeriod, [&] {
     send_report();
@@ -199,7 +199,7 @@ bool Trainer::DeliverProfile() {
   return true;
 }
 
-WorkerProgress Trainer::Totals() const { return meter_.Totals(absl::Now()); }
+WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
 
 absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Start());
@@ -355,16 +355,16 @@ void Trainer::WarnOfOthers(int64_t clock) {
 }
 
 bool Trainer::MayWarn() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   if (now < next_warning_) return false;
   next_warning_ = now + kWarningPeriod;
   return true;
 }
 
 void Trainer::AwaitStop() {
-  const absl::Time deadline = absl::Now() + kBlamePatience;
+  const absl::Time deadline = MonotonicNow() + kBlamePatience;
   MutexLock lock(&mu_);
-  while (!stop_.load() && absl::Now() < deadline) {
+  while (!stop_.load() && MonotonicNow() < deadline) {
     stopped_.WaitUntil(&mu_, deadline);
   }
 }
@@ -372,7 +372,7 @@ void Trainer::AwaitStop() {
 absl::StatusOr<const Batch*> Trainer::NextBatch() {
   while (!stop_.load()) {
     absl::StatusOr<const Batch*> batch =
-        prefetcher_.Next(absl::Now() + kStopPeriod);
+        prefetcher_.Next(MonotonicNow() + kStopPeriod);
     if (!absl::IsDeadlineExceeded(batch.status())) return batch;
   }
   return absl::CancelledError("stopped");

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
@@ -126,7 +126,7 @@ class JobWorker final : public Worker {
   std::shared_ptr<JobRun> AwaitJob() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     while (job_ == nullptr && !closing_) {
-      changed_.WaitUntil(&mu_, absl::Now() + absl::Minutes(1));
+      changed_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
     }
     return closing_ ? nullptr : job_;
   }

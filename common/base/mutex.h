@@ -1,14 +1,17 @@
 #ifndef SYNCLINE_COMMON_BASE_MUTEX_H_
 #define SYNCLINE_COMMON_BASE_MUTEX_H_
 
-// The only mutex of the project: absl::Mutex with clang's thread-safety
-// annotations. Under the thread sanitizer the same interface stands on
-// std::mutex, because the distribution's Abseil is not built for the sanitizer
-// and reports races that are not there.
+// The only mutex of the project: std::mutex with clang's thread-safety
+// annotations. absl::Mutex is not used, because its timed waits follow the wall
+// clock: setting that clock back by an hour prolongs them by an hour.
+
+#include <chrono>              // NOLINT
+#include <condition_variable>  // NOLINT
+#include <mutex>               // NOLINT
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define SYNCLINE_TSAN 1
@@ -18,17 +21,7 @@
 #endif
 #endif
 
-#ifdef SYNCLINE_TSAN
-#include <algorithm>
-#include <condition_variable>  // NOLINT
-#include <mutex>               // NOLINT
-
-#include "absl/time/clock.h"
-#endif
-
 namespace syncline {
-
-#ifdef SYNCLINE_TSAN
 
 class ABSL_LOCKABLE Mutex {
  public:
@@ -40,18 +33,16 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mu_;
 };
 
-// Waits end at a deadline; a spurious return is possible, so callers loop.
+// Waits end at a deadline of MonotonicNow(); a spurious return is possible, so
+// callers loop.
 class CondVar {
  public:
   // Returns false if the deadline passed.
   bool WaitUntil(Mutex* mu, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    // Sanitizer builds see only the system clock's wait, never wait_for.
     const bool woken =
-        cv_.wait_until(lock, absl::ToChronoTime(std::min(
-                                 deadline, absl::Now() + absl::Hours(1)))) ==
-        std::cv_status::no_timeout;
+        cv_.wait_until(lock, WakeTime(deadline)) == std::cv_status::no_timeout;
     lock.release();
     return woken;
   }
@@ -59,37 +50,21 @@ class CondVar {
   void SignalAll() { cv_.notify_all(); }
 
  private:
+#ifdef SYNCLINE_TSAN
+  // The thread sanitizer of gcc 12 knows only the wait by the system's clock.
+  static std::chrono::system_clock::time_point WakeTime(absl::Time deadline) {
+    return std::chrono::system_clock::now() +
+           std::chrono::duration_cast<std::chrono::system_clock::duration>(
+               ToSteadyTime(deadline) - std::chrono::steady_clock::now());
+  }
+#else
+  static std::chrono::steady_clock::time_point WakeTime(absl::Time deadline) {
+    return ToSteadyTime(deadline);
+  }
+#endif
+
   std::condition_variable cv_;
 };
-
-#else
-
-class ABSL_LOCKABLE Mutex {
- public:
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.Lock(); }
-  void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.Unlock(); }
-
- private:
-  friend class CondVar;
-  absl::Mutex mu_;
-};
-
-// Waits end at a deadline; a spurious return is possible, so callers loop.
-class CondVar {
- public:
-  // Returns false if the deadline passed.
-  bool WaitUntil(Mutex* mu, absl::Time deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return !cv_.WaitWithDeadline(&mu->mu_, deadline);
-  }
-  void Signal() { cv_.Signal(); }
-  void SignalAll() { cv_.SignalAll(); }
-
- private:
-  absl::CondVar cv_;
-};
-
-#endif
 
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:

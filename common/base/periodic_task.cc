@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/thread_name.h"
 
 namespace syncline {
@@ -32,7 +32,7 @@ void PeriodicTask::Stop() {
 
 bool PeriodicTask::AwaitNext(absl::Time due) {
   MutexLock lock(&mu_);
-  while (!stopping_ && !run_soon_ && absl::Now() < due) {
+  while (!stopping_ && !run_soon_ && MonotonicNow() < due) {
     wake_.WaitUntil(&mu_, due);
   }
   run_soon_ = false;
@@ -41,9 +41,9 @@ bool PeriodicTask::AwaitNext(absl::Time due) {
 
 void PeriodicTask::Loop(const std::string& name) {
   SetThreadName(name);
-  absl::Time due = absl::Now() + period_;
+  absl::Time due = MonotonicNow() + period_;
   while (AwaitNext(due)) {
-    due = absl::Now() + period_;
+    due = MonotonicNow() + period_;
     run_();
   }
 }

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/thread_name.h"
 
 namespace syncline {
@@ -53,7 +53,7 @@ void ThreadPool::Run(const std::string& thread_name) {
       MutexLock lock(&mu_);
       while (queue_.empty()) {
         if (stopping_) return;
-        wake_.WaitUntil(&mu_, absl::Now() + absl::Minutes(1));
+        wake_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
       }
       task = std::move(queue_.front());
       queue_.pop_front();

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/deadline.h"
 #include "common/base/file.h"
 #include "common/base/host_port.h"
@@ -195,6 +195,7 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
   builder_.RegisterCallbackGenericService(&unknown_calls_);
   SYNCLINE_ASSIGN_OR_RETURN(listening_,
                             StartServer(&builder_, options_.listen));
+  timers_.emplace();
   // The caller destroys its roles when it gets an error: no call may reach them
   // then.
   absl::Cleanup stop_serving = [this] { StopServing(); };
@@ -307,7 +308,7 @@ int Daemon::AwaitExit(const std::function<bool()>& busy) {
   exit_text_ = reason.text;
   draining_ = true;
   SetServing(false);
-  drain_deadline_ = absl::Now() + kDrainLimit;
+  drain_deadline_ = MonotonicNow() + kDrainLimit;
   watchdog_ =
       std::make_unique<PeriodicTask>("drain-watchdog", kDrainWatchdog, [code] {
         LogError("the process did not end in time; it is cut off");
@@ -320,7 +321,7 @@ void Daemon::Leave() {
   // A scheduler that does not answer by then is gone too.
   constexpr absl::Duration kAnswerLimit = absl::Seconds(3);
   const absl::Time deadline =
-      StepDeadline(drain_deadline_, absl::Now(), kAnswerLimit);
+      StepDeadline(drain_deadline_, MonotonicNow(), kAnswerLimit);
   for (const auto& member : members_) {
     member->Leave(absl::StrCat("it was told to stop (", exit_text_, ")"),
                   deadline);
@@ -330,8 +331,9 @@ void Daemon::Leave() {
 void Daemon::StopServing() {
   http_.reset();
   if (listening_.server == nullptr) return;
-  listening_.server->Shutdown(absl::ToChronoTime(
-      std::max(drain_deadline_, absl::Now() + absl::Milliseconds(100))));
+  listening_.server->Shutdown(ToGrpcTime(
+      std::max(drain_deadline_, MonotonicNow() + absl::Milliseconds(100))));
+  timers_.reset();
   listening_.server.reset();
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "common/rpc/daemon_options.h"
 #include "common/rpc/exit_request.h"
 #include "common/rpc/grpc_channel.h"
+#include "common/rpc/grpc_timers.h"
 #include "common/rpc/http_server.h"
 #include "common/rpc/member_link.h"
 #include "common/rpc/metrics.h"
@@ -107,6 +109,7 @@ class Daemon {
   // none. This one refuses every call that no other service takes.
   grpc::CallbackGenericService unknown_calls_;
   ListeningServer listening_;
+  std::optional<GrpcTimerWaker> timers_;  // while there is a server
   std::string address_;
   std::string scheduler_address_;
   std::string temporary_dir_;

@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
@@ -58,9 +60,17 @@ std::string WhyNotBound(const HostPort& address) {
 
 }  // namespace
 
+std::chrono::system_clock::time_point ToGrpcTime(absl::Time monotonic) {
+  return absl::ToChronoTime(absl::Now() + (monotonic - MonotonicNow()));
+}
+
+absl::Time FromGrpcTime(std::chrono::system_clock::time_point time) {
+  return MonotonicNow() + (absl::FromChrono(time) - absl::Now());
+}
+
 std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline) {
   auto context = std::make_unique<grpc::ClientContext>();
-  context->set_deadline(absl::ToChronoTime(deadline));
+  context->set_deadline(ToGrpcTime(deadline));
   return context;
 }
 

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
 #define SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
 
+#include <chrono>  // NOLINT
 #include <memory>
 #include <string>
 
@@ -17,7 +18,13 @@ namespace syncline {
 // so that any generated client fits in.
 inline constexpr int kMessageBytesMax = 4 << 20;
 
-// The only way to a ClientContext: every call has a deadline.
+// gRPC takes deadlines by the wall clock and turns them into monotonic ones at
+// once. These two convert at that moment from and to MonotonicNow()'s time.
+std::chrono::system_clock::time_point ToGrpcTime(absl::Time monotonic);
+absl::Time FromGrpcTime(std::chrono::system_clock::time_point time);
+
+// The only way to a ClientContext: every call has a deadline, of
+// MonotonicNow().
 std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline);
 
 // A channel with keep-alive, no proxy, and the message limits of this project.

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "civetweb.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -89,9 +89,9 @@ class CivetwebServer final : public HttpServer {
   }
 
   bool AwaitStopped(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_) {
-    const absl::Time deadline = absl::Now() + wait;
+    const absl::Time deadline = MonotonicNow() + wait;
     MutexLock lock(&mu_);
-    while (!stopped_ && absl::Now() < deadline) {
+    while (!stopped_ && MonotonicNow() < deadline) {
       stopped_cv_.WaitUntil(&mu_, deadline);
     }
     return stopped_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 
 namespace syncline {
 
@@ -61,14 +61,14 @@ void MemberLink::Leave(absl::string_view reason, absl::Time deadline) {
   {
     MutexLock lock(&mu_);
     if (session_ != nullptr && !running_job_.empty() &&
-        absl::Now() < deadline) {
+        MonotonicNow() < deadline) {
       DaemonMessage failed;
       failed.mutable_done()->set_job_id(running_job_);
       failed.mutable_done()->set_code(
           static_cast<int>(absl::StatusCode::kAborted));
       failed.mutable_done()->set_message(std::string(reason));
       session_->Send(std::move(failed));
-      while (!running_job_.empty() && absl::Now() < deadline) {
+      while (!running_job_.empty() && MonotonicNow() < deadline) {
         released_.WaitUntil(&mu_, deadline);
       }
     }

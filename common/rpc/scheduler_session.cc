@@ -3,13 +3,12 @@
 #include <deque>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
 #include "common/base/random.h"
-#include "common/base/slewed_clock.h"
 #include "common/base/thread_pool.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -47,7 +46,7 @@ class SessionStream final
                 StreamListener* listener)
       : listener_(listener),
         stub_(Daemons::NewStub(channel)),
-        context_(MakeContext(absl::Now() + kStreamLife)) {
+        context_(MakeContext(MonotonicNow() + kStreamLife)) {
     stub_->async()->Session(context_.get(), this);
     // Writes start outside of reactions: the hold keeps OnDone away until the
     // reading side has seen the end.
@@ -129,7 +128,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
         ticker_("session-tick", kTickPeriod, [this] { Tick(); }) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.Start(clock_.Now(), &actions);
+    core_.Start(MonotonicNow(), &actions);
     Execute(&actions);
   }
 
@@ -155,7 +154,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
   void Tick() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnTick(clock_.Now(), &actions);
+    core_.OnTick(MonotonicNow(), &actions);
     Execute(&actions);
   }
 
@@ -163,14 +162,14 @@ class SchedulerSessionImpl final : public SchedulerSession,
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnMessage(message, clock_.Now(), &actions);
+    core_.OnMessage(message, MonotonicNow(), &actions);
     Execute(&actions);
   }
 
   void OnEnded(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     SessionActions actions;
-    core_.OnStreamEnded(status, clock_.Now(), &actions);
+    core_.OnStreamEnded(status, MonotonicNow(), &actions);
     if (!closing_ && !core_.closed()) Complain(status);
     for (DaemonMessage& message : stream_->TakeUnwritten()) {
       core_.Send(std::move(message), &actions);
@@ -182,7 +181,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
 
   // Members of a cluster start in any order: one line, then now and then.
   void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const absl::Time now = clock_.Now();
+    const absl::Time now = MonotonicNow();
     if (now < complain_at_) return;
     complain_at_ = now + kComplaintPeriod;
     LogWarning("no session with the scheduler, trying again")
@@ -196,7 +195,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
     if (stream_open_) stream_->Cancel();
     // A cancelled call ends at once; until it has, gRPC uses the stream.
     while (stream_open_) {
-      if (!stream_ended_.WaitUntil(&mu_, absl::Now() + kCloseWarning)) {
+      if (!stream_ended_.WaitUntil(&mu_, MonotonicNow() + kCloseWarning)) {
         LogWarning("the stream to the scheduler has not ended yet");
       }
     }
@@ -264,7 +263,6 @@ class SchedulerSessionImpl final : public SchedulerSession,
   const Callbacks callbacks_;
   const std::string scheduler_address_;  // for messages
   const std::shared_ptr<grpc::Channel> channel_;
-  SlewedClock clock_;
 
   Mutex mu_;
   absl::Time complain_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -16,7 +16,7 @@ extern "C" {  // glibc 2.36 forgot to say so itself
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 
 namespace syncline {
 namespace {
@@ -130,7 +130,7 @@ void ChildProcess::Signal(int signal) {
 std::optional<ChildExit> ChildProcess::WaitUntil(absl::Time deadline) {
   while (!exit_.has_value()) {
     const absl::Duration left = std::clamp(
-        deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1));
+        deadline - MonotonicNow(), absl::ZeroDuration(), absl::Hours(1));
     pollfd ended = {.fd = pidfd_, .events = POLLIN, .revents = 0};
     // Rounded up: a wait of half a millisecond must not spin.
     const int ready = poll(&ended, 1,
@@ -140,7 +140,7 @@ std::optional<ChildExit> ChildProcess::WaitUntil(absl::Time deadline) {
     if (ready > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
       exit_ = WIFSIGNALED(status) ? ChildExit{.signal = WTERMSIG(status)}
                                   : ChildExit{.code = WEXITSTATUS(status)};
-    } else if (absl::Now() >= deadline) {
+    } else if (MonotonicNow() >= deadline) {
       return std::nullopt;
     }
   }

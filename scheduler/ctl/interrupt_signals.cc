@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
-
+#include "common/base/clock.h"
 namespace syncline {
 
 InterruptSignals::InterruptSignals() {
@@ -22,10 +21,10 @@ InterruptSignals::~InterruptSignals() {
 }
 
 bool InterruptSignals::WaitFor(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   for (;;) {
     const absl::Duration left =
-        std::max(deadline - absl::Now(), absl::ZeroDuration());
+        std::max(deadline - MonotonicNow(), absl::ZeroDuration());
     const timespec wait = absl::ToTimespec(left);
     if (sigtimedwait(&watched_, nullptr, &wait) > 0) return true;
     // EINTR: a signal that is not ours, such as SIGCONT.

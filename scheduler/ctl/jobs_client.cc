@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
@@ -24,7 +24,7 @@ constexpr uint64_t kAnySize = std::numeric_limits<uint64_t>::max();
 
 // Long enough for any line that is worth using, and still an end.
 absl::Time TransferDeadline(uint64_t bytes) {
-  return absl::Now() + absl::Minutes(2) + absl::Seconds(bytes / 500000);
+  return MonotonicNow() + absl::Minutes(2) + absl::Seconds(bytes / 500000);
 }
 
 bool IsOutOfReach(const absl::Status& status) {
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> JobsClient::Submit(const JobSpec& spec,
 }
 
 absl::StatusOr<JobStatus> JobsClient::Get(const std::string& job_id) {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   GetRequest request;
   request.set_job_id(job_id);
   JobStatus job;
@@ -96,7 +96,7 @@ absl::StatusOr<JobStatus> JobsClient::Get(const std::string& job_id) {
 }
 
 absl::StatusOr<ListResponse> JobsClient::List(const ListRequest& request) {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   ListResponse response;
   SYNCLINE_RETURN_IF_ERROR(
       CallStatus(address_, stub_->List(context.get(), request, &response)));
@@ -105,7 +105,7 @@ absl::StatusOr<ListResponse> JobsClient::List(const ListRequest& request) {
 
 absl::StatusOr<JobStatus> JobsClient::Cancel(const std::string& job_id,
                                              const std::string& reason) {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   CancelRequest request;
   request.set_job_id(job_id);
   request.set_reason(reason);
@@ -116,7 +116,7 @@ absl::StatusOr<JobStatus> JobsClient::Cancel(const std::string& job_id,
 }
 
 absl::StatusOr<ClusterStatus> JobsClient::GetCluster() {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   ClusterStatus cluster;
   SYNCLINE_RETURN_IF_ERROR(CallStatus(
       address_,
@@ -126,7 +126,7 @@ absl::StatusOr<ClusterStatus> JobsClient::GetCluster() {
 
 absl::StatusOr<JobTableStatus> JobsClient::GetTables(
     const std::string& job_id) {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   GetRequest request;
   request.set_job_id(job_id);
   JobTableStatus tables;
@@ -136,7 +136,7 @@ absl::StatusOr<JobTableStatus> JobsClient::GetTables(
 }
 
 absl::StatusOr<std::string> JobsClient::Profile(const ProfileRequest& request) {
-  const auto context = MakeContext(absl::Now() + kCallTimeout);
+  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
   ProfileResponse response;
   SYNCLINE_RETURN_IF_ERROR(
       CallStatus(address_, stub_->Profile(context.get(), request, &response)));
@@ -178,14 +178,14 @@ absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,
                                             const WatchOptions& options,
                                             InterruptSignals* interrupts) {
   JobStatus latest;
-  absl::Time give_up = absl::Now() + options.reconnect_for;
-  absl::Time heard_at = absl::Now();
+  absl::Time give_up = MonotonicNow() + options.reconnect_for;
+  absl::Time heard_at = MonotonicNow();
   for (;;) {
     const absl::Time heard_before = heard_at;
     const absl::Status ended = FollowOnce(job_id, options, &latest, &heard_at);
     if (ended.ok()) return latest;
     if (!IsOutOfReach(ended)) return ended;
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     if (heard_at > heard_before) give_up = now + options.reconnect_for;
     if (now >= give_up || now - heard_at >= options.silence_max) {
       return OutOfReach(address_, ended);
@@ -204,7 +204,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
   const auto tag = [](intptr_t event) {
     return reinterpret_cast<void*>(event);  // NOLINT: gRPC's tags
   };
-  const auto context = MakeContext(absl::Now() + kStreamTimeout);
+  const auto context = MakeContext(MonotonicNow() + kStreamTimeout);
   WatchRequest request;
   request.set_job_id(job_id);
   grpc::CompletionQueue queue;
@@ -218,7 +218,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
   for (bool open = true; open;) {
     if (stopped.ok()) {
       stopped = options.on_idle();
-      const absl::Duration silence = absl::Now() - *heard_at;
+      const absl::Duration silence = MonotonicNow() - *heard_at;
       if (stopped.ok() && silence >= options.silence_told &&
           options.on_silence != nullptr) {
         options.on_silence(silence);
@@ -232,7 +232,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
     void* event = nullptr;
     bool ok = false;
     if (queue.AsyncNext(&event, &ok,
-                        absl::ToChronoTime(absl::Now() + kIdleInterval)) !=
+                        ToGrpcTime(MonotonicNow() + kIdleInterval)) !=
         grpc::CompletionQueue::GOT_EVENT) {
       continue;
     }
@@ -242,7 +242,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
       reader->Finish(&finished, tag(kFinished));
     } else {
       if (event == tag(kRead)) {
-        *heard_at = absl::Now();
+        *heard_at = MonotonicNow();
         const bool changed = message.SerializeAsString() != told;
         told = message.SerializeAsString();
         *latest = message;

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 
@@ -62,7 +62,7 @@ absl::Status LocalCluster::StartScheduler(InterruptSignals* interrupts) {
       Spawn("scheduler", "syncline-scheduler",
             {absl::StrCat("--state-dir=", options_.run_dir, "/state"),
              absl::StrCat("--port-file=", port_file)}));
-  const absl::Time deadline = absl::Now() + kListenTimeout;
+  const absl::Time deadline = MonotonicNow() + kListenTimeout;
   for (;;) {
     const auto address = ReadFile(port_file, kAddressBytesMax);
     if (address.ok() && !address->empty()) {
@@ -70,7 +70,7 @@ absl::Status LocalCluster::StartScheduler(InterruptSignals* interrupts) {
       return absl::OkStatus();
     }
     SYNCLINE_RETURN_IF_ERROR(CheckAlive());
-    if (absl::Now() > deadline) {
+    if (MonotonicNow() > deadline) {
       return absl::UnavailableError(
           absl::StrCat("the scheduler did not listen within ",
                        absl::FormatDuration(kListenTimeout)));
@@ -123,7 +123,7 @@ void LocalCluster::Stop(absl::Duration grace) {
   for (auto it = daemons_.rbegin(); it != daemons_.rend(); ++it) {
     processes.push_back(it->process.get());
   }
-  StopAll(processes, absl::Now() + grace);
+  StopAll(processes, MonotonicNow() + grace);
   daemons_.clear();
 }
 

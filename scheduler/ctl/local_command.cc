@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/job_spec_validator.h"
@@ -133,14 +134,14 @@ class LocalRun {
 
   // Until everybody has registered: a job is submitted to a whole cluster.
   absl::Status AwaitMembers(JobsClient* client) {
-    const absl::Time deadline = absl::Now() + kRegisterTimeout;
+    const absl::Time deadline = MonotonicNow() + kRegisterTimeout;
     for (;;) {
       SYNCLINE_RETURN_IF_ERROR(cluster_->CheckAlive());
       const auto cluster = client->GetCluster();
       if (cluster.ok() && cluster->members_size() == cluster_->member_count()) {
         return absl::OkStatus();
       }
-      if (absl::Now() > deadline) {
+      if (MonotonicNow() > deadline) {
         return absl::UnavailableError(absl::StrCat(
             "not all daemons registered within ",
             absl::FormatDuration(kRegisterTimeout), "; see ", LogDir()));
@@ -177,7 +178,7 @@ class LocalRun {
     if (!dead_daemon_.ok() && !missed && !HasEnded(latest.state())) {
       return dead_daemon_;
     }
-    if (absl::Now() > end_deadline_) {
+    if (MonotonicNow() > end_deadline_) {
       return dead_daemon_.ok() ? absl::CancelledError("interrupted")
                                : dead_daemon_;
     }
@@ -185,7 +186,7 @@ class LocalRun {
   }
 
   void SetEndDeadline() {
-    end_deadline_ = std::min(end_deadline_, absl::Now() + kEndTimeout);
+    end_deadline_ = std::min(end_deadline_, MonotonicNow() + kEndTimeout);
   }
 
   // A lost scheduler is better told by how it died than by a broken stream.

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "proto/profile.pb.h"
@@ -34,7 +34,7 @@ absl::StatusOr<Artifact> AwaitProfile(const ProfileOptions& options,
                                       JobsClient* client,
                                       InterruptSignals* interrupts) {
   const absl::Time deadline =
-      absl::Now() + absl::Seconds(options.timeout_seconds);
+      MonotonicNow() + absl::Seconds(options.timeout_seconds);
   for (;;) {
     SYNCLINE_ASSIGN_OR_RETURN(const JobStatus job, client->Get(options.job_id));
     if (const Artifact* artifact = FindArtifact(job, name)) return *artifact;
@@ -45,7 +45,7 @@ absl::StatusOr<Artifact> AwaitProfile(const ProfileOptions& options,
           " and worker ", options.rank, " has recorded no step",
           reason.empty() ? "" : ": ", reason));
     }
-    if (absl::Now() > deadline) {
+    if (MonotonicNow() > deadline) {
       return absl::FailedPreconditionError(absl::StrCat(
           "no profile of ", options.steps, " steps from worker ", options.rank,
           " within ",

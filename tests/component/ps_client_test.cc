@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"

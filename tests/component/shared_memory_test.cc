@@ -19,6 +19,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/local_socket.h"
 #include "common/base/random.h"
 #include "common/base/shared_region.h"

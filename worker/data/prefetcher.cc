@@ -1,8 +1,8 @@
 #include "worker/data/prefetcher.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/thread_name.h"
 
 namespace syncline {
@@ -38,12 +38,12 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
     return absl::OutOfRangeError(
         absl::StrCat("no data after clock ", clocks_ - 1));
   }
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = MonotonicNow();
   {
     MutexLock lock(&mu_);
     while (read_ <= next_) {
       if (!changed_.WaitUntil(&mu_, deadline) && read_ <= next_) {
-        waited_ns_ += absl::ToInt64Nanoseconds(absl::Now() - begin);
+        waited_ns_ += absl::ToInt64Nanoseconds(MonotonicNow() - begin);
         return absl::DeadlineExceededError(
             absl::StrCat("the data of clock ", next_, " is still being read"));
       }
@@ -51,7 +51,7 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
     consumed_ = next_;  // the batch before this one is no longer borrowed
     changed_.SignalAll();
   }
-  waited_ns_ += absl::ToInt64Nanoseconds(absl::Now() - begin);
+  waited_ns_ += absl::ToInt64Nanoseconds(MonotonicNow() - begin);
   return &slots_[next_++ % slots_.size()];
 }
 
@@ -63,7 +63,7 @@ const Batch* Prefetcher::Peek() {
 bool Prefetcher::AwaitSlot(int64_t clock) {
   MutexLock lock(&mu_);
   while (!closed_ && clock >= consumed_ + static_cast<int64_t>(slots_.size())) {
-    changed_.WaitUntil(&mu_, absl::Now() + kLookAgain);
+    changed_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
   }
   return !closed_;
 }

@@ -3,6 +3,7 @@
 
 #include "server/in_flight_budget.h"
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
