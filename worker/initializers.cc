@@ -12,21 +12,6 @@ namespace {
 constexpr uint64_t kInitializerStream = 0x696e6974;  // "init"
 constexpr float kScaleDefault = 0.05f;
 
-// [.., in, out], or [.., out, in] if `transposed`. What stands before is a
-// batch of matrices and feeds other outputs.
-Fans MatrixFans(absl::Span<const int64_t> dims, bool transposed) {
-  Fans fans{dims[dims.size() - 2], dims[dims.size() - 1]};
-  if (transposed) std::swap(fans.in, fans.out);
-  return fans;
-}
-
-Fans PlainFans(absl::Span<const int64_t> dims) {
-  if (dims.empty()) return {1, 1};
-  if (dims.size() == 1) return {dims[0], dims[0]};
-  const int64_t rest = ElementCount(dims.subspan(2));
-  return {dims[0] * rest, dims[1] * rest};
-}
-
 void FillUniform(double bound, Random* random, absl::Span<float> values) {
   for (float& value : values) {
     value = static_cast<float>((2 * random->Uniform() - 1) * bound);
@@ -41,23 +26,16 @@ void FillNormal(double deviation, Random* random, absl::Span<float> values) {
 
 }  // namespace
 
-Fans FansOf(const Graph& graph, ValueId value) {
-  const Dims& dims = graph.values[value].dims;
-  for (const Node& node : graph.nodes) {
-    const auto input = std::find(node.inputs.begin(), node.inputs.end(), value);
-    if (input == node.inputs.end()) continue;
-    const auto position = input - node.inputs.begin();
-    if (dims.size() < 2 || position > 1) break;
-    if (node.op_type == "MatMul") return MatrixFans(dims, position == 0);
-    if (node.op_type == "Gemm" && position == 1) {
-      return MatrixFans(dims, node.Int("transB", 0) != 0);
-    }
-    if (node.op_type == "Gemm") {
-      return MatrixFans(dims, node.Int("transA", 0) == 0);
-    }
-    break;
+bool LooksAtFans(InitializerRule::Scheme scheme) {
+  switch (scheme) {
+    case InitializerRule::XAVIER_UNIFORM:
+    case InitializerRule::XAVIER_NORMAL:
+    case InitializerRule::HE_UNIFORM:
+    case InitializerRule::HE_NORMAL:
+      return true;
+    default:
+      return false;
   }
-  return PlainFans(dims);
 }
 
 void InitializeParameter(const InitializerRule& rule, const Fans& fans,

@@ -517,9 +517,17 @@ void Trainer::FillInitialValues() {
   const auto& parameters = job_.training.parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].rule < 0) continue;
-    InitializeParameter(rules[parameters[i].rule],
-                        FansOf(job_.model->graph(), parameters[i].value),
-                        job_.spec().training().seed(), parameters[i].name,
+    const InitializerRule& rule = rules[parameters[i].rule];
+    const FansOfUse use = FansOf(job_.model->graph(), parameters[i].value);
+    if (LooksAtFans(rule.scheme()) && !use.doubt.empty()) {
+      LogWarning("the scale of initial values is in doubt")
+          .Job(job_.assignment.job_id())
+          .Field("initializer", parameters[i].name)
+          .Field("scheme", InitializerRule::Scheme_Name(rule.scheme()))
+          .Field("fans", use.doubt);
+    }
+    InitializeParameter(rule, use.fans, job_.spec().training().seed(),
+                        parameters[i].name,
                         executor_.parameter(static_cast<int>(i)));
   }
 }

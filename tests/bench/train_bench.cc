@@ -118,7 +118,7 @@ void LoneWorker::Reset() {
     const absl::Span<float> values =
         job_->executor->parameter(static_cast<int>(i));
     InitializeParameter(job_->spec().model().initialize(parameters[i].rule),
-                        FansOf(job_->model->graph(), parameters[i].value),
+                        FansOf(job_->model->graph(), parameters[i].value).fans,
                         job_->spec().training().seed(), parameters[i].name,
                         values);
     first_moments_.emplace_back(values.size());

@@ -127,41 +127,19 @@ TEST(InitializersTest, ParametersAreNotCorrelated) {
   EXPECT_NEAR(product / a.size(), 0, 0.01);
 }
 
-// A graph whose one node reads `dims` as its input number `position`.
-Fans FansAs(const std::string& op_type, size_t position, const Dims& dims,
-            const std::map<std::string, Attribute>& attributes = {}) {
-  Graph graph;
-  graph.values.resize(3);
-  graph.values[2].dims = dims;
-  Node node;
-  node.op_type = op_type;
-  node.inputs = {0, 1, kNoValue};
-  node.inputs[position] = 2;
-  node.attributes = attributes;
-  graph.nodes.push_back(node);
-  return FansOf(graph, 2);
-}
-
-void ExpectFans(const Fans& fans, int64_t in, int64_t out) {
-  EXPECT_EQ(fans.in, in);
-  EXPECT_EQ(fans.out, out);
-}
-
-TEST(FansTest, FollowTheOperatorThatReadsTheWeights) {
-  ExpectFans(FansAs("Gemm", 1, {784, 256}), 784, 256);
-  ExpectFans(FansAs("Gemm", 1, {256, 784}, {{"transB", int64_t{1}}}), 784, 256);
-  ExpectFans(FansAs("Gemm", 0, {256, 784}), 784, 256);
-  ExpectFans(FansAs("Gemm", 0, {784, 256}, {{"transA", int64_t{1}}}), 784, 256);
-  ExpectFans(FansAs("MatMul", 1, {784, 256}), 784, 256);
-  ExpectFans(FansAs("MatMul", 0, {256, 784}), 784, 256);
-  ExpectFans(FansAs("MatMul", 1, {8, 784, 256}), 784, 256);
-}
-
-TEST(FansTest, OthersByTheirShape) {
-  ExpectFans(FansAs("Gemm", 2, {256}), 256, 256);
-  ExpectFans(FansAs("Add", 1, {}), 1, 1);
-  ExpectFans(FansAs("Mul", 1, {3, 4}), 3, 4);
-  ExpectFans(FansAs("Add", 1, {3, 4, 5}), 15, 20);
+TEST(InitializersTest, OnlyXavierAndHeLookAtFans) {
+  for (const auto scheme :
+       {InitializerRule::XAVIER_UNIFORM, InitializerRule::XAVIER_NORMAL,
+        InitializerRule::HE_UNIFORM, InitializerRule::HE_NORMAL}) {
+    EXPECT_TRUE(LooksAtFans(scheme));
+    EXPECT_NE(Fill(Rule(scheme)), Fill(Rule(scheme), {.in = 9, .out = 9}));
+  }
+  for (const auto scheme :
+       {InitializerRule::ZEROS, InitializerRule::CONSTANT,
+        InitializerRule::UNIFORM, InitializerRule::NORMAL}) {
+    EXPECT_FALSE(LooksAtFans(scheme));
+    EXPECT_EQ(Fill(Rule(scheme)), Fill(Rule(scheme), {.in = 9, .out = 9}));
+  }
 }
 
 }  // namespace
