@@ -154,6 +154,11 @@ class CpuExecutor : public Executor {
     const int64_t parts = options_.micro_batches;
     return (options_.batch_size + parts - 1) / parts;
   }
+  // The least that a part of a full batch has. What is smaller is of a short
+  // batch.
+  int64_t SmallestPart() const {
+    return std::max<int64_t>(1, options_.batch_size / options_.micro_batches);
+  }
   // Not lent: what parts of a batch add up to, what BatchNormalization says of
   // its input, and the zeros of parameters that do not lead to the loss.
   void PlanGradients() {
@@ -254,10 +259,15 @@ absl::Status CpuExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
     plan->evaluation_arena_bytes =
         std::max(plan->evaluation_arena_bytes, evaluation->arena_bytes());
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const StepPlan* training,
-                            PlanFor(/*training=*/true, LargestPart(), length));
-  plan->training_arena_bytes =
-      std::max(plan->training_arena_bytes, training->arena_bytes());
+  // Parts of both sizes, so that what one of them cannot do is refused before
+  // anything trains. The largest is the last, whose plan stays the latest.
+  const StepPlan* training = nullptr;
+  for (const int64_t part : {SmallestPart(), LargestPart()}) {
+    SYNCLINE_ASSIGN_OR_RETURN(training,
+                              PlanFor(/*training=*/true, part, length));
+    plan->training_arena_bytes =
+        std::max(plan->training_arena_bytes, training->arena_bytes());
+  }
   Describe(*training, plan);
   if (length == 0) return absl::OkStatus();
   double flops = 0;
@@ -365,7 +375,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
            .ignores_labels = options_.ignores_labels,
            .batch_size = batch_size,
            .length = length,
-           .is_short = training && batch_size < LargestPart(),
+           .is_short = training && batch_size < SmallestPart(),
            .table_samples =
                training ? options_.batch_size : options_.eval_batch_size,
            .training = training,

@@ -46,7 +46,7 @@ class StepPlan {
     bool ignores_labels = false;  // labels may be kIgnoredLabel
     int64_t batch_size = 0;       // of the batch, or of a part of it
     int64_t length = 0;           // of its samples; 0: the model's
-    bool is_short = false;        // a larger one was planned
+    bool is_short = false;        // no part of a full batch is as small
     // Samples at most of the batch whose rows the tables hold.
     int64_t table_samples = 0;
     bool training = false;

@@ -43,7 +43,7 @@ struct OpSpec {
   std::vector<bool> wants_gradient;  // by input; none: forward only
   bool training = false;             // Dropout drops
   int64_t samples = 1;               // in the batch, or its part
-  bool is_short = false;             // larger ones were prepared
+  bool is_short = false;             // no part of a full batch is as small
   // Statistics of the batch are those of all workers' batches.
   bool folds_statistics = false;
 

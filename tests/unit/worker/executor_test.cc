@@ -968,14 +968,20 @@ TEST(ExecutorTest, BatchesWithoutAVarianceAreRefused) {
   Executor::Options options;
   options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
   options.batch_size = options.micro_batches = 4;
-  ExpectError(
-      Executor::Plan(m.model, m.training, options),
-      absl::StatusCode::kInvalidArgument,
-      "node \"BatchNormalization#0\" (BatchNormalization): a "
-      "channel has 1 element in a training step, and so no variance; raise "
-      "batch_size or lower micro_batches, or freeze the running mean "
-      "and variance");
-  options.micro_batches = 3;  // parts of 1, 1 and 2
+  // With 3 the parts have 1, 1 and 2 samples: those of 1 are no short batch.
+  for (const int64_t parts : {4, 3}) {
+    SCOPED_TRACE(parts);
+    options.micro_batches = parts;
+    const std::string refusal =
+        "node \"BatchNormalization#0\" (BatchNormalization): a channel has 1 "
+        "element in a training step, and so no variance; raise batch_size or "
+        "lower micro_batches, or freeze the running mean and variance";
+    ExpectError(Executor::Plan(m.model, m.training, options),
+                absl::StatusCode::kInvalidArgument, refusal);
+    ExpectError(Executor::Create(m.model, m.training, options),
+                absl::StatusCode::kInvalidArgument, refusal);
+  }
+  options.micro_batches = 2;
   EXPECT_TRUE(Executor::Plan(m.model, m.training, options).ok());
 }
 
@@ -999,6 +1005,26 @@ TEST(ExecutorTest, StatisticsOfPartsAreWeighedByTheirSamples) {
     EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 2 * 2 + 3 * 6);
     EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 2 * 1 + 3 * (8.0f / 3));
   }
+}
+
+// 10 samples in 4 parts have 2, 3, 2 and 3: each has a variance of its own. A
+// last batch of 5 has 1, 1, 1 and 2: those of one sample have none, and keep
+// the running ones as they are.
+TEST(ExecutorTest, UnevenPartsOfAFullBatchAreNoShortOnes) {
+  Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 10,
+            /*micro_batches=*/4);
+  const float values[] = {3, 1, 10, 4};  // scale, bias, mean, variance
+  for (int i = 0; i < 4; ++i) t.executor().parameter(i)[0] = values[i];
+  Batch full = t.MakeBatch(10);
+  full.feeds[0] = {1, 3, 1, 1, 4, 5, 9, 2, 2, 5};
+  t.Step(full);
+  EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 2 * 2 + 3 * 2 + 2 * 7 + 3 * 3);
+  EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 2 * 1 + 3 * 2 + 2 * 4 + 3 * 2);
+  Batch last = t.MakeBatch(5);
+  last.feeds[0] = {1, 3, 1, 2, 6};
+  t.Step(last);
+  EXPECT_FLOAT_EQ(t.executor().gradient(2)[0], 3 * 10 + 2 * 4);
+  EXPECT_FLOAT_EQ(t.executor().gradient(3)[0], 3 * 4 + 2 * 4);
 }
 
 TrainingModel TwiceNormalized() {
