@@ -25,7 +25,8 @@ void JobProgressTracker::OnReport(uint32_t rank, const WorkerProgress& report) {
   WorkerProgress& worker = workers_[rank];
   if (report.clock() < worker.clock()) return;
   // A report without a step in it says nothing new about the loss.
-  const double loss = std::isnan(report.loss()) ? worker.loss() : report.loss();
+  const bool has_step = report.has_loss() && !std::isnan(report.loss());
+  const double loss = has_step ? report.loss() : worker.loss();
   worker = report;
   worker.set_rank(rank);
   worker.set_loss(loss);

@@ -109,7 +109,8 @@ void AppendJob(const StatusPageData::JobView& view, absl::Time now,
                   SinceText(job, now), "</td><td>");
   absl::StrAppend(html, ProgressBar(progress), "</td><td>");
   if (job.state() != QUEUED && job.state() != PREPARING) {
-    absl::StrAppend(html, "loss ", Number(progress.loss()), "<br>",
+    absl::StrAppend(html, "loss ",
+                    progress.has_loss() ? Number(progress.loss()) : "–", "<br>",
                     absl::StrFormat("%.0f", progress.samples_per_second()),
                     " samples/s");
   }

@@ -47,6 +47,13 @@ absl::Status CutEvaluator::Run(int64_t clock,
   evaluation.set_final(clock == epochs_.clocks_total);
   metrics_->OnEvaluation(evaluation.samples(), MonotonicNow() - start);
   Log(evaluation);
+  if (!evaluator_.not_finite().empty()) {
+    LogWarning("an evaluation is not finite")
+        .Job(job_.assignment.job_id())
+        .Field("epoch", evaluation.epoch())
+        .Field("clock", evaluation.clock())
+        .Field("error", evaluator_.not_finite());
+  }
   evaluations_.push_back(evaluation);
   on_evaluation_(evaluation);
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_EVALUATOR_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -30,14 +31,22 @@ class Evaluator {
   using Prepare = absl::FunctionRef<absl::Status(const Batch&)>;
 
   // Fills samples, loss, metrics and time. Errors: those of `on_batch`, of
-  // `prepare` and of the executor.
+  // `prepare` and of the executor; FailedPrecondition: a loss that is not
+  // finite, where the job's non_finite is FAIL_JOB.
   absl::StatusOr<Evaluation> Run(OnBatch on_batch, Prepare prepare);
 
+  // Why the loss of the latest Run is not finite, of its first batch with such
+  // a loss; else empty.
+  const std::string& not_finite() const { return not_finite_; }
+
  private:
+  absl::Status OnNotFinite(const Executor::EvalResult& result);
+
   const JobSpec spec_;
   const Dataset* const dataset_;
   Executor* const executor_;
   Batch batch_;
+  std::string not_finite_;
 };
 
 }  // namespace syncline

@@ -128,6 +128,7 @@ class CpuExecutor : public Executor {
       const Batch& batch, int64_t clock, uint32_t rank,
       absl::FunctionRef<void(int)> on_gradient) override;
   absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override;
+  absl::Status WhyNotFinite(const EvalResult& result) override;
   void UseTables(absl::Span<RowBatch* const> tables) override {
     tables_.assign(tables.begin(), tables.end());
   }
@@ -499,9 +500,6 @@ absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
   const Loss& loss = plan->loss();
   const double sum =
       loss.Run(plan->scores(), batch.labels.data(), /*gradient=*/nullptr);
-  if (!std::isfinite(sum)) {
-    return Annotate(NotFinite(*plan, sum, /*seed=*/0), "evaluation");
-  }
   EvalResult result;
   result.loss_sum = sum;
   result.positions = loss.positions();
@@ -510,6 +508,12 @@ absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
       plan->scores(),
       static_cast<size_t>(loss.rows() * loss.positions() * loss.width())};
   return result;
+}
+
+absl::Status CpuExecutor::WhyNotFinite(const EvalResult& result) {
+  SYNCLINE_CHECK(!plans_.empty());
+  return Annotate(NotFinite(*plans_.front().plan, result.loss_sum, /*seed=*/0),
+                  "evaluation");
 }
 
 }  // namespace

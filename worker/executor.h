@@ -89,15 +89,20 @@ class Executor {
       absl::FunctionRef<void(int)> on_gradient) = 0;
 
   struct EvalResult {
-    double loss_sum = 0;
+    double loss_sum = 0;  // NaN or infinite where the scores make it so
     // Output of the loss's node for the batch, [size, positions, width], as
     // Loss has them; borrowed until the next call.
     absl::Span<const float> scores;
     int64_t positions = 1;
     int64_t width = 0;
   };
-  // Forward in inference mode (Dropout is the identity). Same errors.
+  // Forward in inference mode (Dropout is the identity). Same errors, but that
+  // a loss that is not finite is a result.
   virtual absl::StatusOr<EvalResult> Evaluate(const Batch& batch) = 0;
+  // Why that loss is not finite: FailedPrecondition, which names the first node
+  // whose output is not. Runs the forward pass again, over the scores.
+  // REQUIRES: the latest call was the Evaluate that gave it.
+  virtual absl::Status WhyNotFinite(const EvalResult& result) = 0;
 
   // The rows that the steps and evaluations which follow read and whose
   // gradients a step adds up, by TrainingGraph::tables index: those of their

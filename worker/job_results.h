@@ -27,7 +27,8 @@ absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
 
 // metrics.json: a JobStatus in JSON with job_id, evaluations and, as
 // `progress.workers[0]`, the chief's totals; null where the evaluator writes
-// it, which has none.
+// it, which has none. Every loss is there, 0 too. JSON has no numbers that are
+// not finite: they are the strings "NaN", "Infinity" and "-Infinity".
 absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, absl::Span<const Evaluation> evaluations,
     const WorkerProgress* totals);

@@ -148,7 +148,7 @@ std::string ProgressText(const JobProgress& progress) {
   std::string text =
       absl::StrCat("epoch ", OutOf(progress.epoch(), progress.epochs_total()),
                    "  step ", OutOf(progress.clock(), progress.clocks_total()));
-  if (!std::isnan(progress.loss())) {
+  if (progress.has_loss() && !std::isnan(progress.loss())) {
     absl::StrAppendFormat(&text, "  loss %.4f", progress.loss());
   }
   absl::StrAppend(&text, "  ",

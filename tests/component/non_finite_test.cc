@@ -2,7 +2,8 @@
 // all shards alike, whoever finds it.
 // Method: ps and workers in this process, logistic regression on a few samples
 // of which two, in rank 1's first batch, are so large that the gradient of `w`
-// overflows though the loss does not, or the loss does too; trained weights are
+// overflows though the loss does not, or the loss does too, or that are only
+// evaluated; trained weights are
 // compared bit for bit with those of rank 0's samples alone.
 
 #include <algorithm>
@@ -24,6 +25,7 @@ namespace syncline {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 float LargestDifference(const std::vector<float>& a,
@@ -213,6 +215,41 @@ TEST_F(NonFiniteTest, ALossThatIsNotFiniteIsAStepWithoutSamples) {
         EXPECT_EQ(outcome.weights, alone);
       }
     }
+  }
+}
+
+// What is evaluated overflows as above; what is trained on does not.
+TEST_F(NonFiniteTest, AnEvaluationThatIsNotFiniteIsRecordedUnlessTheJobFails) {
+  for (const auto policy : {FAIL_JOB, SKIP_STEP, DROP_BLOCK}) {
+    SCOPED_TRACE(NonFinitePolicy_Name(policy));
+    JobSpec spec = Spec("ordinary.csv", policy);
+    StartAt(10, &spec);
+    spec.mutable_training()->set_epochs(2);
+    spec.add_metrics(ACCURACY);
+    spec.add_metrics(LOG_LOSS);
+    *spec.mutable_data()->mutable_test() = spec.data().train();
+    spec.mutable_data()->mutable_test()->mutable_csv()->set_path("large.csv");
+    const auto outcome = Train(1, 1, spec);
+    if (policy == FAIL_JOB) {
+      EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(
+          std::string(outcome.status.message()),
+          AllOf(HasSubstr("evaluation: the loss is"), HasSubstr("(Gemm)")));
+      continue;
+    }
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    ASSERT_EQ(outcome.evaluations.size(), 2u);
+    for (const Evaluation& evaluation : outcome.evaluations) {
+      EXPECT_TRUE(evaluation.has_loss());
+      EXPECT_FALSE(std::isfinite(evaluation.loss()));
+      EXPECT_EQ(evaluation.samples(), 8u);
+      EXPECT_LT(evaluation.accuracy(), 1);
+    }
+    EXPECT_THAT(outcome.artifacts.at("metrics.json"),
+                AnyOf(HasSubstr("\"loss\": \"NaN\""),
+                      HasSubstr("\"loss\": \"Infinity\"")));
+    EXPECT_THAT(outcome.artifacts.at("logs/chief-0.log"),
+                HasSubstr("an evaluation is not finite"));
   }
 }
 

@@ -69,6 +69,13 @@ TEST(JobProgressTest, AReportWithoutStepsKeepsTheLoss) {
   tracker.OnReport(0, Report(10, 1.0, 5));
   tracker.OnReport(0, Report(10, kNaN, 0));
   EXPECT_EQ(tracker.Summary(absl::Seconds(1)).loss(), 1.0);
+  WorkerProgress without = Report(10, 0, 0);
+  without.clear_loss();
+  tracker.OnReport(0, without);
+  EXPECT_EQ(tracker.Summary(absl::Seconds(1)).loss(), 1.0);
+  tracker.OnReport(0, Report(11, 0, 0));
+  EXPECT_TRUE(tracker.Summary(absl::Seconds(1)).has_loss());
+  EXPECT_EQ(tracker.Summary(absl::Seconds(1)).loss(), 0.0);
 }
 
 TEST(JobProgressTest, TheCurveIsBoundedAndEven) {

@@ -66,6 +66,10 @@ TEST(StatusPageTest, NumbersThatAreNoneAreNotShown) {
   progress->set_loss(std::numeric_limits<double>::quiet_NaN());
   progress->set_seconds_left(-1);
   EXPECT_THAT(RenderStatusPage(data), Not(HasSubstr("nan")));
+  progress->clear_loss();
+  EXPECT_THAT(RenderStatusPage(data), Not(HasSubstr("loss 0")));
+  progress->set_loss(0);
+  EXPECT_THAT(RenderStatusPage(data), HasSubstr("loss 0<br>"));
 }
 
 TEST(StatusPageTest, SaysWhomARunningJobWaitsFor) {

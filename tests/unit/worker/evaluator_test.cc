@@ -4,9 +4,12 @@
 
 #include "worker/evaluator.h"
 
+#include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,7 +43,7 @@ class CountingDataset final : public Dataset {
 
 absl::Status Ready(const Batch&) { return absl::OkStatus(); }
 
-// Scores every sample as class 1, at a loss of 2.
+// Scores every sample as class 1, at a loss of 2, or what it is told.
 class ConstantExecutor final : public Executor {
  public:
   absl::Span<float> parameter(int) override { return {}; }
@@ -55,10 +58,18 @@ class ConstantExecutor final : public Executor {
   absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override {
     batches_.push_back(batch.size);
     scores_.assign(static_cast<size_t>(batch.size), 1.0f);
-    return EvalResult{.loss_sum = 2.0 * static_cast<double>(batch.size),
+    return EvalResult{.loss_sum = loss_ * static_cast<double>(batch.size),
                       .scores = scores_,
                       .width = 1};
   }
+  absl::Status WhyNotFinite(const EvalResult& result) override {
+    ++searches_;
+    scores_.assign(scores_.size(), -1.0f);  // its memory is used
+    return absl::FailedPreconditionError(
+        absl::StrCat("the loss is ", result.loss_sum));
+  }
+  void SetLoss(double loss) { loss_ = loss; }
+  int searches() const { return searches_; }
   void UseTables(absl::Span<RowBatch* const>) override {}
   void UseRecorder(StepRecorder*) override {}
   void UseStatistics(StatisticsExchange*) override {}
@@ -67,6 +78,8 @@ class ConstantExecutor final : public Executor {
   const std::vector<int64_t>& batches() const { return batches_; }
 
  private:
+  double loss_ = 2;
+  int searches_ = 0;
   std::vector<float> scores_;
   std::vector<int64_t> batches_;
 };
@@ -127,6 +140,39 @@ TEST(EvaluatorTest, CanBeRepeated) {
   const auto go_on = [](int64_t, int64_t) { return absl::OkStatus(); };
   ASSERT_TRUE(evaluator.Run(go_on, Ready).ok());
   EXPECT_EQ(evaluator.Run(go_on, Ready)->samples(), 3u);
+}
+
+TEST(EvaluatorTest, ALossThatIsNotFiniteFailsOrIsRecorded) {
+  const CountingDataset dataset(10);
+  const auto go_on = [](int64_t, int64_t) { return absl::OkStatus(); };
+  for (const auto policy : {NON_FINITE_POLICY_UNSPECIFIED, FAIL_JOB}) {
+    ConstantExecutor executor;
+    executor.SetLoss(std::numeric_limits<double>::infinity());
+    JobSpec spec = Spec();
+    spec.set_non_finite(policy);
+    Evaluator evaluator(spec, &dataset, &executor);
+    EXPECT_EQ(evaluator.Run(go_on, Ready).status(),
+              absl::FailedPreconditionError("the loss is inf"));
+  }
+  for (const auto policy : {SKIP_STEP, DROP_BLOCK}) {
+    ConstantExecutor executor;
+    executor.SetLoss(std::numeric_limits<double>::quiet_NaN());
+    JobSpec spec = Spec();
+    spec.set_non_finite(policy);
+    Evaluator evaluator(spec, &dataset, &executor);
+    const auto evaluation = evaluator.Run(go_on, Ready);
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    EXPECT_TRUE(std::isnan(evaluation->loss()));
+    EXPECT_DOUBLE_EQ(evaluation->accuracy(), 0.5) << "read before the search";
+    EXPECT_EQ(evaluator.not_finite(), "the loss is nan");
+    EXPECT_EQ(executor.searches(), 1) << "the first batch tells";
+    executor.SetLoss(0);
+    const auto finite = evaluator.Run(go_on, Ready);
+    ASSERT_TRUE(finite.ok()) << finite.status();
+    EXPECT_TRUE(finite->has_loss());
+    EXPECT_EQ(finite->loss(), 0);
+    EXPECT_EQ(evaluator.not_finite(), "");
+  }
 }
 
 TEST(EvaluatorTest, EndsBeforeTheBatchThatIsNotWanted) {

@@ -1229,10 +1229,13 @@ TEST(ExecutorTest, NotANumberInTheDataIsNamedAsSuch) {
               absl::StatusCode::kFailedPrecondition,
               "step at clock 0: the loss is nan: graph input \"x\" is nan for "
               "sample 2 in the batch");
-  ExpectError(
-      trainer.executor().Evaluate(batch), absl::StatusCode::kFailedPrecondition,
-      "evaluation: the loss is nan: graph input \"x\" is nan for sample "
-      "2 in the batch");
+  const auto evaluation = trainer.executor().Evaluate(batch);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_TRUE(std::isnan(evaluation->loss_sum));
+  EXPECT_EQ(trainer.executor().WhyNotFinite(*evaluation),
+            absl::FailedPreconditionError(
+                "evaluation: the loss is nan: graph input \"x\" is nan for "
+                "sample 2 in the batch"));
 }
 
 TEST(ExecutorTest, AParameterThatIsNotFiniteIsNamed) {

@@ -61,6 +61,11 @@ TEST(ProgressTextTest, LeavesOutWhatIsNotKnown) {
   progress.set_seconds_left(-1);
   progress.set_clocks_total(0);
   EXPECT_EQ(ProgressText(progress), "epoch 2/5  step 1,250  24,310 samples/s");
+  progress.clear_loss();
+  EXPECT_EQ(ProgressText(progress), "epoch 2/5  step 1,250  24,310 samples/s");
+  progress.set_loss(0);
+  EXPECT_EQ(ProgressText(progress),
+            "epoch 2/5  step 1,250  loss 0.0000  24,310 samples/s");
 }
 
 TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
