@@ -26,8 +26,8 @@ ConstantTensor ToTensor(const Marks& marks, const Dims& dims) {
 // Whose result consists of elements of its first input, or of all.
 bool MovesElements(absl::string_view op_type) {
   static constexpr absl::string_view kOps[] = {
-      "Cast",    "Concat", "Flatten", "Gather",    "Identity",
-      "Reshape", "Slice",  "Squeeze", "Transpose", "Unsqueeze"};
+      "Cast",    "CastLike", "Concat",  "Flatten",   "Gather",   "Identity",
+      "Reshape", "Slice",    "Squeeze", "Transpose", "Unsqueeze"};
   return absl::c_linear_search(kOps, op_type);
 }
 
@@ -141,7 +141,8 @@ class OpenElements {
         continue;
       }
       const bool moved = i == 0 || node.op_type == "Concat";
-      if (!moved && IsOpen(from)) return Open(v);
+      const bool counts = moved || node.op_type != "CastLike";
+      if (!moved && counts && IsOpen(from)) return Open(v);
       const Dims& dims = values_[from].dims;
       if (moved) {
         Marks marks = marks_[from];

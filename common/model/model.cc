@@ -18,6 +18,7 @@
 #include "common/model/graph_builder.h"
 #include "common/model/inference_form.h"
 #include "common/model/onnx_file.h"
+#include "common/model/schemas.h"
 #include "common/model/shape_inference.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -68,6 +69,24 @@ absl::string_view WhyWithoutValues(const Initializer& initializer) {
 
 bool HasBatchDim(const Value& value) {
   return absl::c_linear_search(value.dims, kBatchDim);
+}
+
+// Makes each CastLike what it is here: a Cast, or an Identity where nothing
+// changes. REQUIRES: the types are known.
+void ResolveCastLike(Graph* graph) {
+  for (Node& node : graph->nodes) {
+    if (node.op_type != "CastLike") continue;
+    const ValueId y = node.outputs[0];
+    if (y == kNoValue) continue;
+    const DType to = graph->values[y].dtype;
+    const bool changes = graph->values[node.inputs[0]].dtype != to;
+    node.op_type = changes ? "Cast" : "Identity";
+    node.since_version =
+        SinceVersion(*FindOperator(node.op_type), graph->opset_version);
+    node.inputs.resize(1);
+    node.attributes.clear();
+    if (changes) node.attributes["to"] = int64_t{DTypeToOnnx(to)};
+  }
 }
 
 // Declared parameters have become initializers, but for `inputs`.
@@ -159,7 +178,10 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   FoldedNumbers numbers;
   if (readable) numbers = model->SetComputedShapes(length, &found);
   model->whole_ = found.empty();
-  if (model->whole_) FuseNodes(numbers, &model->graph_);
+  if (model->whole_) {
+    ResolveCastLike(&model->graph_);
+    FuseNodes(numbers, &model->graph_);
+  }
   for (std::string& line : Labelled(label, found)) {
     problems->push_back(std::move(line));
   }

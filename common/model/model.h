@@ -148,7 +148,7 @@ class Model {
 
 // The operators this build can train, sorted: one visible table in schemas.cc.
 // worker/ops has one entry for each (a test holds the two together). Constant
-// is understood too but not listed: it never reaches an executor.
+// and CastLike are understood too but not listed: they never reach an executor.
 std::vector<std::string> SupportedOperators();
 bool IsSupportedOperator(absl::string_view op_type);
 

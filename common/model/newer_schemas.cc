@@ -70,6 +70,44 @@ OpSchema Cast(int version) {
   return schema;
 }
 
+// As Cast: newer attributes say how float8 is reached.
+OpSchema CastLike(int version) {
+  OpSchema schema = Named("CastLike", version);
+  schema.Attr("saturate", "", AttributeProto::INT, int64_t{1})
+      .Input(0, "input", "", "T1")
+      .Input(1, "target_type", "", "T2")
+      .Output(0, "output", "", "T2")
+      .TypeConstraint("T1", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeConstraint("T2", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeAndShapeInferenceFunction([](InferenceContext& context) {
+        onnx::propagateElemTypeFromInputToOutput(context, 1, 0);
+        if (onnx::hasInputShape(context, 0)) {
+          onnx::propagateShapeFromInputToOutput(context, 0, 0);
+        }
+      });
+  if (version >= 24) {
+    schema.Attr("round_mode", "", AttributeProto::STRING, std::string("up"));
+  }
+  return schema;
+}
+
+// libonnx tells the output's type only.
+OpSchema Ordering(const char* name, int version) {
+  return Named(name, version)
+      .Input(0, "A", "", "T")
+      .Input(1, "B", "", "T")
+      .Output(0, "C", "", "T1")
+      .TypeConstraint("T", OpSchema::all_numeric_types_with_bfloat(), "")
+      .TypeConstraint("T1", {"tensor(bool)"}, "")
+      .TypeAndShapeInferenceFunction([](InferenceContext& context) {
+        onnx::updateOutputElemType(context, 0, onnx::TensorProto::BOOL);
+        if (!onnx::hasNInputShapes(context, 2)) return;
+        onnx::bidirectionalBroadcastShapeInference(
+            onnx::getInputShape(context, 0), onnx::getInputShape(context, 1),
+            *context.getOutputType(0)->mutable_tensor_type()->mutable_shape());
+      });
+}
+
 // An input that rules read by value, of int32 or int64; nothing if it is not
 // known.
 std::optional<std::vector<int64_t>> Whole(InferenceContext& context, size_t i) {
@@ -386,8 +424,14 @@ const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
                                           Attention(24),
                                           Cast(19),
                                           Cast(24),
+                                          CastLike(19),
+                                          CastLike(24),
                                           Einsum(),
                                           Gelu(),
+                                          Ordering("GreaterOrEqual", 12),
+                                          Ordering("GreaterOrEqual", 16),
+                                          Ordering("LessOrEqual", 12),
+                                          Ordering("LessOrEqual", 16),
                                           GroupNormalization(18),
                                           GroupNormalization(21),
                                           Activation("Mish", 18),

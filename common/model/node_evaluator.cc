@@ -208,6 +208,9 @@ class Evaluation {
   absl::StatusOr<bool> Arithmetic();
   bool Compare();
   bool Unary();
+  bool Reduce();
+  bool Clip();
+  absl::StatusOr<bool> CumSum();
   void Select();
   void KeepTriangle();
 
@@ -227,8 +230,11 @@ absl::StatusOr<bool> Evaluation::Run() {
 }
 
 absl::StatusOr<bool> Evaluation::Compute() {
-  if (MoveElements() || Fill() || Compare() || Unary()) return true;
+  if (MoveElements() || Fill() || Compare() || Unary() || Reduce() || Clip()) {
+    return true;
+  }
   if (op() == "Gather") return Gather();
+  if (op() == "CumSum") return CumSum();
   if (op() == "Range") {
     SYNCLINE_RETURN_IF_ERROR(Range());
     return true;
@@ -239,7 +245,8 @@ absl::StatusOr<bool> Evaluation::Compute() {
 bool Evaluation::MoveElements() {
   const std::string& type = op();
   if (type == "Reshape" || type == "Squeeze" || type == "Unsqueeze" ||
-      type == "Flatten" || type == "Identity" || type == "Cast") {
+      type == "Flatten" || type == "Identity" || type == "Cast" ||
+      type == "CastLike") {
     out_ = values_[0];
   } else if (type == "Expand") {
     Move(values_[0],
@@ -430,46 +437,65 @@ absl::Status Evaluation::Range() {
 }
 
 // Through unsigned numbers, which wrap around where signed ones may not.
-int64_t Wrapping(const std::string& op, int64_t a, int64_t b) {
+// REQUIRES: of what divides, b is not 0.
+int64_t Wrapping(const std::string& op, bool truncates, int64_t a, int64_t b) {
   const uint64_t p = static_cast<uint64_t>(a);
   const uint64_t q = static_cast<uint64_t>(b);
   if (op == "Max") return std::max(a, b);
   if (op == "Min") return std::min(a, b);
-  if (op == "Add") return static_cast<int64_t>(p + q);
+  if (op == "Add" || op == "Sum") return static_cast<int64_t>(p + q);
   if (op == "Sub") return static_cast<int64_t>(p - q);
   if (op == "Mul") return static_cast<int64_t>(p * q);
+  if (op == "Mod") {
+    const int64_t rest = b == -1 ? 0 : a % b;
+    const bool other_sign = rest != 0 && (rest < 0) != (b < 0);
+    return !truncates && other_sign ? rest + b : rest;
+  }
   return b == -1 ? static_cast<int64_t>(-p) : a / b;
 }
 
 double Computed(const std::string& op, double a, double b) {
   if (op == "Max") return a > b || a != a ? a : b;
   if (op == "Min") return a < b || a != a ? a : b;
-  if (op == "Add") return a + b;
+  if (op == "Add" || op == "Sum") return a + b;
   if (op == "Sub") return a - b;
   if (op == "Mul") return a * b;
+  if (op == "Mod") return std::fmod(a, b);
   return op == "Div" ? a / b : std::pow(a, b);
 }
 
 absl::StatusOr<bool> Evaluation::Arithmetic() {
   const bool power = op() == "Pow";
-  static constexpr absl::string_view kOps[] = {"Add", "Div", "Max", "Min",
-                                               "Mul", "Pow", "Sub"};
-  if (!absl::c_linear_search(kOps, op()) || values_.size() != 2) return false;
-  const Numbers& a = values_[0];
-  const Numbers& b = values_[1];
-  if (!a.is_float && op() == "Div" && absl::c_linear_search(b.ints, 0)) {
+  static constexpr absl::string_view kOps[] = {
+      "Add", "Div", "Max", "Min", "Mod", "Mul", "Pow", "Sub", "Sum"};
+  if (!absl::c_linear_search(kOps, op())) return false;
+  const bool truncates = node_.Int("fmod", 0) != 0;
+  out_.is_float = values_[0].is_float || power;
+  if (op() == "Mod" && out_.is_float && !truncates) return false;
+  const bool divides = op() == "Div" || op() == "Mod";
+  for (size_t k = 1; divides && !out_.is_float && k < values_.size(); ++k) {
+    if (!absl::c_linear_search(values_[k].ints, 0)) continue;
     return absl::InvalidArgumentError("an integer is divided by 0");
   }
-  out_.is_float = a.is_float || power;
   ForEachIndex(dims_, [&](int64_t, const Dims& index) {
-    const int64_t i = BroadcastAt(index, a.dims);
-    const int64_t j = BroadcastAt(index, b.dims);
-    if (i < 0 || j < 0) {
-      fits_ = false;
-    } else if (out_.is_float) {
-      out_.floats.push_back(Computed(op(), a.AsFloat(i), b.AsFloat(j)));
+    double number = 0;
+    int64_t integer = 0;
+    for (size_t k = 0; k < values_.size() && fits_; ++k) {
+      const int64_t i = BroadcastAt(index, values_[k].dims);
+      if (i < 0) {
+        fits_ = false;
+      } else if (out_.is_float) {
+        const double x = values_[k].AsFloat(i);
+        number = k == 0 ? x : Computed(op(), number, x);
+      } else {
+        const int64_t x = values_[k].ints[i];
+        integer = k == 0 ? x : Wrapping(op(), truncates, integer, x);
+      }
+    }
+    if (out_.is_float) {
+      out_.floats.push_back(number);
     } else {
-      out_.ints.push_back(Wrapping(op(), a.ints[i], b.ints[j]));
+      out_.ints.push_back(integer);
     }
   });
   return true;
@@ -482,12 +508,14 @@ bool Holds(const std::string& op, T a, T b) {
   if (op == "LessOrEqual") return a <= b;
   if (op == "Greater") return a > b;
   if (op == "GreaterOrEqual") return a >= b;
+  if (op == "Xor") return (a != 0) != (b != 0);
   return op == "And" ? a != 0 && b != 0 : a != 0 || b != 0;
 }
 
 bool Evaluation::Compare() {
   static constexpr absl::string_view kOps[] = {
-      "And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or"};
+      "And",  "Equal",       "Greater", "GreaterOrEqual",
+      "Less", "LessOrEqual", "Or",      "Xor"};
   if (!absl::c_linear_search(kOps, op())) return false;
   const Numbers& a = values_[0];
   const Numbers& b = values_[1];
@@ -502,31 +530,162 @@ bool Evaluation::Compare() {
 
 // Of one number; null: none of these.
 double (*FunctionOf(const std::string& op))(double) {
-  if (op == "Neg") return [](double v) { return -v; };
-  if (op == "Sqrt") return [](double v) { return std::sqrt(v); };
-  if (op == "Exp") return [](double v) { return std::exp(v); };
+  if (op == "Abs") return [](double v) { return std::fabs(v); };
   if (op == "Ceil") return [](double v) { return std::ceil(v); };
+  if (op == "Cos") return [](double v) { return std::cos(v); };
+  if (op == "Exp") return [](double v) { return std::exp(v); };
   if (op == "Floor") return [](double v) { return std::floor(v); };
+  if (op == "Log") return [](double v) { return std::log(v); };
+  if (op == "Neg") return [](double v) { return -v; };
+  if (op == "Reciprocal") return [](double v) { return 1 / v; };
+  if (op == "Round") return [](double v) { return std::nearbyint(v); };
+  if (op == "Sign") {
+    return [](double v) { return v > 0 ? 1.0 : (v < 0 ? -1.0 : v); };
+  }
+  if (op == "Sin") return [](double v) { return std::sin(v); };
+  if (op == "Sqrt") return [](double v) { return std::sqrt(v); };
+  return nullptr;
+}
+
+// Of one integer; null: none of these.
+int64_t (*IntegerFunctionOf(const std::string& op))(int64_t) {
+  if (op == "Abs") {
+    return [](int64_t v) { return v < 0 ? Wrapping("Sub", false, 0, v) : v; };
+  }
+  if (op == "Neg") {
+    return [](int64_t v) { return Wrapping("Sub", false, 0, v); };
+  }
+  if (op == "Not") return [](int64_t v) { return int64_t{v == 0}; };
+  if (op == "Sign") return [](int64_t v) { return int64_t{(v > 0) - (v < 0)}; };
   return nullptr;
 }
 
 bool Evaluation::Unary() {
   const Numbers& x = values_[0];
-  if (op() == "Not") {
-    std::vector<int64_t> y = x.ints;
-    for (int64_t& v : y) v = v == 0;
-    SetInts(std::move(y));
-  } else if (op() == "Neg" && !x.is_float) {
-    std::vector<int64_t> y = x.ints;
-    for (int64_t& v : y) v = Wrapping("Sub", 0, v);
-    SetInts(std::move(y));
-  } else if (const auto function = FunctionOf(op()); function != nullptr) {
+  if (op() == "IsNaN" || op() == "IsInf") {
+    const bool positive = node_.Int("detect_positive", 1) != 0;
+    const bool negative = node_.Int("detect_negative", 1) != 0;
+    for (const double v : x.floats) {
+      const bool infinite = std::isinf(v) && (v > 0 ? positive : negative);
+      out_.ints.push_back(op() == "IsNaN" ? std::isnan(v) : infinite);
+    }
+    return true;
+  }
+  if (x.is_float) {
+    const auto function = FunctionOf(op());
+    if (function == nullptr) return false;
     std::vector<double> y = x.floats;
     for (double& v : y) v = function(v);
     SetFloats(std::move(y));
   } else {
-    return false;
+    const auto function = IntegerFunctionOf(op());
+    if (function == nullptr) return false;
+    std::vector<int64_t> y = x.ints;
+    for (int64_t& v : y) v = function(v);
+    SetInts(std::move(y));
   }
+  return true;
+}
+
+// What two elements of a reduction come to; empty: not one of these.
+std::string CombinerOf(const std::string& op) {
+  if (op == "ReduceMax") return "Max";
+  if (op == "ReduceMin") return "Min";
+  if (op == "ReduceProd") return "Mul";
+  return op == "ReduceSum" ? "Add" : "";
+}
+
+bool Evaluation::Reduce() {
+  const std::string combiner = CombinerOf(op());
+  const Numbers& x = values_[0];
+  if (combiner.empty()) return false;
+  const bool has_extremum = combiner == "Max" || combiner == "Min";
+  if (has_extremum && ElementCount(x.dims) == 0) return false;
+  Dims axes = Has(1) ? Ints(1) : node_.Ints("axes");
+  if (axes.empty() && node_.Int("noop_with_empty_axes", 0) == 0) {
+    for (size_t d = 0; d < x.dims.size(); ++d) axes.push_back(d);
+  }
+  Dims kept = x.dims;
+  for (const int64_t axis : axes) {
+    const int64_t rank = static_cast<int64_t>(kept.size());
+    fits_ = axis >= -rank && axis < rank;
+    if (!fits_) return true;
+    kept[axis < 0 ? axis + rank : axis] = 1;
+  }
+  fits_ = ElementCount(kept) == count();
+  if (!fits_) return true;
+  out_.is_float = x.is_float;
+  const int neutral = combiner == "Mul" ? 1 : 0;
+  out_.floats.assign(x.is_float ? count() : 0, neutral);
+  out_.ints.assign(x.is_float ? 0 : count(), neutral);
+  std::vector<bool> begun(count(), false);
+  ForEachIndex(x.dims, [&](int64_t i, const Dims& index) {
+    const int64_t at = BroadcastAt(index, kept);
+    if (x.is_float) {
+      double& y = out_.floats[at];
+      y = begun[at] ? Computed(combiner, y, x.floats[i]) : x.floats[i];
+    } else {
+      int64_t& y = out_.ints[at];
+      y = begun[at] ? Wrapping(combiner, false, y, x.ints[i]) : x.ints[i];
+    }
+    begun[at] = true;
+  });
+  return true;
+}
+
+bool Evaluation::Clip() {
+  if (op() != "Clip" || values_.size() == 1) return false;
+  out_ = values_[0];
+  for (size_t k = 1; k < values_.size() && fits_; ++k) {
+    if (!Has(k)) continue;
+    const Numbers& bound = values_[k];
+    fits_ = ElementCount(bound.dims) == 1 && bound.is_float == out_.is_float;
+    if (!fits_) return true;
+    for (double& y : out_.floats) {
+      const double b = bound.floats[0];
+      y = k == 1 ? (y < b ? b : y) : (y > b ? b : y);
+    }
+    for (int64_t& y : out_.ints) {
+      y = k == 1 ? std::max(y, bound.ints[0]) : std::min(y, bound.ints[0]);
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<bool> Evaluation::CumSum() {
+  const Numbers& x = values_[0];
+  const int64_t rank = static_cast<int64_t>(x.dims.size());
+  if (values_[1].ints.size() != 1) return false;
+  const int64_t axis = values_[1].ints[0];
+  if (axis < -rank || axis >= rank) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "axis ", axis, " is outside the input's ", rank, " dimensions"));
+  }
+  const size_t along = axis < 0 ? axis + rank : axis;
+  const bool exclusive = node_.Int("exclusive", 0) != 0;
+  const bool reverse = node_.Int("reverse", 0) != 0;
+  const int64_t n = x.dims[along];
+  const int64_t stride = Strides(x.dims)[along];
+  out_ = x;
+  ForEachIndex(x.dims, [&](int64_t i, const Dims& index) {
+    // From the end of the line that each element is summed from.
+    const int64_t from = reverse ? n - 1 - index[along] : index[along];
+    const int64_t step = reverse ? stride : -stride;
+    double sum = 0;
+    uint64_t whole = 0;
+    for (int64_t k = exclusive ? 1 : 0; k <= from; ++k) {
+      if (x.is_float) {
+        sum += x.floats[i + k * step];
+      } else {
+        whole += static_cast<uint64_t>(x.ints[i + k * step]);
+      }
+    }
+    if (x.is_float) {
+      out_.floats[i] = sum;
+    } else {
+      out_.ints[i] = static_cast<int64_t>(whole);
+    }
+  });
   return true;
 }
 
@@ -540,7 +699,9 @@ absl::StatusOr<std::optional<ConstantTensor>> EvaluateNode(
     return unknown;
   }
   const bool from_shape = node.op_type == "Shape" || node.op_type == "Size";
-  for (const EvaluatorInput& input : inputs) {
+  // Of what CastLike is cast like, the type counts.
+  const size_t read = node.op_type == "CastLike" ? 1 : inputs.size();
+  for (const EvaluatorInput& input : inputs.first(read)) {
     if (from_shape || !input.present) continue;
     if (input.value == nullptr ||
         ElementCount(input.dims) > kEvaluatedElementsMax) {

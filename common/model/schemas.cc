@@ -22,6 +22,7 @@ constexpr OperatorInfo kOperators[] = {
     {"AveragePool", 1, {10, 11, 19, 22}},
     {"BatchNormalization", 3, {9, 14, 15}},
     {"Cast", 1, {9, 13, 19, 21, 23, 24, 25}},
+    {"CastLike", 1, {15, 19, 21, 23, 24, 25}},
     {"Ceil", 0, {6, 13}},
     {"Celu", 1, {12}},
     {"Clip", 1, {11, 12, 13}},
@@ -57,6 +58,8 @@ constexpr OperatorInfo kOperators[] = {
     {"HardSwish", 1, {14, 22}},
     {"Identity", 1, {1, 13, 14, 16, 19, 21, 23, 24, 25}},
     {"InstanceNormalization", 3, {6, 22}},
+    {"IsInf", 0, {10, 20}},
+    {"IsNaN", 0, {9, 13, 20}},
     {"LSTM", 8, {7, 14, 22}},
     {"LayerNormalization", 3, {17}},
     {"LeakyRelu", 1, {6, 16}},
@@ -70,6 +73,7 @@ constexpr OperatorInfo kOperators[] = {
     {"Mean", 32, {8, 13}},
     {"Min", 32, {8, 12, 13}},
     {"Mish", 1, {18, 22}},
+    {"Mod", 2, {10, 13}},
     {"Mul", 2, {7, 13, 14}},
     {"Neg", 1, {6, 13}},
     {"NegativeLogLikelihoodLoss", 1, {12, 13, 22}},
@@ -123,6 +127,7 @@ constexpr OperatorInfo kOperators[] = {
     {"Trilu", 1, {14}},
     {"Unsqueeze", 1, {11, 13, 21, 23, 24, 25}},
     {"Where", 3, {9, 16}},
+    {"Xor", 0, {7}},
 };
 
 // The newest opset that libonnx 1.12 knows. Of our operators, what came later
@@ -190,16 +195,20 @@ const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
       std::string(op.op_type), std::min(opset_version, kOpsetOfLibonnx), "");
 }
 
+bool IsResolvedAtImport(absl::string_view op_type) {
+  return op_type == "CastLike" || op_type == "Constant";
+}
+
 std::vector<std::string> SupportedOperators() {
   std::vector<std::string> names;
   for (const OperatorInfo& op : kOperators) {
-    if (op.op_type != "Constant") names.emplace_back(op.op_type);
+    if (!IsResolvedAtImport(op.op_type)) names.emplace_back(op.op_type);
   }
   return names;
 }
 
 bool IsSupportedOperator(absl::string_view op_type) {
-  return op_type != "Constant" && FindOperator(op_type) != nullptr;
+  return !IsResolvedAtImport(op_type) && FindOperator(op_type) != nullptr;
 }
 
 }  // namespace syncline

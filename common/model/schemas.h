@@ -32,7 +32,11 @@ struct OperatorInfo {
   std::array<int, 10> versions;
 };
 
-// Null if the operator is not supported. Constant is included.
+// Whether a file's node of this type becomes something else, so that no
+// executor sees it: a Constant an initializer, a CastLike a Cast.
+bool IsResolvedAtImport(absl::string_view op_type);
+
+// Null if the operator is not supported. Those resolved at import are included.
 const OperatorInfo* FindOperator(absl::string_view op_type);
 
 // The schema version that `opset_version` selects.

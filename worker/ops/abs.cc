@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "worker/ops/integers.h"
 #include "worker/ops/pointwise_op.h"
 
 namespace syncline {
@@ -15,6 +16,9 @@ struct Magnitude {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeAbs(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerUnary(spec, IntegerUnary::kMagnitude);
+  }
   return MakePointwise(spec, Magnitude{});
 }
 

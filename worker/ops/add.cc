@@ -1,5 +1,6 @@
 #include "kernels/elementwise.h"
 #include "worker/ops/binary.h"
+#include "worker/ops/integers.h"
 
 namespace syncline {
 namespace {
@@ -12,6 +13,9 @@ void Gradient(const BinaryBackward& in) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeAdd(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerArithmetic(spec, IntegerFunction::kAdd);
+  }
   return MakeBinary(spec, {.forward = Add,
                            .gradient_a = {Gradient<Side::kA>},
                            .gradient_b = {Gradient<Side::kB>}});

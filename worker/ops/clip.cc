@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "worker/ops/integers.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
@@ -59,13 +60,15 @@ class ClipOp : public Op {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeClip(const OpSpec& spec) {
-  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const bool is_integer = IsInteger(spec.input(0).dtype);
+  if (!is_integer) SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
   for (size_t i = 1; i < 3; ++i) {
     if (!spec.input(i).present || spec.input(i).count() == 1) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         i == 1 ? "min" : "max", " is ", DimsToString(spec.input(i).dims),
         "; it must be a scalar"));
   }
+  if (is_integer) return MakeIntegerClip(spec);
   return std::make_unique<ClipOp>(spec);
 }
 

@@ -32,6 +32,8 @@ void Run(const Walk& walk, const void* a, const void* b, uint8_t* y) {
         y[o + i] = left <= right;
       } else if constexpr (kComparison == Comparison::kAnd) {
         y[o + i] = left != 0 && right != 0;
+      } else if constexpr (kComparison == Comparison::kXor) {
+        y[o + i] = (left != 0) != (right != 0);
       } else {
         y[o + i] = left != 0 || right != 0;
       }
@@ -52,6 +54,8 @@ Kernel* KernelOf(Comparison comparison) {
       return Run<T, Comparison::kAnd>;
     case Comparison::kOr:
       return Run<T, Comparison::kOr>;
+    case Comparison::kXor:
+      return Run<T, Comparison::kXor>;
   }
   return nullptr;
 }

@@ -5,11 +5,11 @@
 
 namespace syncline {
 
-enum class Comparison { kEqual, kLess, kLessOrEqual, kAnd, kOr };
+enum class Comparison { kEqual, kLess, kLessOrEqual, kAnd, kOr, kXor };
 
 // Two inputs of one type, broadcast, to bool; with `swapped` the second is
-// compared with the first. No gradient. And and Or take bool, the others any
-// type, Equal bool too. NaN equals and orders nothing.
+// compared with the first. No gradient. And, Or and Xor take bool, the others
+// any type, Equal bool too. NaN equals and orders nothing.
 absl::StatusOr<std::unique_ptr<Op>> MakeComparison(const OpSpec& spec,
                                                    Comparison comparison,
                                                    bool swapped = false);

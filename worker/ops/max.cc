@@ -1,8 +1,12 @@
 #include "worker/ops/combine.h"
+#include "worker/ops/integers.h"
 
 namespace syncline {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeMax(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerArithmetic(spec, IntegerFunction::kMax);
+  }
   return MakeCombination(spec, Combination::kMax);
 }
 

@@ -55,6 +55,8 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(HardSwish, 0b1)                     \
   OPERATOR(Identity, 0b1)                      \
   OPERATOR(InstanceNormalization, 0b111)       \
+  OPERATOR(IsInf, 0)                           \
+  OPERATOR(IsNaN, 0)                           \
   OPERATOR(LSTM, 0b11101111, 0b111)            \
   OPERATOR(LayerNormalization, 0b111, 0b111)   \
   OPERATOR(LeakyRelu, 0b1)                     \
@@ -68,6 +70,7 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Mean, kEvery)                       \
   OPERATOR(Min, kEvery)                        \
   OPERATOR(Mish, 0b1)                          \
+  OPERATOR(Mod, 0b11)                          \
   OPERATOR(Mul, 0b11)                          \
   OPERATOR(Neg, 0b1)                           \
   OPERATOR(NegativeLogLikelihoodLoss, 0b1)     \
@@ -120,7 +123,8 @@ inline constexpr uint32_t kEvery = ~uint32_t{0};
   OPERATOR(Transpose, 0b1)                     \
   OPERATOR(Trilu, 0b1)                         \
   OPERATOR(Unsqueeze, 0b1)                     \
-  OPERATOR(Where, 0b110)
+  OPERATOR(Where, 0b110)                       \
+  OPERATOR(Xor, 0)
 
 #define SYNCLINE_DECLARE_OPERATOR(name, ...) OpFactory Make##name;
 SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)

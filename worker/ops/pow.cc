@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/power.h"
+#include "worker/ops/integers.h"
 #include "worker/ops/op.h"
 
 namespace syncline {
@@ -81,6 +82,9 @@ absl::StatusOr<std::vector<float>> ConvertedExponents(const TensorType& type) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakePow(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerArithmetic(spec, IntegerFunction::kPower);
+  }
   if (spec.input(0).dtype != DType::kFloat32) {
     return absl::InvalidArgumentError(
         absl::StrCat("input 0 is ", DTypeName(spec.input(0).dtype),

@@ -58,12 +58,15 @@ absl::StatusOr<Dims> ReducedDims(const OpSpec& spec) {
   return dims;
 }
 
+absl::Status RequireFloatData(const OpSpec& spec) {
+  const TensorType& input = spec.input(0);
+  if (input.dtype == DType::kFloat32) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input 0 is ", DTypeName(input.dtype), "; only float32 is computed"));
+}
+
 absl::StatusOr<Broadcast> ShapeTo(const OpSpec& spec, const Dims& reduced) {
   const TensorType& input = spec.input(0);
-  if (input.dtype != DType::kFloat32) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "input 0 is ", DTypeName(input.dtype), "; only float32 is computed"));
-  }
   if (ElementCount(reduced) != spec.output(0).count()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "reducing ", DimsToString(input.dims), " to ", DimsToString(reduced),
@@ -74,9 +77,14 @@ absl::StatusOr<Broadcast> ShapeTo(const OpSpec& spec, const Dims& reduced) {
 
 }  // namespace
 
-absl::StatusOr<Broadcast> ReductionShape(const OpSpec& spec) {
+absl::StatusOr<Broadcast> ReductionShapeOfAny(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(const Dims reduced, ReducedDims(spec));
   return ShapeTo(spec, reduced);
+}
+
+absl::StatusOr<Broadcast> ReductionShape(const OpSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(RequireFloatData(spec));
+  return ReductionShapeOfAny(spec);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
@@ -88,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,
 absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
                                                  const Dims& reduced,
                                                  Reduction reduction) {
+  SYNCLINE_RETURN_IF_ERROR(RequireFloatData(spec));
   SYNCLINE_ASSIGN_OR_RETURN(Broadcast shape, ShapeTo(spec, reduced));
   const int64_t merged = std::max<int64_t>(ElementCount(reduced), 1);
   const float scale =

@@ -13,6 +13,8 @@ enum class Reduction { kSum, kMean };
 // attribute or a constant input; none means all of them, or with
 // noop_with_empty_axes nothing.
 absl::StatusOr<Broadcast> ReductionShape(const OpSpec& spec);
+// The same for input of any type.
+absl::StatusOr<Broadcast> ReductionShapeOfAny(const OpSpec& spec);
 
 // Sum or mean over the axes.
 absl::StatusOr<std::unique_ptr<Op>> MakeReduce(const OpSpec& spec,

@@ -3,6 +3,7 @@
 
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "worker/ops/integers.h"
 #include "worker/ops/reduce.h"
 
 namespace syncline {
@@ -64,6 +65,9 @@ class ReduceProdOp : public Op {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeReduceProd(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerReduction(spec, IntegerFunction::kMultiply);
+  }
   SYNCLINE_ASSIGN_OR_RETURN(Broadcast shape, ReductionShape(spec));
   return std::make_unique<ReduceProdOp>(std::move(shape));
 }

@@ -1,5 +1,6 @@
 #include "kernels/elementwise.h"
 #include "worker/ops/binary.h"
+#include "worker/ops/integers.h"
 
 namespace syncline {
 namespace {
@@ -15,6 +16,9 @@ void GradientB(const BinaryBackward& in) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSub(const OpSpec& spec) {
+  if (IsInteger(spec.input(0).dtype)) {
+    return MakeIntegerArithmetic(spec, IntegerFunction::kSubtract);
+  }
   return MakeBinary(spec, {.forward = Subtract,
                            .gradient_a = {GradientA},
                            .gradient_b = {GradientB}});

@@ -64,6 +64,30 @@ TEST(ModelTest, ComputedValuesHaveSymbolicShapes) {
   EXPECT_EQ(DimsOf(*model, "c"), (Dims{2}));
 }
 
+TEST(ModelTest, ACastLikeIsACast) {
+  const auto model = Parse(R"(<ir_version: 8, opset_import: ["" : 18]>
+      g (float[N,4] x, int64[N,4] i) => (y, z)
+      { c = Constant <value = double {0.5}> ()
+        half = CastLike(c, x)
+        j = CastLike(i, x)
+        z = CastLike(x, half)
+        y = Mul(j, half) })");
+  const Graph& graph = model->graph();
+  const Node& of_integers = graph.nodes[1];
+  EXPECT_EQ(of_integers.op_type, "Cast");
+  EXPECT_EQ(of_integers.since_version, 13);
+  EXPECT_EQ(of_integers.inputs, (std::vector<ValueId>{graph.FindValue("i")}));
+  EXPECT_EQ(of_integers.Int("to", 0), onnx::TensorProto::FLOAT);
+  EXPECT_EQ(graph.nodes[2].op_type, "Identity");
+  // A number that is cast is known before training.
+  EXPECT_TRUE(graph.values[graph.FindValue("half")].folded);
+  EXPECT_EQ(DimsOf(*model, "y"), (Dims{kBatchDim, 4}));
+  // The export is the file as it was.
+  onnx::ModelProto exported;
+  ASSERT_TRUE(exported.ParseFromString(*model->WithWeights({})));
+  EXPECT_EQ(exported.graph().node(1).op_type(), "CastLike");
+}
+
 TEST(ModelTest, ShapesPerBatchSize) {
   const auto model = Parse(kMlp);
   for (int64_t batch : {1, 7, 32}) {

@@ -118,6 +118,59 @@ TEST(NodeEvaluatorTest, WhatExportersMakeShapesOf) {
               ElementsAre(7, 5));
   EXPECT_THAT((Call{"Min", {List({7, 3}), Ints({}, {5})}}.AsInts({2})),
               ElementsAre(5, 3));
+  EXPECT_THAT(
+      (Call{"Min", {List({7, 3}), Ints({}, {5}), Ints({}, {4})}}.AsInts({2})),
+      ElementsAre(4, 3));
+  EXPECT_THAT((Call{"Mod", {List({-7, 7}), List({3, -3})}}.AsInts({2})),
+              ElementsAre(2, -2));
+  EXPECT_THAT(
+      (Call{"Mod", {List({-7, 7}), List({3, -3})}, {{"fmod", int64_t{1}}}}
+           .AsInts({2})),
+      ElementsAre(-1, 1));
+  EXPECT_THAT((Call{"Abs", {List({-7, 0, 3})}}.AsInts({3})),
+              ElementsAre(7, 0, 3));
+  EXPECT_THAT((Call{"Sign", {List({-7, 0, 3})}}.AsInts({3})),
+              ElementsAre(-1, 0, 1));
+  EXPECT_THAT(
+      (Call{"Clip", {List({-7, 0, 3}), Ints({}, {-1}), Ints({}, {2})}}.AsInts(
+          {3})),
+      ElementsAre(-1, 0, 2));
+  EXPECT_THAT(
+      (Call{"CumSum", {Ints({2, 2}, {1, 2, 3, 4}), Ints({}, {1})}}.AsInts(
+          {2, 2})),
+      ElementsAre(1, 3, 3, 7));
+  EXPECT_THAT((Call{"CumSum",
+                    {List({1, 2, 3}), Ints({}, {-1})},
+                    {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}}
+                   .AsInts({3})),
+              ElementsAre(5, 3, 0));
+  EXPECT_THAT((Call{"ReduceProd", {List({7, 3, 5})}}.AsInts({1})),
+              ElementsAre(105));
+  EXPECT_THAT((Call{"ReduceMax",
+                    {Ints({2, 2}, {1, 2, 4, 3}), List({-1})},
+                    {{"keepdims", int64_t{0}}}}
+                   .AsInts({2})),
+              ElementsAre(2, 4));
+  EXPECT_THAT((Call{"ReduceMin",
+                    {Ints({2, 2}, {1, 2, 4, 3})},
+                    {{"axes", std::vector<int64_t>{0}}}}
+                   .AsInts({1, 2})),
+              ElementsAre(1, 2));
+  EXPECT_THAT((Call{"ReduceSum", {Ints({2, 2}, {1, 2, 4, 3})}}.AsInts({1, 1})),
+              ElementsAre(10));
+  EXPECT_THAT((Call{"ReduceProd", {Ints({0}, {})}}.AsInts({1})),
+              ElementsAre(1));
+  EXPECT_THAT((Call{"IsNaN", {Floats({2}, {std::nanf(""), 1})}}.AsBools({2})),
+              ElementsAre(1, 0));
+  EXPECT_THAT((Call{"IsInf",
+                    {Floats({2}, {INFINITY, -INFINITY})},
+                    {{"detect_negative", int64_t{0}}}}
+                   .AsBools({2})),
+              ElementsAre(1, 0));
+  EXPECT_THAT(
+      (Call{"Xor", {Bools({2}, {"\1\1", 2}), Bools({2}, {"\0\1", 2})}}.AsBools(
+          {2})),
+      ElementsAre(1, 0));
   EXPECT_THAT((Call{"Floor", {Floats({2}, {2.5f, -2.5f})}}.AsFloats({2})),
               ElementsAre(2, -3));
   EXPECT_THAT((Call{"Ceil", {Floats({2}, {2.5f, -2.5f})}}.AsFloats({2})),

@@ -155,6 +155,10 @@ TEST(ShapeInferenceTest, EveryOperator) {
       {"float[2,3] a", "Floor(a)", "float32[2,3]"},
       {"float[2,3] a", "Ceil(a)", "float32[2,3]"},
       {"float[2,3] a", "Sign(a)", "float32[2,3]"},
+      {"float[2,3] a", "IsNaN(a)", "bool[2,3]"},
+      {"float[2,3] a", "IsInf(a)", "bool[2,3]"},
+      {"int64[2,1] a, int64[3] b", "Mod(a, b)", "int64[2,3]"},
+      {"bool[2,1] a, bool[3] b", "Xor(a, b)", "bool[2,3]"},
       {"float[4,3] a, int32[2,3] i, float[2,3] u",
        "ScatterElements <axis=0> (a, i, u)", "float32[4,3]"},
       {"float[2,3] a", "ReduceMax <keepdims=0> (a)", "float32[]"},
@@ -185,6 +189,16 @@ TEST(ShapeInferenceTest, EveryOperator) {
     EXPECT_EQ(Output(opset, "float[2,3] a, int64[2] l",
                      "NegativeLogLikelihoodLoss(a, l)"),
               "float32[]");
+  }
+  for (int opset : {12, 15, 16, 20, 25}) {
+    EXPECT_EQ(Output(opset, "int64[2,1] a, int64[3] b", "LessOrEqual(a, b)"),
+              "bool[2,3]");
+    EXPECT_EQ(Output(opset, "float[2,3] a, float b", "GreaterOrEqual(a, b)"),
+              "bool[2,3]");
+  }
+  for (int opset : {15, 19, 21, 24, 25}) {
+    EXPECT_EQ(Output(opset, "double[2,3] a, int64[5] b", "CastLike(a, b)"),
+              "int64[2,3]");
   }
   for (int opset : {18, 22, 25}) {
     EXPECT_EQ(Output(opset, "float[2,3] a", "Mish(a)"), "float32[2,3]");

@@ -130,6 +130,15 @@ OpCase DivCase(Dims a, Dims b) {
       [](double p, double q) { return -p / (q * q); });
 }
 
+OpCase ModCase(Dims a, Dims b) {
+  OpCase c = BinaryCase(
+      "Mod", a, b, [](double p, double q) { return std::fmod(p, q); },
+      [](double, double) { return 1.0; },
+      [](double p, double q) { return -std::trunc(p / q); });
+  c.attributes["fmod"] = int64_t{1};
+  return c;
+}
+
 OpCase GemmCase(const reference::GemmAttributes& g, std::vector<Dims> inputs) {
   return {"Gemm",
           13,
@@ -197,6 +206,8 @@ std::vector<OpCase> Cases() {
       MulCase({4, 5}, {4, 5}),
       MulCase({4, 5}, {4, 1}),
       MulCase({3}, {2, 3}),
+      ModCase({4, 5}, {4, 5}),
+      ModCase({4, 5}, {5}),
       DivCase({4, 5}, {4, 5}),
       DivCase({4, 5}, {}),
       DivCase({2, 3}, {4, 2, 3}),
@@ -792,6 +803,7 @@ TEST(OpTableTest, FlagsAreCombined) {
   };
   EXPECT_EQ(combined("And"), (std::vector<uint8_t>{0, 0, 0, 1}));
   EXPECT_EQ(combined("Or"), (std::vector<uint8_t>{0, 1, 1, 1}));
+  EXPECT_EQ(combined("Xor"), (std::vector<uint8_t>{0, 1, 1, 0}));
   EXPECT_EQ(combined("Not"), (std::vector<uint8_t>{1, 1, 0, 0}));
 }
 
@@ -881,6 +893,13 @@ TEST(OpTableTest, RefusalsNameTheNode) {
        "one spatial dimension"},
       {Refused("Add", {matrix, integers}),
        "node \"it\" (Add): input 1 is int64; only float32 is computed"},
+      {Refused("Add", {integers, matrix}),
+       "node \"it\" (Add): inputs 0 and 1 are int64 and float32; they must be "
+       "of one integer type"},
+      {Refused("Mod", {matrix, matrix}),
+       "node \"it\" (Mod): fmod is 0, which ONNX defines for integers only"},
+      {Refused("IsNaN", {integers}),
+       "node \"it\" (IsNaN): input 0 is int64; it must be float"},
       {Refused("Add", {matrix, {.present = true, .dims = {2}}}),
        "node \"it\" (Add): shapes [2,3] and [2] do not broadcast"},
       {Refused("Gemm", {matrix, matrix}),

@@ -1,0 +1,9 @@
+#include "worker/ops/compare.h"
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Op>> MakeXor(const OpSpec& spec) {
+  return MakeComparison(spec, Comparison::kXor);
+}
+
+}  // namespace syncline
