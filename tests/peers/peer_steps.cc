@@ -124,7 +124,8 @@ int Main(int argc, char** argv) {
       {"adagrad", OptimizerKind::kAdagrad}};
   const std::map<std::string, LossSpec::Kind> losses = {
       {"softmax", LossSpec::SOFTMAX_CROSS_ENTROPY},
-      {"sigmoid", LossSpec::SIGMOID_CROSS_ENTROPY}};
+      {"sigmoid", LossSpec::SIGMOID_CROSS_ENTROPY},
+      {"mse", LossSpec::MEAN_SQUARED_ERROR}};
   app.add_option("--model", run.model)->required();
   app.add_option("--batches", run.batches)->required();
   app.add_option("--steps", run.steps)->required();
@@ -136,6 +137,9 @@ int Main(int argc, char** argv) {
   app.add_option("--rate", run.rate);
   app.add_option("--epsilon", run.optimizer.epsilon);
   app.add_option("--table", run.tables, "an initializer that is a table");
+  app.add_option("--train", run.train, "a pattern of model.train");
+  app.add_option("--freeze", run.freeze, "a pattern of model.freeze");
+  app.add_flag("--accept-merged", run.accept_merged);
   app.add_option("--threads", run.threads);
   app.add_option("--weights", arguments.weights);
   app.add_option("--outputs", arguments.outputs);

@@ -28,6 +28,13 @@ JobSpec SpecOf(const StepRunner::Options& options) {
   for (const std::string& table : options.tables) {
     spec.add_tables()->set_name(table);
   }
+  for (const std::string& pattern : options.train) {
+    spec.mutable_model()->add_train(pattern);
+  }
+  for (const std::string& pattern : options.freeze) {
+    spec.mutable_model()->add_freeze(pattern);
+  }
+  spec.mutable_model()->set_accept_merged(options.accept_merged);
   spec.mutable_loss()->set_kind(options.loss);
   spec.mutable_training()->set_batch_size(options.batch_size);
   return spec;

@@ -36,6 +36,9 @@ class StepRunner {
     // Initializers [rows, dim] that are tables: a step reads and updates only
     // the rows of its batch.
     std::vector<std::string> tables;
+    // As in ModelSpec.
+    std::vector<std::string> train, freeze;
+    bool accept_merged = false;
     int threads = 1;
   };
   // Errors: InvalidArgument: files that do not fit each other.
