@@ -20,8 +20,9 @@ absl::Time SlewedClock::Now() {
 
 absl::Time SlewedClock::Follow(absl::Time now, absl::Time wall,
                                absl::Duration passed) {
-  const absl::Time expected = now + passed;
-  const absl::Duration slew = passed * kSlew;
+  const absl::Duration awake = std::min(passed, kGapMax);
+  const absl::Time expected = now + awake;
+  const absl::Duration slew = awake * kSlew;
   return std::clamp(wall, expected - slew, expected + slew);
 }
 

@@ -11,10 +11,16 @@ namespace syncline {
 // process are counted in. It begins as the wall clock and follows it by at most
 // kSlew of the time that passes, so a lease never sees more than that of a
 // step, and a record's time is right again after a while. Never goes back.
+//
+// A process that was frozen (SIGSTOP, a virtual machine's pause) did not hear
+// its peers meanwhile, and must not count that as their silence. The owner asks
+// for the time several times per kGapMax; between two questions no more than
+// that passes. The clock catches up with the wall clock as after a step.
 // Thread-safe.
 class SlewedClock {
  public:
   static constexpr double kSlew = 0.1;
+  static constexpr absl::Duration kGapMax = absl::Seconds(1);
 
   absl::Time Now() ABSL_LOCKS_EXCLUDED(mu_);
 

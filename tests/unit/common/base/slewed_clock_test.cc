@@ -40,6 +40,22 @@ TEST(SlewedClockTest, AStepIsFollowedATenthAtATime) {
   }
 }
 
+TEST(SlewedClockTest, TimeInWhichTheProcessWasFrozenDoesNotCount) {
+  absl::Time steady = absl::UnixEpoch();
+  absl::Time now = steady;
+  const absl::Duration frozen = absl::Seconds(6);
+  steady += frozen;
+  now = SlewedClock::Follow(now, steady, frozen);
+  EXPECT_LE(now - absl::UnixEpoch(), 1.1 * SlewedClock::kGapMax);
+  // It catches up while the process is awake, too slowly for a lease to see.
+  now = Pass(absl::Seconds(1), absl::ZeroDuration(), now, &steady);
+  EXPECT_LE(
+      now - absl::UnixEpoch(),
+      1.1 * (SlewedClock::kGapMax + absl::Seconds(1)) + absl::Milliseconds(1));
+  now = Pass(absl::Minutes(2), absl::ZeroDuration(), now, &steady);
+  EXPECT_EQ(now, steady);
+}
+
 TEST(SlewedClockTest, NeverGoesBack) {
   const absl::Time now = absl::UnixEpoch();
   EXPECT_EQ(SlewedClock::Follow(now, now - absl::Hours(1), kTick),
