@@ -31,7 +31,6 @@ constexpr int kLanesMax = 1024;
 // Every table that has disk may spill: the least memory has some to spare.
 static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
               TableBudget::kLeastBytes >= RowSpill::kDiskMin);
-constexpr int kSpillFoldersMax = 1024;
 // As much as one worker can have unsent.
 constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
 
@@ -45,19 +44,6 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
     most = std::max<int64_t>(most, worker.closed_clocks());
   }
   return std::max<int64_t>(most - least, 0);
-}
-
-// The first that no other process on this machine has, so that what an earlier
-// one left behind is found and removed.
-absl::StatusOr<std::unique_ptr<SpillFolder>> OpenSpillFolder(
-    const std::string& root) {
-  absl::Status last;
-  for (int i = 0; i < kSpillFoldersMax; ++i) {
-    auto folder = SpillFolder::Open(root, absl::StrCat("syncline-ps-", i));
-    if (!absl::IsUnavailable(folder.status())) return folder;
-    last = folder.status();
-  }
-  return last;
 }
 
 class PsServerImpl final : public PsServer {
@@ -358,7 +344,7 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(
   }
   std::unique_ptr<SpillFolder> spill;
   if (options.table_disk_bytes > 0) {
-    SYNCLINE_ASSIGN_OR_RETURN(spill, OpenSpillFolder(options.spill_dir));
+    SYNCLINE_ASSIGN_OR_RETURN(spill, SpillFolder::Open(options.spill_dir));
   }
   return std::make_unique<PsServerImpl>(options, lanes, std::move(spill));
 }

@@ -1,16 +1,12 @@
 #include "server/row_spill.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/random.h"
@@ -285,37 +281,20 @@ absl::StatusOr<std::unique_ptr<ColdStore>> RowSpill::Open(
 
 // --- The folder ---
 
-absl::StatusOr<std::unique_ptr<SpillFolder>> SpillFolder::Open(
-    const std::string& root, absl::string_view name) {
-  const std::string path = absl::StrCat(root, "/syncline-spill-", name);
-  SYNCLINE_RETURN_IF_ERROR(MakeDirs(path));
-  const std::string lock_path = absl::StrCat(path, ".lock");
-  const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (lock < 0) return FileError(errno, "open", lock_path);
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    close(lock);
-    if (error != EWOULDBLOCK) return FileError(error, "lock", lock_path);
-    return absl::UnavailableError(
-        absl::StrCat("spill folder ", path, " is in use by another process"));
-  }
-  std::unique_ptr<SpillFolder> folder(new SpillFolder(path, lock));
-  SYNCLINE_RETURN_IF_ERROR(RemoveTree(path));
-  SYNCLINE_RETURN_IF_ERROR(MakeDirs(path));
-  // That a folder is there does not mean that it can be written.
-  SYNCLINE_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(path, "/probe"), "rows"));
-  return folder;
-}
+namespace {
+constexpr char kFolderPrefix[] = "syncline-spill-";
+}  // namespace
 
-// The lock's file stays: removing it would let two processes hold two of them.
-SpillFolder::~SpillFolder() {
-  RemoveTree(path_).IgnoreError();
-  close(lock_);
+absl::StatusOr<std::unique_ptr<SpillFolder>> SpillFolder::Open(
+    const std::string& root) {
+  LockedFolder::RemoveLeftovers(root, kFolderPrefix);
+  SYNCLINE_ASSIGN_OR_RETURN(auto folder,
+                            LockedFolder::OpenFirst(root, kFolderPrefix));
+  return absl::WrapUnique(new SpillFolder(std::move(folder)));
 }
 
 std::string SpillFolder::PathFor(absl::string_view job, uint32_t table) const {
-  return absl::StrCat(path_, "/", job, ".table-", table);
+  return absl::StrCat(path(), "/", job, ".table-", table);
 }
 
 }  // namespace syncline

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/locked_folder.h"
 #include "server/cold_store.h"
 
 namespace syncline {
@@ -18,26 +20,21 @@ namespace syncline {
 // removed when this is opened, and everything when it is closed. Thread-safe.
 class SpillFolder {
  public:
-  // `name` tells the daemons that share `root` apart, e.g. "ps-0".
-  // Errors, naming the path: those of the file system when it cannot be made or
-  // written; Unavailable: another process has it.
+  // Removes what killed daemons have left in `root`, too. Errors, naming the
+  // path: those of the file system when it cannot be made or written.
   static absl::StatusOr<std::unique_ptr<SpillFolder>> Open(
-      const std::string& root, absl::string_view name);
-  ~SpillFolder();
-  SpillFolder(const SpillFolder&) = delete;
-  SpillFolder& operator=(const SpillFolder&) = delete;
+      const std::string& root);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_->path(); }
   // A path for a table's rows that no other has; nothing is made. In this
   // folder itself: one for each job would be left behind by its tables.
   std::string PathFor(absl::string_view job, uint32_t table) const;
 
  private:
-  SpillFolder(std::string path, int lock)
-      : path_(std::move(path)), lock_(lock) {}
+  explicit SpillFolder(std::unique_ptr<LockedFolder> folder)
+      : folder_(std::move(folder)) {}
 
-  const std::string path_;
-  const int lock_;  // of an open file in it
+  const std::unique_ptr<LockedFolder> folder_;
 };
 
 // The cold rows of one table in one file, in shelves (spill_shelf.h). Nothing

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -35,6 +36,7 @@ constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kExitFailed = 1;
 constexpr int kExitRetryable = 138;
 constexpr int kMallocArenas = 4;
+constexpr char kWorkPrefix[] = "syncline-work-";
 
 // What fails while a process starts is told once, in our words.
 void DropGrpcLog(gpr_log_func_args*) {}
@@ -118,7 +120,6 @@ Daemon::~Daemon() {
   Leave();
   StopServing();
   watchdog_.reset();
-  if (!temporary_dir_.empty()) RemoveTree(temporary_dir_).IgnoreError();
 }
 
 void Daemon::Report(const absl::Status& failure) const {
@@ -167,20 +168,25 @@ void Daemon::LogStart() const {
   }
 }
 
+std::string Daemon::WorkRoot() const {
+  if (!options_.work_dir.empty()) return options_.work_dir;
+  std::error_code error;
+  const auto temporary = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : temporary.string();
+}
+
 absl::StatusOr<std::string> Daemon::WorkDir() {
-  if (!options_.work_dir.empty()) {
-    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.work_dir));
-    return options_.work_dir;
-  }
-  if (temporary_dir_.empty()) {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "syncline-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      return FileError(errno, "create directory", name);
+  if (work_folder_ == nullptr) {
+    const int removed = LockedFolder::RemoveLeftovers(WorkRoot(), kWorkPrefix);
+    if (removed > 0) {
+      LogInfo("work folders of killed processes removed")
+          .Field("folders", removed)
+          .Field("in", WorkRoot());
     }
-    temporary_dir_ = name;
+    SYNCLINE_ASSIGN_OR_RETURN(work_folder_,
+                              LockedFolder::OpenFirst(WorkRoot(), kWorkPrefix));
   }
-  return temporary_dir_;
+  return work_folder_->path();
 }
 
 MemberLink* Daemon::AddMember() {

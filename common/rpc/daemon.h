@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/locked_folder.h"
 #include "common/base/periodic_task.h"
 #include "common/rpc/daemon_options.h"
 #include "common/rpc/exit_request.h"
@@ -47,9 +48,12 @@ class Daemon {
 
   MetricsRegistry* metrics() { return &metrics_; }
   grpc::ServerBuilder* builder() { return &builder_; }
-  // For files of this process, created: --work-dir, or a temporary folder that
-  // is removed at the end.
+  // For files of this process: a folder of its own in WorkRoot(), created, and
+  // removed at the end. What killed processes have left there is removed.
   absl::StatusOr<std::string> WorkDir();
+  // --work-dir, or the folder for temporary files. For what outlives the
+  // process.
+  std::string WorkRoot() const;
 
   // A role that the scheduler is to know. Owned by the daemon; before Listen.
   MemberLink* AddMember();
@@ -112,7 +116,7 @@ class Daemon {
   std::optional<GrpcTimerWaker> timers_;  // while there is a server
   std::string address_;
   std::string scheduler_address_;
-  std::string temporary_dir_;
+  std::unique_ptr<LockedFolder> work_folder_;
   std::vector<std::string> services_;
   std::vector<std::unique_ptr<MemberLink>> members_;  // const after Listen
   std::atomic<bool> draining_ = false;

@@ -192,8 +192,9 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                   "Relative paths of a job's data are below this folder")
       ->capture_default_str();
   app->add_option("--work-dir", flags->work_dir,
-                  "For files of a job while it runs. Default: a temporary "
-                  "folder");
+                  "For files of a job while it runs, each process in a folder "
+                  "of its own; may be shared. Default: the folder for "
+                  "temporary files");
   app->add_option("--threads", flags->threads,
                   "Compute threads where the job does not say; 0: one per "
                   "core")

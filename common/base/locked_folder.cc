@@ -1,0 +1,137 @@
+#include "common/base/locked_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+constexpr char kLockSuffix[] = ".lock";
+constexpr int kFoldersMax = 1024;
+// A lock file that its holder removes between our open and our lock.
+constexpr int kLockAttempts = 16;
+
+std::string LockPath(const std::string& path) {
+  return absl::StrCat(path, kLockSuffix);
+}
+
+absl::Status NotOurs(const std::string& path) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("\"", path, "\" is a link, or belongs to another user"));
+}
+
+// The name still means this open file.
+bool IsStillNamed(int file, const std::string& path) {
+  struct stat opened;
+  struct stat named;
+  return fstat(file, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+absl::StatusOr<FileDescriptor> Lock(const std::string& path) {
+  const std::string lock_path = LockPath(path);
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    FileDescriptor lock(open(lock_path.c_str(),
+                             O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!lock.valid() && errno == ELOOP) return NotOurs(lock_path);
+    if (!lock.valid()) return FileError(errno, "open", lock_path);
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return FileError(errno, "lock", lock_path);
+      break;
+    }
+    if (IsStillNamed(lock.get(), lock_path)) return lock;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("folder ", path, " is in use by another process"));
+}
+
+// Whether this user has made it, as a file or a folder.
+bool IsOurs(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && info.st_uid == geteuid() &&
+         (S_ISDIR(info.st_mode) || S_ISREG(info.st_mode));
+}
+
+// REQUIRES: locked.
+absl::Status MakeEmpty(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && !IsOurs(path)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("\"", path, "\" is a link, or belongs to another user"));
+  }
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(path));
+  if (mkdir(path.c_str(), 0700) != 0) {
+    return FileError(errno, "create directory", path);
+  }
+  // That a folder is there does not mean that it can be written.
+  const std::string probe = absl::StrCat(path, "/probe");
+  SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(probe, "probe"));
+  return RemoveTree(probe);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LockedFolder>> LockedFolder::Open(
+    const std::string& root, absl::string_view name) {
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(root));
+  const std::string path = absl::StrCat(root, "/", name);
+  SYNCLINE_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(path));
+  const absl::Status made = MakeEmpty(path);
+  if (!made.ok()) {
+    unlink(LockPath(path).c_str());
+    return made;
+  }
+  return absl::WrapUnique(new LockedFolder(path, std::move(lock)));
+}
+
+absl::StatusOr<std::unique_ptr<LockedFolder>> LockedFolder::OpenFirst(
+    const std::string& root, absl::string_view prefix) {
+  absl::Status last;
+  for (int i = 0; i < kFoldersMax; ++i) {
+    auto folder = Open(root, absl::StrCat(prefix, i));
+    if (folder.ok()) return folder;
+    last = folder.status();
+    if (!absl::IsUnavailable(last) && !absl::IsPermissionDenied(last)) break;
+  }
+  return last;
+}
+
+int LockedFolder::RemoveLeftovers(const std::string& root,
+                                  absl::string_view prefix) {
+  std::error_code error;
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    const std::string name = entry.path().filename();
+    if (!absl::StartsWith(name, prefix) || !IsOurs(entry.path())) continue;
+    names.insert(std::string(absl::StripSuffix(name, kLockSuffix)));
+  }
+  int removed = 0;
+  for (const std::string& name : names) {
+    if (Open(root, name).ok()) ++removed;  // and closed at once
+  }
+  return removed;
+}
+
+// While the lock is held: who opens its file before this is told that its name
+// has gone, or made anew.
+LockedFolder::~LockedFolder() {
+  RemoveTree(path_).IgnoreError();
+  unlink(LockPath(path_).c_str());
+}
+
+}  // namespace syncline
