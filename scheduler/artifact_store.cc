@@ -1,5 +1,6 @@
 #include "scheduler/artifact_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -98,18 +99,15 @@ absl::Status ArtifactStore::DeleteJob(const std::string& job_id) {
   return RemoveTree(absl::StrCat(jobs_, "/", job_id));
 }
 
-absl::Status ArtifactStore::KeepOnly(const std::set<std::string>& job_ids) {
+absl::StatusOr<std::vector<std::string>> ArtifactStore::ListJobs() const {
   std::error_code error;
-  std::vector<std::string> others;
+  std::vector<std::string> job_ids;
   for (const auto& entry : std::filesystem::directory_iterator(jobs_, error)) {
-    const std::string name = entry.path().filename();
-    if (!job_ids.contains(name)) others.push_back(name);
+    job_ids.push_back(entry.path().filename());
   }
   if (error) return FileError(error.value(), "list", jobs_);
-  for (const std::string& name : others) {
-    SYNCLINE_RETURN_IF_ERROR(DeleteJob(name));
-  }
-  return absl::OkStatus();
+  std::sort(job_ids.begin(), job_ids.end());
+  return job_ids;
 }
 
 }  // namespace syncline

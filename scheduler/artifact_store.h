@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,8 +44,8 @@ class ArtifactStore {
   std::string PathOf(const std::string& job_id, const std::string& name) const;
 
   absl::Status DeleteJob(const std::string& job_id);
-  // Deletes the files of all jobs but these.
-  absl::Status KeepOnly(const std::set<std::string>& job_ids);
+  // Ids of the jobs that have a folder, in order.
+  absl::StatusOr<std::vector<std::string>> ListJobs() const;
 
  private:
   explicit ArtifactStore(std::string directory)

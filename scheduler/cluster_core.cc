@@ -6,20 +6,24 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/profile_limits.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "scheduler/describe.h"
 
 namespace syncline {
 namespace {
 
-constexpr int kExitRetryable = 138;
+constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 
 // "j-0042" -> 42; 0 if it is not a job's id.
@@ -32,6 +36,18 @@ uint64_t NumberOf(absl::string_view job_id) {
 Capacity NeedOf(const Job& job) {
   const ResourcesSpec& resources = job.status().spec().resources();
   return {resources.workers(), resources.ps()};
+}
+
+// Paths of the fields whose values are not the same; empty: none.
+std::string SpecDifference(const JobSpec& a, const JobSpec& b) {
+  std::string report;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&report);
+  if (differencer.Compare(a, b)) return "";
+  return absl::StrJoin(
+      absl::StrSplit(absl::string_view(report).substr(0, kDifferenceBytesMax),
+                     '\n', absl::SkipEmpty()),
+      ", ");
 }
 
 bool IsWorker(const Member& member) {
@@ -53,17 +69,14 @@ void ClusterCore::Restore(std::vector<StoredJob> jobs,
   }
   for (StoredJob& stored : jobs) {
     const uint64_t number = NumberOf(stored.status.job_id());
-    jobs_[number] = std::make_unique<Job>(
-        std::move(stored),
-        Job::Timing{options_.prepare_timeout, options_.grace});
+    AddJob(number, std::move(stored));
     next_job_ = std::max(next_job_, number + 1);
   }
   for (auto& [number, job] : jobs_) {
     if (job->status().state() == QUEUED) {
       queue_.Push(job->id());
     } else if (!job->IsOver()) {
-      job->Fail("the scheduler was restarted while the job was running",
-                kExitRetryable, now, actions);
+      job->OnRestart(now, actions);
     }
   }
   StartJobs(now, actions);
@@ -369,13 +382,40 @@ absl::StatusOr<StoredJob> ClusterCore::Prepare(
   return job;
 }
 
+void ClusterCore::AddJob(uint64_t number, StoredJob stored) {
+  if (!stored.client_key.empty()) by_client_key_[stored.client_key] = number;
+  jobs_[number] = std::make_unique<Job>(
+      std::move(stored), Job::Timing{options_.prepare_timeout, options_.grace});
+}
+
+absl::StatusOr<std::optional<std::string>> ClusterCore::FindRepeated(
+    const std::string& client_key, const JobSpec& spec,
+    const Artifact& model) const {
+  const auto known = by_client_key_.find(client_key);
+  if (client_key.empty() || known == by_client_key_.end()) return std::nullopt;
+  const JobStatus& first = jobs_.at(known->second)->status();
+  std::string differs = SpecDifference(first.spec(), spec);
+  for (const Artifact& artifact : first.artifacts()) {
+    if (artifact.name() == "model.onnx" &&
+        (artifact.size_bytes() != model.size_bytes() ||
+         artifact.crc32c() != model.crc32c())) {
+      absl::StrAppend(&differs, differs.empty() ? "" : ", ", "the model file");
+    }
+  }
+  if (differs.empty()) return first.job_id();
+  return absl::AlreadyExistsError(
+      absl::StrCat("client key \"", absl::Utf8SafeCHexEscape(client_key),
+                   "\" is that of job ", first.job_id(),
+                   ", which is another one; what differs: ", differs,
+                   ". Submit with another key"));
+}
+
 void ClusterCore::Submit(StoredJob stored, absl::Time now,
                          ClusterActions* actions) {
   const std::string job_id = stored.status.job_id();
   const uint64_t number = NumberOf(job_id);
   SYNCLINE_CHECK(number != 0 && !jobs_.contains(number));
-  jobs_[number] = std::make_unique<Job>(
-      std::move(stored), Job::Timing{options_.prepare_timeout, options_.grace});
+  AddJob(number, std::move(stored));
   queue_.Push(job_id);
   StartJobs(now, actions);
 }
@@ -472,6 +512,11 @@ void ClusterCore::ExpireJobs(absl::Time now, ClusterActions* actions) {
       continue;
     }
     if (newest) job->ClearArtifacts(actions);
+    if (!newest) {
+      std::erase_if(by_client_key_, [&](const auto& entry) {
+        return entry.second == it->first;
+      });
+    }
     actions->push_back(DeleteJob{job->id(), !newest});
     it = newest ? std::next(it) : jobs_.erase(it);
   }

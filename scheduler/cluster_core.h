@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,6 +81,16 @@ class ClusterCore {
                                     std::vector<TableInfo> tables,
                                     const std::string& job_id, absl::Time now);
   void Submit(StoredJob job, absl::Time now, ClusterActions* actions);
+  // The job that was submitted with this key before; none: the key is empty or
+  // was not seen. Errors: AlreadyExists: that was another job, with what
+  // differs. `spec` has its defaults; of `model` size and checksum are
+  // compared.
+  absl::StatusOr<std::optional<std::string>> FindRepeated(
+      const std::string& client_key, const JobSpec& spec,
+      const Artifact& model) const;
+  bool HasClientKey(const std::string& client_key) const {
+    return by_client_key_.contains(client_key);
+  }
   // Never given before.
   std::string NextJobId();
   // Errors: ResourceExhausted, Unavailable; as Prepare.
@@ -146,6 +157,8 @@ class ClusterCore {
   // Of all members, whether they work or not.
   Capacity Total() const;
   void ExpireJobs(absl::Time now, ClusterActions* actions);
+  // Takes it into jobs_.
+  void AddJob(uint64_t number, StoredJob stored);
   Job* MutableJob(const std::string& job_id);
   // The job this member is engaged for, if it is known; else null.
   Job* JobOf(SessionId session);
@@ -154,6 +167,7 @@ class ClusterCore {
   Membership membership_;
   JobQueue queue_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
+  std::map<std::string, uint64_t> by_client_key_;  // numbers of jobs
   std::map<SessionId, Engagement> engaged_;
   absl::Time started_at_ = absl::InfinitePast();
   absl::Time settled_at_ = absl::InfinitePast();

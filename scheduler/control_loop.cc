@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "scheduler/describe.h"
+#include "scheduler/stopping.h"
 
 namespace syncline {
 namespace {
@@ -16,10 +17,6 @@ constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
 constexpr absl::Duration kBeatPeriod = absl::Seconds(2);
 // A disk that is full fails at every tick.
 constexpr absl::Duration kComplaintPeriod = absl::Seconds(30);
-
-absl::Status Stopped() {
-  return absl::UnavailableError("the scheduler is stopping");
-}
 
 }  // namespace
 
@@ -38,10 +35,12 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
     unreadable.push_back(record.job_id);
   }
   metrics_->SetUnreadable(unreadable.size());
+  std::vector<std::string> taken_ids = std::move(restored.without_record);
+  taken_ids.insert(taken_ids.end(), unreadable.begin(), unreadable.end());
   // Nobody else is here yet, but the annotations want the lock.
   Handle(
       [&](ClusterCore* core, absl::Time now, ClusterActions* actions) {
-        core->Restore(std::move(restored.jobs), unreadable, now, actions);
+        core->Restore(std::move(restored.jobs), taken_ids, now, actions);
       },
       clock_.Now());
   ticker_.emplace("scheduler-tick", kTickPeriod, [this] { Tick(); });
@@ -120,7 +119,10 @@ void ControlLoop::Persist(const std::string& job_id, bool durable) {
   const auto status = Get(job_id);
   if (!status.ok()) return;
   const absl::Status written = state_->Put(*status, durable);
-  if (written.ok()) return;
+  if (written.ok()) {
+    unsaved_.erase(job_id);
+    return;
+  }
   // The job goes on; the next tick tries again.
   unsaved_.insert(job_id);
   LogWriteFailure(job_id, written);
@@ -139,6 +141,7 @@ void ControlLoop::LogWriteFailure(const std::string& job_id,
 }
 
 void ControlLoop::RetryWrites() {
+  for (const std::string& job_id : std::exchange(revoked_, {})) Revoke(job_id);
   if (unsaved_.empty()) return;
   for (const std::string& job_id : std::exchange(unsaved_, {})) {
     Persist(job_id, /*durable=*/true);
@@ -148,17 +151,24 @@ void ControlLoop::RetryWrites() {
   complain_at_ = absl::InfinitePast();
 }
 
-// The record first: files without one are deleted by the next start.
+// The files first: those without a record would be kept for ever. A record that
+// is left is read by the next start, which forgets it again.
 void ControlLoop::Forget(const DeleteJob& job) {
-  if (job.record) {
+  const absl::Status status = artifacts_->DeleteJob(job.job_id);
+  if (status.ok() && job.record) {
     const absl::Status forgotten = state_->Delete(job.job_id);
-    // The next start reads it, and forgets it again.
     if (!forgotten.ok()) LogWriteFailure(job.job_id, forgotten);
   }
-  const absl::Status status = artifacts_->DeleteJob(job.job_id);
   LogInfo(job.record ? "old job deleted" : "files deleted")
       .Job(job.job_id)
       .Status(status);
+}
+
+void ControlLoop::Revoke(const std::string& job_id) {
+  const absl::Status deleted = state_->Delete(job_id);
+  if (deleted.ok()) return;
+  revoked_.insert(job_id);
+  LogWriteFailure(job_id, deleted);
 }
 
 void ControlLoop::EndIdle() {
@@ -283,32 +293,48 @@ std::shared_ptr<ControlLoop::Session> ControlLoop::FindSession(
   return it == sessions_.end() ? nullptr : it->second.session;
 }
 
+absl::StatusOr<std::optional<std::string>> ControlLoop::FindRepeated(
+    const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const {
+  Artifact model;
+  model.set_size_bytes(model_bytes);
+  model.set_crc32c(model_crc32c);
+  MutexLock lock(&mu_);
+  return core_.FindRepeated(job.client_key, job.spec, model);
+}
+
 void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
-                         Accepted done) {
+                         Submitted done) {
+  const auto first = FindRepeated(job, model->size_bytes(), model->crc32c());
+  if (!first.ok()) return done(first.status());
+  if (first->has_value()) return done(Submission{**first, /*repeated=*/true});
   std::string job_id;
   {
     MutexLock lock(&mu_);
     job_id = core_.NextJobId();
   }
   // The file first: a record without its model would be worse than a file
-  // without a record, which the next start deletes.
+  // without a record.
   const auto artifact = artifacts_->Commit(model, job_id, "model.onnx");
   if (!artifact.ok()) return done(artifact.status());
   const bool queued = thread_.TrySubmit(
       [this, job_id, job = std::move(job), artifact = *artifact, done] {
-        const absl::Status status = Enqueue(job_id, job, artifact);
-        metrics_->CountSubmit(status.ok());
-        if (status.ok()) return done(job_id);
-        const absl::Status deleted = artifacts_->DeleteJob(job_id);
-        if (!deleted.ok()) LogWarning("files left").Status(deleted);
-        done(status);
+        const auto submission = Enqueue(job_id, job, artifact);
+        metrics_->CountSubmit(submission.ok());
+        if (!submission.ok() || submission->repeated) {
+          const absl::Status deleted = artifacts_->DeleteJob(job_id);
+          if (!deleted.ok()) LogWarning("files left").Status(deleted);
+        }
+        done(submission);
       });
-  if (!queued) done(Stopped());
+  if (!queued) done(SchedulerStopping());
 }
 
-absl::Status ControlLoop::Enqueue(const std::string& job_id,
-                                  const CheckedJob& job,
-                                  const Artifact& model) {
+absl::StatusOr<ControlLoop::Submission> ControlLoop::Enqueue(
+    const std::string& job_id, const CheckedJob& job, const Artifact& model) {
+  // The first one may have come while this one's file was written.
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto first, FindRepeated(job, model.size_bytes(), model.crc32c()));
+  if (first.has_value()) return Submission{*first, /*repeated=*/true};
   const absl::Time now = clock_.Now();
   StoredJob stored;
   {
@@ -316,8 +342,14 @@ absl::Status ControlLoop::Enqueue(const std::string& job_id,
     SYNCLINE_ASSIGN_OR_RETURN(stored, core_.Prepare(job.spec, job.parameters,
                                                     job.tables, job_id, now));
   }
+  stored.client_key = job.client_key;
   *stored.status.add_artifacts() = model;
-  SYNCLINE_RETURN_IF_ERROR(state_->PutNew(stored));
+  const absl::Status written = state_->PutNew(stored);
+  if (!written.ok()) {
+    // A write that failed may still have reached the disk.
+    Revoke(job_id);
+    return written;
+  }
   LogInfo("job queued")
       .Job(job_id)
       .Field("name", job.spec.name())
@@ -327,7 +359,7 @@ absl::Status ControlLoop::Enqueue(const std::string& job_id,
         core->Submit(std::move(stored), now, actions);
       },
       now);
-  return absl::OkStatus();
+  return Submission{job_id, /*repeated=*/false};
 }
 
 void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
@@ -341,7 +373,7 @@ void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
         if (!outcome->ok()) return done(*outcome);
         done(Get(job_id));
       });
-  if (!posted) done(Stopped());
+  if (!posted) done(SchedulerStopping());
 }
 
 void ControlLoop::Profile(const ProfileRequest& request, Accepted done) {
@@ -351,7 +383,7 @@ void ControlLoop::Profile(const ProfileRequest& request, Accepted done) {
         *artifact = core->Profile(request, actions);
       },
       [=] { done(*artifact); });
-  if (!posted) done(Stopped());
+  if (!posted) done(SchedulerStopping());
 }
 
 void ControlLoop::AddArtifact(const std::string& job_id,
@@ -362,8 +394,15 @@ void ControlLoop::AddArtifact(const std::string& job_id,
       [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
         *outcome = core->AddArtifact(job_id, artifact, actions);
       },
-      [=] { done(*outcome); });
-  if (!posted) done(Stopped());
+      [=, this] {
+        if (outcome->ok() && unsaved_.contains(job_id)) {
+          return done(absl::ResourceExhaustedError(
+              absl::StrCat("the scheduler has ", artifact.name(), " of job ",
+                           job_id, ", but could not write that to its state")));
+        }
+        done(*outcome);
+      });
+  if (!posted) done(SchedulerStopping());
 }
 
 void ControlLoop::Shutdown(int exit_code, const std::string& reason) {
@@ -374,8 +413,11 @@ void ControlLoop::Shutdown(int exit_code, const std::string& reason) {
 
 absl::Status ControlLoop::Watch(const std::string& job_id,
                                 std::shared_ptr<Watcher> watcher) {
+  if (draining_) return SchedulerStopping();
   SYNCLINE_RETURN_IF_ERROR(Get(job_id).status());
   const bool queued = thread_.TrySubmit([=, this] {
+    // Drain has ended all watches that there were.
+    if (draining_) return watcher->OnDrain();
     std::shared_ptr<const JobStatus> status;
     {
       MutexLock lock(&mu_);
@@ -386,7 +428,7 @@ absl::Status ControlLoop::Watch(const std::string& job_id,
     }
     watcher->OnStatus(std::move(status));
   });
-  return queued ? absl::OkStatus() : Stopped();
+  return queued ? absl::OkStatus() : SchedulerStopping();
 }
 
 void ControlLoop::Unwatch(const std::string& job_id, const Watcher* watcher) {
@@ -412,21 +454,23 @@ void ControlLoop::Drain() {
       sessions = sessions_;
       watchers.swap(watchers_);
     }
-    for (const auto& [id, stream] : sessions) stream.session->End(Stopped());
+    for (const auto& [id, stream] : sessions)
+      stream.session->End(SchedulerStopping());
     for (const auto& [job_id, watcher] : watchers) watcher->OnDrain();
   });
   if (!queued) LogWarning("drained after it was stopped");
 }
 
-absl::Status ControlLoop::CheckAccepting() const {
-  if (draining_) return Stopped();
+absl::Status ControlLoop::CheckAccepting(const std::string& client_key) const {
+  if (draining_) return SchedulerStopping();
   MutexLock lock(&mu_);
-  return core_.CheckAccepting();
+  return core_.HasClientKey(client_key) ? absl::OkStatus()
+                                        : core_.CheckAccepting();
 }
 
 absl::Status ControlLoop::CheckUpload(const std::string& job_id,
                                       uint64_t incarnation) const {
-  if (draining_) return Stopped();
+  if (draining_) return SchedulerStopping();
   MutexLock lock(&mu_);
   return core_.CheckUpload(job_id, incarnation);
 }

@@ -85,11 +85,20 @@ class ControlLoop {
   // Users. `done` runs once, on the loop's thread, or at once if the loop has
   // stopped.
   using Accepted = std::function<void(absl::StatusOr<std::string>)>;
+  struct Submission {
+    std::string job_id;
+    // It was there already, from an earlier submission with the same key.
+    bool repeated = false;
+  };
+  using Submitted = std::function<void(absl::StatusOr<Submission>)>;
   // `model` is whole; blocks on the disk, so not from a reaction.
-  void Submit(CheckedJob job, FileChunkWriter* model, Accepted done);
+  // AlreadyExists: the client's key is that of a job that is another one.
+  void Submit(CheckedJob job, FileChunkWriter* model, Submitted done);
   void Cancel(const std::string& job_id, const std::string& reason,
               std::function<void(absl::StatusOr<JobStatus>)> done);
   void Profile(const ProfileRequest& request, Accepted done);
+  // ResourceExhausted: the job's record could not be written; a repeat helps
+  // once it can.
   void AddArtifact(const std::string& job_id, const Artifact& artifact,
                    std::function<void(absl::Status)> done);
   void Shutdown(int exit_code, const std::string& reason);
@@ -103,7 +112,8 @@ class ControlLoop {
   // they are, for the next scheduler to mark.
   void Drain();
   bool draining() const { return draining_; }
-  absl::Status CheckAccepting() const;
+  // A key that is known is accepted whatever the queue says.
+  absl::Status CheckAccepting(const std::string& client_key) const;
   absl::Status CheckUpload(const std::string& job_id,
                            uint64_t incarnation) const;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
@@ -131,9 +141,14 @@ class ControlLoop {
   void RetryWrites();
   void EndIdle();
   void Forget(const DeleteJob& job);
+  // Deletes the record of a job that was refused, now or at a later tick.
+  void Revoke(const std::string& job_id);
   void OnTransition(const std::string& job_id);
-  absl::Status Enqueue(const std::string& job_id, const CheckedJob& job,
-                       const Artifact& model);
+  absl::StatusOr<Submission> Enqueue(const std::string& job_id,
+                                     const CheckedJob& job,
+                                     const Artifact& model);
+  absl::StatusOr<std::optional<std::string>> FindRepeated(
+      const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const;
   // Every so often, however many fail.
   void LogWriteFailure(const std::string& job_id, const absl::Status& why);
   std::shared_ptr<Session> FindSession(SessionId id) const;
@@ -153,6 +168,7 @@ class ControlLoop {
   std::atomic<bool> draining_{false};
   std::atomic<bool> tick_queued_{false};
   std::set<std::string> unsaved_;  // the loop's thread alone
+  std::set<std::string> revoked_;  // likewise: records to delete
   std::set<std::string> dirty_;    // likewise: changes that watchers miss
   uint64_t lost_seen_ = 0;         // likewise
   uint64_t writes_failed_ = 0;     // likewise: since the last that was logged

@@ -20,11 +20,13 @@ constexpr int kExitRetryable = 138;
 constexpr int kEvaluationsMax = 4096;
 // A daemon's problems are for people; more than this is not read.
 constexpr size_t kReasonBytesMax = 16 << 10;
+constexpr size_t kActivityBytesMax = 1 << 10;
 
 // Cuts between characters: a record that is not UTF-8 cannot be read again.
-std::string Shortened(absl::string_view text) {
-  if (text.size() <= kReasonBytesMax) return std::string(text);
-  size_t kept = kReasonBytesMax;
+std::string Shortened(absl::string_view text,
+                      size_t bytes_max = kReasonBytesMax) {
+  if (text.size() <= bytes_max) return std::string(text);
+  size_t kept = bytes_max;
   while (kept > 0 && (text[kept] & 0xc0) == 0x80) --kept;
   return absl::StrCat(text.substr(0, kept), " ...");
 }
@@ -67,10 +69,15 @@ Job::Party* Job::Find(SessionId session) {
   return nullptr;
 }
 
-bool Job::All(Stage stage, bool but_ps) const {
-  return std::all_of(parties_.begin(), parties_.end(), [&](const Party& p) {
-    return p.stage == stage || (but_ps && p.role == Role::kPs);
-  });
+bool Job::All(Stage stage) const {
+  return absl::c_all_of(parties_,
+                        [&](const Party& p) { return p.stage == stage; });
+}
+
+void Job::AddDoneRank(uint32_t rank) {
+  status_.add_done_ranks(rank);
+  std::sort(status_.mutable_done_ranks()->begin(),
+            status_.mutable_done_ranks()->end());
 }
 
 bool Job::Evaluates(const Party& party) const {
@@ -92,7 +99,7 @@ absl::StatusOr<SessionId> Job::WorkerSession(uint32_t rank) const {
     if (party.role != Role::kWorker) continue;
     ++workers;
     if (party.participant.rank() != rank) continue;
-    if (party.stage == Stage::kPrepared) return party.session;
+    if (party.stage == Stage::kPrepared && !party.done) return party.session;
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", rank, " of job ", id(), " has no step to do"));
   }
@@ -166,6 +173,7 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
                     status_.spec().training().epochs());
   started_ = now;
   Transition(PREPARING, where, now, actions);
+  UpdateWaitingFor(actions);
   SendPrepare(actions);
 }
 
@@ -197,6 +205,8 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
     return;
   }
   party->stage = Stage::kPrepared;
+  party->activity.clear();
+  UpdateWaitingFor(actions);
   if (party->role == Role::kWorker && party->participant.rank() == 0) {
     clocks_per_epoch_ = prepared.clocks_per_epoch();
     clocks_total_ = prepared.clocks_total();
@@ -207,7 +217,7 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
   if (!party->problems.empty()) {
     refused_by_ = std::min(refused_by_, now + timing_.grace);
   }
-  if (!All(Stage::kPrepared, /*but_ps=*/false)) return;
+  if (!All(Stage::kPrepared)) return;
   if (refused_by_ == absl::InfiniteFuture()) {
     BeginRun(now, actions);
   } else {
@@ -260,8 +270,13 @@ JobTableStatus Job::TableStatus(absl::Time now) const {
 
 void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
-  const Party* party = Find(session);
-  if (party == nullptr || status_.state() != RUNNING) return;
+  Party* party = Find(session);
+  if (party == nullptr) return;
+  if (report.has_activity() && status_.state() <= RUNNING) {
+    party->activity = Shortened(report.activity(), kActivityBytesMax);
+    UpdateWaitingFor(actions);
+  }
+  if (status_.state() != RUNNING) return;
   if (report.has_progress() && party->role == Role::kWorker) {
     progress_->OnReport(party->participant.rank(), report.progress());
   }
@@ -279,14 +294,19 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
 void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
                  ClusterActions* actions) {
   Party* party = Find(session);
-  if (party == nullptr || stopping()) return;
+  if (party == nullptr || party->done || stopping()) return;
   if (done.code() == 0) {
     // A ps has nothing to finish, and nobody is done before it was told to run.
     if (party->role == Role::kPs || status_.state() != RUNNING) return;
-    party->stage = Stage::kDone;
-    finishing_ = All(Stage::kDone, /*but_ps=*/true);
+    party->done = true;
+    AddDoneRank(party->participant.rank());
+    finishing_ = absl::c_all_of(
+        parties_, [](const Party& p) { return p.done || p.role == Role::kPs; });
     if (finishing_) suspicion_.reset();
-    AwaitEvaluator(actions);
+    // What it has done is not asked of it again, by a later scheduler neither.
+    actions->push_back(PersistJob{id()});
+    party->activity.clear();
+    UpdateWaitingFor(actions);
     return;
   }
   const std::string reason = absl::StrCat(
@@ -300,13 +320,45 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   Fail(reason, ExitCodeFor(done.code()), now, actions);
 }
 
-void Job::AwaitEvaluator(ClusterActions* actions) {
-  if (!status_.has_evaluator() || finishing_) return;
-  for (const Party& party : parties_) {
-    if (party.role == Role::kWorker && party.stage != Stage::kDone) return;
+bool Job::WorkersAreDone() const {
+  return absl::c_all_of(parties_, [](const Party& party) {
+    return party.role != Role::kWorker || party.done;
+  });
+}
+
+void Job::AddWaitingFor(const Party& party, std::string* text) const {
+  const bool unanswered =
+      status_.state() == PREPARING && party.stage == Stage::kPreparing;
+  const bool evaluates = status_.state() == RUNNING && !finishing_ &&
+                         party.role == Role::kEvaluator && !party.done &&
+                         WorkersAreDone();
+  const bool is_there = party.stage != Stage::kGone;
+  if (!unanswered && !evaluates && (party.activity.empty() || !is_there)) {
+    return;
   }
-  status_.set_waiting_for(MemberText(status_.evaluator().member()));
+  absl::StrAppend(text, text->empty() ? "" : "; ",
+                  MemberText(party.participant.member()),
+                  party.activity.empty() ? "" : ": ", party.activity);
+}
+
+void Job::UpdateWaitingFor(ClusterActions* actions) {
+  std::string text;
+  for (const Party& party : parties_) AddWaitingFor(party, &text);
+  text = Shortened(text);
+  if (text == status_.waiting_for()) return;
+  status_.set_waiting_for(std::move(text));
+  // For a scheduler that starts anew and must say where results are.
+  if (status_.state() == RUNNING) {
+    actions->push_back(PersistJob{id(), /*durable=*/false});
+  }
   actions->push_back(JobChanged{id()});
+}
+
+std::string Job::WithWaitingFor(absl::string_view reason) const {
+  if (status_.state() != RUNNING || status_.waiting_for().empty()) {
+    return std::string(reason);
+  }
+  return absl::StrCat(reason, "; the job waited for ", status_.waiting_for());
 }
 
 std::string Job::LossText(const Party& party, absl::string_view lost) const {
@@ -326,25 +378,46 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
                  ClusterActions* actions) {
   Party* party = Find(session);
   if (party == nullptr) return;
-  if (!stopping()) {
+  // Nobody waits for one that is done: its results are stored.
+  if (!stopping() && !party->done) {
     // Released without being asked counts as lost: it cannot serve the job.
-    Fail(LossText(*party, lost.empty() ? "it released the job" : lost),
-         kExitRetryable, now, actions);
+    const std::string loss =
+        LossText(*party, lost.empty() ? "it released the job" : lost);
+    party->stage = Stage::kGone;
+    Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
   }
   party->stage = Stage::kGone;
   FinishIfAllGone(now, actions);
 }
 
 void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {
-  if (!finishing_ || IsOver() || !All(Stage::kGone, /*but_ps=*/false)) {
+  if (!finishing_ || IsOver() || !All(Stage::kGone)) {
     return;
   }
+  Succeed(/*how=*/"", now, actions);
+}
+
+void Job::Succeed(absl::string_view how, absl::Time now,
+                  ClusterActions* actions) {
   Transition(SUCCEEDED,
-             status_.has_evaluator() ? "all workers and the evaluator are done"
-                                     : "all workers are done",
+             absl::StrCat(status_.has_evaluator()
+                              ? "all workers and the evaluator are done"
+                              : "all workers are done",
+                          how),
              now, actions);
   status_.mutable_progress()->set_seconds_left(0);
   status_.set_exit_code(0);
+}
+
+void Job::OnRestart(absl::Time now, ClusterActions* actions) {
+  const int needed = status_.workers_size() + (status_.has_evaluator() ? 1 : 0);
+  if (status_.state() == RUNNING && needed > 0 &&
+      status_.done_ranks_size() == needed) {
+    return Succeed("; the scheduler was restarted before they had released it",
+                   now, actions);
+  }
+  Fail(WithWaitingFor("the scheduler was restarted while the job was running"),
+       kExitRetryable, now, actions);
 }
 
 void Job::OnTick(absl::Time now, ClusterActions* actions) {
@@ -355,8 +428,9 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
   if (now >= refused_by_) return FailUnprepared(now, actions);
   const double max_seconds = status_.spec().limits().max_seconds();
   if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
-    return Fail(absl::StrCat("limits.max_seconds: the job ran for longer than ",
-                             max_seconds, " s"),
+    return Fail(WithWaitingFor(absl::StrCat(
+                    "limits.max_seconds: the job ran for longer than ",
+                    max_seconds, " s")),
                 kExitPermanent, now, actions);
   }
   if (status_.state() != PREPARING ||
@@ -366,7 +440,7 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
   std::vector<std::string> missing;
   for (const Party& party : parties_) {
     if (party.stage == Stage::kPreparing) {
-      missing.push_back(MemberText(party.participant.member()));
+      AddWaitingFor(party, &missing.emplace_back());
     }
   }
   Fail(absl::StrCat("not prepared within ",

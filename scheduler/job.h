@@ -25,6 +25,8 @@ struct StoredJob {
   // Of the model; what the assignment names.
   std::vector<ParameterInfo> parameters;
   std::vector<TableInfo> tables;
+  // SubmitBegin.client_key; empty: none.
+  std::string client_key = {};
 };
 
 // The life of one job, from QUEUED to a final state. Pure, thread-compatible.
@@ -33,6 +35,9 @@ struct StoredJob {
 //   RUNNING --all workers and the evaluator done--> finishing (still RUNNING)
 //   finishing --all participants gone--> SUCCEEDED
 //   any state before the final one --> FAILED or CANCELLED
+//
+// The loss of a participant fails the job, unless it is done with its part:
+// JobStatus.done_ranks, which is durable.
 //
 // It decides what its participants should do; holding and freeing them is the
 // owner's business, which sends StopJob as soon as stopping() is true and calls
@@ -77,6 +82,9 @@ class Job {
   void OnGone(SessionId session, absl::string_view lost, absl::Time now,
               ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
+  // A scheduler has started with this job, which is neither queued nor final.
+  // It has succeeded if all were done, else failed.
+  void OnRestart(absl::Time now, ClusterActions* actions);
 
   // REQUIRES: not final.
   void Cancel(absl::string_view reason, absl::Time now,
@@ -116,14 +124,16 @@ class Job {
   std::vector<SessionId> Participants() const;
 
  private:
-  enum class Stage { kPreparing, kPrepared, kDone, kGone };
+  enum class Stage { kPreparing, kPrepared, kGone };
   enum class Role { kWorker, kEvaluator, kPs };
   struct Party {
     SessionId session = 0;
     Participant participant;
     Role role = Role::kWorker;
     Stage stage = Stage::kPreparing;
+    bool done = false;  // with its part; results are stored
     std::vector<std::string> problems = {};  // of preparing
+    std::string activity = {};               // as it said last; empty: none
   };
   struct PsView {
     absl::Time time;
@@ -142,16 +152,23 @@ class Job {
   };
 
   Party* Find(SessionId session);
-  // `but_ps`: whatever stage ps are in.
-  bool All(Stage stage, bool but_ps) const;
-  // Says so if the workers are done and the evaluator is not.
-  void AwaitEvaluator(ClusterActions* actions);
+  bool All(Stage stage) const;
+  void AddDoneRank(uint32_t rank);
+  // Says whom the job waits for: while it prepares those who have not answered;
+  // then those who say what they wait for, and the evaluator if the workers are
+  // done and it is not.
+  void UpdateWaitingFor(ClusterActions* actions);
+  void AddWaitingFor(const Party& party, std::string* text) const;
+  // `reason`, and where results are that could not be stored.
+  std::string WithWaitingFor(absl::string_view reason) const;
+  bool WorkersAreDone() const;
   void Join(const Place& place, Role role, uint32_t rank, Participant* out);
   // Whether evaluations are this one's business.
   bool Evaluates(const Party& party) const;
   void SendPrepare(ClusterActions* actions);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
+  void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
   void FinishIfAllGone(absl::Time now, ClusterActions* actions);
   bool HasProfile(absl::string_view prefix) const;
   // A worker records them in order: who stored this one stores none before it.

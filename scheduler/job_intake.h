@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_JOB_INTAKE_H_
 #define SYNCLINE_SCHEDULER_JOB_INTAKE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@ struct CheckedJob {
   JobSpec spec;  // with defaults
   std::vector<ParameterInfo> parameters;
   std::vector<TableInfo> tables;
+  std::string client_key = {};  // SubmitBegin's
 };
 
 // Checks a job as a whole, model included, before anything starts. Takes as

@@ -4,16 +4,20 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/base/version.h"
 #include "common/rpc/job_spec_validator.h"
 #include "scheduler/describe.h"
 #include "scheduler/job_intake.h"
+#include "scheduler/stopping.h"
 
 namespace syncline {
 namespace {
 
+constexpr size_t kClientKeyBytesMax = 128;
 constexpr uint32_t kListLimit = 100;
 constexpr uint32_t kListLimitMax = 10'000;
 
@@ -36,8 +40,15 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     if (model_ != nullptr) {
       return absl::InvalidArgumentError("a second `begin`");
     }
+    if (begin.client_key().size() > kClientKeyBytesMax ||
+        !IsUtf8(begin.client_key())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("client_key: must be UTF-8 of at most ",
+                       kClientKeyBytesMax, " bytes"));
+    }
+    client_key_ = begin.client_key();
     // Before the user waits for a long upload in vain.
-    SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting());
+    SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting(client_key_));
     spec_ = begin.spec();
     SYNCLINE_ASSIGN_OR_RETURN(
         model_, context_.artifacts->BeginUpload(context_.model_bytes_max));
@@ -57,12 +68,16 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
   void CheckAndQueue() {
     auto job = Check();
     if (!job.ok()) return End(job.status());
+    job->client_key = client_key_;
     if (cancelled()) return End(absl::CancelledError("the user left"));
-    context_.loop->Submit(*std::move(job), model_.get(),
-                          [this](const absl::StatusOr<std::string>& job_id) {
-                            if (job_id.ok()) response_->set_job_id(*job_id);
-                            End(job_id.status());
-                          });
+    context_.loop->Submit(
+        *std::move(job), model_.get(), [this](const auto& submission) {
+          if (submission.ok()) {
+            response_->set_job_id(submission->job_id);
+            response_->set_repeated_submission(submission->repeated);
+          }
+          End(submission.status());
+        });
   }
 
   void Drop() override { model_.reset(); }
@@ -77,6 +92,7 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
   const ServiceContext context_;
   SubmitResponse* const response_;
   JobSpec spec_;
+  std::string client_key_;
   std::unique_ptr<FileChunkWriter> model_;
 };
 
@@ -101,9 +117,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<JobStatus>,
     latest_ = std::move(status);
     if (sent_ == nullptr) SendLatest();
   }
-  void OnDrain() override {
-    End(absl::UnavailableError("the scheduler is stopping"));
-  }
+  void OnDrain() override { End(SchedulerStopping()); }
 
  private:
   WatchReactor(ControlLoop* loop, std::string job_id)

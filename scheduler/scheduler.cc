@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "scheduler/control_loop.h"
 #include "scheduler/daemons_service.h"
@@ -21,6 +22,7 @@
 #include "scheduler/metrics.h"
 #include "scheduler/state_store.h"
 #include "scheduler/status_page.h"
+#include "scheduler/stopping.h"
 
 namespace syncline {
 namespace {
@@ -66,7 +68,7 @@ class FinalStateWatcher final : public ControlLoop::Watcher {
   void OnDrain() override {
     MutexLock lock(&mu_);
     ended_ = true;
-    latest_ = absl::UnavailableError("the scheduler is stopping");
+    latest_ = SchedulerStopping();
     changed_.SignalAll();
   }
   // The final status, or the latest one at `deadline`.
@@ -85,6 +87,19 @@ class FinalStateWatcher final : public ControlLoop::Watcher {
   absl::StatusOr<JobStatus> latest_ ABSL_GUARDED_BY(mu_) =
       absl::DeadlineExceededError("no status of the job came in time");
 };
+
+// A list has only the names of specs; the rest would be zeros that nobody
+// wrote.
+void KeepNamesOfSpecs(google::protobuf::Struct* page) {
+  auto* const jobs = (*page->mutable_fields())["jobs"].mutable_list_value();
+  for (auto& job : *jobs->mutable_values()) {
+    auto* const fields = job.mutable_struct_value()->mutable_fields();
+    auto* const spec = (*fields)["spec"].mutable_struct_value();
+    google::protobuf::Value name = (*spec->mutable_fields())["name"];
+    spec->clear_fields();
+    (*spec->mutable_fields())["name"] = std::move(name);
+  }
+}
 
 class SchedulerImpl final : public Scheduler {
  public:
@@ -131,21 +146,26 @@ class SchedulerImpl final : public Scheduler {
             {"/jobs.json", [this](absl::string_view) { return JsonPage(); }}};
   }
 
-  absl::StatusOr<std::string> Submit(const JobSpec& spec,
-                                     absl::string_view model) override {
-    SYNCLINE_RETURN_IF_ERROR(loop_.CheckAccepting());
+  absl::StatusOr<Submission> Submit(const JobSpec& spec,
+                                    absl::string_view model,
+                                    const std::string& client_key) override {
+    SYNCLINE_RETURN_IF_ERROR(loop_.CheckAccepting(client_key));
     SYNCLINE_ASSIGN_OR_RETURN(CheckedJob job, CheckJob(spec, model));
+    job.client_key = client_key;
     SYNCLINE_ASSIGN_OR_RETURN(
         auto upload, artifacts_->BeginUpload(options_.model_bytes_max));
     SYNCLINE_RETURN_IF_ERROR(WriteAll(model, upload.get()));
-    auto accepted = std::make_shared<Slot<absl::StatusOr<std::string>>>();
-    loop_.Submit(std::move(job), upload.get(),
-                 [accepted](absl::StatusOr<std::string> job_id) {
-                   accepted->Set(std::move(job_id));
-                 });
-    auto job_id = accepted->Await(MonotonicNow() + kEnqueueTimeout);
-    if (job_id.has_value()) return *std::move(job_id);
-    return absl::DeadlineExceededError("the state could not be written");
+    using Answer = absl::StatusOr<ControlLoop::Submission>;
+    auto accepted = std::make_shared<Slot<Answer>>();
+    loop_.Submit(std::move(job), upload.get(), [accepted](Answer answer) {
+      accepted->Set(std::move(answer));
+    });
+    const auto answer = accepted->Await(MonotonicNow() + kEnqueueTimeout);
+    if (!answer.has_value()) {
+      return absl::DeadlineExceededError("the state could not be written");
+    }
+    SYNCLINE_RETURN_IF_ERROR(answer->status());
+    return Submission{(*answer)->job_id, (*answer)->repeated};
   }
 
   absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
@@ -224,9 +244,19 @@ class SchedulerImpl final : public Scheduler {
     json.always_print_primitive_fields = true;
     HttpServer::Response response;
     response.content_type = "application/json";
-    const auto status = google::protobuf::util::MessageToJsonString(
-        ListJobs(loop_, ListRequest()), &response.body, json);
-    if (!status.ok()) response.code = 500;
+    std::string text;
+    google::protobuf::Struct page;
+    const bool printed =
+        google::protobuf::util::MessageToJsonString(
+            ListJobs(loop_, ListRequest()), &text, json)
+            .ok() &&
+        google::protobuf::util::JsonStringToMessage(text, &page).ok();
+    KeepNamesOfSpecs(&page);
+    if (!printed ||
+        !google::protobuf::util::MessageToJsonString(page, &response.body)
+             .ok()) {
+      response.code = 500;
+    }
     return response;
   }
 
@@ -243,6 +273,27 @@ class SchedulerImpl final : public Scheduler {
   std::string address_ ABSL_GUARDED_BY(mu_);
 };
 
+// Deletes the files of jobs whose record says that they have expired, and only
+// those: a record that is missing may have been lost.
+absl::Status MatchFiles(ArtifactStore* artifacts, StateStore::Loaded* loaded) {
+  std::set<std::string> known;
+  for (const auto& record : loaded->unreadable) known.insert(record.job_id);
+  for (const StoredJob& job : loaded->jobs) {
+    known.insert(job.status.job_id());
+    if (!job.status.artifacts().empty()) continue;
+    SYNCLINE_RETURN_IF_ERROR(artifacts->DeleteJob(job.status.job_id()));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const auto folders, artifacts->ListJobs());
+  for (const std::string& job_id : folders) {
+    if (known.contains(job_id)) continue;
+    loaded->without_record.push_back(job_id);
+    LogWarning("files of a job without a record are kept; delete them by hand")
+        .Job(job_id)
+        .Field("folder", artifacts->FolderOf(job_id));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
@@ -253,18 +304,12 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   SYNCLINE_ASSIGN_OR_RETURN(StateStore::Loaded loaded, state->Load());
   SYNCLINE_ASSIGN_OR_RETURN(auto artifacts,
                             ArtifactStore::Open(options.state_dir));
-  std::set<std::string> ids;
-  // Evidence is kept.
-  for (const auto& record : loaded.unreadable) ids.insert(record.job_id);
-  for (const StoredJob& job : loaded.jobs) {
-    // Without any: its files have expired, though perhaps not all are deleted.
-    if (!job.status.artifacts().empty()) ids.insert(job.status.job_id());
-  }
-  SYNCLINE_RETURN_IF_ERROR(artifacts->KeepOnly(ids));
+  SYNCLINE_RETURN_IF_ERROR(MatchFiles(artifacts.get(), &loaded));
   LogInfo("scheduler state read")
       .Field("directory", options.state_dir)
       .Field("jobs", loaded.jobs.size())
-      .Field("unreadable", loaded.unreadable.size());
+      .Field("unreadable", loaded.unreadable.size())
+      .Field("without_record", loaded.without_record.size());
   return std::make_unique<SchedulerImpl>(
       options, std::move(state), std::move(artifacts), std::move(loaded));
 }

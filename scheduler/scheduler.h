@@ -50,9 +50,14 @@ class Scheduler {
   // Pages for the HTTP server: "/" (jobs, members) and "/jobs.json".
   virtual std::map<std::string, HttpServer::Handler> Pages() = 0;
 
+  struct Submission {
+    std::string job_id;
+    bool repeated = false;  // SubmitResponse's
+  };
   // For --job: queues a job from memory; same checks and errors as Submit.
-  virtual absl::StatusOr<std::string> Submit(const JobSpec& spec,
-                                             absl::string_view model) = 0;
+  virtual absl::StatusOr<Submission> Submit(const JobSpec& spec,
+                                            absl::string_view model,
+                                            const std::string& client_key) = 0;
   // Blocks until the job is final or `deadline`; its status then. Errors:
   // NotFound; Unavailable: the scheduler is stopping; DeadlineExceeded: it did
   // not get to say a status by then.

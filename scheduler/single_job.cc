@@ -7,15 +7,20 @@
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/crc32c.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/evaluation_values.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace syncline {
 namespace {
 
 constexpr int kExitFailed = 1;
+constexpr int kExitRetryable = 138;
+constexpr int kAttemptsMax = 1000;
 // Scheduler::Options::model_bytes_max is the limit that counts.
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 constexpr absl::Duration kLook = absl::Milliseconds(500);
@@ -26,6 +31,20 @@ constexpr absl::Duration kDaemonsCome = absl::Seconds(10);
 bool IsFinal(const JobStatus& status) {
   return status.state() == SUCCEEDED || status.state() == FAILED ||
          status.state() == CANCELLED;
+}
+
+// The same for the same job, whatever file it is read from.
+std::string ContentKey(const JobSpec& spec, absl::string_view model) {
+  std::string text;
+  {
+    google::protobuf::io::StringOutputStream stream(&text);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    spec.SerializeToCodedStream(&coded);
+  }
+  return absl::StrCat(
+      "job-", absl::Hex(Crc32c(text), absl::kZeroPad8), "-", text.size(), "-",
+      absl::Hex(Crc32c(model), absl::kZeroPad8), "-", model.size());
 }
 
 // The scheduler logs states and the chief evaluations; what nobody else says is
@@ -105,7 +124,7 @@ void SingleJob::EndCluster(int exit_code) {
   } else {
     const int awaited =
         members_ > 0 ? members_ : std::numeric_limits<int>::max();
-    scheduler_->ShutdownCluster(exit_code, "the job of --job was not taken",
+    scheduler_->ShutdownCluster(exit_code, "the job of --job does not run",
                                 awaited, MonotonicNow() + kDaemonsCome);
   }
 }
@@ -113,8 +132,7 @@ void SingleJob::EndCluster(int exit_code) {
 int SingleJob::SubmitAndFollow() {
   if (!job_.ok()) return kExitFailed;  // the owner has said why
   const auto job_id = Submit();
-  taken_ = job_id.ok();
-  if (taken_) return Follow(*job_id);
+  if (job_id.ok()) return Follow(*job_id);
   LogError("the job was not taken").Status(job_id.status());
   return kExitFailed;
 }
@@ -122,7 +140,35 @@ int SingleJob::SubmitAndFollow() {
 absl::StatusOr<std::string> SingleJob::Submit() {
   SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
                             ReadFile(job_->model_file, kModelBytesMax));
-  return scheduler_->Submit(job_->spec, model);
+  const std::string content = ContentKey(job_->spec, model);
+  for (int attempt = 1; attempt <= kAttemptsMax; ++attempt) {
+    const auto submission = scheduler_->Submit(
+        job_->spec, model, absl::StrCat(content, "/", attempt));
+    // As good as impossible: another job with these checksums.
+    if (absl::IsAlreadyExists(submission.status())) continue;
+    SYNCLINE_RETURN_IF_ERROR(submission.status());
+    taken_ = true;
+    if (!submission->repeated) return submission->job_id;
+    const auto before = FinalStatus(submission->job_id);
+    if (before.has_value() && before->exit_code() == kExitRetryable) continue;
+    taken_ = !before.has_value();
+    LogWarning(before.has_value()
+                   ? "the job of --job has run before and is not run again; to "
+                     "run it anew, use another --state-dir"
+                   : "the job of --job is there already")
+        .Job(submission->job_id);
+    return submission->job_id;
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the job was run ", kAttemptsMax,
+                   " times and was worth a retry each "
+                   "time; to run it anew, use another --state-dir"));
+}
+
+std::optional<JobStatus> SingleJob::FinalStatus(const std::string& job_id) {
+  auto status = scheduler_->WaitFor(job_id, MonotonicNow() + kLook);
+  if (!status.ok() || !IsFinal(*status)) return std::nullopt;
+  return *std::move(status);
 }
 
 int SingleJob::Follow(const std::string& job_id) {

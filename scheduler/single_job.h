@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_SINGLE_JOB_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +16,11 @@ namespace syncline {
 
 // The job of --job: submits it, follows it in the log, then ends every daemon
 // of the cluster with the job's exit code. Thread-safe.
+//
+// A host that starts again with the same state finds the job of before, by a
+// key that follows from the content of job file and model: one that is over
+// ends the cluster with its code and does not run again, but for one that was
+// worth a retry (138), as after a restart of the host itself.
 class SingleJob {
  public:
   // `scheduler` outlives this object. `done` is called once, from a thread of
@@ -36,6 +42,8 @@ class SingleJob {
   // The exit code of the job, or what Abandon said.
   int SubmitAndFollow();
   absl::StatusOr<std::string> Submit();
+  // The status of a job that was there already, if it is final.
+  std::optional<JobStatus> FinalStatus(const std::string& job_id);
   // Tells all members to end.
   void EndCluster(int exit_code);
   int Follow(const std::string& job_id);
@@ -48,8 +56,9 @@ class SingleJob {
   mutable Mutex mu_;
   bool running_ ABSL_GUARDED_BY(mu_) = true;
   int abandoned_with_ ABSL_GUARDED_BY(mu_) = -1;  // negative: it was not
-  bool taken_ = false;  // thread_ alone: the scheduler has the job
-  ThreadPool thread_;   // last: it uses the rest
+  // thread_ alone: the scheduler has the job, and it was not over before.
+  bool taken_ = false;
+  ThreadPool thread_;  // last: it uses the rest
 };
 
 }  // namespace syncline

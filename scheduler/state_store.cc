@@ -1,13 +1,21 @@
 #include "scheduler/state_store.h"
 
+#include <cstdarg>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "rocksdb/db.h"
+#include "rocksdb/env.h"
 #include "rocksdb/options.h"
 #include "rocksdb/write_batch.h"
 
@@ -18,6 +26,9 @@ constexpr char kFormatKey[] = "meta/format";
 constexpr char kFormat[] = "1";
 constexpr char kJobPrefix[] = "job/";
 constexpr char kParametersPrefix[] = "parameters/";
+constexpr char kClientKeyPrefix[] = "client_key/";
+// Opening the database writes files; with less room it is not tried.
+constexpr uint64_t kReopenBytesMin = 1 << 20;
 
 absl::Status FromRocksDb(const rocksdb::Status& status,
                          const std::string& directory) {
@@ -38,16 +49,32 @@ absl::Status FromRocksDb(const rocksdb::Status& status,
   return absl::UnavailableError(message);
 }
 
+// RocksDB's warnings, in our log. Its own logger writes a file beside the data,
+// and the packaged library ends the process at the first line after one that
+// found the disk full.
+class OurLog final : public rocksdb::Logger {
+ public:
+  OurLog() : rocksdb::Logger(rocksdb::WARN_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list arguments) override {
+    char line[kLineBytesMax];
+    std::vsnprintf(line, sizeof(line), format, arguments);
+    LogWarning("state database").Field("text", line);
+  }
+
+ private:
+  static constexpr size_t kLineBytesMax = 512;
+};
+
 // A scheduler's state is small: a few kilobytes per job.
 rocksdb::Options SmallDatabase() {
   rocksdb::Options options;
+  options.info_log = std::make_shared<OurLog>();
   options.create_if_missing = true;
   options.write_buffer_size = 4 << 20;
   options.max_total_wal_size = 16 << 20;
   options.max_open_files = 64;
   options.max_background_jobs = 2;
-  options.keep_log_file_num = 2;
-  options.info_log_level = rocksdb::WARN_LEVEL;
   // Every acknowledged write counts: a torn tail is all that may be dropped.
   options.wal_recovery_mode =
       rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
@@ -56,16 +83,23 @@ rocksdb::Options SmallDatabase() {
 
 class RocksDbStateStore final : public StateStore {
  public:
-  RocksDbStateStore(std::string directory, std::unique_ptr<rocksdb::DB> db)
-      : directory_(std::move(directory)), db_(std::move(db)) {}
+  explicit RocksDbStateStore(std::string directory)
+      : directory_(std::move(directory)) {}
+
+  absl::Status Open() {
+    MutexLock lock(&mu_);
+    return OpenLocked();
+  }
 
   absl::Status CheckFormat() {
+    MutexLock lock(&mu_);
     std::string format;
     const rocksdb::Status status =
         db_->Get(rocksdb::ReadOptions(), kFormatKey, &format);
     if (status.IsNotFound()) {
-      return FromRocksDb(db_->Put(Durable(true), kFormatKey, kFormat),
-                         directory_);
+      rocksdb::WriteBatch batch;
+      batch.Put(kFormatKey, kFormat);
+      return TryWrite(&batch, /*durable=*/true);
     }
     SYNCLINE_RETURN_IF_ERROR(FromRocksDb(status, directory_));
     if (format == kFormat) return absl::OkStatus();
@@ -75,7 +109,9 @@ class RocksDbStateStore final : public StateStore {
   }
 
   absl::StatusOr<Loaded> Load() const override {
+    MutexLock lock(&mu_);
     Loaded loaded;
+    if (db_ == nullptr) return NotOpen();
     const std::unique_ptr<rocksdb::Iterator> it(
         db_->NewIterator(rocksdb::ReadOptions()));
     for (it->Seek(kJobPrefix); it->Valid() && it->key().starts_with(kJobPrefix);
@@ -105,27 +141,72 @@ class RocksDbStateStore final : public StateStore {
     rocksdb::WriteBatch batch;
     batch.Put(kJobPrefix + id, job.status.SerializeAsString());
     batch.Put(kParametersPrefix + id, parameters.SerializeAsString());
-    return FromRocksDb(db_->Write(Durable(true), &batch), directory_);
+    if (!job.client_key.empty()) {
+      batch.Put(kClientKeyPrefix + id, job.client_key);
+    }
+    return Write(&batch, /*durable=*/true);
   }
 
   absl::Status Put(const JobStatus& status, bool durable) override {
-    return FromRocksDb(db_->Put(Durable(durable), kJobPrefix + status.job_id(),
-                                status.SerializeAsString()),
-                       directory_);
+    rocksdb::WriteBatch batch;
+    batch.Put(kJobPrefix + status.job_id(), status.SerializeAsString());
+    return Write(&batch, durable);
   }
 
   absl::Status Delete(const std::string& job_id) override {
     rocksdb::WriteBatch batch;
     batch.Delete(kJobPrefix + job_id);
     batch.Delete(kParametersPrefix + job_id);
-    return FromRocksDb(db_->Write(Durable(true), &batch), directory_);
+    batch.Delete(kClientKeyPrefix + job_id);
+    return Write(&batch, /*durable=*/true);
   }
 
  private:
-  static rocksdb::WriteOptions Durable(bool durable) {
+  absl::Status NotOpen() const {
+    return absl::UnavailableError(absl::StrCat("state directory ", directory_,
+                                               ": the database is not open"));
+  }
+
+  absl::Status OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    rocksdb::DB* db = nullptr;
+    SYNCLINE_RETURN_IF_ERROR(FromRocksDb(
+        rocksdb::DB::Open(SmallDatabase(), directory_, &db), directory_));
+    db_.reset(db);
+    return absl::OkStatus();
+  }
+
+  absl::Status TryWrite(rocksdb::WriteBatch* batch, bool durable)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (db_ == nullptr) return NotOpen();
     rocksdb::WriteOptions options;
     options.sync = durable;
-    return options;
+    return FromRocksDb(db_->Write(options, batch), directory_);
+  }
+
+  absl::Status Write(rocksdb::WriteBatch* batch, bool durable)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const absl::Status written = TryWrite(batch, durable);
+    if (written.ok()) return written;
+    const absl::Status reopened = Reopen();
+    return reopened.ok() ? TryWrite(batch, durable) : written;
+  }
+
+  // RocksDB refuses every write after one to its log has failed, also when the
+  // disk has room again. Opened again, it knows what was acknowledged: the torn
+  // end of the log is cut off.
+  absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::error_code error;
+    const auto space = std::filesystem::space(directory_, error);
+    if (error || space.available < kReopenBytesMin) {
+      return absl::ResourceExhaustedError("the disk has no room yet");
+    }
+    db_.reset();
+    const absl::Status opened = OpenLocked();
+    LogWarning("state database opened again after a failed write")
+        .Field("directory", directory_)
+        .Status(opened);
+    return opened;
   }
 
   absl::Status Corrupt(const std::string& key) const {
@@ -135,7 +216,8 @@ class RocksDbStateStore final : public StateStore {
   }
 
   absl::StatusOr<StoredJob> Read(const std::string& key,
-                                 const rocksdb::Slice& value) const {
+                                 const rocksdb::Slice& value) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     StoredJob job;
     absl::string_view id = key;
     if (!job.status.ParseFromArray(value.data(),
@@ -155,11 +237,19 @@ class RocksDbStateStore final : public StateStore {
     job.parameters.assign(parameters.parameters().begin(),
                           parameters.parameters().end());
     job.tables.assign(parameters.tables().begin(), parameters.tables().end());
+    const rocksdb::Status key_status =
+        db_->Get(rocksdb::ReadOptions(), absl::StrCat(kClientKeyPrefix, id),
+                 &job.client_key);
+    if (!key_status.IsNotFound()) {
+      SYNCLINE_RETURN_IF_ERROR(FromRocksDb(key_status, directory_));
+    }
     return job;
   }
 
   const std::string directory_;
-  const std::unique_ptr<rocksdb::DB> db_;
+  mutable Mutex mu_;
+  // Null: it could not be opened again; the next write tries.
+  std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
@@ -167,11 +257,8 @@ class RocksDbStateStore final : public StateStore {
 absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(
     const std::string& directory) {
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(directory));
-  rocksdb::DB* db = nullptr;
-  SYNCLINE_RETURN_IF_ERROR(FromRocksDb(
-      rocksdb::DB::Open(SmallDatabase(), directory, &db), directory));
-  auto store = std::make_unique<RocksDbStateStore>(
-      directory, std::unique_ptr<rocksdb::DB>(db));
+  auto store = std::make_unique<RocksDbStateStore>(directory);
+  SYNCLINE_RETURN_IF_ERROR(store->Open());
   SYNCLINE_RETURN_IF_ERROR(store->CheckFormat());
   return store;
 }

@@ -18,6 +18,10 @@ namespace syncline {
 //   job/<id>            JobStatus
 //   parameters/<id>     JobAssignment, of which only parameters and tables are
 //                       set
+//   client_key/<id>     SubmitBegin.client_key; absent: none was given
+//
+// After a write that failed, as on a full disk, the next ones open the database
+// again as soon as there is room.
 class StateStore {
  public:
   struct Loaded {
@@ -28,6 +32,9 @@ class StateStore {
       absl::Status why;
     };
     std::vector<Unreadable> unreadable;
+    // Jobs that have files and no record; their ids are not given again. Filled
+    // in by Scheduler::Create.
+    std::vector<std::string> without_record;
   };
   // Creates `directory` if it is absent. Errors: Unavailable: another scheduler
   // has it open; DataLoss: corrupt, or of an unknown format;

@@ -520,6 +520,33 @@ TEST_F(SchedulerTest, ARestartedSchedulerKnowsEveryJob) {
   EXPECT_EQ(MustSubmit(Spec(1, 1)), "j-0004");
 }
 
+TEST_F(SchedulerTest, AClientsKeyOutlivesTheScheduler) {
+  const auto submit = [&](const std::string& key) {
+    const auto submission = scheduler_->Submit(Spec(1, 1), kModel, key);
+    EXPECT_TRUE(submission.ok()) << submission.status();
+    return *submission;
+  };
+  const std::string first = submit("nightly").job_id;
+  RestartScheduler();
+  EXPECT_EQ(submit("nightly").job_id, first);
+  EXPECT_TRUE(submit("nightly").repeated);
+  EXPECT_NE(submit("weekly").job_id, first);
+}
+
+TEST_F(SchedulerTest, FilesOutliveTheRecordsOfTheirJobs) {
+  const std::string lost = MustSubmit(Spec(1, 1));
+  const std::filesystem::path model = dir_ / "state/jobs" / lost / "model.onnx";
+  StopScheduler();
+  std::filesystem::remove_all(dir_ / "state/db");
+  StartScheduler(server_.address);
+  EXPECT_FALSE(Get(lost).ok());
+  EXPECT_TRUE(std::filesystem::exists(model));
+  // Nor does another job get its number and replace them.
+  EXPECT_NE(MustSubmit(Spec(1, 1)), lost);
+  RestartScheduler();
+  EXPECT_EQ(*ReadFile(model, 1 << 20), kModel);
+}
+
 TEST_F(SchedulerTest, FilesOfAnySizeComeBack) {
   AddDaemon(PS, 0);
   FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
@@ -683,12 +710,13 @@ TEST_F(SchedulerTest, ASilentDaemonLosesItsLease) {
 TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   AddDaemon(PS, 0);
   FakeDaemon* worker = AddDaemon(WORKER, 0);
-  const auto job_id = scheduler_->Submit(Spec(1, 1), kModel);
-  ASSERT_TRUE(job_id.ok()) << job_id.status();
-  const auto status = scheduler_->WaitFor(*job_id, absl::Now() + kPatience);
+  const auto submitted = scheduler_->Submit(Spec(1, 1), kModel, "");
+  ASSERT_TRUE(submitted.ok()) << submitted.status();
+  const auto status =
+      scheduler_->WaitFor(submitted->job_id, absl::Now() + kPatience);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), SUCCEEDED);
-  const std::string queued = *scheduler_->Submit(Spec(9, 1), kModel);
+  const std::string queued = scheduler_->Submit(Spec(9, 1), kModel, "")->job_id;
   // Not over by the deadline: its latest status, if there was time for one.
   const auto waiting =
       scheduler_->WaitFor(queued, absl::Now() + absl::Milliseconds(100));
@@ -697,7 +725,7 @@ TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   } else {
     EXPECT_EQ(waiting.status().code(), absl::StatusCode::kDeadlineExceeded);
   }
-  EXPECT_EQ(scheduler_->Submit(Spec(1, 1), "nonsense").status().code(),
+  EXPECT_EQ(scheduler_->Submit(Spec(1, 1), "nonsense", "").status().code(),
             absl::StatusCode::kInvalidArgument);
 
   scheduler_->ShutdownCluster(3, "done", /*members=*/0, absl::Now());
@@ -737,6 +765,8 @@ TEST_F(SchedulerTest, PagesShowJobsAndEscapeThem) {
   const HttpServer::Response json = pages.at("/jobs.json")("");
   EXPECT_EQ(json.content_type, "application/json");
   EXPECT_THAT(json.body, HasSubstr("\"job_id\":\"j-0001\""));
+  // Of a spec it has the name alone, and no zeros that nobody wrote.
+  EXPECT_THAT(json.body, HasSubstr("\"spec\":{\"name\":\"tiny\"}"));
 }
 
 TEST_F(SchedulerTest, TheStateBelongsToOneScheduler) {

@@ -157,6 +157,18 @@ void ClusterSimulation::RestartScheduler() {
   std::vector<StoredJob> jobs;
   for (const auto& [id, job] : durable_) jobs.push_back(job);
   Feed([&](ClusterActions* a) { core_->Restore(jobs, {}, now_, a); });
+  for (const StoredJob& job : jobs) {
+    const JobStatus& before = job.status;
+    if (before.state() != RUNNING) continue;
+    const bool was_done =
+        before.done_ranks_size() ==
+        before.workers_size() + (before.has_evaluator() ? 1 : 0);
+    const JobState after = (*core_->FindJob(before.job_id()))->status().state();
+    if (after != (was_done ? SUCCEEDED : FAILED)) {
+      Violation(absl::StrCat(before.job_id(), " is ", JobState_Name(after),
+                             " after a restart"));
+    }
+  }
 }
 
 void ClusterSimulation::Submit() {
@@ -241,11 +253,14 @@ void ClusterSimulation::CheckJob(const Job& job) {
   }
   seen = {status.state(), status.transitions_size()};
   if (job.stopping() || status.state() == QUEUED) return;
-  // A job that goes on has all its members, and has them to itself.
+  // A job that goes on has all its members that are not done, and has them to
+  // itself.
   const size_t needed = static_cast<size_t>(status.workers_size()) +
                         static_cast<size_t>(status.ps_size()) +
                         (status.has_evaluator() ? 1 : 0);
-  if (job.Participants().size() != needed) {
+  const auto done = static_cast<size_t>(status.done_ranks_size());
+  const size_t there = job.Participants().size();
+  if (there > needed || there + done < needed) {
     Violation(absl::StrCat(job.id(), " goes on without a member"));
   }
   if (status.has_evaluator() && !status.spec().data().has_test()) {

@@ -137,7 +137,7 @@ TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
   EXPECT_THAT(WaitingFor(second), HasSubstr("1 job ahead; "));
   Join(3, CHIEF, 0, 3);
   EXPECT_EQ(State(first), PREPARING);
-  EXPECT_EQ(WaitingFor(first), "");
+  EXPECT_EQ(WaitingFor(first), "chief 0 at h:1; worker 0 at h:1; ps 0 at h:1");
   EXPECT_EQ(WaitingFor(second),
             "needs 1 worker and 1 ps; free: 0 workers, 0 ps");
   EXPECT_EQ((*core_.FindJob(first))->status().workers(0).member().task().type(),

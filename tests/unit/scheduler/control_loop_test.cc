@@ -11,11 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class FailingStore final : public StateStore {
  public:
@@ -67,16 +71,25 @@ class ControlLoopTest : public ::testing::Test {
   }
 
   absl::StatusOr<std::string> Submit() {
+    const auto submission = SubmitWithKey("");
+    if (!submission.ok()) return submission.status();
+    return submission->job_id;
+  }
+  absl::StatusOr<ControlLoop::Submission> SubmitWithKey(
+      const std::string& key, const std::string& content = "model",
+      uint32_t epochs = 1) {
     auto model = *artifacts_->BeginUpload(100);
     FileChunk chunk;
-    chunk.set_data("model");
+    chunk.set_data(content);
     chunk.set_last(true);
-    chunk.set_crc32c(Crc32c("model"));
+    chunk.set_crc32c(Crc32c(content));
     EXPECT_TRUE(model->Append(chunk).ok());
     CheckedJob job;
     job.spec.mutable_resources()->set_workers(1);
-    WaitLog<absl::StatusOr<std::string>> outcome;
-    loop_.Submit(job, model.get(), [&](auto id) { outcome.Add(id); });
+    job.spec.mutable_training()->set_epochs(epochs);
+    job.client_key = key;
+    WaitLog<absl::StatusOr<ControlLoop::Submission>> outcome;
+    loop_.Submit(job, model.get(), [&](auto s) { outcome.Add(s); });
     const auto outcomes = outcome.Await(1);
     EXPECT_EQ(outcomes.size(), 1);
     return outcomes.at(0);
@@ -113,6 +126,60 @@ TEST_F(ControlLoopTest, AStateThatCouldNotBeWrittenIsWrittenLater) {
   const auto written = store_.written.Await(2);
   ASSERT_EQ(written.size(), 2);
   EXPECT_EQ(written[1].state(), CANCELLED);
+}
+
+TEST_F(ControlLoopTest, ARepeatedSubmissionFindsTheFirstJob) {
+  const auto first = SubmitWithKey("nightly");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(first->repeated);
+  const auto again = SubmitWithKey("nightly");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->job_id, first->job_id);
+  EXPECT_TRUE(again->repeated);
+  EXPECT_NE(SubmitWithKey("weekly")->job_id, first->job_id);
+  EXPECT_FALSE(SubmitWithKey("")->repeated);
+  EXPECT_FALSE(SubmitWithKey("")->repeated);
+  loop_.Read([](const ClusterCore& core, absl::Time) {
+    EXPECT_EQ(core.Jobs().size(), 4u);
+  });
+}
+
+TEST_F(ControlLoopTest, AnotherJobUnderTheSameKeyIsRefusedByWhatDiffers) {
+  const auto first = SubmitWithKey("nightly");
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto other_spec = SubmitWithKey("nightly", "model", /*epochs=*/2);
+  EXPECT_EQ(other_spec.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(other_spec.status().message()),
+              AllOf(HasSubstr("nightly"), HasSubstr(first->job_id),
+                    HasSubstr("training.epochs: 1 -> 2")));
+  const auto other_model = SubmitWithKey("nightly", "other");
+  EXPECT_EQ(other_model.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(other_model.status().message()),
+              HasSubstr("the model file"));
+}
+
+TEST_F(ControlLoopTest, ADrainedLoopTakesNoWatch) {
+  const std::string job_id = *Submit();
+  loop_.Drain();
+  const absl::Status watched =
+      loop_.Watch(job_id, std::make_shared<NoteWatcher>());
+  EXPECT_EQ(watched.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(watched.message()), HasSubstr("is stopping"));
+}
+
+TEST_F(ControlLoopTest, AnArtifactIsStoredWhenItsRecordIs) {
+  const std::string job_id = *Submit();
+  Artifact artifact;
+  artifact.set_name("trained.onnx");
+  const auto add = [&] {
+    WaitLog<absl::Status> added;
+    loop_.AddArtifact(job_id, artifact, [&](const auto& s) { added.Add(s); });
+    return added.Await(1).at(0);
+  };
+  store_.SetFull(true);
+  EXPECT_EQ(add().code(), absl::StatusCode::kResourceExhausted);
+  store_.SetFull(false);
+  EXPECT_TRUE(add().ok());
 }
 
 class NoteSession final : public ControlLoop::Session {

@@ -170,6 +170,112 @@ TEST_F(JobTest, PreparingEndsWithTheNamesOfTheMissing) {
   EXPECT_EQ(job_.status().exit_code(), 138);
 }
 
+TEST_F(JobTest, TheLossOfAWorkerThatIsDoneFailsNothing) {
+  StartAndRun();
+  actions_.clear();
+  Done(kWorker);
+  EXPECT_THAT(job_.status().done_ranks(), ElementsAre(1u));
+  ASSERT_FALSE(actions_.empty());
+  const auto* const persist = std::get_if<PersistJob>(&actions_[0]);
+  ASSERT_NE(persist, nullptr);
+  EXPECT_TRUE(persist->durable) << "a restarted scheduler knows it";
+  Gone(kWorker, "stream closed");
+  EXPECT_EQ(state(), RUNNING);
+  EXPECT_FALSE(job_.stopping());
+  EXPECT_THAT(job_.Participants(), ElementsAre(kChief, kPs));
+  Done(kChief);
+  EXPECT_THAT(job_.status().done_ranks(), ElementsAre(0u, 1u));
+  EXPECT_TRUE(job_.stopping());
+  Gone(kPs);
+  Gone(kChief, "silent for 5 s");
+  EXPECT_EQ(state(), SUCCEEDED);
+}
+
+TEST_F(JobTest, TheLossOfAnyOtherStillFailsIt) {
+  StartAndRun();
+  Done(kWorker);
+  Gone(kWorker, "stream closed");
+  Gone(kPs, "stream closed");
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_THAT(reason(), HasSubstr("ps 7 at h:1"));
+}
+
+TEST_F(JobTest, WhoIsDoneCannotFailTheJob) {
+  StartAndRun();
+  Done(kWorker);
+  Done(kWorker, 3, "told to stop");
+  Done(kWorker);
+  EXPECT_EQ(state(), RUNNING);
+  EXPECT_THAT(job_.status().done_ranks(), ElementsAre(1u));
+}
+
+TEST_F(JobTest, ARestartFindsAJobThatWasDone) {
+  StartAndRun();
+  Done(kWorker);
+  StoredJob half = Stored();
+  half.status = job_.status();
+  Done(kChief);
+  StoredJob whole = Stored();
+  whole.status = job_.status();
+  EXPECT_EQ(whole.status.state(), RUNNING);
+  const Job::Timing timing = {.prepare_timeout = absl::Seconds(60),
+                              .grace = absl::Seconds(2)};
+  Job failed(half, timing);
+  failed.OnRestart(now_, &actions_);
+  EXPECT_EQ(failed.status().state(), FAILED);
+  EXPECT_EQ(failed.status().exit_code(), 138);
+  Job succeeded(whole, timing);
+  succeeded.OnRestart(now_, &actions_);
+  EXPECT_EQ(succeeded.status().state(), SUCCEEDED);
+  EXPECT_EQ(succeeded.status().exit_code(), 0);
+}
+
+TEST_F(JobTest, WhileItPreparesItSaysWhoHasNotAnswered) {
+  Start();
+  EXPECT_EQ(job_.status().waiting_for(),
+            "chief 0 at h:1; worker 4 at h:1; ps 7 at h:1");
+  Prepare(kPs);
+  Prepare(kChief);
+  WorkerReport report;
+  report.set_activity("reading data.train");
+  job_.OnReport(kWorker, report, now_, &actions_);
+  EXPECT_EQ(job_.status().waiting_for(), "worker 4 at h:1: reading data.train");
+  Tick(absl::Seconds(61));
+  EXPECT_THAT(reason(), HasSubstr("worker 4 at h:1: reading data.train"));
+}
+
+TEST_F(JobTest, ItSaysWhereResultsAreThatCannotBeStored) {
+  StartAndRun();
+  EXPECT_EQ(job_.status().waiting_for(), "");
+  Done(kWorker);
+  WorkerReport report;
+  report.set_activity("trained.onnx is on host a as /w/trained.onnx");
+  actions_.clear();
+  job_.OnReport(kChief, report, now_, &actions_);
+  const std::string where =
+      "chief 0 at h:1: trained.onnx is on host a as /w/trained.onnx";
+  EXPECT_EQ(job_.status().waiting_for(), where);
+  // As a scheduler that starts anew reads it.
+  StoredJob stored = Stored();
+  stored.status = job_.status();
+  Job restarted(stored, {});
+  restarted.OnRestart(now_, &actions_);
+  EXPECT_THAT(restarted.status().transitions().rbegin()->reason(),
+              HasSubstr(where));
+  // Unset is "as before"; empty, that it is over.
+  Report(kChief, 10);
+  EXPECT_EQ(job_.status().waiting_for(), where);
+  report.set_activity("");
+  job_.OnReport(kChief, report, now_, &actions_);
+  EXPECT_EQ(job_.status().waiting_for(), "");
+  report.set_activity(std::string(5000, 'x'));
+  job_.OnReport(kChief, report, now_, &actions_);
+  EXPECT_LT(job_.status().waiting_for().size(), 1100u);
+  Tick(absl::Seconds(101));
+  EXPECT_THAT(reason(), AllOf(HasSubstr("limits.max_seconds"),
+                              HasSubstr("the job waited for chief 0")));
+}
+
 TEST_F(JobTest, ALostMemberIsNamedWithItsLastClock) {
   StartAndRun();
   Report(kChief, 240);

@@ -27,10 +27,16 @@ class FakeScheduler final : public Scheduler {
   void RegisterServices(grpc::ServerBuilder*) override {}
   void SetAddress(const std::string&) override {}
   std::map<std::string, HttpServer::Handler> Pages() override { return {}; }
-  absl::StatusOr<std::string> Submit(const JobSpec& spec,
-                                     absl::string_view model) override {
+  absl::StatusOr<Submission> Submit(const JobSpec& spec,
+                                    absl::string_view model,
+                                    const std::string& client_key) override {
     calls.push_back(absl::StrCat("submit ", spec.name(), " ", model));
-    return submit_result;
+    keys.push_back(client_key);
+    if (!submit_result.ok()) return submit_result.status();
+    const bool repeated = keys.size() <= jobs_before;
+    return Submission{
+        repeated ? absl::StrCat("j-before-", keys.size()) : *submit_result,
+        repeated};
   }
   absl::StatusOr<JobStatus> WaitFor(const std::string& job_id,
                                     absl::Time) override {
@@ -51,6 +57,8 @@ class FakeScheduler final : public Scheduler {
   std::function<absl::StatusOr<JobStatus>(const std::string&)> wait_for =
       [](const std::string&) { return JobStatus(); };
   std::vector<std::string> calls;  // by one thread at a time
+  std::vector<std::string> keys;   // likewise: of Submit
+  size_t jobs_before = 0;          // so many keys are known already
 };
 
 class SingleJobTest : public ::testing::Test {
@@ -117,6 +125,51 @@ TEST_F(SingleJobTest, AFailureGivesTheJobsOwnCodeAfterAnyNumberOfLooks) {
   SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
   EXPECT_EQ(AwaitCode(), 138);
   EXPECT_EQ(looks, 3);
+}
+
+TEST_F(SingleJobTest, AJobThatIsOverIsNotRunAgain) {
+  scheduler_.jobs_before = 1;
+  scheduler_.wait_for = [](const std::string& job_id) {
+    EXPECT_EQ(job_id, "j-before-1");
+    return Final(FAILED, 1);
+  };
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
+  EXPECT_EQ(AwaitCode(), 1);
+  // Members that start with the host still have to come to be told.
+  EXPECT_THAT(scheduler_.calls,
+              ElementsAre("submit mnist MODEL", "shutdown 1 of 3"));
+}
+
+TEST_F(SingleJobTest, AJobThatWasWorthARetryIsRunAgain) {
+  scheduler_.jobs_before = 2;
+  scheduler_.wait_for = [](const std::string& job_id) {
+    return job_id == "j-0001" ? Final(SUCCEEDED, 0) : Final(FAILED, 138);
+  };
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
+  EXPECT_EQ(AwaitCode(), 0);
+  ASSERT_EQ(scheduler_.keys.size(), 3u);
+  EXPECT_NE(scheduler_.keys[0], scheduler_.keys[1]);
+  EXPECT_NE(scheduler_.keys[1], scheduler_.keys[2]);
+}
+
+TEST_F(SingleJobTest, TheKeyFollowsFromJobFileAndModel) {
+  const auto key = [&] {
+    scheduler_.keys.clear();
+    scheduler_.wait_for = [](const std::string&) { return Final(RUNNING, 0); };
+    SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
+    job.Abandon(1);
+    AwaitCode();
+    MutexLock lock(&mu_);
+    codes_.clear();
+    return scheduler_.keys.at(0);
+  };
+  const std::string first = key();
+  EXPECT_EQ(key(), first);
+  job_.spec.mutable_training()->set_epochs(7);
+  const std::string other_spec = key();
+  EXPECT_NE(other_spec, first);
+  ASSERT_TRUE(WriteFileAtomically(job_.model_file, "MODEL2").ok());
+  EXPECT_NE(key(), other_spec);
 }
 
 TEST_F(SingleJobTest, AJobThatIsNotTakenEndsTheClusterWithOne) {

@@ -1,9 +1,16 @@
 // Goal: what was written is there after a restart, and a directory that cannot
 // be used says why. Method: stores opened again and again over one directory;
-// damage done through RocksDB itself.
+// damage done through RocksDB itself; a full disk is
+// a small tmpfs, where the test may mount one.
 
 #include "scheduler/state_store.h"
 
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -117,6 +124,95 @@ TEST_F(StateStoreTest, ADeletedJobIsGone) {
   ASSERT_EQ(loaded->jobs.size(), 1);
   EXPECT_EQ(loaded->jobs[0].status.job_id(), "j-0002");
   EXPECT_TRUE(loaded->unreadable.empty());
+}
+
+TEST_F(StateStoreTest, AClientsKeyIsKeptWithItsJob) {
+  StoredJob job = Job("j-0001");
+  job.client_key = "nightly/7";
+  ASSERT_TRUE(Open()->PutNew(job).ok());
+  ASSERT_TRUE(Open()->PutNew(Job("j-0002")).ok());
+  {
+    const auto loaded = Open()->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_EQ(loaded->jobs.size(), 2);
+    EXPECT_EQ(loaded->jobs[0].client_key, "nightly/7");
+    EXPECT_EQ(loaded->jobs[1].client_key, "");
+  }
+  // A job that gets the number again does not get the key.
+  ASSERT_TRUE(Open()->Delete("j-0001").ok());
+  ASSERT_TRUE(Open()->PutNew(Job("j-0001")).ok());
+  EXPECT_EQ(Open()->Load()->jobs[0].client_key, "");
+}
+
+// A file system of its own that is full when the test says so.
+class FullDiskTest : public StateStoreTest {
+ protected:
+  void SetUp() override {
+    disk_ = dir_.parent_path();
+    std::filesystem::create_directories(disk_);
+    if (mount("tmpfs", disk_.c_str(), "tmpfs", 0, "size=16m") != 0) {
+      GTEST_SKIP() << "SKIPPED, A FULL DISK IS NOT TESTED: mount: "
+                   << std::strerror(errno);
+    }
+    mounted_ = true;
+  }
+  void TearDown() override {
+    if (mounted_) {
+      EXPECT_EQ(umount(disk_.c_str()), 0);
+    }
+  }
+  void Fill() {
+    const int file = open((disk_ / "ballast").c_str(),
+                          O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+    ASSERT_GE(file, 0);
+    const std::string block(4096, 'x');
+    while (write(file, block.data(), block.size()) > 0) {
+    }
+    EXPECT_EQ(errno, ENOSPC);
+    close(file);
+  }
+  void MakeRoom() { std::filesystem::remove(disk_ / "ballast"); }
+
+  std::filesystem::path disk_;
+  bool mounted_ = false;
+};
+
+TEST_F(FullDiskTest, WritesResumeWhenThereIsRoomAgain) {
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  JobStatus status = Job("j-0001").status;
+  ASSERT_TRUE(store->PutNew(Job("j-0001")).ok());
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    Fill();
+    // What the log has room for may still be taken.
+    absl::Status written;
+    int taken = 0;
+    do {
+      status.set_exit_code(++taken);
+      status.set_waiting_for(std::string(16 << 10, 'w'));
+      written = store->Put(status, /*durable=*/true);
+    } while (written.ok() && taken < 2000);
+    EXPECT_EQ(written.code(), absl::StatusCode::kResourceExhausted) << written;
+    EXPECT_THAT(written.message(), HasSubstr(dir_.string()));
+    EXPECT_FALSE(store->PutNew(Job("j-0002")).ok());
+
+    MakeRoom();
+    status.set_exit_code(taken + 1);
+    const absl::Status resumed = store->Put(status, /*durable=*/true);
+    EXPECT_TRUE(resumed.ok()) << resumed;
+    EXPECT_TRUE(store->Put(status, /*durable=*/false).ok());
+    // And they are there after a restart.
+    store.reset();
+    store = Open();
+    ASSERT_NE(store, nullptr);
+    const auto loaded = store->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_FALSE(loaded->jobs.empty());
+    EXPECT_TRUE(loaded->unreadable.empty());
+    EXPECT_EQ(loaded->jobs[0].status.exit_code(), taken + 1);
+  }
+  store.reset();
 }
 
 TEST_F(StateStoreTest, AnUnknownFormatIsRefused) {
