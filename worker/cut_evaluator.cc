@@ -27,7 +27,8 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
       client_(client),
       metrics_(metrics),
       on_evaluation_(std::move(on_evaluation)),
-      evaluator_(job.spec(), job.test.get(), job.executor.get()) {}
+      evaluator_(job.spec(), job.test.get(), job.executor.get()),
+      best_(job.spec().export_().best_of()) {}
 
 absl::Status CutEvaluator::Run(int64_t clock,
                                const std::atomic<bool>& stopped) {
@@ -45,6 +46,7 @@ absl::Status CutEvaluator::Run(int64_t clock,
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
   evaluation.set_final(clock == epochs_.clocks_total);
+  if (best_.Offer(evaluation)) evaluation.set_best(true);
   metrics_->OnEvaluation(evaluation.samples(), MonotonicNow() - start);
   Log(evaluation);
   if (!evaluator_.not_finite().empty()) {

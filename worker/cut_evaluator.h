@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
+#include "worker/best_evaluation.h"
 #include "worker/epochs.h"
 #include "worker/evaluator.h"
 #include "worker/prepared_job.h"
@@ -27,6 +28,7 @@ class CutEvaluator {
                WorkerMetrics* metrics,
                std::function<void(const Evaluation&)> on_evaluation);
 
+  // `on_evaluation` is called while the executor still has them.
   // REQUIRES: the executor has the parameters as of the cut at `clock`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
   // batch. Errors: PsClient's, the executor's; Cancelled: stopped.
@@ -46,6 +48,7 @@ class CutEvaluator {
   WorkerMetrics* const metrics_;
   const std::function<void(const Evaluation&)> on_evaluation_;
   Evaluator evaluator_;
+  BestEvaluation best_;
   absl::Time told_at_;  // when the shards last heard of this
   std::vector<Evaluation> evaluations_;
 };

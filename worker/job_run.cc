@@ -1,5 +1,7 @@
 #include "worker/job_run.h"
 
+#include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -7,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/incarnation.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/job_results.h"
@@ -20,11 +23,8 @@ constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
-
-// Even a slow network moves a megabyte a second.
-absl::Duration UploadTimeout(uint64_t bytes) {
-  return absl::Seconds(30 + static_cast<double>(bytes) * 1e-6);
-}
+constexpr char kBestModel[] = "best.onnx";
+constexpr char kBestWeights[] = "best.safetensors";
 
 // Rank of the process `incarnation`; -1 if it takes no part.
 int FindRank(const JobAssignment& assignment, uint64_t incarnation) {
@@ -38,6 +38,29 @@ int FindRank(const JobAssignment& assignment, uint64_t incarnation) {
     return assignment.workers_size();
   }
   return -1;
+}
+
+// This process, as the job knows it; null if it takes no part.
+const Member* FindSelf(const JobAssignment& assignment, uint64_t incarnation) {
+  const int rank = FindRank(assignment, incarnation);
+  if (rank < 0) return nullptr;
+  return rank < assignment.workers_size() ? &assignment.workers(rank).member()
+                                          : &assignment.evaluator().member();
+}
+
+ResultUpload::Options ResultOptions(const JobAssignment& assignment,
+                                    const JobRun::Options& options) {
+  const Member* const self = FindSelf(assignment, options.incarnation);
+  return {.job_id = assignment.job_id(),
+          .hostname = self == nullptr ? "" : self->hostname(),
+          .folder = absl::StrCat(options.work_dir, "/", assignment.job_id(),
+                                 "/results"),
+          .kept_folder =
+              absl::StrCat(options.results_root.empty() ? options.work_dir
+                                                        : options.results_root,
+                           "/syncline-results-", assignment.job_id(), "-",
+                           IncarnationText(options.incarnation)),
+          .limit = options.store_limit};
 }
 
 // "logs/worker-2.log"
@@ -56,7 +79,9 @@ JobRun::JobRun(const JobAssignment& assignment, const Options& options,
       dir_(absl::StrCat(options.work_dir, "/", assignment.job_id())),
       artifacts_(artifacts),
       metrics_(metrics),
-      send_(std::move(send)) {}
+      send_(std::move(send)),
+      results_(ResultOptions(assignment, options), artifacts,
+               [this](const std::string& text) { SendActivity(text); }) {}
 
 void JobRun::RequestRun(const RunJob& command) {
   MutexLock lock(&mu_);
@@ -78,6 +103,7 @@ bool JobRun::RequestStop(const std::string& reason) {
   changed_.SignalAll();
   if (trainer_ != nullptr) trainer_->Stop();
   if (evaluation_ != nullptr) evaluation_->Stop();
+  results_.Stop();
   return true;
 }
 
@@ -233,34 +259,84 @@ absl::Status JobRun::EvaluateAndUpload() {
   const absl::Status status = evaluation.Run();
   metrics_->OnJobRunning(false);
   SYNCLINE_RETURN_IF_ERROR(status);
-  return UploadMetrics(evaluation.evaluations(), /*totals=*/nullptr);
+  SYNCLINE_RETURN_IF_ERROR(
+      PutMetrics(evaluation.evaluations(), /*totals=*/nullptr));
+  SYNCLINE_RETURN_IF_ERROR(PutBest());
+  return results_.Finish();
 }
 
 // The model and the figures before the files of rows, which may be large.
 absl::Status JobRun::UploadResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
-  const std::string model = absl::StrCat(dir_, "/trained");
-  SYNCLINE_RETURN_IF_ERROR(ExportModel(*job_, tables, model));
-  SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.onnx", model));
-  const std::string weights = absl::StrCat(dir_, "/weights");
-  SYNCLINE_RETURN_IF_ERROR(WriteWeights(*job_, tables, weights));
-  SYNCLINE_RETURN_IF_ERROR(UploadFile("trained.safetensors", weights));
+  SYNCLINE_RETURN_IF_ERROR(
+      results_.Put("trained.onnx", [&](const std::string& path) {
+        return ExportModel(*job_, tables, path);
+      }));
+  SYNCLINE_RETURN_IF_ERROR(
+      results_.Put("trained.safetensors", [&](const std::string& path) {
+        return WriteWeights(*job_, tables, path);
+      }));
+  SYNCLINE_RETURN_IF_ERROR(PutText("history.csv", trainer->HistoryCsv()));
   if (!job_->has_evaluator()) {
     const WorkerProgress totals = trainer->Totals();
-    SYNCLINE_RETURN_IF_ERROR(UploadMetrics(trainer->evaluations(), &totals));
+    SYNCLINE_RETURN_IF_ERROR(PutMetrics(trainer->evaluations(), &totals));
   }
+  SYNCLINE_RETURN_IF_ERROR(PutBest());
   for (size_t t = 0; t < tables.size(); ++t) {
     if (tables[t].has_value()) continue;
-    SYNCLINE_RETURN_IF_ERROR(UploadTable(trainer, t));
+    SYNCLINE_RETURN_IF_ERROR(PutTable(trainer, t));
   }
+  SYNCLINE_RETURN_IF_ERROR(results_.Finish());
   return tables.empty() ? absl::OkStatus() : trainer->EndTables();
 }
 
-absl::Status JobRun::UploadMetrics(absl::Span<const Evaluation> evaluations,
-                                   const WorkerProgress* totals) {
+void JobRun::WriteBest(const Evaluation& evaluation) {
+  const std::string folder = absl::StrCat(dir_, "/best");
+  // Nothing of an earlier epoch passes for this one's.
+  absl::Status written = RemoveTree(folder);
+  if (written.ok()) written = MakeDirs(folder);
+  if (written.ok()) {
+    written = ExportModel(*job_, {}, absl::StrCat(folder, "/", kBestModel));
+  }
+  if (written.ok()) {
+    written = WriteWeights(*job_, {}, absl::StrCat(folder, "/", kBestWeights));
+  }
+  if (written.ok()) return;
+  RemoveTree(folder).IgnoreError();
+  LogWarning("the best parameters so far could not be written and are lost")
+      .Job(job_id())
+      .Field("epoch", evaluation.epoch())
+      .Field("clock", evaluation.clock())
+      .Status(written);
+}
+
+absl::Status JobRun::PutBest() {
+  for (const char* const name : {kBestModel, kBestWeights}) {
+    const std::string file = absl::StrCat(dir_, "/best/", name);
+    if (!FileSize(file).ok()) continue;
+    SYNCLINE_RETURN_IF_ERROR(
+        results_.Put(name, [&](const std::string& path) -> absl::Status {
+          if (std::rename(file.c_str(), path.c_str()) == 0) {
+            return absl::OkStatus();
+          }
+          return FileError(errno, "move", file);
+        }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::PutMetrics(absl::Span<const Evaluation> evaluations,
+                                const WorkerProgress* totals) {
   SYNCLINE_ASSIGN_OR_RETURN(const std::string metrics,
                             MetricsJson(job_id(), evaluations, totals));
-  return UploadText("metrics.json", metrics, UploadTimeout(metrics.size()));
+  return PutText("metrics.json", metrics);
+}
+
+absl::Status JobRun::PutText(const std::string& name,
+                             const std::string& content) {
+  return results_.Put(name, [&](const std::string& path) {
+    return WriteFileAtomically(path, content);
+  });
 }
 
 absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
@@ -276,30 +352,13 @@ absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
   return dense;
 }
 
-absl::Status JobRun::UploadTable(Trainer* trainer, size_t index) {
-  if (stop_requested()) return absl::CancelledError("stopped");
+absl::Status JobRun::PutTable(Trainer* trainer, size_t index) {
   const TrainingTable& table = job_->training.tables[index];
-  const std::string file = absl::StrCat(dir_, "/rows");
-  const std::string name = TableArtifact(table.name, index);
-  SYNCLINE_RETURN_IF_ERROR(
-      WriteTableRows(file, table.name, table.dim,
-                     trainer->ReaderOf(static_cast<uint32_t>(index))));
-  return UploadFile(name, file);
-}
-
-absl::Status JobRun::UploadFile(const std::string& name,
-                                const std::string& file) {
-  SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(file));
-  return MoveUp(name, file, UploadTimeout(bytes));
-}
-
-absl::Status JobRun::MoveUp(const std::string& name, const std::string& file,
-                            absl::Duration timeout) {
-  const absl::Status uploaded =
-      artifacts_->Upload(job_id(), name, file, MonotonicNow() + timeout);
-  const absl::Status removed = RemoveTree(file);
-  return Annotate(uploaded.ok() ? removed : uploaded,
-                  absl::StrCat("uploading ", name));
+  return results_.Put(
+      TableArtifact(table.name, index), [&](const std::string& path) {
+        return WriteTableRows(path, table.name, table.dim,
+                              trainer->ReaderOf(static_cast<uint32_t>(index)));
+      });
 }
 
 absl::Status JobRun::UploadText(const std::string& name,
@@ -307,7 +366,11 @@ absl::Status JobRun::UploadText(const std::string& name,
                                 absl::Duration timeout) {
   const std::string file = absl::StrCat(dir_, "/upload");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(file, content));
-  return MoveUp(name, file, timeout);
+  const absl::Status uploaded =
+      artifacts_->Upload(job_id(), name, file, MonotonicNow() + timeout);
+  const absl::Status removed = RemoveTree(file);
+  return Annotate(uploaded.ok() ? removed : uploaded,
+                  absl::StrCat("uploading ", name));
 }
 
 void JobRun::WatchExecutor() {
@@ -369,9 +432,17 @@ void JobRun::SendProgress(const WorkerProgress& progress) {
 }
 
 void JobRun::SendEvaluation(const Evaluation& evaluation) {
+  if (evaluation.best()) WriteBest(evaluation);
   DaemonMessage message;
   message.mutable_report()->set_job_id(job_id());
   *message.mutable_report()->mutable_evaluation() = evaluation;
+  send_(std::move(message));
+}
+
+void JobRun::SendActivity(const std::string& activity) {
+  DaemonMessage message;
+  message.mutable_report()->set_job_id(job_id());
+  message.mutable_report()->set_activity(activity);
   send_(std::move(message));
 }
 

@@ -17,6 +17,7 @@
 #include "worker/evaluation_loop.h"
 #include "worker/job_results.h"
 #include "worker/prepared_job.h"
+#include "worker/result_upload.h"
 #include "worker/trainer.h"
 #include "worker/worker_metrics.h"
 
@@ -35,6 +36,9 @@ class JobRun {
   struct Options {
     std::string data_root;
     std::string work_dir;
+    // For results that the scheduler could not store; outlives the process.
+    std::string results_root;
+    absl::Duration store_limit = absl::Minutes(30);  // ResultUpload's
     int threads = 1;
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
@@ -53,7 +57,7 @@ class JobRun {
   bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // All of it; returns when nothing is left: no thread, no call, no memory, no
-  // file.
+  // file but results that could not be stored.
   void Execute();
   bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -77,18 +81,20 @@ class JobRun {
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);
-  absl::Status UploadMetrics(absl::Span<const Evaluation> evaluations,
-                             const WorkerProgress* totals);
+  // The parameters that the executor has are the best so far: writes them, for
+  // PutBest. What cannot be written costs that, not the job.
+  void WriteBest(const Evaluation& evaluation);
+  absl::Status PutBest();
+  absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
+                          const WorkerProgress* totals);
   // Those that the model file can hold.
   absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
   // The others, as a file of their own.
-  absl::Status UploadTable(Trainer* trainer, size_t index);
+  absl::Status PutTable(Trainer* trainer, size_t index);
+  absl::Status PutText(const std::string& name, const std::string& content);
+  // Of what nobody misses: one attempt.
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout);
-  // These two remove `file`, uploaded or not.
-  absl::Status UploadFile(const std::string& name, const std::string& file);
-  absl::Status MoveUp(const std::string& name, const std::string& file,
-                      absl::Duration timeout);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
   void WatchExecutor();
   // Frees model, data and parameters, these as soon as gRPC has let go of them.
@@ -98,6 +104,7 @@ class JobRun {
   void SendDone(const absl::Status& status, bool released);
   void SendProgress(const WorkerProgress& progress);
   void SendEvaluation(const Evaluation& evaluation);
+  void SendActivity(const std::string& activity);
   void UploadProfile(const std::string& name, const StepProfile& profile);
 
   const JobAssignment assignment_;
@@ -106,6 +113,8 @@ class JobRun {
   ArtifactTransfer* const artifacts_;
   WorkerMetrics* const metrics_;
   const std::function<void(DaemonMessage)> send_;
+
+  ResultUpload results_;  // the executing thread's, but for Stop
 
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
   worker.scheduler_address = daemon->scheduler_address();
   worker.data_root = options.data_root;
   SYNCLINE_ASSIGN_OR_RETURN(worker.work_dir, daemon->WorkDir());
+  worker.results_root = daemon->WorkRoot();
   worker.threads = options.threads;
   worker.incarnation = incarnation;
   worker.shared_memory = options.shared_memory;

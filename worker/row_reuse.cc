@@ -22,6 +22,8 @@ static_assert(kSame<Ours::kWarmupLinearDecay, Theirs::WARMUP_LINEAR_DECAY>);
 static_assert(kSame<Ours::kOneCycle, Theirs::ONE_CYCLE>);
 static_assert(kSame<Ours::kRangeTest, Theirs::RANGE_TEST>);
 
+}  // namespace
+
 LearningRate LearningRateOf(const LearningRateSpec& spec,
                             int64_t total_clocks) {
   LearningRate rate;
@@ -36,8 +38,6 @@ LearningRate LearningRateOf(const LearningRateSpec& spec,
   rate.final = spec.final();
   return rate;
 }
-
-}  // namespace
 
 std::optional<RowReuse::Options> RowReuse::OptionsOf(const JobSpec& spec,
                                                      int table, size_t dim,

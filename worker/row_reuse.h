@@ -69,6 +69,10 @@ class RowReuse {
   std::vector<uint32_t> due_;  // of `next`, by place: wait for Update
 };
 
+// The rate of a job's steps, as its servers have it. REQUIRES: `spec` has its
+// defaults.
+LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_WORKER_ROW_REUSE_H_

@@ -201,6 +201,12 @@ bool Trainer::DeliverProfile() {
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
 
+std::string Trainer::HistoryCsv() const {
+  const LearningRate rate =
+      LearningRateOf(job_.spec().learning_rate(), epochs_.clocks_total);
+  return history_.Csv(epochs_, [&](int64_t clock) { return rate.At(clock); });
+}
+
 absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Start());
   for (int64_t clock = 0; clock < epochs_.clocks_total; ++clock) {
@@ -302,6 +308,7 @@ absl::Status Trainer::Step(int64_t clock) {
   times.wait += client_.wait_times().wait;
   times.pull = client_.wait_times().pull;
   meter_.AddStep(clock, samples, loss_sum, times);
+  history_.Add(clock, samples, loss_sum);
   options_.metrics->OnStep(samples, times);
   EndRecording(samples);
   return absl::OkStatus();

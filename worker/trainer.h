@@ -23,6 +23,7 @@
 #include "worker/cut_evaluator.h"
 #include "worker/data/prefetcher.h"
 #include "worker/epochs.h"
+#include "worker/loss_history.h"
 #include "worker/prepared_job.h"
 #include "worker/progress_meter.h"
 #include "worker/ps_client.h"
@@ -87,6 +88,8 @@ class Trainer {
   absl::Status EndTables();
   // Of the whole run.
   WorkerProgress Totals() const;
+  // history.csv of this worker, after Run.
+  std::string HistoryCsv() const;
 
  private:
   absl::Status Start();
@@ -158,6 +161,7 @@ class Trainer {
   Prefetcher prefetcher_;
   const Epochs epochs_;
   ProgressMeter meter_;
+  LossHistory history_;
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
   std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none

@@ -39,6 +39,8 @@ class JobWorker final : public Worker {
   JobWorker(const Options& options, std::function<void(DaemonMessage)> send)
       : run_options_({.data_root = options.data_root,
                       .work_dir = options.work_dir,
+                      .results_root = options.results_root,
+                      .store_limit = options.store_limit,
                       .threads = options.threads,
                       .incarnation = options.incarnation,
                       .shared_memory = options.shared_memory}),

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/rpc/metrics.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
@@ -22,7 +23,12 @@ class Worker {
     std::string scheduler_address;  // artifacts come from and go there
     std::string data_root;          // relative data paths are below it
     std::string work_dir;           // model and results while a job runs
-    int threads = 0;                // 0: cores, when the job does not say
+    // Results that the scheduler could not store are kept below it, beyond the
+    // life of this process; empty: below work_dir.
+    std::string results_root = {};
+    // How long storing a result is tried again after a failure.
+    absl::Duration store_limit = absl::Minutes(30);
+    int threads = 0;  // 0: cores, when the job does not say
     uint64_t incarnation = 0;
     bool shared_memory = true;           // with a ps on this host
     MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null

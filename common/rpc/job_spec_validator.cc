@@ -1,5 +1,6 @@
 #include "common/rpc/job_spec_validator.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -476,6 +477,12 @@ void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
       problems->Add(path, "METRIC_UNSPECIFIED names no metric");
       continue;
     }
+    if (metric == LOSS) {
+      problems->Add(path,
+                    "LOSS is computed in any case; it is for "
+                    "export.best_of only");
+      continue;
+    }
     if (std::exchange(seen[metric], true)) {
       problems->Add(path, Metric_Name(metric), " is listed twice");
     }
@@ -483,6 +490,27 @@ void CheckLossAndMetrics(const JobSpec& spec, Problems* problems) {
       problems->Add(path, Metric_Name(metric), " has no meaning for ",
                     LossSpec::Kind_Name(loss));
     }
+  }
+}
+
+void CheckExport(const JobSpec& spec, Problems* problems) {
+  constexpr char kPath[] = "export.best_of";
+  const Metric by = spec.export_().best_of();
+  if (by == METRIC_UNSPECIFIED || !Metric_IsValid(by)) return;
+  if (!spec.data().has_test()) {
+    problems->Add(kPath, "nothing is evaluated without data.test");
+  }
+  if (spec.tables_size() > 0) {
+    problems->Add(kPath,
+                  "jobs with tables store their last parameters only; "
+                  "leave it out");
+  }
+  const JobSpec full = WithDefaults(spec);
+  if (by != LOSS && spec.data().has_test() &&
+      std::find(full.metrics().begin(), full.metrics().end(), by) ==
+          full.metrics().end()) {
+    problems->Add(kPath, Metric_Name(by),
+                  " is not computed; add it to metrics, or use LOSS");
   }
 }
 
@@ -676,6 +704,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckModel(spec.model(), &problems);
   CheckData(spec, &problems);
   CheckLossAndMetrics(spec, &problems);
+  CheckExport(spec, &problems);
   CheckOptimizer(spec.optimizer(), &problems);
   CheckLearningRate(spec.learning_rate(), &problems);
   CheckConsistency(spec, &problems);

@@ -4,6 +4,8 @@
 // generated digits, a small perceptron; the test plays the scheduler, and holds
 // evaluations up where their order matters.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -95,6 +97,46 @@ TEST_F(EvaluationTest, SaysWhatTheChiefWouldSay) {
               AllOf(HasSubstr("\"evaluations\""), HasSubstr("\"final\": true"),
                     Not(HasSubstr("\"progress\""))));
   EXPECT_EQ(by_evaluator.artifacts.count("logs/evaluator-0.log"), 1u);
+}
+
+// Epochs with a rate that grows until the loss does, too.
+TEST_F(EvaluationTest, TheBestEpochIsStoredByWhoEvaluates) {
+  JobSpec job = ThreeEpochs();
+  job.mutable_export_()->set_best_of(LOSS);
+  auto* const rate = job.mutable_learning_rate();
+  rate->set_schedule(LearningRateSpec::LINEAR_WARMUP);
+  rate->set_start(0.01);
+  rate->set_base(4);
+  rate->set_warmup_clocks(3 * kStepsPerEpoch);
+  std::string best_of_chief;
+  for (const bool evaluator : {false, true}) {
+    SCOPED_TRACE(evaluator);
+    const auto outcome = Train(evaluator, job);
+    ASSERT_OK(outcome.status);
+    double lowest = HUGE_VAL;
+    bool last_is_best = false;
+    for (const Evaluation& evaluation : outcome.evaluations) {
+      last_is_best = evaluation.loss() < lowest;
+      EXPECT_EQ(evaluation.best(), last_is_best) << evaluation.DebugString();
+      lowest = std::min(lowest, evaluation.loss());
+    }
+    const std::string& best = outcome.artifacts.at("best.onnx");
+    EXPECT_EQ(best == outcome.artifacts.at("trained.onnx"), last_is_best);
+    EXPECT_EQ(outcome.artifacts.at("best.safetensors").size(),
+              outcome.artifacts.at("trained.safetensors").size());
+    if (!evaluator) best_of_chief = best;
+    EXPECT_TRUE(best == best_of_chief) << "bit for bit";
+    EXPECT_THAT(outcome.artifacts.at("history.csv"),
+                AllOf(HasSubstr("clock,epoch,samples,loss,learning_rate\n"),
+                      HasSubstr("\n1,1,32,"), HasSubstr("\n30,3,960,")));
+  }
+  job.clear_export_();
+  const auto outcome = Train(/*evaluator=*/false, job);
+  ASSERT_OK(outcome.status);
+  EXPECT_EQ(outcome.artifacts.count("best.onnx"), 0u);
+  for (const Evaluation& evaluation : outcome.evaluations) {
+    EXPECT_FALSE(evaluation.best());
+  }
 }
 
 TEST_F(EvaluationTest, EveryEpochIsEvaluatedOnceInEveryMode) {

@@ -120,6 +120,12 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"data { label { classes: [1, 2] } } loss { kind: MEAN_SQUARED_ERROR }",
        "data.label.classes: has no meaning for MEAN_SQUARED_ERROR"},
       {"loss { kind: KIND_UNSPECIFIED }", "loss.kind: is required"},
+      {"metrics: LOSS",
+       "metrics[0]: LOSS is computed in any case; it is for export.best_of "
+       "only"},
+      {"export { best_of: PERPLEXITY }",
+       "export.best_of: PERPLEXITY is not computed; add it to metrics, or use "
+       "LOSS"},
       {"metrics: METRIC_UNSPECIFIED",
        "metrics[0]: METRIC_UNSPECIFIED names no metric"},
       {"metrics: ACCURACY metrics: ACCURACY",

@@ -1,0 +1,188 @@
+// Goal: a result is on this machine until the scheduler has it, whatever the
+// scheduler's disk or the network do, and what was given up is named with host
+// and path. Method: uploads to a fake scheduler that fails as often as the test
+// says.
+
+#include "worker/result_upload.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class FakeScheduler final : public ArtifactTransfer {
+ public:
+  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
+                     absl::Time) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Upload(const std::string&, const std::string& name,
+                      const std::string& from_file, absl::Time) override {
+    ++attempts;
+    if (on_attempt) on_attempt();
+    if (failures > 0) {
+      --failures;
+      return failure;
+    }
+    stored[name] = *ReadFile(from_file, 1 << 20);
+    return absl::OkStatus();
+  }
+  int failures = 0;
+  absl::Status failure = absl::ResourceExhaustedError("disk full");
+  std::function<void()> on_attempt = nullptr;
+  int attempts = 0;
+  std::map<std::string, std::string> stored;
+};
+
+class ResultUploadTest : public ::testing::Test {
+ protected:
+  void Begin(absl::Duration limit = absl::Minutes(10)) {
+    upload_ = std::make_unique<ResultUpload>(
+        ResultUpload::Options{.job_id = "j-0001",
+                              .hostname = "host-a",
+                              .folder = dir_.File("job/results"),
+                              .kept_folder = dir_.File("kept/j-0001"),
+                              .limit = limit,
+                              .backoff = {.initial = absl::Milliseconds(1),
+                                          .max = absl::Milliseconds(2)}},
+        &scheduler_,
+        [this](const std::string& text) { activities_.push_back(text); });
+  }
+  absl::Status Put(const std::string& name, const std::string& content) {
+    return upload_->Put(name, [&](const std::string& path) {
+      return WriteFileAtomically(path, content);
+    });
+  }
+
+  const TempDir dir_;
+  FakeScheduler scheduler_;
+  std::vector<std::string> activities_;
+  std::unique_ptr<ResultUpload> upload_;
+};
+
+TEST_F(ResultUploadTest, NothingIsLeftOfWhatIsStored) {
+  Begin();
+  ASSERT_TRUE(Put("trained.onnx", "model").ok());
+  ASSERT_TRUE(Put("tables/t.safetensors", "rows").ok());
+  EXPECT_TRUE(upload_->Finish().ok());
+  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
+  EXPECT_EQ(scheduler_.stored.at("tables/t.safetensors"), "rows");
+  EXPECT_THAT(activities_, IsEmpty());
+  EXPECT_FALSE(fs::exists(dir_.File("kept")));
+  EXPECT_FALSE(fs::exists(dir_.File("job/results/trained.onnx")));
+}
+
+TEST_F(ResultUploadTest, AFullDiskIsWaitedForAndItIsSaidWhereTheFileIs) {
+  Begin();
+  scheduler_.failures = 3;
+  scheduler_.on_attempt = [&] {
+    // It is never anywhere else than where it is said to be.
+    const std::string path = scheduler_.attempts == 1
+                                 ? "job/results/trained.onnx"
+                                 : "kept/j-0001/trained.onnx";
+    EXPECT_TRUE(fs::exists(dir_.File(path))) << path;
+  };
+  ASSERT_TRUE(Put("trained.onnx", "model").ok());
+  EXPECT_TRUE(upload_->Finish().ok());
+  EXPECT_EQ(scheduler_.attempts, 4);
+  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
+  ASSERT_EQ(activities_.size(), 4u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(activities_[i],
+                AllOf(HasSubstr("host-a"), HasSubstr("disk full"),
+                      HasSubstr(dir_.File("kept/j-0001/trained.onnx"))));
+  }
+  EXPECT_EQ(activities_[3], "") << "that it is over";
+  scheduler_.on_attempt = nullptr;
+  ASSERT_TRUE(Put("metrics.json", "{}").ok());
+  upload_.reset();
+  EXPECT_FALSE(fs::exists(dir_.File("kept/j-0001")));
+}
+
+TEST_F(ResultUploadTest, WhatIsGivenUpIsKeptAndNamed) {
+  Begin(/*limit=*/absl::Milliseconds(20));
+  scheduler_.failures = 1 << 30;
+  ASSERT_TRUE(Put("trained.onnx", "model").ok());
+  const int attempts = scheduler_.attempts;
+  EXPECT_GE(attempts, 1);
+  // What comes later is tried once.
+  ASSERT_TRUE(Put("tables/t.safetensors", "rows").ok());
+  EXPECT_EQ(scheduler_.attempts, attempts + 1);
+  const absl::Status end = upload_->Finish();
+  EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(end.message()),
+              AllOf(HasSubstr("trained.onnx, tables/t.safetensors"),
+                    HasSubstr("host-a"), HasSubstr(dir_.File("kept/j-0001")),
+                    HasSubstr("disk full")));
+  upload_.reset();
+  // The job's folder goes with the job.
+  fs::remove_all(dir_.File("job"));
+  EXPECT_EQ(*ReadFile(dir_.File("kept/j-0001/trained.onnx"), 100), "model");
+  EXPECT_EQ(*ReadFile(dir_.File("kept/j-0001/tables/t.safetensors"), 100),
+            "rows");
+}
+
+TEST_F(ResultUploadTest, ARefusalForGoodIsNotRepeated) {
+  Begin();
+  scheduler_.failures = 1;
+  scheduler_.failure = absl::FailedPreconditionError("not your job");
+  ASSERT_TRUE(Put("trained.onnx", "model").ok());
+  EXPECT_EQ(scheduler_.attempts, 1);
+  EXPECT_EQ(upload_->Finish().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
+}
+
+TEST_F(ResultUploadTest, AStopEndsTheWaitAndTheFileStays) {
+  Begin();
+  scheduler_.failures = 1 << 30;
+  std::thread stopper;
+  scheduler_.on_attempt = [&] {
+    if (scheduler_.attempts == 2) {
+      stopper = std::thread([this] { upload_->Stop(); });
+    }
+  };
+  EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
+  stopper.join();
+  EXPECT_EQ(Put("metrics.json", "{}").code(), absl::StatusCode::kCancelled);
+  upload_.reset();
+  EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
+}
+
+TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {
+  Begin();
+  int attempts = 0;
+  const auto write = [&](const std::string& path) {
+    if (++attempts < 3) {
+      WriteFileAtomically(path, "half").IgnoreError();
+      return absl::ResourceExhaustedError("no space left");
+    }
+    return WriteFileAtomically(path, "model");
+  };
+  ASSERT_TRUE(upload_->Put("trained.onnx", write).ok());
+  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
+  EXPECT_EQ(activities_.size(), 3u);
+  const absl::Status other = upload_->Put(
+      "x", [](const std::string&) { return absl::InternalError("a bug"); });
+  EXPECT_EQ(other.code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,183 @@
+#include "worker/result_upload.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+// Even a slow network moves a megabyte a second.
+absl::Duration UploadTimeout(uint64_t bytes) {
+  return absl::Seconds(30 + static_cast<double>(bytes) * 1e-6);
+}
+
+// No later attempt would fare better.
+bool IsFinal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // the job is not ours any more
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status MakeParent(const std::string& path) {
+  return MakeDirs(std::filesystem::path(path).parent_path().string());
+}
+
+}  // namespace
+
+ResultUpload::ResultUpload(Options options, ArtifactTransfer* artifacts,
+                           std::function<void(const std::string&)> on_activity)
+    : options_(std::move(options)),
+      artifacts_(artifacts),
+      on_activity_(std::move(on_activity)) {}
+
+ResultUpload::~ResultUpload() {
+  if (!kept_) return;
+  // Folders that have files stay.
+  rmdir(absl::StrCat(options_.kept_folder, "/tables").c_str());
+  rmdir(options_.kept_folder.c_str());
+}
+
+absl::Status ResultUpload::Put(const std::string& name, const Write& write) {
+  SYNCLINE_RETURN_IF_ERROR(WriteFile(name, write));
+  return Upload(name);
+}
+
+absl::Status ResultUpload::Finish() const {
+  if (unstored_.empty()) return absl::OkStatus();
+  return Annotate(last_failure_,
+                  absl::StrCat("not stored: ", absl::StrJoin(unstored_, ", "),
+                               "; kept on ", options_.hostname, " in ",
+                               kept_ ? options_.kept_folder : options_.folder));
+}
+
+void ResultUpload::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  changed_.SignalAll();
+}
+
+bool ResultUpload::stopped() const {
+  MutexLock lock(&mu_);
+  return stopped_;
+}
+
+std::string ResultUpload::PathOf(const std::string& name) const {
+  return absl::StrCat(kept_ ? options_.kept_folder : options_.folder, "/",
+                      name);
+}
+
+absl::Status ResultUpload::WriteFile(const std::string& name,
+                                     const Write& write) {
+  for (;;) {
+    if (stopped()) return absl::CancelledError("stopped");
+    const std::string path = PathOf(name);
+    absl::Status written = MakeParent(path);
+    if (written.ok()) written = write(path);
+    if (written.ok()) return written;
+    // Half a file is of no use, and takes room.
+    RemoveTree(path).IgnoreError();
+    written = Annotate(written, absl::StrCat("writing ", name));
+    if (!absl::IsResourceExhausted(written) || !Pause(name, written)) {
+      return stopped() ? absl::CancelledError("stopped") : written;
+    }
+  }
+}
+
+absl::Status ResultUpload::Upload(const std::string& name) {
+  for (;;) {
+    if (stopped()) return absl::CancelledError("stopped");
+    const absl::Status uploaded = UploadOnce(name);
+    if (uploaded.ok()) {
+      OnProgress();
+      return RemoveTree(PathOf(name));
+    }
+    Keep();
+    LogWarning("result not stored")
+        .Job(options_.job_id)
+        .Field("name", name)
+        .Field("kept_as", PathOf(name))
+        .Status(uploaded);
+    if (IsFinal(uploaded) || !Pause(name, uploaded)) {
+      GiveUp(name, uploaded);
+      return stopped() ? absl::CancelledError("stopped") : absl::OkStatus();
+    }
+  }
+}
+
+absl::Status ResultUpload::UploadOnce(const std::string& name) {
+  const std::string path = PathOf(name);
+  SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(path));
+  return artifacts_->Upload(options_.job_id, name, path,
+                            MonotonicNow() + UploadTimeout(bytes));
+}
+
+// Out of the folder that is removed with the job.
+void ResultUpload::Keep() {
+  if (kept_) return;
+  const absl::Status made = MakeParent(options_.kept_folder);
+  kept_ = made.ok() && std::rename(options_.folder.c_str(),
+                                   options_.kept_folder.c_str()) == 0;
+  if (kept_) return;
+  LogWarning("results cannot be kept beyond the job")
+      .Job(options_.job_id)
+      .Field("folder", options_.folder)
+      .Field("wanted", options_.kept_folder);
+}
+
+void ResultUpload::GiveUp(const std::string& name, const absl::Status& why) {
+  LogError("result given up")
+      .Job(options_.job_id)
+      .Field("name", name)
+      .Field("kept_on", options_.hostname)
+      .Field("kept_as", PathOf(name))
+      .Status(why);
+  unstored_.push_back(name);
+  last_failure_ = why;
+}
+
+bool ResultUpload::Pause(const std::string& name, const absl::Status& why) {
+  const absl::Time now = MonotonicNow();
+  if (failures_ == 0) give_up_at_ = now + options_.limit;
+  Random random(EntropySeed());
+  const absl::Duration pause =
+      BackoffDelay(options_.backoff, failures_++, random.Uniform());
+  on_activity_(absl::StrCat(
+      name, " is on ", options_.hostname, " as ", PathOf(name),
+      " until the scheduler has it (given up in ",
+      absl::FormatDuration(absl::Trunc(
+          std::max(give_up_at_ - now, absl::ZeroDuration()), absl::Seconds(1))),
+      "): ", why.message()));
+  MutexLock lock(&mu_);
+  const absl::Time next = now + pause;
+  while (!stopped_ && MonotonicNow() < next && next < give_up_at_) {
+    changed_.WaitUntil(&mu_, next);
+  }
+  return !stopped_ && next < give_up_at_;
+}
+
+void ResultUpload::OnProgress() {
+  if (failures_ > 0) on_activity_("");
+  failures_ = 0;
+}
+
+}  // namespace syncline
