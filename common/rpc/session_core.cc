@@ -61,6 +61,7 @@ void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
   if (state_ == State::kConnecting && message.has_registered()) {
     OnRegistered(message.registered(), now, actions);
   } else if (state_ == State::kRegistered && !message.has_registered()) {
+    told_to_end_ = told_to_end_ || message.has_shutdown();
     actions->push_back(DeliverCommand{message});
   }
 }
@@ -98,7 +99,8 @@ void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
                     : why;
   if (was_registered) {
     lost_since_ = now;
-    Announce(why, actions);
+    // A cluster that ends loses nobody.
+    if (!told_to_end_) Announce(why, actions);
   }
   if (!was_registered && RefusedForGood(why, now)) return Reject(why, actions);
   if (HasGivenUp(now)) {

@@ -100,6 +100,7 @@ class SessionCore {
   int failed_attempts_ = 0;
   std::string running_job_;
   bool ends_with_scheduler_ = false;
+  bool told_to_end_ = false;  // by Shutdown
   // What the orphan timeout asks for was done.
   bool orphan_stopped_ = false;
   // `done` and `prepared` said while not registered.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/file.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
@@ -24,6 +25,9 @@ namespace {
 constexpr char kSubmittedModel[] = "model.onnx";
 // Transfers above it show that they are going on.
 constexpr uint64_t kLargeBytes = 16 << 20;
+constexpr char kOwnerFile[] = ".syncline-job";
+constexpr uint64_t kOwnerBytesMax = 1 << 10;
+constexpr int kFoldersMax = 1000;
 
 // Watches until the end, or until Ctrl-C, which leaves the job as it is.
 int WatchAndReport(JobsClient* client, const std::string& job_id,
@@ -54,16 +58,21 @@ std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
 }
 
 // One object in JSON: whoever reads the id reads the warning too.
-void PrintSubmitted(const std::string& job_id, const std::string& name,
+void PrintSubmitted(const SubmitResponse& submitted, const std::string& name,
                     const std::string& warning, const Console& console) {
+  const std::string& job_id = submitted.job_id();
   if (console.json) {
     google::protobuf::Struct object;
     SetField(&object, "job_id", job_id);
+    SetFlag(&object, "repeated_submission", submitted.repeated_submission());
     if (!warning.empty()) SetField(&object, "warning", warning);
     console.PrintJson(object);
     return;
   }
-  console.out << "submitted " << job_id << " (" << name << ")" << std::endl;
+  console.out << "submitted " << job_id << " (" << name << ")"
+              << (submitted.repeated_submission() ? " before, with this key"
+                                                  : "")
+              << std::endl;
   if (!warning.empty()) console.err << "synctl: " << warning << std::endl;
 }
 
@@ -133,24 +142,93 @@ absl::StatusOr<std::vector<Artifact>> ChooseArtifacts(
   return chosen;
 }
 
+// "out", "out-2", "out-3" ...
+std::string Numbered(const std::string& path, int number) {
+  std::filesystem::path folder = path;
+  if (!folder.has_filename()) folder = folder.parent_path();
+  if (number == 1) return path;
+  if (folder.filename() == "." || folder.filename() == ".." || folder.empty()) {
+    std::error_code error;
+    folder = std::filesystem::weakly_canonical(folder, error);
+  }
+  return absl::StrCat(folder.string(), "-", number);
+}
+
+// Whose files a folder has: the id, and when it was submitted, for another
+// cluster has the same ids.
+std::string OwnerText(const JobStatus& job) {
+  std::string text = job.job_id();
+  if (!job.transitions().empty()) {
+    const auto& time = job.transitions(0).time();
+    absl::StrAppend(&text, " ", time.seconds(), ".", time.nanos());
+  }
+  return absl::StrCat(text, "\n");
+}
+
+// Neither replaces another job's files nor comes among them.
+bool MayHold(const std::string& folder, const JobStatus& job,
+             const std::vector<Artifact>& artifacts) {
+  const auto owner =
+      ReadFile(absl::StrCat(folder, "/", kOwnerFile), kOwnerBytesMax);
+  if (owner.ok()) return *owner == OwnerText(job);
+  return std::none_of(
+      artifacts.begin(), artifacts.end(), [&](const Artifact& artifact) {
+        std::error_code error;
+        return std::filesystem::exists(
+            std::filesystem::path(folder) / artifact.name(), error);
+      });
+}
+
 }  // namespace
 
-int RunSubmit(const std::string& scheduler, const std::string& job_file,
-              bool watch, const Console& console) {
-  const auto job = LoadJobFile(job_file);
+absl::StatusOr<std::string> ChooseFolder(const JobStatus& job,
+                                         const std::vector<std::string>& names,
+                                         const std::string& wanted) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto artifacts, ChooseArtifacts(job, names));
+  for (int number = 1; number <= kFoldersMax; ++number) {
+    const std::string folder = Numbered(wanted, number);
+    if (!MayHold(folder, job, artifacts)) continue;
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(folder));
+    SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(
+        absl::StrCat(folder, "/", kOwnerFile), OwnerText(job)));
+    return folder;
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat(wanted, " and ", kFoldersMax - 1,
+                   " folders beside it have files of other jobs"));
+}
+
+absl::StatusOr<std::string> MakeNumberedDir(const std::string& path) {
+  for (int number = 1; number <= kFoldersMax; ++number) {
+    const std::string folder = Numbered(path, number);
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(folder));
+    std::error_code error;
+    if (std::filesystem::is_empty(folder, error)) return folder;
+    if (error) return FileError(error.value(), "list", folder);
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      path, " and ", kFoldersMax - 1, " folders beside it have files"));
+}
+
+int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
+              const Console& console) {
+  const auto job = LoadJobFile(options.job_file);
   if (!job.ok()) {
     console.PrintError(job.status());
     return kExitFailed;  // whatever the code: the file is at fault
   }
   InterruptSignals interrupts;
   JobsClient client(scheduler);
-  const auto job_id = client.Submit(
-      job->spec, job->model_file, ShowTransfer("model", console, &interrupts));
-  if (!job_id.ok()) return console.PrintError(job_id.status());
-  PrintSubmitted(*job_id, job->spec.name(),
+  const auto submitted = client.Submit(
+      job->spec, job->model_file,
+      options.client_key.empty() ? RandomClientKey() : options.client_key,
+      ShowTransfer("model", console, &interrupts));
+  if (!submitted.ok()) return console.PrintError(submitted.status());
+  PrintSubmitted(*submitted, job->spec.name(),
                  CapacityWarningOf(&client, job->spec), console);
-  return watch ? WatchAndReport(&client, *job_id, console, &interrupts)
-               : kExitOk;
+  return options.watch ? WatchAndReport(&client, submitted->job_id(), console,
+                                        &interrupts)
+                       : kExitOk;
 }
 
 int RunWatch(const std::string& scheduler, const std::string& job_id,
@@ -214,8 +292,16 @@ int RunDownload(const std::string& scheduler, const std::string& job_id,
   JobsClient client(scheduler);
   const auto job = client.Get(job_id);
   if (!job.ok()) return console.PrintError(job.status());
-  const absl::Status status = DownloadArtifacts(
-      &client, *job, names, to.empty() ? job_id : to, console, &interrupts);
+  const std::string wanted = to.empty() ? job_id : to;
+  const auto folder = ChooseFolder(*job, names, wanted);
+  if (!folder.ok()) return console.PrintError(folder.status());
+  if (*folder != wanted) {
+    console.err << "synctl: " << wanted
+                << " has files of another job; those of " << job_id << " go to "
+                << *folder << std::endl;
+  }
+  const absl::Status status =
+      DownloadArtifacts(&client, *job, names, *folder, console, &interrupts);
   return status.ok() ? kExitOk : console.PrintError(status);
 }
 
@@ -253,6 +339,11 @@ int RunCluster(const std::string& scheduler, const Console& console) {
     console.out << ClusterTable(*cluster) << std::flush;
   }
   return kExitOk;
+}
+
+std::string RandomClientKey() {
+  return absl::StrCat("synctl-", absl::Hex(EntropySeed(), absl::kZeroPad16),
+                      absl::Hex(EntropySeed(), absl::kZeroPad16));
 }
 
 absl::Status DownloadArtifacts(JobsClient* client, const JobStatus& job,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "scheduler/ctl/console.h"
 #include "scheduler/ctl/interrupt_signals.h"
@@ -14,9 +15,15 @@
 
 namespace syncline {
 
+struct SubmitOptions {
+  std::string job_file;
+  // SubmitBegin.client_key; empty: a random one.
+  std::string client_key;
+  bool watch = false;
+};
 // `scheduler` is its address. Ctrl-C while watching leaves the job alone.
-int RunSubmit(const std::string& scheduler, const std::string& job_file,
-              bool watch, const Console& console);
+int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
+              const Console& console);
 int RunWatch(const std::string& scheduler, const std::string& job_id,
              const Console& console);
 // `states`: lower-case names; empty: all. `limit` 0: the scheduler's.
@@ -27,7 +34,8 @@ int RunGet(const std::string& scheduler, const std::string& job_id,
            const Console& console);
 int RunCancel(const std::string& scheduler, const std::string& job_id,
               const std::string& reason, const Console& console);
-// Artifacts by name into folder `to`; no names: all results and logs.
+// Artifacts by name into folder `to`; no names: all results and logs. Where the
+// folder has another job's files it is "TO-2", or the next that has not.
 int RunDownload(const std::string& scheduler, const std::string& job_id,
                 const std::vector<std::string>& names, const std::string& to,
                 const Console& console);
@@ -35,6 +43,20 @@ int RunDownload(const std::string& scheduler, const std::string& job_id,
 int RunTables(const std::string& scheduler, const std::string& job_id,
               const Console& console);
 int RunCluster(const std::string& scheduler, const Console& console);
+
+// Makes the folder, or one with a number behind its name ("out-2") where it has
+// files already; returns its path.
+absl::StatusOr<std::string> MakeNumberedDir(const std::string& path);
+
+// Where the artifacts of `job` may go: `wanted`, made and marked as the job's,
+// or the next numbered folder that has no other job's files. Errors: those of
+// the file system; NotFound: `names`, as DownloadArtifacts.
+absl::StatusOr<std::string> ChooseFolder(const JobStatus& job,
+                                         const std::vector<std::string>& names,
+                                         const std::string& wanted);
+
+// One that no other submission has.
+std::string RandomClientKey();
 
 // Fetches the named artifacts of `job` (none named: all but the model as it was
 // submitted) into folder `to`. Errors: NotFound, naming what there is;

@@ -4,12 +4,38 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/job.pb.h"
 #include "scheduler/ctl/exit_codes.h"
 
 namespace syncline {
+
+namespace {
+
+// `json` is that of a job's status; in its spec every field that was not set
+// reads 0, as if somebody had asked for that. Those are left out.
+std::string WithSpecAsKept(std::string json, const JobSpec& spec) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string spec_json;
+  google::protobuf::Struct status;
+  google::protobuf::Struct kept;
+  using google::protobuf::util::JsonStringToMessage;
+  using google::protobuf::util::MessageToJsonString;
+  if (!MessageToJsonString(spec, &spec_json, options).ok() ||
+      !JsonStringToMessage(spec_json, &kept).ok() ||
+      !JsonStringToMessage(json, &status).ok()) {
+    return json;
+  }
+  *(*status.mutable_fields())["spec"].mutable_struct_value() = std::move(kept);
+  std::string text;
+  return MessageToJsonString(status, &text).ok() ? text : json;
+}
+
+}  // namespace
 
 Console Console::Standard(bool json) {
   Console console{.out = std::cout, .err = std::cerr, .json = json};
@@ -47,7 +73,9 @@ std::string ToJson(const google::protobuf::Message& message) {
   std::string json;
   const auto status =
       google::protobuf::util::MessageToJsonString(message, &json, options);
-  return status.ok() ? json : "{}";
+  if (!status.ok()) return "{}";
+  const auto* const job = dynamic_cast<const JobStatus*>(&message);
+  return job == nullptr ? json : WithSpecAsKept(std::move(json), job->spec());
 }
 
 void SetField(google::protobuf::Struct* object, const std::string& key,

@@ -30,7 +30,8 @@ struct Console {
   int PrintError(const absl::Status& status) const;
 };
 
-// One line of JSON with the field names of the .proto files.
+// One line of JSON with the field names of the .proto files. Fields that are
+// not set have their zero, but for those of a job's spec, which are left out.
 std::string ToJson(const google::protobuf::Message& message);
 
 // Sets fields of a JSON object that no message describes.

@@ -12,6 +12,7 @@ int ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kCancelled:
       return kExitCancelled;
     case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:  // told to stop, not lost
       return kExitRetryable;
     default:
       return kExitFailed;

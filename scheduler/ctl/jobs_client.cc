@@ -5,18 +5,23 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/stopping.h"
 
 namespace syncline {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
+// How long a submission whose answer was lost is asked for again.
+constexpr absl::Duration kRepeatFor = absl::Seconds(10);
 constexpr absl::Duration kIdleInterval = absl::Milliseconds(200);
 // One stream of a watch; it is followed by the next.
 constexpr absl::Duration kStreamTimeout = absl::Hours(1);
@@ -25,6 +30,13 @@ constexpr uint64_t kAnySize = std::numeric_limits<uint64_t>::max();
 // Long enough for any line that is worth using, and still an end.
 absl::Time TransferDeadline(uint64_t bytes) {
   return MonotonicNow() + absl::Minutes(2) + absl::Seconds(bytes / 500000);
+}
+
+// Ours never cancel without saying so: the scheduler ends its calls.
+bool IsStopping(const absl::Status& status) {
+  return absl::IsCancelled(status) ||
+         (absl::IsUnavailable(status) &&
+          absl::StrContains(status.message(), kSchedulerStopping));
 }
 
 bool IsOutOfReach(const absl::Status& status) {
@@ -37,10 +49,19 @@ absl::Status OutOfReach(const std::string& address,
                                              address, ": ", status.message()));
 }
 
+void Pause(absl::Duration duration) {
+  const absl::Time until = MonotonicNow() + duration;
+  Mutex mu;
+  CondVar never;
+  MutexLock lock(&mu);
+  while (MonotonicNow() < until) never.WaitUntil(&mu, until);
+}
+
 // The status of a unary call, with the address where that is what failed.
 absl::Status CallStatus(const std::string& address,
                         const grpc::Status& grpc_status) {
   const absl::Status status = FromGrpcStatus(grpc_status);
+  if (IsStopping(status)) return OutOfReach(address, SchedulerStopping());
   return IsOutOfReach(status) ? OutOfReach(address, status) : status;
 }
 
@@ -50,9 +71,31 @@ JobsClient::JobsClient(const std::string& scheduler_address)
     : address_(scheduler_address),
       stub_(Jobs::NewStub(MakeChannel(scheduler_address))) {}
 
-absl::StatusOr<std::string> JobsClient::Submit(const JobSpec& spec,
-                                               const std::string& model_file,
-                                               const Transferred& transferred) {
+absl::StatusOr<SubmitResponse> JobsClient::Submit(
+    const JobSpec& spec, const std::string& model_file,
+    const std::string& client_key, const Transferred& transferred) {
+  SubmitBegin begin;
+  *begin.mutable_spec() = spec;
+  begin.set_client_key(client_key);
+  // A scheduler that is not there at all is told at once.
+  const absl::Status reached = GetCluster().status();
+  if (IsOutOfReach(reached)) return reached;
+  const absl::Time give_up = MonotonicNow() + kRepeatFor;
+  for (bool repeated = false;; repeated = true) {
+    auto response = SubmitOnce(begin, model_file, transferred);
+    // An answer that was lost is ours, not an earlier submission's.
+    if (response.ok() && repeated) response->set_repeated_submission(false);
+    if (client_key.empty() || !IsOutOfReach(response.status()) ||
+        MonotonicNow() >= give_up) {
+      return response;
+    }
+    Pause(kIdleInterval);
+  }
+}
+
+absl::StatusOr<SubmitResponse> JobsClient::SubmitOnce(
+    const SubmitBegin& begin, const std::string& model_file,
+    const Transferred& transferred) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto model,
                             FileChunkReader::Open(model_file));
   const uint64_t total_bytes = model->size_bytes();
@@ -61,7 +104,7 @@ absl::StatusOr<std::string> JobsClient::Submit(const JobSpec& spec,
   const auto writer = stub_->Submit(context.get(), &response);
 
   SubmitRequest request;
-  *request.mutable_begin()->mutable_spec() = spec;
+  *request.mutable_begin() = begin;
   absl::Status read;
   // A failed write ends the upload; Finish knows why.
   while (writer->Write(request)) {
@@ -82,7 +125,7 @@ absl::StatusOr<std::string> JobsClient::Submit(const JobSpec& spec,
   const absl::Status answered = CallStatus(address_, writer->Finish());
   SYNCLINE_RETURN_IF_ERROR(read);
   SYNCLINE_RETURN_IF_ERROR(answered);
-  return response.job_id();
+  return response;
 }
 
 absl::StatusOr<JobStatus> JobsClient::Get(const std::string& job_id) {
@@ -180,15 +223,22 @@ absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,
   JobStatus latest;
   absl::Time give_up = MonotonicNow() + options.reconnect_for;
   absl::Time heard_at = MonotonicNow();
+  bool stopping = false;  // it was told to end, rather than lost
   for (;;) {
     const absl::Time heard_before = heard_at;
     const absl::Status ended = FollowOnce(job_id, options, &latest, &heard_at);
     if (ended.ok()) return latest;
     if (!IsOutOfReach(ended)) return ended;
+    stopping = (stopping && heard_at == heard_before) || IsStopping(ended);
     const absl::Time now = MonotonicNow();
     if (heard_at > heard_before) give_up = now + options.reconnect_for;
     if (now >= give_up || now - heard_at >= options.silence_max) {
-      return OutOfReach(address_, ended);
+      if (!stopping) return OutOfReach(address_, ended);
+      return absl::AbortedError(
+          absl::StrCat(kSchedulerStopping, " (", address_,
+                       "), and none has come in its place"
+                       "; the outcome of job ",
+                       job_id, " is known when one is there again"));
     }
     SYNCLINE_RETURN_IF_ERROR(options.on_idle());
     if (interrupts->WaitFor(kIdleInterval)) {
@@ -255,6 +305,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
   SYNCLINE_RETURN_IF_ERROR(stopped);
   if (HasEnded(latest->state())) return absl::OkStatus();
   const absl::Status status = FromGrpcStatus(finished);
+  if (IsStopping(status)) return SchedulerStopping();
   return status.ok() ? absl::UnavailableError("the watch ended early") : status;
 }
 

@@ -27,10 +27,14 @@ class JobsClient {
 
   const std::string& address() const { return address_; }
 
-  // The id of the job, once it is queued and durable.
-  absl::StatusOr<std::string> Submit(const JobSpec& spec,
-                                     const std::string& model_file,
-                                     const Transferred& transferred);
+  // The job, once it is queued and durable. Where the answer is lost it asks
+  // again, with the same `client_key`, which makes that one submission; for
+  // some seconds. An empty key: one attempt. Errors also: AlreadyExists: the
+  // key is that of another job.
+  absl::StatusOr<SubmitResponse> Submit(const JobSpec& spec,
+                                        const std::string& model_file,
+                                        const std::string& client_key,
+                                        const Transferred& transferred);
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
   absl::StatusOr<ListResponse> List(const ListRequest& request);
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id,
@@ -51,8 +55,9 @@ class JobsClient {
   // change, `on_idle` runs at least five times a second; the first status
   // that is not OK ends the watch and is returned. Rides over a scheduler that
   // is out of reach for up to `reconnect_for`, or that says nothing for up to
-  // `silence_max`, then: Unavailable. `on_silence` is told, a few times a
-  // second, how long nothing has come, from `silence_told` on.
+  // `silence_max`, then: Unavailable; or Aborted: it had said that it stops.
+  // `on_silence` is told, a few times a second, how long nothing has come, from
+  // `silence_told` on.
   struct WatchOptions {
     std::function<void(const JobStatus&)> on_status;
     std::function<absl::Status()> on_idle;
@@ -66,6 +71,9 @@ class JobsClient {
                                   InterruptSignals* interrupts);
 
  private:
+  absl::StatusOr<SubmitResponse> SubmitOnce(const SubmitBegin& begin,
+                                            const std::string& model_file,
+                                            const Transferred& transferred);
   // One stream. OK: it delivered a final state. *heard_at: the last message.
   absl::Status FollowOnce(const std::string& job_id,
                           const WatchOptions& options, JobStatus* latest,

@@ -118,12 +118,15 @@ absl::Status LocalCluster::CheckAlive() {
 }
 
 void LocalCluster::Stop(absl::Duration grace) {
-  std::vector<ChildProcess*> processes;
-  // The scheduler last: the others can still say goodbye to it.
-  for (auto it = daemons_.rbegin(); it != daemons_.rend(); ++it) {
-    processes.push_back(it->process.get());
+  if (daemons_.empty()) return;
+  const absl::Time deadline = MonotonicNow() + grace;
+  std::vector<ChildProcess*> members;
+  for (size_t i = 1; i < daemons_.size(); ++i) {
+    members.push_back(daemons_[i].process.get());
   }
-  StopAll(processes, MonotonicNow() + grace);
+  StopAll(members, deadline);
+  // When the others have left: none of them loses it.
+  StopAll({daemons_[0].process.get()}, deadline);
   daemons_.clear();
 }
 

@@ -5,7 +5,9 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -31,13 +33,11 @@ constexpr absl::Duration kGrace = absl::Seconds(5);
 // How long a job may take to end after Ctrl-C, or after a daemon has died.
 constexpr absl::Duration kEndTimeout = absl::Seconds(15);
 
-// A folder of its own for each run, unless the user names one.
+// A folder of its own for each run: one that has files already belongs to
+// another.
 absl::StatusOr<std::string> MakeOutDir(const LocalOptions& options,
                                        const std::string& job_name) {
-  if (!options.out_dir.empty()) {
-    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options.out_dir));
-    return options.out_dir;
-  }
+  if (!options.out_dir.empty()) return MakeNumberedDir(options.out_dir);
   const std::string stem = absl::StrCat(
       "syncline-out/", job_name, "-",
       absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
@@ -49,6 +49,18 @@ absl::StatusOr<std::string> MakeOutDir(const LocalOptions& options,
     if (fs::create_directory(path, error)) return path;
     if (error) return FileError(error.value(), "create", path);
   }
+}
+
+// "" for what is no result: the model as it was submitted, logs, profiles.
+const char* ResultTitle(absl::string_view artifact) {
+  if (artifact == "trained.onnx") return "trained model";
+  if (artifact == "best.onnx") return "best model";
+  if (absl::EndsWith(artifact, ".safetensors")) {
+    return absl::StartsWith(artifact, "tables/") ? "table" : "weights";
+  }
+  if (artifact == "metrics.json") return "metrics";
+  if (artifact == "history.csv") return "history";
+  return "";
 }
 
 int ThreadsPerWorker(const LocalOptions& options, int workers) {
@@ -78,6 +90,12 @@ class LocalRun {
     job_ = *std::move(job);
     SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options_, job_.spec));
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
+    if (!options_.out_dir.empty() && out_dir_ != options_.out_dir) {
+      Say(absl::StrCat(options_.out_dir,
+                       " has files of another run; this one's "
+                       "go to ",
+                       out_dir_));
+    }
     SYNCLINE_ASSIGN_OR_RETURN(cluster_, StartCluster());
     JobsClient client(cluster_->scheduler_address());
     SYNCLINE_RETURN_IF_ERROR(AwaitMembers(&client));
@@ -86,9 +104,10 @@ class LocalRun {
                      "the like reach it with --scheduler ",
                      cluster_->scheduler_address()));
     SYNCLINE_ASSIGN_OR_RETURN(
-        const std::string job_id,
-        client.Submit(job_.spec, job_.model_file,
+        const SubmitResponse submitted,
+        client.Submit(job_.spec, job_.model_file, RandomClientKey(),
                       ShowTransfer("model", console_, &interrupts_)));
+    const std::string& job_id = submitted.job_id();
     const auto end = WatchOnConsole(&client, job_id, console_, &interrupts_,
                                     [&](const JobStatus& latest) {
                                       return OnIdle(&client, job_id, latest);
@@ -101,10 +120,28 @@ class LocalRun {
   void TearDown() {
     if (cluster_ != nullptr) cluster_->Stop(kGrace);
     if (options_.keep || out_dir_.empty()) return;
+    if (const std::string kept = KeptResults(); !kept.empty()) {
+      console_.err
+          << "synctl: results that the scheduler could not store are in "
+          << kept << std::endl;
+      return;
+    }
     RemoveTree(RunDir()).IgnoreError();
   }
 
  private:
+  // A folder that a worker has left; empty: none.
+  std::string KeptResults() const {
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(RunDir(), error), end;
+         !error && it != end; it.increment(error)) {
+      if (absl::StartsWith(it->path().filename().string(),
+                           "syncline-results-")) {
+        return it->path().string();
+      }
+    }
+    return "";
+  }
   std::string RunDir() const { return absl::StrCat(out_dir_, "/run"); }
   std::string LogDir() const { return absl::StrCat(out_dir_, "/logs"); }
 
@@ -195,7 +232,9 @@ class LocalRun {
       return absl::CancelledError("interrupted; the cluster is torn down");
     }
     const absl::Status alive = cluster_->CheckAlive();
-    return alive.ok() ? status : alive;
+    if (alive.ok()) return status;
+    // Worth a retry, like any other daemon of the job that has ended.
+    return absl::AbortedError(alive.message());
   }
 
   absl::StatusOr<int> Report(JobsClient* client, const JobStatus& job) {
@@ -204,11 +243,19 @@ class LocalRun {
         DownloadArtifacts(client, job, {}, out_dir_, Quiet(), &interrupts_);
     if (job.state() == SUCCEEDED) {
       SYNCLINE_RETURN_IF_ERROR(fetched);
-      Say(absl::StrCat("  trained model  ", out_dir_, "/trained.onnx"));
+      SayResults(job);
     }
     Say(absl::StrCat("  logs           ", LogDir(), "/"));
     if (console_.json) PrintFiles(job);
     return interrupted_ ? kExitCancelled : code;
+  }
+
+  void SayResults(const JobStatus& job) const {
+    for (const Artifact& artifact : job.artifacts()) {
+      const char* const title = ResultTitle(artifact.name());
+      if (*title == '\0') continue;
+      Say(absl::StrFormat("  %-13s  %s/%s", title, out_dir_, artifact.name()));
+    }
   }
 
   void PrintFiles(const JobStatus& job) const {
@@ -218,6 +265,13 @@ class LocalRun {
     if (job.state() == SUCCEEDED) {
       SetField(&object, "trained_model",
                absl::StrCat(out_dir_, "/trained.onnx"));
+      auto* const files =
+          (*object.mutable_fields())["results"].mutable_list_value();
+      for (const Artifact& artifact : job.artifacts()) {
+        if (*ResultTitle(artifact.name()) == '\0') continue;
+        files->add_values()->set_string_value(
+            absl::StrCat(out_dir_, "/", artifact.name()));
+      }
     }
     console_.PrintJson(object);
   }

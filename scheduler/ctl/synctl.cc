@@ -44,7 +44,8 @@ Exit codes:
   2    wrong usage
   3    the scheduler cannot be reached
   130  cancelled, or Ctrl-C
-  138  worth a retry: a process of the cluster was lost, or the queue is full
+  138  worth a retry: a process of the cluster was lost or told to stop, or the
+       queue is full
 
 Each command has its own help: synctl submit --help)";
 
@@ -79,7 +80,8 @@ Examples:
   synctl cancel j-0001 --reason "wrong data")";
 
 constexpr char kDownloadFooter[] = R"(
-A file is there whole, with the right checksum, or not at all.
+A file is there whole, with the right checksum, or not at all. Where the folder
+has files of another job, those of this one go to FOLDER-2.
 
 Examples:
   synctl download j-0001
@@ -104,13 +106,16 @@ Ctrl-C while watching leaves the job running.
 Examples:
   synctl submit mnist.textproto
   synctl submit mnist.textproto --watch && echo trained
+  synctl submit mnist.textproto --key nightly-42 --watch
   synctl submit mnist.textproto --output json)";
 
 constexpr char kLocalFooter[] = R"(
 Starts a scheduler, ps and workers as child processes on loopback, runs the job
 on them and ends them, also after Ctrl-C and after a failure. Writes
-trained.onnx, metrics.json and all logs to the output folder. Prints where the
-scheduler listens: other commands reach it there while the job runs.
+trained.onnx, its weights, tables, metrics.json, history.csv and all logs to the
+output folder; one that has files already is left alone, and NAME-2 is taken.
+Prints where the scheduler listens: other commands reach it there while the job
+runs.
 
 Examples:
   synctl local mnist.textproto --ps 2 --workers 3
@@ -298,10 +303,13 @@ class CommandLine {
   void AddJobCommands() {
     CLI::App* submit = AddRemote(
         "submit", "Send a job to the cluster", [this](const Console& console) {
-          return RunSubmit(Scheduler(), job_file_, watch_, console);
+          return RunSubmit(Scheduler(), submit_, console);
         });
-    submit->add_option("FILE", job_file_, "Job file")->required();
-    submit->add_flag("--watch,-w", watch_, "Follow it to its end");
+    submit->add_option("FILE", submit_.job_file, "Job file")->required();
+    submit->add_flag("--watch,-w", submit_.watch, "Follow it to its end");
+    submit->add_option("--key", submit_.client_key,
+                       "A name for this submission, up to 128 bytes: repeated "
+                       "with the same key it finds the job of the first");
     SetFooter(submit, kSubmitFooter);
 
     SetFooter(AddOnJob("watch", "Follow a job to its end",
@@ -520,9 +528,8 @@ class CommandLine {
   Command command_;
   std::string output_ = "text";
   std::string scheduler_;
-  std::string job_file_;
+  SubmitOptions submit_;
   std::string job_id_;
-  bool watch_ = false;
   std::string reason_ = "cancelled by the user";
   std::vector<std::string> names_;
   std::string to_;

@@ -86,6 +86,44 @@ TEST_F(SchedulerLossTest, AWatchRidesOverAQuickRestart) {
   EXPECT_THAT(told.err, HasSubstr("restarted"));
 }
 
+TEST_F(SchedulerLossTest, AWatchSaysThatTheSchedulerIsStopping) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto watcher,
+      cluster_.StartSynctl({"submit", Write(EndlessJob()), "--watch"}));
+  ASSERT_OK(cluster_.WaitForClock("j-0001", 1, absl::Seconds(60)));
+  cluster_.daemon("scheduler").Signal(SIGTERM);
+  ASSERT_OK_AND_ASSIGN(const auto told, watcher->Finish(absl::Seconds(60)));
+  EXPECT_EQ(told.exit.code, 138) << told.out << told.err;
+  EXPECT_THAT(told.err, HasSubstr("the scheduler is stopping"));
+  EXPECT_THAT(told.err, HasSubstr("j-0001"));
+  // The job's outcome is what became of it.
+  ASSERT_TRUE(cluster_.daemon("scheduler")
+                  .WaitUntil(absl::Now() + absl::Seconds(30))
+                  .has_value());
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.Get("j-0001"));
+  EXPECT_EQ(job.state(), FAILED);
+  EXPECT_EQ(job.exit_code(), 138);
+}
+
+TEST_F(SchedulerLossTest, ASubmissionWithAKeyOutlivesTheScheduler) {
+  const std::string file = Write(DigitsJob());
+  ASSERT_OK_AND_ASSIGN(const auto first,
+                       cluster_.Synctl({"submit", file, "--key", "nightly"}));
+  EXPECT_THAT(first.out, HasSubstr("submitted j-0001"));
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("scheduler")
+                  .WaitUntil(absl::Now() + absl::Seconds(10))
+                  .has_value());
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  ASSERT_OK_AND_ASSIGN(const auto again,
+                       cluster_.Synctl({"submit", file, "--key", "nightly"}));
+  EXPECT_THAT(again.out, HasSubstr("submitted j-0001"));
+  EXPECT_THAT(again.out, HasSubstr("before"));
+  ASSERT_OK_AND_ASSIGN(const auto other, cluster_.Synctl({"submit", file}));
+  EXPECT_THAT(other.out, HasSubstr("submitted j-0002"));
+}
+
 TEST_F(SchedulerLossTest, AWatchSaysThatAFrozenSchedulerIsSilent) {
   ASSERT_OK_AND_ASSIGN(
       const auto watcher,

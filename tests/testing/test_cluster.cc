@@ -98,7 +98,9 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
   const bool is_ps = role_index.first == "ps";
   if (!is_ps) {
     all.push_back("--threads=1");
-    all.push_back(absl::StrCat("--work-dir=", dir_.File(name + ".work")));
+    all.push_back(absl::StrCat("--work-dir=", options_.work_dir.empty()
+                                                  ? dir_.File(name + ".work")
+                                                  : options_.work_dir));
     if (!options_.data_root.empty()) {
       all.push_back(absl::StrCat("--data-root=", options_.data_root));
     }

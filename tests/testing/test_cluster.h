@@ -66,6 +66,7 @@ class TestCluster {
     int evaluators = 0;
     std::string data_root = {};              // empty: the daemons' default
     std::vector<std::string> ps_flags = {};  // of every ps
+    std::string work_dir = {};  // shared by all; empty: each has its own
   };
   explicit TestCluster(Options options) : options_(std::move(options)) {}
 

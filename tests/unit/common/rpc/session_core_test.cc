@@ -379,5 +379,17 @@ TEST_F(AutoIndexTest, KeepsItsIndexAndTakesAnotherIfItIsGone) {
   EXPECT_THAT(Accept(/*index=*/6), ElementsAre("registered"));
 }
 
+TEST_F(SessionCoreTest, ASchedulerThatEndsTheClusterIsNotLost) {
+  Start();
+  Accept();
+  SchedulerMessage message;
+  message.mutable_shutdown()->set_exit_code(0);
+  Run([&](SessionActions* a) { core_.OnMessage(message, now_, a); });
+  End(absl::UnavailableError("the scheduler is stopping"));
+  for (const SessionAction& action : actions_) {
+    EXPECT_FALSE(std::holds_alternative<AnnounceLoss>(action));
+  }
+}
+
 }  // namespace
 }  // namespace syncline

@@ -58,6 +58,38 @@ TEST_F(DownloadArtifactsTest, TheSubmittedModelComesOnlyByName) {
   EXPECT_TRUE(absl::IsUnavailable(Download({"model.onnx"})));
 }
 
+TEST_F(DownloadArtifactsTest, TwoJobsFilesAreNotMixed) {
+  job_.set_job_id("j-0001");
+  job_.add_transitions()->mutable_time()->set_seconds(1000);
+  job_.add_artifacts()->set_name("trained.onnx");
+  job_.add_artifacts()->set_name("metrics.json");
+  const std::string to = dir_.File("results");
+  EXPECT_EQ(*ChooseFolder(job_, {"trained.onnx"}, to), to);
+  dir_.Write("results/trained.onnx", "first");
+  // More of the same job, or the same again.
+  EXPECT_EQ(*ChooseFolder(job_, {}, to), to);
+  JobStatus other = job_;  // of another cluster
+  other.mutable_transitions(0)->mutable_time()->set_seconds(2000);
+  EXPECT_EQ(*ChooseFolder(other, {"metrics.json"}, to), to + "-2");
+  EXPECT_EQ(*ChooseFolder(other, {}, to + "/"), to + "-2");
+  // Files of nobody knows whom are not replaced, but may have company.
+  dir_.Write("mine/notes.txt", "keep");
+  EXPECT_EQ(*ChooseFolder(job_, {}, dir_.File("mine")), dir_.File("mine"));
+  dir_.Write("old/metrics.json", "of 0.1.0");
+  EXPECT_EQ(*ChooseFolder(job_, {}, dir_.File("old")), dir_.File("old-2"));
+}
+
+TEST(MakeNumberedDirTest, AFolderWithFilesIsLeftAlone) {
+  const TempDir dir;
+  const std::string out = dir.File("out");
+  EXPECT_EQ(*MakeNumberedDir(out), out);
+  EXPECT_EQ(*MakeNumberedDir(out), out) << "it is still empty";
+  dir.Write("out/trained.onnx", "first");
+  EXPECT_EQ(*MakeNumberedDir(out), out + "-2");
+  dir.Write("out-2/trained.onnx", "second");
+  EXPECT_EQ(*MakeNumberedDir(out), out + "-3");
+}
+
 TEST_F(DownloadArtifactsTest, AnUnknownNameIsAnsweredWithWhatThereIs) {
   job_.set_job_id("j-0001");
   job_.add_artifacts()->set_name("trained.onnx");

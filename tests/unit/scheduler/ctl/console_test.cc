@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"
 
@@ -36,6 +37,21 @@ TEST(ConsoleTest, JsonKeepsTheFieldNamesAndDefaults) {
   artifact.set_name("a\nb");
   EXPECT_EQ(ToJson(artifact),
             "{\"name\":\"a\\nb\",\"size_bytes\":\"0\",\"crc32c\":0}");
+}
+
+TEST(ConsoleTest, JsonOfAJobHasNoFieldsOfItsSpecThatNobodySet) {
+  JobStatus job;
+  job.set_job_id("j-0001");
+  job.mutable_spec()->set_name("mnist");
+  job.mutable_spec()->mutable_training()->set_epochs(3);
+  const std::string json = ToJson(job);
+  EXPECT_THAT(json, testing::HasSubstr("\"exit_code\":0"));
+  EXPECT_THAT(json, testing::HasSubstr("\"training\":{\"epochs\":3}"));
+  EXPECT_THAT(json, testing::HasSubstr("\"name\":\"mnist\""));
+  EXPECT_THAT(json, testing::Not(testing::HasSubstr("max_clocks")));
+  JobStatus again;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(json, &again).ok());
+  EXPECT_EQ(again.SerializeAsString(), job.SerializeAsString());
 }
 
 }  // namespace

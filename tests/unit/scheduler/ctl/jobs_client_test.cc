@@ -23,6 +23,7 @@
 namespace syncline {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Serves one file, keeps what is submitted, and breaks the first watch.
@@ -33,11 +34,19 @@ class FakeJobs : public Jobs::Service {
                       SubmitResponse* response) override {
     SubmitRequest request;
     while (reader->Read(&request)) {
-      if (request.has_begin()) name_ = request.begin().spec().name();
+      if (request.has_begin()) {
+        name_ = request.begin().spec().name();
+        keys.push_back(request.begin().client_key());
+      }
       if (request.has_model()) model_ += request.model().data();
       last_chunk_ = request.model();
     }
     response->set_job_id("j-0001");
+    response->set_repeated_submission(keys.size() > 1);
+    if (lose_answers > 0) {
+      --lose_answers;
+      return {grpc::StatusCode::UNAVAILABLE, "lost"};
+    }
     return grpc::Status::OK;
   }
   grpc::Status Watch(grpc::ServerContext* context, const WatchRequest* request,
@@ -45,6 +54,7 @@ class FakeJobs : public Jobs::Service {
     JobStatus job;
     job.set_job_id(request->job_id());
     job.set_state(RUNNING);
+    if (request->job_id() == "stopping") return watch_ends_with;
     writer->Write(job);
     if (request->job_id() == "silent") {
       Eventually(absl::Minutes(1), [&] { return context->IsCancelled(); });
@@ -67,6 +77,10 @@ class FakeJobs : public Jobs::Service {
     writer->Write(chunk);
     return grpc::Status::OK;
   }
+
+  int lose_answers = 0;
+  std::vector<std::string> keys;  // of the submissions
+  grpc::Status watch_ends_with;
 
   const std::string& name() const { return name_; }
   const std::string& model() const { return model_; }
@@ -113,14 +127,14 @@ TEST_F(JobsClientTest, SubmitSendsTheModelInChunksWithItsChecksum) {
   JobSpec spec;
   spec.set_name("chunked");
   uint64_t done = 0;
-  const auto id = client_->Submit(spec, dir_.Write("model", model),
+  const auto id = client_->Submit(spec, dir_.Write("model", model), "",
                                   [&](uint64_t sent, uint64_t total) {
                                     done = sent;
                                     EXPECT_EQ(total, model.size());
                                     return true;
                                   });
   ASSERT_TRUE(id.ok()) << id.status();
-  EXPECT_EQ(*id, "j-0001");
+  EXPECT_EQ(id->job_id(), "j-0001");
   EXPECT_EQ(jobs_.name(), "chunked");
   EXPECT_TRUE(jobs_.model() == model);
   EXPECT_TRUE(jobs_.last_chunk().last());
@@ -129,9 +143,41 @@ TEST_F(JobsClientTest, SubmitSendsTheModelInChunksWithItsChecksum) {
 }
 
 TEST_F(JobsClientTest, AnInterruptedUploadSubmitsNothing) {
-  const auto id = client_->Submit(JobSpec(), dir_.Write("model", "bytes"),
+  const auto id = client_->Submit(JobSpec(), dir_.Write("model", "bytes"), "",
                                   [](uint64_t, uint64_t) { return false; });
   EXPECT_TRUE(absl::IsCancelled(id.status())) << id.status();
+}
+
+TEST_F(JobsClientTest, ALostAnswerIsAskedForAgainWithTheSameKey) {
+  jobs_.lose_answers = 2;
+  const auto submitted =
+      client_->Submit(JobSpec(), dir_.Write("model", "bytes"), "nightly",
+                      [](uint64_t, uint64_t) { return true; });
+  ASSERT_TRUE(submitted.ok()) << submitted.status();
+  EXPECT_EQ(submitted->job_id(), "j-0001");
+  EXPECT_FALSE(submitted->repeated_submission()) << "that was this one";
+  EXPECT_THAT(jobs_.keys, ElementsAre("nightly", "nightly", "nightly"));
+  // Without a key a repeat might be a second job.
+  jobs_.lose_answers = 1;
+  EXPECT_FALSE(client_
+                   ->Submit(JobSpec(), dir_.Write("model", "bytes"), "",
+                            [](uint64_t, uint64_t) { return true; })
+                   .ok());
+}
+
+TEST_F(JobsClientTest, AWatchKnowsASchedulerThatStopsFromOneThatIsLost) {
+  for (const auto code :
+       {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED}) {
+    jobs_.watch_ends_with = {code, "the scheduler is stopping"};
+    JobsClient::WatchOptions options;
+    options.on_status = [](const JobStatus&) {};
+    options.on_idle = [] { return absl::OkStatus(); };
+    options.reconnect_for = absl::Milliseconds(500);
+    const auto end = client_->Watch("stopping", options, &interrupts_);
+    EXPECT_TRUE(absl::IsAborted(end.status())) << end.status();
+    EXPECT_THAT(std::string(end.status().message()),
+                HasSubstr("the scheduler is stopping"));
+  }
 }
 
 TEST_F(JobsClientTest, ADownloadIsWholeOrNotThere) {
