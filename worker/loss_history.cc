@@ -46,7 +46,7 @@ std::string LossHistory::Csv(
       absl::StrAppendFormat(
           &csv, "%.9g", point.loss_sum / static_cast<double>(point.samples));
     }
-    absl::StrAppendFormat(&csv, ",%.9g\n", rate(point.last_clock));
+    absl::StrAppendFormat(&csv, ",%.7g\n", rate(point.last_clock));
   }
   return csv;
 }

@@ -32,7 +32,7 @@ TEST(LossHistoryTest, AFewStepsAreEachALine) {
   history.Add(2, 5, 1);
   EXPECT_THAT(Lines(history),
               testing::ElementsAre(kNames, "1,1,10,2.5,0.5", "2,1,10,,0.25",
-                                   "3,2,15,0.2,0.166666667"));
+                                   "3,2,15,0.2,0.1666667"));
 }
 
 TEST(LossHistoryTest, ManyStepsAreMeansOfNeighbours) {
