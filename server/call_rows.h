@@ -22,7 +22,7 @@ struct CallRows {
 };
 
 // Part of one list of a call: [first, first + count).
-struct RowRange {
+struct CallRowSpan {
   uint32_t rank = 0;
   std::shared_ptr<CallRows> call;
   const RowList* list = nullptr;
@@ -37,15 +37,15 @@ struct RowRange {
     return list->first + size_t{first} * dim;
   }
   // `next` begins where this one ends.
-  bool GoesOnWith(const RowRange& next) const {
+  bool GoesOnWith(const CallRowSpan& next) const {
     return rank == next.rank && list == next.list &&
            first + count == next.first;
   }
 };
 
 // The rows of the call's `index`-th touched slot, counted over all its lists.
-inline RowRange RowsOfSlot(const std::shared_ptr<CallRows>& call, size_t index,
-                           uint32_t rank) {
+inline CallRowSpan RowsOfSlot(const std::shared_ptr<CallRows>& call,
+                              size_t index, uint32_t rank) {
   const RowList* list = call->lists.data();
   for (; index >= list->runs.size(); ++list) index -= list->runs.size();
   const SlotRun& run = list->runs[index];
@@ -59,21 +59,21 @@ class SlotGradients {
  public:
   explicit SlotGradients(size_t slots) : slots_(slots) {}
 
-  void Keep(size_t slot, RowRange rows) {
-    std::vector<RowRange>& kept = slots_[slot];
+  void Keep(size_t slot, CallRowSpan rows) {
+    std::vector<CallRowSpan>& kept = slots_[slot];
     auto behind = kept.end();
     while (behind != kept.begin() && (behind - 1)->rank > rows.rank) --behind;
     kept.insert(behind, std::move(rows));
   }
   // By rank.
-  const std::vector<RowRange>& Of(size_t slot) const { return slots_[slot]; }
+  const std::vector<CallRowSpan>& Of(size_t slot) const { return slots_[slot]; }
   // The same. Nothing is kept afterwards.
-  std::vector<RowRange> Take(size_t slot) {
+  std::vector<CallRowSpan> Take(size_t slot) {
     return std::exchange(slots_[slot], {});
   }
 
  private:
-  std::vector<std::vector<RowRange>> slots_;
+  std::vector<std::vector<CallRowSpan>> slots_;
 };
 
 }  // namespace syncline

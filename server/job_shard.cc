@@ -360,7 +360,7 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
     } else if (rows->payload_hold.bytes() == 0) {
       rows->payload_hold = std::move(call.payload.hold);
     }
-    RowRange range =
+    CallRowSpan range =
         RowsOfSlot(rows, action.position - dense_blocks, action.rank);
     fold_bytes_ += RowBytes(range);
     return slots_.Keep(slot, std::move(range));
@@ -368,20 +368,20 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
   if (action.kind == Kind::kFold) {
     return AddRows(action, slots_.Of(slot), outcome);
   }
-  std::vector<RowRange> ranks = slots_.Take(slot);
-  for (const RowRange& range : ranks) fold_bytes_ -= RowBytes(range);
+  std::vector<CallRowSpan> ranks = slots_.Take(slot);
+  for (const CallRowSpan& range : ranks) fold_bytes_ -= RowBytes(range);
   if (action.kind == Kind::kDrop) return;
   AddRows(action, std::move(ranks), outcome);
 }
 
-uint64_t JobShard::RowBytes(const RowRange& range) const {
+uint64_t JobShard::RowBytes(const CallRowSpan& range) const {
   const size_t row =
       work_.tables().dim(range.list->table) * ElementBytes(config_.wire_type);
   return range.count * (sizeof(int64_t) + row);
 }
 
-void JobShard::AddRows(const ShardAction& action, std::vector<RowRange> ranks,
-                       Outcome* outcome) {
+void JobShard::AddRows(const ShardAction& action,
+                       std::vector<CallRowSpan> ranks, Outcome* outcome) {
   std::vector<LaneStep>& steps =
       outcome->lanes[slot_lanes_[SlotOf(action.block)]];
   RowsStep* const last = steps.empty() ? nullptr : steps.back().rows.get();
@@ -389,9 +389,10 @@ void JobShard::AddRows(const ShardAction& action, std::vector<RowRange> ranks,
       last != nullptr && last->kind == action.kind &&
       last->clock == action.clock &&
       last->sample_count == action.sample_count &&
-      std::equal(
-          last->ranks.begin(), last->ranks.end(), ranks.begin(), ranks.end(),
-          [](const RowRange& a, const RowRange& b) { return a.GoesOnWith(b); });
+      std::equal(last->ranks.begin(), last->ranks.end(), ranks.begin(),
+                 ranks.end(), [](const CallRowSpan& a, const CallRowSpan& b) {
+                   return a.GoesOnWith(b);
+                 });
   if (joins) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       last->ranks[i].count += ranks[i].count;
@@ -518,7 +519,7 @@ std::vector<JobShard::LanePiece> JobShard::CutByLane(
   for (size_t i = 0; i < slots; ++i) {
     const BlockIndex block = blocks[blocks.size() - slots + i];
     const int lane = slot_lanes_[SlotOf(block)];
-    RowRange range = RowsOfSlot(rows, i, 0);
+    CallRowSpan range = RowsOfSlot(rows, i, 0);
     if (!pieces.empty() && pieces.back().lane == lane &&
         pieces.back().rows.GoesOnWith(range)) {
       pieces.back().rows.count += range.count;
@@ -628,7 +629,8 @@ bool JobShard::AreFew(const Outcome& outcome) const {
       }
       // A gRPC thread must not wait for a disk.
       if (work_.tables().spills()) return false;
-      for (const RowRange& range : step.rows->ranks) bytes += RowBytes(range);
+      for (const CallRowSpan& range : step.rows->ranks)
+        bytes += RowBytes(range);
     }
   }
   return bytes <= kBytesHereMax;

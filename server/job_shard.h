@@ -172,7 +172,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A step of the rows' lane. Joins that of the slot before if rows lie one
   // behind the other.
-  void AddRows(const ShardAction& action, std::vector<RowRange> ranks,
+  void AddRows(const ShardAction& action, std::vector<CallRowSpan> ranks,
                Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reads into the caller's memory, which nobody has to wait for.
   void StartSharedRead(const WaitingRead& read, Outcome* outcome)
@@ -221,11 +221,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
     int lane = 0;
-    RowRange rows;
+    CallRowSpan rows;
   };
   std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
                                    absl::Span<const BlockIndex> blocks) const;
-  uint64_t RowBytes(const RowRange& range) const;
+  uint64_t RowBytes(const CallRowSpan& range) const;
   size_t SlotOf(BlockIndex block) const {
     return block - layout_.counts().size();
   }

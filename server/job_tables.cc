@@ -65,8 +65,8 @@ absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
   return absl::OkStatus();
 }
 
-void JobTables::Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
-                     NonFiniteLog* non_finite) {
+void JobTables::Push(int lane, absl::Span<const CallRowSpan> ranks,
+                     RowStep step, NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
   std::vector<int64_t> bad_keys;
   step.non_finite = &bad_keys;
@@ -79,7 +79,7 @@ void JobTables::Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
   TellNonFinite(table, ranks, step.clock, bad_keys, non_finite);
 }
 
-bool JobTables::SquaredNorms(int lane, absl::Span<const RowRange> ranks,
+bool JobTables::SquaredNorms(int lane, absl::Span<const CallRowSpan> ranks,
                              RowStep step, absl::Span<double> by_slot,
                              NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
@@ -91,10 +91,10 @@ bool JobTables::SquaredNorms(int lane, absl::Span<const RowRange> ranks,
 }
 
 std::vector<GradientRows> JobTables::GradientsOf(
-    const Table& table, absl::Span<const RowRange> ranks) {
+    const Table& table, absl::Span<const CallRowSpan> ranks) {
   std::vector<GradientRows> rows;
   rows.reserve(ranks.size());
-  for (const RowRange& range : ranks) {
+  for (const CallRowSpan& range : ranks) {
     rows.push_back({range.keys(), range.call->values.get(),
                     range.first_element(table.dim)});
   }
@@ -102,8 +102,8 @@ std::vector<GradientRows> JobTables::GradientsOf(
 }
 
 void JobTables::TellNonFinite(const Table& table,
-                              absl::Span<const RowRange> ranks, int64_t clock,
-                              absl::Span<const int64_t> bad_keys,
+                              absl::Span<const CallRowSpan> ranks,
+                              int64_t clock, absl::Span<const int64_t> bad_keys,
                               NonFiniteLog* log) {
   const auto before = [&](int64_t a, int64_t b) {
     return table.map.Before(a, b);
@@ -113,7 +113,7 @@ void JobTables::TellNonFinite(const Table& table,
     const std::string what =
         absl::StrCat("key ", key, " of table '", table.name, "'");
     bool found = false;
-    for (const RowRange& range : ranks) {
+    for (const CallRowSpan& range : ranks) {
       const absl::Span<const int64_t> keys = range.keys();
       const auto at = std::lower_bound(keys.begin(), keys.end(), key, before);
       if (at == keys.end() || *at != key) continue;
@@ -128,7 +128,7 @@ void JobTables::TellNonFinite(const Table& table,
   }
 }
 
-absl::Status JobTables::Read(int lane, const RowRange& rows, int64_t clock,
+absl::Status JobTables::Read(int lane, const CallRowSpan& rows, int64_t clock,
                              ElementType type, void* out) {
   const Table& table = tables_[rows.list->table];
   const absl::Span<const int64_t> keys = rows.keys();

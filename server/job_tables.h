@@ -54,14 +54,14 @@ class JobTables {
   // fails here was accepted already: it is remembered for AcceptsPushes, and
   // logged.
   // Rows that are not finite are named in `non_finite`; null: they have been.
-  void Push(int lane, absl::Span<const RowRange> ranks, RowStep step,
+  void Push(int lane, absl::Span<const CallRowSpan> ranks, RowStep step,
             NonFiniteLog* non_finite);
   // TableShard::SquaredNorms. Rows that are not finite are named in
   // `non_finite`; whether there is none.
-  bool SquaredNorms(int lane, absl::Span<const RowRange> ranks, RowStep step,
+  bool SquaredNorms(int lane, absl::Span<const CallRowSpan> ranks, RowStep step,
                     absl::Span<double> by_slot, NonFiniteLog* non_finite);
   // Writes the rows' values to `out` as `type`.
-  absl::Status Read(int lane, const RowRange& rows, int64_t clock,
+  absl::Status Read(int lane, const CallRowSpan& rows, int64_t clock,
                     ElementType type, void* out);
 
   // Rows from `cursor` on (empty: the beginning), as many as fit into a
@@ -98,10 +98,10 @@ class JobTables {
             int lanes, TableBudget::Reservation reserved);
   absl::Status Named(const Table& table, const absl::Status& status) const;
   static std::vector<GradientRows> GradientsOf(
-      const Table& table, absl::Span<const RowRange> ranks);
+      const Table& table, absl::Span<const CallRowSpan> ranks);
   // Of whom the rows of these keys are not finite.
   static void TellNonFinite(const Table& table,
-                            absl::Span<const RowRange> ranks, int64_t clock,
+                            absl::Span<const CallRowSpan> ranks, int64_t clock,
                             absl::Span<const int64_t> bad_keys,
                             NonFiniteLog* log);
   void Remember(const Table& table, const absl::Status& status)

@@ -136,7 +136,7 @@ void LaneWork::RunRows(int lane, const RowsStep& step) {
     if (non_finite_.failed()) {
       return step.reading->StepDone(non_finite_.failure());
     }
-    const RowRange& rows = step.ranks[0];
+    const CallRowSpan& rows = step.ranks[0];
     void* const out =
         step.reading->At(rows.first_element(tables_->dim(rows.list->table)));
     step.reading->StepDone(

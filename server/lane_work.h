@@ -84,8 +84,8 @@ class PullReading {
 // One action for rows of one table in one lane.
 struct RowsStep {
   ShardAction::Kind kind = ShardAction::Kind::kApply;  // or kFold, or kRead
-  BlockIndex block = 0;         // their first slot's, but in a read
-  std::vector<RowRange> ranks;  // one in a read
+  BlockIndex block = 0;            // their first slot's, but in a read
+  std::vector<CallRowSpan> ranks;  // one in a read
   int64_t clock = 0;
   uint64_t sample_count = 0;
   double squared_norm = -1;

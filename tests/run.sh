@@ -4,7 +4,8 @@
 #   tests/run.sh             everything
 #   tests/run.sh STAGE...    some of: lint release asan clang tsan tests
 #
-#   lint     clang-format, include rules, clocks, the mirror of tests and sources
+#   lint     clang-format, include rules, clocks, one definition of each type, the
+#            mirror of tests and sources
 #   release  gcc, optimised: all binaries and tests
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
@@ -33,6 +34,8 @@ configure_release() {
 stage_lint() {
   tests/lint/format.sh && python3 tests/lint/layers.py &&
     python3 tests/lint/clocks.py &&
+    python3 tests/lint/one_definition_test.py &&
+    python3 tests/lint/one_definition.py &&
     configure_release >/dev/null &&
     python3 tests/lint/mirror.py build/release
 }

@@ -21,7 +21,7 @@ class Cutter {
   }
 
   // Rows that travel together, following those that were added before.
-  void Add(const RowRange& rows, size_t bytes) {
+  void Add(const TableRowSpan& rows, size_t bytes) {
     if (!open_.ranges.empty() && open_.bytes + bytes > chunk_bytes_) Close();
     open_.bytes += bytes;
     if (!open_.ranges.empty() && open_.ranges.back().table == rows.table) {
@@ -63,7 +63,7 @@ class Cutter {
 
 size_t RowChunk::key_bytes() const {
   size_t keys = 0;
-  for (const RowRange& range : ranges) keys += range.count;
+  for (const TableRowSpan& range : ranges) keys += range.count;
   return keys * sizeof(int64_t);
 }
 

@@ -13,7 +13,7 @@
 namespace syncline {
 
 // Rows [first, first + count) of one table in one message.
-struct RowRange {
+struct TableRowSpan {
   uint32_t table = 0;
   uint32_t first = 0;
   uint32_t count = 0;  // > 0
@@ -24,7 +24,7 @@ struct RowRange {
 struct RowChunk {
   uint32_t shard = 0;
   ElementType type = ElementType::kFloat32;
-  std::vector<RowRange> ranges = {};
+  std::vector<TableRowSpan> ranges = {};
   size_t bytes = 0;
 
   size_t key_bytes() const;

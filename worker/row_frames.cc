@@ -9,7 +9,7 @@ namespace {
 
 using Owner = std::shared_ptr<const void>;
 
-TableRows ToProto(const RowRange& range) {
+TableRows ToProto(const TableRowSpan& range) {
   TableRows rows;
   rows.set_table(range.table);
   rows.set_rows(range.count);
@@ -67,7 +67,7 @@ void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
 void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                   const Owner& owner, PushHeader* header,
                   std::vector<grpc::Slice>* payload) {
-  for (const RowRange& range : chunk.ranges) {
+  for (const TableRowSpan& range : chunk.ranges) {
     const RowBatch& table = *tables[range.table];
     *header->add_tables() = ToProto(range);
     payload->push_back(BorrowedSlice(table.keys().data() + range.first,
@@ -84,7 +84,7 @@ void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                    const Owner& owner, PullHeader* header,
                    std::vector<grpc::Slice>* payload) {
-  for (const RowRange& range : chunk.ranges) {
+  for (const TableRowSpan& range : chunk.ranges) {
     const RowBatch& table = *tables[range.table];
     *header->add_tables() = ToProto(range);
     payload->push_back(BorrowedSlice(table.wanted_keys().data() + range.first,
@@ -94,7 +94,7 @@ void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
 
 size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk) {
   size_t elements = 0;
-  for (const RowRange& range : chunk.ranges) {
+  for (const TableRowSpan& range : chunk.ranges) {
     elements += Elements(*tables[range.table], range.count);
   }
   return elements * ElementBytes(chunk.type);
@@ -111,7 +111,7 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
                      chunk.ranges.size(), " with ", bytes));
   }
   size_t offset = 0;
-  for (const RowRange& range : chunk.ranges) {
+  for (const TableRowSpan& range : chunk.ranges) {
     RowBatch& table = *tables[range.table];
     const absl::Span<const uint32_t> rows =
         table.wanted().subspan(range.first, range.count);

@@ -37,7 +37,7 @@ TEST(CallRowsTest, SlotsAreCountedOverAllLists) {
 
 TEST(CallRowsTest, NeighboursGoOnWithEachOtherInOneList) {
   const auto call = TwoLists();
-  const RowRange first = RowsOfSlot(call, 0, 0);
+  const CallRowSpan first = RowsOfSlot(call, 0, 0);
   EXPECT_TRUE(first.GoesOnWith(RowsOfSlot(call, 1, 0)));
   EXPECT_FALSE(first.GoesOnWith(RowsOfSlot(call, 1, 1)));  // another rank
   EXPECT_FALSE(first.GoesOnWith(RowsOfSlot(call, 2, 0)));
@@ -51,7 +51,7 @@ TEST(CallRowsTest, GradientsAreKeptByRankUntilTheyAreTaken) {
     slots.Keep(1, RowsOfSlot(call, 0, rank));
   }
   std::vector<uint32_t> ranks;
-  for (const RowRange& range : slots.Take(1)) ranks.push_back(range.rank);
+  for (const CallRowSpan& range : slots.Take(1)) ranks.push_back(range.rank);
   EXPECT_THAT(ranks, ElementsAre(0, 1, 2));
   EXPECT_THAT(slots.Take(1), IsEmpty());
   EXPECT_EQ(call.use_count(), 1);  // nothing holds on to the call

@@ -75,8 +75,8 @@ class JobTablesTest : public ::testing::Test {
   }
 
   // Keys from `first` on.
-  RowRange Rows(uint32_t rank, int64_t first, int64_t count,
-                std::shared_ptr<const FloatSource> values) const {
+  CallRowSpan Rows(uint32_t rank, int64_t first, int64_t count,
+                   std::shared_ptr<const FloatSource> values) const {
     auto call = std::make_shared<CallRows>();
     std::vector<int64_t>& keys = call->lists.emplace_back().keys;
     for (int64_t key = first; key < first + count; ++key) keys.push_back(key);
@@ -84,7 +84,7 @@ class JobTablesTest : public ::testing::Test {
     std::sort(keys.begin(), keys.end(),
               [&](int64_t a, int64_t b) { return map.Before(a, b); });
     call->values = std::move(values);
-    RowRange range;
+    CallRowSpan range;
     range.rank = rank;
     range.call = call;
     range.list = call->lists.data();
@@ -138,9 +138,9 @@ TEST_F(JobTablesTest, RowsThatWereLostFailPushesAndScans) {
 TEST_F(JobTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
   Open(1 << 20);
   NonFiniteLog log(OnNonFinite::kDropBlock, {"worker:0", "worker:1"}, "a test");
-  const RowRange first =
+  const CallRowSpan first =
       Rows(0, 0, 1000, std::make_shared<OnesBut>(std::set<size_t>{0, 17, 999}));
-  const RowRange second =
+  const CallRowSpan second =
       Rows(1, 500, 1000, std::make_shared<OnesBut>(std::set<size_t>{3, 4}));
   tables_->Push(0, {first, second}, {.clock = 0, .learning_rate = 1}, &log);
   EXPECT_EQ(log.CountOf(0), 3u);

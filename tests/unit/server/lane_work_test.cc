@@ -80,7 +80,7 @@ class LaneWorkTest : public ::testing::Test {
          .sample_count = 1,
          .source = Source(std::move(gradient))});
   }
-  void RunRows(Kind kind, const std::vector<RowRange>& ranks,
+  void RunRows(Kind kind, const std::vector<CallRowSpan>& ranks,
                double squared_norm = -1) {
     LaneStep step;
     step.rows = std::make_unique<RowsStep>();
@@ -93,7 +93,7 @@ class LaneWorkTest : public ::testing::Test {
   }
 
   // One worker's gradient of one key.
-  static RowRange RowOf(uint32_t rank, int64_t key, float gradient) {
+  static CallRowSpan RowOf(uint32_t rank, int64_t key, float gradient) {
     auto call = std::make_shared<CallRows>();
     call->lists.emplace_back().keys = {key};
     call->values = Source({gradient});
@@ -165,7 +165,7 @@ TEST_F(LaneWorkTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
   Open(OnNonFinite::kFailJob, true);
   Deliver(0, {6, 8});
   Run({.kind = Kind::kFold, .sample_count = 2});
-  const std::vector<RowRange> ranks = {RowOf(0, 7, 4), RowOf(1, 7, 2)};
+  const std::vector<CallRowSpan> ranks = {RowOf(0, 7, 4), RowOf(1, 7, 2)};
   RunRows(Kind::kFold, ranks);
   std::vector<double> norms = work_->Norms(FoldStage::kGradient);
   ASSERT_EQ(norms.size(), 1u + 256);
@@ -188,7 +188,8 @@ TEST_F(LaneWorkTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const auto policy : {OnNonFinite::kSkipStep, OnNonFinite::kDropBlock}) {
     Open(policy, true);
-    const std::vector<RowRange> ranks = {RowOf(0, 7, 4), RowOf(1, 7, infinity)};
+    const std::vector<CallRowSpan> ranks = {RowOf(0, 7, 4),
+                                            RowOf(1, 7, infinity)};
     RunRows(Kind::kFold, ranks);
     const double norm = work_->Norms(FoldStage::kGradient)[Slot(7)];
     if (policy == OnNonFinite::kSkipStep) {

@@ -63,7 +63,7 @@ TEST(RowChunksTest, EveryRowTravelsOnceAndSlotsStayWhole) {
           size_t bytes = 0;
           size_t parts = 0;
           int64_t last = -1;
-          for (const RowRange& range : chunk.ranges) {
+          for (const TableRowSpan& range : chunk.ranges) {
             EXPECT_GT(static_cast<int64_t>(range.table), last);
             last = range.table;
             const RowBatch& rows = *tables[range.table];
