@@ -1,8 +1,13 @@
 #include "common/model/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -65,9 +70,105 @@ class Placement {
   MemoryPlan plan_;
 };
 
+// Ranges of an arena that grows, in use or free.
+class FreeRanges {
+ public:
+  explicit FreeRanges(int64_t begin) : end_(begin) {}
+
+  // The smallest free range that takes `bytes` > 0, else behind all others.
+  int64_t Take(int64_t bytes) {
+    const auto found = by_size_.lower_bound({bytes, 0});
+    if (found != by_size_.end()) {
+      const auto [size, offset] = *found;
+      Remove(offset, size);
+      if (size > bytes) Add(offset + bytes, size - bytes);
+      return offset;
+    }
+    int64_t offset = end_;
+    if (!by_offset_.empty()) {
+      const auto [last, size] = *by_offset_.rbegin();
+      if (last + size == end_) {
+        offset = last;
+        Remove(last, size);
+      }
+    }
+    end_ = offset + bytes;
+    return offset;
+  }
+
+  void GiveBack(int64_t offset, int64_t bytes) {
+    const auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.begin()) {
+      const auto [before, size] = *std::prev(next);
+      if (before + size == offset) {
+        Remove(before, size);
+        offset = before;
+        bytes += size;
+      }
+    }
+    const auto after = by_offset_.find(offset + bytes);
+    if (after != by_offset_.end()) {
+      const auto [at, size] = *after;
+      Remove(at, size);
+      bytes += size;
+    }
+    Add(offset, bytes);
+  }
+
+  int64_t end() const { return end_; }
+
+ private:
+  void Add(int64_t offset, int64_t bytes) {
+    by_offset_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+  void Remove(int64_t offset, int64_t bytes) {
+    by_offset_.erase(offset);
+    by_size_.erase({bytes, offset});
+  }
+
+  std::map<int64_t, int64_t> by_offset_;           // offset -> size
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // size, offset
+  int64_t end_ = 0;
+};
+
+MemoryPlan PlanByFirstUse(absl::Span<const BufferLifetime> buffers) {
+  MemoryPlan plan;
+  plan.offsets.assign(buffers.size(), 0);
+  std::vector<int> order;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].size_bytes == 0) continue;
+    if (!buffers[i].offset.has_value()) {
+      order.push_back(static_cast<int>(i));
+      continue;
+    }
+    plan.offsets[i] = *buffers[i].offset;
+    plan.arena_bytes = std::max(
+        plan.arena_bytes, *buffers[i].offset + Align(buffers[i].size_bytes));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return buffers[a].first_use < buffers[b].first_use;
+  });
+  FreeRanges free(plan.arena_bytes);
+  using Use = std::pair<int32_t, int>;  // last use, buffer
+  std::priority_queue<Use, std::vector<Use>, std::greater<Use>> alive;
+  for (const int index : order) {
+    while (!alive.empty() && alive.top().first < buffers[index].first_use) {
+      const int ended = alive.top().second;
+      alive.pop();
+      free.GiveBack(plan.offsets[ended], Align(buffers[ended].size_bytes));
+    }
+    plan.offsets[index] = free.Take(Align(buffers[index].size_bytes));
+    alive.push({buffers[index].last_use, index});
+  }
+  plan.arena_bytes = free.end();
+  return plan;
+}
+
 }  // namespace
 
 MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers) {
+  if (buffers.size() > kPlannedBySizeMax) return PlanByFirstUse(buffers);
   std::vector<int> by_size(buffers.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) {

@@ -29,11 +29,16 @@ struct MemoryPlan {
 
 inline constexpr int64_t kPlanAlignmentBytes = 64;
 
+// Up to so many buffers are placed with the least memory as the aim.
+inline constexpr size_t kPlannedBySizeMax = 16'384;
+
 // Places buffers in one arena so that two that are alive at the same step never
 // overlap. Those that have their place, then largest first, each into the
-// smallest gap that takes it (Pisarchyk and Lee 2020, "greedy by size"). Pure;
-// the same input gives the same plan. Quadratic in the number of buffers at
-// worst.
+// smallest gap that takes it (Pisarchyk and Lee 2020, "greedy by size"), which
+// is quadratic in the number of buffers at worst. More than kPlannedBySizeMax
+// are placed in the order of their first use instead, each into the smallest
+// range that is free then, behind those that have their place: n log n, and
+// somewhat more memory. Pure; the same input gives the same plan.
 MemoryPlan PlanMemory(absl::Span<const BufferLifetime> buffers);
 
 }  // namespace syncline

@@ -275,6 +275,7 @@ class ValueInference {
   const BatchStyle style_;
   std::vector<std::string>* const problems_;
   std::vector<InferredValue> values_;
+  int64_t evaluated_bytes_ = 0;  // of `constant`s
   // What the file says about computed values and outputs.
   absl::flat_hash_map<std::string, const onnx::TypeProto::Tensor*> declared_;
 };
@@ -335,11 +336,19 @@ absl::Status ValueInference::Evaluate(const Node& node) {
                                                      UntrainedValue(id)});
   }
   InferredValue& out = values_[node.outputs[0]];
+  if (evaluated_bytes_ > kEvaluatedBytesMax) return absl::OkStatus();
   SYNCLINE_ASSIGN_OR_RETURN(auto value,
                             EvaluateNode(node, inputs, out.dtype, out.dims));
-  if (value.has_value()) {
-    out.constant = std::make_shared<const ConstantTensor>(*std::move(value));
+  if (!value.has_value()) return absl::OkStatus();
+  evaluated_bytes_ += static_cast<int64_t>(value->bytes.size());
+  if (evaluated_bytes_ > kEvaluatedBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "up to this node, what is known before training (shapes, positions, "
+        "masks) takes more than ",
+        kEvaluatedBytesMax >> 20,
+        " MiB; the model must read such values as inputs instead"));
   }
+  out.constant = std::make_shared<const ConstantTensor>(*std::move(value));
   return absl::OkStatus();
 }
 

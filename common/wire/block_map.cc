@@ -16,7 +16,9 @@ constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kBlockBytesMax = 1 << 20;
 constexpr int64_t kBlockBytesStep = 4 << 10;
 constexpr int64_t kBlocksPerModel = 256;
-constexpr int64_t kBlockCountMax = int64_t{1} << 31;
+// 4 TiB of parameters, whose map takes some 150 MiB: every member of a job, and
+// the scheduler, makes it before anything says whether the parameters fit.
+constexpr int64_t kBlockCountMax = int64_t{1} << 22;
 // Keeps every sum of bytes within an int64_t.
 constexpr int64_t kElementsMax =
     std::numeric_limits<int64_t>::max() / kElementBytes / 2;

@@ -6,7 +6,14 @@
 #include "common/model/memory_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -59,6 +66,81 @@ TEST(MemoryPlanTest, WhatHasItsPlaceIsPlannedAround) {
   const MemoryPlan plan = PlanMemory(buffers);
   EXPECT_THAT(plan.offsets, ElementsAre(0, 256, 128, 0, 512, 576));
   EXPECT_EQ(plan.arena_bytes, 576 + 192);
+}
+
+// Empty, or two buffers that overlap in time and in memory.
+std::string FindOverlap(const std::vector<BufferLifetime>& buffers,
+                        const MemoryPlan& plan) {
+  std::vector<size_t> by_use(buffers.size());
+  std::iota(by_use.begin(), by_use.end(), size_t{0});
+  std::stable_sort(by_use.begin(), by_use.end(), [&](size_t a, size_t b) {
+    return buffers[a].first_use < buffers[b].first_use;
+  });
+  std::set<std::pair<int32_t, size_t>> alive;  // last use, buffer
+  std::map<int64_t, size_t> taken;             // offset -> buffer
+  const auto end_of = [&](size_t i) {
+    return plan.offsets[i] + buffers[i].size_bytes;
+  };
+  for (const size_t i : by_use) {
+    while (!alive.empty() && alive.begin()->first < buffers[i].first_use) {
+      taken.erase(plan.offsets[alive.begin()->second]);
+      alive.erase(alive.begin());
+    }
+    const auto next = taken.lower_bound(plan.offsets[i]);
+    if (next != taken.end() && next->first < end_of(i)) {
+      return absl::StrCat(i, " and ", next->second);
+    }
+    if (next != taken.begin() &&
+        end_of(std::prev(next)->second) > plan.offsets[i]) {
+      return absl::StrCat(i, " and ", std::prev(next)->second);
+    }
+    taken[plan.offsets[i]] = i;
+    alive.insert({buffers[i].last_use, i});
+  }
+  return "";
+}
+
+TEST(MemoryPlanTest, ManyBuffersDoNotOverlapEither) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    std::vector<BufferLifetime> buffers(kPlannedBySizeMax + 1);
+    for (BufferLifetime& buffer : buffers) {
+      buffer.size_bytes = 1 + static_cast<int64_t>(random.Below(100'000));
+      buffer.first_use = static_cast<int32_t>(random.Below(20'000));
+      buffer.last_use =
+          buffer.first_use + static_cast<int32_t>(random.Below(100));
+    }
+    buffers[0].offset = 640;
+    buffers[1].offset = 640 + Aligned(buffers[0].size_bytes);
+    const MemoryPlan plan = PlanMemory(buffers);
+    EXPECT_EQ(FindOverlap(buffers, plan), "");
+    std::vector<int64_t> busy(20'200);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      EXPECT_EQ(plan.offsets[i] % kPlanAlignmentBytes, 0);
+      EXPECT_LE(plan.offsets[i] + buffers[i].size_bytes, plan.arena_bytes);
+      for (int t = buffers[i].first_use; t <= buffers[i].last_use; ++t) {
+        busy[t] += Aligned(buffers[i].size_bytes);
+      }
+    }
+    // Fragments cost some memory, not a multiple of it.
+    EXPECT_LT(static_cast<double>(plan.arena_bytes),
+              1.5 * static_cast<double>(*absl::c_max_element(busy)));
+  }
+}
+
+// A training step of many nodes: activations that live until the backward pass,
+// and their gradients. Comparing each with all others would take minutes.
+TEST(MemoryPlanTest, APlanOfManyNodesIsNotQuadratic) {
+  constexpr int32_t kNodes = 150'000;
+  std::vector<BufferLifetime> buffers;
+  for (int32_t i = 0; i < kNodes; ++i) {
+    buffers.push_back({64 + 64 * (i % 7), i, 2 * kNodes - i});
+    buffers.push_back({64, 2 * kNodes - i, 2 * kNodes - i + 1});
+  }
+  const MemoryPlan plan = PlanMemory(buffers);
+  EXPECT_EQ(FindOverlap(buffers, plan), "");
+  EXPECT_LT(plan.arena_bytes, int64_t{64} * 9 * kNodes);
 }
 
 TEST(MemoryPlanTest, RandomLifetimes) {

@@ -568,5 +568,25 @@ TEST(ShapeInferenceTest, TheBatchIsANumberOrASymbol) {
               ElementsAre(HasSubstr("inputs float32[N,3], float32[4,2]")));
 }
 
+// A hundred nodes of 8 MiB each, in a file of a few kilobytes.
+TEST(ShapeInferenceTest, WhatIsKnownBeforehandIsBoundedInAll) {
+  std::string nodes = "shape = Constant <value = int64[1] {1048576}> ()\n";
+  for (int i = 0; i < 100; ++i) {
+    absl::StrAppend(&nodes, "v", i,
+                    " = ConstantOfShape <value = int64[1] {1}> (shape)\n");
+  }
+  const Inferred inferred =
+      Infer(13, absl::StrCat("(float[2] x) => (y) {", nodes, " y = Relu(x) }"));
+  ASSERT_EQ(inferred.problems.size(), 1u);
+  EXPECT_THAT(inferred.problems[0], HasSubstr("takes more than 512 MiB"));
+  int64_t bytes = 0;
+  for (const InferredValue& value : inferred.values) {
+    if (value.constant != nullptr) {
+      bytes += static_cast<int64_t>(value.constant->bytes.size());
+    }
+  }
+  EXPECT_LE(bytes, kEvaluatedBytesMax);
+}
+
 }  // namespace
 }  // namespace syncline

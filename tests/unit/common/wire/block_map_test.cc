@@ -184,6 +184,9 @@ TEST(BlockMapTest, RefusesWhatCannotBePlaced) {
   EXPECT_THAT(message({{"a", INT64_MAX / 8}, {"b", INT64_MAX / 8}}, 1),
               HasSubstr("tensor b: more than"));
   EXPECT_THAT(message({{"a", int64_t{1} << 59}}, 1), HasSubstr("blocks"));
+  // Refused before a map of 6 GiB is made.
+  EXPECT_THAT(message({{"a", int64_t{1} << 46}}, 1),
+              HasSubstr("needs 268435456 blocks, at most 4194304"));
 }
 
 }  // namespace
