@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "common/base/memory_claim.h"
+#include "common/base/status_macros.h"
+
 namespace syncline {
 
 // Each slot starts on a cache line.
@@ -38,6 +41,24 @@ uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
     bytes += sizeof(Block) + Stride(count) * sizeof(float) * copies;
   }
   return bytes;
+}
+
+absl::Status DenseShard::MakeResident() {
+  constexpr char kWhat[] = "parameters and optimizer state";
+  // Blocks are small: what is left is asked for once in a while.
+  constexpr uint64_t kStepBytes = uint64_t{64} << 20;
+  uint64_t unchecked = 0;
+  for (Block& block : blocks_) {
+    const size_t bytes = block.memory.size() * sizeof(float);
+    unchecked += bytes;
+    if (unchecked >= kStepBytes) {
+      SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(kWhat, unchecked));
+      unchecked = 0;
+    }
+    SYNCLINE_RETURN_IF_ERROR(TouchMemory(
+        kWhat, {reinterpret_cast<char*>(block.memory.data()), bytes}));
+  }
+  return absl::OkStatus();
 }
 
 void DenseShard::Init(BlockIndex index, const FloatSource& values,

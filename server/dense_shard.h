@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 #include "kernels/finite.h"
@@ -126,6 +127,11 @@ class DenseShard {
   float LearningRateAt(int64_t clock) const {
     return static_cast<float>(options_.learning_rate.At(clock));
   }
+
+  // Takes the memory of values and slots from the system before they are
+  // needed. REQUIRES: no other call runs. Errors: ResourceExhausted: it is not
+  // there.
+  absl::Status MakeResident();
 
   absl::Span<const float> values(BlockIndex block) const {
     return {blocks_[block].memory.data(), blocks_[block].count};

@@ -84,6 +84,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const ShardLayout& layout() const { return layout_; }
   const JobConfig& config() const { return config_; }
 
+  // DenseShard::MakeResident, before the first call.
+  absl::Status MakeResident() { return work_.dense().MakeResident(); }
+
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
             int64_t total_clocks, Payload payload, Done done);
   // Push, Pull or both; the token is set here and returned, for Cancel. `taken`

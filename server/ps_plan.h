@@ -8,7 +8,10 @@
 #include "common/model/job_plan.h"
 #include "common/model/training_tables.h"
 #include "common/wire/block_map.h"
+#include "kernels/element_type.h"
+#include "kernels/optimizer.h"
 #include "proto/job_spec.pb.h"
+#include "server/consistency_controller.h"
 
 namespace syncline {
 
@@ -18,6 +21,13 @@ namespace syncline {
 // something that is not built; BlockMap's.
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
+
+// Memory of one shard: of blocks of `counts` elements in a job that
+// `controller` keeps in step. `has_tables`: its messages have rows, too.
+PsPlan PlanShard(const OptimizerParams& optimizer,
+                 const ConsistencyController::Options& controller,
+                 absl::Span<const size_t> counts, uint32_t workers,
+                 ElementType wire_type, bool has_tables);
 
 // What a row takes of each table of a job, which are `tables`. REQUIRES: as
 // PlanPs. Errors: InvalidArgument: an optimizer that is not built.

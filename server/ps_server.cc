@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/available_memory.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/memory_claim.h"
 #include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
 #include "common/base/status_macros.h"
@@ -15,6 +15,7 @@
 #include "server/lanes.h"
 #include "server/metrics.h"
 #include "server/parameter_service.h"
+#include "server/ps_plan.h"
 #include "server/row_spill.h"
 #include "server/server.h"
 #include "server/shared_regions.h"
@@ -116,15 +117,17 @@ class PsServerImpl final : public PsServer {
 };
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
-  const ShardLayout layout = LayoutOf(config);
-  const uint64_t needed =
-      DenseShard::MemoryBytes(config.shard.optimizer, layout.counts(),
-                              config.controller.FoldsGradient());
-  const uint64_t available = AvailableMemoryBytes();
-  if (needed <= available) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      config.label, ": parameters, optimizer state and folded gradients need ",
-      needed >> 20, " MiB, ", available >> 20, " MiB are available"));
+  const PsPlan plan = PlanShard(
+      config.shard.optimizer, config.controller, LayoutOf(config).counts(),
+      static_cast<uint32_t>(config.controller.workers.size()), config.wire_type,
+      !config.tables.empty());
+  const absl::Status fits = CheckMemoryFor(
+      "parameters, optimizer state, waiting gradients and messages",
+      static_cast<uint64_t>(plan.memory_bytes()));
+  if (fits.ok()) return fits;
+  return Annotate(
+      fits, absl::StrCat(config.label, ": of ", config.map.shard_count(),
+                         " ps in all (more resources.ps make shares smaller)"));
 }
 
 absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
@@ -197,6 +200,11 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
           norms->Exchange(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
+  }
+  if (job->shard != nullptr) {
+    if (const auto there = job->shard->MakeResident(); !there.ok()) {
+      return Annotate(there, config.label);
+    }
   }
   job->config = config;
   SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/memory_claim.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "kernels/threads.h"
@@ -27,6 +28,11 @@ constexpr size_t kPlansPerLength = 8;
 int64_t AlignedCount(int64_t count) {
   constexpr int64_t kFloats = kCacheLineBytes / sizeof(float);
   return (count + kFloats - 1) / kFloats * kFloats;
+}
+
+absl::Span<char> BytesOf(AlignedFloats* floats) {
+  return {reinterpret_cast<char*>(floats->data()),
+          floats->size() * sizeof(float)};
 }
 
 // One block of memory, cut into aligned arrays of the given sizes.
@@ -47,6 +53,10 @@ class ParameterSlab {
       addresses_.push_back(at);
       at += AlignedCount(count);
     }
+  }
+  // Shared memory is resident from the start. Errors: ResourceExhausted.
+  absl::Status Touch(absl::string_view what) {
+    return TouchMemory(what, BytesOf(&memory_));
   }
   // Of an array's beginning, by its place in the list.
   static std::vector<int64_t> OffsetsFor(absl::Span<const int64_t> counts) {
@@ -113,7 +123,8 @@ class CpuExecutor : public Executor {
   // Plans the largest batches, and says what they take.
   absl::StatusOr<ExecutorPlan> PlanBatches();
   // Takes that memory.
-  void Allocate(const ExecutorPlan& plan);
+  // Takes the plan's memory. Errors: ResourceExhausted: there is not as much.
+  absl::Status Allocate(const ExecutorPlan& plan);
 
   absl::Span<float> parameter(int i) override {
     return {values_.addresses()[i], Count(i)};
@@ -136,6 +147,7 @@ class CpuExecutor : public Executor {
   void UseStatistics(StatisticsExchange* statistics) override {
     statistics_ = statistics;
   }
+  absl::Status MakeResident() override;
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
     return 2 * ParameterSlab::BytesFor(counts_) +
@@ -298,12 +310,22 @@ std::vector<PlannedTensor> CpuExecutor::LargestFirst(
   return tensors;
 }
 
-void CpuExecutor::Allocate(const ExecutorPlan& plan) {
+absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckMemoryFor("parameters, gradients and activations",
+                     static_cast<uint64_t>(plan.memory_bytes())));
   values_.Allocate(counts_, /*shared=*/false);
   gradients_.Allocate(counts_, options_.shared_gradients);
   FillParameters();
   EnsureArena(plan.arena_bytes());
   training_arena_bytes_ = plan.training_arena_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutor::MakeResident() {
+  SYNCLINE_RETURN_IF_ERROR(values_.Touch("parameters"));
+  SYNCLINE_RETURN_IF_ERROR(gradients_.Touch("gradients"));
+  return TouchMemory("activations", BytesOf(&arena_));
 }
 
 void CpuExecutor::EnsureArena(int64_t bytes) {
@@ -524,7 +546,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   auto executor =
       std::make_unique<CpuExecutor>(std::move(model), training, options);
   SYNCLINE_ASSIGN_OR_RETURN(const ExecutorPlan plan, executor->PlanBatches());
-  executor->Allocate(plan);
+  SYNCLINE_RETURN_IF_ERROR(executor->Allocate(plan));
   return executor;
 }
 

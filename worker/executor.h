@@ -48,7 +48,8 @@ class Executor {
   };
 
   // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
-  // that cannot be trained, naming the node.
+  // that cannot be trained, naming the node; ResourceExhausted: more memory
+  // than there is.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       std::shared_ptr<const Model> model, const TrainingGraph& training,
       const Options& options);
@@ -116,6 +117,12 @@ class Executor {
   // order of the graph and then against it, part after part; null: nothing,
   // each batch has its own.
   virtual void UseStatistics(StatisticsExchange* statistics) = 0;
+
+  // Takes the memory that steps need from the system, so that none of them can
+  // find it gone: until then only parameters with values of the file are
+  // resident. Errors: ResourceExhausted: less is there than when this was
+  // created.
+  virtual absl::Status MakeResident() = 0;
 
   // Bytes of the activation arena for the longest training batch, or a part of
   // it, that do not find room in the memory of gradients before these are

@@ -6,7 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/available_memory.h"
 #include "common/base/malloc_policy.h"
+#include "worker/batch_fit.h"
 
 namespace syncline {
 namespace {
@@ -204,9 +206,18 @@ class Preparation {
     options.shared_gradients =
         options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
+    if (absl::IsResourceExhausted(executor.status())) {
+      return problems_.push_back(absl::StrCat(
+          "model: ", executor.status().message(), "; ",
+          DescribeFit(model_, job_.training, options, AvailableMemoryBytes())));
+    }
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
     ReleaseValuesOf(job_.training.parameters);
+    // A freed copy of the file's values makes room for the gradients.
+    ReturnFreedMemory();
+    const absl::Status resident = job_.executor->MakeResident();
+    if (!resident.ok()) AddProblems("model", resident);
   }
 
   void CreateRows() {

@@ -596,7 +596,7 @@ TEST(PsServerTest, RefusesJobsItCannotRun) {
                                 "built"));
   assignment = fixture.assignment();
   assignment.set_job_id("j-0002");
-  assignment.mutable_parameters(0)->set_dims(0, int64_t{1} << 40);
+  assignment.mutable_parameters(0)->set_dims(0, int64_t{1} << 39);
   EXPECT_THAT(open(), HasSubstr("MiB are available"));
   assignment.mutable_parameters(0)->add_dims(int64_t{1} << 40);
   EXPECT_THAT(open(), HasSubstr("tensor t0: more than"));

@@ -4,7 +4,12 @@
 
 #include "common/base/available_memory.h"
 
+#include <sys/resource.h>
+
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -45,6 +50,49 @@ TEST(AvailableMemoryTest, FindsItsControlGroup) {
             "/system.slice/a.service");
   EXPECT_EQ(ParseCgroupPath("4:memory:/docker\n"), "");
   EXPECT_EQ(ParseCgroupPath(""), "");
+}
+
+TEST(AvailableMemoryTest, ReadsControlGroupsOfVersionOne) {
+  EXPECT_EQ(ParseMemoryControllerPath("12:cpuset:/a\n4:memory:/docker/1\n"),
+            "/docker/1");
+  EXPECT_EQ(ParseMemoryControllerPath("3:cpu,memory:/x:y\n0::/\n"), "/x:y");
+  EXPECT_EQ(ParseMemoryControllerPath("0::/memory\n1:name=memory:/a\n"), "");
+  EXPECT_EQ(ParseMemoryControllerPath("memory"), "");
+  EXPECT_EQ(ParseMemoryControllerPath(""), "");
+  // Version 1 says no limit with a number that no machine has.
+  EXPECT_GT(ParseCgroupLeft("9223372036854771712\n", "300\n", ""),
+            uint64_t{1} << 60);
+  constexpr char kStat[] =
+      "cache 900\ninactive_file 5\nactive_file 3\n"
+      "total_inactive_file 500\ntotal_active_file 300\n";
+  EXPECT_EQ(ParseCgroupLeft("1000\n", "950\n", kStat), 850u);
+}
+
+TEST(AvailableMemoryTest, ReadsTheLimitsOfTheProcess) {
+  constexpr char kStatus[] =
+      "Name:\tps\nVmSize:\t    1024 kB\nVmData:\t 512 kB\n";
+  EXPECT_EQ(ParseProcessLeft(kUnknown, kUnknown, kStatus), kUnknown);
+  EXPECT_EQ(ParseProcessLeft(4 << 20, kUnknown, kStatus), 3u << 20);
+  EXPECT_EQ(ParseProcessLeft(4 << 20, 1 << 20, kStatus), 512u << 10);
+  EXPECT_EQ(ParseProcessLeft(1 << 10, kUnknown, kStatus), 0u);
+  EXPECT_EQ(ParseProcessLeft(4 << 20, kUnknown, ""), 4u << 20);
+}
+
+TEST(AvailableMemoryTest, ALimitOnTheAddressSpaceCounts) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::ifstream status("/proc/self/status");
+  const std::string text(std::istreambuf_iterator<char>(status), {});
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  const uint64_t used = kMost - ParseProcessLeft(kMost, kUnknown, text);
+  constexpr uint64_t kRoom = uint64_t{256} << 20;
+  rlimit small = before;
+  small.rlim_cur = used + kRoom;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  const uint64_t left = AvailableMemoryBytes();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_LE(left, kRoom);
+  EXPECT_GT(left, 0u);
 }
 
 TEST(AvailableMemoryTest, ThereIsSome) {
