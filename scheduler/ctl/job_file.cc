@@ -1,11 +1,18 @@
 #include "scheduler/ctl/job_file.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/model/job_check.h"
+#include "common/rpc/job_spec_override.h"
 #include "common/rpc/job_spec_parser.h"
 #include "common/rpc/job_spec_validator.h"
 #include "scheduler/ctl/field_locations.h"
@@ -36,6 +43,31 @@ void Override(const JobOverrides& overrides, JobSpec* spec) {
   }
 }
 
+// Returns the paths of the fields that were set.
+std::vector<std::string> ApplySettings(absl::Span<const std::string> settings,
+                                       JobSpec* spec,
+                                       std::vector<std::string>* problems) {
+  std::vector<std::string> paths;
+  for (const std::string& setting : settings) {
+    absl::StatusOr<std::string> path = OverrideField(setting, spec);
+    if (path.ok()) {
+      paths.push_back(*std::move(path));
+    } else {
+      problems->emplace_back(path.status().message());
+    }
+  }
+  return paths;
+}
+
+// Is "field.path: problem" about one of these fields, or inside one?
+bool IsAbout(absl::string_view problem, absl::Span<const std::string> paths) {
+  return absl::c_any_of(paths, [&](absl::string_view path) {
+    absl::string_view rest = problem;
+    return absl::ConsumePrefix(&rest, path) && !rest.empty() &&
+           absl::StrContains(":.[", rest.substr(0, 1));
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
@@ -45,9 +77,11 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   JobReading reading = ReadJobSpec(text, path);
   JobSpec& spec = reading.spec;
   Override(overrides, &spec);
+  JobProblems problems;
+  const std::vector<std::string> set =
+      ApplySettings(overrides.settings, &spec, &reading.problems);
 
   ReportedFields reported(reading);
-  JobProblems problems;
   problems.of_fields = CheckSpec(spec, &reported);
   JobFile job;
   if (!spec.model().path().empty()) {
@@ -62,6 +96,14 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
     }
   }
   std::vector<std::string> all = std::move(reading.problems);
+  // Their fields are not what the file says.
+  const auto settings = std::stable_partition(
+      problems.of_fields.begin(), problems.of_fields.end(),
+      [&](const std::string& problem) { return !IsAbout(problem, set); });
+  for (auto it = settings; it != problems.of_fields.end(); ++it) {
+    all.push_back(absl::StrCat("--set: ", *it));
+  }
+  problems.of_fields.erase(settings, problems.of_fields.end());
   for (auto& located :
        {LocateProblems(text, reading.outline, path, problems.of_fields),
         problems.of_model}) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
@@ -24,12 +25,15 @@ struct JobOverrides {
   std::optional<uint32_t> batch_size = std::nullopt;
   std::optional<uint32_t> micro_batches = std::nullopt;
   std::optional<uint32_t> recompute_segments = std::nullopt;
+  // "path=value" each, see OverrideField; later ones win, and over the above.
+  std::vector<std::string> settings = {};
 };
 
 // Reads and checks everything that can be checked without the cluster: syntax,
 // fields, the model, and how they fit. Errors: InvalidArgument with all
-// problems, one per line, each "file:line: problem" where a line is known;
-// NotFound, PermissionDenied: a file that cannot be read.
+// problems, one per line, each "file:line: problem" where a line is known, or
+// "--set: problem" where `overrides.settings` has the field; NotFound,
+// PermissionDenied: a file that cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
                                     const JobOverrides& overrides = {});
 

@@ -120,6 +120,7 @@ runs.
 Examples:
   synctl local mnist.textproto --ps 2 --workers 3
   synctl local mnist.textproto --workers 2 --evaluator
+  synctl local mnist.textproto --set learning_rate.base=0.01
   synctl local mnist.textproto --data-root /data --out results/mnist)";
 
 constexpr char kGenerateFooter[] = R"(
@@ -156,6 +157,7 @@ shown next to it. A multiplication and an addition are two FLOPs.
 Examples:
   synctl plan job.textproto
   synctl plan job.textproto --batch-size 1024 --micro-batches 4
+  synctl plan job.textproto --set optimizer.kind=ADAM
   synctl plan job.textproto --recompute-segments 8 --output json)";
 
 constexpr char kProfileFooter[] = R"(
@@ -386,6 +388,16 @@ class CommandLine {
     SetFooter(profile, kProfileFooter);
   }
 
+  // One value an option, so that what follows it may be the job file.
+  static void AddSettings(CLI::App* command, JobOverrides* overrides) {
+    command
+        ->add_option("--set", overrides->settings,
+                     "A field over the file's, as in learning_rate.base=0.1; "
+                     "may be repeated")
+        ->type_name("FIELD=VALUE")
+        ->allow_extra_args(false);
+  }
+
   void AddLocal() {
     CLI::App* local =
         Add("local", "Run one job on a cluster of its own on this machine",
@@ -401,6 +413,7 @@ class CommandLine {
                       "Parameter servers; default: what the job asks for");
     local->add_option("--workers", local_.size.workers,
                       "Workers, the chief among them; default: likewise");
+    AddSettings(local, &local_.size);
     local->add_flag("--evaluator", local_.evaluator,
                     "Start an evaluator: it evaluates while the others train");
     local
@@ -470,6 +483,7 @@ class CommandLine {
         "Segments of the forward pass");
     add("--workers", plan_.overrides.workers, "Workers");
     add("--ps", plan_.overrides.ps, "Parameter servers");
+    AddSettings(plan, &plan_.overrides);
     plan->add_option("--tensors", plan_.tensors,
                      "Largest tensors to list; default 10");
     SetFooter(plan, kPlanFooter);

@@ -66,6 +66,31 @@ TEST_F(LoadJobFileTest, OverridesGoOverTheFile) {
   EXPECT_EQ(job->spec.resources().ps(), 1u);
 }
 
+TEST_F(LoadJobFileTest, SettingsGoOverTheFile) {
+  WriteModel(kModel);
+  const std::string file = WriteJob(kJob);
+  JobOverrides overrides;
+  overrides.settings = {"learning_rate.base=0.5", "training.epochs=3",
+                        "training.epochs=4"};
+  const auto job = LoadJobFile(file, overrides);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.learning_rate().base(), 0.5f);
+  EXPECT_EQ(job->spec.training().epochs(), 4u);
+  EXPECT_EQ(job->spec.name(), "tiny");
+}
+
+TEST_F(LoadJobFileTest, ProblemsOfSettingsAreNotBlamedOnTheFile) {
+  WriteModel(kModel);
+  JobOverrides overrides;
+  overrides.settings = {"learning_rate.base=-1", "learning_rate.bse=1"};
+  const std::string message(
+      LoadJobFile(WriteJob(kJob), overrides).status().message());
+  EXPECT_THAT(message, HasSubstr("--set: learning_rate.base: "));
+  EXPECT_THAT(message, HasSubstr("--set learning_rate.bse=1: "
+                                 "LearningRateSpec has no field 'bse'"));
+  EXPECT_THAT(message, testing::Not(HasSubstr("job.textproto")));
+}
+
 TEST_F(LoadJobFileTest, ProblemsOfSpecAndModelComeTogetherWithPlaces) {
   WriteModel("this is no model");
   const std::string file = WriteJob(absl::StrCat(
