@@ -266,7 +266,26 @@ class ValueInference {
     }
     problems_->push_back(absl::StrCat(
         DescribeNode(node.name, node.op_type, graph_.opset_version),
-        " with inputs ", absl::StrJoin(inputs, ", "), ": ", message));
+        " with inputs ", absl::StrJoin(inputs, ", "), ": ", Spoken(message)));
+  }
+
+  // A message of libonnx, whose numbers are those of the trial, for people: the
+  // batch size that only the trial has is N.
+  std::string Spoken(absl::string_view message) const {
+    if (style_ != BatchStyle::kSymbol) return std::string(message);
+    const std::string size = absl::StrCat(batch_size_);
+    std::string spoken;
+    while (!message.empty()) {
+      const size_t begin = message.find_first_of("0123456789");
+      const size_t end = std::min(
+          message.find_first_not_of("0123456789", begin), message.size());
+      const size_t word = std::min(begin, message.size());
+      const absl::string_view number = message.substr(word, end - word);
+      absl::StrAppend(&spoken, message.substr(0, word),
+                      number == size ? "N" : number);
+      message.remove_prefix(end);
+    }
+    return spoken;
   }
 
   const Graph& graph_;

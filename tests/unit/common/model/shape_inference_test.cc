@@ -568,6 +568,16 @@ TEST(ShapeInferenceTest, TheBatchIsANumberOrASymbol) {
               ElementsAre(HasSubstr("inputs float32[N,3], float32[4,2]")));
 }
 
+// libonnx tells of the number that a trial takes for the batch size.
+TEST(ShapeInferenceTest, MessagesSayTheBatchAsASymbol) {
+  const Inferred inferred = Infer(
+      13, "(float[N,3] a, float[10,3] b) => (y) { y = Concat<axis=1>(a, b) }",
+      7919, BatchStyle::kSymbol);
+  ASSERT_EQ(inferred.problems.size(), 1u);
+  EXPECT_THAT(inferred.problems[0], HasSubstr("=N "));
+  EXPECT_THAT(inferred.problems[0], testing::Not(HasSubstr("7919")));
+}
+
 // A hundred nodes of 8 MiB each, in a file of a few kilobytes.
 TEST(ShapeInferenceTest, WhatIsKnownBeforehandIsBoundedInAll) {
   std::string nodes = "shape = Constant <value = int64[1] {1048576}> ()\n";
