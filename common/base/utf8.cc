@@ -1,30 +1,60 @@
 #include "common/base/utf8.h"
 
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+
 namespace syncline {
+namespace {
+
+// Bytes of the character that `text` starts with; 0: it starts with none.
+// Source: Unicode 15, table 3-7, well-formed UTF-8 byte sequences.
+size_t CharacterBytes(absl::string_view text) {
+  const auto byte = [&](size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+  };
+  const unsigned lead = byte(0);
+  const size_t bytes = lead < 0x80   ? 1
+                       : lead < 0xc2 ? 0
+                       : lead < 0xe0 ? 2
+                       : lead < 0xf0 ? 3
+                       : lead < 0xf5 ? 4
+                                     : 0;
+  for (size_t k = 1; k < bytes; ++k) {
+    if ((byte(k) & 0xc0) != 0x80) return 0;
+  }
+  if (lead == 0xe0 && byte(1) < 0xa0) return 0;  // overlong
+  if (lead == 0xed && byte(1) > 0x9f) return 0;  // surrogate
+  if (lead == 0xf0 && byte(1) < 0x90) return 0;  // overlong
+  if (lead == 0xf4 && byte(1) > 0x8f) return 0;  // above U+10FFFF
+  return bytes;
+}
+
+}  // namespace
 
 bool IsUtf8(absl::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t at) {
-      return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
-    };
-    const unsigned lead = byte(i);
-    const int more = lead < 0x80   ? 0
-                     : lead < 0xc2 ? -1
-                     : lead < 0xe0 ? 1
-                     : lead < 0xf0 ? 2
-                     : lead < 0xf5 ? 3
-                                   : -1;
-    if (more < 0) return false;
-    for (int k = 1; k <= more; ++k) {
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    }
-    if (lead == 0xe0 && byte(i + 1) < 0xa0) return false;  // overlong
-    if (lead == 0xed && byte(i + 1) > 0x9f) return false;  // surrogate
-    if (lead == 0xf0 && byte(i + 1) < 0x90) return false;  // overlong
-    if (lead == 0xf4 && byte(i + 1) > 0x8f) return false;  // above U+10FFFF
-    i += 1 + more;
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
   }
   return true;
+}
+
+std::string Utf8Text(absl::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    if (bytes > 0) {
+      absl::StrAppend(&out, text.substr(0, bytes));
+    } else {
+      absl::StrAppend(
+          &out, "\\x",
+          absl::Hex(static_cast<unsigned char>(text[0]), absl::kZeroPad2));
+    }
+    text.remove_prefix(bytes > 0 ? bytes : 1);
+  }
+  return out;
 }
 
 }  // namespace syncline

@@ -5,17 +5,19 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/utf8.h"
 #include "proto/status.pb.h"
 
 namespace syncline {
 namespace {
 
-// Cuts between characters: gRPC wants UTF-8.
-std::string Shortened(absl::string_view message) {
-  if (message.size() <= kStatusBytesMax) return std::string(message);
+// Cuts between characters: gRPC and the details want UTF-8.
+std::string Shortened(absl::string_view text) {
+  const std::string message = Utf8Text(text);
+  if (message.size() <= kStatusBytesMax) return message;
   size_t kept = kStatusBytesMax;
   while (kept > 0 && (message[kept] & 0xc0) == 0x80) --kept;
-  return absl::StrCat(message.substr(0, kept), " ... and ",
+  return absl::StrCat(absl::string_view(message).substr(0, kept), " ... and ",
                       message.size() - kept, " bytes more");
 }
 

@@ -13,6 +13,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/session_core.h"
+#include "common/rpc/utf8_fields.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace syncline {
@@ -213,6 +214,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
       } else if (std::holds_alternative<CloseStream>(action)) {
         if (stream_open_) stream_->Cancel();
       } else if (auto* write = std::get_if<WriteEvent>(&action)) {
+        MakeStringsUtf8(&write->event);
         if (stream_open_) stream_->Write(std::move(write->event));
       } else if (auto* loss = std::get_if<AnnounceLoss>(&action)) {
         LogLoss(*loss);

@@ -47,6 +47,14 @@ TEST(GrpcStatusTest, LongMessagesAreCutBetweenCharacters) {
   EXPECT_THAT(cut, HasSubstr(" bytes more"));
 }
 
+TEST(GrpcStatusTest, BytesThatAreNoUtf8AreEscaped) {
+  absl::Status status = absl::NotFoundError("Gr\xf6\xdf");
+  status.SetPayload("type", absl::Cord("x"));
+  const absl::Status received = FromGrpcStatus(ToGrpcStatus(status));
+  EXPECT_EQ(received.message(), "Gr\\xf6\\xdf");
+  EXPECT_EQ(received.GetPayload("type"), "x");
+}
+
 TEST(GrpcStatusTest, OversizedPayloadsAreLeftOut) {
   absl::Status status = absl::AbortedError("x");
   status.SetPayload("big", absl::Cord(std::string(1 << 20, 'a')));
