@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "scheduler/ctl/console.h"
 #include "scheduler/ctl/job_text.h"
 
@@ -34,6 +36,17 @@ std::string StateLine(const JobStatus& job) {
     default:
       return "";
   }
+}
+
+// The warnings among the lines of its reason, a line each.
+std::string WarningsOf(const JobTransition& transition) {
+  std::string text;
+  for (absl::string_view line : absl::StrSplit(transition.reason(), '\n')) {
+    if (absl::StartsWith(line, "warning: ")) {
+      absl::StrAppend(&text, line, "\n");
+    }
+  }
+  return text;
 }
 
 double Done(const JobProgress& progress) {
@@ -99,6 +112,9 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
   if (!state_line.empty() && state_line != state_line_) {
     absl::StrAppend(&text, state_line, "\n");
     state_line_ = state_line;
+  }
+  for (; transitions_shown_ < job.transitions_size(); ++transitions_shown_) {
+    absl::StrAppend(&text, WarningsOf(job.transitions(transitions_shown_)));
   }
   for (; evaluations_shown_ < job.evaluations_size(); ++evaluations_shown_) {
     absl::StrAppend(&text, EvaluationText(job.evaluations(evaluations_shown_)),

@@ -36,6 +36,7 @@ class ProgressView {
   const int width_;
   bool live_line_shown_ = false;
   std::string state_line_;
+  int transitions_shown_ = 0;  // as far as they warn
   int evaluations_shown_ = 0;
   int64_t clock_shown_ = -1;
   absl::Duration next_silence_ = absl::ZeroDuration();

@@ -53,6 +53,19 @@ TEST(ProgressViewTest, SaysEachStateOnce) {
   EXPECT_EQ(view.Update(job, At(5)), "waiting for evaluator 0 at h:1\n");
 }
 
+TEST(ProgressViewTest, WarningsAmongTheReasonsAreShownOnce) {
+  ProgressView view(Style::kLines, 80);
+  JobStatus job;
+  job.set_state(PREPARING);
+  job.add_transitions()->set_reason("on 1 worker and 1 ps");
+  view.Update(job, At(0));
+  job.set_state(RUNNING);
+  job.add_transitions()->set_reason(
+      "all participants are prepared\nwarning: much to do");
+  EXPECT_EQ(view.Update(job, At(1)), "running\nwarning: much to do\n");
+  EXPECT_EQ(view.Update(job, At(2)), "");
+}
+
 TEST(ProgressViewTest, LinesComeAtMostOnceASecondAndOnlyWithProgress) {
   ProgressView view(Style::kLines, 80);
   EXPECT_THAT(view.Update(Running(1), At(0)), HasSubstr("step 1/100"));
