@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/rpc/profile_limits.h"
 #include "scheduler/describe.h"
 
@@ -139,7 +140,7 @@ void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
   const absl::Time no_earlier =
       previous < 0 ? now : FromTimestamp(status_.transitions(previous).time());
   *transition->mutable_time() = ToTimestamp(std::max(now, no_earlier));
-  transition->set_reason(Shortened(reason));
+  transition->set_reason(Shortened(Utf8Text(reason)));
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id(), /*transition=*/true});
 }
@@ -210,9 +211,16 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
   if (party->role == Role::kWorker && party->participant.rank() == 0) {
     clocks_per_epoch_ = prepared.clocks_per_epoch();
     clocks_total_ = prepared.clocks_total();
+    for (const DataFingerprint::Source& source : prepared.data().sources()) {
+      if (source.field() == "data.train") train_samples_ = source.samples();
+    }
   }
   party->problems.assign(prepared.problems().begin(),
                          prepared.problems().end());
+  for (std::string& problem :
+       data_.Add(MemberText(party->participant.member()), prepared.data())) {
+    party->problems.push_back(std::move(problem));
+  }
   // With a problem the job is lost, but the others may have some to add.
   if (!party->problems.empty()) {
     refused_by_ = std::min(refused_by_, now + timing_.grace);
@@ -238,7 +246,10 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   running_since_ = now;
-  Transition(RUNNING, "all participants are prepared", now, actions);
+  data_ = {};
+  Transition(RUNNING,
+             absl::StrCat("all participants are prepared", StepWarning()), now,
+             actions);
   SchedulerMessage message;
   message.mutable_run()->set_job_id(id());
   message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch_);
@@ -247,6 +258,16 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
     if (party.role == Role::kPs) continue;
     actions->push_back(SendCommand{party.session, message});
   }
+}
+
+std::string Job::StepWarning() const {
+  const uint64_t workers = status_.workers_size();
+  const uint64_t batch = status_.spec().training().batch_size();
+  if (train_samples_ == 0 || train_samples_ >= workers * batch) return "";
+  return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
+                      CountText(workers, "worker"), ", training.batch_size ",
+                      batch, "), but data.train has ", train_samples_,
+                      ": each pass over the data is one smaller step");
 }
 
 void Job::OnPsReport(SessionId session, const PsReport& report,

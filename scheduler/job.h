@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/cluster_action.h"
+#include "scheduler/data_comparison.h"
 #include "scheduler/job_progress.h"
 #include "scheduler/membership.h"
 
@@ -169,6 +170,8 @@ class Job {
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
+  // "\nwarning: ..." if a step takes more samples than there are; else empty.
+  std::string StepWarning() const;
   void FinishIfAllGone(absl::Time now, ClusterActions* actions);
   bool HasProfile(absl::string_view prefix) const;
   // A worker records them in order: who stored this one stores none before it.
@@ -185,6 +188,8 @@ class Job {
   // As the chief has said.
   int64_t clocks_per_epoch_ = 0;
   int64_t clocks_total_ = 0;
+  uint64_t train_samples_ = 0;
+  DataComparison data_;  // while it is prepared
   std::optional<JobProgressTracker> progress_;
   std::map<uint32_t, PsView> ps_views_;  // by rank
   std::vector<Wish> wishes_;             // in order
