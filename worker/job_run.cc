@@ -12,6 +12,7 @@
 #include "common/base/incarnation.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/utf8_fields.h"
 #include "worker/job_results.h"
 
 namespace syncline {
@@ -128,6 +129,7 @@ void JobRun::Execute() {
   if (!problems.empty()) ReleaseMemory();
   SendPrepared(problems);
 
+  if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
     const absl::Status status =
@@ -188,6 +190,16 @@ absl::Status JobRun::LoadModel(std::string* bytes) {
                                              MonotonicNow() + kFetchTimeout));
   SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
   return absl::OkStatus();
+}
+
+void JobRun::WarnOfLargeSteps() const {
+  const int64_t step = int64_t{job_->spec().training().batch_size()} *
+                       job_->assignment.workers_size();
+  if (job_->train == nullptr || job_->train->size() >= step) return;
+  LogWarning("a step takes more samples than data.train has")
+      .Job(job_id())
+      .Field("samples_per_step", step)
+      .Field("samples", job_->train->size());
 }
 
 bool JobRun::AwaitRun() {
@@ -406,6 +418,8 @@ void JobRun::SendPrepared(const std::vector<std::string>& problems) {
   message.mutable_prepared()->set_job_id(job_id());
   message.mutable_prepared()->mutable_problems()->Add(problems.begin(),
                                                       problems.end());
+  if (problems.empty())
+    *message.mutable_prepared()->mutable_data() = job_->data;
   if (problems.empty() && job_->is_chief()) {
     const Epochs epochs = EpochsOf(*job_);
     message.mutable_prepared()->set_clocks_per_epoch(epochs.steps_per_epoch);
@@ -449,8 +463,10 @@ void JobRun::SendActivity(const std::string& activity) {
 // Whoever asked for it gives up in time; the job goes on without.
 void JobRun::UploadProfile(const std::string& name,
                            const StepProfile& profile) {
+  StepProfile readable = profile;
+  MakeStringsUtf8(&readable);  // names of nodes are the model's
   const absl::Status status =
-      UploadText(name, profile.SerializeAsString(), kProfileUploadTimeout);
+      UploadText(name, readable.SerializeAsString(), kProfileUploadTimeout);
   if (!status.ok()) {
     LogWarning("profile not uploaded").Job(job_id()).Status(status);
   }

@@ -34,7 +34,7 @@ namespace syncline {
 class JobRun {
  public:
   struct Options {
-    std::string data_root;
+    DataRoot data_root;
     std::string work_dir;
     // For results that the scheduler could not store; outlives the process.
     std::string results_root;
@@ -72,6 +72,7 @@ class JobRun {
   // Empty: ready to run.
   std::vector<std::string> Prepare();
   absl::Status LoadModel(std::string* bytes);
+  void WarnOfLargeSteps() const;
   // False: stopped before.
   bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
   bool stop_requested() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
     MemberLink* link) {
   Worker::Options worker;
   worker.scheduler_address = daemon->scheduler_address();
-  worker.data_root = options.data_root;
+  worker.data_root = {options.data_root, options.data_root_is_bound};
   SYNCLINE_ASSIGN_OR_RETURN(worker.work_dir, daemon->WorkDir());
   worker.results_root = daemon->WorkRoot();
   worker.threads = options.threads;

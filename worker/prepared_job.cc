@@ -9,6 +9,7 @@
 #include "common/base/available_memory.h"
 #include "common/base/malloc_policy.h"
 #include "worker/batch_fit.h"
+#include "worker/data/data_fingerprint.h"
 
 namespace syncline {
 namespace {
@@ -18,6 +19,7 @@ struct SampleShape {
   std::vector<FeedShape> feeds;
   int64_t class_count = 0;  // 0: regression
   int64_t label_width = 1;
+  SampleDims label_dims = {};  // of the labels; empty: one
   std::vector<BucketShape> buckets;
 };
 
@@ -138,19 +140,27 @@ class Preparation {
     SampleShape shape;
     for (const ValueId feed : job_.training.feeds) {
       const DType dtype = job_.model->graph().values[feed].dtype;
-      shape.feeds.push_back({per_sample(feed), dtype == DType::kInt64});
+      const Dims& dims = (*shapes)[feed];
+      shape.feeds.push_back({per_sample(feed),
+                             dtype == DType::kInt64,
+                             {dims.begin() + 1, dims.end()}});
     }
     const int64_t scores = per_sample(job_.training.loss_output);
+    const Dims& outputs = (*shapes)[job_.training.loss_output];
     switch (spec().loss().kind()) {
       case LossSpec::SOFTMAX_CROSS_ENTROPY:
-        shape.class_count = (*shapes)[job_.training.loss_output].back();
+        shape.class_count = outputs.back();
         shape.label_width = scores / shape.class_count;
+        if (outputs.size() > 2) {
+          shape.label_dims.assign(outputs.begin() + 1, outputs.end() - 1);
+        }
         break;
       case LossSpec::SIGMOID_CROSS_ENTROPY:
         shape.class_count = 2;
         break;
       default:
         shape.label_width = scores;
+        shape.label_dims.assign(outputs.begin() + 1, outputs.end());
     }
     return shape;
   }
@@ -173,9 +183,10 @@ class Preparation {
   std::unique_ptr<Dataset> Open(absl::string_view field,
                                 const DataSource& source,
                                 const SampleShape& shape) {
-    auto dataset = Dataset::Open(
-        source, spec().data(), options_.data_root, shape.feeds,
-        shape.class_count, shape.label_width, options_.work_dir, shape.buckets);
+    auto dataset =
+        Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
+                      shape.class_count, shape.label_width, options_.work_dir,
+                      shape.buckets, shape.label_dims);
     if (!dataset.ok()) {
       AddProblems(field, dataset.status());
       return nullptr;
@@ -183,6 +194,13 @@ class Preparation {
     if ((*dataset)->size() == 0) {
       problems_.push_back(absl::StrCat(field, ": has no samples"));
     }
+    auto print = FingerprintOf(field, source, spec().data(), options_.data_root,
+                               **dataset);
+    if (!print.ok()) {
+      AddProblems(field, print.status());
+      return nullptr;
+    }
+    *job_.data.add_sources() = *std::move(print);
     return *std::move(dataset);
   }
 

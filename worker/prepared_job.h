@@ -12,6 +12,8 @@
 #include "common/model/training_graph.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/data/data_root.h"
 #include "worker/data/dataset.h"
 #include "worker/executor.h"
 #include "worker/job_rows.h"
@@ -35,6 +37,7 @@ struct PreparedJob {
   std::unique_ptr<Dataset> train;  // null: the evaluator's
   // If the job has one: the evaluator's, or the chief's where there is none.
   std::unique_ptr<Dataset> test;
+  DataFingerprint data;  // of those that are there
 
   // Keeps the memory that gRPC's slices point into. The executor goes last.
   std::shared_ptr<const void> memory() const {
@@ -59,9 +62,9 @@ struct PreparedJob {
 };
 
 struct PrepareOptions {
-  std::string data_root;  // relative data paths are below it
-  std::string work_dir;   // for data that is not kept in memory
-  int threads = 1;        // where the job does not say
+  DataRoot data_root;    // where the files of the data are
+  std::string work_dir;  // for data that is not kept in memory
+  int threads = 1;       // where the job does not say
   // Gradients may be shared with a ps on this host.
   bool shared_memory = false;
 };

@@ -11,6 +11,7 @@
 #include "common/rpc/metrics.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
+#include "worker/data/data_root.h"
 
 namespace syncline {
 
@@ -21,8 +22,8 @@ class Worker {
  public:
   struct Options {
     std::string scheduler_address;  // artifacts come from and go there
-    std::string data_root;          // relative data paths are below it
-    std::string work_dir;           // model and results while a job runs
+    DataRoot data_root;
+    std::string work_dir;  // model and results while a job runs
     // Results that the scheduler could not store are kept below it, beyond the
     // life of this process; empty: below work_dir.
     std::string results_root = {};

@@ -36,7 +36,8 @@ struct Flags {
   int exit_with_parent = 0;
   double orphan_seconds = 60;
   bool validate_only = false;
-  std::string data_root = ".";
+  std::string data_root;
+  bool data_outside_root = false;
   std::string work_dir;
   int threads = 0;
   int lanes = 0;
@@ -189,8 +190,12 @@ void AddPsFlags(CLI::App* app, Flags* flags) {
 
 void AddWorkerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--data-root", flags->data_root,
-                  "Relative paths of a job's data are below this folder")
-      ->capture_default_str();
+                  "Folder of the data that jobs read. Relative paths of a job "
+                  "are below it, and nothing outside it is read; without this "
+                  "flag they are below the working directory, and absolute "
+                  "paths lead anywhere");
+  app->add_flag("--data-outside-root", flags->data_outside_root,
+                "Let jobs read data outside of --data-root, too");
   app->add_option("--work-dir", flags->work_dir,
                   "For files of a job while it runs, each process in a folder "
                   "of its own; may be shared. Default: the folder for "
@@ -399,7 +404,9 @@ class Resolver {
           return entry.task.kind == TaskKind::kEvaluator;
         });
     options_.validate_only = flags_.validate_only;
-    options_.data_root = flags_.data_root;
+    options_.data_root = flags_.data_root.empty() ? "." : flags_.data_root;
+    options_.data_root_is_bound =
+        !flags_.data_root.empty() && !flags_.data_outside_root;
     options_.work_dir = flags_.work_dir;
     options_.threads = flags_.threads;
     options_.lanes = flags_.lanes;

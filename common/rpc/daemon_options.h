@@ -44,9 +44,10 @@ struct DaemonOptions {
   // Ps and worker. How long a lost scheduler is waited for.
   absl::Duration orphan_timeout = absl::Seconds(60);
   // Worker.
-  std::string data_root;
-  std::string work_dir;  // empty: a temporary one
-  int threads = 0;       // 0: one per core
+  std::string data_root;            // relative data paths are below it
+  bool data_root_is_bound = false;  // nothing outside it is read
+  std::string work_dir;             // empty: a temporary one
+  int threads = 0;                  // 0: one per core
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/rpc/evaluation_values.h"
 #include "scheduler/ctl/exit_codes.h"
@@ -203,6 +204,16 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
     if (line.empty()) continue;
     absl::StrAppendFormat(&text, "%-9s %s\n", title, line);
     title = "";
+  }
+  // Those of the state that it is in are among the reasons.
+  title = "warning";
+  for (int i = 0; i + 1 < job.transitions_size(); ++i) {
+    for (absl::string_view line :
+         absl::StrSplit(job.transitions(i).reason(), '\n')) {
+      if (!absl::ConsumePrefix(&line, "warning: ")) continue;
+      absl::StrAppendFormat(&text, "%-9s %s\n", title, line);
+      title = "";
+    }
   }
   title = "history";
   for (const JobTransition& transition : job.transitions()) {

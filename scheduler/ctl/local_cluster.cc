@@ -102,6 +102,7 @@ absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
                 absl::StrCat("--task=", type, ":", index),
                 absl::StrCat("--threads=", options_.threads_per_worker),
                 absl::StrCat("--data-root=", options_.data_root),
+                "--data-outside-root",  // the user's own files
                 absl::StrCat("--work-dir=", options_.run_dir, "/", name)});
 }
 

@@ -280,7 +280,7 @@ absl::Status AddFile(const std::string& path, CriteoTable* table,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     const CriteoSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root, const std::string& work_dir,
+    const DataRoot& data_root, const std::string& work_dir,
     const std::function<uint64_t()>& available) {
   std::vector<CriteoField> resolved;
   for (const FieldRequest& request : fields) {

@@ -36,7 +36,7 @@ constexpr int64_t CriteoMissingKey(int column) {
 // Source: "Kaggle Display Advertising Challenge dataset", readme.txt.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     const CriteoSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root, const std::string& work_dir = "/var/tmp",
+    const DataRoot& data_root, const std::string& work_dir = "/var/tmp",
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
 }  // namespace syncline

@@ -438,7 +438,7 @@ bool IsCsvList(const CsvSource& source, absl::string_view field,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    const DataRoot& data_root) {
   if (source.delimiter().size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "delimiter: \"", source.delimiter(), "\" is not one character"));

@@ -22,7 +22,7 @@ namespace syncline {
 // several files, each has the header, and the headers are equal.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root);
+    const DataRoot& data_root);
 
 // Whether a field that feeds `width` elements a sample is a list: the one rule,
 // which who makes room for padding follows too.

@@ -30,6 +30,7 @@ struct FeedMap {
   bool integers = false;
   float scale = 1;
   float offset = 0;
+  std::vector<int32_t> order = {};  // of its values; empty: as in the table
 };
 
 // How a job's feeds and its label lie over the fields of a table.
@@ -88,7 +89,7 @@ absl::StatusOr<Mapping> MapFields(const DataSpec& data,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTable(
     const DataSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root, const std::string& work_dir) {
+    const DataRoot& data_root, const std::string& work_dir) {
   switch (source.format_case()) {
     case DataSource::kIdx:
       return LoadIdx(source.idx(), fields, data_root);
@@ -131,6 +132,35 @@ absl::Status CheckWidths(const SampleTable& table, const Mapping& mapping,
                      mapping.fields[mapping.label].name, "\" has ",
                      table.width(mapping.label),
                      " values per sample, the loss takes ", label_width));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+// Fills the feeds' orders. All shapes that do not fit, one per line.
+absl::Status OrderValues(const SampleTable& table, const DataSpec& data,
+                         absl::Span<const FeedShape> feeds,
+                         const SampleDims& label_dims, Mapping* mapping) {
+  std::vector<std::string> problems;
+  for (int i = 0; i < data.feeds_size(); ++i) {
+    FeedMap& feed = mapping->feeds[i];
+    if (feed.is_length || feeds[i].dims.empty()) continue;
+    auto order =
+        FindValueOrder(data.feeds(i), table.dims(feed.field), feeds[i].dims);
+    if (order.ok()) {
+      feed.order = *std::move(order);
+    } else {
+      problems.push_back(absl::StrCat(table.Where(feed.field, 0), ": ",
+                                      order.status().message()));
+    }
+  }
+  const std::optional<SampleDims> labels = table.dims(mapping->label);
+  if (labels.has_value() && !label_dims.empty() &&
+      !SameOrder(*labels, label_dims)) {
+    problems.push_back(absl::StrCat(
+        table.Where(mapping->label, 0), ": label field \"",
+        mapping->fields[mapping->label].name, "\" has the shape ",
+        DimsText(*labels), " a sample, the loss takes ", DimsText(label_dims)));
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
@@ -301,6 +331,7 @@ class MappedTable : public Dataset {
     }
     out->resize(indices.size() * table_->width(feed.field));
     table_->ReadInts(feed.field, indices, out->data());
+    ReorderRows<int64_t>(feed.order, out);
   }
   void ReadFloats(const FeedMap& feed, absl::Span<const int64_t> indices,
                   std::vector<float>* out) const {
@@ -314,6 +345,7 @@ class MappedTable : public Dataset {
     }
     out->resize(indices.size() * table_->width(feed.field));
     table_->Read(feed.field, indices, feed.scale, feed.offset, out->data());
+    ReorderRows<float>(feed.order, out);
   }
 
   const std::unique_ptr<const SampleTable> table_;
@@ -326,9 +358,10 @@ class MappedTable : public Dataset {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
-    const DataSource& source, const DataSpec& data, absl::string_view data_root,
+    const DataSource& source, const DataSpec& data, const DataRoot& data_root,
     absl::Span<const FeedShape> feeds, int64_t class_count, int64_t label_width,
-    const std::string& work_dir, absl::Span<const BucketShape> buckets) {
+    const std::string& work_dir, absl::Span<const BucketShape> buckets,
+    const SampleDims& label_dims) {
   SYNCLINE_CHECK(static_cast<int>(feeds.size()) == data.feeds_size());
   SYNCLINE_CHECK(buckets.size() <= size_t{kLengthBucketsMax});
   SYNCLINE_RETURN_IF_ERROR(CheckBuckets(buckets, feeds, label_width));
@@ -339,6 +372,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
       LoadTable(source, mapping.fields, data_root, work_dir));
   SYNCLINE_RETURN_IF_ERROR(
       CheckWidths(*table, mapping, data, feeds, label_width));
+  SYNCLINE_RETURN_IF_ERROR(
+      OrderValues(*table, data, feeds, label_dims, &mapping));
   LabelMap labels(data.label(), class_count);
   SYNCLINE_RETURN_IF_ERROR(CheckLabels(*table, mapping.label, labels));
   auto dataset = std::make_unique<MappedTable>(

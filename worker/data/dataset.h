@@ -12,6 +12,8 @@
 #include "absl/types/span.h"
 #include "proto/job_spec.pb.h"
 #include "worker/batch.h"
+#include "worker/data/data_root.h"
+#include "worker/data/value_order.h"
 
 namespace syncline {
 
@@ -19,6 +21,8 @@ namespace syncline {
 struct FeedShape {
   int64_t elements = 0;
   bool integers = false;  // int64; else float32
+  // Of the elements; empty: not known, so only their number is compared.
+  SampleDims dims = {};
 };
 
 // What batches of one of several lengths (LengthBuckets) take of each sample.
@@ -52,12 +56,15 @@ class Dataset {
   // With `buckets`, ascending, of which the last takes what `feeds` and
   // `label_width` say, each sample is in the first bucket that takes all its
   // lists. InvalidArgument: a bucket takes less than one before it.
+  //
+  // Where source and input know their shapes these must fit (Feed.reshape).
+  // `label_dims` is that of the labels that the loss takes; empty: not known.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
-      const DataSource& source, const DataSpec& data,
-      absl::string_view data_root, absl::Span<const FeedShape> feeds,
-      int64_t class_count, int64_t label_width,
-      const std::string& work_dir = "/var/tmp",
-      absl::Span<const BucketShape> buckets = {});
+      const DataSource& source, const DataSpec& data, const DataRoot& data_root,
+      absl::Span<const FeedShape> feeds, int64_t class_count,
+      int64_t label_width, const std::string& work_dir = "/var/tmp",
+      absl::Span<const BucketShape> buckets = {},
+      const SampleDims& label_dims = {});
   virtual ~Dataset() = default;
 
   virtual int64_t size() const = 0;

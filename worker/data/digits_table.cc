@@ -29,6 +29,9 @@ class DigitsTable : public SampleTable {
   int64_t width(int field) const override {
     return is_label_[field] ? 1 : kDigitPixels;
   }
+  std::optional<SampleDims> dims(int field) const override {
+    return is_label_[field] ? SampleDims() : SampleDims{kDigitSide, kDigitSide};
+  }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     std::array<uint8_t, kDigitPixels> drawn;

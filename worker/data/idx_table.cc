@@ -93,7 +93,7 @@ absl::Status CheckLabels(const RecordField& labels) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     const IdxSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    const DataRoot& data_root) {
   SYNCLINE_CHECK(!fields.empty());
   std::shared_ptr<const RecordField> images;
   std::shared_ptr<const RecordField> labels;

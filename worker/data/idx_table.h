@@ -23,7 +23,7 @@ namespace syncline {
 // Source: LeCun, Cortes and Burges, "The MNIST database", file formats.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     const IdxSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root);
+    const DataRoot& data_root);
 
 }  // namespace syncline
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/file.h"
+#include "common/base/file_descriptor.h"
 #include "common/base/status_macros.h"
 
 namespace syncline {
@@ -71,19 +72,38 @@ absl::StatusOr<std::vector<std::string>> FindAbsolute(const std::string& path) {
   return paths;
 }
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
+bool IsBelow(const std::string& path, const std::string& folder) {
+  return folder == "/" || absl::StartsWith(path, absl::StrCat(folder, "/"));
+}
 
- private:
-  int fd_;
-};
+// Says nothing of what is there.
+absl::Status OutsideError(absl::string_view pattern) {
+  return absl::PermissionDeniedError(absl::StrCat(
+      "\"", pattern, "\" leads outside --data-root, and this daemon reads no ",
+      "data from anywhere else (--data-outside-root allows it)"));
+}
+
+// FindAbsolute of `path`, which is what `pattern` means, where the root is a
+// boundary. Names are compared before any file is looked for, and what links
+// lead to after.
+absl::StatusOr<std::vector<std::string>> FindWithin(const DataRoot& root,
+                                                    absl::string_view pattern,
+                                                    const std::string& path) {
+  const std::string named = AbsolutePath(root);
+  std::error_code error;
+  const std::string real = fs::canonical(named, error).string();
+  if (error) return FileError(error.value(), "read", named);
+  if (!IsBelow(path, named) && !IsBelow(path, real)) {
+    return OutsideError(pattern);
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<std::string> paths, FindAbsolute(path));
+  for (const std::string& found : paths) {
+    const std::string target = fs::canonical(found, error).string();
+    if (error) return FileError(error.value(), "read", found);
+    if (!IsBelow(target, real)) return OutsideError(pattern);
+  }
+  return paths;
+}
 
 class PlainFile : public InputFile {
  public:
@@ -182,23 +202,20 @@ class GzipFile : public InputFile {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> FindFiles(
-    absl::string_view pattern, absl::string_view data_root) {
+absl::StatusOr<std::vector<std::string>> FindFiles(absl::string_view pattern,
+                                                   const DataRoot& data_root) {
   if (pattern.empty() || absl::StrContains(pattern, '\0')) {
     return absl::InvalidArgumentError("the path is empty or has a zero byte");
   }
   const fs::path asked{std::string(pattern)};
-  if (asked.is_absolute()) return FindAbsolute(asked.lexically_normal());
-  // Not fs::absolute, which throws for an empty path.
-  std::error_code error;
-  const fs::path root =
-      (fs::current_path(error) / std::string(data_root)).lexically_normal();
-  auto found = FindAbsolute((root / asked).lexically_normal());
-  if (found.ok()) return found;
-  return absl::Status(
-      found.status().code(),
-      absl::StrCat(found.status().message(), " (\"", pattern,
-                   "\" below data_root \"", root.string(), "\")"));
+  const std::string root = AbsolutePath(data_root);
+  const std::string path = (fs::path(root) / asked).lexically_normal();
+  auto found = data_root.bounded ? FindWithin(data_root, pattern, path)
+                                 : FindAbsolute(path);
+  if (found.ok() || asked.is_absolute()) return found;
+  return absl::Status(found.status().code(),
+                      absl::StrCat(found.status().message(), " (\"", pattern,
+                                   "\" below data_root \"", root, "\")"));
 }
 
 absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(

@@ -8,16 +8,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/data/data_root.h"
 
 namespace syncline {
 
 // Absolute paths of the files that `pattern` names: the file of that name, or
 // else, where it has * ? or [, everything it matches, in byte order. A relative
-// pattern is below `data_root` ("" is the working directory).
-// Errors name the path and the data_root: NotFound, PermissionDenied,
-// InvalidArgument (empty, a directory, not a regular file).
+// pattern is below `data_root`. Errors name the path and the data_root:
+// NotFound, PermissionDenied (also what a bounded data_root does not hold,
+// whether it is there or not), InvalidArgument (empty, a directory, not a
+// regular file).
 absl::StatusOr<std::vector<std::string>> FindFiles(absl::string_view pattern,
-                                                   absl::string_view data_root);
+                                                   const DataRoot& data_root);
 
 // The content of a file as a stream of bytes; of a gzip file, which is
 // recognised by its first bytes and not by its name, the decompressed content

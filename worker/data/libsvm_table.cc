@@ -237,7 +237,7 @@ absl::Status AddFile(const std::string& path, LibsvmTable* table) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
     const LibsvmSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    const DataRoot& data_root) {
   auto table = std::make_unique<LibsvmTable>();
   for (const FieldRequest& field : fields) {
     SYNCLINE_RETURN_IF_ERROR(table->AddField(field, source.dimension()));

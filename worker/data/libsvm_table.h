@@ -21,7 +21,7 @@ namespace syncline {
 // Source: Chang and Lin, "LIBSVM", README.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
     const LibsvmSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root);
+    const DataRoot& data_root);
 
 }  // namespace syncline
 

@@ -110,7 +110,7 @@ absl::StatusOr<Records> ReadRecords(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     const NpySource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    const DataRoot& data_root) {
   SYNCLINE_CHECK(!fields.empty());
   std::map<std::string, std::string> paths;
   for (const NpySource::Array& array : source.arrays()) {

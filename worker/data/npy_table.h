@@ -17,7 +17,7 @@ namespace syncline {
 // different length, a value that is not finite in float32).
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     const NpySource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root);
+    const DataRoot& data_root);
 
 }  // namespace syncline
 

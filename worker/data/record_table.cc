@@ -46,6 +46,9 @@ class RecordTable : public SampleTable {
 
   int64_t size() const override { return fields_[0]->size(); }
   int64_t width(int field) const override { return fields_[field]->width(); }
+  std::optional<SampleDims> dims(int field) const override {
+    return fields_[field]->files()[0].shape;
+  }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     Visit(field, samples, [&](auto value) {
@@ -86,8 +89,7 @@ int64_t Records::record_bytes() const {
 }
 
 absl::StatusOr<std::shared_ptr<const RecordField>> RecordField::Load(
-    const std::string& pattern, absl::string_view data_root,
-    const Reader& read) {
+    const std::string& pattern, const DataRoot& data_root, const Reader& read) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto paths, FindFiles(pattern, data_root));
   auto field = std::shared_ptr<RecordField>(new RecordField);
   for (const std::string& path : paths) {

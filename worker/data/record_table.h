@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/data/data_root.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -51,7 +52,7 @@ class RecordField {
   // reader's; InvalidArgument: a file whose records differ from the first's in
   // shape or type, or no record at all.
   static absl::StatusOr<std::shared_ptr<const RecordField>> Load(
-      const std::string& pattern, absl::string_view data_root,
+      const std::string& pattern, const DataRoot& data_root,
       const Reader& read);
 
   int64_t size() const { return ends_.back(); }

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "worker/data/data_root.h"
+#include "worker/data/value_order.h"
 
 namespace syncline {
 
@@ -34,7 +37,7 @@ struct FieldRequest {
 // allows. Immutable, hence thread-safe. Each format has a loader:
 //
 //   StatusOr<unique_ptr<SampleTable>> LoadX(const XSource& source,
-//       Span<const FieldRequest> fields, string_view data_root);
+//       Span<const FieldRequest> fields, const DataRoot& data_root);
 //
 // which checks the whole input (see Dataset::Open for the errors), and refuses
 // integers of a field that has none.
@@ -45,6 +48,11 @@ class SampleTable {
   virtual int64_t size() const = 0;
   // Values of `field` in one sample; > 0.
   virtual int64_t width(int field) const = 0;
+  // The shape of `field` in one sample, of width(field) elements; nullopt: the
+  // format knows none.
+  virtual std::optional<SampleDims> dims(int field) const {
+    return std::nullopt;
+  }
   // Values that one sample has before padding, <= width(field).
   virtual int64_t length(int field, int64_t sample) const {
     return width(field);

@@ -110,7 +110,7 @@ absl::Status CheckVocabulary(const TokenFile& file, uint32_t vocabulary) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
     const TokenSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root) {
+    const DataRoot& data_root) {
   SYNCLINE_CHECK(!fields.empty());
   std::vector<int> shifts;
   SYNCLINE_ASSIGN_OR_RETURN(const int64_t width, WidthOf(fields, &shifts));

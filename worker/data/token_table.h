@@ -16,7 +16,7 @@ namespace syncline {
 // tokens.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
     const TokenSource& source, absl::Span<const FieldRequest> fields,
-    absl::string_view data_root);
+    const DataRoot& data_root);
 
 }  // namespace syncline
 

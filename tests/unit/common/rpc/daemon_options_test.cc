@@ -242,6 +242,19 @@ std::vector<Bad> BadCases() {
   };
 }
 
+TEST(DaemonOptionsTest, AGivenDataRootIsABoundaryUnlessItIsSaidNotToBe) {
+  const auto options = [](std::vector<std::string> flags) {
+    flags.push_back("--scheduler=s:1");
+    return ReadDaemonOptions(DaemonKind::kWorker, flags, kNoTfConfig).options;
+  };
+  EXPECT_EQ(options({}).data_root, ".");
+  EXPECT_FALSE(options({}).data_root_is_bound);
+  EXPECT_EQ(options({"--data-root=d"}).data_root, "d");
+  EXPECT_TRUE(options({"--data-root=d"}).data_root_is_bound);
+  EXPECT_FALSE(
+      options({"--data-root=d", "--data-outside-root"}).data_root_is_bound);
+}
+
 TEST(DaemonOptionsTest, WhatIsWrongIsSaid) {
   for (const Bad& c : BadCases()) {
     const auto line = ReadDaemonOptions(c.kind, c.args, c.tf_config);

@@ -122,6 +122,16 @@ TEST(JobDetailsTest, TellsWhoAndWhy) {
   EXPECT_THAT(text, HasSubstr("logs/chief-0.log"));
 }
 
+TEST(JobDetailsTest, WarningsOfEarlierStatesStay) {
+  JobStatus job = RunningJob();
+  AddTransition(&job, RUNNING, 1020, "all are prepared\nwarning: much to do");
+  EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(1100)),
+              HasSubstr("          warning: much to do\n"));
+  AddTransition(&job, SUCCEEDED, 1060, "all workers are done");
+  EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(2000)),
+              HasSubstr("warning   much to do\n"));
+}
+
 TEST(JobDetailsTest, SaysWhomARunningJobWaitsFor) {
   JobStatus job = RunningJob();
   job.set_waiting_for("evaluator 0 at h:1");

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -82,6 +83,79 @@ TEST_F(DatasetTest, Int64InputsAreFedBesideFloatOnes) {
   EXPECT_THAT(batch.feeds[1], ElementsAre(1, 4, 0, 0, 0, 0));
   (*dataset)->Read({}, &batch);
   EXPECT_TRUE(batch.int_feeds[0].empty());
+}
+
+// A .npy file of unsigned bytes 0, 1, 2 ...
+std::string CountingArray(const std::vector<int64_t>& dims) {
+  std::string header =
+      absl::StrCat("{'descr': '|u1', 'fortran_order': False, 'shape': (",
+                   absl::StrJoin(dims, ", "), ",), }");
+  header.resize(117, ' ');
+  std::string file =
+      std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n";
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  for (int64_t i = 0; i < count; ++i) file.push_back(static_cast<char>(i));
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& root,
+                                                    const std::string& layout,
+                                                    bool integers) {
+  return OpenTrain(
+      "train { npy { arrays { field: 'image' path: 'x.npy' }"
+      "  arrays { field: 'label' path: 'y.npy' } } }"
+      "feeds { input: 'x' field: 'image' " +
+          layout + "}",
+      root, {{.elements = 12, .integers = integers, .dims = {3, 2, 2}}}, 0);
+}
+
+TEST_F(DatasetTest, AnImageWithItsChannelsLastIsTransposedOrRefused) {
+  Write("x.npy", CountingArray({2, 2, 2, 3}));
+  Write("y.npy", CountingArray({2}));
+  EXPECT_THAT(std::string(OpenImages(dir_, "", false).status().message()),
+              AllOf(HasSubstr("x.npy: record 0: field \"image\""),
+                    HasSubstr("[3, 2, 2]"), HasSubstr("[2, 2, 3]"),
+                    HasSubstr("transpose: [2, 0, 1]")));
+  for (const bool integers : {false, true}) {
+    const auto dataset = OpenImages(
+        dir_,
+        integers ? "transpose: [2, 0, 1]" : "transpose: [2, 0, 1] scale: 2",
+        integers);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    Batch batch;
+    (*dataset)->Read({1, 0}, &batch);
+    const std::vector<int64_t> expected = {12, 15, 18, 21, 13, 16, 19, 22,
+                                           14, 17, 20, 23, 0,  3,  6,  9,
+                                           1,  4,  7,  10, 2,  5,  8,  11};
+    if (integers) {
+      EXPECT_EQ(batch.int_feeds[0], expected);
+      continue;
+    }
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(batch.feeds[0][i], 2 * expected[i]);
+    }
+  }
+}
+
+TEST_F(DatasetTest, LabelsOfAnotherShapeThanTheOutputAreRefused) {
+  Write("x.npy", CountingArray({2, 2}));
+  Write("y.npy", CountingArray({2, 3, 2}));
+  const DataSpec spec = Spec(
+      "train { npy { arrays { field: 'x' path: 'x.npy' }"
+      "  arrays { field: 'label' path: 'y.npy' } } }"
+      "feeds { input: 'x' field: 'x' }");
+  const auto open = [&](const SampleDims& label_dims) {
+    return Dataset::Open(spec.train(), spec, dir_, {{2}}, 0, 6, "/var/tmp", {},
+                         label_dims)
+        .status();
+  };
+  EXPECT_TRUE(open({3, 2}).ok()) << open({3, 2});
+  EXPECT_TRUE(open({6}).ok());
+  EXPECT_TRUE(open({}).ok());
+  EXPECT_THAT(std::string(open({2, 3}).message()),
+              AllOf(HasSubstr("y.npy: record 0: label field \"label\""),
+                    HasSubstr("[3, 2] a sample, the loss takes [2, 3]")));
 }
 
 TEST_F(DatasetTest, AFieldWithoutIntegersCannotFeedAnInt64Input) {

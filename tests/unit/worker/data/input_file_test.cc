@@ -93,6 +93,53 @@ TEST_F(InputFileTest, AnEmptyDataRootIsTheWorkingDirectory) {
                     HasSubstr("data_root \"" + here)));
 }
 
+TEST_F(InputFileTest, NothingIsFoundOutsideABoundary) {
+  const DataRoot root(Path("root"), /*bounded=*/true);
+  ASSERT_TRUE(MakeDirs(Path("root/part")).ok());
+  Write("secret.csv", "1");
+  Write("root/part/a.csv", "1");
+  EXPECT_THAT(*FindFiles("part/a.csv", root),
+              ElementsAre(Path("root/part/a.csv")));
+  EXPECT_THAT(*FindFiles(Path("root/part/*.csv"), root),
+              ElementsAre(Path("root/part/a.csv")));
+  EXPECT_THAT(*FindFiles("x/../../root/part/a.csv", root),
+              ElementsAre(Path("root/part/a.csv")));
+  const std::string said = "leads outside --data-root";
+  for (const std::string& outside :
+       {std::string("../secret.csv"), std::string("part/../../secret.csv"),
+        std::string("../*.csv"), std::string("*/../../secret.csv"),
+        Path("secret.csv"), Path("root-2/a.csv"), Path("absent.csv"),
+        std::string("/etc/passwd"), std::string("..")}) {
+    const absl::Status status = FindFiles(outside, root).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << outside;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("\"" + outside + "\""), HasSubstr(said)));
+  }
+  // The same where there is no boundary.
+  EXPECT_THAT(*FindFiles("../secret.csv", Path("root")),
+              ElementsAre(Path("secret.csv")));
+}
+
+TEST_F(InputFileTest, LinksDoNotLeadOverABoundary) {
+  const DataRoot root(Path("link-to-root"), /*bounded=*/true);
+  ASSERT_TRUE(MakeDirs(Path("root")).ok());
+  ASSERT_EQ(symlink(Path("root").c_str(), Path("link-to-root").c_str()), 0);
+  Write("secret.csv", "1");
+  Write("root/a.csv", "1");
+  ASSERT_EQ(symlink("a.csv", Path("root/inside.csv").c_str()), 0);
+  ASSERT_EQ(symlink("../secret.csv", Path("root/outside.csv").c_str()), 0);
+  ASSERT_EQ(symlink("..", Path("root/up").c_str()), 0);
+  EXPECT_TRUE(FindFiles("inside.csv", root).ok());
+  // The root's own name may be either.
+  EXPECT_TRUE(FindFiles(Path("root/a.csv"), root).ok());
+  EXPECT_TRUE(FindFiles(Path("link-to-root/a.csv"), root).ok());
+  for (const char* outside : {"outside.csv", "up/secret.csv", "*.csv"}) {
+    EXPECT_THAT(std::string(FindFiles(outside, root).status().message()),
+                HasSubstr("leads outside --data-root"))
+        << outside;
+  }
+}
+
 TEST_F(InputFileTest, RefusesWhatIsNotARegularFile) {
   ASSERT_EQ(mkdir(Path("folder").c_str(), 0755), 0);
   const absl::Status folder = FindFiles("folder", dir_).status();
