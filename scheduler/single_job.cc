@@ -118,14 +118,18 @@ void SingleJob::Run() {
 // before anybody has come: whoever is not told now would look for a scheduler
 // for minutes.
 void SingleJob::EndCluster(int exit_code) {
-  if (taken_) {
+  if (found_ == Found::kRuns) {
     scheduler_->ShutdownCluster(exit_code, "the job of --job is over",
                                 /*members=*/0, MonotonicNow() + kDaemonsLeave);
   } else {
     const int awaited =
         members_ > 0 ? members_ : std::numeric_limits<int>::max();
-    scheduler_->ShutdownCluster(exit_code, "the job of --job does not run",
-                                awaited, MonotonicNow() + kDaemonsCome);
+    scheduler_->ShutdownCluster(
+        exit_code,
+        found_ == Found::kWasOver
+            ? "the job of --job has run before and is over"
+            : "the job of --job was not taken",
+        awaited, MonotonicNow() + kDaemonsCome);
   }
 }
 
@@ -147,11 +151,13 @@ absl::StatusOr<std::string> SingleJob::Submit() {
     // As good as impossible: another job with these checksums.
     if (absl::IsAlreadyExists(submission.status())) continue;
     SYNCLINE_RETURN_IF_ERROR(submission.status());
-    taken_ = true;
-    if (!submission->repeated) return submission->job_id;
+    if (!submission->repeated) {
+      found_ = Found::kRuns;
+      return submission->job_id;
+    }
     const auto before = FinalStatus(submission->job_id);
     if (before.has_value() && before->exit_code() == kExitRetryable) continue;
-    taken_ = !before.has_value();
+    found_ = before.has_value() ? Found::kWasOver : Found::kRuns;
     LogWarning(before.has_value()
                    ? "the job of --job has run before and is not run again; to "
                      "run it anew, use another --state-dir"

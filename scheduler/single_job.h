@@ -38,6 +38,8 @@ class SingleJob {
   bool running() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // What became of the submission.
+  enum class Found { kNothing, kRuns, kWasOver };
   void Run();
   // The exit code of the job, or what Abandon said.
   int SubmitAndFollow();
@@ -56,9 +58,8 @@ class SingleJob {
   mutable Mutex mu_;
   bool running_ ABSL_GUARDED_BY(mu_) = true;
   int abandoned_with_ ABSL_GUARDED_BY(mu_) = -1;  // negative: it was not
-  // thread_ alone: the scheduler has the job, and it was not over before.
-  bool taken_ = false;
-  ThreadPool thread_;  // last: it uses the rest
+  Found found_ = Found::kNothing;                 // thread_ alone
+  ThreadPool thread_;                             // last: it uses the rest
 };
 
 }  // namespace syncline
