@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "worker/ops/op_table.h"
+#include "common/model/gradient_flow.h"
 
 namespace syncline {
 namespace {
-
-constexpr size_t kMaskBits = 32;  // of OpEntry::differentiable_inputs
 
 std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
   std::vector<bool> needed(graph.values.size(), false);
@@ -28,31 +26,6 @@ std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
   return nodes;
 }
 
-// Whether an input of the node can have a gradient.
-bool IsDifferentiable(const Graph& graph, const Node& node, size_t input) {
-  const OpEntry* const entry = FindOp(node.op_type);
-  const ValueId v = node.inputs[input];
-  return entry != nullptr && v != kNoValue && input < kMaskBits &&
-         (entry->differentiable_inputs >> input & 1) != 0 &&
-         graph.values[v].dtype == DType::kFloat32;
-}
-
-// The outputs that a gradient can flow from.
-std::vector<ValueId> DifferentiableOutputs(const Graph& graph,
-                                           const Node& node) {
-  const OpEntry* const entry = FindOp(node.op_type);
-  std::vector<ValueId> outputs;
-  for (size_t i = 0; i < node.outputs.size() && entry != nullptr; ++i) {
-    const ValueId y = node.outputs[i];
-    if (y != kNoValue && i < kMaskBits &&
-        (entry->differentiable_outputs >> i & 1) != 0 &&
-        graph.values[y].dtype == DType::kFloat32) {
-      outputs.push_back(y);
-    }
-  }
-  return outputs;
-}
-
 }  // namespace
 
 bool Differentiation::RunsBackward(size_t position) const {
@@ -71,12 +44,13 @@ Differentiation Differentiate(const Graph& graph, ValueId loss_output,
   for (ValueId v : parameters) depends[v] = true;
   for (int n : d.nodes) {
     const Node& node = graph.nodes[n];
+    const std::vector<bool> inputs = InputsWithGradient(graph, node);
     bool any = false;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      any |= IsDifferentiable(graph, node, i) && depends[node.inputs[i]];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      any |= inputs[i] && depends[node.inputs[i]];
     }
     if (!any) continue;
-    for (ValueId y : DifferentiableOutputs(graph, node)) depends[y] = true;
+    for (ValueId y : OutputsWithGradient(graph, node)) depends[y] = true;
   }
   d.loss_has_gradient = depends[loss_output];
 
@@ -86,14 +60,13 @@ Differentiation Differentiate(const Graph& graph, ValueId loss_output,
   for (size_t p = d.nodes.size(); p-- > 0;) {
     const Node& node = graph.nodes[d.nodes[p]];
     d.wants_gradient[p].assign(node.inputs.size(), false);
-    const std::vector<ValueId> outputs = DifferentiableOutputs(graph, node);
+    const std::vector<ValueId> outputs = OutputsWithGradient(graph, node);
     const bool has_gradient = std::any_of(
         outputs.begin(), outputs.end(), [&](ValueId y) { return reached[y]; });
     if (!has_gradient) continue;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!IsDifferentiable(graph, node, i) || !depends[node.inputs[i]]) {
-        continue;
-      }
+    const std::vector<bool> inputs = InputsWithGradient(graph, node);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i] || !depends[node.inputs[i]]) continue;
       d.wants_gradient[p][i] = true;
       reached[node.inputs[i]] = true;
     }

@@ -6,12 +6,14 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/incarnation.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/model/weight_report.h"
 #include "common/rpc/utf8_fields.h"
 #include "worker/job_results.h"
 
@@ -210,8 +212,25 @@ bool JobRun::AwaitRun() {
   return !stop_;
 }
 
+void JobRun::LogWeights() const {
+  for (const WeightGroup& group : GroupWeights(job_->training)) {
+    LogInfo(group.trained ? "weights are trained" : "weights are not trained")
+        .Job(job_id())
+        .Field("why", group.why)
+        .Field("count", group.count)
+        .Field("numbers", group.numbers)
+        .Field("names", absl::StrJoin(group.names, ", "));
+  }
+  for (const std::string& warning : job_->training.warnings) {
+    LogWarning("weights may not be what they seem")
+        .Job(job_id())
+        .Field("what", warning);
+  }
+}
+
 absl::Status JobRun::TrainAndUpload() {
   LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
+  if (job_->is_chief()) LogWeights();
   Trainer trainer(
       *job_,
       {.incarnation = options_.incarnation,

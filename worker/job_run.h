@@ -79,6 +79,8 @@ class JobRun {
   // Reports success, or answers the stop that came, if one did. A stop that
   // comes later is not taken.
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
+  // What is trained and what is not, and why.
+  void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UploadResults(Trainer* trainer);

@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "common/model/export_record.h"
 #include "common/model/fixed_numbers.h"
 #include "common/model/fusion.h"
 #include "common/model/graph_builder.h"
@@ -132,6 +133,14 @@ void MakeInput(const ConstantTensor& tensor, const std::string& name,
   }
 }
 
+// PyTorch's running variance is another than ONNX's.
+void MarkSampleVariances(Graph* graph) {
+  for (Node& node : graph->nodes) {
+    if (node.op_type != "BatchNormalization") continue;
+    node.attributes[kSampleVariance] = int64_t{1};
+  }
+}
+
 }  // namespace
 
 struct Model::Proto {
@@ -140,10 +149,13 @@ struct Model::Proto {
   // Graph::nodes as the file has them, and where in it.
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
+  ExportRecord record;
 };
 
 Model::Model() : proto_(std::make_unique<Proto>()) {}
 Model::~Model() = default;
+
+const ExportRecord& Model::export_record() const { return proto_->record; }
 
 absl::StatusOr<std::shared_ptr<Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
@@ -169,6 +181,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
     problems->push_back(absl::StrCat(label, ": ", read.message()));
     return nullptr;
   }
+  proto.record = ReadExportRecord(proto.file);
   BuiltGraph built =
       BuildGraph(initialize, &proto.file, &found, tables, length);
   model->graph_ = std::move(built.graph);
@@ -182,6 +195,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
     ResolveCastLike(&model->graph_);
     FuseNodes(numbers, &model->graph_);
   }
+  if (proto.record.is_pytorch) MarkSampleVariances(&model->graph_);
   for (std::string& line : Labelled(label, found)) {
     problems->push_back(std::move(line));
   }

@@ -20,6 +20,13 @@ class ZeroCopyOutputStream;
 
 namespace syncline {
 
+struct ExportRecord;
+
+// An attribute that BatchNormalization has besides ONNX's, int 1: the running
+// variance follows sums of squares over n - 1 instead of ONNX's n, as PyTorch's
+// does. So in all files that PyTorch wrote.
+inline constexpr char kSampleVariance[] = "syncline.sample_variance";
+
 // An ONNX model as a user brings it: parsed, checked, and able to give its
 // graph, its shapes for a batch size, and itself back with trained weights.
 // Thread-safe but for ReleaseValues; what is const is shared.
@@ -80,6 +87,8 @@ class Model {
   // False only from ParseWithProblems.
   bool whole() const { return whole_; }
   const Graph& graph() const { return graph_; }
+  // What PyTorch's exporter wrote down beside the graph (export_record.h).
+  const ExportRecord& export_record() const;
 
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
   // set to `batch_size` (> 0, or kAsWritten) and the length to `length` (0: the

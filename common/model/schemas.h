@@ -5,6 +5,7 @@
 // opset. Internal to this folder; model.h has the public part.
 
 #include <array>
+#include <cstdint>
 
 #include "absl/strings/string_view.h"
 
@@ -22,13 +23,11 @@ inline constexpr int kIrVersionMax = 13;
 
 struct OperatorInfo {
   absl::string_view op_type;
-  // Inputs [0, trained_inputs) carry gradients. The rest are settings, such as
-  // Reshape's shape and Dropout's ratio: an initializer used only there is not
-  // a parameter.
-  int trained_inputs;
-  // Every schema version from the one that opset 11 selects, ascending, 0 after
-  // the last. Where a version only widened the accepted types it is listed all
-  // the same: Node::since_version then agrees with ONNX.
+  // See operator_list.h. An initializer used only as an input that has no
+  // gradient is not a parameter.
+  uint32_t gradient_inputs;
+  uint32_t gradient_outputs;
+  // Ascending, 0 after the last.
   std::array<int, 10> versions;
 };
 

@@ -10,7 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/model/describe.h"
-#include "common/model/schemas.h"
+#include "common/model/export_record.h"
+#include "common/model/gradient_flow.h"
+#include "common/model/merged_model.h"
+#include "common/model/weight_patterns.h"
 
 namespace syncline {
 namespace {
@@ -39,13 +42,16 @@ class Resolver {
     if (whole) {
       result_.tables = ResolveTables(spec_, graph_, result_.feeds, problems_);
     }
-    MatchPatterns();
-    CheckPatterns();
+    plans_ = PlanWeights(spec_, model_, problems_);
     if (!whole) return std::move(result_);
-    MarkReached();
+    CheckMerged();
+    reached_ = ReachedByGradient(graph_, result_.loss_output);
     MarkStatistics();
     CheckNames();
+    CheckLostGradients();
     ResolveParameters();
+    CheckTrainedAreReached();
+    WarnOfSharedWeights();
     CheckFoldedStatistics();
     CheckBuckets();
     CheckBatchSizes();
@@ -65,20 +71,8 @@ class Resolver {
   std::string NameOf(const Node& node) const {
     return DescribeNode(node.name, node.op_type, graph_.opset_version);
   }
-  // What the job's patterns say about one initializer.
-  struct Match {
-    bool fillable = false;  // a rule may fill it, gradients aside
-    int rule = -1;          // the first that matches
-  };
-  // What the model's names say about one pattern.
-  struct PatternUse {
-    bool matches = false;
-    bool wins = false;  // is the first one for some initializer
-  };
-
   // ('a', 'b', ...), for messages.
   std::string Names(absl::Span<const ValueId> ids) const;
-  std::string InitializerNames() const;
 
   void ResolveLossOutput();
   void CheckLossShape(const Value& output);
@@ -91,24 +85,26 @@ class Resolver {
   std::vector<bool> ReadInVain() const;
   void ReportNoInput(const std::string& path, const std::string& name);
   void CheckFedInput(int feed, const Value& input);
-  // Lays the patterns of model.initialize and model.freeze over the
-  // initializers.
-  void MatchPatterns();
-  void MatchFreezes(const Initializer& initializer, Match* match);
-  void MatchRules(const Initializer& initializer, Match* match);
-  void CheckPatterns();
-  // Marks the values that a gradient of the loss reaches.
-  void MarkReached();
   // Marks the running means and variances of batch normalisation.
   void MarkStatistics();
+  void CheckShared(const Node& node, ValueId id);
   void MarkStatistic(const Node& node, size_t input);
   void CheckStatisticRule(const TrainingGraph::Parameter& parameter);
   bool IsFillable(ValueId id) const;
   // Of weights in the results.
   void CheckNames();
   void ResolveParameters();
+  void AddFixed(const Initializer& initializer, WeightReason reason);
+  // What would be trained if it were not taken for a constant.
+  std::string DescribeUntrained() const;
+  // Parameters of the PyTorch model that the file does not have.
+  void CheckMerged();
+  void CheckLostGradients();
+  // Patterns of model.train must make something a parameter.
+  void CheckTrainedAreReached();
+  // Where the file does not say whether the model itself shares them.
+  void WarnOfSharedWeights();
   void CheckFoldedStatistics();
-  bool IsTable(const Initializer& initializer) const;
   // Of each length, where batches have several.
   void CheckBatchSizes();
   void CheckShapes(const std::string& path, int64_t batch_size, int64_t length);
@@ -124,11 +120,12 @@ class Resolver {
   const Graph& graph_;
   std::vector<std::string>* const problems_;
   TrainingGraph result_;
-  std::vector<Match> matches_;                 // by Graph::initializers index
-  std::vector<PatternUse> rule_uses_;          // by ModelSpec.initialize index
-  std::vector<PatternUse> freeze_uses_;        // by ModelSpec.freeze index
+  std::vector<WeightPlan> plans_;              // by Graph::initializers index
   std::vector<bool> reached_;                  // by ValueId
   std::vector<std::optional<float>> momenta_;  // by ValueId: of statistics
+  std::vector<bool> reported_;    // by ValueId: statistics that cannot be kept
+  bool is_merged_ = false;        // and that is a problem already
+  bool loses_gradients_ = false;  // likewise
 };
 
 std::string Resolver::Names(absl::Span<const ValueId> ids) const {
@@ -142,15 +139,6 @@ std::string Resolver::Names(absl::Span<const ValueId> ids) const {
   }
   return names.empty() ? "(none)"
                        : absl::StrCat("(", absl::StrJoin(names, ", "), ")");
-}
-
-std::string Resolver::InitializerNames() const {
-  std::vector<ValueId> ids;
-  for (const Initializer& initializer : graph_.initializers) {
-    if (initializer.origin == Initializer::Origin::kConstant) continue;
-    ids.push_back(initializer.value);
-  }
-  return Names(ids);
 }
 
 void Resolver::ResolveLossOutput() {
@@ -326,33 +314,13 @@ void Resolver::CheckFedInput(int feed, const Value& input) {
   }
 }
 
-void Resolver::MarkReached() {
-  reached_.assign(graph_.values.size(), false);
-  if (result_.loss_output == kNoValue) return;
-  reached_[result_.loss_output] = true;
-  for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-    const bool on_path = absl::c_any_of(node->outputs, [&](ValueId id) {
-      return id != kNoValue && reached_[id];
-    });
-    if (!on_path) continue;
-    const size_t trained = std::min<size_t>(
-        FindOperator(node->op_type)->trained_inputs, node->inputs.size());
-    for (size_t i = 0; i < trained; ++i) {
-      const ValueId id = node->inputs[i];
-      // Through integers no gradient flows.
-      if (id != kNoValue && value(id).dtype == DType::kFloat32) {
-        reached_[id] = true;
-      }
-    }
-  }
-}
-
 bool Resolver::IsFillable(ValueId id) const {
-  return value(id).initializer >= 0 && matches_[value(id).initializer].fillable;
+  return value(id).initializer >= 0 && plans_[value(id).initializer].fillable;
 }
 
 void Resolver::MarkStatistics() {
   momenta_.resize(graph_.values.size());
+  reported_.resize(graph_.values.size(), false);
   for (const Node& node : graph_.nodes) {
     const ValueId out = node.outputs[0];
     if (node.op_type != "BatchNormalization" || out == kNoValue ||
@@ -387,15 +355,26 @@ void Resolver::MarkStatistic(const Node& node, size_t input) {
             "can keep it there. Export the model in training mode");
   }
   if (!IsFillable(id)) return;
+  CheckShared(node, id);
+  momenta_[id] = node.Float("momentum", 0.9f);
+}
+
+// Not where the cause is known: the file's parameters were merged.
+void Resolver::CheckShared(const Node& node, ValueId id) {
   for (const Node& other : graph_.nodes) {
     if (absl::c_count(other.inputs, id) == (&other == &node ? 1 : 0)) continue;
-    Problem("model: ", name, ", which ", NameOf(node),
-            " normalises by, is read by ", NameOf(other),
-            " as well; each needs its own. Export the model in training mode, ",
-            "or freeze ", name);
+    if (!is_merged_ && !reported_[id]) {
+      const std::string name = Quote(value(id).name);
+      Problem("model: ", name, ", which ", NameOf(node),
+              " normalises by, is read by ", NameOf(other),
+              " as well; each needs its own, which exporters merge where they "
+              "are equal, and model.accept_merged cannot part them. Export "
+              "the model in training mode and without optimisation (",
+              kExportCall, "), or freeze ", name);
+    }
+    reported_[id] = true;
     return;
   }
-  momenta_[id] = node.Float("momentum", 0.9f);
 }
 
 void Resolver::CheckStatisticRule(const TrainingGraph::Parameter& parameter) {
@@ -428,13 +407,19 @@ void Resolver::CheckNames() {
 void Resolver::ResolveParameters() {
   for (size_t i = 0; i < graph_.initializers.size(); ++i) {
     const Initializer& initializer = graph_.initializers[i];
-    if (!matches_[i].fillable) continue;
+    if (!plans_[i].fillable) {
+      if (plans_[i].is_float) AddFixed(initializer, plans_[i].reason);
+      continue;
+    }
     const std::optional<float> momentum = momenta_[initializer.value];
-    if (!reached_[initializer.value] && !momentum.has_value()) {
+    const bool is_reached = reached_[initializer.value] &&
+                            plans_[i].reason != WeightReason::kStatistic;
+    if (!is_reached && !momentum.has_value()) {
+      AddFixed(initializer, WeightReason::kUnreached);
       if (initializer.origin == Initializer::Origin::kDeclared &&
-          result_.loss_output != kNoValue) {
-        Problem("model.initialize[", matches_[i].rule,
-                "].pattern: graph input ", Quote(NameOf(initializer)),
+          result_.loss_output != kNoValue && !loses_gradients_) {
+        Problem("model.initialize[", plans_[i].rule, "].pattern: graph input ",
+                Quote(NameOf(initializer)),
                 " has no values in the file and does not influence the loss "
                 "output");
       }
@@ -446,18 +431,139 @@ void Resolver::ResolveParameters() {
     parameter.name = NameOf(initializer);
     parameter.dims = initializer.tensor.dims;
     parameter.initializer = static_cast<int>(i);
-    parameter.rule = matches_[i].rule;
+    parameter.rule = plans_[i].rule;
     parameter.momentum = momentum;
+    parameter.reason = plans_[i].reason;
     CheckStatisticRule(parameter);
     result_.parameters.push_back(std::move(parameter));
   }
   if (result_.parameters.empty() && spec_.tables().empty() &&
-      result_.loss_output != kNoValue) {
+      result_.loss_output != kNoValue && !loses_gradients_) {
     Problem(
         "model: nothing to train: no float32 initializer that is not "
         "frozen influences ",
-        Quote(value(result_.loss_output).name));
+        Quote(value(result_.loss_output).name), DescribeUntrained());
   }
+}
+
+void Resolver::AddFixed(const Initializer& initializer, WeightReason reason) {
+  if (initializer.origin != Initializer::Origin::kFile) return;
+  result_.fixed.push_back(
+      {NameOf(initializer), initializer.tensor.dims, reason});
+}
+
+std::string Resolver::DescribeUntrained() const {
+  std::vector<ValueId> ids;
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const ValueId id = graph_.initializers[i].value;
+    const bool is_constant = plans_[i].is_float && !plans_[i].fillable &&
+                             plans_[i].reason != WeightReason::kFrozen;
+    if (is_constant && reached_[id]) ids.push_back(id);
+  }
+  if (ids.empty()) return "";
+  return absl::StrCat(", but for ", Names(ids),
+                      ", taken for constants; model.train names weights");
+}
+
+void Resolver::CheckMerged() {
+  const auto missing = FindMissingParameters(model_);
+  if (!missing.has_value()) return;
+  if (spec_.model().accept_merged()) {
+    result_.warnings.push_back(absl::StrCat(
+        "model.accept_merged: ", missing->what,
+        "; what the file has in their place is trained: merged ones as one, "
+        "and what was folded away not at all"));
+  } else if (missing->is_optimised) {
+    is_merged_ = true;
+    Problem("model: ", missing->what,
+            ": the exporter has merged equal ones or folded them away, so it "
+            "would not train as the original does. Export it with ",
+            kExportCall,
+            "; or train what the file has, with model.accept_merged: true "
+            "(right if the model itself ties them or does not use them)");
+  } else {
+    result_.warnings.push_back(
+        absl::StrCat("model: ", missing->what,
+                     "; the model ties them to others or does not use them"));
+  }
+}
+
+void Resolver::CheckLostGradients() {
+  // What is only ever a setting, as a limit of Clip, is no parameter.
+  std::vector<bool> has_gradient(graph_.values.size(), false);
+  for (const Node& node : graph_.nodes) {
+    const std::vector<bool> inputs = InputsWithGradient(graph_, node);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i]) has_gradient[node.inputs[i]] = true;
+    }
+  }
+  std::vector<bool> is_parameter(graph_.values.size(), false);
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const ValueId id = graph_.initializers[i].value;
+    is_parameter[id] =
+        plans_[i].fillable && has_gradient[id] && !momenta_[id].has_value();
+  }
+  for (const TrainingTable& table : result_.tables) {
+    if (table.value != kNoValue) is_parameter[table.value] = true;
+  }
+  const auto lost =
+      FindLostGradients(graph_, result_.loss_output, is_parameter);
+  loses_gradients_ = !lost.empty();
+  for (size_t i = 0; i < std::min(lost.size(), kNamesShown); ++i) {
+    const Node& node = graph_.nodes[lost[i].node];
+    const Value& at = value(lost[i].value);
+    Problem("model: the gradient of ", Quote(value(lost[i].parameter).name),
+            " would be lost at ", NameOf(node), ": its ",
+            lost[i].is_output ? "output " : "input ", Quote(at.name),
+            at.dtype == DType::kFloat32
+                ? " has no gradient"
+                : absl::StrCat(" is ", DTypeName(at.dtype),
+                               ", and gradients are float32"),
+            "; write the model without it, or freeze what comes before it "
+            "(model.freeze)");
+  }
+}
+
+void Resolver::CheckTrainedAreReached() {
+  if (result_.loss_output == kNoValue) return;
+  std::vector<bool> is_trained(spec_.model().train_size(), false);
+  std::vector<const std::string*> unreached(is_trained.size(), nullptr);
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    if (plans_[i].train < 0 || !plans_[i].fillable) continue;
+    const ValueId id = graph_.initializers[i].value;
+    if (reached_[id] || momenta_[id].has_value()) {
+      is_trained[plans_[i].train] = true;
+    } else {
+      unreached[plans_[i].train] = &value(id).name;
+    }
+  }
+  for (size_t t = 0; t < is_trained.size(); ++t) {
+    if (is_trained[t] || unreached[t] == nullptr) continue;
+    Problem("model.train[", t,
+            "]: ", Quote(spec_.model().train(static_cast<int>(t))), " matches ",
+            Quote(*unreached[t]), ", but no gradient of the loss reaches it");
+  }
+}
+
+void Resolver::WarnOfSharedWeights() {
+  if (!model_.export_record().parameters.empty()) return;
+  const WeightUses uses(graph_);
+  std::vector<ValueId> shared;
+  for (const TrainingGraph::Parameter& parameter : result_.parameters) {
+    const bool is_file = graph_.initializers[parameter.initializer].origin ==
+                         Initializer::Origin::kFile;
+    if (!is_file || parameter.momentum.has_value() ||
+        uses.ReaderCount(parameter.value) < 2) {
+      continue;
+    }
+    shared.push_back(parameter.value);
+  }
+  if (shared.empty()) return;
+  result_.warnings.push_back(absl::StrCat(
+      "model: weights that several nodes read are trained as one: ",
+      shared.size(), " ", Names(shared),
+      "; right if the model ties them, wrong if an exporter merged equal "
+      "ones"));
 }
 
 // An option without effect is a mistake.
@@ -472,72 +578,6 @@ void Resolver::CheckFoldedStatistics() {
   problems_->emplace_back(
       "training.sync_batch_statistics: no BatchNormalization before the loss "
       "output takes its batch's mean and variance in training; leave it out");
-}
-
-// A table has rows by key instead of values, and a rule of its own for them.
-bool Resolver::IsTable(const Initializer& initializer) const {
-  return absl::c_any_of(spec_.tables(), [&](const TableSpec& table) {
-    return table.name() == NameOf(initializer);
-  });
-}
-
-void Resolver::MatchPatterns() {
-  matches_.resize(graph_.initializers.size());
-  rule_uses_.resize(spec_.model().initialize_size());
-  freeze_uses_.resize(spec_.model().freeze_size());
-  for (size_t i = 0; i < graph_.initializers.size(); ++i) {
-    const Initializer& initializer = graph_.initializers[i];
-    if (initializer.origin == Initializer::Origin::kConstant) continue;
-    if (IsTable(initializer)) continue;
-    matches_[i].fillable = initializer.tensor.dtype == DType::kFloat32;
-    MatchFreezes(initializer, &matches_[i]);
-    if (matches_[i].fillable) MatchRules(initializer, &matches_[i]);
-  }
-}
-
-void Resolver::MatchFreezes(const Initializer& initializer, Match* match) {
-  for (int f = 0; f < spec_.model().freeze_size(); ++f) {
-    if (!MatchesPattern(spec_.model().freeze(f), NameOf(initializer))) continue;
-    freeze_uses_[f].matches = true;
-    if (initializer.origin == Initializer::Origin::kDeclared) {
-      Problem("model.freeze[", f, "]: ", Quote(NameOf(initializer)),
-              " has no values in the file, so it cannot be frozen");
-    } else {
-      match->fillable = false;
-    }
-  }
-}
-
-void Resolver::MatchRules(const Initializer& initializer, Match* match) {
-  for (int r = 0; r < spec_.model().initialize_size(); ++r) {
-    const std::string& pattern = spec_.model().initialize(r).pattern();
-    if (!MatchesPattern(pattern, NameOf(initializer))) continue;
-    rule_uses_[r].matches = true;
-    if (match->rule >= 0) continue;
-    match->rule = r;
-    rule_uses_[r].wins = true;
-  }
-}
-
-void Resolver::CheckPatterns() {
-  for (size_t r = 0; r < rule_uses_.size(); ++r) {
-    const std::string pattern =
-        Quote(spec_.model().initialize(static_cast<int>(r)).pattern());
-    if (!rule_uses_[r].matches) {
-      Problem("model.initialize[", r, "].pattern: ", pattern,
-              " matches no initializer that can be trained ",
-              InitializerNames());
-    } else if (!rule_uses_[r].wins) {
-      Problem("model.initialize[", r, "].pattern: ", pattern,
-              " matches only initializers that an earlier rule fills");
-    }
-  }
-  for (size_t f = 0; f < freeze_uses_.size(); ++f) {
-    if (freeze_uses_[f].matches) continue;
-    Problem("model.freeze[", f,
-            "]: ", Quote(spec_.model().freeze(static_cast<int>(f))),
-            " matches no initializer ", InitializerNames());
-  }
 }
 
 // Shapes fit for every batch size once they fit for one (Model::Parse); what

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/model/model.h"
 #include "common/model/training_tables.h"
+#include "common/model/weight_choice.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
@@ -39,9 +40,19 @@ struct TrainingGraph {
     // A running mean or variance of BatchNormalization: no gradient descends
     // on it, value = momentum * value + (1 - momentum) * the batch's.
     std::optional<float> momentum = {};
+    WeightReason reason = WeightReason::kAssumed;  // why it is trained
+  };
+  // A float32 initializer of the file that is not trained.
+  struct Fixed {
+    std::string name;
+    Dims dims;
+    WeightReason reason = WeightReason::kUnreached;
   };
   std::vector<Parameter> parameters;  // trained float32 ones, in initializer
                                       // order: the file's, then declared ones
+  std::vector<Fixed> fixed;           // in initializer order
+  // What is no mistake, but should be known before the job runs, a line each.
+  std::vector<std::string> warnings;
   std::vector<TrainingTable> tables;  // by JobSpec.tables index
   std::vector<ValueId> feeds;         // by DataSpec.feeds index
   ValueId loss_output = kNoValue;

@@ -1,34 +1,18 @@
 #include "common/rpc/job_spec_follow_ons.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/edit_distance.h"
 #include "google/protobuf/message.h"
 
 namespace syncline {
 namespace {
 
 namespace pb = google::protobuf;
-
-// Changes of one character that lead from `a` to `b` (Levenshtein 1966).
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 // One part of a path: "feeds[2]" is the name and the index, -1 if there is
 // none.

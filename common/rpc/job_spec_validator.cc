@@ -97,6 +97,13 @@ void CheckModel(const ModelSpec& model, Problems* problems) {
     const auto [first, inserted] = seen.emplace(model.freeze(i), path);
     if (!inserted) problems->Add(path, "repeats ", first->second);
   }
+  seen.clear();
+  for (int i = 0; i < model.train_size(); ++i) {
+    const std::string path = Indexed("model.train", i);
+    problems->NotEmpty(path, model.train(i));
+    const auto [first, inserted] = seen.emplace(model.train(i), path);
+    if (!inserted) problems->Add(path, "repeats ", first->second);
+  }
 }
 
 void CheckCount(const std::string& path, uint32_t value, uint32_t max,

@@ -18,6 +18,7 @@
 #include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/table_text.h"
 #include "scheduler/ctl/watch.h"
+#include "scheduler/ctl/weights_text.h"
 
 namespace syncline {
 namespace {
@@ -58,7 +59,7 @@ std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
 }
 
 // One object in JSON: whoever reads the id reads the warning too.
-void PrintSubmitted(const SubmitResponse& submitted, const std::string& name,
+void PrintSubmitted(const SubmitResponse& submitted, const JobFile& job,
                     const std::string& warning, const Console& console) {
   const std::string& job_id = submitted.job_id();
   if (console.json) {
@@ -66,13 +67,15 @@ void PrintSubmitted(const SubmitResponse& submitted, const std::string& name,
     SetField(&object, "job_id", job_id);
     SetFlag(&object, "repeated_submission", submitted.repeated_submission());
     if (!warning.empty()) SetField(&object, "warning", warning);
+    SetWeights(job.training, &object);
     console.PrintJson(object);
     return;
   }
-  console.out << "submitted " << job_id << " (" << name << ")"
+  console.out << "submitted " << job_id << " (" << job.spec.name() << ")"
               << (submitted.repeated_submission() ? " before, with this key"
                                                   : "")
               << std::endl;
+  PrintWeights(job.training, console);
   if (!warning.empty()) console.err << "synctl: " << warning << std::endl;
 }
 
@@ -224,8 +227,8 @@ int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
       options.client_key.empty() ? RandomClientKey() : options.client_key,
       ShowTransfer("model", console, &interrupts));
   if (!submitted.ok()) return console.PrintError(submitted.status());
-  PrintSubmitted(*submitted, job->spec.name(),
-                 CapacityWarningOf(&client, job->spec), console);
+  PrintSubmitted(*submitted, *job, CapacityWarningOf(&client, job->spec),
+                 console);
   return options.watch ? WatchAndReport(&client, submitted->job_id(), console,
                                         &interrupts)
                        : kExitOk;

@@ -87,12 +87,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   if (!spec.model().path().empty()) {
     job.model_file = BesideJobFile(path, spec.model().path());
     const auto bytes = ReadFile(job.model_file, kModelBytesMax);
-    TrainingGraph unused;
     if (!bytes.ok()) {
       problems.of_fields.push_back(
           absl::StrCat("model.path: ", bytes.status().message()));
     } else {
-      CheckModel(spec, *bytes, job.model_file, &reported, &unused, &problems);
+      CheckModel(spec, *bytes, job.model_file, &reported, &job.training,
+                 &problems);
     }
   }
   std::vector<std::string> all = std::move(reading.problems);

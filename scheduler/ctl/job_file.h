@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/model/training_graph.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
@@ -16,6 +17,8 @@ struct JobFile {
   JobSpec spec;  // as written, defaults left out
   // model.path, taken relative to the job file's folder.
   std::string model_file;
+  // How the spec, with its defaults, lies over the model.
+  TrainingGraph training;
 };
 
 // What a command line may set over the file.

@@ -21,6 +21,7 @@
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/local_cluster.h"
 #include "scheduler/ctl/watch.h"
+#include "scheduler/ctl/weights_text.h"
 
 namespace syncline {
 namespace {
@@ -89,6 +90,7 @@ class LocalRun {
     }
     job_ = *std::move(job);
     SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options_, job_.spec));
+    PrintWeights(job_.training, console_);
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     if (!options_.out_dir.empty() && out_dir_ != options_.out_dir) {
       Say(absl::StrCat(options_.out_dir,

@@ -37,6 +37,7 @@ absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,
                             LoadJobFile(options.job_file, options.overrides));
   PlanReport report;
   report.spec = WithDefaults(job.spec);
+  report.training = job.training;
   report.tensors_max = options.tensors;
   SYNCLINE_ASSIGN_OR_RETURN(const std::string bytes,
                             ReadFile(job.model_file, kModelBytesMax));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/ctl/job_text.h"
+#include "scheduler/ctl/weights_text.h"
 
 namespace syncline {
 namespace {
@@ -98,7 +99,7 @@ void AppendHeading(const PlanReport& report, std::string* out) {
   absl::StrAppend(out, "\n",
                   FormatCount(static_cast<uint64_t>(
                       report.plan.worker.executor.parameters)),
-                  " parameters\n");
+                  " parameters\n", WeightsText(report.training));
 }
 
 // `plain` may be empty: no second column.
@@ -312,6 +313,7 @@ Struct PlanJson(const PlanReport& report) {
   SetNumber(&object, "batch_size", training.batch_size());
   SetNumber(&object, "micro_batches", training.micro_batches());
   SetNumber(&object, "recompute_segments", training.recompute_segments());
+  SetWeights(report.training, &object);
   SetPlan(report.plan, report.tensors_max, &object);
   if (report.plain) {
     SetPlan(*report.plain, report.tensors_max, AddObject(&object, "plain"));

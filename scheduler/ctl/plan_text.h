@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/model/job_plan.h"
+#include "common/model/training_graph.h"
 #include "google/protobuf/struct.pb.h"
 #include "proto/job_spec.pb.h"
 
@@ -14,6 +15,7 @@ namespace syncline {
 struct PlanReport {
   JobSpec spec;  // with its defaults
   JobPlan plan;
+  TrainingGraph training;  // what is trained
   // The same job with its batch in one part and nothing recomputed, where it
   // has it otherwise.
   std::optional<JobPlan> plain;

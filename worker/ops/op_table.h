@@ -13,13 +13,13 @@ namespace syncline {
 
 struct OpEntry {
   absl::string_view op_type;
-  uint32_t differentiable_inputs;  // bit i: input i has a gradient
+  // See common/model/operator_list.h, which this is made from.
+  uint32_t differentiable_inputs;
+  uint32_t differentiable_outputs;
   OpFactory* cpu;
-  // Bit i: a gradient flows from output i. Other outputs are for reading.
-  uint32_t differentiable_outputs = 0b1;
 };
 
-// Every operator that can be executed: the table in op_table.cc.
+// Every operator that can be executed, in the order of the list.
 absl::Span<const OpEntry> OpTable();
 // Null if there is none.
 const OpEntry* FindOp(absl::string_view op_type);

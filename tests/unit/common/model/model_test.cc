@@ -182,6 +182,24 @@ TEST(ModelTest, ShapesPerLength) {
   }
 }
 
+TEST(ModelTest, RunningVariancesOfPyTorchAreItsOwn) {
+  const auto attribute_of = [](const std::string& producer) {
+    const auto model = Parse(absl::StrCat(
+        R"(<ir_version: 8, opset_import: ["" : 15], producer_name: ")",
+        producer,
+        R"(">
+        g (float[N,2] x) => (float[N,2] y)
+        <float[2] s = {1,1}, float[2] b = {0,0}, float[2] m = {0,0},
+         float[2] v = {1,1}>
+        { y = BatchNormalization(x, s, b, m, v) })"));
+    const std::string file = *model->WithWeights({});
+    EXPECT_EQ(file.find(kSampleVariance), std::string::npos);
+    return model->graph().nodes[0].Int(kSampleVariance, 0);
+  };
+  EXPECT_EQ(attribute_of("pytorch"), 1);
+  EXPECT_EQ(attribute_of("another"), 0);
+}
+
 TEST(ModelTest, ExportKeepsTheSymbolOfTheLength) {
   const auto model = Model::Parse(kSequences, "m", {}, {}, {"S", 9});
   ASSERT_TRUE(model.ok()) << model.status();

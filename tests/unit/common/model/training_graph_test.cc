@@ -197,8 +197,11 @@ TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
                   "(BatchNormalization, opset 14) "
                   "normalises by, is read by node 'BatchNormalization#2' "
                   "(BatchNormalization, "
-                  "opset 14) as well; each needs its own. Export the model in "
-                  "training mode, or freeze 'm2'"));
+                  "opset 14) as well; each needs its own, which exporters "
+                  "merge where they are equal, and model.accept_merged cannot "
+                  "part them. Export the model in training mode and without "
+                  "optimisation (torch.onnx.export(..., dynamo=True, "
+                  "optimize=False, external_data=False)), or freeze 'm2'"));
   EXPECT_THAT(
       Resolve(kStatisticRules,
               edited("  y = BatchNormalization(h2, s2, s2, m2, v2)",
@@ -224,6 +227,115 @@ TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
       ElementsAre("model.initialize[2].pattern: 'v2' fills 'v2', a running "
                   "mean or variance, with random numbers; put a rule before "
                   "it: ZEROS for means, CONSTANT with value 1 for variances"));
+}
+
+// Has what a job's own w1 and w2 does not train: a single number, a mask.
+constexpr char kConstants[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+g (float[N,4] x, float[4,3] w1) => (float[N,3] y)
+<float[3] b = {1,2,3}, float root = {1.414}, float[3] hidden = {0,-1e9,0},
+ float[3] gain = {1,2,3}>
+{
+  h1 = Gemm(x, w1, b)
+  h2 = Div(h1, root)
+  h3 = Add(h2, hidden)
+  y = Mul(h3, gain)
+})";
+
+std::vector<std::string> FixedNames(const TrainingGraph& training) {
+  std::vector<std::string> names;
+  for (const auto& fixed : training.fixed) names.push_back(fixed.name);
+  return names;
+}
+
+TEST(TrainingGraphTest, ConstantsAreNotTrained) {
+  const Resolved resolved = Resolve("", kConstants);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "gain:-1", "w1:0"));
+  EXPECT_EQ(resolved.training.parameters[1].reason, WeightReason::kAssumed);
+  EXPECT_THAT(FixedNames(resolved.training), ElementsAre("root", "hidden"));
+  EXPECT_THAT(resolved.training.warnings, IsEmpty());
+}
+
+TEST(TrainingGraphTest, TheJobSaysWhatIsTrained) {
+  const Resolved resolved =
+      Resolve("model { train: 'root' freeze: 'gain' }", kConstants);
+  EXPECT_THAT(resolved.problems, IsEmpty());
+  EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "root:-1", "w1:0"));
+  EXPECT_THAT(FixedNames(resolved.training), ElementsAre("hidden", "gain"));
+  // What no gradient reaches cannot be.
+  EXPECT_THAT(Resolve("model { train: 'ratio' }").problems,
+              ElementsAre("model.train[0]: 'ratio' matches 'ratio', but no "
+                          "gradient of the loss reaches it"));
+}
+
+TEST(TrainingGraphTest, GradientsThatWouldBeLostAreRefused) {
+  const std::string text =
+      Replaced("h4 = Mul(h3, c)",
+               "d = Cast <to = 11> (h3) n = Cast <to = 11> (c) e = Mul(d, n) "
+               "h4 = Cast <to = 1> (e)");
+  EXPECT_THAT(
+      Resolve("", text).problems,
+      ElementsAre("model: the gradient of 'w1' would be lost at node 'Cast#4' "
+                  "(Cast, opset 13): its output 'd' is float64, and gradients "
+                  "are float32; write the model without it, or freeze what "
+                  "comes before it (model.freeze)"));
+}
+
+// The signature of a PyTorch model with these parameters, as a file has it.
+std::string Exported(const std::string& model,
+                     const std::vector<std::string>& parameters) {
+  std::string signature = "# inputs\n";
+  for (const std::string& name : parameters) {
+    absl::StrAppend(&signature, "p: PARAMETER target='", name, "'\n");
+  }
+  return absl::StrReplaceAll(
+      model, {{"ir_version: 8",
+               absl::StrCat("ir_version: 8, producer_name: \"pytorch\", "
+                            "metadata_props: [\"pkg.torch.export."
+                            "ExportedProgram.graph_signature\": \"",
+                            signature, "\"]")}});
+}
+
+TEST(TrainingGraphTest, ModelsThatTheExporterMerged) {
+  const std::string model = absl::StrReplaceAll(
+      kModel, {{"c = Constant <value_float = 2.0> ()", "c = Relu(h3)"}});
+  EXPECT_THAT(Resolve("", Exported(model, {"w1", "b", "w2"})).problems,
+              IsEmpty());
+  const std::string merged =
+      Exported(model, {"w1", "b", "w2", "b2", "fc.weight"});
+  EXPECT_THAT(
+      Resolve("", merged).problems,
+      ElementsAre(
+          "model: of the 5 parameters of the PyTorch model 2 have no "
+          "initializer of their own in the file ('b2', 'fc.weight'): the "
+          "exporter has merged equal ones or folded them away, so it would not "
+          "train as the original does. Export it with torch.onnx.export(..., "
+          "dynamo=True, optimize=False, external_data=False); or train what "
+          "the file has, with model.accept_merged: true (right if the model "
+          "itself ties them or does not use them)"));
+  const Resolved accepted = Resolve("model { accept_merged: true }", merged);
+  EXPECT_THAT(accepted.problems, IsEmpty());
+  EXPECT_THAT(
+      accepted.training.warnings,
+      ElementsAre(
+          "model.accept_merged: of the 5 parameters of the PyTorch model 2 "
+          "have no initializer of their own in the file ('b2', 'fc.weight'); "
+          "what the file has in their place is trained: merged ones as one, "
+          "and what was folded away not at all"));
+}
+
+TEST(TrainingGraphTest, SharedWeightsAreSaidAloud) {
+  const std::string tied = absl::StrReplaceAll(
+      kModel,
+      {{"y = MatMul(h4, w2)", "h5 = MatMul(h4, w2) y = MatMul(h5, w2)"}});
+  EXPECT_THAT(
+      Resolve("", tied).training.warnings,
+      ElementsAre("model: weights that several nodes read are trained as one: "
+                  "1 ('w2'); right if the model ties them, wrong if an "
+                  "exporter merged equal ones"));
+  // The exporter has said which parameters there were.
+  EXPECT_THAT(Resolve("", Exported(tied, {"w1", "b", "w2"})).training.warnings,
+              IsEmpty());
 }
 
 TEST(TrainingGraphTest, BadNames) {
@@ -307,6 +419,15 @@ TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
           { y = Relu(x) })",
        {"model: nothing to train: no float32 initializer that is not frozen "
         "influences 'y'"}},
+      // Nothing that is taken for a weight.
+      {R"(<ir_version: 8, opset_import: ["" : 13]>
+          g (float[N,4] x) => (float[N,4] y) <float[1] v = {1}>
+          { y = Mul(x, v) })",
+       {"model.initialize[0].pattern: 'w*' matches no initializer that can be "
+        "trained ('v')",
+        "model: nothing to train: no float32 initializer that is not frozen "
+        "influences 'y', but for ('v'), taken for constants; model.train names "
+        "weights"}},
       // Feeds are float32 or int64.
       {R"(<ir_version: 8, opset_import: ["" : 13]>
           g (int32[N,4] x) => (float[4] y) <float[4] w = {1,2,3,4}>

@@ -54,6 +54,7 @@ TEST_F(LoadJobFileTest, FindsTheModelBesideTheJobFile) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.name(), "tiny");
   EXPECT_EQ(job->model_file, dir_.File("models/tiny.onnxtxt"));
+  EXPECT_EQ(job->training.parameters.size(), 2u);
 }
 
 TEST_F(LoadJobFileTest, OverridesGoOverTheFile) {

@@ -118,5 +118,20 @@ TEST(PlanTextTest, JsonHasBytesAndFlops) {
   EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("plain":{)"));
 }
 
+TEST(PlanTextTest, SaysWhatIsTrained) {
+  PlanReport report = Report();
+  report.training.parameters = {
+      {.name = "w", .dims = {3}, .reason = WeightReason::kFileSays}};
+  report.training.fixed = {
+      {.name = "half", .dims = {}, .reason = WeightReason::kBuffer}};
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+12,345 parameters
+  trained         1 (3 numbers): the file calls them PARAMETER
+  not trained     1 (1 numbers): the file calls them BUFFER ('half')
+)"));
+  EXPECT_EQ(PlanJson(report).fields().at("weights").list_value().values_size(),
+            2);
+}
+
 }  // namespace
 }  // namespace syncline

@@ -1,0 +1,42 @@
+#ifndef SYNCLINE_COMMON_MODEL_EXPORT_RECORD_H_
+#define SYNCLINE_COMMON_MODEL_EXPORT_RECORD_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+
+namespace onnx {
+class ModelProto;
+}  // namespace onnx
+
+namespace syncline {
+
+// What PyTorch's exporter writes down beside the graph: what each initializer
+// was in the model, and which parameters the model had.
+struct ExportRecord {
+  enum class Kind {
+    kUnknown,    // nothing is said
+    kParameter,  // PARAMETER: what its optimizer would train
+    kBuffer,     // BUFFER: running statistics, tables, constants
+    kConstant,   // CONSTANT_TENSOR and whatever else there may be
+  };
+  bool is_pytorch = false;  // the producer
+  // Initializers of which something is said.
+  absl::flat_hash_map<std::string, Kind> kinds;
+  // Names of the model's parameters, in its order; empty: nothing is said.
+  std::vector<std::string> parameters;
+
+  Kind KindOf(absl::string_view name) const;
+  // Whether the file says what its initializers are: without a parameter among
+  // them it would say that nothing is to be trained.
+  bool says_kinds() const;
+};
+
+// Whatever `file` has is hostile: entries that cannot be read say nothing.
+ExportRecord ReadExportRecord(const onnx::ModelProto& file);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_EXPORT_RECORD_H_

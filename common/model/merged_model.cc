@@ -1,0 +1,60 @@
+#include "common/model/merged_model.h"
+
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/model/describe.h"
+#include "common/model/export_record.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kNamesShown = 8;
+
+// The exporter's optimiser leaves no Constant node, and what it folds it stores
+// as initializers of which nothing is said.
+bool IsOptimised(const Model& model) {
+  bool has_constants = false;
+  for (const Initializer& initializer : model.graph().initializers) {
+    if (initializer.origin == Initializer::Origin::kConstant) {
+      has_constants = true;
+      continue;
+    }
+    const std::string& name = model.graph().values[initializer.value].name;
+    if (initializer.origin == Initializer::Origin::kFile &&
+        initializer.tensor.dtype == DType::kFloat32 &&
+        model.export_record().KindOf(name) == ExportRecord::Kind::kUnknown) {
+      return true;
+    }
+  }
+  return !has_constants;
+}
+
+}  // namespace
+
+std::optional<MissingParameters> FindMissingParameters(const Model& model) {
+  const Graph& graph = model.graph();
+  absl::flat_hash_set<absl::string_view> names;
+  for (const Initializer& initializer : graph.initializers) {
+    names.insert(graph.values[initializer.value].name);
+  }
+  const std::vector<std::string>& parameters = model.export_record().parameters;
+  std::vector<std::string> missing;
+  size_t count = 0;
+  for (const std::string& name : parameters) {
+    if (names.contains(name)) continue;
+    if (++count <= kNamesShown) missing.push_back(Quote(name));
+  }
+  if (count == 0) return std::nullopt;
+  if (count > kNamesShown) missing.push_back("...");
+  return MissingParameters{
+      absl::StrCat("of the ", parameters.size(),
+                   " parameters of the PyTorch model ", count,
+                   " have no initializer of their own in the file (",
+                   absl::StrJoin(missing, ", "), ")"),
+      IsOptimised(model)};
+}
+
+}  // namespace syncline

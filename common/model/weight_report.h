@@ -1,0 +1,33 @@
+#ifndef SYNCLINE_COMMON_MODEL_WEIGHT_REPORT_H_
+#define SYNCLINE_COMMON_MODEL_WEIGHT_REPORT_H_
+
+// What a job trains and what it does not, and why: said before it runs.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/training_graph.h"
+
+namespace syncline {
+
+// Initializers that have one reason in common.
+struct WeightGroup {
+  bool trained = false;
+  std::string why;  // "the file calls them BUFFER"
+  int64_t count = 0;
+  int64_t numbers = 0;  // in all of them
+  // The first few, quoted; "..." if there are more.
+  std::vector<std::string> names;
+};
+
+// Trained ones first. Rows of tables are in none.
+std::vector<WeightGroup> GroupWeights(const TrainingGraph& training);
+
+// One line for each group: "trained        12 (34567 numbers): ...". Names are
+// left out where the reason is beyond doubt.
+std::vector<std::string> DescribeWeights(const TrainingGraph& training);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_WEIGHT_REPORT_H_

@@ -1,0 +1,26 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_WEIGHTS_TEXT_H_
+#define SYNCLINE_SCHEDULER_CTL_WEIGHTS_TEXT_H_
+
+#include <string>
+
+#include "common/model/training_graph.h"
+#include "google/protobuf/struct.pb.h"
+#include "scheduler/ctl/console.h"
+
+namespace syncline {
+
+// What a job trains and what it does not, and why, a line for each reason; then
+// its warnings, a line each. For people.
+std::string WeightsText(const TrainingGraph& training);
+
+// The lines on `out`, the warnings on `err`: where a job starts. Nothing with
+// JSON, which SetWeights is for.
+void PrintWeights(const TrainingGraph& training, const Console& console);
+
+// The same in `object`: "weights" and, if there are any, "warnings".
+void SetWeights(const TrainingGraph& training,
+                google::protobuf::Struct* object);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_WEIGHTS_TEXT_H_
