@@ -5,6 +5,8 @@
 #include <numeric>
 #include <optional>
 
+#include "common/model/operator_list.h"
+
 namespace syncline {
 namespace {
 
@@ -162,10 +164,10 @@ class Planner {
     if (!spec_.flow->RunsBackward(p)) return;
     const Op::Traits& traits = op(p).traits();
     for (size_t i = 0; i < node(p).inputs.size(); ++i) {
-      if (traits.backward_inputs >> i & 1) need(node(p).inputs[i]);
+      if (HasPosition(traits.backward_inputs, i)) need(node(p).inputs[i]);
     }
     for (size_t i = 0; i < node(p).outputs.size(); ++i) {
-      if (traits.backward_outputs >> i & 1) need(node(p).outputs[i]);
+      if (HasPosition(traits.backward_outputs, i)) need(node(p).outputs[i]);
     }
   }
 

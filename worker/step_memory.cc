@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/model/operator_list.h"
 #include "worker/recomputation.h"
 
 namespace syncline {
@@ -116,12 +117,12 @@ class Planner {
   void FindBackwardReads(int p) {
     const Op::Traits& traits = op(p).traits();
     for (size_t i = 0; i < node(p).inputs.size(); ++i) {
-      if (traits.backward_inputs >> i & 1) {
+      if (HasPosition(traits.backward_inputs, i)) {
         ReadAgainAt(node(p).inputs[i], backward_step_[p]);
       }
     }
     for (size_t i = 0; i < node(p).outputs.size(); ++i) {
-      if (traits.backward_outputs >> i & 1) {
+      if (HasPosition(traits.backward_outputs, i)) {
         ReadAgainAt(node(p).outputs[i], backward_step_[p]);
       }
     }

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "tests/testing/thread_folds.h"
 #include "tests/testing/training_model.h"
@@ -150,6 +151,18 @@ TrainingModel Mlp() {
       "y = Gemm(r, w_c, w_d)");
 }
 
+// `count` names: "p0, p1, ...".
+std::string Numbered(const std::string& stem, int count) {
+  std::string list;
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&list, i == 0 ? "" : ", ", stem, i);
+  }
+  return list;
+}
+
+// More outputs than a machine word has bits.
+constexpr int kMany = 70;
+
 struct GraphCase {
   std::string name;
   LossSpec::Kind loss;
@@ -257,6 +270,15 @@ std::vector<GraphCase> GraphCases() {
        "(float[N,6] x, float[6] w_a, float[2] w_b) => (float[N,2] y)", "",
        "a = Mul(x, w_a)\n p, q, r = Split <axis=1> (a)\n s = Mul(p, r)\n"
        "y = Mul(s, w_b)"},
+      // The loss is on parts from both ends and beyond the words' ends.
+      {"SplitIntoMany", kSquare,
+       absl::StrCat("(float[N,", kMany, "] x, float[", kMany,
+                    "] w_a) => (float[N,1] y)"),
+       "",
+       absl::StrCat("a = Mul(x, w_a)\n", Numbered("p", kMany),
+                    " = Split <axis = 1> (a)\n"
+                    "b = Mul(p0, p31)\n c = Mul(p32, p33)\n"
+                    "d = Mul(p64, p69)\n y = Sum(b, c, d)")},
       {"BatchNormalization", kSquare,
        "(float[N,2,3] x, float[2] w_s, float[2] w_b, float[2] w_running_mean, "
        "float[2] w_running_variance, float[6,2] w_a) => (float[N,2] y)",
