@@ -9,7 +9,9 @@
 // variance: it is normalised as in evaluation, and what is handed out are the
 // running ones, which it does not move.
 //
-// Variances are ONNX's, over n, not PyTorch's, whose running one is over n - 1.
+// Variances are ONNX's, over n. The running one of a file that PyTorch wrote
+// (kSampleVariance) is over n - 1, as PyTorch has it; n is the number of what
+// the statistics are of, all workers' where they are folded. n is never 1 here.
 //
 // Where statistics are folded over all workers, each sends the number of its
 // elements, their sum and their sum of squares, and gets everybody's. The wire
@@ -26,6 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/model/model.h"
 #include "kernels/loop.h"
 #include "kernels/optimizer.h"
 #include "kernels/plane_norm.h"
@@ -48,7 +51,8 @@ class BatchNormOp : public Op {
         kept_(spec.folds_statistics ? 3 * shape.channels : 0),
         samples_(static_cast<float>(spec.samples)),
         epsilon_(spec.node->Float("epsilon", 1e-5f)),
-        momentum_(spec.node->Float("momentum", 0.9f)) {}
+        momentum_(spec.node->Float("momentum", 0.9f)),
+        sample_variance_(spec.node->Int(kSampleVariance, 0) != 0) {}
 
   absl::Status Forward(const Tensors& t) override {
     const Statistics s = StatisticsIn(t);
@@ -60,8 +64,8 @@ class BatchNormOp : public Op {
       NormalizePlanes(part, t.in(kX) + offset, s.mean + c, s.inverse + c,
                       t.in(kScale) + c, t.in(kBias) + c, t.out(0) + offset);
     });
-    WriteRunning(t.in(kMean), s.mean, t.out(1));
-    WriteRunning(t.in(kVariance), s.variance, t.out(2));
+    WriteRunning(t.in(kMean), /*factor=*/1, s.mean, t.out(1));
+    WriteRunning(t.in(kVariance), VarianceFactor(), s.variance, t.out(2));
     // The batch's own, before opset 14.
     WriteTimes(1, s.mean, /*accumulate=*/false, t.out(3));
     WriteTimes(1, s.variance, /*accumulate=*/false, t.out(4));
@@ -70,7 +74,8 @@ class BatchNormOp : public Op {
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const Statistics s = StatisticsIn(t);
-    WriteTimes(samples_, s.variance, g.accumulate(kVariance), g.in(kVariance));
+    WriteTimes(samples_ * VarianceFactor(), s.variance, g.accumulate(kVariance),
+               g.in(kVariance));
     WriteTimes(samples_, s.mean, g.accumulate(kMean), g.in(kMean));
     const PlaneNormGradient gradient = {
         .x = t.in(kX),
@@ -119,6 +124,12 @@ class BatchNormOp : public Op {
     return of_batch_ && !kept_.empty() && t.statistics != nullptr;
   }
   bool normalises_by_batch() const { return of_batch_ && elements_ > 1; }
+  // From the batch's variance to what the running one follows.
+  float VarianceFactor() const {
+    return sample_variance_ && normalises_by_batch()
+               ? static_cast<float>(elements_ / (elements_ - 1))
+               : 1.0f;
+  }
 
   // Of the batch, or of all workers'; or those that are stored.
   absl::Status Measure(const Tensors& t, const Statistics& s) {
@@ -214,12 +225,12 @@ class BatchNormOp : public Op {
   }
 
   // What the operator says of its input after this batch.
-  void WriteRunning(const float* running, const float* batch,
+  void WriteRunning(const float* running, float factor, const float* batch,
                     float* out) const {
     if (out == nullptr) return;
     std::copy_n(running, shape_.channels, out);
     if (normalises_by_batch()) {
-      AverageIn(momentum_, /*scale=*/1, batch, out, shape_.channels);
+      AverageIn(momentum_, factor, batch, out, shape_.channels);
     }
   }
 
@@ -239,6 +250,7 @@ class BatchNormOp : public Op {
   const float samples_;
   const float epsilon_;
   const float momentum_;
+  const bool sample_variance_;
 };
 
 }  // namespace

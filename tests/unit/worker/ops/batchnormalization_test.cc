@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/aligned_buffer.h"
+#include "common/model/model.h"
 #include "kernels/reference_window.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/thread_folds.h"
@@ -79,6 +80,18 @@ class Bench {
     return of_batch_ ? reference::MomentsOf(shape_, in_[0])
                      : reference::Moments<double>{in_[3].values, in_[4].values};
   }
+  // The running variance follows the one over n - 1.
+  void FollowSampleVariance() {
+    node_.attributes[kSampleVariance] = int64_t{1};
+  }
+  std::vector<double> FollowedVariance() const {
+    std::vector<double> variance = Moments().variance;
+    const auto n = static_cast<double>(shape_.elements());
+    const bool scaled = of_batch_ && node_.Int(kSampleVariance, 0) != 0;
+    for (double& v : variance) v *= scaled ? n / (n - 1) : 1;
+    return variance;
+  }
+
   // As the operator's second and third output say.
   std::vector<double> Running(size_t input, const std::vector<double>& batch) {
     std::vector<double> running = in_[input].values;
@@ -120,7 +133,7 @@ class Bench {
     const auto moments = Moments();
     auto at = other_outputs_.begin();
     ExpectNear(*at++, Running(3, moments.mean), tolerance);
-    ExpectNear(*at++, Running(4, moments.variance), tolerance);
+    ExpectNear(*at++, Running(4, FollowedVariance()), tolerance);
     ExpectNear(*at++, moments.mean, tolerance);
     ExpectNear(*at++, moments.variance, tolerance);
     floats_[0] = ToFloats(in_[0].values);
@@ -159,7 +172,7 @@ class Bench {
     const auto gradients_wanted = Gradients();
     for (size_t i = 0; i < 3; ++i) expect(i, gradients_wanted[i].values, 1);
     expect(3, Moments().mean, kSamples);
-    expect(4, Moments().variance, kSamples);
+    expect(4, FollowedVariance(), kSamples);
   }
 
  private:
@@ -190,6 +203,20 @@ TEST(BatchNormalizationTest, IsItsReferenceAndTheDerivative) {
       for (const bool accumulate : {false, true}) {
         Bench bench(x, mode);
         bench.ExpectReferenceIsTheDerivative();
+        bench.RunForward();
+        bench.RunBackward(accumulate);
+      }
+    }
+  }
+}
+
+// Two elements a channel are the least that has a variance.
+TEST(BatchNormalizationTest, PyTorchsRunningVarianceIsOverOneLess) {
+  for (const Mode mode : {Mode::kTraining, Mode::kFrozen, Mode::kEvaluation}) {
+    for (const Dims& x : {Dims{2, 3, 4, 5}, {2, 3}}) {
+      for (const bool accumulate : {false, true}) {
+        Bench bench(x, mode);
+        bench.FollowSampleVariance();
         bench.RunForward();
         bench.RunBackward(accumulate);
       }
@@ -228,6 +255,10 @@ class FoldedBench {
     }
   }
 
+  void FollowSampleVariance() {
+    node_.attributes[kSampleVariance] = int64_t{1};
+  }
+
   // Everybody's outputs and gradients are those of the whole batch.
   void ExpectTheWhole(double tolerance) {
     const auto moments = reference::MomentsOf(whole_, in_[0]);
@@ -250,7 +281,12 @@ class FoldedBench {
         return values;
       };
       ExpectNear(w.d[3], times_rows(moments.mean), tolerance);
-      ExpectNear(w.d[4], times_rows(moments.variance), tolerance);
+      std::vector<double> followed = moments.variance;
+      const auto n = static_cast<double>(whole_.elements());
+      if (node_.Int(kSampleVariance, 0) != 0) {
+        for (double& v : followed) v *= n / (n - 1);
+      }
+      ExpectNear(w.d[4], times_rows(followed), tolerance);
       for (const size_t i : {3, 4}) {  // the same bits, but for rows
         for (int64_t c = 0; c < whole_.channels; ++c) {
           EXPECT_FLOAT_EQ(
@@ -355,6 +391,16 @@ TEST(FoldedBatchNormalizationTest, IsThatOfTheWholeBatch) {
   FoldedBench({7, 35}, {5, 2}).ExpectTheWhole(1e-5);
   FoldedBench({3, 4}, {1, 1, 1}).ExpectTheWhole(1e-5);  // an element each
   FoldedBench({5, 2, 3}, {5}).ExpectTheWhole(1e-5);
+}
+
+TEST(FoldedBatchNormalizationTest, PyTorchsRunningVarianceIsOverAllWorkers) {
+  FoldedBench bench({3, 4}, {1, 1, 1});
+  bench.FollowSampleVariance();
+  bench.ExpectTheWhole(1e-5);
+  FoldedBench alone({1, 3}, {1});
+  alone.FollowSampleVariance();
+  for (const absl::Status& status : alone.Run()) EXPECT_TRUE(status.ok());
+  ExpectNear(alone.gradient(0, 4), alone.input(4), 1e-6);
 }
 
 TEST(FoldedBatchNormalizationTest, AnOffsetCostsNoPrecision) {
