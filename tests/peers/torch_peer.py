@@ -77,27 +77,15 @@ class Lenet(Images):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Knows what its running variance began with, and how many elements the
-    batches' variances are of."""
+    """Has a running mean and variance to compare."""
 
     def __init__(self, channels):
         super().__init__(channels)
         self.num_batches_tracked = None  # nobody's, and the export warns of it
 
-    def start(self):
-        self.first_var = self.running_var.clone()
-
-    def forward(self, x):
-        self.elements = x.numel() // x.shape[1]
-        return super().forward(x)
-
-    def as_onnx(self):
-        """The running mean and variance; PyTorch adds up variances over n - 1
-        elements, ONNX those over n."""
-        left = (1 - self.momentum) ** STEPS * self.first_var
-        batches = (self.running_var - left) * (1 - 1 / self.elements)
+    def running(self):
         return {"running_mean": self.running_mean,
-                "running_var": left + batches}
+                "running_var": self.running_var}
 
 
 class BasicBlock(nn.Module):
@@ -441,8 +429,6 @@ class Case:
             dynamic_axes={name: {0: "N"} for name in names + ["output"]},
             training=torch.onnx.TrainingMode.PRESERVE,
             do_constant_folding=False)
-        for norm in self.batch_norms().values():
-            norm.start()  # behind the export, which is a step to it
         with open(folder / "batches", "wb") as out:
             for tensor in self.inputs.values():
                 out.write(tensor.contiguous().numpy().tobytes())
@@ -489,7 +475,7 @@ class Case:
         parameters = dict(self.model.named_parameters())
         for name, norm in self.batch_norms().items():
             parameters.update(
-                {f"{name}.{k}": v for k, v in norm.as_onnx().items()})
+                {f"{name}.{k}": v for k, v in norm.running().items()})
         return losses, {name: tensor.detach().numpy().ravel()
                         for name, tensor in parameters.items()}
 
