@@ -62,9 +62,11 @@ class ColdStore {
   virtual absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) = 0;
 
   // Appends up to `limit` rows of a partition with positions of at least
-  // `from`, in order.
+  // `from`, in order. Rows that cannot be read fail it, for whoever needs all,
+  // or are left out.
+  enum class Damaged { kFails, kLeftOut };
   virtual absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
-                            std::vector<int64_t>* keys,
+                            Damaged damaged, std::vector<int64_t>* keys,
                             std::vector<char>* rows) = 0;
 
   // OK, or ResourceExhausted or Unavailable: only a reserve is left, for what

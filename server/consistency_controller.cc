@@ -241,21 +241,26 @@ int64_t ConsistencyController::max_clock() const {
 
 // --- Callers -----------------------------------------------------------------
 
+absl::Status ConsistencyController::Options::CheckCaller(
+    uint32_t rank, uint64_t incarnation) const {
+  if (rank >= caller_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ": rank ", rank, " calls, the job has ranks 0 to ",
+                     caller_count() - 1));
+  }
+  if (incarnation != caller(rank).incarnation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(label, ": incarnation ", IncarnationText(incarnation),
+                     " of ", caller(rank).name, " was replaced by ",
+                     IncarnationText(caller(rank).incarnation)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ConsistencyController::CheckCaller(uint32_t rank,
                                                 uint64_t incarnation) const {
   if (!closed_.ok()) return closed_;
-  if (rank >= options_.caller_count()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options_.label, ": rank ", rank, " calls, the job has ranks 0 to ",
-        options_.caller_count() - 1));
-  }
-  if (incarnation != options_.caller(rank).incarnation) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        options_.label, ": incarnation ", IncarnationText(incarnation), " of ",
-        options_.caller(rank).name, " was replaced by ",
-        IncarnationText(options_.caller(rank).incarnation)));
-  }
-  return absl::OkStatus();
+  return options_.CheckCaller(rank, incarnation);
 }
 
 absl::Status ConsistencyController::CheckChief(uint32_t rank,

@@ -107,6 +107,10 @@ class ConsistencyController {
     size_t caller_count() const {
       return workers.size() + (evaluator.has_value() ? 1 : 0);
     }
+    // Whether the process `incarnation` is the job's participant of this rank.
+    // Errors: InvalidArgument: the job has no such rank; FailedPrecondition: it
+    // is another process.
+    absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
     // REQUIRES: rank < caller_count().
     const Worker& caller(uint32_t rank) const {
       return rank < workers.size() ? workers[rank] : *evaluator;

@@ -68,6 +68,8 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobTable::Find(
         job->config.label, ": routing version ", caller.routing_version(),
         ", the current one is ", job->config.routing_version));
   }
+  SYNCLINE_RETURN_IF_ERROR(
+      job->config.controller.CheckCaller(caller.rank(), caller.incarnation()));
   return job;
 }
 

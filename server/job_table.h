@@ -38,7 +38,9 @@ class JobTable {
   // Unavailable: draining.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const std::string& job_id) const;
-  // The same for a worker's call. Errors: also Aborted: other routing version.
+  // The same for a call of a worker or the evaluator. Errors: also Aborted:
+  // other routing version; InvalidArgument: the job has no such rank;
+  // FailedPrecondition: the caller is not the process that has this rank.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const Caller& caller) const;
 

@@ -254,6 +254,12 @@ absl::Time ParkDeadline(const CallbackServerContext& context,
   return now + std::min(wait, left - margin);
 }
 
+// Whether gradients are looked at before they are used: then the memory they
+// are in must not change in between.
+bool LooksTwice(const JobEntry& job) {
+  return job.config.shard.on_non_finite != OnNonFinite::kFailJob;
+}
+
 // Then its answer shows that what it pushed has been applied.
 bool PullsWhatItPushes(const PushPullHeader& header) {
   return header.push().tables().empty() && header.pull().cut_id() == 0 &&
@@ -371,14 +377,13 @@ class ParameterService final : public Service {
 
   // Takes the frame apart and leaves nothing in `request`: gRPC would keep it
   // for as long as the call is parked. A payload in shared memory stays there
-  // if its caller is answered when lanes have read it, which
-  // `answered_after_use` says once the header has been read; else the caller
-  // might use that memory again too soon, and it is copied.
+  // if its caller is answered when lanes have read it, and they read it once,
+  // which `stays` says once the header has been read; else the caller might use
+  // that memory again too soon, and it is copied.
   template <typename Header>
   absl::Status Receive(const ByteBuffer* request,
-                       absl::FunctionRef<bool()> answered_after_use,
-                       Header* header, JobShard::Payload* payload,
-                       PayloadPart* part);
+                       absl::FunctionRef<bool()> stays, Header* header,
+                       JobShard::Payload* payload, PayloadPart* part);
   // Moves a payload out of shared memory.
   absl::Status CopyOut(PayloadView* view, JobShard::Payload* payload);
 
@@ -424,9 +429,11 @@ class ParameterService final : public Service {
 };
 
 template <typename Header>
-absl::Status ParameterService::Receive(
-    const ByteBuffer* request, absl::FunctionRef<bool()> answered_after_use,
-    Header* header, JobShard::Payload* payload, PayloadPart* part) {
+absl::Status ParameterService::Receive(const ByteBuffer* request,
+                                       absl::FunctionRef<bool()> stays,
+                                       Header* header,
+                                       JobShard::Payload* payload,
+                                       PayloadPart* part) {
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request->Length(), &payload->hold));
   PayloadView view;
   SharedMemory shared;
@@ -435,7 +442,7 @@ absl::Status ParameterService::Receive(
   const bool is_shared = shared.payload_size() > 0;
   if (is_shared) {
     SYNCLINE_ASSIGN_OR_RETURN(view, shared_->Payload(shared));
-    if (!answered_after_use()) {
+    if (!stays()) {
       SYNCLINE_RETURN_IF_ERROR(CopyOut(&view, payload));
     }
   }
@@ -497,8 +504,12 @@ absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
   JobShard::Payload payload;
   PayloadPart part;
   SYNCLINE_RETURN_IF_ERROR(Receive(
-      request, [&] { return PullsWhatItPushes(header); }, &header, &payload,
-      &part));
+      request,
+      [&] {
+        const auto job = jobs_->Find(header.push().caller());
+        return PullsWhatItPushes(header) && job.ok() && !LooksTwice(**job);
+      },
+      &header, &payload, &part));
   const Caller& caller = header.push().caller();
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
   CheckedPush push;

@@ -81,13 +81,16 @@ class ShelfStore final : public ColdStore {
   }
 
   absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
-                    std::vector<int64_t>* keys,
+                    Damaged damaged, std::vector<int64_t>* keys,
                     std::vector<char>* rows) override {
     const Shelves& shelves = partitions_[partition];
     if (shelves.empty()) return absl::OkStatus();
     for (size_t i = ShelfOf(shelves, from); i < shelves.size() && limit > 0;
          ++i) {
-      SYNCLINE_RETURN_IF_ERROR(shelves[i]->Scan(from, &limit, keys, rows));
+      const absl::Status scanned = shelves[i]->Scan(from, &limit, keys, rows);
+      // What could be read is there, and *limit is what it left.
+      if (damaged == Damaged::kLeftOut && absl::IsDataLoss(scanned)) continue;
+      SYNCLINE_RETURN_IF_ERROR(scanned);
     }
     return absl::OkStatus();
   }

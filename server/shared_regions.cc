@@ -21,6 +21,8 @@ constexpr absl::Duration kTokenLifetime = absl::Minutes(1);
 // calls of the peer. Whoever only connects pushes out those before it.
 constexpr absl::Duration kWaitingLifetime = absl::Seconds(10);
 constexpr size_t kWaitingMax = 64;
+// Connections that are taken in at a time.
+constexpr int kAcceptsMax = 256;
 constexpr int kPartsMax = 1024;
 
 absl::Status WithDetail(absl::Status status, absl::string_view detail) {
@@ -81,7 +83,10 @@ absl::StatusOr<SharedRegions::Offer> SharedRegions::MakeOffer(
 
 void SharedRegions::Receive(absl::Time now) {
   if (!listener_.socket.valid()) return;
-  while (auto connection = AcceptLocally(listener_.socket)) {
+  MutexLock receiving(&receive_mu_);
+  for (int i = 0; i < kAcceptsMax; ++i) {
+    auto connection = AcceptLocally(listener_.socket);
+    if (!connection.has_value()) break;
     waiting_.push_back({*std::move(connection), now + kWaitingLifetime});
   }
   std::deque<Waiting> still;
@@ -93,13 +98,19 @@ void SharedRegions::Receive(absl::Time now) {
       still.push_back(std::move(one));
       continue;
     }
-    if (!received.ok() || tokens_.erase(received->text) == 0) continue;
+    if (!received.ok() || !TakeToken(received->text)) continue;
+    MutexLock lock(&mu_);
     arrived_[received->text] = {std::move(one.connection),
                                 std::move(received->descriptor),
                                 now + kTokenLifetime};
   }
   while (still.size() > kWaitingMax) still.pop_front();
   waiting_ = std::move(still);
+}
+
+bool SharedRegions::TakeToken(const std::string& token) {
+  MutexLock lock(&mu_);
+  return tokens_.erase(token) > 0;
 }
 
 absl::Status SharedRegions::ReserveBytes(size_t bytes) {
@@ -116,10 +127,10 @@ absl::Status SharedRegions::ReserveBytes(size_t bytes) {
 absl::StatusOr<uint64_t> SharedRegions::Attach(const std::string& token,
                                                SharedRegion::Access access,
                                                absl::Time now) {
+  Receive(now);
   Arrived arrived;
   {
     MutexLock lock(&mu_);
-    Receive(now);
     const auto found = arrived_.find(token);
     if (found == arrived_.end()) {
       return absl::NotFoundError(
@@ -139,7 +150,9 @@ absl::StatusOr<uint64_t> SharedRegions::Attach(const std::string& token,
   }
   uint64_t name = EntropySeed();
   while (regions_.count(name) > 0) name = EntropySeed();
-  regions_[name] = {*std::move(region), access, std::move(arrived.connection)};
+  regions_[name] = {
+      *std::move(region), access,
+      std::make_shared<const FileDescriptor>(std::move(arrived.connection))};
   return name;
 }
 
@@ -202,25 +215,39 @@ absl::StatusOr<AnswerArea> SharedRegions::Answer(
                     std::move(place.region)};
 }
 
+std::vector<uint64_t> SharedRegions::Abandoned() const {
+  std::vector<std::pair<uint64_t, std::shared_ptr<const FileDescriptor>>> all;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [name, entry] : regions_) {
+      all.push_back({name, entry.connection});
+    }
+  }
+  std::vector<uint64_t> abandoned;
+  for (const auto& [name, connection] : all) {
+    if (IsClosedByPeer(*connection)) abandoned.push_back(name);
+  }
+  return abandoned;
+}
+
 void SharedRegions::Tick(absl::Time now) {
+  Receive(now);
+  const std::vector<uint64_t> abandoned = Abandoned();
   // Unmapped after the lock.
   std::vector<Entry> gone;
   MutexLock lock(&mu_);
-  Receive(now);
   for (auto it = tokens_.begin(); it != tokens_.end();) {
     it = it->second <= now ? tokens_.erase(it) : std::next(it);
   }
   for (auto it = arrived_.begin(); it != arrived_.end();) {
     it = it->second.expires <= now ? arrived_.erase(it) : std::next(it);
   }
-  for (auto it = regions_.begin(); it != regions_.end();) {
-    if (IsClosedByPeer(it->second.connection)) {
-      mapped_bytes_ -= it->second.region->size();
-      gone.push_back(std::move(it->second));
-      it = regions_.erase(it);
-    } else {
-      ++it;
-    }
+  for (const uint64_t name : abandoned) {
+    const auto found = regions_.find(name);
+    if (found == regions_.end()) continue;
+    mapped_bytes_ -= found->second.region->size();
+    gone.push_back(std::move(found->second));
+    regions_.erase(found);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -87,7 +88,8 @@ class SharedRegions {
   struct Entry {
     std::shared_ptr<SharedRegion> region;
     SharedRegion::Access access = SharedRegion::Access::kRead;
-    FileDescriptor connection;  // its end is the worker's
+    // Its end is the worker's. Shared with who asks whether it is closed.
+    std::shared_ptr<const FileDescriptor> connection;
   };
   // A part of a region as a peer names it, checked.
   struct Place {
@@ -98,17 +100,26 @@ class SharedRegions {
 
   absl::StatusOr<Place> Find(const SharedRange& range) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes in the connections that wait, and what came over them.
-  void Receive(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes in connections that wait, a bounded number, and what came over them.
+  void Receive(absl::Time now) ABSL_LOCKS_EXCLUDED(receive_mu_, mu_);
+  // Whether an offer has this token; it is used up then.
+  bool TakeToken(const std::string& token) ABSL_LOCKS_EXCLUDED(mu_);
+  // Regions whose workers have gone.
+  std::vector<uint64_t> Abandoned() const ABSL_LOCKS_EXCLUDED(mu_);
   // Bytes of regions that are to be mapped.
   absl::Status ReserveBytes(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   LocalListener listener_;  // invalid: cannot listen
+  // System calls for new connections are made under this one alone.
+  Mutex receive_mu_ ABSL_ACQUIRED_BEFORE(mu_);
+  std::deque<Waiting> waiting_
+      ABSL_GUARDED_BY(receive_mu_);  // in order of arrival
+
+  // Every payload is looked up under this one: it is held for moments.
   mutable Mutex mu_;
   std::map<std::string, absl::Time> tokens_ ABSL_GUARDED_BY(mu_);  // expiry
-  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);  // in order of arrival
-  std::map<std::string, Arrived> arrived_ ABSL_GUARDED_BY(mu_);  // by token
+  std::map<std::string, Arrived> arrived_ ABSL_GUARDED_BY(mu_);    // by token
   std::map<uint64_t, Entry> regions_ ABSL_GUARDED_BY(mu_);
   uint64_t mapped_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

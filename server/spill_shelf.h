@@ -90,7 +90,8 @@ class SpillShelf {
   absl::Status Merge(std::unique_ptr<SpillShelf>* next);
 
   // Appends rows with positions of at least `from`, in order, until *limit is
-  // used up. DataLoss: there is a row among them that cannot be read.
+  // used up. DataLoss: there is a row among them, or behind the last of them,
+  // that cannot be read; the others are there all the same.
   absl::Status Scan(uint64_t from, size_t* limit, std::vector<int64_t>* keys,
                     std::vector<char>* rows) const;
 

@@ -134,7 +134,9 @@ absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
   scratch_->keys.clear();
   scratch_->cold_bytes.clear();
   SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
-      id_, sweep_position_, limit, &scratch_->keys, &scratch_->cold_bytes));
+      // A row that cannot be read must not keep the others from expiring.
+      id_, sweep_position_, limit, ColdStore::Damaged::kLeftOut,
+      &scratch_->keys, &scratch_->cold_bytes));
   budget->rows -= scratch_->keys.size();
   budget->disk_bytes -=
       std::min(budget->disk_bytes,
@@ -440,8 +442,9 @@ absl::Status TablePartition::Scan(uint32_t clock, size_t limit, uint64_t* from,
   scratch_->keys.clear();
   scratch_->cold_bytes.clear();
   if (cold_rows_ > 0) {
-    SYNCLINE_RETURN_IF_ERROR(context_->cold->Scan(
-        id_, *from, limit, &scratch_->keys, &scratch_->cold_bytes));
+    SYNCLINE_RETURN_IF_ERROR(
+        context_->cold->Scan(id_, *from, limit, ColdStore::Damaged::kFails,
+                             &scratch_->keys, &scratch_->cold_bytes));
   }
   // Beyond the last row of a full answer the disk has more to say.
   const bool cut = cold_rows_ > 0 && scratch_->keys.size() == limit;

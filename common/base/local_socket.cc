@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -46,6 +47,15 @@ FileDescriptor MakeSocket() {
 absl::Status SocketError(const char* what) {
   return absl::UnavailableError(
       absl::StrCat("local socket: ", what, ": ", strerror(errno)));
+}
+
+// Of the process that connected, or that listens, as it was then.
+bool IsOfSameUser(const FileDescriptor& connection) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) ==
+             0 &&
+         peer.uid == geteuid();
 }
 
 // Takes over every descriptor that came along, and returns the only one.
@@ -108,6 +118,10 @@ absl::StatusOr<FileDescriptor> SendDescriptor(
               local->size) != 0) {
     return SocketError("connect");
   }
+  if (!IsOfSameUser(socket)) {
+    return absl::UnavailableError(
+        "local socket: the listener is another user's process");
+  }
   iovec bytes = {const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
@@ -128,10 +142,13 @@ absl::StatusOr<FileDescriptor> SendDescriptor(
 }
 
 std::optional<FileDescriptor> AcceptLocally(const FileDescriptor& listener) {
-  FileDescriptor connection(
-      accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!connection.valid()) return std::nullopt;
-  return connection;
+  for (int i = 0; i < kBacklog; ++i) {
+    FileDescriptor connection(accept4(listener.get(), nullptr, nullptr,
+                                      SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!connection.valid()) return std::nullopt;
+    if (IsOfSameUser(connection)) return connection;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<ReceivedDescriptor> ReceiveDescriptor(

@@ -27,12 +27,14 @@ absl::StatusOr<LocalListener> ListenLocally();
 
 // Connects to `name` and sends `text` (1..128 bytes) with `descriptor`. Whoever
 // accepts may take its time; the connection shows them when this process has
-// ended. Errors: Unavailable: no such listener here, or its queue is full.
+// ended. Errors: Unavailable: no such listener here, its queue is full, or it
+// is another user's: memory is shared with processes of the same user alone.
 absl::StatusOr<FileDescriptor> SendDescriptor(absl::string_view name,
                                               absl::string_view text,
                                               const FileDescriptor& descriptor);
 
-// The next connection, if one is waiting.
+// The next connection of a process of the same user, if one is among the first
+// few hundred that wait; those of others before it are closed.
 std::optional<FileDescriptor> AcceptLocally(const FileDescriptor& listener);
 
 struct ReceivedDescriptor {

@@ -74,6 +74,85 @@ TEST(PsServerTest, InitialValuesComeBack) {
   EXPECT_EQ(again, values);
 }
 
+// Everything but FoldNorm and FoldStatistics, which have tests of their own.
+std::vector<std::pair<std::string, absl::Status>> CallEverythingAs(
+    const Caller& caller, PsFixture* fixture) {
+  ParameterServer::Stub& stub = fixture->stub(0);
+  std::vector<std::pair<std::string, absl::Status>> calls;
+  const auto call = [&](const std::string& name, auto method, auto request,
+                        auto response) {
+    const auto context = MakeContext(absl::Now() + kTimeout);
+    calls.push_back({name, FromGrpcStatus((stub.*method)(context.get(), request,
+                                                         &response))});
+  };
+  PlainWorker chief(fixture, 0);
+  InitRequest init;
+  *init.mutable_header()->mutable_caller() = caller;
+  call("Init", &ParameterServer::Stub::Init, init, InitResponse());
+  PushRequest push = chief.MakePush(0, 0, Constant(*fixture, 1), 1);
+  *push.mutable_header()->mutable_caller() = caller;
+  call("Push", &ParameterServer::Stub::Push, push, PushResponse());
+  PullRequest pull = chief.MakePull(0, 0);
+  *pull.mutable_header()->mutable_caller() = caller;
+  call("Pull", &ParameterServer::Stub::Pull, pull, PullResponse());
+  PushPullRequest both;
+  *both.mutable_header()->mutable_push() = push.header();
+  *both.mutable_header()->mutable_pull() = pull.header();
+  both.mutable_header()->mutable_pull()->clear_caller();
+  both.set_payload(push.payload());
+  call("PushPull", &ParameterServer::Stub::PushPull, both, PullResponse());
+  BeginCutRequest begin;
+  *begin.mutable_caller() = caller;
+  begin.set_cut_id(1);
+  begin.add_clocks(1);
+  begin.set_hold_seconds(1);
+  call("BeginCut", &ParameterServer::Stub::BeginCut, begin, BeginCutResponse());
+  EndCutRequest end;
+  *end.mutable_caller() = caller;
+  end.set_cut_id(1);
+  call("EndCut", &ParameterServer::Stub::EndCut, end, EndCutResponse());
+  ActivityRequest activity;
+  *activity.mutable_caller() = caller;
+  activity.set_total(1);
+  call("ReportActivity", &ParameterServer::Stub::ReportActivity, activity,
+       ActivityResponse());
+  ScanTableRequest scan;
+  *scan.mutable_header()->mutable_caller() = caller;
+  call("ScanTable", &ParameterServer::Stub::ScanTable, scan,
+       ScanTableResponse());
+  OfferMemoryRequest offer;
+  *offer.mutable_caller() = caller;
+  call("OfferMemory", &ParameterServer::Stub::OfferMemory, offer,
+       OfferMemoryResponse());
+  AttachMemoryRequest attach;
+  *attach.mutable_caller() = caller;
+  attach.set_token("guess");
+  call("AttachMemory", &ParameterServer::Stub::AttachMemory, attach,
+       AttachMemoryResponse());
+  return calls;
+}
+
+TEST(PsServerTest, WhoDoesNotKnowTheIncarnationIsRefusedInEveryCall) {
+  PsFixture fixture({.workers = 1});
+  PlainWorker chief(&fixture, 0);
+  ASSERT_OK(chief.Init(Constant(fixture, 1)));
+  Caller stranger = chief.caller();
+  stranger.set_incarnation(4711);
+  for (const auto& [name, status] : CallEverythingAs(stranger, &fixture)) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(Message(status), HasSubstr("incarnation 0x")) << name;
+  }
+  Caller nobody = chief.caller();
+  nobody.set_rank(1);
+  for (const auto& [name, status] : CallEverythingAs(nobody, &fixture)) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(Message(status), HasSubstr("rank 1 calls")) << name;
+  }
+  // Nothing has changed.
+  ASSERT_OK_AND_ASSIGN(const Flat values, chief.Pull(0));
+  EXPECT_EQ(values, Constant(fixture, 1));
+}
+
 TEST(PsServerTest, PullsWaitForInitialisation) {
   PsFixture fixture({.workers = 2});
   std::thread waiting([&] {
@@ -433,7 +512,7 @@ TEST_F(RefusalTest, StrangeCallers) {
   ExpectPush(absl::StatusCode::kInvalidArgument, "ranks 0 to 1");
   header().mutable_caller()->set_incarnation(1);
   ExpectPush(absl::StatusCode::kFailedPrecondition,
-             "of worker:0 at 10.0.0.0:1 was replaced by 0x0000000000000064");
+             "of worker:0 at 10.0.0.0:1 was replaced by 0x2325");
 }
 
 TEST_F(RefusalTest, BlocksThatAreNotHere) {

@@ -450,6 +450,39 @@ TEST(SharedMemoryPeerTest, HostileRangesAreRefusedAndChangeNothing) {
   EXPECT_THAT(values, testing::ElementsAre(9, 19, 29, 39));
 }
 
+// A gradient that is checked before it is used: what its sender writes in
+// between must not be what is used.
+TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
+  PsFixture::Options options = FourValues(2);
+  options.spec = [](JobSpec* spec) { spec->set_non_finite(DROP_BLOCK); };
+  PsFixture fixture(options);
+  HandMade peer(&fixture);
+  PlainWorker other(&fixture, 1);
+  ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
+  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
+  const float gradient[] = {1, 1, 1, 1};
+  std::memcpy(region->data(), gradient, sizeof(gradient));
+  SharedMemory shared;
+  *shared.add_payload() = peer.Range(0, 16);
+  std::thread pushing([&] {
+    PullResponse response;
+    EXPECT_OK(peer.PushPull(0, shared, &response));
+  });
+  // It waits for the other worker's.
+  EXPECT_TRUE(Eventually(kTimeout, [&] {
+    ShardStatus status;
+    fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+                                   ShardStatusRequest(), &status);
+    return status.jobs_size() == 1 && status.jobs(0).parked_pulls() == 1;
+  }));
+  const float another[] = {1000, 1000, 1000, 1000};
+  std::memcpy(region->data(), another, sizeof(another));
+  ASSERT_OK_AND_ASSIGN(const Flat values, other.PushPull(0, {1, 1, 1, 1}, 1));
+  EXPECT_THAT(values, testing::ElementsAre(9, 19, 29, 39));
+  pushing.join();
+}
+
 // What lies in shared memory fills no window that its sender waits to leave.
 TEST(SharedMemoryPeerTest, OnlyWhatTravelledIsSaidToBeTaken) {
   PsFixture fixture(FourValues(2));

@@ -65,10 +65,12 @@ class MemoryColdStore : public ColdStore {
   }
 
   absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
-                    std::vector<int64_t>* keys,
+                    Damaged damaged, std::vector<int64_t>* keys,
                     std::vector<char>* rows) override {
     MutexLock lock(&mu_);
-    if (!get_error.ok()) return get_error;
+    const bool left_out =
+        damaged == Damaged::kLeftOut && absl::IsDataLoss(get_error);
+    if (!get_error.ok() && !left_out) return get_error;
     for (auto row = rows_.lower_bound({partition, from});
          row != rows_.end() && row->first.first == partition && limit > 0;
          ++row, --limit) {

@@ -1,10 +1,13 @@
 // Goal: a job that was closed and opened again is not taken for the first.
-// Method: two entries of one name.
+// A call is only from who the job says has its rank. Method: entries without
+// shards, and callers that are not theirs.
 
 #include "server/job_table.h"
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/incarnation.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
@@ -30,6 +33,24 @@ TEST(JobTableTest, KnowsAnEntryFromTheNextOfItsName) {
   ASSERT_OK(jobs.Add(second));
   EXPECT_FALSE(jobs.Has(*first));
   EXPECT_TRUE(jobs.Has(*second));
+}
+
+TEST(JobTableTest, ACallIsFromTheProcessThatHasTheRank) {
+  ConsistencyController::Options options;
+  options.label = "job j on ps:0";
+  options.workers = {{.incarnation = 7, .name = "worker:0"}};
+  options.evaluator =
+      ConsistencyController::Worker{.incarnation = 9, .name = "evaluator:0"};
+  EXPECT_OK(options.CheckCaller(0, 7));
+  EXPECT_OK(options.CheckCaller(1, 9));
+  EXPECT_EQ(options.CheckCaller(0, 9).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(options.CheckCaller(2, 9).code(),
+            absl::StatusCode::kInvalidArgument);
+  const std::string refused(options.CheckCaller(0, 9).message());
+  EXPECT_EQ(refused,
+            absl::StrCat("job j on ps:0: incarnation ", IncarnationText(9),
+                         " of worker:0 was replaced by ", IncarnationText(7)));
 }
 
 }  // namespace

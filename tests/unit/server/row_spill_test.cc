@@ -148,9 +148,13 @@ TEST(RowSpillTest, ScansOnePartitionByPosition) {
                   .ok());
   std::vector<int64_t> keys;
   std::vector<char> rows;
-  ASSERT_TRUE(store->Scan(2, 0, 3, &keys, &rows).ok());
+  ASSERT_TRUE(
+      store->Scan(2, 0, 3, ColdStore::Damaged::kFails, &keys, &rows).ok());
   ASSERT_EQ(keys.size(), 3u);
-  ASSERT_TRUE(store->Scan(2, ColdPosition(keys[2]) + 1, 10, &keys, &rows).ok());
+  ASSERT_TRUE(store
+                  ->Scan(2, ColdPosition(keys[2]) + 1, 10,
+                         ColdStore::Damaged::kFails, &keys, &rows)
+                  .ok());
   ASSERT_EQ(keys.size(), 5u);
   EXPECT_THAT(keys, ::testing::UnorderedElementsAre(kLeast, -1, 0, 5, kMost));
   EXPECT_TRUE(std::is_sorted(
@@ -249,6 +253,27 @@ TEST(RowSpillTest, FlippedBytesAreDataLossOfTheirRowsAlone) {
             lost);
   EXPECT_EQ(std::count(found.begin(), found.end(), ColdFound::kYes),
             kRows - lost);
+
+  // Whoever needs all rows is told; whoever sweeps them goes on behind the
+  // damage.
+  std::vector<int64_t> scanned;
+  std::vector<char> bytes;
+  EXPECT_EQ(
+      store->Scan(0, 0, kRows, ColdStore::Damaged::kFails, &scanned, &bytes)
+          .code(),
+      absl::StatusCode::kDataLoss);
+  scanned.clear();
+  bytes.clear();
+  for (uint64_t from = 0;;) {
+    const size_t before = scanned.size();
+    ASSERT_TRUE(store
+                    ->Scan(0, from, 1000, ColdStore::Damaged::kLeftOut,
+                           &scanned, &bytes)
+                    .ok());
+    if (scanned.size() < before + 1000) break;
+    from = ColdPosition(scanned.back()) + 1;
+  }
+  EXPECT_EQ(scanned.size(), static_cast<size_t>(kRows - lost));
 }
 
 // Puts rows until that fails; all that it took are there. Returns how many.

@@ -180,9 +180,9 @@ class Table {
       return to_->Delete(keys, gone);
     }
     absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
-                      std::vector<int64_t>* keys,
+                      Damaged damaged, std::vector<int64_t>* keys,
                       std::vector<char>* rows) override {
-      return to_->Scan(partition, from, limit, keys, rows);
+      return to_->Scan(partition, from, limit, damaged, keys, rows);
     }
     absl::Status CheckRoom() override { return to_->CheckRoom(); }
     uint64_t disk_bytes() const override { return to_->disk_bytes(); }

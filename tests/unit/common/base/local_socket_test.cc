@@ -7,9 +7,14 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -90,6 +95,52 @@ void SendTwo(const FileDescriptor& socket) {
   header->cmsg_len = CMSG_LEN(sizeof(descriptors));
   std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
   ASSERT_EQ(sendmsg(socket.get(), &message, 0), 5);
+}
+
+// Runs `run` in a child that is another user; its exit code.
+int AsAnotherUser(const std::function<int()>& run) {
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = fork();
+  if (child == 0) _exit(setuid(kNobody) == 0 ? run() : 99);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(LocalSocketTest, MemoryIsNotSharedWithAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
+  // Neither does it send to us,
+  EXPECT_EQ(
+      AsAnotherUser([&] {
+        return absl::IsUnavailable(
+                   SendDescriptor(listener.name, "token", Null()).status())
+                   ? 0
+                   : 1;
+      }),
+      0);
+  // nor do we take what it has connected.
+  EXPECT_EQ(AsAnotherUser([&] {
+              const int socket_fd =
+                  socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+              sockaddr_un address = {};
+              address.sun_family = AF_UNIX;
+              std::memcpy(address.sun_path + 1, listener.name.data(),
+                          listener.name.size());
+              const auto size = static_cast<socklen_t>(
+                  offsetof(sockaddr_un, sun_path) + 1 + listener.name.size());
+              if (connect(socket_fd, reinterpret_cast<sockaddr*>(&address),
+                          size) != 0) {
+                return 1;
+              }
+              return send(socket_fd, "token", 5, 0) == 5 ? 0 : 2;
+            }),
+            0);
+  EXPECT_FALSE(AcceptLocally(listener.socket).has_value());
+  // Those behind them are not held up.
+  ASSERT_OK_AND_ASSIGN(const FileDescriptor sender,
+                       SendDescriptor(listener.name, "token", Null()));
+  EXPECT_TRUE(AcceptLocally(listener.socket).has_value());
 }
 
 TEST(LocalSocketTest, RefusesWhatIsNotOneDescriptor) {
