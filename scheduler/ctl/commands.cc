@@ -384,7 +384,7 @@ JobsClient::Transferred ShowTransfer(const std::string& what,
     if (console.live && total >= kLargeBytes) {
       const uint64_t percent = 100 * done / total;
       if (percent != last_percent || done == total) {
-        console.out << "\r\033[K";
+        console.PrintLive("\r\033[K");
         if (done < total) {
           console.out << what << "  " << percent << "%  " << FormatBytes(done)
                       << " of " << FormatBytes(total);

@@ -3,13 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/job.pb.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/printable_stream.h"
 
 namespace syncline {
 
@@ -37,14 +37,19 @@ std::string WithSpecAsKept(std::string json, const JobSpec& spec) {
 
 }  // namespace
 
-Console Console::Standard(bool json) {
-  Console console{.out = std::cout, .err = std::cerr, .json = json};
+Console Console::Standard(bool json, std::ostream* out, std::ostream* err) {
+  Console console{.out = *out, .err = *err, .json = json};
   console.live = !json && isatty(STDOUT_FILENO);
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     console.width = size.ws_col;
   }
   return console;
+}
+
+void Console::PrintLive(absl::string_view text) const {
+  WriteRaw(text, &out);
+  out << std::flush;
 }
 
 void Console::PrintJson(const google::protobuf::Message& message) const {

@@ -13,6 +13,10 @@ namespace syncline {
 // Where a command writes. For people: results and progress on `out`, problems
 // on `err`. With `json`: everything, problems too, is one JSON object per line
 // on `out`. Thread-compatible.
+//
+// For people `out` and `err` are PrintableStreams: text that comes from the
+// scheduler, from other members or out of files cannot steer the terminal. JSON
+// escapes what it must by itself.
 struct Console {
   std::ostream& out;
   std::ostream& err;
@@ -21,9 +25,12 @@ struct Console {
   bool live = false;
   int width = 80;
 
-  // The standard streams.
-  static Console Standard(bool json);
+  // Writes to `out` and `err`, which are the standard streams.
+  static Console Standard(bool json, std::ostream* out, std::ostream* err);
 
+  // Writes a text as it is, with the control sequences in it; what is foreign
+  // in it must be Printable already.
+  void PrintLive(absl::string_view text) const;
   void PrintJson(const google::protobuf::Message& message) const;
   // "synctl: " and the message, indented where it has several lines; or
   // {"error": {"code": ..., "message": ...}}. Returns the exit code.

@@ -306,16 +306,23 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
 std::string ClusterTable(const ClusterStatus& cluster) {
   std::vector<std::vector<std::string>> rows = {
       {"TASK", "ADDRESS", "HOST", "PID", "VERSION", "JOB", "LAST HEARD"}};
+  // Why a member is given no job is too long for a column.
+  std::string notes;
   for (const ClusterStatus::Entry& entry : cluster.members()) {
     const Member& member = entry.member();
+    std::string job = entry.job_id().empty() ? "free" : entry.job_id();
+    absl::string_view why = job;
+    if (absl::ConsumePrefix(&why, "(") && absl::ConsumeSuffix(&why, ")")) {
+      absl::StrAppend(&notes, TaskText(member.task()), " is ", why, "\n");
+      job = "none, see below";
+    }
     rows.push_back({TaskText(member.task()), member.address(),
                     member.hostname(), absl::StrCat(member.pid()),
-                    member.version(),
-                    entry.job_id().empty() ? "free" : entry.job_id(),
+                    member.version(), job,
                     absl::StrFormat("%.1f s", entry.silent_seconds())});
   }
   return absl::StrCat("scheduler ", cluster.scheduler_address(), ", version ",
-                      cluster.version(), "\n", AlignColumns(rows));
+                      cluster.version(), "\n", AlignColumns(rows), notes);
 }
 
 }  // namespace syncline

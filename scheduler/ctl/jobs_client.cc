@@ -1,5 +1,6 @@
 #include "scheduler/ctl/jobs_client.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -22,6 +23,8 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 // How long a submission whose answer was lost is asked for again.
 constexpr absl::Duration kRepeatFor = absl::Seconds(10);
+// Where the user asks for no other number.
+constexpr uint32_t kListLimit = 100;
 constexpr absl::Duration kIdleInterval = absl::Milliseconds(200);
 // One stream of a watch; it is followed by the next.
 constexpr absl::Duration kStreamTimeout = absl::Hours(1);
@@ -138,12 +141,24 @@ absl::StatusOr<JobStatus> JobsClient::Get(const std::string& job_id) {
   return job;
 }
 
-absl::StatusOr<ListResponse> JobsClient::List(const ListRequest& request) {
-  const auto context = MakeContext(MonotonicNow() + kCallTimeout);
-  ListResponse response;
-  SYNCLINE_RETURN_IF_ERROR(
-      CallStatus(address_, stub_->List(context.get(), request, &response)));
-  return response;
+absl::StatusOr<ListResponse> JobsClient::List(ListRequest request) {
+  if (request.limit() == 0) request.set_limit(kListLimit);
+  const uint32_t limit = request.limit();
+  ListResponse all;
+  do {
+    const auto context = MakeContext(MonotonicNow() + kCallTimeout);
+    ListResponse page;
+    SYNCLINE_RETURN_IF_ERROR(
+        CallStatus(address_, stub_->List(context.get(), request, &page)));
+    // A page without jobs that promises more would go on for ever.
+    if (page.jobs_size() == 0) break;
+    for (JobStatus& job : *page.mutable_jobs()) {
+      *all.add_jobs() = std::move(job);
+    }
+    request.set_page_token(page.next_page_token());
+    request.set_limit(limit - std::min<uint32_t>(limit, all.jobs_size()));
+  } while (!request.page_token().empty() && request.limit() > 0);
+  return all;
 }
 
 absl::StatusOr<JobStatus> JobsClient::Cancel(const std::string& job_id,

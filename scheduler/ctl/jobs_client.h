@@ -36,7 +36,9 @@ class JobsClient {
                                         const std::string& client_key,
                                         const Transferred& transferred);
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
-  absl::StatusOr<ListResponse> List(const ListRequest& request);
+  // As many as request.limit says (0: 100), page after page; jobs that come
+  // meanwhile are not among them. Without next_page_token.
+  absl::StatusOr<ListResponse> List(ListRequest request);
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id,
                                    const std::string& reason);
   absl::StatusOr<ClusterStatus> GetCluster();

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/printable.h"
 #include "scheduler/ctl/console.h"
 #include "scheduler/ctl/job_text.h"
 
@@ -23,7 +24,7 @@ std::string StateLine(const JobStatus& job) {
     case QUEUED:
       return job.waiting_for().empty()
                  ? "queued"
-                 : absl::StrCat("queued: ", job.waiting_for());
+                 : absl::StrCat("queued: ", Printable(job.waiting_for()));
     case PREPARING:
       return absl::StrCat("preparing on ",
                           FormatAmount(job.workers_size(), "worker"),
@@ -32,7 +33,7 @@ std::string StateLine(const JobStatus& job) {
     case RUNNING:
       return job.waiting_for().empty()
                  ? "running"
-                 : absl::StrCat("waiting for ", job.waiting_for());
+                 : absl::StrCat("waiting for ", Printable(job.waiting_for()));
     default:
       return "";
   }
@@ -114,11 +115,13 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
     state_line_ = state_line;
   }
   for (; transitions_shown_ < job.transitions_size(); ++transitions_shown_) {
-    absl::StrAppend(&text, WarningsOf(job.transitions(transitions_shown_)));
+    absl::StrAppend(&text,
+                    Printable(WarningsOf(job.transitions(transitions_shown_))));
   }
   for (; evaluations_shown_ < job.evaluations_size(); ++evaluations_shown_) {
-    absl::StrAppend(&text, EvaluationText(job.evaluations(evaluations_shown_)),
-                    "\n");
+    absl::StrAppend(
+        &text, Printable(EvaluationText(job.evaluations(evaluations_shown_))),
+        "\n");
   }
   return text;
 }

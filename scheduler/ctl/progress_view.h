@@ -11,7 +11,7 @@ namespace syncline {
 // Turns the statuses of a watched job into what is written. Pure: text in the
 // order of the calls. A line per state change and per evaluation; between them
 // the progress, as a line at most once a second or, live, as one line that
-// overwrites itself. Single thread.
+// overwrites itself. Foreign text comes out Printable. Single thread.
 class ProgressView {
  public:
   enum class Style { kLines, kLive, kJson };

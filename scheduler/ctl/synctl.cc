@@ -20,6 +20,7 @@
 #include "scheduler/ctl/local_command.h"
 #include "scheduler/ctl/model_command.h"
 #include "scheduler/ctl/plan_command.h"
+#include "scheduler/ctl/printable_stream.h"
 #include "scheduler/ctl/profile_command.h"
 #include "scheduler/ctl/tf_config_command.h"
 
@@ -223,14 +224,18 @@ class CommandLine {
       CheckScheduler();
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
-        Console::Standard(/*json=*/true)
+        Console::Standard(/*json=*/true, &std::cout, &std::cerr)
             .PrintError(absl::InvalidArgumentError(error.what()));
         return kExitUsage;
       }
-      const int code = app_.exit(error);  // prints help or what is wrong
+      // Prints help or what is wrong.
+      const int code = app_.exit(error, out_, err_);
       return code == 0 ? kExitOk : kExitUsage;
     }
-    return command_(Console::Standard(output_ == "json"));
+    if (output_ == "json") {
+      return command_(Console::Standard(/*json=*/true, &std::cout, &std::cerr));
+    }
+    return command_(Console::Standard(/*json=*/false, &out_, &err_));
   }
 
  private:
@@ -538,6 +543,8 @@ class CommandLine {
   }
 
   const SynctlEnvironment& environment_;
+  PrintableStream out_{&std::cout};
+  PrintableStream err_{&std::cerr};
   CLI::App app_;
   Command command_;
   std::string output_ = "text";

@@ -23,14 +23,14 @@ absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
   JobsClient::WatchOptions options;
   options.on_status = [&](const JobStatus& job) {
     latest = job;
-    console.out << view.Update(job, absl::Now()) << std::flush;
+    console.PrintLive(view.Update(job, absl::Now()));
   };
   options.on_silence = [&](absl::Duration silence) {
-    console.out << view.Silence(silence) << std::flush;
+    console.PrintLive(view.Silence(silence));
   };
   options.on_idle = [&] { return on_idle(latest); };
   absl::StatusOr<JobStatus> end = client->Watch(job_id, options, interrupts);
-  console.out << view.Finish() << std::flush;
+  console.PrintLive(view.Finish());
   return end;
 }
 

@@ -212,5 +212,18 @@ TEST(ClusterTableTest, ShowsWhoIsFree) {
   EXPECT_THAT(text, HasSubstr("free"));
 }
 
+TEST(ClusterTableTest, SaysBelowWhyAMemberIsNotConfirmed) {
+  ClusterStatus cluster;
+  auto* entry = cluster.add_members();
+  entry->mutable_member()->mutable_task()->set_type(PS);
+  entry->mutable_member()->set_address("h:2222");
+  entry->set_job_id("(not confirmed: nothing answers (no route))");
+  const std::string text = ClusterTable(cluster);
+  EXPECT_THAT(text, HasSubstr("none, see below"));
+  EXPECT_THAT(
+      text, ::testing::EndsWith("\nps:0 is not confirmed: nothing answers (no "
+                                "route)\n"));
+}
+
 }  // namespace
 }  // namespace syncline
