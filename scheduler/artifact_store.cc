@@ -16,6 +16,9 @@ namespace syncline {
 namespace {
 
 constexpr size_t kNameMax = 128;
+// Kept free for the records of jobs and for logs; of a small disk a part.
+constexpr uint64_t kReserveBytes = 64 << 20;
+constexpr uint64_t kReserveShare = 64;
 
 bool IsNamePart(absl::string_view part) {
   if (part.empty() || part.front() == '.') return false;
@@ -50,11 +53,20 @@ absl::Status ArtifactStore::CheckName(const std::string& name) {
       kNameMax, " characters"));
 }
 
-uint64_t ArtifactStore::FreeBytes() const {
+absl::Status ArtifactStore::CheckRoom(uint64_t bytes) const {
   std::error_code error;
   const std::filesystem::space_info space =
       std::filesystem::space(incoming_, error);
-  return error ? 0 : space.available;
+  if (error) return FileError(error.value(), "use", incoming_);
+  const uint64_t reserve =
+      std::min(kReserveBytes, uint64_t{space.capacity} / kReserveShare);
+  if (space.available >= reserve && space.available - reserve >= bytes) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "No space left: the disk of ", incoming_, " has ", space.available,
+      " bytes free; ", reserve,
+      " of them are kept for the records of jobs, and ", bytes, " are needed"));
 }
 
 absl::StatusOr<std::unique_ptr<FileChunkWriter>> ArtifactStore::BeginUpload(

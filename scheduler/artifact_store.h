@@ -27,8 +27,10 @@ class ArtifactStore {
   // InvalidArgument.
   static absl::Status CheckName(const std::string& name);
 
-  // What the disk still has for this process; 0 if it does not say.
-  uint64_t FreeBytes() const;
+  // Whether the disk has room for `bytes` more and its reserve, which is kept
+  // for job records and logs. Errors: ResourceExhausted, with the numbers;
+  // NotFound and others by errno: the directory is gone or cannot be asked.
+  absl::Status CheckRoom(uint64_t bytes) const;
   // Where an upload collects its chunks.
   absl::StatusOr<std::unique_ptr<FileChunkWriter>> BeginUpload(
       uint64_t bytes_max);

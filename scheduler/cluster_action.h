@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_CLUSTER_ACTION_H_
 #define SYNCLINE_SCHEDULER_CLUSTER_ACTION_H_
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,8 +41,22 @@ struct DeleteJob {
   bool record = false;
 };
 
+// Asks the process at `address` whether it is `incarnation`; what comes of it
+// goes to OnAddressAnswer.
+struct ConfirmAddress {
+  SessionId session = 0;
+  std::string address;
+  uint64_t incarnation = 0;
+};
+// A member whose address was not confirmed, for the first time.
+struct AddressDoubted {
+  std::string member;
+  std::string why;
+};
+
 using ClusterAction =
-    std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteJob>;
+    std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteJob,
+                 ConfirmAddress, AddressDoubted>;
 using ClusterActions = std::vector<ClusterAction>;
 
 }  // namespace syncline

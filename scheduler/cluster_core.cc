@@ -7,7 +7,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,19 +18,13 @@
 #include "common/rpc/profile_limits.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "scheduler/describe.h"
+#include "scheduler/message_sizes.h"
 
 namespace syncline {
 namespace {
 
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
-
-// "j-0042" -> 42; 0 if it is not a job's id.
-uint64_t NumberOf(absl::string_view job_id) {
-  uint64_t number = 0;
-  if (!absl::ConsumePrefix(&job_id, "j-")) return 0;
-  return absl::SimpleAtoi(job_id, &number) ? number : 0;
-}
 
 Capacity NeedOf(const Job& job) {
   const ResourcesSpec& resources = job.status().spec().resources();
@@ -57,7 +50,9 @@ bool IsWorker(const Member& member) {
 }  // namespace
 
 ClusterCore::ClusterCore(Options options)
-    : options_(std::move(options)), membership_(options_.version) {}
+    : options_(std::move(options)),
+      membership_(options_.version),
+      address_checks_(options_.confirms_addresses) {}
 
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
@@ -65,10 +60,10 @@ void ClusterCore::Restore(std::vector<StoredJob> jobs,
   started_at_ = now;
   settled_at_ = now + options_.settle;
   for (const std::string& job_id : unreadable) {
-    next_job_ = std::max(next_job_, NumberOf(job_id) + 1);
+    next_job_ = std::max(next_job_, JobNumber(job_id) + 1);
   }
   for (StoredJob& stored : jobs) {
-    const uint64_t number = NumberOf(stored.status.job_id());
+    const uint64_t number = JobNumber(stored.status.job_id());
     AddJob(number, std::move(stored));
     next_job_ = std::max(next_job_, number + 1);
   }
@@ -122,7 +117,38 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     actions->push_back(SendCommand{session, shutdown_});
     told_.insert(request.member().incarnation());
   }
+  address_checks_.Add(session, now);
+  ConfirmAddresses(now, actions);
   StartJobs(now, actions);
+}
+
+void ClusterCore::ConfirmAddresses(absl::Time now, ClusterActions* actions) {
+  for (const SessionId session : address_checks_.TakeDue(now)) {
+    const Member& member = membership_.Find(session)->member;
+    actions->push_back(
+        ConfirmAddress{session, member.address(), member.incarnation()});
+  }
+}
+
+void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
+                                  absl::Time now, ClusterActions* actions) {
+  const Membership::Entry* entry = membership_.Find(session);
+  if (entry == nullptr) return;
+  using Outcome = AddressChecks::Outcome;
+  switch (
+      address_checks_.OnAnswer(session, entry->member.address(), answer, now)) {
+    case Outcome::kConfirmed:
+      // As if it had come just now.
+      return StartJobs(now, actions);
+    case Outcome::kFirstFailure:
+      actions->push_back(
+          AddressDoubted{MemberTextWithIncarnation(entry->member),
+                         address_checks_.Trouble(session)});
+      return;
+    case Outcome::kFailure:
+    case Outcome::kIgnored:
+      return;
+  }
 }
 
 void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
@@ -168,6 +194,7 @@ void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
   ++lost_count_;
   settled_at_ = now + options_.settle;
   membership_.Remove(session);
+  address_checks_.Remove(session);
   const auto engagement = engaged_.find(session);
   if (engagement != engaged_.end()) {
     Job* job = MutableJob(engagement->second.job_id);
@@ -241,6 +268,7 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
     job->OnTick(now, actions);
     Settle(job, now, actions);
   }
+  ConfirmAddresses(now, actions);
   // Perhaps nobody is waited for any more.
   if (!queue_.empty()) StartJobs(now, actions);
   ExpireJobs(now, actions);
@@ -254,7 +282,10 @@ Capacity ClusterCore::FreeMembers::capacity() const {
 ClusterCore::FreeMembers ClusterCore::Free() const {
   FreeMembers free;
   for (const Membership::Entry* entry : membership_.All()) {
-    if (engaged_.contains(entry->session)) continue;
+    if (engaged_.contains(entry->session) ||
+        !address_checks_.Confirmed(entry->session)) {
+      continue;
+    }
     if (IsWorker(entry->member)) {
       free.workers.push_back({entry->session, entry->member});
     } else if (entry->member.task().type() == PS) {
@@ -298,9 +329,11 @@ bool ClusterCore::MayComeTogether(const Job& too_large, absl::Time now) {
 bool ClusterCore::AwaitsEvaluator(const Job& job, absl::Time now) const {
   if (!options_.expects_evaluator || !job.WantsEvaluator()) return false;
   return now < started_at_ + options_.settle &&
-         absl::c_none_of(membership_.All(), [](const Membership::Entry* entry) {
-           return entry->member.task().type() == EVALUATOR;
-         });
+         absl::c_none_of(membership_.All(),
+                         [&](const Membership::Entry* entry) {
+                           return entry->member.task().type() == EVALUATOR &&
+                                  address_checks_.Confirmed(entry->session);
+                         });
 }
 
 // An evaluator is never waited for once the cluster is there: it is taken if it
@@ -345,6 +378,7 @@ void ClusterCore::UpdateQueue(const Capacity& free, absl::Time now,
 Capacity ClusterCore::Total() const {
   Capacity total;
   for (const Membership::Entry* entry : membership_.All()) {
+    if (!address_checks_.Confirmed(entry->session)) continue;
     total.workers += IsWorker(entry->member) ? 1 : 0;
     total.ps += entry->member.task().type() == PS ? 1 : 0;
   }
@@ -370,6 +404,7 @@ absl::StatusOr<StoredJob> ClusterCore::Prepare(
     const JobSpec& spec, std::vector<ParameterInfo> parameters,
     std::vector<TableInfo> tables, const std::string& job_id, absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckAccepting());
+  SYNCLINE_RETURN_IF_ERROR(CheckMessageSizes(spec, parameters, tables));
   StoredJob job;
   job.status.set_job_id(job_id);
   job.status.set_state(QUEUED);
@@ -413,7 +448,7 @@ absl::StatusOr<std::optional<std::string>> ClusterCore::FindRepeated(
 void ClusterCore::Submit(StoredJob stored, absl::Time now,
                          ClusterActions* actions) {
   const std::string job_id = stored.status.job_id();
-  const uint64_t number = NumberOf(job_id);
+  const uint64_t number = JobNumber(job_id);
   SYNCLINE_CHECK(number != 0 && !jobs_.contains(number));
   AddJob(number, std::move(stored));
   queue_.Push(job_id);
@@ -523,7 +558,7 @@ void ClusterCore::ExpireJobs(absl::Time now, ClusterActions* actions) {
 }
 
 Job* ClusterCore::MutableJob(const std::string& job_id) {
-  const auto it = jobs_.find(NumberOf(job_id));
+  const auto it = jobs_.find(JobNumber(job_id));
   return it == jobs_.end() || it->second->id() != job_id ? nullptr
                                                          : it->second.get();
 }
@@ -535,7 +570,7 @@ Job* ClusterCore::JobOf(SessionId session) {
 
 absl::StatusOr<const Job*> ClusterCore::FindJob(
     const std::string& job_id) const {
-  const auto it = jobs_.find(NumberOf(job_id));
+  const auto it = jobs_.find(JobNumber(job_id));
   if (it == jobs_.end() || it->second->id() != job_id) {
     return absl::NotFoundError(absl::StrCat("no job \"", job_id, "\""));
   }
@@ -556,10 +591,14 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
   for (const Membership::Entry* entry : membership_.All()) {
     ClusterStatus::Entry* out = status.add_members();
     *out->mutable_member() = entry->member;
+    out->mutable_member()->clear_incarnation();
     out->set_silent_seconds(absl::ToDoubleSeconds(now - entry->last_heard));
     const auto engagement = engaged_.find(entry->session);
     if (engagement != engaged_.end()) {
       out->set_job_id(engagement->second.job_id);
+    } else if (!address_checks_.Confirmed(entry->session)) {
+      out->set_job_id(absl::StrCat(
+          "(not confirmed: ", address_checks_.Trouble(entry->session), ")"));
     }
   }
   return status;

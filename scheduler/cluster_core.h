@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
+#include "scheduler/address_checks.h"
 #include "scheduler/cluster_action.h"
 #include "scheduler/job.h"
 #include "scheduler/job_queue.h"
@@ -48,6 +49,8 @@ class ClusterCore {
     // The cluster is there for one job (Registered.ends_with_scheduler).
     bool ends_with_scheduler = false;
     uint32_t queue_max = 1000;
+    // A job is placed only on members whose address has answered as theirs.
+    bool confirms_addresses = false;
   };
   // Of a member that works for a job, or is being freed from it.
   struct Engagement {
@@ -70,12 +73,16 @@ class ClusterCore {
                  absl::Time now, ClusterActions* actions);
   void OnStreamClosed(SessionId session, absl::Time now,
                       ClusterActions* actions);
+  // What came of a ConfirmAddress; AddressConfirmer has the codes.
+  void OnAddressAnswer(SessionId session, const absl::Status& answer,
+                       absl::Time now, ClusterActions* actions);
   // At least twice per second.
   void OnTick(absl::Time now, ClusterActions* actions);
 
   // A job that is queued once Submit gets it; until then nothing knows it, so
   // that it can be made durable first. `spec` has its defaults. Errors:
-  // ResourceExhausted: the queue is full; Unavailable: shutting down.
+  // ResourceExhausted: the queue is full; Unavailable: shutting down;
+  // InvalidArgument: its messages would be too large (message_sizes.h).
   absl::StatusOr<StoredJob> Prepare(const JobSpec& spec,
                                     std::vector<ParameterInfo> parameters,
                                     std::vector<TableInfo> tables,
@@ -119,7 +126,9 @@ class ClusterCore {
   absl::StatusOr<const Job*> FindJob(const std::string& job_id) const;
   // Newest first.
   std::vector<const Job*> Jobs() const;
-  // Without address and version of the scheduler.
+  // Without address and version of the scheduler, and without the members'
+  // incarnations: it is for everybody. A member that is not confirmed has the
+  // reason, in brackets, for a job.
   ClusterStatus Cluster(absl::Time now) const;
   const Membership& membership() const { return membership_; }
   size_t queue_length() const { return queue_.size(); }
@@ -147,6 +156,7 @@ class ClusterCore {
                 absl::string_view reason, absl::Time now,
                 ClusterActions* actions);
   FreeMembers Free() const;
+  void ConfirmAddresses(absl::Time now, ClusterActions* actions);
   void StartJobs(absl::Time now, ClusterActions* actions);
   bool MayComeTogether(const Job& too_large, absl::Time now);
   bool AwaitsEvaluator(const Job& job, absl::Time now) const;
@@ -154,7 +164,7 @@ class ClusterCore {
              ClusterActions* actions);
   void UpdateQueue(const Capacity& free, absl::Time now,
                    ClusterActions* actions);
-  // Of all members, whether they work or not.
+  // Of all confirmed members, whether they work or not.
   Capacity Total() const;
   void ExpireJobs(absl::Time now, ClusterActions* actions);
   // Takes it into jobs_.
@@ -165,6 +175,7 @@ class ClusterCore {
 
   const Options options_;
   Membership membership_;
+  AddressChecks address_checks_;
   JobQueue queue_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
   std::map<std::string, uint64_t> by_client_key_;  // numbers of jobs

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
 #include "common/base/status_macros.h"
 #include "scheduler/describe.h"
 #include "scheduler/stopping.h"
@@ -15,6 +17,8 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
 // A watcher that hears nothing for longer knows that something is wrong.
 constexpr absl::Duration kBeatPeriod = absl::Seconds(2);
+// A loop that has done nothing for so long is stuck on the disk.
+constexpr absl::Duration kHeldUpLimit = absl::Seconds(10);
 // A disk that is full fails at every tick.
 constexpr absl::Duration kComplaintPeriod = absl::Seconds(30);
 
@@ -24,6 +28,7 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
                          StateStore* state, ArtifactStore* artifacts,
                          SchedulerMetrics* metrics)
     : idle_limit_(options.idle_limit),
+      confirmer_(options.confirmer),
       state_(state),
       artifacts_(artifacts),
       metrics_(metrics),
@@ -85,6 +90,7 @@ void ControlLoop::Tick() {
     NotifyDirty();
     EndIdle();
     MutexLock lock(&mu_);
+    ticked_ = MonotonicNow();
     metrics_->Observe(core_);
     metrics_->CountLost(static_cast<double>(core_.lost_count() - lost_seen_));
     lost_seen_ = core_.lost_count();
@@ -95,12 +101,7 @@ void ControlLoop::Tick() {
 void ControlLoop::Execute(const ClusterActions& actions) {
   for (const ClusterAction& action : actions) {
     if (auto* send = std::get_if<SendCommand>(&action)) {
-      if (send->message.has_registered()) {
-        LogInfo("member registered").Field("member", MemberOf(send->session));
-      }
-      if (auto session = FindSession(send->session)) {
-        session->Send(send->message);
-      }
+      SendTo(*send);
     } else if (auto* end = std::get_if<EndSession>(&action)) {
       LogWarning("session ended").Status(end->status);
       if (auto session = FindSession(end->session)) session->End(end->status);
@@ -111,8 +112,46 @@ void ControlLoop::Execute(const ClusterActions& actions) {
       if (changed->transition) OnTransition(changed->job_id);
     } else if (auto* old = std::get_if<DeleteJob>(&action)) {
       Forget(*old);
+    } else if (auto* confirm = std::get_if<ConfirmAddress>(&action)) {
+      Confirm(*confirm);
+    } else if (auto* doubted = std::get_if<AddressDoubted>(&action)) {
+      LogWarning("member not confirmed: no job is placed on it")
+          .Field("member", doubted->member)
+          .Field("why", doubted->why);
     }
   }
+}
+
+void ControlLoop::Confirm(const ConfirmAddress& confirm) {
+  if (confirmer_ == nullptr) return;
+  confirmer_->Confirm(
+      confirm.address, confirm.incarnation,
+      [this, session = confirm.session](const absl::Status& answer) {
+        (void)Post([session, answer](ClusterCore* core, absl::Time now,
+                                     ClusterActions* actions) {
+          core->OnAddressAnswer(session, answer, now, actions);
+        });
+      });
+}
+
+void ControlLoop::SendTo(const SendCommand& send) {
+  const std::shared_ptr<Session> session = FindSession(send.session);
+  if (!send.message.has_registered()) {
+    if (session != nullptr) session->Send(send.message);
+    return;
+  }
+  LogInfo("member registered").Field("member", MemberOf(send.session));
+  if (session == nullptr) return;
+  const auto secret = NewSecret();
+  if (!secret.ok()) return session->End(secret.status());
+  {
+    MutexLock lock(&mu_);
+    const auto stream = sessions_.find(send.session);
+    if (stream != sessions_.end()) stream->second.secret = *secret;
+  }
+  SchedulerMessage message = send.message;
+  message.mutable_registered()->set_session_secret(*secret);
+  session->Send(message);
 }
 
 void ControlLoop::Persist(const std::string& job_id, bool durable) {
@@ -125,6 +164,10 @@ void ControlLoop::Persist(const std::string& job_id, bool durable) {
   }
   // The job goes on; the next tick tries again.
   unsaved_.insert(job_id);
+  {
+    MutexLock lock(&mu_);
+    unwritten_ = written;
+  }
   LogWriteFailure(job_id, written);
 }
 
@@ -147,6 +190,10 @@ void ControlLoop::RetryWrites() {
     Persist(job_id, /*durable=*/true);
   }
   if (!unsaved_.empty()) return;
+  {
+    MutexLock lock(&mu_);
+    unwritten_ = absl::OkStatus();
+  }
   LogInfo("all job records are written again");
   complain_at_ = absl::InfinitePast();
 }
@@ -243,7 +290,7 @@ void ControlLoop::NotifyDirty() {
 SessionId ControlLoop::AddSession(std::shared_ptr<Session> session) {
   MutexLock lock(&mu_);
   const SessionId id = next_session_++;
-  sessions_[id] = {std::move(session), clock_.Now()};
+  sessions_[id] = {std::move(session), clock_.Now(), /*secret=*/""};
   return id;
 }
 
@@ -468,11 +515,33 @@ absl::Status ControlLoop::CheckAccepting(const std::string& client_key) const {
                                         : core_.CheckAccepting();
 }
 
-absl::Status ControlLoop::CheckUpload(const std::string& job_id,
-                                      uint64_t incarnation) const {
+absl::Status ControlLoop::Healthy() const {
   if (draining_) return SchedulerStopping();
   MutexLock lock(&mu_);
-  return core_.CheckUpload(job_id, incarnation);
+  const absl::Duration held_up = MonotonicNow() - ticked_;
+  if (held_up > kHeldUpLimit) {
+    return absl::UnavailableError(
+        absl::StrCat("the scheduler has not come to its next event for ",
+                     SecondsText(held_up), ": is its disk slow?"));
+  }
+  return Annotate(unwritten_, "job records are not written");
+}
+
+absl::Status ControlLoop::CheckUpload(const UploadBegin& begin) const {
+  if (draining_) return SchedulerStopping();
+  MutexLock lock(&mu_);
+  SYNCLINE_RETURN_IF_ERROR(
+      core_.CheckUpload(begin.job_id(), begin.incarnation()));
+  const auto stream = sessions_.find(
+      core_.membership().FindIncarnation(begin.incarnation())->session);
+  if (stream != sessions_.end() &&
+      SecretsEqual(stream->second.secret, begin.session_secret())) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the upload for job ", begin.job_id(),
+                   " does not name the secret of its process's stream; that ",
+                   "process may have registered anew since"));
 }
 
 absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {

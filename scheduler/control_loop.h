@@ -18,6 +18,7 @@
 #include "common/base/periodic_task.h"
 #include "common/base/slewed_clock.h"
 #include "common/base/thread_pool.h"
+#include "scheduler/address_confirmer.h"
 #include "scheduler/artifact_store.h"
 #include "scheduler/cluster_core.h"
 #include "scheduler/job_intake.h"
@@ -62,6 +63,9 @@ class ControlLoop {
     ClusterCore::Options core;
     // A stream that does not register, and a transfer of which nothing comes.
     absl::Duration idle_limit = absl::Seconds(30);
+    // Asks members at their addresses, where the core wants that. It is stopped
+    // or destroyed after Stop() and before the loop is destroyed. May be null.
+    AddressConfirmer* confirmer = nullptr;
   };
 
   // The stores outlive it. `restored` is what the state store has.
@@ -81,6 +85,7 @@ class ControlLoop {
   // Until it is destroyed.
   void AddTransfer(std::weak_ptr<Transfer> transfer);
   absl::Time Now() const { return clock_.Now(); }
+  absl::Duration idle_limit() const { return idle_limit_; }
 
   // Users. `done` runs once, on the loop's thread, or at once if the loop has
   // stopped.
@@ -114,8 +119,13 @@ class ControlLoop {
   bool draining() const { return draining_; }
   // A key that is known is accepted whatever the queue says.
   absl::Status CheckAccepting(const std::string& client_key) const;
-  absl::Status CheckUpload(const std::string& job_id,
-                           uint64_t incarnation) const;
+  // Errors: Unavailable: draining, or the loop's thread has been held up for
+  // long; those of the state store: a record could not be written, and has not
+  // been since.
+  absl::Status Healthy() const;
+  // As ClusterCore says; FailedPrecondition too if the secret is not that of
+  // the stream which this process has now.
+  absl::Status CheckUpload(const UploadBegin& begin) const;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
   absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id) const;
   // Calls `read` with the core locked; it must be short.
@@ -152,15 +162,22 @@ class ControlLoop {
   // Every so often, however many fail.
   void LogWriteFailure(const std::string& job_id, const absl::Status& why);
   std::shared_ptr<Session> FindSession(SessionId id) const;
+  // Hands a command to its stream; tells it its secret when it has registered.
+  void SendTo(const SendCommand& send);
   // "ps 1 at HOST:PORT (incarnation 0x..)"; empty if it is no member.
   std::string MemberOf(SessionId id) const;
+
+  // Asks, and hands the answer to the core.
+  void Confirm(const ConfirmAddress& confirm);
 
   struct Stream {
     std::shared_ptr<Session> session;
     absl::Time opened;
+    std::string secret;  // Registered.session_secret
   };
 
   const absl::Duration idle_limit_;
+  AddressConfirmer* const confirmer_;
   mutable SlewedClock clock_;
   StateStore* const state_;
   ArtifactStore* const artifacts_;
@@ -176,6 +193,8 @@ class ControlLoop {
   absl::Time complain_at_ = absl::InfinitePast();  // likewise
 
   mutable Mutex mu_;
+  absl::Status unwritten_ ABSL_GUARDED_BY(mu_);  // why records are not on disk
+  absl::Time ticked_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   CondVar sessions_changed_;
   ClusterCore core_ ABSL_GUARDED_BY(mu_);
   std::map<SessionId, Stream> sessions_ ABSL_GUARDED_BY(mu_);

@@ -1,6 +1,7 @@
 #include "scheduler/daemons_service.h"
 
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -126,6 +127,9 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
     if (file_ == nullptr) {
       return absl::InvalidArgumentError("the first message is not `begin`");
     }
+    // The disk is the scheduler's too: a full one would stop every job.
+    SYNCLINE_RETURN_IF_ERROR(
+        context_.artifacts->CheckRoom(request.chunk().data().size()));
     return Annotate(file_->Append(request.chunk()), begin_.name());
   }
 
@@ -142,16 +146,15 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
     // Rows may be more than any model has; the disk is the limit.
     const uint64_t bytes_max =
         absl::StartsWith(begin_.name(), "tables/")
-            ? context_.artifacts->FreeBytes()
+            ? std::numeric_limits<uint64_t>::max()
             : context_.model_bytes_max + kUploadSlackBytes;
+    SYNCLINE_RETURN_IF_ERROR(context_.artifacts->CheckRoom(/*bytes=*/0));
     SYNCLINE_ASSIGN_OR_RETURN(file_,
                               context_.artifacts->BeginUpload(bytes_max));
     return absl::OkStatus();
   }
 
-  absl::Status Owned() const {
-    return context_.loop->CheckUpload(begin_.job_id(), begin_.incarnation());
-  }
+  absl::Status Owned() const { return context_.loop->CheckUpload(begin_); }
 
   void Complete() override {
     auto artifact = Store();
@@ -192,8 +195,8 @@ grpc::ServerWriteReactor<FileChunk>* DaemonsService::FetchArtifact(
 }
 
 grpc::ServerReadReactor<UploadRequest>* DaemonsService::UploadArtifact(
-    grpc::CallbackServerContext*, UploadResponse*) {
-  return UploadReactor::Start(std::make_shared<UploadReactor>(context_));
+    grpc::CallbackServerContext* call, UploadResponse*) {
+  return UploadReactor::Start(call, std::make_shared<UploadReactor>(context_));
 }
 
 }  // namespace syncline

@@ -1,7 +1,9 @@
 #include "scheduler/describe.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/base/incarnation.h"
 
 namespace syncline {
@@ -43,6 +45,12 @@ std::string CountText(uint64_t count, absl::string_view noun) {
 
 std::string SecondsText(absl::Duration duration) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
+}
+
+uint64_t JobNumber(absl::string_view job_id) {
+  uint64_t number = 0;
+  if (!absl::ConsumePrefix(&job_id, "j-")) return 0;
+  return absl::SimpleAtoi(job_id, &number) ? number : 0;
 }
 
 bool IsFinal(JobState state) {

@@ -17,13 +17,16 @@ absl::string_view TaskTypeName(TaskType type);  // "ps"
 std::string TaskText(const Task& task);         // "ps 1"
 // "ps 1 at 127.0.0.1:4567".
 std::string MemberText(const Member& member);
-// "ps 1 at 127.0.0.1:4567 (incarnation 0x00c0ffee00c0ffee)".
+// "ps 1 at 127.0.0.1:4567 (incarnation 0x9f3c)".
 std::string MemberTextWithIncarnation(const Member& member);
 // "1 worker", "2 workers", "2 ps".
 std::string CountText(uint64_t count, absl::string_view noun);
 std::string SecondsText(absl::Duration duration);  // "5.2 s"
 
 bool IsFinal(JobState state);
+
+// "j-0042" -> 42; 0 if it is not a job's id.
+uint64_t JobNumber(absl::string_view job_id);
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time);
 absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -87,6 +88,49 @@ class FileSender final : public grpc::ServerWriteReactor<FileChunk> {
 };
 
 }  // namespace
+
+uint64_t TransferGate::NewTicket() {
+  MutexLock lock(&mu_);
+  return next_ticket_++;
+}
+
+absl::Status TransferGate::Enter(uint64_t ticket, absl::string_view client,
+                                 std::function<void()> start) {
+  {
+    MutexLock lock(&mu_);
+    SYNCLINE_RETURN_IF_ERROR(queue_.Add(ticket, client));
+    starts_[ticket] = std::move(start);
+  }
+  GiveTurns();
+  return absl::OkStatus();
+}
+
+void TransferGate::Leave(uint64_t ticket) {
+  std::function<void()> start;  // destroyed unlocked: it holds its call
+  {
+    MutexLock lock(&mu_);
+    queue_.Remove(ticket);
+    const auto found = starts_.find(ticket);
+    if (found != starts_.end()) {
+      start = std::move(found->second);
+      starts_.erase(found);
+    }
+  }
+  GiveTurns();
+}
+
+void TransferGate::GiveTurns() {
+  std::vector<std::function<void()>> starts;
+  {
+    MutexLock lock(&mu_);
+    for (const uint64_t ticket : queue_.NextTurns()) {
+      const auto found = starts_.find(ticket);
+      starts.push_back(std::move(found->second));
+      starts_.erase(found);
+    }
+  }
+  for (const auto& start : starts) start();
+}
 
 grpc::ServerWriteReactor<FileChunk>* SendArtifact(
     const ServiceContext& context, const DownloadRequest& request) {

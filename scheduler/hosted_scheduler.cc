@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   SYNCLINE_ASSIGN_OR_RETURN(auto scheduler,
                             Scheduler::Create(scheduler_options));
   scheduler->RegisterServices(daemon->builder());
+  daemon->AddReadiness([s = scheduler.get()] { return s->Ready(); });
   return absl::WrapUnique(new HostedScheduler(
       std::move(scheduler), std::move(job_file), MemberCount(options), daemon));
 }

@@ -61,7 +61,17 @@ Job::Job(StoredJob stored, Timing timing)
     : timing_(timing),
       parameters_(std::move(stored.parameters)),
       tables_(std::move(stored.tables)),
-      status_(std::move(stored.status)) {}
+      status_(std::move(stored.status)) {
+  // Records of earlier releases have them.
+  for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
+    for (Participant& participant : *all) {
+      participant.mutable_member()->clear_incarnation();
+    }
+  }
+  if (status_.has_evaluator()) {
+    status_.mutable_evaluator()->mutable_member()->clear_incarnation();
+  }
+}
 
 Job::Party* Job::Find(SessionId session) {
   for (Party& party : parties_) {
@@ -149,6 +159,9 @@ void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
   *out->mutable_member() = place.member;
   out->set_rank(rank);
   parties_.push_back({place.session, *out, role});
+  // Everybody may read the status; a member's incarnation is for those who work
+  // with it.
+  out->mutable_member()->clear_incarnation();
 }
 
 void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
@@ -178,15 +191,25 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   SendPrepare(actions);
 }
 
+Participant* Job::AddParticipant(Role role, JobAssignment* assignment) {
+  switch (role) {
+    case Role::kWorker:
+      return assignment->add_workers();
+    case Role::kEvaluator:
+      return assignment->mutable_evaluator();
+    case Role::kPs:
+      break;
+  }
+  return assignment->add_ps();
+}
+
 void Job::SendPrepare(ClusterActions* actions) {
   SchedulerMessage message;
   JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
   assignment->set_job_id(id());
   *assignment->mutable_spec() = status_.spec();
-  *assignment->mutable_workers() = status_.workers();
-  *assignment->mutable_ps() = status_.ps();
-  if (status_.has_evaluator()) {
-    *assignment->mutable_evaluator() = status_.evaluator();
+  for (const Party& party : parties_) {
+    *AddParticipant(party.role, assignment) = party.participant;
   }
   for (const ParameterInfo& parameter : parameters_) {
     *assignment->add_parameters() = parameter;

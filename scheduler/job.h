@@ -106,7 +106,8 @@ class Job {
   absl::Time since() const;
 
   const std::string& id() const { return status_.job_id(); }
-  // A copy with the progress as of `now`.
+  // A copy with the progress as of `now`. Participants are without their
+  // incarnations, here and in status(): those are no one else's business.
   JobStatus Status(absl::Time now) const;
   const JobStatus& status() const { return status_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
@@ -166,6 +167,7 @@ class Job {
   void Join(const Place& place, Role role, uint32_t rank, Participant* out);
   // Whether evaluations are this one's business.
   bool Evaluates(const Party& party) const;
+  static Participant* AddParticipant(Role role, JobAssignment* assignment);
   void SendPrepare(ClusterActions* actions);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);

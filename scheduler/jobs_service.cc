@@ -1,25 +1,33 @@
 #include "scheduler/jobs_service.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/base/version.h"
+#include "common/rpc/grpc_channel.h"
 #include "common/rpc/job_spec_validator.h"
 #include "scheduler/describe.h"
 #include "scheduler/job_intake.h"
+#include "scheduler/message_sizes.h"
 #include "scheduler/stopping.h"
 
 namespace syncline {
 namespace {
 
+static_assert(kCommandBytesMax < kMessageBytesMax);
+
 constexpr size_t kClientKeyBytesMax = 128;
 constexpr uint32_t kListLimit = 100;
 constexpr uint32_t kListLimitMax = 10'000;
+// Tag and length of a job in a list.
+constexpr size_t kEntryBytes = 6;
 
 // Collects the model in a file, checks the job, queues it.
 class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
@@ -33,6 +41,8 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     if (model_ == nullptr) {
       return absl::InvalidArgumentError("the first message is not `begin`");
     }
+    SYNCLINE_RETURN_IF_ERROR(
+        context_.artifacts->CheckRoom(request.model().data().size()));
     return Annotate(model_->Append(request.model()), "model.path");
   }
 
@@ -49,6 +59,7 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     client_key_ = begin.client_key();
     // Before the user waits for a long upload in vain.
     SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting(client_key_));
+    SYNCLINE_RETURN_IF_ERROR(context_.artifacts->CheckRoom(/*bytes=*/0));
     spec_ = begin.spec();
     SYNCLINE_ASSIGN_OR_RETURN(
         model_, context_.artifacts->BeginUpload(context_.model_bytes_max));
@@ -180,20 +191,40 @@ JobStatus Listed(const Job& job, absl::Time now) {
 
 }  // namespace
 
-ListResponse ListJobs(const ControlLoop& loop, const ListRequest& request) {
+absl::StatusOr<ListResponse> ListJobs(const ControlLoop& loop,
+                                      const ListRequest& request) {
+  uint64_t before = std::numeric_limits<uint64_t>::max();
+  if (!request.page_token().empty()) {
+    before = JobNumber(request.page_token());
+    if (before == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("page_token: \"",
+                       absl::CHexEscape(request.page_token().substr(0, 64)),
+                       "\" is none that an answer gave"));
+    }
+  }
   ListResponse response;
   const int limit = static_cast<int>(
       request.limit() == 0 ? kListLimit
                            : std::min(request.limit(), kListLimitMax));
+  size_t bytes = 0;
   loop.Read([&](const ClusterCore& core, absl::Time now) {
     for (const Job* job : core.Jobs()) {
-      if (response.jobs_size() == limit) break;
       const auto& states = request.states();
+      if (JobNumber(job->id()) >= before) continue;
       if (!states.empty() && std::find(states.begin(), states.end(),
                                        job->status().state()) == states.end()) {
         continue;
       }
-      *response.add_jobs() = Listed(*job, now);
+      JobStatus listed = Listed(*job, now);
+      bytes += listed.ByteSizeLong() + kEntryBytes;
+      const int count = response.jobs_size();
+      // One always goes: a job's status fits into a message.
+      if (count == limit || (count > 0 && bytes > kCommandBytesMax)) {
+        response.set_next_page_token(response.jobs(count - 1).job_id());
+        break;
+      }
+      *response.add_jobs() = std::move(listed);
     }
   });
   return response;
@@ -205,9 +236,9 @@ void JobsService::SetAddress(const std::string& address) {
 }
 
 grpc::ServerReadReactor<SubmitRequest>* JobsService::Submit(
-    grpc::CallbackServerContext*, SubmitResponse* response) {
+    grpc::CallbackServerContext* call, SubmitResponse* response) {
   return SubmitReactor::Start(
-      std::make_shared<SubmitReactor>(context_, response));
+      call, std::make_shared<SubmitReactor>(context_, response));
 }
 
 grpc::ServerWriteReactor<JobStatus>* JobsService::Watch(
@@ -234,8 +265,9 @@ grpc::ServerUnaryReactor* JobsService::GetTables(
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* call,
                                             const ListRequest* request,
                                             ListResponse* response) {
-  *response = ListJobs(*context_.loop, *request);
-  return Answer(call, absl::OkStatus());
+  auto page = ListJobs(*context_.loop, *request);
+  if (page.ok()) *response = *std::move(page);
+  return Answer(call, page.status());
 }
 
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* call,

@@ -49,9 +49,12 @@ class JobsService final : public Jobs::CallbackService {
   std::string address_ ABSL_GUARDED_BY(mu_);
 };
 
-// The jobs as List answers. Newest first; of the spec only its name, without
-// the workers' own progress. 0: 100.
-ListResponse ListJobs(const ControlLoop& loop, const ListRequest& request);
+// A page of jobs as List answers it, which fits into a message. Newest first;
+// of the spec only its name, without the workers' own progress. limit 0: 100. A
+// page's token is the id of its last job: jobs that come later move no page.
+// Errors: InvalidArgument: a page token that no answer gave.
+absl::StatusOr<ListResponse> ListJobs(const ControlLoop& loop,
+                                      const ListRequest& request);
 
 }  // namespace syncline
 

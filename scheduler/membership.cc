@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "scheduler/describe.h"
 
@@ -12,6 +13,11 @@ namespace {
 constexpr size_t kFencedMax = 4096;
 // Beyond any cluster; keeps a hostile index out of file names and pages.
 constexpr uint32_t kIndexMax = 1 << 20;
+// A DNS name has 253 bytes; brackets, colon and port come to it.
+constexpr size_t kAddressBytesMax = 262;
+constexpr size_t kHostNameBytesMax = 255;
+constexpr size_t kVersionBytesMax = 64;
+constexpr size_t kJobIdBytesMax = 64;
 
 // "0.1.0" -> "0.1".
 std::string Release(absl::string_view version) {
@@ -22,6 +28,40 @@ std::string Release(absl::string_view version) {
 
 std::pair<int, uint32_t> KeyOf(const Task& task) {
   return {static_cast<int>(task.type()), task.index()};
+}
+
+absl::Status CheckLength(absl::string_view field, const std::string& text,
+                         size_t bytes_max) {
+  if (text.size() <= bytes_max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " of ", text.size(), " bytes, at most ", bytes_max, " are taken"));
+}
+
+// What a stranger may have said: everything in it is kept, shown and sent on.
+absl::Status CheckTexts(const Register& request) {
+  const Member& member = request.member();
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("address", member.address(), kAddressBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("http_address", member.http_address(), kAddressBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("hostname", member.hostname(), kHostNameBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("version", member.version(), kVersionBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("job_id", request.job_id(), kJobIdBytesMax));
+  if (member.address().empty()) {
+    return absl::InvalidArgumentError("no address");
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const HostPort address,
+                            ParseHostPort(member.address()));
+  if (address.IsAnyInterface()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address ", member.address(), " names every interface and no host; ",
+        "--advertise says how others reach the process"));
+  }
+  if (member.http_address().empty()) return absl::OkStatus();
+  return ParseHostPort(member.http_address()).status();
 }
 
 }  // namespace
@@ -46,10 +86,8 @@ absl::Status Membership::CheckRequest(const Register& request) const {
     return absl::InvalidArgumentError(
         absl::StrCat(TaskText(member.task()), ": incarnation 0 is not valid"));
   }
-  if (member.address().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(TaskText(member.task()), ": no address"));
-  }
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(CheckTexts(request), TaskText(member.task())));
   if (Release(member.version()) != Release(version_)) {
     return absl::InvalidArgumentError(
         absl::StrCat(MemberText(member), " runs version \"", member.version(),

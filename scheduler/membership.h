@@ -39,8 +39,8 @@ class Membership {
 
   // Makes the process live and returns it with the index it was given.
   // REQUIRES: its incarnation is not live. Errors: InvalidArgument (task,
-  // address, incarnation, version), AlreadyExists (a live process holds the
-  // task), FailedPrecondition (fenced).
+  // address, incarnation, version, texts that are too long), AlreadyExists (a
+  // live process holds the task), FailedPrecondition (fenced).
   absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
                                      absl::Time now);
   void Remove(SessionId session);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
@@ -29,6 +30,8 @@ namespace {
 
 constexpr int kFileThreads = 2;
 constexpr size_t kPageJobsMax = 50;
+// What a connection may have sent that nobody has read yet; a chunk.
+constexpr int kReceiveWindowBytes = 1 << 20;
 // A job that is checked and on disk is queued within moments.
 constexpr absl::Duration kEnqueueTimeout = absl::Minutes(1);
 
@@ -110,14 +113,18 @@ class SchedulerImpl final : public Scheduler {
         state_(std::move(state)),
         artifacts_(std::move(artifacts)),
         metrics_(options.metrics),
+        confirmer_(options.confirmer != nullptr ? options.confirmer
+                                                : AddressConfirmer::OverGrpc()),
         loop_({.core = {.version = kVersion,
                         .lease = options.lease,
                         .heartbeat = options.heartbeat,
                         .keep = options.keep,
                         .expects_evaluator = options.expects_evaluator,
                         .ends_with_scheduler = options.single_job,
-                        .queue_max = options.queue_max},
-               .idle_limit = options.idle_limit},
+                        .queue_max = options.queue_max,
+                        .confirms_addresses = true},
+               .idle_limit = options.idle_limit,
+               .confirmer = confirmer_.get()},
               std::move(jobs), state_.get(), artifacts_.get(), &metrics_),
         files_("scheduler-file", kFileThreads),
         intake_("scheduler-intake", 1),
@@ -128,9 +135,17 @@ class SchedulerImpl final : public Scheduler {
     intake_.Stop();
     files_.Stop();
     loop_.Stop();
+    // Its last answers find a loop that has stopped.
+    confirmer_.reset();
   }
 
   void RegisterServices(grpc::ServerBuilder* builder) override {
+    // Of an upload that comes faster than the disk takes it, gRPC would buffer
+    // as much as the line delivers within a round trip and more, tens of
+    // megabytes each.
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                                kReceiveWindowBytes);
     builder->RegisterService(&jobs_service_);
     builder->RegisterService(&daemons_service_);
   }
@@ -141,15 +156,22 @@ class SchedulerImpl final : public Scheduler {
     address_ = address;
   }
 
+  absl::Status Ready() const override {
+    SYNCLINE_RETURN_IF_ERROR(loop_.Healthy());
+    return artifacts_->CheckRoom(/*bytes=*/0);
+  }
+
   std::map<std::string, HttpServer::Handler> Pages() override {
     return {{"/", [this](absl::string_view) { return HtmlPage(); }},
-            {"/jobs.json", [this](absl::string_view) { return JsonPage(); }}};
+            {"/jobs.json",
+             [this](absl::string_view query) { return JsonPage(query); }}};
   }
 
   absl::StatusOr<Submission> Submit(const JobSpec& spec,
                                     absl::string_view model,
                                     const std::string& client_key) override {
     SYNCLINE_RETURN_IF_ERROR(loop_.CheckAccepting(client_key));
+    SYNCLINE_RETURN_IF_ERROR(artifacts_->CheckRoom(model.size()));
     SYNCLINE_ASSIGN_OR_RETURN(CheckedJob job, CheckJob(spec, model));
     job.client_key = client_key;
     SYNCLINE_ASSIGN_OR_RETURN(
@@ -202,6 +224,7 @@ class SchedulerImpl final : public Scheduler {
             .artifacts = artifacts_.get(),
             .files = &files_,
             .intake = &intake_,
+            .gate = &gate_,
             .model_bytes_max = options_.model_bytes_max};
   }
 
@@ -238,22 +261,31 @@ class SchedulerImpl final : public Scheduler {
             .body = RenderStatusPage(data)};
   }
 
-  HttpServer::Response JsonPage() {
+  // A page of jobs; "page_token=" in the query asks for a later one.
+  HttpServer::Response JsonPage(absl::string_view query) {
+    ListRequest request;
+    if (absl::ConsumePrefix(&query, "page_token=")) {
+      request.set_page_token(std::string(query));
+    }
+    const auto page = ListJobs(loop_, request);
+    HttpServer::Response response;
+    if (!page.ok()) {
+      response.code = 400;
+      response.body = absl::StrCat(page.status().message(), "\n");
+      return response;
+    }
     google::protobuf::util::JsonPrintOptions json;
     json.preserve_proto_field_names = true;
     json.always_print_primitive_fields = true;
-    HttpServer::Response response;
     response.content_type = "application/json";
     std::string text;
-    google::protobuf::Struct page;
+    google::protobuf::Struct object;
     const bool printed =
-        google::protobuf::util::MessageToJsonString(
-            ListJobs(loop_, ListRequest()), &text, json)
-            .ok() &&
-        google::protobuf::util::JsonStringToMessage(text, &page).ok();
-    KeepNamesOfSpecs(&page);
+        google::protobuf::util::MessageToJsonString(*page, &text, json).ok() &&
+        google::protobuf::util::JsonStringToMessage(text, &object).ok();
+    KeepNamesOfSpecs(&object);
     if (!printed ||
-        !google::protobuf::util::MessageToJsonString(page, &response.body)
+        !google::protobuf::util::MessageToJsonString(object, &response.body)
              .ok()) {
       response.code = 500;
     }
@@ -264,9 +296,11 @@ class SchedulerImpl final : public Scheduler {
   const std::unique_ptr<StateStore> state_;
   const std::unique_ptr<ArtifactStore> artifacts_;
   SchedulerMetrics metrics_;
+  std::shared_ptr<AddressConfirmer> confirmer_;
   ControlLoop loop_;
   ThreadPool files_;
   ThreadPool intake_;
+  TransferGate gate_{TransferQueue::Options()};
   JobsService jobs_service_;
   DaemonsService daemons_service_;
   Mutex mu_;

@@ -13,6 +13,7 @@
 #include "common/rpc/metrics.h"
 #include "grpcpp/server_builder.h"
 #include "proto/job.pb.h"
+#include "scheduler/address_confirmer.h"
 
 namespace syncline {
 
@@ -36,6 +37,8 @@ class Scheduler {
     // Streams that do not register and uploads that stall end after this.
     absl::Duration idle_limit = absl::Seconds(30);
     MetricsRegistry* metrics = nullptr;  // outlives the scheduler; may be null
+    // Asks members whether they are at their addresses; null: over gRPC.
+    std::shared_ptr<AddressConfirmer> confirmer;
   };
   // Reads the state; a job that was running is marked failed, one whose record
   // cannot be read is left out, logged and counted. Errors:
@@ -47,6 +50,10 @@ class Scheduler {
   virtual void RegisterServices(grpc::ServerBuilder* builder) = 0;
   // The address that GetCluster names, once it is known.
   virtual void SetAddress(const std::string& address) = 0;
+  // OK: jobs can be taken, kept and run. Errors, for people: Unavailable: it is
+  // stopping, or its loop does not turn; ResourceExhausted: the disk of the
+  // state is full; others: it is gone, or records could not be written.
+  virtual absl::Status Ready() const = 0;
   // Pages for the HTTP server: "/" (jobs, members) and "/jobs.json".
   virtual std::map<std::string, HttpServer::Handler> Pages() = 0;
 

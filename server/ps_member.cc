@@ -57,6 +57,11 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
       .Field("disk_bytes", ps.table_disk_bytes)
       .Field("spill_dir", ps.spill_dir);
   SYNCLINE_ASSIGN_OR_RETURN(auto server, PsServer::Create(ps));
+  if (ps.table_disk_bytes > 0) {
+    daemon->AddReadiness([folder = ps.spill_dir] {
+      return Annotate(FreeDiskBytes(folder).status(), "--spill-dir");
+    });
+  }
   server->RegisterService(daemon->builder());
   return absl::WrapUnique(new PsMember(std::move(server), daemon));
 }

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_ARTIFACT_TRANSFER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,9 +25,11 @@ class ArtifactTransfer {
                               absl::Time deadline) = 0;
 };
 
-// From and to a scheduler, as the process `incarnation`.
+// From and to a scheduler, as the process `incarnation`. `session_secret` gives
+// the secret of the stream that it has now; thread-safe.
 std::unique_ptr<ArtifactTransfer> SchedulerArtifacts(
-    const std::string& scheduler_address, uint64_t incarnation);
+    const std::string& scheduler_address, uint64_t incarnation,
+    std::function<std::string()> session_secret);
 
 }  // namespace syncline
 

@@ -2,10 +2,15 @@
 // TF_CONFIG makes it so, and where it is alone a ps too; each of them joins the
 // cluster like any other member, over loopback.
 
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/daemon.h"
@@ -27,6 +32,7 @@ absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
   worker.results_root = daemon->WorkRoot();
   worker.threads = options.threads;
   worker.incarnation = incarnation;
+  worker.session_secret = [link] { return link->session_secret(); };
   worker.shared_memory = options.shared_memory;
   worker.metrics = daemon->metrics();
   return Worker::Create(worker,
@@ -45,6 +51,14 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
   if (options.alone) {
     SYNCLINE_ASSIGN_OR_RETURN(ps, PsMember::Create(options, daemon));
   }
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string work_dir, daemon->WorkDir());
+  daemon->AddReadiness([work_dir] {
+    std::error_code error;
+    return std::filesystem::is_directory(work_dir, error)
+               ? absl::OkStatus()
+               : absl::NotFoundError(
+                     absl::StrCat("--work-dir ", work_dir, " is gone"));
+  });
   SYNCLINE_RETURN_IF_ERROR(
       scheduler == nullptr
           ? daemon->Listen({"syncline.Worker"})

@@ -156,8 +156,8 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
   if (complete.artifacts == nullptr) {
-    complete.artifacts =
-        SchedulerArtifacts(options.scheduler_address, options.incarnation);
+    complete.artifacts = SchedulerArtifacts(
+        options.scheduler_address, options.incarnation, options.session_secret);
   }
   return std::make_unique<JobWorker>(complete, std::move(send));
 }

@@ -31,6 +31,9 @@ class Worker {
     absl::Duration store_limit = absl::Minutes(30);
     int threads = 0;  // 0: cores, when the job does not say
     uint64_t incarnation = 0;
+    // The secret of the stream to the scheduler, for what goes there beside it.
+    // Thread-safe; used only where `artifacts` is null.
+    std::function<std::string()> session_secret;
     bool shared_memory = true;           // with a ps on this host
     MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null
     // Null: from and to the scheduler.

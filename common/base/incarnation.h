@@ -5,13 +5,17 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 
 namespace syncline {
 
-// An incarnation as every message and log line writes it, so that one search
-// finds them all: "0x00000000000000ab".
+// An incarnation as every message and log line writes it: "0x9f3c", 16 bits of
+// a hash. The same incarnation has the same text everywhere, so that one search
+// finds all lines about it. The number itself is what a process proves its
+// membership with, and is never written where people read.
 inline std::string IncarnationText(uint64_t incarnation) {
-  return absl::StrCat("0x", absl::Hex(incarnation, absl::kZeroPad16));
+  return absl::StrCat("0x",
+                      absl::Hex(Mix64(incarnation) >> 48, absl::kZeroPad4));
 }
 
 }  // namespace syncline

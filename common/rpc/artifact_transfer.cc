@@ -83,16 +83,12 @@ absl::Status FetchArtifact(const std::string& scheduler_address,
 }
 
 absl::Status UploadArtifact(const std::string& scheduler_address,
-                            const std::string& job_id, uint64_t incarnation,
-                            const std::string& name,
+                            const UploadBegin& upload,
                             const std::string& from_file, absl::Time deadline) {
   const auto stub = Daemons::NewStub(MakeChannel(scheduler_address));
-  UploadBegin begin;
-  begin.set_job_id(job_id);
-  begin.set_name(name);
-  begin.set_incarnation(incarnation);
-  return Annotate(Upload(stub.get(), begin, from_file, deadline),
-                  What("storing", job_id, name, scheduler_address));
+  return Annotate(
+      Upload(stub.get(), upload, from_file, deadline),
+      What("storing", upload.job_id(), upload.name(), scheduler_address));
 }
 
 }  // namespace syncline

@@ -22,6 +22,7 @@
 #include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "grpc/support/log.h"
@@ -54,8 +55,7 @@ void WatchParent(pid_t parent, ExitRequest* exit_request) {
 
 void PrintLines(const std::string& program, absl::string_view text) {
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    std::fprintf(stderr, "%s: %.*s\n", program.c_str(),
-                 static_cast<int>(line.size()), line.data());
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), Printable(line).c_str());
   }
 }
 
@@ -194,10 +194,15 @@ MemberLink* Daemon::AddMember() {
   return members_.back().get();
 }
 
+void Daemon::AddReadiness(std::function<absl::Status()> ready) {
+  readiness_.push_back(std::move(ready));
+}
+
 absl::Status Daemon::Listen(std::vector<std::string> services,
                             HttpServer::Pages pages) {
   services_ = std::move(services);
   grpc::EnableDefaultHealthCheckService(true);
+  builder_.RegisterService(&identity_);
   builder_.RegisterCallbackGenericService(&unknown_calls_);
   SYNCLINE_ASSIGN_OR_RETURN(listening_,
                             StartServer(&builder_, options_.listen));
@@ -241,6 +246,7 @@ absl::Status Daemon::Ready() const {
   for (const auto& member : members_) {
     SYNCLINE_RETURN_IF_ERROR(member->Ready());
   }
+  for (const auto& ready : readiness_) SYNCLINE_RETURN_IF_ERROR(ready());
   return absl::OkStatus();
 }
 
@@ -268,6 +274,7 @@ Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
 void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
                   uint64_t incarnation,
                   std::function<void(const SchedulerMessage&)> on_command) {
+  identity_.Add(incarnation);
   SchedulerSession::Options session;
   session.scheduler_address = scheduler_address_;
   session.self = MakeMember(task, incarnation);
@@ -287,6 +294,7 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
         .Field("scheduler", scheduler_address_);
     if (Ready().ok()) SetServing(true);
   };
+  callbacks.on_lost = [this] { SetServing(false); };
   callbacks.on_shutdown = [this](const Shutdown& shutdown) {
     RequestExit(shutdown.exit_code(), shutdown.reason());
   };

@@ -19,6 +19,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_timers.h"
 #include "common/rpc/http_server.h"
+#include "common/rpc/identity_service.h"
 #include "common/rpc/member_link.h"
 #include "common/rpc/metrics.h"
 #include "grpcpp/generic/async_generic_service.h"
@@ -57,6 +58,11 @@ class Daemon {
 
   // A role that the scheduler is to know. Owned by the daemon; before Listen.
   MemberLink* AddMember();
+
+  // What /readyz asks besides membership, for as long as HTTP is served: an
+  // error is the reason why this process is not ready. `ready` must not block
+  // for long and is called from any thread. Before Listen.
+  void AddReadiness(std::function<absl::Status()> ready);
 
   // Starts gRPC, then HTTP with `pages` besides the usual ones; writes the port
   // file. `services` are those whose health is that of the whole process.
@@ -112,13 +118,15 @@ class Daemon {
   // gRPC starts no server without a service of the caller's, and a worker has
   // none. This one refuses every call that no other service takes.
   grpc::CallbackGenericService unknown_calls_;
+  IdentityService identity_;
   ListeningServer listening_;
   std::optional<GrpcTimerWaker> timers_;  // while there is a server
   std::string address_;
   std::string scheduler_address_;
   std::unique_ptr<LockedFolder> work_folder_;
   std::vector<std::string> services_;
-  std::vector<std::unique_ptr<MemberLink>> members_;  // const after Listen
+  std::vector<std::unique_ptr<MemberLink>> members_;      // const after Listen
+  std::vector<std::function<absl::Status()>> readiness_;  // likewise
   std::atomic<bool> draining_ = false;
   std::unique_ptr<HttpServer> http_;
   absl::Time drain_deadline_ = absl::InfinitePast();

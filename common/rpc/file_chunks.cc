@@ -58,10 +58,8 @@ absl::Status FileChunkReader::Next(FileChunk* chunk) {
   }
   crc32c_ = ExtendCrc32c(crc32c_, *data);
   offset_ += got;
-  if (offset_ == size_bytes_) {
-    chunk->set_last(true);
-    chunk->set_crc32c(crc32c_);
-  }
+  chunk->set_last(offset_ == size_bytes_);
+  chunk->set_crc32c(crc32c_);
   return absl::OkStatus();
 }
 
@@ -94,17 +92,18 @@ absl::Status FileChunkWriter::Append(const FileChunk& chunk) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "file is larger than the limit of ", bytes_max_, " bytes"));
   }
-  SYNCLINE_RETURN_IF_ERROR(Write(data));
-  crc32c_ = ExtendCrc32c(crc32c_, data);
-  size_bytes_ += data.size();
-  if (!chunk.last()) return absl::OkStatus();
-  if (chunk.crc32c() != crc32c_) {
+  const uint32_t crc32c = ExtendCrc32c(crc32c_, data);
+  const bool says_checksum = chunk.last() || chunk.crc32c() != 0;
+  if (says_checksum && chunk.crc32c() != crc32c) {
     return absl::DataLossError(absl::StrCat(
-        "checksum mismatch after ", size_bytes_, " bytes: CRC-32C is ",
-        absl::Hex(crc32c_, absl::kZeroPad8), ", expected ",
-        absl::Hex(chunk.crc32c(), absl::kZeroPad8)));
+        "checksum mismatch after ", size_bytes_ + data.size(),
+        " bytes: CRC-32C is ", absl::Hex(crc32c, absl::kZeroPad8),
+        ", expected ", absl::Hex(chunk.crc32c(), absl::kZeroPad8)));
   }
-  whole_ = true;
+  SYNCLINE_RETURN_IF_ERROR(Write(data));
+  crc32c_ = crc32c;
+  size_bytes_ += data.size();
+  whole_ = chunk.last();
   return absl::OkStatus();
 }
 

@@ -53,7 +53,8 @@ class FileChunkWriter {
   ~FileChunkWriter();
 
   // Errors: InvalidArgument: out of order, too long, or after the last;
-  // DataLoss: checksum; ResourceExhausted: above bytes_max, or disk full.
+  // DataLoss: checksum, found before the chunk is written; ResourceExhausted:
+  // above bytes_max, or disk full.
   absl::Status Append(const FileChunk& chunk);
   // The last chunk has been appended.
   bool whole() const { return whole_; }

@@ -19,6 +19,15 @@ namespace {
 
 using Response = HttpServer::Response;
 
+// A thread waits for one connection's request. Whoever opens connections and
+// says nothing holds this many threads for this long, so a probe that waits a
+// few seconds is answered even then. An idle thread costs a stack's first page.
+constexpr char kThreads[] = "64";
+constexpr char kRequestTimeoutMs[] = "2000";
+constexpr char kQueuedConnections[] = "256";
+// Requests are a line and a few headers.
+constexpr char kRequestBytesMax[] = "8192";
+
 // civetweb's library state is counted by itself; one count per server.
 class CivetwebServer final : public HttpServer {
  public:
@@ -38,9 +47,15 @@ class CivetwebServer final : public HttpServer {
     const char* settings[] = {"listening_ports",
                               listen.c_str(),
                               "num_threads",
-                              "2",
+                              kThreads,
+                              "connection_queue",
+                              kQueuedConnections,
                               "request_timeout_ms",
-                              "5000",
+                              kRequestTimeoutMs,
+                              "max_request_size",
+                              kRequestBytesMax,
+                              "enable_keep_alive",
+                              "no",
                               "linger_timeout_ms",
                               "100",
                               nullptr};

@@ -18,6 +18,7 @@ void MemberLink::Join(SchedulerSession::Options options, Callbacks callbacks) {
       std::move(options),
       {.on_command = [this](const SchedulerMessage& m) { OnCommand(m); },
        .on_registered = [this](const Registered& r) { OnRegistered(r); },
+       .on_lost = [this](const absl::Status& why) { OnLost(why); },
        .on_rejected = callbacks_.on_rejected});
 }
 
@@ -36,9 +37,18 @@ void MemberLink::OnCommand(const SchedulerMessage& command) {
 void MemberLink::OnRegistered(const Registered& registered) {
   {
     MutexLock lock(&mu_);
-    registered_ = true;
+    registered_ = absl::OkStatus();
+    session_secret_ = registered.session_secret();
   }
   callbacks_.on_registered(registered);
+}
+
+void MemberLink::OnLost(const absl::Status& why) {
+  {
+    MutexLock lock(&mu_);
+    registered_ = why;
+  }
+  if (callbacks_.on_lost) callbacks_.on_lost();
 }
 
 void MemberLink::SetRunningJob(const std::string& job_id) {
@@ -83,11 +93,17 @@ std::string MemberLink::running_job() const {
   return running_job_;
 }
 
+std::string MemberLink::session_secret() const {
+  MutexLock lock(&mu_);
+  return session_secret_;
+}
+
 absl::Status MemberLink::Ready() const {
   MutexLock lock(&mu_);
-  if (registered_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "not registered with the scheduler at ", scheduler_address_, " yet"));
+  if (registered_.ok()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("not registered with the scheduler at ", scheduler_address_,
+                   ": ", registered_.message()));
 }
 
 }  // namespace syncline

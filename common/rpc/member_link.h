@@ -26,6 +26,8 @@ class MemberLink {
     // Prepare, run and stop commands. Must not block for long.
     std::function<void(const SchedulerMessage&)> on_command;
     std::function<void(const Registered&)> on_registered;
+    // The session is lost, and with it Ready(); it may come back.
+    std::function<void()> on_lost;
     // The scheduler ends this process.
     std::function<void(const Shutdown&)> on_shutdown;
     // Registration was refused for good.
@@ -50,12 +52,16 @@ class MemberLink {
 
   // The job that this member works for; empty: none.
   std::string running_job() const ABSL_LOCKS_EXCLUDED(mu_);
-  // OK once registered.
+  // Registered.session_secret of the stream that there was last; empty before.
+  std::string session_secret() const ABSL_LOCKS_EXCLUDED(mu_);
+  // OK while there is a session. Errors: Unavailable: not registered yet, or
+  // the session is lost, with the reason.
   absl::Status Ready() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void OnCommand(const SchedulerMessage& command) ABSL_LOCKS_EXCLUDED(mu_);
   void OnRegistered(const Registered& registered) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnLost(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   void SetRunningJob(const std::string& job_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -65,8 +71,11 @@ class MemberLink {
   mutable Mutex mu_;
   CondVar released_;
   std::unique_ptr<SchedulerSession> session_ ABSL_GUARDED_BY(mu_);
-  bool registered_ ABSL_GUARDED_BY(mu_) = false;
+  // OK: registered.
+  absl::Status registered_ ABSL_GUARDED_BY(mu_) =
+      absl::UnavailableError("not yet");
   std::string running_job_ ABSL_GUARDED_BY(mu_);
+  std::string session_secret_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline

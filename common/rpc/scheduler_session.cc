@@ -218,6 +218,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
         if (stream_open_) stream_->Write(std::move(write->event));
       } else if (auto* loss = std::get_if<AnnounceLoss>(&action)) {
         LogLoss(*loss);
+        Deliver(std::move(action));
       } else {
         Deliver(std::move(action));
       }
@@ -257,6 +258,8 @@ class SchedulerSessionImpl final : public SchedulerSession,
       if (callbacks_.on_registered) {
         callbacks_.on_registered(registered->registered);
       }
+    } else if (auto* loss = std::get_if<AnnounceLoss>(&action)) {
+      if (callbacks_.on_lost) callbacks_.on_lost(loss->why);
     } else if (auto* rejected = std::get_if<DeliverRejected>(&action)) {
       if (callbacks_.on_rejected) callbacks_.on_rejected(rejected->status);
     }

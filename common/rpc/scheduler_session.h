@@ -24,6 +24,8 @@ class SchedulerSession {
     std::function<void(const SchedulerMessage&)> on_command;
     // After each successful registration.
     std::function<void(const Registered&)> on_registered;
+    // A session that was established is lost; the next on_registered ends that.
+    std::function<void(const absl::Status& why)> on_lost = nullptr;
     // Registration was refused for good (another process holds the task, wrong
     // version). Or, Unavailable: the scheduler was not found within
     // `connect_timeout`; or it has been out of reach for `orphan_timeout` and
@@ -61,9 +63,10 @@ class SchedulerSession {
 absl::Status FetchArtifact(const std::string& scheduler_address,
                            const std::string& job_id, const std::string& name,
                            const std::string& to_file, absl::Time deadline);
+// `upload` names job and artifact, and says by incarnation and secret which
+// stream it belongs to.
 absl::Status UploadArtifact(const std::string& scheduler_address,
-                            const std::string& job_id, uint64_t incarnation,
-                            const std::string& name,
+                            const UploadBegin& upload,
                             const std::string& from_file, absl::Time deadline);
 
 }  // namespace syncline

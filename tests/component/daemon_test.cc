@@ -289,6 +289,45 @@ TEST_F(DaemonTest, AMemberThatIsNotRegisteredIsLiveButNotReady) {
             kNotServing);
 }
 
+TEST_F(DaemonTest, OneThatHasLostItsSchedulerIsNotReadyAndSaysWhy) {
+  const auto daemon = Listening();
+  Join(daemon.get());
+  const auto health = [&] {
+    return HealthOf(daemon->address(), "syncline.ParameterServer");
+  };
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return link_->Ready().ok(); }));
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return health() == kServing; }));
+  const std::string scheduler = scheduler_->address();
+  scheduler_.reset();
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return !link_->Ready().ok(); }));
+  EXPECT_THAT(std::string(link_->Ready().message()),
+              HasSubstr(absl::StrCat("not registered with the scheduler at ",
+                                     scheduler, ": ")));
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return health() == kNotServing; }));
+  EXPECT_EQ(HealthOf(daemon->address(), ""), kServing);  // alive all the same
+}
+
+TEST_F(DaemonTest, ConfirmsItsMembersAndNobodyElse) {
+  const auto daemon = Listening();
+  const auto stub = Identity::NewStub(MakeChannel(daemon->address()));
+  const auto confirm = [&](uint64_t incarnation) {
+    const auto context = MakeContext(absl::Now() + absl::Seconds(20));
+    ConfirmRequest request;
+    request.set_incarnation(incarnation);
+    ConfirmResponse response;
+    return stub->Confirm(context.get(), request, &response).error_code();
+  };
+  EXPECT_EQ(confirm(7), grpc::StatusCode::FAILED_PRECONDITION);  // not yet
+  Join(daemon.get());
+  EXPECT_EQ(confirm(7), grpc::StatusCode::OK);
+  EXPECT_EQ(confirm(8), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(confirm(0), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(DaemonTest, APortInUseIsNamed) {
   options_.listen = scheduler_->address();
   auto daemon = Daemon::Create(options_);

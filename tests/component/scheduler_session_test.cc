@@ -88,7 +88,8 @@ class ScriptedDaemons final : public Daemons::Service {
     UploadRequest request;
     reader->Read(&request);
     const std::string name = request.begin().name();
-    if (request.begin().incarnation() != 7) {
+    if (request.begin().incarnation() != 7 ||
+        request.begin().session_secret() != "abc") {
       return ToGrpcStatus(absl::FailedPreconditionError("not this daemon's"));
     }
     std::string content;
@@ -255,6 +256,15 @@ TEST_F(SchedulerSessionTest, ClosingNeverHangs) {
   Start().reset();  // nobody listens
 }
 
+UploadBegin Upload(uint64_t incarnation, const std::string& name) {
+  UploadBegin upload;
+  upload.set_job_id("j-1");
+  upload.set_name(name);
+  upload.set_incarnation(incarnation);
+  upload.set_session_secret("abc");
+  return upload;
+}
+
 TEST_F(SchedulerSessionTest, FilesTravelBothWays) {
   std::string content(5'000'000, '\0');
   Random random(3);
@@ -272,7 +282,7 @@ TEST_F(SchedulerSessionTest, FilesTravelBothWays) {
               *ReadFile(daemons_.files[name], 1 << 30));
   }
   const absl::Status status = UploadArtifact(
-      server_.address, "j-1", 7, "trained.onnx", dir_ / "in", deadline);
+      server_.address, Upload(7, "trained.onnx"), dir_ / "in", deadline);
   ASSERT_TRUE(status.ok()) << status;
   const auto uploads = daemons_.uploads.Await(1);
   ASSERT_EQ(uploads.size(), 1);
@@ -295,11 +305,11 @@ TEST_F(SchedulerSessionTest, ATransferThatFailsSaysWhatAndLeavesNothing) {
                 .code(),
             absl::StatusCode::kDataLoss);
   EXPECT_EQ(
-      UploadArtifact(server_.address, "j-1", 8, "a", dir_ / "in", deadline)
+      UploadArtifact(server_.address, Upload(8, "a"), dir_ / "in", deadline)
           .code(),
       absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(
-      UploadArtifact(server_.address, "j-1", 7, "a", dir_ / "no", deadline)
+      UploadArtifact(server_.address, Upload(7, "a"), dir_ / "no", deadline)
           .code(),
       absl::StatusCode::kNotFound);
   // Only the source is there: no result, no temporary file.

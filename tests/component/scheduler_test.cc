@@ -14,17 +14,20 @@
 #include "absl/time/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/file.h"
+#include "common/base/incarnation.h"
 #include "common/base/random.h"
 #include "common/base/version.h"
 #include "common/model/model.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/identity_service.h"
 #include "common/rpc/scheduler_session.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "scheduler/transfer_queue.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline {
@@ -74,13 +77,15 @@ struct Script {
 class FakeDaemon {
  public:
   FakeDaemon(const std::string& scheduler, TaskType type, uint32_t index,
-             Script script = {})
+             Script script = {}, const std::string& address = "")
       : script_(std::move(script)) {
     SchedulerSession::Options options;
     options.scheduler_address = scheduler;
     options.self.mutable_task()->set_type(type);
     options.self.mutable_task()->set_index(index);
-    options.self.set_address(absl::StrCat("10.0.0.", index + 1, ":7000"));
+    options.self.set_address(address.empty()
+                                 ? absl::StrCat("10.0.0.", index + 1, ":7000")
+                                 : address);
     options.self.set_incarnation(EntropySeed());
     options.self.set_version(kVersion);
     options.task_taken_timeout = absl::Milliseconds(500);
@@ -127,6 +132,15 @@ class FakeDaemon {
     });
   }
   uint64_t incarnation() const { return incarnation_; }
+  // How it begins to store a file of a job.
+  UploadBegin Upload(const std::string& job_id, const std::string& name) {
+    UploadBegin begin;
+    begin.set_job_id(job_id);
+    begin.set_name(name);
+    begin.set_incarnation(incarnation_);
+    begin.set_session_secret(registered.Await(1).back().session_secret());
+    return begin;
+  }
 
   WaitLog<SchedulerMessage> commands;
   WaitLog<Registered> registered;
@@ -173,9 +187,19 @@ class FakeDaemon {
   std::unique_ptr<SchedulerSession> session_ ABSL_GUARDED_BY(mu_);
 };
 
+// Takes everybody at his word: the daemons here have no address.
+class TrustingConfirmer final : public AddressConfirmer {
+ public:
+  void Confirm(const std::string&, uint64_t,
+               std::function<void(absl::Status)> done) override {
+    done(absl::OkStatus());
+  }
+};
+
 class SchedulerTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    options_.confirmer = std::make_shared<TrustingConfirmer>();
     dir_ = std::filesystem::path(::testing::TempDir()) /
            absl::StrCat("scheduler_", absl::Hex(EntropySeed()));
     std::filesystem::create_directory(dir_);
@@ -430,8 +454,7 @@ TEST_F(SchedulerTest, ALostDaemonFailsItsJobByNameAndFreesTheOthers) {
   WatchUntil(job_id, [](const JobStatus& status) {
     return status.progress().clock() == 231;
   });
-  const std::string incarnation =
-      absl::StrCat("0x", absl::Hex(ps->incarnation(), absl::kZeroPad16));
+  const std::string incarnation = IncarnationText(ps->incarnation());
   const absl::Time killed = absl::Now();
   Kill(ps);
   const JobStatus status = AwaitState(job_id, FAILED);
@@ -559,17 +582,14 @@ TEST_F(SchedulerTest, FilesOfAnySizeComeBack) {
   }
   ASSERT_TRUE(WriteFileAtomically(dir_ / "big", content).ok());
   const absl::Time deadline = absl::Now() + kPatience;
-  const auto upload = [&](uint64_t incarnation, const std::string& name) {
-    return UploadArtifact(server_.address, job_id, incarnation, name,
-                          dir_ / "big", deadline);
+  const auto upload = [&](const UploadBegin& begin) {
+    return UploadArtifact(server_.address, begin, dir_ / "big", deadline);
   };
-  EXPECT_EQ(upload(1, "trained.onnx").code(),
-            absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(upload(worker->incarnation(), "../../etc/passwd").code(),
+  EXPECT_EQ(upload(worker->Upload(job_id, "../../etc/passwd")).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(upload(worker->incarnation(), "model.onnx").code(),
+  EXPECT_EQ(upload(worker->Upload(job_id, "model.onnx")).code(),
             absl::StatusCode::kInvalidArgument);
-  const absl::Status stored = upload(worker->incarnation(), "trained.onnx");
+  const absl::Status stored = upload(worker->Upload(job_id, "trained.onnx"));
   ASSERT_TRUE(stored.ok()) << stored;
   worker->SendDone(job_id, false);
   const JobStatus status = AwaitState(job_id, SUCCEEDED);
@@ -598,6 +618,95 @@ TEST_F(SchedulerTest, FilesOfAnySizeComeBack) {
   const absl::Status why = FromGrpcStatus(missing->Finish());
   EXPECT_EQ(why.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(why.message(), HasSubstr("model.onnx, trained.onnx"));
+}
+
+TEST_F(SchedulerTest, AnUploadNamesTheSecretOfItsStream) {
+  AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
+  FakeDaemon* other = AddDaemon(WORKER, 1);
+  const std::string job_id = MustSubmit(Spec(1, 1));
+  AwaitState(job_id, RUNNING);
+  ASSERT_TRUE(WriteFileAtomically(dir_ / "file", "content").ok());
+  const auto upload = [&](const UploadBegin& begin) {
+    return UploadArtifact(server_.address, begin, dir_ / "file",
+                          absl::Now() + kPatience);
+  };
+  const UploadBegin right = worker->Upload(job_id, "trained.onnx");
+  EXPECT_EQ(right.session_secret().size(), 16);
+  for (const std::string& secret :
+       {std::string(), std::string(16, '\0'),
+        other->Upload(job_id, "").session_secret()}) {
+    UploadBegin wrong = right;
+    wrong.set_session_secret(secret);
+    const absl::Status refused = upload(wrong);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(refused.message(), HasSubstr("secret"));
+  }
+  UploadBegin stranger = right;
+  stranger.set_incarnation(1);
+  EXPECT_EQ(upload(stranger).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(upload(right).ok());
+}
+
+// What proves membership must not be among what is shown.
+TEST_F(SchedulerTest, NoIncarnationOrSecretGetsOut) {
+  FakeDaemon* ps = AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
+  AddDaemon(EVALUATOR, 0, {.finishes = false});
+  FakeDaemon twin(server_.address, PS, 0);
+  std::vector<std::string> shown;
+  const auto show = [&](const google::protobuf::Message& message) {
+    shown.push_back(message.SerializeAsString());
+    shown.push_back(message.DebugString());
+  };
+  for (const absl::Status& why : twin.rejected.Await(1)) {
+    shown.push_back(why.ToString());
+  }
+  JobSpec spec = Spec(1, 1);
+  *spec.mutable_data()->mutable_test() = spec.data().train();
+  const std::string job_id = MustSubmit(spec);
+  show(AwaitState(job_id, RUNNING));
+  UploadBegin begin = worker->Upload(job_id, "trained.onnx");
+  begin.clear_session_secret();
+  shown.push_back(UploadArtifact(server_.address, begin, "/dev/null",
+                                 absl::Now() + kPatience)
+                      .ToString());
+  const auto secrets = {worker->Upload("", "").session_secret(),
+                        ps->Upload("", "").session_secret()};
+  const std::vector<uint64_t> incarnations = {ps->incarnation(),
+                                              worker->incarnation()};
+  const auto ask = [&] {
+    ClusterStatus cluster;
+    ListResponse list;
+    jobs_->GetCluster(MakeContext(absl::Now() + kPatience).get(), {}, &cluster);
+    jobs_->List(MakeContext(absl::Now() + kPatience).get(), {}, &list);
+    EXPECT_GT(cluster.members_size(), 0);
+    EXPECT_EQ(list.jobs_size(), 1);
+    show(cluster);
+    show(list);
+    show(Get(job_id).value());
+    for (const auto& [path, page] : scheduler_->Pages()) {
+      shown.push_back(page("").body);
+    }
+  };
+  ask();
+  Kill(ps);
+  const JobStatus failed = AwaitState(job_id, FAILED);
+  EXPECT_THAT(LastReason(failed), HasSubstr("incarnation 0x"));
+  show(failed);
+  ask();
+  for (const std::string& text : shown) {
+    for (const uint64_t incarnation : incarnations) {
+      const std::string bytes(reinterpret_cast<const char*>(&incarnation),
+                              sizeof(incarnation));
+      EXPECT_EQ(text.find(bytes), std::string::npos) << text;
+      EXPECT_THAT(text, Not(HasSubstr(absl::StrCat(incarnation))));
+      EXPECT_THAT(text, Not(HasSubstr(absl::StrCat(absl::Hex(incarnation)))));
+    }
+    for (const std::string& secret : secrets) {
+      EXPECT_EQ(text.find(secret), std::string::npos) << text;
+    }
+  }
 }
 
 TEST_F(SchedulerTest, ASpoiledFileIsNotSent) {
@@ -672,6 +781,72 @@ TEST_F(SchedulerTest, WhoSaysNothingIsGivenUp) {
   StartScheduler(server_.address);
   AddDaemon(WORKER, 0);
   EXPECT_TRUE(Submit(Spec(1, 1)).ok());
+}
+
+// What the scheduler says of the only member.
+class SchedulerAddressTest : public SchedulerTest {
+ protected:
+  void SetUp() override {
+    SchedulerTest::SetUp();
+    StopScheduler();
+    options_.confirmer = nullptr;  // over gRPC
+    StartScheduler(server_.address);
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&identity_);
+    auto listening = StartServer(&builder, "127.0.0.1:0");
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    daemon_ = *std::move(listening);
+  }
+  void TearDown() override {
+    SchedulerTest::TearDown();
+    daemon_.server->Shutdown(absl::ToChronoTime(absl::Now()));
+  }
+
+  std::unique_ptr<FakeDaemon> DaemonAt(const std::string& address) {
+    auto daemon =
+        std::make_unique<FakeDaemon>(server_.address, PS, 0, Script(), address);
+    daemon->AwaitRegistered();
+    return daemon;
+  }
+  std::string JobAwaited(const std::function<bool(const std::string&)>& is) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    ClusterStatus cluster;
+    do {
+      jobs_->GetCluster(MakeContext(deadline).get(), {}, &cluster);
+    } while (absl::Now() < deadline &&
+             (cluster.members_size() != 1 || !is(cluster.members(0).job_id())));
+    return cluster.members_size() == 1 ? cluster.members(0).job_id() : "none";
+  }
+  std::string TroubleOf(const std::string& address) {
+    const auto daemon = DaemonAt(address);
+    return JobAwaited([](const std::string& job) {
+      return !job.empty() && job.find("being asked") == std::string::npos;
+    });
+  }
+
+  IdentityService identity_;
+  ListeningServer daemon_;
+};
+
+TEST_F(SchedulerAddressTest, AMemberThatAnswersAtItsAddressIsFree) {
+  const auto daemon = DaemonAt(daemon_.address);
+  identity_.Add(daemon->incarnation());
+  EXPECT_EQ(JobAwaited([](const std::string& job) { return job.empty(); }), "");
+}
+
+TEST_F(SchedulerAddressTest, AnAddressThatIsNotItsOwnIsNotBelieved) {
+  EXPECT_THAT(
+      TroubleOf(daemon_.address),
+      AllOf(HasSubstr("another process answers at"), HasSubstr("--advertise")));
+}
+
+TEST_F(SchedulerAddressTest, AnAddressThatIsNoDaemonIsNotBelieved) {
+  EXPECT_THAT(TroubleOf(server_.address),  // without Identity
+              HasSubstr("no Syncline daemon"));
+}
+
+TEST_F(SchedulerAddressTest, AnAddressWhereNobodyIsIsNotBelieved) {
+  EXPECT_THAT(TroubleOf("127.0.0.1:1"), HasSubstr("nothing answers"));
 }
 
 TEST_F(SchedulerTest, ATaskThatIsTakenIsRefusedWithItsHolder) {
@@ -767,6 +942,140 @@ TEST_F(SchedulerTest, PagesShowJobsAndEscapeThem) {
   EXPECT_THAT(json.body, HasSubstr("\"job_id\":\"j-0001\""));
   // Of a spec it has the name alone, and no zeros that nobody wrote.
   EXPECT_THAT(json.body, HasSubstr("\"spec\":{\"name\":\"tiny\"}"));
+}
+
+// Jobs that ended with a long reason, more of them than a message takes.
+TEST_F(SchedulerTest, AListOfLongJobsComesInPages) {
+  constexpr int kJobs = 270;
+  CancelRequest cancel;
+  cancel.set_reason(std::string(16 << 10, 'x'));
+  for (int i = 0; i < kJobs; ++i) {
+    const auto job = scheduler_->Submit(Spec(1, 1), kModel, /*client_key=*/"");
+    ASSERT_TRUE(job.ok()) << job.status();
+    cancel.set_job_id(job->job_id);
+    JobStatus status;
+    const auto context = MakeContext(absl::Now() + kPatience);
+    ASSERT_TRUE(jobs_->Cancel(context.get(), cancel, &status).ok());
+  }
+  ListRequest request;
+  request.set_limit(1000);
+  std::vector<std::string> listed;
+  int pages = 0;
+  do {
+    ListResponse page;
+    const auto context = MakeContext(absl::Now() + kPatience);
+    const grpc::Status status = jobs_->List(context.get(), request, &page);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    for (const JobStatus& job : page.jobs()) listed.push_back(job.job_id());
+    request.set_page_token(page.next_page_token());
+    ++pages;
+    // A job that comes meanwhile moves no page.
+    if (pages == 1) MustSubmit(Spec(1, 1));
+  } while (!request.page_token().empty() && pages < kJobs);
+  EXPECT_EQ(pages, 2);
+  ASSERT_EQ(listed.size(), kJobs);
+  EXPECT_EQ(listed.front(), "j-0270");
+  EXPECT_EQ(listed.back(), "j-0001");
+
+  request.set_page_token("nonsense");
+  ListResponse none;
+  const auto context = MakeContext(absl::Now() + kPatience);
+  const absl::Status refused =
+      FromGrpcStatus(jobs_->List(context.get(), request, &none));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("page_token: \"nonsense\""));
+  // The page of the HTTP server likewise.
+  const auto json = scheduler_->Pages().at("/jobs.json");
+  EXPECT_THAT(json("").body, HasSubstr("\"next_page_token\":\"j-0172\""));
+  EXPECT_THAT(json("page_token=j-0002").body, HasSubstr("j-0001"));
+  EXPECT_EQ(json("page_token=x").code, 400);
+}
+
+TEST_F(SchedulerTest, AJobThatFitsIntoNoMessageIsRefusedWithTheNumber) {
+  JobSpec spec = Spec(1, 1);
+  spec.mutable_data()->mutable_train()->mutable_libsvm()->set_path(
+      std::string(3'500'000, 't'));
+  const absl::Status refused = Submit(spec).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("the spec has 3500"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/jobs"));
+}
+
+TEST_F(SchedulerTest, ABadChunkIsNoticedBeforeTheEnd) {
+  const auto context = MakeContext(absl::Now() + kPatience);
+  SubmitResponse response;
+  const auto writer = jobs_->Submit(context.get(), &response);
+  SubmitRequest request;
+  *request.mutable_begin()->mutable_spec() = Spec(1, 1);
+  writer->Write(request);
+  request.mutable_model()->set_data("first");
+  request.mutable_model()->set_crc32c(Crc32c("another"));
+  writer->Write(request);
+  // Not the last chunk, and the call is answered all the same.
+  const absl::Status refused = FromGrpcStatus(writer->Finish());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(refused.message(), HasSubstr("checksum mismatch after 5 bytes"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/incoming"));
+}
+
+// More uploads than are read at a time, all of which stall: the next one waits
+// for its turn, and gets it when one of them ends.
+TEST_F(SchedulerTest, StalledUploadsAreFewInHandAndOthersGetTheirTurn) {
+  const TransferQueue::Options limits;
+  struct Stalled {
+    std::unique_ptr<grpc::ClientContext> context;
+    SubmitResponse response;
+    std::unique_ptr<grpc::ClientWriter<SubmitRequest>> writer;
+  };
+  std::vector<Stalled> stalled(limits.reading_per_client_max);
+  SubmitRequest request;
+  *request.mutable_begin()->mutable_spec() = Spec(1, 1);
+  for (Stalled& one : stalled) {
+    one.context = MakeContext(absl::Now() + 2 * kPatience);
+    one.writer = jobs_->Submit(one.context.get(), &one.response);
+    ASSERT_TRUE(one.writer->Write(request));
+  }
+  // All of them have their turn: their files are there.
+  const absl::Time deadline = absl::Now() + kPatience;
+  const auto incoming = [&] {
+    return static_cast<size_t>(std::distance(
+        std::filesystem::directory_iterator(dir_ / "state/incoming"), {}));
+  };
+  while (incoming() < stalled.size() && absl::Now() < deadline) {
+  }
+  ASSERT_EQ(incoming(), stalled.size());
+  // One more is not read yet, so it has no file.
+  Stalled next;
+  next.context = MakeContext(absl::Now() + 2 * kPatience);
+  next.writer = jobs_->Submit(next.context.get(), &next.response);
+  ASSERT_TRUE(next.writer->Write(request));
+  request.mutable_model()->set_data(kModel);
+  request.mutable_model()->set_last(true);
+  request.mutable_model()->set_crc32c(Crc32c(kModel));
+  next.writer->Write(request);
+  next.writer->WritesDone();
+  EXPECT_EQ(incoming(), stalled.size());
+  stalled.front().context->TryCancel();
+  const grpc::Status done = next.writer->Finish();
+  EXPECT_TRUE(done.ok()) << done.error_message();
+  for (Stalled& one : stalled) {
+    one.context->TryCancel();
+    one.writer->Finish();
+  }
+}
+
+TEST_F(SchedulerTest, ReadyIsSaidOnlyWhileItIsTrue) {
+  EXPECT_TRUE(scheduler_->Ready().ok()) << scheduler_->Ready();
+  std::filesystem::rename(dir_ / "state/incoming", dir_ / "state/away");
+  const absl::Status gone = scheduler_->Ready();
+  EXPECT_FALSE(gone.ok());
+  EXPECT_THAT(gone.message(), HasSubstr("state/incoming"));
+  // Submitting says the same instead of failing half-way.
+  EXPECT_FALSE(Submit(Spec(1, 1)).ok());
+  std::filesystem::rename(dir_ / "state/away", dir_ / "state/incoming");
+  EXPECT_TRUE(scheduler_->Ready().ok()) << scheduler_->Ready();
+  scheduler_->Drain(absl::Now() + kPatience);
+  EXPECT_EQ(scheduler_->Ready().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(SchedulerTest, TheStateBelongsToOneScheduler) {

@@ -49,6 +49,17 @@ class ArtifactStoreTest : public ::testing::Test {
   std::unique_ptr<ArtifactStore> store_;
 };
 
+TEST_F(ArtifactStoreTest, TheDiskKeepsAReserve) {
+  EXPECT_TRUE(store_->CheckRoom(0).ok()) << store_->CheckRoom(0);
+  const uint64_t free = std::filesystem::space(dir_).available;
+  EXPECT_EQ(store_->CheckRoom(free).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store_->CheckRoom(~0ull).code(),
+            absl::StatusCode::kResourceExhausted);
+  std::filesystem::remove_all(dir_);
+  EXPECT_EQ(store_->CheckRoom(0).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(ArtifactStoreTest, AFileIsStoredReplacedAndRead) {
   ASSERT_TRUE(Store("j-1", "logs/worker-0.log", "old").ok());
   const auto artifact = Store("j-1", "logs/worker-0.log", "content");

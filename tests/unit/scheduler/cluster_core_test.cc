@@ -30,7 +30,10 @@ ClusterCore::Options CoreOptions() {
 
 class ClusterCoreTest : public ::testing::Test {
  protected:
-  ClusterCoreTest() { core_.Restore({}, {}, now_, &actions_); }
+  explicit ClusterCoreTest(const ClusterCore::Options& options = CoreOptions())
+      : core_(options) {
+    core_.Restore({}, {}, now_, &actions_);
+  }
 
   void Join(SessionId session, TaskType type, uint32_t index,
             uint64_t incarnation, const std::string& job_id = "") {
@@ -123,7 +126,7 @@ class ClusterCoreTest : public ::testing::Test {
 
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   ClusterActions actions_;
-  ClusterCore core_{CoreOptions()};
+  ClusterCore core_;
 };
 
 TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
@@ -401,7 +404,7 @@ TEST_F(ClusterCoreTest, ASilentMemberIsLostWithItsSilenceNamed) {
   Tick(absl::Milliseconds(1200));
   EXPECT_EQ(State(job), FAILED);
   EXPECT_THAT((*core_.FindJob(job))->status().transitions(2).reason(),
-              HasSubstr("ps 0 at h:1 (incarnation 0x0000000000000002) was "
+              HasSubstr("ps 0 at h:1 (incarnation 0x9758) was "
                         "lost: silent for 5.2 s"));
   EXPECT_THAT(Ended(), ElementsAre(HasSubstr("2 lease expired")));
 }
@@ -499,6 +502,96 @@ TEST_F(ClusterCoreTest, WhoIsStoppedWhenItComesBackUploadsNothing) {
   Join(4, WORKER, 1, 14, "../outside");
   EXPECT_EQ(core_.CheckUpload("../outside", 14).code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// A core that asks members at their addresses; answers by hand.
+class ClusterCoreAddressTest : public ClusterCoreTest {
+ protected:
+  ClusterCoreAddressTest() : ClusterCoreTest(Options()) {}
+  static ClusterCore::Options Options() {
+    ClusterCore::Options options = CoreOptions();
+    options.confirms_addresses = true;
+    return options;
+  }
+  std::vector<SessionId> Asked() const {
+    std::vector<SessionId> asked;
+    for (const ClusterAction& action : actions_) {
+      if (auto* confirm = std::get_if<ConfirmAddress>(&action)) {
+        EXPECT_EQ(confirm->address, "h:1");
+        EXPECT_EQ(
+            confirm->incarnation,
+            core_.membership().Find(confirm->session)->member.incarnation());
+        asked.push_back(confirm->session);
+      }
+    }
+    return asked;
+  }
+  // How many lines the log gets.
+  int Answer(SessionId session, const absl::Status& answer) {
+    actions_.clear();
+    core_.OnAddressAnswer(session, answer, now_, &actions_);
+    int doubts = 0;
+    for (const ClusterAction& action : actions_) {
+      doubts += std::holds_alternative<AddressDoubted>(action) ? 1 : 0;
+    }
+    return doubts;
+  }
+  std::string JobOf(SessionId session) const {
+    const Task& task = core_.membership().Find(session)->member.task();
+    const ClusterStatus cluster = core_.Cluster(now_);
+    for (const auto& entry : cluster.members()) {
+      if (entry.member().task().type() == task.type()) return entry.job_id();
+    }
+    return "nobody";
+  }
+};
+
+TEST_F(ClusterCoreAddressTest, OnlyConfirmedMembersAreGivenAJob) {
+  Join(1, WORKER, 0, 11);
+  EXPECT_THAT(Asked(), ElementsAre(1));
+  Join(2, PS, 0, 12);
+  EXPECT_THAT(Asked(), ElementsAre(2));
+  const std::string job = Submit(1, 1);
+  EXPECT_EQ(State(job), QUEUED);
+  EXPECT_THAT(WaitingFor(job), HasSubstr("free: 0 workers, 0 ps"));
+  Answer(1, absl::OkStatus());
+  EXPECT_EQ(State(job), QUEUED);
+  EXPECT_EQ(JobOf(1), "");
+  EXPECT_THAT(JobOf(2), HasSubstr("(not confirmed: it is being asked)"));
+  Answer(2, absl::OkStatus());
+  EXPECT_EQ(State(job), PREPARING);
+  EXPECT_EQ(JobOf(2), job);
+}
+
+TEST_F(ClusterCoreAddressTest, OneThatDoesNotAnswerIsAskedAgainAndLoggedOnce) {
+  Join(1, WORKER, 0, 11);
+  Join(2, PS, 0, 12);
+  Answer(1, absl::OkStatus());
+  const std::string job = Submit(1, 1);
+  EXPECT_EQ(Answer(2, absl::UnavailableError("no route")), 1);
+  EXPECT_THAT(JobOf(2), AllOf(HasSubstr("(not confirmed: "),
+                              HasSubstr("no route"), HasSubstr("--advertise")));
+  Beat(1);
+  Beat(2);
+  Tick(absl::Seconds(1));
+  EXPECT_THAT(Asked(), ElementsAre(2));
+  EXPECT_EQ(Answer(2, absl::UnavailableError("no route")), 0);
+  EXPECT_EQ(State(job), QUEUED);
+  Beat(1);
+  Beat(2);
+  Tick(absl::Seconds(2));
+  EXPECT_THAT(Asked(), ElementsAre(2));
+  Answer(2, absl::OkStatus());
+  EXPECT_EQ(State(job), PREPARING);
+}
+
+TEST_F(ClusterCoreAddressTest, AnAnswerIsForOneSession) {
+  Join(1, WORKER, 0, 11);
+  core_.OnStreamClosed(1, now_, &actions_);
+  Join(2, WORKER, 0, 11);
+  EXPECT_THAT(Asked(), ElementsAre(2));
+  Answer(1, absl::OkStatus());  // late
+  EXPECT_THAT(JobOf(2), HasSubstr("not confirmed"));
 }
 
 TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {

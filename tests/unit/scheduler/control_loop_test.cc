@@ -13,6 +13,7 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline {
@@ -122,10 +123,14 @@ TEST_F(ControlLoopTest, AStateThatCouldNotBeWrittenIsWrittenLater) {
   ASSERT_EQ(cancelled.Await(1).size(), 1);
   EXPECT_TRUE(cancelled.Await(1)[0].ok());
   EXPECT_EQ(store_.written.Await(1).back().state(), QUEUED);
+  const absl::Status full = loop_.Healthy();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.message(), "job records are not written: disk full");
   store_.SetFull(false);
   const auto written = store_.written.Await(2);
   ASSERT_EQ(written.size(), 2);
   EXPECT_EQ(written[1].state(), CANCELLED);
+  EXPECT_TRUE(Eventually(kPatience, [&] { return loop_.Healthy().ok(); }));
 }
 
 TEST_F(ControlLoopTest, ARepeatedSubmissionFindsTheFirstJob) {

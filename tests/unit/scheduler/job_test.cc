@@ -283,7 +283,7 @@ TEST_F(JobTest, ALostMemberIsNamedWithItsLastClock) {
   Gone(kPs, "stream closed");
   EXPECT_EQ(state(), FAILED);
   EXPECT_EQ(reason(),
-            "ps 7 at h:1 (incarnation 0x0000000000000003) was lost: stream "
+            "ps 7 at h:1 (incarnation 0x1d0b) was lost: stream "
             "closed; last clock 231");
   EXPECT_EQ(job_.status().exit_code(), 138);
   EXPECT_THAT(job_.Participants(), ElementsAre(kChief, kWorker));
@@ -527,7 +527,7 @@ TEST_F(EvaluatedJobTest, ALostEvaluatorIsNamedWithTheJobsClock) {
   Gone(kEvaluator, "stream closed");
   EXPECT_EQ(state(), FAILED);
   EXPECT_EQ(reason(),
-            "evaluator 1 at h:1 (incarnation 0x0000000000000005) was lost: "
+            "evaluator 1 at h:1 (incarnation 0x6303) was lost: "
             "stream closed; last clock 11");
   EXPECT_EQ(job_.status().exit_code(), 138);
 }

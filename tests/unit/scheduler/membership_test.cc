@@ -49,10 +49,44 @@ TEST_F(MembershipTest, ALiveTaskIsRefusedToOthersByName) {
   ASSERT_TRUE(Admit(1, Request(PS, 2, 0xabc)).ok());
   const absl::Status refused = Admit(2, Request(PS, 2, 0xdef));
   EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(refused.message(),
-              AllOf(HasSubstr("ps 2 at host:2748"),
-                    HasSubstr("incarnation 0x0000000000000abc")));
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("ps 2 at host:2748"),
+                                       HasSubstr("incarnation 0x61d8")));
   EXPECT_TRUE(Admit(3, Request(WORKER, 2, 0xdef)).ok());  // another task
+}
+
+TEST_F(MembershipTest, WhatAStrangerSaysIsBounded) {
+  const auto refused = [&](auto change) {
+    Register request = Request(PS, 0, 1);
+    change(&request);
+    const absl::Status status = Admit(1, request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_LT(status.message().size(), 1000);
+    return std::string(status.message());
+  };
+  const std::string large(100'000, 'a');
+  const auto address = [&](const std::string& text) {
+    return refused(
+        [&](Register* r) { r->mutable_member()->set_address(text); });
+  };
+  EXPECT_THAT(address(large + ":1"), HasSubstr("address of 100002 bytes"));
+  EXPECT_THAT(address(""), HasSubstr("ps 0: no address"));
+  EXPECT_THAT(address("host"), HasSubstr("no port"));
+  EXPECT_THAT(address("ho\x1b[2Jst:1"), HasSubstr("not valid"));
+  EXPECT_THAT(address("host:0"), HasSubstr("1..65535"));
+  EXPECT_THAT(address("0.0.0.0:7000"), HasSubstr("--advertise"));
+  EXPECT_THAT(
+      refused([&](Register* r) { r->mutable_member()->set_hostname(large); }),
+      HasSubstr("hostname of 100000 bytes, at most 255"));
+  EXPECT_THAT(
+      refused([&](Register* r) { r->mutable_member()->set_version(large); }),
+      HasSubstr("version of 100000 bytes"));
+  EXPECT_THAT(refused([&](Register* r) {
+                r->mutable_member()->set_http_address("http://x");
+              }),
+              HasSubstr("scheme"));
+  EXPECT_THAT(refused([&](Register* r) { r->set_job_id(large); }),
+              HasSubstr("job_id of 100000 bytes"));
+  EXPECT_TRUE(Admit(1, Request(PS, 0, 1)).ok());
 }
 
 TEST_F(MembershipTest, ALostProcessIsReplacedAndFenced) {

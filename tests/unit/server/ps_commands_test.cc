@@ -103,9 +103,9 @@ TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
   Run({PrepareOf("j-1", {5, 6})});
   EXPECT_TRUE(server_.calls.empty());
   ASSERT_EQ(answers_.size(), 1u);
-  EXPECT_THAT(answers_[0].prepared().problems(),
-              ElementsAre(HasSubstr(
-                  "(incarnation 0x000000000000004d) is not among the ps")));
+  EXPECT_THAT(
+      answers_[0].prepared().problems(),
+      ElementsAre(HasSubstr("(incarnation 0x6258) is not among the ps")));
 }
 
 TEST_F(PsCommandsTest, ItsTablesAreReportedOnceMoreAtTheEnd) {

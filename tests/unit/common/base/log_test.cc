@@ -53,19 +53,17 @@ TEST_F(LogTest, ALineHasTheCommonFieldsThenItsOwn) {
   LogInfo("shard opened").Job("j-0001").Field("blocks", 12);
   EXPECT_THAT(
       Text(),
-      MatchesRegex(
-          "ts=....-..-..T..:..:......Z level=info role=ps node=ps:1 "
-          "incarnation=0x000000000000009f job=j-0001 msg=\"shard opened\" "
-          "blocks=12\n"));
+      MatchesRegex("ts=....-..-..T..:..:......Z level=info role=ps node=ps:1 "
+                   "incarnation=0x653c job=j-0001 msg=\"shard opened\" "
+                   "blocks=12\n"));
 }
 
 TEST_F(LogTest, StatusIsCodeAndText) {
   LogError("push failed").Status(absl::AbortedError("stale route"));
-  EXPECT_THAT(
-      Text(),
-      EndsWith("level=error role=ps node=ps:1 incarnation=0x000000000000009f "
-               "msg=\"push failed\" code=ABORTED "
-               "error=\"stale route\"\n"));
+  EXPECT_THAT(Text(),
+              EndsWith("level=error role=ps node=ps:1 incarnation=0x653c "
+                       "msg=\"push failed\" code=ABORTED "
+                       "error=\"stale route\"\n"));
 }
 
 TEST_F(LogTest, HostileValuesStayOnOneLine) {

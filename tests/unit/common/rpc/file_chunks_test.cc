@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
 #include "common/base/file.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -114,6 +115,21 @@ TEST_F(FileChunksTest, AFlippedBitIsDataLoss) {
   chunk.set_crc32c(1);
   EXPECT_EQ(writer->Append(chunk).code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(writer->whole());
+}
+
+// Not only when all of a large file is on disk.
+TEST_F(FileChunksTest, AFlippedBitIsNoticedInItsChunk) {
+  auto writer = Writer();
+  FileChunk first = Chunk(0, "first");
+  first.set_crc32c(Crc32c("first"));
+  ASSERT_TRUE(writer->Append(first).ok());
+  ASSERT_TRUE(writer->Append(Chunk(5, "second")).ok());  // says none
+  FileChunk third = Chunk(11, "third");
+  third.set_crc32c(Crc32c("firstsecondthirD"));
+  EXPECT_EQ(writer->Append(third).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(writer->size_bytes(), 11);  // nothing of it was written
+  third.set_crc32c(Crc32c("firstsecondthird"));
+  EXPECT_TRUE(writer->Append(third).ok());
 }
 
 TEST_F(FileChunksTest, LimitsAreKept) {

@@ -3,11 +3,16 @@
 
 #include "common/rpc/http_server.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "civetweb.h"
+#include "common/base/file_descriptor.h"
 #include "common/base/host_port.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -72,6 +77,38 @@ TEST_F(HttpServerTest, ServesMetricsHealthAndPages) {
   const Reply page = Fetch(server_->address(), "/?a=b");
   EXPECT_EQ(page.code, 200);
   EXPECT_EQ(page.body, "q=a=b");
+}
+
+// A connection that has sent half a request, or nothing.
+FileDescriptor HalfOpen(const std::string& address, absl::string_view sent) {
+  const auto target = ParseHostPort(address);
+  FileDescriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(target->port);
+  inet_pton(AF_INET, target->host.c_str(), &to.sin_addr);
+  EXPECT_EQ(
+      connect(connection.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+      0);
+  EXPECT_EQ(send(connection.get(), sent.data(), sent.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(sent.size()));
+  return connection;
+}
+
+// Else ten of them would keep a liveness probe waiting until it kills the
+// process. A fetch gives up after 10 s.
+TEST_F(HttpServerTest, HalfSentRequestsHoldNobodyUp) {
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 50; ++i) {
+    silent.push_back(
+        HalfOpen(server_->address(), i % 2 == 0 ? "GET /healthz HTT" : ""));
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Fetch(server_->address(), "/healthz").code, 200);
+  }
+  // They do not stay open either.
+  char byte = 0;
+  EXPECT_GE(recv(silent.front().get(), &byte, 1, 0), 0);
 }
 
 TEST_F(HttpServerTest, NotReadyIs503WithTheReasonAndStillHealthy) {
