@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
@@ -21,6 +25,7 @@ namespace syncline {
 namespace {
 
 constexpr size_t kCycleNodesShown = 20;
+constexpr size_t kNamesShown = 5;
 // Far above real models; bounds the work on hostile ones.
 constexpr int kNodesMax = 1'000'000;
 
@@ -93,6 +98,26 @@ absl::StatusOr<ConstantTensor> ConstantValue(const Node& node) {
       absl::StrCat("attribute ", Quote(name), " is not supported"));
 }
 
+bool IsEmptyList(const onnx::AttributeProto& attribute) {
+  using A = onnx::AttributeProto;
+  return (attribute.type() == A::INTS && attribute.ints_size() == 0) ||
+         (attribute.type() == A::FLOATS && attribute.floats_size() == 0);
+}
+
+bool HasEmptyList(const onnx::NodeProto& node) {
+  return absl::c_any_of(node.attribute(), IsEmptyList);
+}
+
+// libonnx takes an empty list for a missing one.
+onnx::NodeProto WithoutEmptyLists(const onnx::NodeProto& node) {
+  onnx::NodeProto copy = node;
+  auto* const attributes = copy.mutable_attribute();
+  attributes->erase(
+      std::remove_if(attributes->begin(), attributes->end(), IsEmptyList),
+      attributes->end());
+  return copy;
+}
+
 class GraphBuilder {
  public:
   GraphBuilder(absl::Span<const std::string> initialize,
@@ -135,6 +160,7 @@ class GraphBuilder {
 
   // False if nothing else can be judged.
   bool CheckVersions();
+  void CheckFunctions();
   void AddInitializers();
   void AddInputs();
   void AddInput(const onnx::ValueInfoProto& input);
@@ -151,7 +177,9 @@ class GraphBuilder {
   void AddNodes();
   // Fills what the node says about itself; false, with problems, if it is bad.
   bool ReadNode(const std::string& label, onnx::NodeProto* file_node,
-                Node* node, bool* supported);
+                Node* node);
+  // Once for each operator: its other nodes are counted.
+  void ReportUnknown(const std::string& label, const onnx::NodeProto& node);
   bool AddAttributes(onnx::NodeProto* file_node, const std::string& label,
                      Node* node);
   // Counts of inputs and outputs, names and types of attributes.
@@ -181,6 +209,15 @@ class GraphBuilder {
   absl::flat_hash_map<std::string, ValueId> by_name_;
   std::vector<std::string> definers_;  // by ValueId
   std::string batch_symbol_;
+
+  // Of operators that are not supported: where in *problems_, and how many.
+  struct Unknown {
+    size_t problem = 0;
+    int nodes = 0;
+  };
+  using DomainAndName = std::pair<std::string, std::string>;
+  std::map<DomainAndName, Unknown> unknown_;
+  std::set<DomainAndName> functions_;
 };
 
 bool GraphBuilder::CheckVersions() {
@@ -207,13 +244,28 @@ bool GraphBuilder::CheckVersions() {
     return false;
   }
   graph().opset_version = static_cast<int>(opset);
-  if (model_->functions_size() > 0) {
-    Problem("model-local functions are not supported; inline them");
-  }
+  CheckFunctions();
   if (file_->sparse_initializer_size() > 0) {
     Problem("sparse initializers are not supported");
   }
   return true;
+}
+
+void GraphBuilder::CheckFunctions() {
+  std::vector<std::string> names;
+  for (const onnx::FunctionProto& function : model_->functions()) {
+    functions_.emplace(function.domain(), function.name());
+    if (names.size() == kNamesShown) {
+      names.push_back("...");
+    } else if (names.size() < kNamesShown) {
+      names.push_back(
+          Quote(absl::StrCat(function.domain(), ".", function.name())));
+    }
+  }
+  if (names.empty()) return;
+  Problem("the file has functions of its own, ", absl::StrJoin(names, ", "),
+          ", which are not supported; inline them (onnx.inliner."
+          "inline_local_functions) or export with optimize=True");
 }
 
 ValueId GraphBuilder::Define(Value value, const std::string& definer) {
@@ -243,11 +295,18 @@ void GraphBuilder::AddInitializer(Value value, ConstantTensor tensor,
 }
 
 void GraphBuilder::AddInitializers() {
+  // Files outside, and what has its values there.
+  std::map<std::string, std::vector<std::string>> elsewhere;
   for (onnx::TensorProto& proto : *file_->mutable_initializer()) {
     const std::string label = absl::StrCat("initializer ", Quote(proto.name()));
     if (proto.name().empty()) Problem("an initializer has no name");
+    const bool is_here = HasValuesInside(proto);
     absl::StatusOr<ConstantTensor> tensor = TakeTensor(&proto);
-    if (!tensor.ok()) Problem(label, ": ", tensor.status().message());
+    if (!is_here) {
+      elsewhere[ExternalLocation(proto)].push_back(label);
+    } else if (!tensor.ok()) {
+      Problem(label, ": ", tensor.status().message());
+    }
     Value value;
     value.name = proto.name();
     value.known = tensor.ok();
@@ -255,6 +314,15 @@ void GraphBuilder::AddInitializers() {
     AddInitializer(std::move(value),
                    tensor.ok() ? *std::move(tensor) : ConstantTensor(),
                    Initializer::Origin::kFile, label);
+  }
+  for (const auto& [file, labels] : elsewhere) {
+    Problem(labels[0],
+            labels.size() == 1
+                ? std::string(" has its")
+                : absl::StrCat(" and ", labels.size() - 1, " more have their"),
+            " values in another file, ", Quote(file),
+            "; export with external_data=False, or save the model with all "
+            "weights inside");
   }
 }
 
@@ -394,7 +462,6 @@ void GraphBuilder::AddNodes() {
             kNodesMax);
     return;
   }
-  bool all_supported = true;
   for (int i = 0; i < file_->node_size(); ++i) {
     Node node;
     node.op_type = file_->node(i).op_type();
@@ -403,10 +470,7 @@ void GraphBuilder::AddNodes() {
                     : file_->node(i).name();
     const std::string label =
         DescribeNode(node.name, node.op_type, graph().opset_version);
-    bool supported = true;
-    const bool good =
-        ReadNode(label, file_->mutable_node(i), &node, &supported);
-    all_supported &= supported;
+    const bool good = ReadNode(label, file_->mutable_node(i), &node);
     if (good && node.op_type == "Constant") {
       AddConstant(node, file_->node(i).output(0), label);
     } else {
@@ -415,25 +479,54 @@ void GraphBuilder::AddNodes() {
       AddNode(i, std::move(node), good, label);
     }
   }
-  if (!all_supported) {
-    Problem("supported operators: ", absl::StrJoin(SupportedOperators(), ", "),
-            ", Constant");
+  for (const auto& [op, unknown] : unknown_) {
+    if (unknown.nodes == 1) continue;
+    absl::StrAppend(&(*problems_)[unknown.problem], " (and ", unknown.nodes - 1,
+                    " more nodes of it)");
   }
 }
 
+void GraphBuilder::ReportUnknown(const std::string& label,
+                                 const onnx::NodeProto& node) {
+  Unknown& unknown = unknown_[{node.domain(), node.op_type()}];
+  if (unknown.nodes++ > 0) return;
+  unknown.problem = problems_->size();
+  const std::string message =
+      absl::StrCat(label, ": the operator is not supported");
+  if (!IsOnnxDomain(node.domain())) {
+    Problem(message, " (domain ", Quote(node.domain()), ")");
+    return;
+  }
+  if (const OperatorInfo* const op = FindOperator(node.op_type())) {
+    Problem(message, " at this opset; ONNX has it from opset ", op->versions[0],
+            " on");
+    return;
+  }
+  const bool has_graph =
+      absl::c_any_of(node.attribute(),
+                     [](const onnx::AttributeProto& a) { return a.has_g(); });
+  if (has_graph) {
+    Problem(message,
+            ": a node with a graph inside is not trained; PyTorch's exporter "
+            "writes fewer of them with dynamo=True");
+    return;
+  }
+  const std::vector<std::string> like = OperatorsLike(node.op_type());
+  Problem(message, like.empty() ? "" : "; did you mean ",
+          absl::StrJoin(like, " or "), like.empty() ? "" : "?");
+}
+
 bool GraphBuilder::ReadNode(const std::string& label,
-                            onnx::NodeProto* file_node, Node* node,
-                            bool* supported) {
+                            onnx::NodeProto* file_node, Node* node) {
   const bool is_onnx = IsOnnxDomain(file_node->domain());
   const OperatorInfo* op = is_onnx ? FindOperator(node->op_type) : nullptr;
   const onnx::OpSchema* schema =
       op == nullptr ? nullptr : FindSchema(*op, graph().opset_version);
   if (schema == nullptr) {
-    *supported = false;
-    Problem(label, ": the operator is not supported",
-            is_onnx
-                ? ""
-                : absl::StrCat(" (domain ", Quote(file_node->domain()), ")"));
+    const bool is_function = functions_.contains(
+        std::make_pair(file_node->domain(), file_node->op_type()));
+    // Functions have been reported.
+    if (!is_function) ReportUnknown(label, *file_node);
     return false;
   }
   node->since_version = SinceVersion(*op, graph().opset_version);
@@ -481,7 +574,8 @@ bool GraphBuilder::Verify(const onnx::OpSchema& schema,
                           const onnx::NodeProto& file_node,
                           const std::string& label) {
   try {
-    schema.Verify(file_node);
+    schema.Verify(HasEmptyList(file_node) ? WithoutEmptyLists(file_node)
+                                          : file_node);
     return true;
   } catch (const std::exception& e) {
     Problem(label, ": ", e.what());

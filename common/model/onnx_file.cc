@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
+#include "common/model/onnx_bytes.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "onnx/defs/parser.h"
@@ -171,12 +172,15 @@ absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model) {
     return absl::InvalidArgumentError(absl::StrCat(
         bytes.size(), " bytes is more than an ONNX file can have (2 GiB)"));
   }
+  const std::string other = DescribeOtherFormat(bytes);
+  if (!other.empty()) return absl::InvalidArgumentError(other);
   if (IsText(bytes)) return ReadText(bytes, model);
-  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::InvalidArgumentError(
-        "not ONNX: neither ONNX binary nor ONNX text syntax, or truncated");
-  }
-  return absl::OkStatus();
+  const bool parsed =
+      model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  const bool has_any = model->has_graph() || model->has_ir_version() ||
+                       model->opset_import_size() > 0;
+  if (parsed && has_any) return absl::OkStatus();
+  return absl::InvalidArgumentError(DescribeBrokenBytes(bytes));
 }
 
 absl::Status WriteOnnxFile(
@@ -270,16 +274,34 @@ bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
   return true;
 }
 
+bool HasValuesInside(const onnx::TensorProto& tensor) {
+  return tensor.data_location() != onnx::TensorProto::EXTERNAL &&
+         tensor.external_data_size() == 0;
+}
+
+std::string ExternalLocation(const onnx::TensorProto& tensor) {
+  std::string location;
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+  }
+  return location;
+}
+
+onnx::TensorProto WithoutContent(onnx::TensorProto* tensor) {
+  const bool has_raw = tensor->has_raw_data();
+  std::string raw;
+  if (has_raw) raw.swap(*tensor->mutable_raw_data());
+  onnx::TensorProto copy = *tensor;
+  ClearContent(&copy);
+  if (has_raw) tensor->mutable_raw_data()->swap(raw);
+  return copy;
+}
+
 absl::StatusOr<ConstantTensor> TakeTensor(onnx::TensorProto* tensor) {
-  if (tensor->data_location() == onnx::TensorProto::EXTERNAL ||
-      tensor->external_data_size() > 0) {
-    std::string location;
-    for (const auto& entry : tensor->external_data()) {
-      if (entry.key() == "location") location = entry.value();
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("its values are in another file, ", Quote(location),
-                     "; save the model with all weights inside"));
+  if (!HasValuesInside(*tensor)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its values are in another file, ", Quote(ExternalLocation(*tensor)),
+        "; save the model with all weights inside"));
   }
   if (tensor->has_segment()) {
     return absl::InvalidArgumentError("segments are not supported");

@@ -26,8 +26,10 @@ class TypeProto_Tensor;
 namespace syncline {
 
 // Reads ONNX binary, or ONNX text syntax if the first character that is neither
-// space nor comment is '<'. Errors: InvalidArgument, with line and column for
-// text.
+// space nor comment is '<'. Errors: InvalidArgument: text that is wrong, with
+// line and column; binary that is cut off or broken, with the byte
+// (onnx_bytes.h); something else, by name where it is known (a zip archive, a
+// picture).
 absl::Status ReadOnnxFile(absl::string_view bytes, onnx::ModelProto* model);
 
 // Writes `model`, whose initializers, without content there, get it by name:
@@ -47,6 +49,14 @@ int DTypeToOnnx(DType dtype);
 // below 1) and an absent shape allow any.
 bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
             absl::Span<const int64_t> dims);
+
+// False: its values are in another file, which is not read.
+bool HasValuesInside(const onnx::TensorProto& tensor);
+// That file, as the tensor names it.
+std::string ExternalLocation(const onnx::TensorProto& tensor);
+
+// A copy without the content, which *tensor keeps; it is not copied on the way.
+onnx::TensorProto WithoutContent(onnx::TensorProto* tensor);
 
 // Moves the content of `tensor` out of it: name, dims and type stay, so that
 // large weights are not held twice. Errors: InvalidArgument: type not built,

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "common/base/edit_distance.h"
 #include "common/model/model.h"
 #include "common/model/newer_schemas.h"
 #include "common/model/operator_list.h"
@@ -68,6 +71,31 @@ const OperatorInfo* FindOperator(absl::string_view op_type) {
     if (op.op_type == op_type) return &op;
   }
   return nullptr;
+}
+
+std::vector<std::string> OperatorsLike(absl::string_view name) {
+  // Enough for any operator there is; hostile names are not measured.
+  constexpr size_t kNameMax = 64;
+  constexpr size_t kShownMax = 3;
+  std::vector<std::pair<size_t, std::string>> found;
+  const std::string given = absl::AsciiStrToLower(name.substr(0, kNameMax + 1));
+  for (const OperatorInfo& op : kOperators) {
+    const std::string known = absl::AsciiStrToLower(op.op_type);
+    if (given.size() > kNameMax) break;
+    // Or the beginning of it.
+    const bool begins = given.size() >= 4 && absl::StartsWith(known, given);
+    const size_t distance =
+        begins && known != given ? 1 : EditDistance(given, known);
+    if (distance <= 1 + known.size() / 8) {
+      found.emplace_back(distance, op.op_type);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  const bool is_exact = !found.empty() && found[0].first == 0;
+  found.resize(std::min(found.size(), is_exact ? 1 : kShownMax));
+  std::vector<std::string> names;
+  for (auto& [distance, known] : found) names.push_back(std::move(known));
+  return names;
 }
 
 int SinceVersion(const OperatorInfo& op, int opset_version) {

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -37,6 +39,10 @@ bool IsResolvedAtImport(absl::string_view op_type);
 
 // Null if the operator is not supported. Those resolved at import are included.
 const OperatorInfo* FindOperator(absl::string_view op_type);
+
+// Names of operators that a file may use which `name` may be a slip for, the
+// likeliest first; at most 3.
+std::vector<std::string> OperatorsLike(absl::string_view name);
 
 // The schema version that `opset_version` selects.
 // REQUIRES: kOpsetMin <= opset_version.

@@ -200,6 +200,15 @@ class ValueInference {
         declared_[info.name()] = &info.type().tensor_type();
       }
     }
+    for (const onnx::ValueInfoProto& input : file.input()) {
+      const ValueId id = graph.FindValue(input.name());
+      const auto& shape = input.type().tensor_type().shape();
+      if (batch_symbol_.empty() && id != kNoValue && shape.dim_size() > 0 &&
+          !graph.values[id].dims.empty() &&
+          graph.values[id].dims[0] == kBatchDim) {
+        batch_symbol_ = shape.dim(0).dim_param();
+      }
+    }
   }
 
   std::vector<InferredValue> Run(absl::Span<const Node> nodes,
@@ -228,7 +237,10 @@ class ValueInference {
       const bool ready = std::all_of(
           node.inputs.begin(), node.inputs.end(),
           [&](ValueId id) { return id == kNoValue || values_[id].known; });
-      if (!ready || file_nodes[i] == BuiltGraph::kBadNode) continue;
+      if (!ready || file_nodes[i] == BuiltGraph::kBadNode) {
+        for (const ValueId id : node.outputs) TakeDeclared(id);
+        continue;
+      }
       absl::Status status = InferNode(node, file.node(file_nodes[i]));
       if (status.ok()) status = Evaluate(node);
       if (!status.ok()) Problem(node, status.message());
@@ -248,6 +260,9 @@ class ValueInference {
   absl::Status CheckFit(const Node& node) const;
   // Reads the inferred type of `id`, falling back to what the file declares.
   absl::Status SetOutput(ValueId id, const onnx::TypeProto& type);
+  // Where nothing can be inferred: what the file declares, if that is a shape
+  // for any batch size, so that what comes after is checked too.
+  void TakeDeclared(ValueId id);
   // Compares a known value with what the file declares for it.
   void Settle(ValueId id);
 
@@ -295,6 +310,7 @@ class ValueInference {
   std::vector<std::string>* const problems_;
   std::vector<InferredValue> values_;
   int64_t evaluated_bytes_ = 0;  // of `constant`s
+  std::string batch_symbol_;     // as the file's inputs have it
   // What the file says about computed values and outputs.
   absl::flat_hash_map<std::string, const onnx::TypeProto::Tensor*> declared_;
 };
@@ -433,6 +449,23 @@ absl::Status ValueInference::SetOutput(ValueId id,
   values_[id] = std::move(value);
   Settle(id);
   return absl::OkStatus();
+}
+
+void ValueInference::TakeDeclared(ValueId id) {
+  if (id == kNoValue || values_[id].known) return;
+  const auto declared = declared_.find(graph_.values[id].name);
+  if (declared == declared_.end() || !declared->second->has_shape()) return;
+  const auto dtype = DTypeFromOnnx(declared->second->elem_type());
+  InferredValue value;
+  value.known = dtype.ok();
+  if (dtype.ok()) value.dtype = *dtype;
+  for (const auto& dim : declared->second->shape().dim()) {
+    const bool is_batch =
+        !dim.dim_param().empty() && dim.dim_param() == batch_symbol_;
+    value.known &= is_batch || dim.dim_value() > 0;
+    value.dims.push_back(is_batch ? batch_size_ : dim.dim_value());
+  }
+  if (value.known && WithinLimits(value.dims)) values_[id] = std::move(value);
 }
 
 void ValueInference::Settle(ValueId id) {

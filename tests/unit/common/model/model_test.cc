@@ -167,6 +167,30 @@ constexpr char kSequences[] = R"(<ir_version: 8, opset_import: ["" : 13]>
     { y = MatMul(x, w)  z = Identity(n)  s = Shape(x)
       r = Reshape(y, s2)  s2 = Constant <value_ints = [0, -1]> () })";
 
+TEST(ModelTest, WhatComesAfterAnUnknownOperatorIsCheckedToo) {
+  // Exporters write down the shapes of all values: that of b.
+  EXPECT_EQ(ErrorOf(R"(<ir_version: 8, opset_import: ["" : 18]>
+      g (float[N,4] x, float[N,3] z) => (d, e)
+      <float[4,2] v = {1,2,3,4,5,6,7,8}, float[2,2] u = {1,2,3,4},
+       float[N,4] b> {
+      a = Gelo(x)
+      b = Det(a)
+      c = Hardmax(b)
+      d = MatMul(b, u)
+      e = MatMul(z, v) })"),
+            "m: node 'Gelo#0' (Gelo, opset 18): the operator is not supported; "
+            "did you mean Gelu?\n"
+            "m: node 'Det#1' (Det, opset 18): the operator is not supported\n"
+            "m: node 'Hardmax#2' (Hardmax, opset 18): the operator is not "
+            "supported\n"
+            "m: node 'MatMul#3' (MatMul, opset 18) with inputs float32[N,4], "
+            "float32[2,2]: Incompatible dimensions for matrix "
+            "multiplication\n"
+            "m: node 'MatMul#4' (MatMul, opset 18) with inputs float32[N,3], "
+            "float32[4,2]: Incompatible dimensions for matrix "
+            "multiplication");
+}
+
 TEST(ModelTest, ShapesPerLength) {
   const auto model = Model::Parse(kSequences, "m", {}, {}, {"S", 9});
   ASSERT_TRUE(model.ok()) << model.status();
