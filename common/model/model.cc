@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <list>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,6 +19,7 @@
 #include "common/model/fixed_numbers.h"
 #include "common/model/fusion.h"
 #include "common/model/graph_builder.h"
+#include "common/model/import_rewrites.h"
 #include "common/model/inference_form.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
@@ -141,15 +144,51 @@ void MarkSampleVariances(Graph* graph) {
   }
 }
 
+// The file's type of what is float32 here and may be float64 there
+// (float64_rewrite.h). `proto` is its initializer, as yet without a type if it
+// was declared.
+DType FileType(const onnx::GraphProto& file, const onnx::TensorProto& proto,
+               const Initializer& initializer) {
+  int type = proto.data_type();
+  for (const onnx::ValueInfoProto& input : file.input()) {
+    if (type == 0 && input.name() == proto.name()) {
+      type = input.type().tensor_type().elem_type();
+    }
+  }
+  return type == onnx::TensorProto::DOUBLE ? DType::kFloat64
+                                           : initializer.tensor.dtype;
+}
+
+std::string Widened(absl::string_view floats) {
+  std::string bytes;
+  for (size_t at = 0; at + sizeof(float) <= floats.size();
+       at += sizeof(float)) {
+    float narrow;
+    std::memcpy(&narrow, floats.data() + at, sizeof(narrow));
+    const double wide = narrow;
+    bytes.append(reinterpret_cast<const char*>(&wide), sizeof(wide));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 struct Model::Proto {
   std::string label;
-  onnx::ModelProto file;  // without the content of its initializers
+  // As it was submitted, without the content of its initializers.
+  onnx::ModelProto file;
+  // What is trained in its place; null: the file itself (import_rewrites.h).
+  std::unique_ptr<onnx::ModelProto> rewritten;
+  std::vector<std::string> notes;
   // Graph::nodes as the file has them, and where in it.
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
   ExportRecord record;
+
+  onnx::ModelProto& trained() {
+    return rewritten == nullptr ? file : *rewritten;
+  }
+  const onnx::GraphProto& graph() { return trained().graph(); }
 };
 
 Model::Model() : proto_(std::make_unique<Proto>()) {}
@@ -182,8 +221,9 @@ std::shared_ptr<Model> Model::ParseWithProblems(
     return nullptr;
   }
   proto.record = ReadExportRecord(proto.file);
+  proto.rewritten = RewriteForTraining(&proto.file, &found, &proto.notes);
   BuiltGraph built =
-      BuildGraph(initialize, &proto.file, &found, tables, length);
+      BuildGraph(initialize, &proto.trained(), &found, tables, length);
   model->graph_ = std::move(built.graph);
   proto.file_nodes = std::move(built.file_nodes);
   proto.nodes = model->graph_.nodes;
@@ -207,9 +247,9 @@ FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
     std::vector<std::string> found;
-    trials[t] = InferValues(graph_, proto_->nodes, proto_->file.graph(),
-                            proto_->file_nodes, kTrialBatches[t],
-                            BatchStyle::kSymbol, &found);
+    trials[t] =
+        InferValues(graph_, proto_->nodes, proto_->graph(), proto_->file_nodes,
+                    kTrialBatches[t], BatchStyle::kSymbol, &found);
     if (t == 1 && !problems->empty()) break;  // the same again
     problems->insert(problems->end(), found.begin(), found.end());
   }
@@ -242,12 +282,14 @@ FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
   std::vector<InferredValue> shorter;
   if (length.longest > 1) {
     std::vector<std::string> ignored;
-    shorter = InferValues(graph_, proto_->nodes, proto_->file.graph(),
+    shorter = InferValues(graph_, proto_->nodes, proto_->graph(),
                           proto_->file_nodes, kTrialBatches[0],
                           BatchStyle::kSymbol, &ignored, length.longest / 2);
   }
   return FindFixedNumbers(graph_, proto_->nodes, trials[0], shorter);
 }
+
+const std::vector<std::string>& Model::notes() const { return proto_->notes; }
 
 absl::StatusOr<std::vector<Dims>> Model::InferShapes(int64_t batch_size,
                                                      int64_t length) const {
@@ -278,9 +320,9 @@ absl::StatusOr<Model::Inference> Model::Infer(int64_t batch_size,
   }
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
 
-  std::vector<InferredValue> values = InferValues(
-      graph_, proto_->nodes, proto_->file.graph(), proto_->file_nodes,
-      batch_size, BatchStyle::kNumber, &problems, length);
+  std::vector<InferredValue> values =
+      InferValues(graph_, proto_->nodes, proto_->graph(), proto_->file_nodes,
+                  batch_size, BatchStyle::kNumber, &problems, length);
   SYNCLINE_RETURN_IF_ERROR(ToStatus(proto_->label, problems));
   Inference inference;
   for (size_t id = 0; id < values.size(); ++id) {
@@ -372,6 +414,7 @@ absl::Status Model::Serialize(
     absl::Span<const std::string> inputs,
     google::protobuf::io::ZeroCopyOutputStream* out_stream) const {
   absl::flat_hash_map<std::string, absl::string_view> contents;
+  std::list<std::string> widened;
   onnx::ModelProto file = proto_->file;
   onnx::GraphProto* graph = file.mutable_graph();
   int file_initializers = 0;
@@ -392,7 +435,11 @@ absl::Status Model::Serialize(
       bytes = {reinterpret_cast<const char*>(it->second.data()),
                it->second.size() * sizeof(float)};
     }
-    WriteTensor(initializer.tensor.dtype, initializer.tensor.dims, "", out);
+    const DType dtype = FileType(proto_->file.graph(), *out, initializer);
+    if (dtype != initializer.tensor.dtype) {
+      bytes = widened.emplace_back(Widened(bytes));
+    }
+    WriteTensor(dtype, initializer.tensor.dims, "", out);
     out->clear_raw_data();
     contents[name] = bytes;
   }

@@ -90,6 +90,10 @@ class Model {
   // What PyTorch's exporter wrote down beside the graph (export_record.h).
   const ExportRecord& export_record() const;
 
+  // What the user must know before training, one line each: what is computed
+  // otherwise than the file says (import_rewrites.h).
+  const std::vector<std::string>& notes() const;
+
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
   // set to `batch_size` (> 0, or kAsWritten) and the length to `length` (0: the
   // longest). A value that is constant for this

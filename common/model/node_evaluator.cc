@@ -667,23 +667,20 @@ absl::StatusOr<bool> Evaluation::CumSum() {
   const int64_t n = x.dims[along];
   const int64_t stride = Strides(x.dims)[along];
   out_ = x;
-  ForEachIndex(x.dims, [&](int64_t i, const Dims& index) {
-    // From the end of the line that each element is summed from.
-    const int64_t from = reverse ? n - 1 - index[along] : index[along];
-    const int64_t step = reverse ? stride : -stride;
+  ForEachIndex(x.dims, [&](int64_t first, const Dims& index) {
+    if (index[along] != 0) return;
     double sum = 0;
     uint64_t whole = 0;
-    for (int64_t k = exclusive ? 1 : 0; k <= from; ++k) {
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t i = first + (reverse ? n - 1 - k : k) * stride;
       if (x.is_float) {
-        sum += x.floats[i + k * step];
+        out_.floats[i] = exclusive ? sum : sum + x.floats[i];
+        sum += x.floats[i];
       } else {
-        whole += static_cast<uint64_t>(x.ints[i + k * step]);
+        const uint64_t value = static_cast<uint64_t>(x.ints[i]);
+        out_.ints[i] = static_cast<int64_t>(exclusive ? whole : whole + value);
+        whole += value;
       }
-    }
-    if (x.is_float) {
-      out_.floats[i] = sum;
-    } else {
-      out_.ints[i] = static_cast<int64_t>(whole);
     }
   });
   return true;

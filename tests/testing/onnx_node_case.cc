@@ -1,5 +1,6 @@
 #include "tests/testing/onnx_node_case.h"
 
+#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -105,6 +106,35 @@ onnx::ModelProto WithKnown(const onnx::ModelProto& model,
   return result;
 }
 
+void ToFloat32(ConstantTensor* tensor) {
+  std::string bytes;
+  for (size_t at = 0; at < tensor->bytes.size(); at += sizeof(double)) {
+    double wide;
+    std::memcpy(&wide, tensor->bytes.data() + at, sizeof(wide));
+    const float narrow = static_cast<float>(wide);
+    bytes.append(reinterpret_cast<const char*>(&narrow), sizeof(narrow));
+  }
+  tensor->dtype = DType::kFloat32;
+  tensor->bytes = std::move(bytes);
+}
+
+// What is float64 in the file and float32 in the graph is fed, and comes out,
+// as such.
+void Narrow(const Graph& graph, OnnxNodeCase* test) {
+  const auto narrow = [&](ValueId v, ConstantTensor* tensor) {
+    if (tensor->dtype == DType::kFloat64 &&
+        graph.values[v].dtype == DType::kFloat32) {
+      ToFloat32(tensor);
+    }
+  };
+  for (const ValueId v : graph.inputs) {
+    narrow(v, &test->inputs.at(graph.values[v].name));
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    narrow(graph.outputs[i], &test->outputs[i]);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<OnnxNodeCase> ReadOnnxNodeCase(const std::string& folder,
@@ -134,6 +164,7 @@ absl::StatusOr<OnnxNodeCase> ReadOnnxNodeCase(const std::string& folder,
   }
   result.model =
       Model::Parse(WithKnown(model, inputs, known).SerializeAsString(), folder);
+  if (result.model.ok()) Narrow((*result.model)->graph(), &result);
   return result;
 }
 

@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_COMMON_MODEL_FLOAT64_REWRITE_H_
+#define SYNCLINE_COMMON_MODEL_FLOAT64_REWRITE_H_
+
+#include <string>
+#include <vector>
+
+namespace onnx {
+class GraphProto;
+}  // namespace onnx
+
+namespace syncline {
+
+// Training computes in float32. A value of float64 that depends on what is fed
+// or trained becomes float32: graph inputs, initializers, casts to float64, and
+// what follows from them. Float64 that follows from constants and shapes alone
+// is known before training and stays as it is (node_evaluator.h); where both
+// meet it is cast.
+//
+// An initializer of float64 counts as trained if the file has weights of it: a
+// graph input of float64, or an initializer of more than one element.
+
+// Whether a graph has such values.
+bool ComputesInFloat64(int opset_version, const onnx::GraphProto& graph);
+
+// Rewrites them in place. Initializers keep their order. Appends one line per
+// problem: a number that float32 does not have, integers made from such a
+// value, which would be others; and one to `notes`, naming what is rounded.
+void RewriteFloat64(int opset_version, onnx::GraphProto* graph,
+                    std::vector<std::string>* problems,
+                    std::vector<std::string>* notes);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_FLOAT64_REWRITE_H_
