@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/available_memory.h"
+#include "common/base/log.h"
 #include "common/base/malloc_policy.h"
 #include "worker/batch_fit.h"
 #include "worker/data/data_fingerprint.h"
@@ -62,6 +63,11 @@ class Preparation {
     }
     model_ = *std::move(model);
     job_.model = model_;
+    for (const std::string& note : model_->notes()) {
+      LogWarning("the model is trained otherwise than its file says")
+          .Job(job_.assignment.job_id())
+          .Field("note", note);
+    }
     const size_t before = problems_.size();
     job_.training = ResolveTrainingGraph(spec(), *job_.model, &problems_);
     ReleaseValuesOf(job_.training.tables);

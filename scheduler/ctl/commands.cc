@@ -60,13 +60,16 @@ std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
 
 // One object in JSON: whoever reads the id reads the warning too.
 void PrintSubmitted(const SubmitResponse& submitted, const JobFile& job,
-                    const std::string& warning, const Console& console) {
+                    const std::vector<std::string>& warnings,
+                    const Console& console) {
   const std::string& job_id = submitted.job_id();
   if (console.json) {
     google::protobuf::Struct object;
     SetField(&object, "job_id", job_id);
     SetFlag(&object, "repeated_submission", submitted.repeated_submission());
-    if (!warning.empty()) SetField(&object, "warning", warning);
+    if (!warnings.empty()) {
+      SetField(&object, "warning", absl::StrJoin(warnings, "; "));
+    }
     SetWeights(job.training, &object);
     console.PrintJson(object);
     return;
@@ -76,7 +79,9 @@ void PrintSubmitted(const SubmitResponse& submitted, const JobFile& job,
                                                   : "")
               << std::endl;
   PrintWeights(job.training, console);
-  if (!warning.empty()) console.err << "synctl: " << warning << std::endl;
+  for (const std::string& warning : warnings) {
+    console.err << "synctl: " << warning << std::endl;
+  }
 }
 
 // A list has only the names of specs: the rest must not look like defaults.
@@ -227,8 +232,10 @@ int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
       options.client_key.empty() ? RandomClientKey() : options.client_key,
       ShowTransfer("model", console, &interrupts));
   if (!submitted.ok()) return console.PrintError(submitted.status());
-  PrintSubmitted(*submitted, *job, CapacityWarningOf(&client, job->spec),
-                 console);
+  std::vector<std::string> warnings = job->notes;
+  const std::string capacity = CapacityWarningOf(&client, job->spec);
+  if (!capacity.empty()) warnings.push_back(capacity);
+  PrintSubmitted(*submitted, *job, warnings, console);
   return options.watch ? WatchAndReport(&client, submitted->job_id(), console,
                                         &interrupts)
                        : kExitOk;

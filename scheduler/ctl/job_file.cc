@@ -91,8 +91,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
       problems.of_fields.push_back(
           absl::StrCat("model.path: ", bytes.status().message()));
     } else {
-      CheckModel(spec, *bytes, job.model_file, &reported, &job.training,
-                 &problems);
+      const auto model = CheckModel(spec, *bytes, job.model_file, &reported,
+                                    &job.training, &problems);
+      for (const std::string& note :
+           model == nullptr ? std::vector<std::string>() : model->notes()) {
+        job.notes.push_back(absl::StrCat(job.model_file, ": ", note));
+      }
     }
   }
   std::vector<std::string> all = std::move(reading.problems);

@@ -19,6 +19,8 @@ struct JobFile {
   std::string model_file;
   // How the spec, with its defaults, lies over the model.
   TrainingGraph training;
+  // What the user must know before training (Model::notes), one line each.
+  std::vector<std::string> notes;
 };
 
 // What a command line may set over the file.

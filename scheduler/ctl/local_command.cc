@@ -89,6 +89,7 @@ class LocalRun {
       return kExitFailed;  // whatever the code: the file is at fault
     }
     job_ = *std::move(job);
+    for (const std::string& note : job_.notes) Say(note);
     SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options_, job_.spec));
     PrintWeights(job_.training, console_);
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));

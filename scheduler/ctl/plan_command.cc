@@ -39,6 +39,7 @@ absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,
   report.spec = WithDefaults(job.spec);
   report.training = job.training;
   report.tensors_max = options.tensors;
+  report.notes = job.notes;
   SYNCLINE_ASSIGN_OR_RETURN(const std::string bytes,
                             ReadFile(job.model_file, kModelBytesMax));
   SYNCLINE_ASSIGN_OR_RETURN(const auto model,

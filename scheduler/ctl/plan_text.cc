@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/ctl/job_text.h"
@@ -288,6 +289,9 @@ void SetPlan(const JobPlan& plan, size_t tensors_max, Struct* object) {
 std::string PlanText(const PlanReport& report) {
   std::string out;
   AppendHeading(report, &out);
+  for (const std::string& note : report.notes) {
+    absl::StrAppend(&out, "note: ", note, "\n");
+  }
   std::vector<Line> plain;
   if (report.plain) plain = LinesOf(report.plain->worker);
   absl::StrAppend(&out, "\nThe chief");
@@ -314,6 +318,9 @@ Struct PlanJson(const PlanReport& report) {
   SetNumber(&object, "micro_batches", training.micro_batches());
   SetNumber(&object, "recompute_segments", training.recompute_segments());
   SetWeights(report.training, &object);
+  if (!report.notes.empty()) {
+    SetText(&object, "note", absl::StrJoin(report.notes, "; "));
+  }
   SetPlan(report.plan, report.tensors_max, &object);
   if (report.plain) {
     SetPlan(*report.plain, report.tensors_max, AddObject(&object, "plain"));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/model/job_plan.h"
 #include "common/model/training_graph.h"
@@ -20,6 +21,7 @@ struct PlanReport {
   // has it otherwise.
   std::optional<JobPlan> plain;
   size_t tensors_max = 10;
+  std::vector<std::string> notes = {};  // JobFile::notes
 };
 
 // For people: memory by role, the largest tensors, FLOPs by operator.

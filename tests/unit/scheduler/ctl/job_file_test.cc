@@ -104,6 +104,24 @@ TEST_F(LoadJobFileTest, ProblemsOfSpecAndModelComeTogetherWithPlaces) {
                     HasSubstr("tiny.onnxtxt")));
 }
 
+TEST_F(LoadJobFileTest, WhatIsTrainedOtherwiseIsNoted) {
+  WriteModel(kModel);
+  auto job = LoadJobFile(WriteJob(kJob));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->notes, testing::IsEmpty());
+  WriteModel(R"(<ir_version: 8, opset_import: ["" : 13]>
+tiny (double[N,784] x, float[784,10] w, float[10] b) => (float[N,10] y) {
+  f = Cast <to = 1> (x)
+  y = Gemm(f, w, b)
+}
+)");
+  job = LoadJobFile(WriteJob(kJob));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->notes, testing::ElementsAre(AllOf(
+                              HasSubstr("tiny.onnxtxt: computes in float64"),
+                              HasSubstr("graph input 'x'"))));
+}
+
 TEST_F(LoadJobFileTest, MisfitsBetweenSpecAndModelHaveTheirLine) {
   WriteModel(kModel);
   std::string text = kJob;

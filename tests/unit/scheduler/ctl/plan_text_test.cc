@@ -93,6 +93,15 @@ Batches by sequence, in the memory of the longest; all else is of these
   EXPECT_THAT(json, HasSubstr(R"("step_flops":10000000)"));
 }
 
+TEST(PlanTextTest, SaysWhatTheModelNotes) {
+  PlanReport report = Report();
+  report.notes = {"m.onnx: computes in float64"};
+  EXPECT_THAT(PlanText(report),
+              HasSubstr("\nnote: m.onnx: computes in float64\n"));
+  EXPECT_THAT(ToJson(PlanJson(report)),
+              HasSubstr(R"("note":"m.onnx: computes in float64")"));
+}
+
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
   PlanReport report = Report();
   report.plain = report.plan;
