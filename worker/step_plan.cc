@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/model/memory_plan.h"
@@ -15,6 +16,8 @@
 
 namespace syncline {
 namespace {
+
+constexpr size_t kProblemsShown = 50;
 
 int64_t FirstNonFinite(absl::Span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -98,6 +101,7 @@ absl::Status StepPlan::MakeOps() {
                     Convolution::BlockOfChannels());
   const Values values = {graph(), shapes_, blocks, constants};
   const std::vector<int>& nodes = spec_.flow->nodes;
+  std::vector<std::string> problems;
   for (size_t p = 0; p < nodes.size(); ++p) {
     OpSpec spec;
     spec.node = &graph().nodes[nodes[p]];
@@ -114,11 +118,22 @@ absl::Status StepPlan::MakeOps() {
     }
     // It is given positions among the batch's rows in place of ids.
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
-    SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateOp(spec));
-    ops_.push_back(std::move(op));
-    flops_.push_back(FlopsOf(spec));
+    absl::StatusOr<std::unique_ptr<Op>> op = CreateOp(spec);
+    if (!op.ok()) {
+      if (!absl::IsInvalidArgument(op.status())) return op.status();
+      problems.emplace_back(op.status().message());
+      continue;
+    }
+    ops_.push_back(*std::move(op));
+    if (problems.empty()) flops_.push_back(FlopsOf(spec));
   }
-  return absl::OkStatus();
+  if (problems.empty()) return absl::OkStatus();
+  if (problems.size() > kProblemsShown) {
+    const size_t more = problems.size() - kProblemsShown;
+    problems.resize(kProblemsShown);
+    problems.push_back(absl::StrCat("and ", more, " more problems"));
+  }
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
 }
 
 void StepPlan::PlaceMemory() {

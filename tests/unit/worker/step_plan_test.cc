@@ -6,6 +6,8 @@
 
 #include "worker/step_plan.h"
 
+#include <gmock/gmock.h>
+
 #include <cstdlib>
 #include <new>
 
@@ -82,6 +84,20 @@ TEST_P(StepPlanTest, StepsAllocateNothing) {
   ASSERT_TRUE(run());
   EXPECT_EQ(allocations - before, 0);
   EXPECT_GT(before, 0);  // the counter counts
+}
+
+TEST(StepPlanProblemsTest, WhatOperatorsRefuseComesAtOnce) {
+  const auto model = testing::MakeTrainingModel(
+      "(float[N,3] x, float[3,3] w_a) => (float[N,3] y)",
+      "float[3] low = {0, 0, 0}",
+      "a = Mod(x, x)\n b = MatMul(a, w_a)\n y = Clip(b, low)");
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 8;
+  const auto executor = Executor::Create(model.model, model.training, options);
+  const std::string message(executor.status().message());
+  EXPECT_THAT(message, ::testing::HasSubstr("(Mod): fmod is 0"));
+  EXPECT_THAT(message, ::testing::HasSubstr("(Clip): min is [3]"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, StepPlanTest, ::testing::Values(1, 3));
