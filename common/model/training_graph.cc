@@ -307,6 +307,17 @@ void Resolver::CheckFedInput(int feed, const Value& input) {
     Problem("data.feeds[", feed, "].padding: is for lists, but ",
             Quote(input.name), " takes one value a sample");
   }
+  const auto per_sample =
+      absl::MakeConstSpan(input.dims).subspan(input.dims.empty() ? 0 : 1);
+  const bool is_fixed =
+      absl::c_all_of(per_sample, [](int64_t dim) { return dim >= 0; });
+  const Dims reshape(spec.reshape().begin(), spec.reshape().end());
+  if (!reshape.empty() && is_fixed &&
+      ElementCount(reshape) != ElementCount(per_sample)) {
+    Problem("data.feeds[", feed, "].reshape: ", DimsToString(reshape), " has ",
+            ElementCount(reshape), " values, but ", Quote(input.name),
+            " takes ", ElementCount(per_sample), " a sample");
+  }
   if (input.dims.empty() || input.dims[0] != kBatchDim) {
     Problem(path, ": ", Quote(input.name), " is ", DimsToString(input.dims),
             ", but its first dimension must be open, because batches differ in "

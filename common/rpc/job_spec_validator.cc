@@ -9,6 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,8 @@ constexpr uint32_t kTokenStrideMax = (1u << 31) - 1;
 constexpr uint32_t kWindowMin = 4096;
 constexpr uint32_t kWindowMax = 1 << 30;
 constexpr uint32_t kBatchMax = 1'048'576;
+constexpr int kFeedRankMax = 8;
+constexpr int64_t kSampleElementsMax = (int64_t{1} << 31) - 1;
 
 // "kind: LAMB is not built yet; use SGD".
 template <typename Enum>
@@ -312,6 +315,58 @@ void CheckMeasured(const std::string& path, const Feed& feed,
                 Quote(field));
 }
 
+// Whether samples may differ in how many values of the field they have.
+bool IsList(const DataSource& source, absl::string_view field) {
+  if (source.has_libsvm()) return field == "indices" || field == "values";
+  return source.has_csv() && !source.csv().list_delimiter().empty() &&
+         !absl::StrContains(field, ':') && MeasuredField(field).empty();
+}
+
+// How the values of a feed lie; their number is the model's business.
+void CheckLayout(const std::string& path, const Feed& feed,
+                 const DataSpec& data, Problems* problems) {
+  if (feed.reshape().empty() && feed.transpose().empty()) return;
+  const std::string first =
+      path + (feed.reshape().empty() ? ".transpose" : ".reshape");
+  if (!MeasuredField(feed.field()).empty()) {
+    problems->Add(first, "is for values; ", Quote(feed.field()),
+                  " is one number");
+  } else if (IsList(data.train(), feed.field()) ||
+             IsList(data.test(), feed.field())) {
+    problems->Add(first,
+                  "is for fields of which all samples have as many "
+                  "values; ",
+                  Quote(feed.field()), " is a list");
+  }
+  if (std::max(feed.reshape_size(), feed.transpose_size()) > kFeedRankMax) {
+    problems->Add(first, "has more than ", kFeedRankMax, " dimensions");
+    return;
+  }
+  int64_t elements = 1;
+  for (int i = 0; i < feed.reshape_size(); ++i) {
+    const int64_t size = feed.reshape(i);
+    if (size < 1 || size > kSampleElementsMax / elements) {
+      problems->Add(Indexed(path + ".reshape", i), size,
+                    " must be at least 1, and all of them together at most ",
+                    kSampleElementsMax, " elements");
+      return;
+    }
+    elements *= size;
+  }
+  const int rank =
+      feed.reshape().empty() ? feed.transpose_size() : feed.reshape_size();
+  absl::flat_hash_set<uint32_t> seen;
+  for (const uint32_t d : feed.transpose()) {
+    if (d < static_cast<uint32_t>(rank)) seen.insert(d);
+  }
+  if (feed.transpose().empty() || (static_cast<int>(seen.size()) == rank &&
+                                   feed.transpose_size() == rank)) {
+    return;
+  }
+  problems->Add(path + ".transpose", "[", absl::StrJoin(feed.transpose(), ", "),
+                "] must have each of 0..", rank - 1, " once");
+}
+
 void CheckFeeds(const DataSpec& data, Problems* problems) {
   if (data.feeds().empty()) {
     problems->Add("data.feeds", "is empty: no graph input gets data");
@@ -327,6 +382,7 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
       problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
                     first->second, " already");
     }
+    CheckLayout(path, feed, data, problems);
     if (!MeasuredField(feed.field()).empty()) {
       CheckMeasured(path, feed, data, problems);
       continue;
@@ -401,13 +457,6 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
                     " is listed twice");
     }
   }
-}
-
-// Whether samples may differ in how many values of the field they have.
-bool IsList(const DataSource& source, absl::string_view field) {
-  if (source.has_libsvm()) return field == "indices" || field == "values";
-  return source.has_csv() && !source.csv().list_delimiter().empty() &&
-         !absl::StrContains(field, ':') && MeasuredField(field).empty();
 }
 
 void CheckBuckets(const DataSpec& data, Problems* problems) {

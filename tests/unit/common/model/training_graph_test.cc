@@ -458,6 +458,21 @@ TEST(TrainingGraphTest, ALossOverEveryPositionOfASample) {
                           "[N,...,classes] with at least 2 classes"));
 }
 
+TEST(TrainingGraphTest, AFeedsShapeHasAsManyValuesAsItsInput) {
+  const std::string model =
+      Replaced("(float[N,4] x,", "(float[N,4] x, float[N,3,2] image,");
+  const auto problems = [&](const std::string& reshape) {
+    return Resolve("data { feeds { input: 'image' field: 'features' reshape: " +
+                       reshape + " } }",
+                   model)
+        .problems;
+  };
+  EXPECT_THAT(problems("[2, 3]"), IsEmpty());
+  EXPECT_THAT(problems("[2, 2]"),
+              ElementsAre("data.feeds[1].reshape: [2,2] has 4 values, but "
+                          "'image' takes 6 a sample"));
+}
+
 TEST(TrainingGraphTest, WhatFitsAnInt64FeedOnly) {
   const std::string model =
       Replaced("(float[N,4] x,", "(float[N,4] x, int64[N,4] ids,");

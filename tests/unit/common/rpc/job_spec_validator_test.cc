@@ -109,6 +109,25 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "feed or the label reads, but none reads 'image#length'"},
       {"data { feeds { input: 'n' field: 'image#length' padding: 1 } }",
        "data.feeds[1].padding: is for lists"},
+      {"data { feeds { input: 'x' field: 'image' reshape: [28, 0] } }",
+       "data.feeds[1].reshape[1]: 0 must be at least 1, and all of them "
+       "together at most 2147483647 elements"},
+      {"data { feeds { input: 'x' field: 'image' "
+       "               reshape: [4294967296, 4294967296] } }",
+       "data.feeds[1].reshape[0]: 4294967296 must be at least 1, and all of "
+       "them together at most 2147483647 elements"},
+      {"data { feeds { input: 'x' field: 'image' "
+       "               reshape: [1, 1, 1, 1, 1, 1, 1, 1, 1] } }",
+       "data.feeds[1].reshape: has more than 8 dimensions"},
+      {"data { feeds { input: 'x' field: 'image' transpose: [0, 2] } }",
+       "data.feeds[1].transpose: [0, 2] must have each of 0..1 once"},
+      {"data { feeds { input: 'x' field: 'image' transpose: [1, 1] } }",
+       "data.feeds[1].transpose: [1, 1] must have each of 0..1 once"},
+      {"data { feeds { input: 'x' field: 'image' reshape: [28, 28] "
+       "               transpose: [0, 2, 1] } }",
+       "data.feeds[1].transpose: [0, 2, 1] must have each of 0..1 once"},
+      {"data { feeds { input: 'n' field: 'image#length' reshape: 1 } }",
+       "data.feeds[1].reshape: is for values; 'image#length' is one number"},
       {"data { label { ignore: -16777217 } }",
        "data.label.ignore: -16777217 is outside -16777216..16777216"},
       {"data { label { ignore: 16777217 } }",
