@@ -67,6 +67,7 @@ absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
     Sizes sizes;
     sizes.trained.name = training.tables[t].name;
     sizes.trained.dim = training.tables[t].dim;
+    sizes.trained.rows = training.tables[t].rows;
     for (const TrainingTable::Lookup& lookup : training.tables[t].lookups) {
       const int64_t ids = ElementCount(shapes[training.feeds[lookup.feed]]);
       sizes.trained.lookups.push_back(

@@ -76,10 +76,12 @@ void RowBatch::NumberKeys(const Batch& batch) {
         positions_[l][i] = 0;
         continue;
       }
+      const bool is_from_end = ids[i] < 0 && ids[i] >= -options_.rows;
+      const int64_t key = is_from_end ? ids[i] + options_.rows : ids[i];
       bool is_new = false;
-      const uint32_t number = index_.Insert(
-          ids[i], static_cast<uint32_t>(unsorted_.size()), &is_new);
-      if (is_new) unsorted_.push_back(ids[i]);
+      const uint32_t number =
+          index_.Insert(key, static_cast<uint32_t>(unsorted_.size()), &is_new);
+      if (is_new) unsorted_.push_back(key);
       positions_[l][i] = static_cast<int32_t>(1 + number);
     }
   }

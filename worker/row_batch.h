@@ -36,6 +36,9 @@ class RowBatch {
     std::string name = {};
     int64_t dim = 0;
     int64_t samples_max = 0;  // of a batch
+    // Ids -rows..-1 count from the end, as Gather's indices do. 0: the model
+    // says no number, and each id is a key.
+    int64_t rows = 0;
     std::vector<Lookup> lookups = {};
     bool with_gradients = false;
   };

@@ -336,8 +336,22 @@ TEST_F(TableTrainingTest, IdsMayBeAListInAColumn) {
       << "-1 would not fit into a fixed table";
 }
 
+// -1 is the last row, for Gather and for a table of as many rows.
+TEST_F(TableTrainingTest, NegativeIdsCountFromTheEndAsInTheDenseEmbedding) {
+  const auto from_start = Train(2, 2, TableSpecOf());
+  ASSERT_EQ(from_start.status, absl::OkStatus());
+  WriteSamples(dir_.File("train.csv"), 170, 1, /*offset=*/-kVocabulary);
+  WriteSamples(dir_.File("test.csv"), 90, 2, /*offset=*/-kVocabulary);
+  const auto dense = Train(2, 1, DenseSpec());
+  ASSERT_EQ(dense.status, absl::OkStatus());
+  const auto table = Train(2, 2, TableSpecOf());
+  ASSERT_EQ(table.status, absl::OkStatus());
+  EXPECT_LE(LargestDifference(table.weights, dense.weights), 1e-6);
+  EXPECT_EQ(table.weights, from_start.weights) << "bit for bit";
+}
+
 TEST_F(TableTrainingTest, AKeyOutsideAFixedTableMakesItAFile) {
-  WriteSamples(dir_.File("train.csv"), 170, 1, /*offset=*/-1);
+  WriteSamples(dir_.File("train.csv"), 170, 1, /*offset=*/10);
   const auto outcome = Train(1, 1, TableSpecOf());
   ASSERT_EQ(outcome.status, absl::OkStatus());
   EXPECT_THAT(outcome.artifacts, Contains(Key("tables/emb.safetensors")));

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kPadding = -1;
 
@@ -140,6 +141,28 @@ TEST(RowBatchTest, WantedAreSubsequencesEarlyOnesFirst) {
   EXPECT_EQ(rows->early_count(), 1u);
   EXPECT_TRUE(rows->Reads(early));
   EXPECT_FALSE(rows->Reads(99));
+}
+
+// Padding is looked at first, and what Gather would refuse is a key.
+TEST(RowBatchTest, NegativeIdsCountFromTheEndOfAFixedTable) {
+  RowBatch::Options options;
+  options.dim = 1;
+  options.samples_max = 1;
+  options.lookups = {{.feed = 0, .ids_per_sample = 7, .padding = -3}};
+  Batch batch;
+  batch.size = 1;
+  batch.int_feeds = {{-1, 9, -10, 0, -3, -11, 10}};
+  RowBatch open(options, *TableMap::Create(256, 1));
+  open.Collect(batch);
+  EXPECT_THAT(open.keys(), UnorderedElementsAre(-11, -10, -1, 0, 9, 10));
+  options.rows = 10;
+  RowBatch fixed(options, *TableMap::Create(256, 1));
+  fixed.Collect(batch);
+  EXPECT_THAT(fixed.keys(), UnorderedElementsAre(-11, 0, 9, 10));
+  const auto positions = fixed.positions(0);
+  EXPECT_EQ(positions[0], positions[1]);
+  EXPECT_EQ(positions[2], positions[3]);
+  EXPECT_EQ(positions[4], 0);
 }
 
 TEST(RowBatchTest, ABatchWithoutSamplesHasNoKeys) {
