@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -198,10 +197,8 @@ class CriteoTable : public SampleTable {
 
 absl::Status ColumnError(absl::string_view what, int column,
                          absl::string_view text, absl::string_view problem) {
-  constexpr size_t kShown = 40;
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, column, ": \"", absl::CHexEscape(text.substr(0, kShown)),
-      text.size() > kShown ? "..." : "", "\" ", problem));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, column, ": ", QuotedStart(text), " ", problem));
 }
 
 template <typename T>

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@ namespace syncline {
 namespace {
 
 constexpr int kUnused = -1;
+constexpr size_t kColumnsMax = 10'000'000;
 
 struct Column {
   absl::string_view text;  // without the quotes around it
@@ -42,8 +44,10 @@ absl::Status SplitColumns(absl::string_view line, char delimiter,
       }
       end = close == line.npos ? line.npos : close + 1;
       if (end == line.npos || (end < line.size() && line[end] != delimiter)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(begin + 1, ": a quote that does not end its column"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            begin + 1,
+            ": a column in quotes must end with a quote, on the same line and "
+            "right before the delimiter"));
       }
       columns->push_back({line.substr(begin + 1, close - begin - 1),
                           static_cast<int64_t>(begin) + 1});
@@ -53,8 +57,40 @@ absl::Status SplitColumns(absl::string_view line, char delimiter,
           {line.substr(begin, end - begin), static_cast<int64_t>(begin)});
     }
     if (end == line.size()) return absl::OkStatus();
+    if (columns->size() == kColumnsMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(begin + 1, ": more than ", kColumnsMax, " columns"));
+    }
     begin = end + 1;
   }
+}
+
+// What the user should set if `line` is one column for want of its delimiter;
+// empty: it is not.
+std::string DelimiterHint(absl::string_view line, char delimiter,
+                          int64_t column_count) {
+  if (column_count > 1) return "";
+  for (const char other : {';', '\t', ',', '|', ' '}) {
+    if (other == delimiter || !absl::StrContains(line, other)) continue;
+    return absl::StrCat("; the line has no \"",
+                        absl::CEscape(std::string(1, delimiter)),
+                        "\", so perhaps csv.delimiter should be \"",
+                        absl::CEscape(std::string(1, other)), "\"");
+  }
+  return "";
+}
+
+// The first names of a header, for messages.
+std::string NamesText(const std::vector<std::string>& header) {
+  constexpr size_t kShownBytes = 96;
+  std::string text;
+  for (size_t i = 0; i < header.size(); ++i) {
+    if (text.size() > kShownBytes) {
+      return absl::StrCat(text, " ... (", header.size(), " columns)");
+    }
+    absl::StrAppend(&text, i == 0 ? "" : ", ", QuotedStart(header[i]));
+  }
+  return text;
 }
 
 struct ColumnRange {
@@ -100,7 +136,7 @@ absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
         header.empty()
             ? "without a header line (has_header) fields are column numbers, "
               "\"4\" or \"0:64\""
-            : absl::StrCat("the columns are ", absl::StrJoin(header, ", "))));
+            : absl::StrCat("the columns are ", NamesText(header))));
   }
   if (range.begin >= range.end || range.end > schema.column_count) {
     return absl::InvalidArgumentError(
@@ -215,8 +251,10 @@ class CsvTable : public SampleTable {
 
 class CsvLoader {
  public:
-  CsvLoader(const CsvSource& source, absl::Span<const FieldRequest> fields)
+  CsvLoader(const CsvSource& source, absl::Span<const FieldRequest> fields,
+            const MemoryBudget& memory)
       : source_(source),
+        memory_(memory),
         delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
         has_header_(source.has_header()),
         fields_(fields),
@@ -235,8 +273,8 @@ class CsvLoader {
         return absl::InvalidArgumentError(
             absl::StrCat(reader.Where(), ":", split.message()));
       }
-      SYNCLINE_RETURN_IF_ERROR(header_is_next ? AddHeader(reader)
-                                              : AddRow(reader));
+      SYNCLINE_RETURN_IF_ERROR(header_is_next ? AddHeader(reader, line)
+                                              : AddRow(reader, line));
       header_is_next = false;
     }
   }
@@ -246,15 +284,15 @@ class CsvLoader {
     if (table_->size_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": no samples"));
     }
-    table_->floats_.values.shrink_to_fit();
-    table_->ints_.values.shrink_to_fit();
-    for (auto& list : table_->float_lists_) list.values.shrink_to_fit();
-    for (auto& list : table_->int_lists_) list.values.shrink_to_fit();
+    memory_.Shrink(&table_->floats_.values);
+    memory_.Shrink(&table_->ints_.values);
+    for (auto& list : table_->float_lists_) memory_.Shrink(&list.values);
+    for (auto& list : table_->int_lists_) memory_.Shrink(&list.values);
     return std::move(table_);
   }
 
  private:
-  absl::Status AddHeader(const LineReader& reader) {
+  absl::Status AddHeader(const LineReader& reader, absl::string_view line) {
     std::vector<std::string> header;
     for (const Column& column : columns_) {
       header.push_back(absl::StrReplaceAll(
@@ -262,7 +300,7 @@ class CsvLoader {
     }
     if (schema_.column_count == 0) {
       schema_.header = std::move(header);
-      return ResolveFields(reader);
+      return ResolveFields(reader, line);
     }
     if (header != schema_.header) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -271,15 +309,21 @@ class CsvLoader {
     return absl::OkStatus();
   }
 
-  absl::Status AddRow(const LineReader& reader) {
+  absl::Status AddRow(const LineReader& reader, absl::string_view line) {
     if (schema_.column_count == 0) {
-      SYNCLINE_RETURN_IF_ERROR(ResolveFields(reader));
+      SYNCLINE_RETURN_IF_ERROR(ResolveFields(reader, line));
     }
     const int64_t count = columns_.size();
     if (count != schema_.column_count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(reader.Where(), ": ", count, " columns, expected ",
-                       schema_.column_count, " as in ", first_line_));
+      const bool has_row_names = has_header_ && table_->size_ == 0 &&
+                                 count == schema_.column_count + 1;
+      return absl::InvalidArgumentError(absl::StrCat(
+          reader.Where(), ": ", count, " columns, expected ",
+          schema_.column_count, " as in ", first_line_,
+          has_row_names ? "; lines that begin with a name that the header "
+                          "lacks are what R's write.table makes: write them "
+                          "with row.names = FALSE"
+                        : ""));
     }
     SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseNumber, &table_->floats_));
     SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseInteger, &table_->ints_));
@@ -298,6 +342,8 @@ class CsvLoader {
   absl::Status AddValues(const LineReader& reader,
                          absl::StatusOr<T> (*parse)(absl::string_view),
                          ColumnBlock<T>* block) {
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(
+        block->columns.size(), [&] { return reader.Where(); }, &block->values));
     for (const int64_t i : block->columns) {
       const absl::StatusOr<T> value = parse(columns_[i].text);
       if (!value.ok()) return ValueError(reader, i, 0, value.status());
@@ -312,6 +358,8 @@ class CsvLoader {
                        ListColumn<T>* list) {
     const absl::string_view text = columns_[list->column].text;
     const int64_t before = list->begins.back();
+    const auto where = [&] { return reader.Where(); };
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &list->begins));
     size_t begin = 0;
     while (!absl::StripAsciiWhitespace(text).empty() && begin <= text.size()) {
       const size_t end =
@@ -320,6 +368,7 @@ class CsvLoader {
       if (!value.ok()) {
         return ValueError(reader, list->column, begin, value.status());
       }
+      SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &list->values));
       list->values.push_back(*value);
       begin = end + 1;
     }
@@ -342,12 +391,12 @@ class CsvLoader {
         status.message(), " (column ", column,
         schema_.header.empty()
             ? ""
-            : absl::StrCat(", \"", schema_.header[column], "\""),
+            : absl::StrCat(", ", QuotedStart(schema_.header[column])),
         ")"));
   }
 
   // Called at the first line, whose columns are in columns_.
-  absl::Status ResolveFields(const LineReader& reader) {
+  absl::Status ResolveFields(const LineReader& reader, absl::string_view line) {
     first_line_ = reader.Where();
     schema_.column_count = columns_.size();
     std::vector<ColumnRange> ranges;
@@ -355,9 +404,16 @@ class CsvLoader {
     for (const FieldRequest& field : fields_) {
       const auto range = ResolveField(field.name, schema_);
       if (!range.ok()) {
-        problems.push_back(
-            absl::StrCat(first_line_, ": ", range.status().message()));
+        problems.push_back(absl::StrCat(
+            first_line_, ": ", range.status().message(),
+            DelimiterHint(line, delimiter_, schema_.column_count)));
         continue;
+      }
+      if (ReadsRowNames(*range)) {
+        problems.push_back(absl::StrCat(
+            first_line_, ": field \"", field.name,
+            "\" has column 0, which has no name in the header: row names, as "
+            "R's write.csv and pandas add them, are no data"));
       }
       ranges.push_back(*range);
     }
@@ -375,6 +431,11 @@ class CsvLoader {
     PlaceFields(ranges, /*integers=*/false, &table_->floats_);
     PlaceFields(ranges, /*integers=*/true, &table_->ints_);
     return absl::OkStatus();
+  }
+
+  bool ReadsRowNames(const ColumnRange& range) const {
+    return schema_.header.size() > 1 && range.begin == 0 &&
+           schema_.header[0].empty() && !schema_.header[1].empty();
   }
 
   bool IsList(const FieldRequest& field) const {
@@ -419,6 +480,7 @@ class CsvLoader {
   }
 
   const CsvSource& source_;
+  const MemoryBudget& memory_;
   const char delimiter_;
   const bool has_header_;
   const absl::Span<const FieldRequest> fields_;
@@ -438,14 +500,14 @@ bool IsCsvList(const CsvSource& source, absl::string_view field,
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root) {
+    const DataRoot& data_root, const MemoryBudget& memory) {
   if (source.delimiter().size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "delimiter: \"", source.delimiter(), "\" is not one character"));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
                             FindFiles(source.path(), data_root));
-  CsvLoader loader(source, fields);
+  CsvLoader loader(source, fields, memory);
   for (const std::string& path : paths) {
     SYNCLINE_RETURN_IF_ERROR(loader.AddFile(path));
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -19,10 +20,11 @@ namespace syncline {
 //
 // Blank lines are skipped; every other line must have as many columns as the
 // first. A column may be in double quotes (doubled inside), on one line. With
-// several files, each has the header, and the headers are equal.
+// several files, each has the header, and the headers are equal. Text is UTF-8;
+// row names, as R and pandas add them, are refused where they would be data.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root);
+    const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
 // Whether a field that feeds `width` elements a sample is a list: the one rule,
 // which who makes room for padding follows too.

@@ -67,7 +67,7 @@ class DigitsTable : public SampleTable {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
     const DigitsSource& source, absl::Span<const FieldRequest> fields,
-    int64_t kept_bytes_max) {
+    int64_t kept_bytes_max, uint64_t available) {
   for (const FieldRequest& field : fields) {
     if (field.name != "image" && field.name != "label") {
       return NoSuchField(field, "a digits source", "\"image\" and \"label\"");
@@ -77,7 +77,10 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
   if (source.count() == 0) {
     return absl::InvalidArgumentError("count: must be at least 1");
   }
-  return std::make_unique<DigitsTable>(source, fields, kept_bytes_max);
+  // What is not kept is drawn again: nothing fails for want of memory.
+  const auto quarter =
+      static_cast<int64_t>(std::min<uint64_t>(available / 4, kept_bytes_max));
+  return std::make_unique<DigitsTable>(source, fields, quarter);
 }
 
 }  // namespace syncline

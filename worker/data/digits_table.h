@@ -1,8 +1,10 @@
 #ifndef SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_
 #define SYNCLINE_WORKER_DATA_DIGITS_TABLE_H_
 
+#include <cstdint>
 #include <memory>
 
+#include "common/base/available_memory.h"
 #include "proto/job_spec.pb.h"
 #include "worker/data/sample_table.h"
 
@@ -10,10 +12,12 @@ namespace syncline {
 
 // The digits of digit_drawing.h as a source. Fields: "image" ([28, 28]) and
 // "label". The first ones are drawn once and kept, one byte per pixel, in up to
-// `kept_bytes_max`; what is beyond is drawn again at each read.
+// `kept_bytes_max` and a quarter of `available` bytes; what is beyond is drawn
+// again at each read.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
     const DigitsSource& source, absl::Span<const FieldRequest> fields,
-    int64_t kept_bytes_max = 256 << 20);
+    int64_t kept_bytes_max = 256 << 20,
+    uint64_t available = AvailableMemoryBytes());
 
 }  // namespace syncline
 

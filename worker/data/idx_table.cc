@@ -67,10 +67,12 @@ absl::StatusOr<Records> ReadHeader(InputFile* file) {
   return records;
 }
 
-absl::StatusOr<Records> ReadRecords(const std::string& path) {
+absl::StatusOr<Records> ReadRecords(const std::string& path,
+                                    const MemoryBudget& memory) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
   SYNCLINE_ASSIGN_OR_RETURN(Records records, ReadHeader(file.get()));
   const int64_t bytes = records.count * records.width;
+  SYNCLINE_RETURN_IF_ERROR(memory.Check(bytes, [&] { return path; }));
   records.bytes = std::make_unique_for_overwrite<char[]>(bytes);
   SYNCLINE_RETURN_IF_ERROR(ReadExactly(file.get(), records.bytes.get(), bytes));
   char more;
@@ -93,7 +95,7 @@ absl::Status CheckLabels(const RecordField& labels) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     const IdxSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root) {
+    const DataRoot& data_root, const MemoryBudget& memory) {
   SYNCLINE_CHECK(!fields.empty());
   std::shared_ptr<const RecordField> images;
   std::shared_ptr<const RecordField> labels;
@@ -106,8 +108,11 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     auto& field = is_image ? images : labels;
     if (field == nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(
-          field, RecordField::Load(is_image ? source.images() : source.labels(),
-                                   data_root, ReadRecords));
+          field,
+          RecordField::Load(is_image ? source.images() : source.labels(),
+                            data_root, [&memory](const std::string& file) {
+                              return ReadRecords(file, memory);
+                            }));
     }
     table.push_back(field);
   }

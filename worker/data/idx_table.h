@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -23,7 +24,7 @@ namespace syncline {
 // Source: LeCun, Cortes and Burges, "The MNIST database", file formats.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     const IdxSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root);
+    const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
 }  // namespace syncline
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -50,6 +49,8 @@ bool IsBag(LibsvmField field) {
 
 class LibsvmTable : public SampleTable {
  public:
+  explicit LibsvmTable(const MemoryBudget& memory) : memory_(memory) {}
+
   // Adds a field, in the order of the request.
   absl::Status AddField(const FieldRequest& request, int64_t dimension) {
     SYNCLINE_ASSIGN_OR_RETURN(const LibsvmField field, ResolveField(request));
@@ -108,10 +109,13 @@ class LibsvmTable : public SampleTable {
     const absl::string_view label = NextToken(&line);
     const absl::StatusOr<float> label_value = ParseNumber(label);
     if (!label_value.ok()) return Annotate(label_value.status(), "label");
+    const auto where = [] { return std::string("its values"); };
     int64_t previous = 0;
     while (true) {
       const absl::string_view token = NextToken(&line);
       if (token.empty()) break;
+      SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &indices_));
+      SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &values_));
       SYNCLINE_ASSIGN_OR_RETURN(previous, AddValue(token, previous));
     }
     const int64_t count = indices_.size() - begins_.back();
@@ -124,6 +128,8 @@ class LibsvmTable : public SampleTable {
           absl::StrCat(count, " values, but a sample has ", values_min_,
                        " labels; data.label.ignore allows fewer"));
     }
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &labels_));
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &begins_));
     labels_.push_back(*label_value);
     begins_.push_back(indices_.size());
     origins_.Add(reader);
@@ -131,10 +137,10 @@ class LibsvmTable : public SampleTable {
   }
 
   void Finish() {
-    labels_.shrink_to_fit();
-    begins_.shrink_to_fit();
-    indices_.shrink_to_fit();
-    values_.shrink_to_fit();
+    memory_.Shrink(&labels_);
+    memory_.Shrink(&begins_);
+    memory_.Shrink(&indices_);
+    memory_.Shrink(&values_);
   }
 
  private:
@@ -181,8 +187,8 @@ class LibsvmTable : public SampleTable {
   // Returns the index of the "index:value" it has added.
   absl::StatusOr<int64_t> AddValue(absl::string_view token, int64_t previous) {
     const auto error = [&](absl::string_view problem) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", absl::CHexEscape(token.substr(0, 40)), "\": ", problem));
+      return absl::InvalidArgumentError(
+          absl::StrCat(QuotedStart(token), ": ", problem));
     };
     const size_t colon = token.find(':');
     int64_t index;
@@ -208,7 +214,8 @@ class LibsvmTable : public SampleTable {
     return index;
   }
 
-  std::vector<Field> fields_;  // by request
+  const MemoryBudget& memory_;  // used while it is loaded
+  std::vector<Field> fields_;   // by request
   int64_t index_max_ = std::numeric_limits<int64_t>::max();
   int64_t values_max_ = std::numeric_limits<int64_t>::max();  // in a line
   int64_t values_min_ = 0;                                    // likewise
@@ -237,8 +244,8 @@ absl::Status AddFile(const std::string& path, LibsvmTable* table) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
     const LibsvmSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root) {
-  auto table = std::make_unique<LibsvmTable>();
+    const DataRoot& data_root, const MemoryBudget& memory) {
+  auto table = std::make_unique<LibsvmTable>(memory);
   for (const FieldRequest& field : fields) {
     SYNCLINE_RETURN_IF_ERROR(table->AddField(field, source.dimension()));
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -21,7 +22,7 @@ namespace syncline {
 // Source: Chang and Lin, "LIBSVM", README.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
     const LibsvmSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root);
+    const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
 }  // namespace syncline
 

@@ -1,5 +1,7 @@
 #include "worker/data/npy_header.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "worker/data/text_input.h"
 
 namespace syncline {
 namespace {
@@ -51,6 +54,33 @@ bool ParseElement(absl::string_view text, NpyHeader* header) {
   }
 }
 
+// What the header's "descr" is, of those that are not read.
+std::string ElementProblem(absl::string_view text) {
+  constexpr absl::string_view kRead =
+      "little-endian integers, float32, float64 or bool";
+  absl::string_view kind =
+      text.substr(0, std::min<size_t>(text.find_first_of(","), 8));
+  absl::ConsumePrefix(&kind, "'");
+  absl::ConsumeSuffix(&kind, "'");
+  if (absl::StartsWith(text, "[")) {
+    return absl::StrCat(
+        "elements must be ", kRead,
+        ", but each one has several fields; save these as arrays of their own");
+  }
+  std::string advice;
+  if (absl::StartsWith(kind, ">")) {
+    advice = ", which is big-endian; save x.astype(x.dtype.newbyteorder('<'))";
+  } else if (absl::StartsWith(kind, "|O")) {
+    advice = ", Python objects; save an array of numbers";
+  } else if (absl::StartsWith(kind, "<U") || absl::StartsWith(kind, "|S")) {
+    advice = ", text; save numbers";
+  } else if (absl::StartsWith(kind, "<f")) {
+    advice = "; save x.astype(numpy.float32)";
+  }
+  return absl::StrCat("elements must be ", kRead, ", but the header says ",
+                      QuotedStart(kind), advice);
+}
+
 // "(60000, 28, 28)", "(5,)" or "()".
 bool ParseShape(absl::string_view text, std::vector<int64_t>* shape) {
   const size_t end = text.find(')');
@@ -72,6 +102,10 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(InputFile* file) {
   char start[8];
   SYNCLINE_RETURN_IF_ERROR(ReadExactly(file, start, sizeof(start)));
   const int major = start[6];
+  if (absl::StartsWith(absl::string_view(start, sizeof(start)), "PK")) {
+    return Bad(*file, "a zip file, perhaps .npz; save each array as a .npy ",
+               "file of its own, with numpy.save");
+  }
   if (absl::string_view(start, kMagic.size()) != kMagic || major < 1 ||
       major > 3) {
     return Bad(*file, "not a .npy file of version 1 to 3: it starts otherwise");
@@ -91,14 +125,12 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(InputFile* file) {
   header.text.resize(bytes);
   SYNCLINE_RETURN_IF_ERROR(ReadExactly(file, header.text.data(), bytes));
   if (!ParseElement(TextOf(header.text, "descr"), &header)) {
-    return Bad(*file, "byte ", text_at,
-               ": elements must be little-endian integers, float32, float64 or "
-               "bool, but the header says ",
-               header.text);
+    return Bad(*file, "byte ", text_at, ": ",
+               ElementProblem(TextOf(header.text, "descr")));
   }
   if (!ParseShape(TextOf(header.text, "shape"), &header.shape)) {
     return Bad(*file, "byte ", text_at, ": no shape in the header ",
-               header.text);
+               QuotedStart(header.text));
   }
   if (header.shape.size() > 1 &&
       absl::StartsWith(TextOf(header.text, "fortran_order"), "True")) {

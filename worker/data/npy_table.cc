@@ -61,7 +61,7 @@ absl::StatusOr<Records> ReadHeader(InputFile* file) {
           absl::StrCat(records.path,
                        ": truncated: the header promises more values than a "
                        "file of this size can hold: ",
-                       header.text));
+                       DimsText(header.shape)));
     }
     total *= size;
     if (i > 0) {
@@ -86,10 +86,12 @@ absl::Status CheckFinite(const Records& records) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Records> ReadRecords(const std::string& path) {
+absl::StatusOr<Records> ReadRecords(const std::string& path,
+                                    const MemoryBudget& memory) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
   SYNCLINE_ASSIGN_OR_RETURN(Records records, ReadHeader(file.get()));
   const int64_t bytes = records.count * records.record_bytes();
+  SYNCLINE_RETURN_IF_ERROR(memory.Check(bytes, [&] { return path; }));
   records.bytes = std::make_unique_for_overwrite<char[]>(bytes);
   SYNCLINE_RETURN_IF_ERROR(ReadExactly(file.get(), records.bytes.get(), bytes));
   char more;
@@ -110,7 +112,7 @@ absl::StatusOr<Records> ReadRecords(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     const NpySource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root) {
+    const DataRoot& data_root, const MemoryBudget& memory) {
   SYNCLINE_CHECK(!fields.empty());
   std::map<std::string, std::string> paths;
   for (const NpySource::Array& array : source.arrays()) {
@@ -130,7 +132,10 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     std::shared_ptr<const RecordField>& field = loaded[request.name];
     if (field == nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(
-          field, RecordField::Load(path->second, data_root, ReadRecords));
+          field, RecordField::Load(path->second, data_root,
+                                   [&memory](const std::string& file) {
+                                     return ReadRecords(file, memory);
+                                   }));
     }
     if (request.integers && !field->integers()) {
       return NotIntegers(request, "the npy source");

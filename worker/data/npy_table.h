@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -17,7 +18,7 @@ namespace syncline {
 // different length, a value that is not finite in float32).
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     const NpySource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root);
+    const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
 }  // namespace syncline
 

@@ -8,9 +8,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 
 namespace syncline {
 namespace {
@@ -18,15 +20,29 @@ namespace {
 constexpr size_t kBufferBytes = 256 << 10;
 constexpr size_t kLineBytesMax = 64 << 20;
 
-// Enough to recognise a field by, on one line whatever its bytes are.
-std::string Quote(absl::string_view text) {
-  constexpr size_t kShown = 40;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
-                      text.size() > kShown ? "..." : "", "\"");
+absl::Status NumberError(absl::string_view text, absl::string_view problem) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(QuotedStart(text), " ", problem));
 }
 
-absl::Status NumberError(absl::string_view text, absl::string_view problem) {
-  return absl::InvalidArgumentError(absl::StrCat(Quote(text), " ", problem));
+// What text that is no number was probably meant as; empty: nothing known.
+absl::string_view Guess(absl::string_view text) {
+  for (const absl::string_view missing :
+       {"", "NA", "N/A", "NaN", "null", "None", "NULL", "?", "-", "."}) {
+    if (text == missing) {
+      return "; a missing value must be filled in, or its line left out";
+    }
+  }
+  const bool has_comma = std::count(text.begin(), text.end(), ',') == 1;
+  if (has_comma && text.find_first_not_of("+-0123456789,eE") == text.npos) {
+    return "; decimals have a point, not a comma";
+  }
+  return "";
+}
+
+absl::Status NotANumber(absl::string_view text, absl::string_view problem) {
+  return NumberError(
+      text, absl::StrCat(problem, Guess(absl::StripAsciiWhitespace(text))));
 }
 
 // std::from_chars knows no plus; "+-1" stays an error.
@@ -38,6 +54,13 @@ absl::string_view WithoutBlanksAndPlus(absl::string_view text) {
 }
 
 }  // namespace
+
+std::string QuotedStart(absl::string_view text) {
+  constexpr size_t kShown = 40;
+  return absl::StrCat(
+      "\"", Utf8Text(absl::Utf8SafeCHexEscape(text.substr(0, kShown))),
+      text.size() > kShown ? "..." : "", "\"");
+}
 
 absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
   SYNCLINE_ASSIGN_OR_RETURN(auto file, InputFile::Open(path));
@@ -71,6 +94,17 @@ absl::Status LineReader::Fill() {
   return absl::OkStatus();
 }
 
+absl::Status LineReader::CheckEncoding() const {
+  const absl::string_view start(buffer_.data() + begin_, end_ - begin_);
+  if (!absl::StartsWith(start, "\xff\xfe") &&
+      !absl::StartsWith(start, "\xfe\xff")) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path(), ": is in UTF-16; convert it to UTF-8, for example ",
+                   "with iconv -f UTF-16 -t UTF-8"));
+}
+
 absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
   size_t searched = 0;  // of the unconsumed bytes; they have no \n
   const char* newline = nullptr;
@@ -82,6 +116,7 @@ absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
     SYNCLINE_RETURN_IF_ERROR(Fill());
   }
   if (newline == nullptr && begin_ == end_) return false;
+  if (line_number_ == 0) SYNCLINE_RETURN_IF_ERROR(CheckEncoding());
   const size_t length =
       newline == nullptr ? end_ - begin_ : newline - &buffer_[begin_];
   *line = absl::string_view(buffer_.data() + begin_, length);
@@ -107,9 +142,9 @@ absl::StatusOr<float> ParseNumber(absl::string_view text) {
     value = static_cast<float>(wide);
   }
   if (parsed.ec != std::errc() || parsed.ptr != end) {
-    return NumberError(text, "is not a number");
+    return NotANumber(text, "is not a number");
   }
-  if (std::isnan(value)) return NumberError(text, "is not a finite number");
+  if (std::isnan(value)) return NotANumber(text, "is not a finite number");
   if (std::isinf(value)) return NumberError(text, "is not a finite number");
   return value;
 }
@@ -123,7 +158,7 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text) {
     return NumberError(text, "does not fit int64");
   }
   if (parsed.ec != std::errc() || parsed.ptr != end) {
-    return NumberError(text, "is not an integer");
+    return NotANumber(text, "is not an integer");
   }
   return value;
 }

@@ -13,6 +13,10 @@
 
 namespace syncline {
 
+// The first bytes of what a file says, for messages: in quotes, on one line,
+// whatever bytes they are.
+std::string QuotedStart(absl::string_view text);
+
 // Lines of a text file, plain or gzip. Thread-compatible.
 class LineReader {
  public:
@@ -21,7 +25,7 @@ class LineReader {
   // Sets *line to the next line without its \n or \r\n; false at the end. A
   // last line need not end in \n; a byte order mark is skipped. Borrowed until
   // the next call. Errors: as InputFile::Read; InvalidArgument (a line of more
-  // than 64 MiB).
+  // than 64 MiB, text in UTF-16).
   absl::StatusOr<bool> Next(absl::string_view* line);
 
   // Of the last line, from 1.
@@ -32,6 +36,8 @@ class LineReader {
  private:
   explicit LineReader(std::unique_ptr<InputFile> file);
   absl::Status Fill();  // reads on after what is not consumed yet
+  // At the first line.
+  absl::Status CheckEncoding() const;
 
   std::unique_ptr<InputFile> file_;
   std::string buffer_;
@@ -43,7 +49,8 @@ class LineReader {
 
 // Reads a whole field as a finite float32, nearest to the decimal. A leading
 // "+" and blanks around are allowed. Errors: InvalidArgument that quotes the
-// text: not a number, NaN, infinite, outside float32.
+// start of the text, and says what it may be meant as: not a number, NaN,
+// infinite, outside float32.
 absl::StatusOr<float> ParseNumber(absl::string_view text);
 
 // Reads a whole field as an int64, likewise. Errors: InvalidArgument that

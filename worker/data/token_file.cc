@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "worker/data/input_file.h"
 #include "worker/data/npy_header.h"
+#include "worker/data/text_input.h"
 
 namespace syncline {
 namespace {
@@ -42,11 +42,11 @@ absl::StatusOr<Layout> ReadNpyLayout(InputFile* file) {
   if (header.kind == NpyHeader::Kind::kFloat ||
       header.kind == NpyHeader::Kind::kBool) {
     return Bad(*file, "tokens must be integers, but the header says ",
-               header.text);
+               QuotedStart(header.text));
   }
   if (header.shape.size() != 1) {
-    return Bad(*file, "tokens must have one dimension, but the header says ",
-               header.text);
+    return Bad(*file, "tokens must have one dimension, but there are ",
+               header.shape.size());
   }
   return Layout{.header_bytes = header.bytes,
                 .width = header.width,
@@ -70,21 +70,20 @@ absl::StatusOr<Layout> ReadLayout(InputFile* file, TokenSource::Format format) {
   }
 }
 
-absl::StatusOr<std::vector<char>> ReadRest(InputFile* file) {
-  constexpr size_t kStep = 8 << 20;
+absl::StatusOr<std::vector<char>> ReadRest(InputFile* file,
+                                           const MemoryBudget& memory) {
+  constexpr size_t kStepMax = 8 << 20;
+  const size_t step = std::min<uint64_t>(kStepMax, file->size_bound() + 1);
+  const auto where = [&] { return file->path(); };
   std::vector<char> bytes;
-  try {
-    while (true) {
-      const size_t before = bytes.size();
-      bytes.resize(before + kStep);
-      SYNCLINE_ASSIGN_OR_RETURN(const size_t got,
-                                file->Read(bytes.data() + before, kStep));
-      bytes.resize(before + got);
-      if (got < kStep) return bytes;
-    }
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(file->path(), ": more than fits into memory"));
+  while (true) {
+    const size_t before = bytes.size();
+    SYNCLINE_RETURN_IF_ERROR(memory.Grow(step, where, &bytes));
+    bytes.resize(before + step);
+    SYNCLINE_ASSIGN_OR_RETURN(const size_t got,
+                              file->Read(bytes.data() + before, step));
+    bytes.resize(before + got);
+    if (got < step) return bytes;
   }
 }
 
@@ -93,8 +92,9 @@ absl::StatusOr<std::vector<char>> ReadRest(InputFile* file) {
 // Turns what a file holds into the tokens that are kept.
 class TokenFileReader {
  public:
-  TokenFileReader(InputFile* file, const Layout& layout)
-      : file_(*file), layout_(layout) {
+  TokenFileReader(InputFile* file, const Layout& layout,
+                  const MemoryBudget& memory)
+      : file_(*file), layout_(layout), memory_(memory) {
     result_.path_ = file->path();
     result_.header_bytes_ = layout.header_bytes;
     result_.file_width_ = layout.width;
@@ -119,7 +119,7 @@ class TokenFileReader {
       SYNCLINE_RETURN_IF_ERROR(Narrow<int8_t>(bytes));
     } else {
       result_.width_ = layout_.width;
-      bytes.shrink_to_fit();
+      memory_.Shrink(&bytes);
       result_.bytes_ = std::move(bytes);
     }
     return std::move(result_);
@@ -145,6 +145,9 @@ class TokenFileReader {
   template <typename T>
   absl::Status Narrow(const std::vector<char>& bytes) {
     result_.width_ = sizeof(uint32_t);
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(
+        result_.size_ * sizeof(uint32_t), [&] { return result_.path_; },
+        &result_.bytes_));
     result_.bytes_.resize(result_.size_ * sizeof(uint32_t));
     auto* const out = reinterpret_cast<uint32_t*>(result_.bytes_.data());
     for (int64_t i = 0; i < result_.size_; ++i) {
@@ -161,17 +164,21 @@ class TokenFileReader {
 
   const InputFile& file_;
   const Layout layout_;
+  const MemoryBudget& memory_;
   TokenFile result_;
 };
 
 absl::StatusOr<TokenFile> TokenFile::Load(const std::string& path,
                                           TokenSource::Format format,
-                                          double begin, double end) {
+                                          double begin, double end,
+                                          const MemoryBudget& memory) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
   SYNCLINE_ASSIGN_OR_RETURN(const Layout layout,
                             ReadLayout(file.get(), format));
-  SYNCLINE_ASSIGN_OR_RETURN(std::vector<char> bytes, ReadRest(file.get()));
-  return TokenFileReader(file.get(), layout).Take(std::move(bytes), begin, end);
+  SYNCLINE_ASSIGN_OR_RETURN(std::vector<char> bytes,
+                            ReadRest(file.get(), memory));
+  return TokenFileReader(file.get(), layout, memory)
+      .Take(std::move(bytes), begin, end);
 }
 
 uint32_t TokenFile::at(int64_t i) const {

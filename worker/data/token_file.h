@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 
 namespace syncline {
 
@@ -17,10 +18,11 @@ class TokenFile {
   // FORMAT_UNSPECIFIED is told from the name. Errors name the file, and the
   // offset of what is wrong: as InputFile's; InvalidArgument (no whole number
   // of tokens, no .npy header, a type or order that is not read, a token that
-  // is negative or not below 2^32), DataLoss (shorter than its header says).
-  static absl::StatusOr<TokenFile> Load(const std::string& path,
-                                        TokenSource::Format format,
-                                        double begin, double end);
+  // is negative or not below 2^32), DataLoss (shorter than its header says),
+  // ResourceExhausted (more than fits into memory).
+  static absl::StatusOr<TokenFile> Load(
+      const std::string& path, TokenSource::Format format, double begin,
+      double end, const MemoryBudget& memory = MemoryBudget());
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }

@@ -110,7 +110,7 @@ absl::Status CheckVocabulary(const TokenFile& file, uint32_t vocabulary) {
 
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
     const TokenSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root) {
+    const DataRoot& data_root, const MemoryBudget& memory) {
   SYNCLINE_CHECK(!fields.empty());
   std::vector<int> shifts;
   SYNCLINE_ASSIGN_OR_RETURN(const int64_t width, WidthOf(fields, &shifts));
@@ -121,8 +121,9 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
   int64_t longest = 0;
   for (const std::string& path : paths) {
     SYNCLINE_ASSIGN_OR_RETURN(
-        TokenFile file, TokenFile::Load(path, source.format(), source.begin(),
-                                        source.end() == 0 ? 1 : source.end()));
+        TokenFile file,
+        TokenFile::Load(path, source.format(), source.begin(),
+                        source.end() == 0 ? 1 : source.end(), memory));
     SYNCLINE_RETURN_IF_ERROR(CheckVocabulary(file, source.vocabulary()));
     longest = std::max(longest, file.size());
     table->AddFile(std::move(file));

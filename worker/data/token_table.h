@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "proto/job_spec.pb.h"
+#include "worker/data/memory_budget.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -16,7 +17,7 @@ namespace syncline {
 // tokens.
 absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
     const TokenSource& source, absl::Span<const FieldRequest> fields,
-    const DataRoot& data_root);
+    const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
 }  // namespace syncline
 

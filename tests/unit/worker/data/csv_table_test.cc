@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
@@ -17,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CsvTableTest : public DataFilesTest {
  protected:
@@ -240,10 +242,53 @@ TEST_F(CsvTableTest, NamesAllUnknownFieldsAtOnce) {
             HasSubstr("no field \"2\""), HasSubstr("no field \"1:1\""),
             HasSubstr("2 columns, 0..1")));
   source_.set_has_header(true);
-  EXPECT_THAT(Error("a,b,b\n1,2,3\n", {"c", "b", "-1"}),
-              AllOf(HasSubstr("no field \"c\": the columns are a, b, b"),
-                    HasSubstr("two columns are named \"b\""),
-                    HasSubstr("no field \"-1\"")));
+  EXPECT_THAT(
+      Error("a,b,b\n1,2,3\n", {"c", "b", "-1"}),
+      AllOf(HasSubstr("no field \"c\": the columns are \"a\", \"b\", \"b\""),
+            HasSubstr("two columns are named \"b\""),
+            HasSubstr("no field \"-1\"")));
+}
+
+TEST_F(CsvTableTest, AWrongDelimiterIsGuessed) {
+  EXPECT_THAT(
+      Error("1;2;3\n", {"0:2"}),
+      HasSubstr("the line has no \",\", so perhaps csv.delimiter should "
+                "be \";\""));
+  source_.set_has_header(true);
+  EXPECT_THAT(Error("a\tb\n1\t2\n", {"a"}), HasSubstr("should be \"\\t\""));
+  source_.set_delimiter(";");
+  EXPECT_THAT(Error("a,b\n1,2\n", {"a"}), HasSubstr("should be \",\""));
+}
+
+TEST_F(CsvTableTest, RowNamesAreNoData) {
+  source_.set_has_header(true);
+  // R's write.table: the header has one name less.
+  EXPECT_THAT(Error("a,b\n\"1\",5,6\n", {"a"}),
+              AllOf(HasSubstr("t.csv:2: 3 columns, expected 2"),
+                    HasSubstr("row.names = FALSE")));
+  EXPECT_THAT(Error("a,b\n5,6\n1,5,6\n", {"a"}), Not(HasSubstr("row.names")));
+  // write.csv and pandas: they have an empty name.
+  Write("t.csv", "\"\",\"a\",\"b\"\n\"1\",5,6\n");
+  EXPECT_TRUE(LoadCsv(source_, {"a"}, dir_).ok());
+  EXPECT_TRUE(LoadCsv(source_, {"1:3"}, dir_).ok());
+  EXPECT_THAT(Error(",a,b\n1,5,6\n", {"0:2"}),
+              HasSubstr("field \"0:2\" has column 0, which has no name"));
+}
+
+TEST_F(CsvTableTest, QuotesLittleOfTheFile) {
+  source_.set_has_header(true);
+  std::string header = "Gr\xf6\xdf\n";
+  EXPECT_THAT(Error(header + "1\n", {"x"}),
+              HasSubstr("the columns are \"Gr\\xf6\\xdf\""));
+  header.clear();
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&header, "secret-", i, ",");
+  const std::string error = Error(header + "x\n", {"y"});
+  EXPECT_THAT(error, HasSubstr("... (1001 columns)"));
+  EXPECT_LT(error.size(), dir_.size() + 300);
+  EXPECT_LT(
+      Error(std::string(1 << 20, 's') + "\nx\n", {std::string(1 << 20, 's')})
+          .size(),
+      dir_.size() + 300);
 }
 
 TEST_F(CsvTableTest, NamesAFileWithoutSamples) {

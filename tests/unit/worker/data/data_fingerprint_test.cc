@@ -13,6 +13,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
+#include "tests/unit/worker/data/npy_files.h"
 
 namespace syncline {
 namespace {
@@ -120,11 +121,8 @@ TEST_F(DataFingerprintTest, NamesThatAreNotUtf8AreEscaped) {
 }
 
 TEST_F(DataFingerprintTest, OfArraysOnlyThoseThatAreReadCount) {
-  const auto npy = [](char value) {
-    std::string header =
-        "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
-    header.resize(117, ' ');
-    return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + value;
+  const auto npy = [](uint8_t value) {
+    return Npy(NpyText("|u1", "(1,)"), Bytes(std::vector<uint8_t>{value}));
   };
   Write("one/x.npy", npy(1));
   Write("one/y.npy", npy(2));

@@ -15,6 +15,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
+#include "tests/unit/worker/data/npy_files.h"
 #include "worker/batch.h"
 
 namespace syncline {
@@ -87,16 +88,12 @@ TEST_F(DatasetTest, Int64InputsAreFedBesideFloatOnes) {
 
 // A .npy file of unsigned bytes 0, 1, 2 ...
 std::string CountingArray(const std::vector<int64_t>& dims) {
-  std::string header =
-      absl::StrCat("{'descr': '|u1', 'fortran_order': False, 'shape': (",
-                   absl::StrJoin(dims, ", "), ",), }");
-  header.resize(117, ' ');
-  std::string file =
-      std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n";
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
-  for (int64_t i = 0; i < count; ++i) file.push_back(static_cast<char>(i));
-  return file;
+  std::vector<uint8_t> values(count);
+  std::iota(values.begin(), values.end(), 0);
+  return Npy(NpyText("|u1", absl::StrCat("(", absl::StrJoin(dims, ", "), ",)")),
+             Bytes(values));
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImages(const std::string& root,

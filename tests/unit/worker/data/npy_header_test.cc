@@ -14,6 +14,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -70,17 +71,34 @@ TEST_F(NpyHeaderTest, NamesWhatIsNotRead) {
   EXPECT_THAT(Error("0123456789"), HasSubstr("not a .npy file"));
   EXPECT_THAT(Error(std::string("\x93NUMPY\x02\x00\xff\xff\xff\x7f", 12)),
               HasSubstr("byte 8: a .npy header of"));
-  for (const char* descr : {">f4", "<f2", "<c8", "<U7", "|O8", ""}) {
-    EXPECT_THAT(Error(Npy(NpyText(descr, "(2,)"), "")),
-                HasSubstr("byte 10: elements must be"))
-        << descr;
+  EXPECT_THAT(Error("PK\x03\x04 and so on"), HasSubstr("perhaps .npz"));
+  const struct {
+    const char* descr;
+    const char* said;
+  } kElements[] = {{">f4", "\">f4\", which is big-endian; save x.astype"},
+                   {"<f2", "\"<f2\"; save x.astype(numpy.float32)"},
+                   {"<c8", "the header says \"<c8\""},
+                   {"<U7", "\"<U7\", text"},
+                   {"|O", "\"|O\", Python objects"},
+                   {"", "the header says"},
+                   {"\xff\xfe\x01", "\\xff\\xfe\\x01"}};
+  for (const auto& c : kElements) {
+    EXPECT_THAT(
+        Error(Npy(NpyText(c.descr, "(2,)"), "")),
+        AllOf(HasSubstr("byte 10: elements must be"), HasSubstr(c.said)));
   }
+  EXPECT_THAT(
+      Error(Npy("{'descr': [('a', '<f4'), ('b', '<i8')], 'shape': (2,)", "")),
+      HasSubstr("each one has several fields"));
   for (const char* shape : {"2", "(2", "(2, x)", "(-1,)", "(1e3,)"}) {
     EXPECT_THAT(
         Error(Npy("{'descr': '<f4', 'shape': " + std::string(shape), "")),
         HasSubstr("no shape in the header"))
         << shape;
   }
+  std::string long_header = "{'descr': '<f4', 'shape': ";
+  long_header.resize(200, '\xe4');
+  EXPECT_LT(Error(Npy(long_header, "")).size(), dir_.size() + 300);
   EXPECT_THAT(
       Error(Npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }",
                 "")),

@@ -94,14 +94,19 @@ TEST_F(TextInputTest, ParsesNumbers) {
 
 TEST_F(TextInputTest, RefusesWhatIsNoFiniteNumber) {
   const std::vector<std::pair<absl::string_view, const char*>> bad = {
-      {"", "\"\" is not a number"},
+      {"", "\"\" is not a number; a missing value must be"},
+      {"NA", "\"NA\" is not a number; a missing value must be"},
+      {"NaN", "\"NaN\" is not a finite number; a missing value must be"},
+      {" null ", "is not a number; a missing value must be"},
+      {"1.234,5", "\"1.234,5\" is not a number"},
       {"abc", "\"abc\" is not a number"},
       {"1x", "\"1x\" is not a number"},
       {"1 2", "\"1 2\" is not a number"},
       {"+-1", "is not a number"},
       {"++1", "is not a number"},
       {"0x10", "is not a number"},
-      {"1,5", "is not a number"},
+      {"1,5", "is not a number; decimals have a point, not a comma"},
+      {"Gr\xf6\xdf", "\"Gr\\xf6\\xdf\" is not a number"},
       {"nan", "is not a finite number"},
       {"-NaN", "is not a finite number"},
       {"inf", "is not a finite number"},
@@ -117,6 +122,23 @@ TEST_F(TextInputTest, RefusesWhatIsNoFiniteNumber) {
     EXPECT_THAT(std::string(value.status().message()), HasSubstr(message));
   }
   EXPECT_LT(ParseNumber(std::string(1000, 'x')).status().message().size(), 80u);
+}
+
+TEST_F(TextInputTest, TextInUtf16IsNamed) {
+  for (const std::string& content : {std::string("\xff\xfe"
+                                                 "1\0\n\0",
+                                                 6),
+                                     std::string("\xfe\xff\0"
+                                                 "1",
+                                                 4)}) {
+    auto reader = LineReader::Open(Write("t.csv", content));
+    ASSERT_TRUE(reader.ok());
+    absl::string_view line;
+    const auto more = reader->Next(&line);
+    EXPECT_EQ(more.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(more.status().message()),
+                HasSubstr("t.csv: is in UTF-16; convert it to UTF-8"));
+  }
 }
 
 TEST_F(TextInputTest, ParsesWholeIntegersOfInt64) {
