@@ -1,5 +1,7 @@
 #include "kernels/activation.h"
 
+#include <cmath>
+
 #include "kernels/loop.h"
 #include "kernels/vector_math.h"
 
@@ -21,8 +23,10 @@ inline float Phi(float x, float bell) {
   return x > 0.0f ? 1.0f - outside : outside;
 }
 
+// (1 + tanh(u)) / 2 is Logistic(2 u), which cancels nothing where the tanh is
+// near -1: this is 2 u.
 inline float GeluTanhInner(float x) {
-  return kRootTwoOverPi * (x + kGeluCubic * x * x * x);
+  return 2.0f * kRootTwoOverPi * (x + kGeluCubic * x * x * x);
 }
 
 }  // namespace
@@ -44,9 +48,8 @@ void Gelu(int64_t n, const float* x, float* y) {
 }
 
 void GeluTanh(int64_t n, const float* x, float* y) {
-  Emit(n, false, y, [=](int64_t i) {
-    return 0.5f * x[i] * (1.0f + Tanh(GeluTanhInner(x[i])));
-  });
+  Emit(n, false, y,
+       [=](int64_t i) { return x[i] * Logistic(GeluTanhInner(x[i])); });
 }
 
 void ReluGradient(int64_t n, const float* y, const float* dy, bool accumulate,
@@ -78,10 +81,14 @@ void GeluGradient(int64_t n, const float* x, const float* dy, bool accumulate,
 void GeluTanhGradient(int64_t n, const float* x, const float* dy,
                       bool accumulate, float* dx) {
   Emit(n, accumulate, dx, [=](int64_t i) {
-    const float t = Tanh(GeluTanhInner(x[i]));
+    const float u = GeluTanhInner(x[i]);
+    // The gate is 1 / (1 + e^-u), its derivative e^-|u| / (1 + e^-|u|)^2.
+    const float power = Exp(-std::fabs(u));
+    const float share = 1.0f / (1.0f + power);
+    const float gate = u < 0.0f ? power * share : share;
     const float inner =
-        kRootTwoOverPi * (1.0f + 3.0f * kGeluCubic * x[i] * x[i]);
-    return dy[i] * (0.5f * (1.0f + t) + 0.5f * x[i] * (1.0f - t * t) * inner);
+        2.0f * kRootTwoOverPi * (1.0f + 3.0f * kGeluCubic * x[i] * x[i]);
+    return dy[i] * (gate + x[i] * (power * share * share) * inner);
   });
 }
 

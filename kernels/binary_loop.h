@@ -4,10 +4,13 @@
 // The loops of elementwise operations of two operands and of their gradients.
 
 #include <algorithm>
+#include <type_traits>
 
+#include "absl/types/span.h"
 #include "kernels/broadcast.h"
 #include "kernels/elementwise.h"
 #include "kernels/loop.h"
+#include "kernels/row_sums.h"
 
 namespace syncline {
 
@@ -23,10 +26,12 @@ void ApplyBinary(const Broadcast& s, const float* a, const float* b, float* y,
   });
 }
 
-// dx += sum of term(o, ia, ib) over the elements of the result that read the
-// element of dx. The arguments are offsets into the result, a and b.
+namespace binary_loop_internal {
+
+// Where loops around a row repeat the operand seldom or never: in order of the
+// result.
 template <typename Term>
-void AddUpGradient(const Broadcast& s, Side side, float* dx, Term term) {
+void AddRows(const Broadcast& s, Side side, float* dx, Term term) {
   ForEachRow(s, [&](auto sa, auto sb, int64_t o, int64_t ia, int64_t ib) {
     const auto value = [&](int64_t i) {
       return term(o + i, ia + i * sa, ib + i * sb);
@@ -39,6 +44,92 @@ void AddUpGradient(const Broadcast& s, Side side, float* dx, Term term) {
       *x += SumOf(s.inner, value);
     }
   });
+}
+
+// Where the operand moves along rows, which are added up, so many columns at a
+// time.
+template <typename Sa, typename Sb, typename Term>
+void AddUpRows(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
+               Sb sb, float* dx, Term term) {
+  ForEachRound(loops.moving, [&](int64_t o, int64_t a, int64_t b) {
+    for (int64_t c = 0; c < s.inner; c += ShortRowSums::kWidth) {
+      ShortRowSums sums(std::min(ShortRowSums::kWidth, s.inner - c));
+      ForEachRound(loops.repeated, [&](int64_t p, int64_t ra, int64_t rb) {
+        const int64_t at = o + p + c;
+        const int64_t ia = a + ra + c * sa;
+        const int64_t ib = b + rb + c * sb;
+        sums->Add(
+            [=](int64_t i) { return term(at + i, ia + i * sa, ib + i * sb); });
+      });
+      sums->Write(/*accumulate=*/true, dx + (side == Side::kA ? a : b) + c);
+    }
+  });
+}
+
+// Where rows are sums, so it moves in the loop around them: so many of its
+// elements at a time, in order of the result.
+template <typename Sa, typename Sb, typename Term>
+void AddUpSums(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
+               Sb sb, float* dx, Term term) {
+  constexpr int64_t kWidth = ShortRowSums::kWidth;
+  const LoopsAround::Loop& last = loops.moving.back();
+  const absl::Span<const LoopsAround::Loop> others(loops.moving.data(),
+                                                   loops.moving.size() - 1);
+  const int64_t stride = side == Side::kA ? last.a_stride : last.b_stride;
+  ForEachRound(others, [&](int64_t o, int64_t a, int64_t b) {
+    for (int64_t c = 0; c < last.count; c += kWidth) {
+      const int64_t width = std::min(kWidth, last.count - c);
+      double sums[kWidth];
+      std::fill_n(sums, width, 0.0);
+      ForEachRound(loops.repeated, [&](int64_t p, int64_t ra, int64_t rb) {
+        for (int64_t j = 0; j < width; ++j) {
+          const int64_t at = o + p + (c + j) * last.result_stride;
+          const int64_t ia = a + ra + (c + j) * last.a_stride;
+          const int64_t ib = b + rb + (c + j) * last.b_stride;
+          sums[j] += SumOf(s.inner, [=](int64_t i) {
+            return term(at + i, ia + i * sa, ib + i * sb);
+          });
+        }
+      });
+      float* const x = dx + (side == Side::kA ? a : b) + c * stride;
+      for (int64_t j = 0; j < width; ++j) {
+        x[j * stride] += static_cast<float>(sums[j]);
+      }
+    }
+  });
+}
+
+}  // namespace binary_loop_internal
+
+// dx += sum of term(o, ia, ib) over the elements of the result that read the
+// element of dx. The arguments are offsets into the result, a and b. The error
+// of a sum does not grow with its length (kernels/row_sums.h).
+template <typename Term>
+void AddUpGradient(const Broadcast& s, Side side, float* dx, Term term) {
+  const LoopsAround loops =
+      side == Side::kA ? LoopsAroundA(s) : LoopsAroundB(s);
+  int64_t rows = 1;
+  for (const LoopsAround::Loop& loop : loops.repeated) rows *= loop.count;
+  if (rows <= kRowBlock) {
+    return binary_loop_internal::AddRows(s, side, dx, term);
+  }
+  const bool moves = side == Side::kA ? s.a_moves : s.b_moves;
+  const auto run = [&](auto sa, auto sb) {
+    if (moves) {
+      binary_loop_internal::AddUpRows(s, side, loops, sa, sb, dx, term);
+    } else {
+      binary_loop_internal::AddUpSums(s, side, loops, sa, sb, dx, term);
+    }
+  };
+  using Still = std::integral_constant<int64_t, 0>;
+  using Moves = std::integral_constant<int64_t, 1>;
+  if (s.a_moves && s.b_moves) {
+    run(Moves(), Moves());
+  } else if (s.a_moves) {
+    run(Moves(), Still());
+  } else {
+    run(Still(), Moves());
+  }
 }
 
 // The same into dx, overwriting it unless `accumulate`.

@@ -15,7 +15,28 @@ int64_t FromRight(absl::Span<const int64_t> dims, size_t d) {
   return d < dims.size() ? dims[dims.size() - 1 - d] : 1;
 }
 
+LoopsAround Around(const Broadcast& s, int64_t Broadcast::Loop::*stride) {
+  LoopsAround loops;
+  int64_t result_stride = s.inner;
+  for (size_t d = s.outer.size(); d-- > 0;) {
+    const Broadcast::Loop& loop = s.outer[d];
+    auto& list = loop.*stride != 0 ? loops.moving : loops.repeated;
+    list.insert(list.begin(),
+                {loop.count, result_stride, loop.a_stride, loop.b_stride});
+    result_stride *= loop.count;
+  }
+  return loops;
+}
+
 }  // namespace
+
+LoopsAround LoopsAroundA(const Broadcast& s) {
+  return Around(s, &Broadcast::Loop::a_stride);
+}
+
+LoopsAround LoopsAroundB(const Broadcast& s) {
+  return Around(s, &Broadcast::Loop::b_stride);
+}
 
 absl::StatusOr<std::vector<int64_t>> BroadcastDims(
     absl::Span<const int64_t> a, absl::Span<const int64_t> b) {

@@ -46,6 +46,25 @@ struct BroadcastPart {
 int64_t OutermostCount(const Broadcast& s);
 BroadcastPart PartOf(const Broadcast& s, int64_t begin, int64_t end);
 
+// The loops around the innermost one, as they look from one of the arrays:
+// those in which it moves, and those in which it is repeated, outermost first.
+struct LoopsAround {
+  struct Loop {
+    int64_t count = 0;
+    int64_t result_stride = 0;
+    int64_t a_stride = 0;
+    int64_t b_stride = 0;
+  };
+  absl::InlinedVector<Loop, 4> moving;
+  absl::InlinedVector<Loop, 4> repeated;
+};
+LoopsAround LoopsAroundA(const Broadcast& s);
+LoopsAround LoopsAroundB(const Broadcast& s);
+
+// Calls visit(o, ia, ib) with the offsets of each round of `loops`, in order.
+template <typename Visit>
+void ForEachRound(absl::Span<const LoopsAround::Loop> loops, Visit visit);
+
 // Calls row(sa, sb, o, ia, ib) for every innermost loop, in order of the
 // result: element i of it is result[o + i], a[ia + i * sa], b[ib + i * sb].
 // sa and sb are integral constants 0 or 1, so each case is compiled on its own.
@@ -76,6 +95,28 @@ void ForEachOuter(const Broadcast& s, Row row) {
 }
 
 }  // namespace broadcast_internal
+
+template <typename Visit>
+void ForEachRound(absl::Span<const LoopsAround::Loop> loops, Visit visit) {
+  absl::InlinedVector<int64_t, 4> index(loops.size(), 0);
+  int64_t rounds = 1;
+  for (const LoopsAround::Loop& loop : loops) rounds *= loop.count;
+  int64_t o = 0, a = 0, b = 0;
+  for (int64_t round = 0; round < rounds; ++round) {
+    visit(o, a, b);
+    for (size_t d = loops.size(); d-- > 0;) {
+      const LoopsAround::Loop& loop = loops[d];
+      o += loop.result_stride;
+      a += loop.a_stride;
+      b += loop.b_stride;
+      if (++index[d] < loop.count) break;
+      index[d] = 0;
+      o -= loop.count * loop.result_stride;
+      a -= loop.count * loop.a_stride;
+      b -= loop.count * loop.b_stride;
+    }
+  }
+}
 
 template <typename Row>
 void ForEachRow(const Broadcast& s, Row row) {

@@ -2,8 +2,9 @@
 #define SYNCLINE_KERNELS_ELEMENTWISE_H_
 
 // Elementwise arithmetic with broadcasting, and its gradients: the gradient of
-// a repeated operand is the sum over where it was repeated, added up in the
-// order of the result. float32, dense row-major. Thread-compatible.
+// a repeated operand is the sum over where it was repeated, whose error does
+// not grow with the number of repetitions (row_sums.h). float32, dense
+// row-major. Thread-compatible.
 
 #include "kernels/broadcast.h"
 

@@ -1,32 +1,40 @@
 #include "kernels/layer_norm.h"
 
-#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/loop.h"
+#include "kernels/row_sums.h"
 
 namespace syncline {
 namespace {
 
 // Sums of g and of g * h, h being the normalised x and g = dy * scale.
-struct RowSums {
+struct SumsOfRow {
   float g = 0;
   float gh = 0;
 };
 
-RowSums SumsOf(int64_t n, const float* x, const float* scale, const float* dy,
-               float mean, float inverse) {
+SumsOfRow SumsOf(int64_t n, const float* x, const float* scale, const float* dy,
+                 float mean, float inverse) {
   return {SumOf(n, [=](int64_t i) { return dy[i] * scale[i]; }),
           SumOf(n, [=](int64_t i) {
             return dy[i] * scale[i] * ((x[i] - mean) * inverse);
           })};
 }
 
-void AddScaleGradient(int64_t n, const float* x, const float* dy, float mean,
-                      float inverse, float* dscale) {
-  Emit(n, /*accumulate=*/true, dscale,
-       [=](int64_t i) { return dy[i] * ((x[i] - mean) * inverse); });
-}
+// Over all rows, in memory of the caller.
+struct ParameterSums {
+  ParameterSums(int64_t n, void* scratch)
+      : totals(static_cast<double*>(scratch)),
+        blocks(reinterpret_cast<float*>(totals + 2 * n)),
+        scale(n, blocks, totals),
+        bias(n, blocks + n, totals + n) {}
+  double* const totals;
+  float* const blocks;
+  RowSums scale;
+  RowSums bias;
+};
 
 }  // namespace
 
@@ -54,29 +62,33 @@ void NormalizeRows(const RowNorm& s, const float* x, const float* scale,
 void NormalizeRowsGradient(const RowNorm& s, const float* x, const float* scale,
                            const float* mean, const float* inverse,
                            const float* dy, const RowNormGradients& out) {
-  if (out.dscale != nullptr && !out.add_dscale) {
-    std::fill_n(out.dscale, s.n, 0.0f);
+  std::optional<ParameterSums> parameters;
+  if (out.dscale != nullptr || out.dbias != nullptr) {
+    parameters.emplace(s.n, out.scratch);
   }
-  if (out.dbias != nullptr && !out.add_dbias) std::fill_n(out.dbias, s.n, 0.0f);
   const float per = 1.0f / static_cast<float>(s.n);
   for (int64_t r = 0; r < s.rows; ++r, x += s.n, dy += s.n) {
     const float m = s.centred ? mean[r] : 0.0f;
     const float inv = inverse[r];
     if (out.dbias != nullptr) {
-      Emit(s.n, /*accumulate=*/true, out.dbias,
-           [=](int64_t i) { return dy[i]; });
+      parameters->bias.Add([=](int64_t i) { return dy[i]; });
     }
     if (out.dscale != nullptr) {
-      AddScaleGradient(s.n, x, dy, m, inv, out.dscale);
+      parameters->scale.Add(
+          [=](int64_t i) { return dy[i] * ((x[i] - m) * inv); });
     }
     if (out.dx == nullptr) continue;  // last: it may lie over dy
-    const RowSums sums = SumsOf(s.n, x, scale, dy, m, inv);
+    const SumsOfRow sums = SumsOf(s.n, x, scale, dy, m, inv);
     const float g = s.centred ? sums.g * per : 0.0f;
     const float gh = sums.gh * per;
     Emit(s.n, out.add_dx, out.dx + r * s.n, [=](int64_t i) {
       return inv * (dy[i] * scale[i] - g - (x[i] - m) * inv * gh);
     });
   }
+  if (out.dscale != nullptr) {
+    parameters->scale.Write(out.add_dscale, out.dscale);
+  }
+  if (out.dbias != nullptr) parameters->bias.Write(out.add_dbias, out.dbias);
 }
 
 void AddRowMomentsGradient(const RowNorm& s, const float* x, const float* mean,

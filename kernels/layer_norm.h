@@ -35,7 +35,15 @@ struct RowNormGradients {
   bool add_dx = false;
   bool add_dscale = false;
   bool add_dbias = false;
+  // Overwritten: RowNormScratchBytes(n), 8-byte aligned. Needed for dscale and
+  // dbias.
+  void* scratch = nullptr;
 };
+
+// What their sums over all rows take.
+constexpr int64_t RowNormScratchBytes(int64_t n) {
+  return 2 * n * static_cast<int64_t>(sizeof(double) + sizeof(float));
+}
 
 // All gradients in one pass over x and dy. `mean` and `inverse` as above.
 void NormalizeRowsGradient(const RowNorm& s, const float* x, const float* scale,

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/loop.h"
+#include "kernels/row_sums.h"
 
 namespace syncline {
 namespace {
@@ -43,28 +44,32 @@ void WithBlock(const PlaneNorm& s, Run run) {
 }
 
 // sums[j] = the sum of value(i, j) over a tile's columns j, i being the
-// element; in four partial sums, so that additions need not wait for each
-// other.
+// element; in blocks, of four partial sums each, so that additions need not
+// wait for each other.
 template <int64_t kBlock, typename Value>
 void SumTile(int64_t plane, Value value, float* sums) {
   constexpr int64_t kParts = 4;
-  float parts[kParts][kBlock] = {};
-  const int64_t whole = plane / kParts * kParts;
-  for (int64_t p = 0; p < whole; p += kParts) {
-    for (int64_t part = 0; part < kParts; ++part) {
-      for (int64_t j = 0; j < kBlock; ++j) {
-        parts[part][j] += value((p + part) * kBlock + j, j);
+  double totals[kBlock] = {};
+  for (int64_t p = 0; p < plane;) {
+    const int64_t end = std::min(plane, p + kParts * kRowBlock);
+    float parts[kParts][kBlock] = {};
+    for (; p + kParts <= end; p += kParts) {
+      for (int64_t part = 0; part < kParts; ++part) {
+        for (int64_t j = 0; j < kBlock; ++j) {
+          parts[part][j] += value((p + part) * kBlock + j, j);
+        }
       }
     }
-  }
-  for (int64_t p = whole; p < plane; ++p) {
+    for (; p < end; ++p) {
+      for (int64_t j = 0; j < kBlock; ++j) {
+        parts[0][j] += value(p * kBlock + j, j);
+      }
+    }
     for (int64_t j = 0; j < kBlock; ++j) {
-      parts[0][j] += value(p * kBlock + j, j);
+      totals[j] += (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
     }
   }
-  for (int64_t j = 0; j < kBlock; ++j) {
-    sums[j] = (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
-  }
+  for (int64_t j = 0; j < kBlock; ++j) sums[j] = static_cast<float>(totals[j]);
 }
 
 // out[i] = value(i, j) over a tile, or +=.
@@ -120,53 +125,58 @@ void ColumnMoments(const PlaneNorm& s, const float* x, float* mean,
 }
 
 // Moments of planes that come one after the other, each group's joined as in
-// Chan et al. 1979. Until Finish `variance` holds sums of squared deviations.
+// Chan et al. 1979, in fp64. For at most kGroups groups at once.
+template <int64_t kGroups>
 class JoinedMoments {
  public:
-  JoinedMoments(const PlaneNorm& s, float* mean, float* variance)
-      : shape_(s), mean_(mean), variance_(variance) {
-    std::fill_n(mean_, s.statistic_count(), 0.0f);
-    std::fill_n(variance_, s.statistic_count(), 0.0f);
-  }
-  // A plane with this mean and sum of squared deviations, of group `at`, of
-  // which `planes` have come before.
-  void Join(int64_t at, int64_t planes, float mean, float squares) {
+  // A plane of `elements` with this mean and sum of squared deviations, of
+  // group `at`, of which `planes` have come before.
+  void Join(int64_t at, int64_t planes, int64_t elements, double mean,
+            double squares) {
     const double share = 1.0 / static_cast<double>(planes + 1);
-    const double delta = static_cast<double>(mean) - mean_[at];
-    mean_[at] = static_cast<float>(mean_[at] + delta * share);
-    variance_[at] = static_cast<float>(
-        variance_[at] + squares +
-        delta * delta * static_cast<double>(shape_.plane * planes) * share);
+    const double delta = mean - mean_[at];
+    mean_[at] += delta * share;
+    squares_[at] += squares + delta * delta *
+                                  static_cast<double>(elements * planes) *
+                                  share;
   }
-  void Finish() {
-    const double share = 1.0 / static_cast<double>(shape_.elements());
-    for (int64_t i = 0; i < shape_.statistic_count(); ++i) {
-      variance_[i] = static_cast<float>(variance_[i] * share);
+  // Of `groups` groups with so many elements each.
+  void Write(int64_t groups, int64_t elements, float* mean,
+             float* variance) const {
+    for (int64_t i = 0; i < groups; ++i) {
+      mean[i] = static_cast<float>(mean_[i]);
+      variance[i] =
+          static_cast<float>(squares_[i] / static_cast<double>(elements));
     }
   }
 
  private:
-  const PlaneNorm& shape_;
-  float* const mean_;
-  float* const variance_;
+  double mean_[kGroups] = {};
+  double squares_[kGroups] = {};
 };
 
-void JoinPlanes(const PlaneNorm& s, const float* x, JoinedMoments* moments) {
+// A plane's sum of squared deviations from `mean`, a float32 near its own.
+double SquaresOf(int64_t plane, const float* p, float mean) {
+  return SumOf(plane, [=](int64_t i) { return (p[i] - mean) * (p[i] - mean); });
+}
+
+// Of planes [batch, channels, plane], each channel a group if they are across
+// the batch, else all of them one.
+template <typename Moments>
+void JoinPlanes(const PlaneNorm& s, const float* x, Moments* moments) {
   const float plane = static_cast<float>(s.plane);
   for (int64_t n = 0; n < s.batch; ++n) {
     const float* p = x + n * s.stride();
     for (int64_t c = 0; c < s.channels; ++c, p += s.plane) {
       const float m = SumOf(s.plane, [=](int64_t i) { return p[i]; }) / plane;
-      const float squares =
-          SumOf(s.plane, [=](int64_t i) { return (p[i] - m) * (p[i] - m); });
-      moments->Join(s.StatisticOf(n, c), s.across_batch ? n : c % s.group, m,
-                    squares);
+      moments->Join(s.across_batch ? c : 0, s.across_batch ? n : c, s.plane, m,
+                    SquaresOf(s.plane, p, m));
     }
   }
 }
 
-template <int64_t kBlock>
-void JoinTiles(const PlaneNorm& s, const float* x, JoinedMoments* moments) {
+template <int64_t kBlock, typename Moments>
+void JoinTiles(const PlaneNorm& s, const float* x, Moments* moments) {
   const float plane = static_cast<float>(s.plane);
   ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t n) {
     const float* const p = x + offset;
@@ -179,9 +189,44 @@ void JoinTiles(const PlaneNorm& s, const float* x, JoinedMoments* moments) {
         [=, &m](int64_t i, int64_t j) { return (p[i] - m[j]) * (p[i] - m[j]); },
         squares);
     for (int64_t j = 0; j < kBlock; ++j) {
-      moments->Join(channel + j, n, m[j], squares[j]);
+      moments->Join(channel + j, n, s.plane, m[j], squares[j]);
     }
   });
+}
+
+// Of channels across the batch, so many at a time as are joined at once: each
+// plane's while it is in the cache.
+void MomentsAcrossBatch(const PlaneNorm& s, const float* x, float* mean,
+                        float* variance) {
+  constexpr int64_t kGroups = 64;
+  for (int64_t c = 0; c < s.channels; c += kGroups) {
+    const int64_t end = std::min(s.channels, c + kGroups);
+    PlaneNorm part = s;
+    part.channels = end - c;
+    part.all_channels = s.all_channels > 0 ? s.all_channels : s.channels;
+    const float* const from = x + c * s.plane;
+    JoinedMoments<kGroups> moments;
+    if (s.block > 1) {
+      WithBlock(s,
+                [&](auto block) { JoinTiles<block()>(part, from, &moments); });
+    } else {
+      JoinPlanes(part, from, &moments);
+    }
+    moments.Write(part.channels, s.elements(), mean + c, variance + c);
+  }
+}
+
+// Of groups of neighbouring planes.
+void MomentsOfGroups(const PlaneNorm& s, const float* x, float* mean,
+                     float* variance) {
+  PlaneNorm group = s;
+  group.batch = 1;
+  group.channels = s.group;
+  for (int64_t i = 0; i < s.statistic_count(); ++i) {
+    JoinedMoments<1> moments;
+    JoinPlanes(group, x + i * s.group * s.plane, &moments);
+    moments.Write(1, s.elements(), mean + i, variance + i);
+  }
 }
 
 template <int64_t kBlock>
@@ -205,17 +250,11 @@ void NormalizeTiles(const PlaneNorm& s, const float* x, const float* mean,
 
 }  // namespace
 
-// Each plane's while it is in the cache.
 void PlaneMoments(const PlaneNorm& s, const float* x, float* mean,
                   float* variance) {
   if (AreColumns(s)) return ColumnMoments(s, x, mean, variance);
-  JoinedMoments moments(s, mean, variance);
-  if (s.block > 1) {
-    WithBlock(s, [&](auto block) { JoinTiles<block()>(s, x, &moments); });
-  } else {
-    JoinPlanes(s, x, &moments);
-  }
-  moments.Finish();
+  s.across_batch ? MomentsAcrossBatch(s, x, mean, variance)
+                 : MomentsOfGroups(s, x, mean, variance);
 }
 
 void InverseDeviation(int64_t count, float epsilon, const float* variance,

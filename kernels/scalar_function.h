@@ -14,7 +14,7 @@ namespace syncline::scalar {
 // Clevert et al., ICLR 2016.
 struct Elu {
   float alpha;
-  float Value(float x) const { return x < 0 ? alpha * (Exp(x) - 1.0f) : x; }
+  float Value(float x) const { return x < 0 ? alpha * ExpMinusOne(x) : x; }
   float Derivative(float x) const { return x < 0 ? alpha * Exp(x) : 1.0f; }
 };
 
@@ -41,7 +41,7 @@ struct Softplus {
   // log(1 + e^x), without overflow.
   float Value(float x) const {
     const float a = std::fabs(x);
-    return (x > 0 ? x : (x < 0 ? 0.0f : x)) + Log(1.0f + Exp(-a));
+    return (x > 0 ? x : (x < 0 ? 0.0f : x)) + LogOnePlus(Exp(-a));
   }
   float Derivative(float x) const { return Logistic(x); }
 };

@@ -39,6 +39,36 @@ inline float Exp(float x) {
   return x < kLow ? 0.0f : result;
 }
 
+// e^x - 1, within 2 units in the last place, near 0 too; -1 below -86, infinity
+// above 88.73.
+inline float ExpMinusOne(float x) {
+  constexpr float kLow = -86.0f;
+  constexpr float kHigh = 89.0f;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
+  constexpr float kLog2E = 1.44269504f;
+  constexpr float kLn2High = 0.693359375f;  // few bits: n * kLn2High is exact
+  constexpr float kLn2Low = -2.12194440e-4f;
+  float v = x < kLow ? kLow : x;
+  v = v > kHigh ? kHigh : v;
+  const float rounded = v * kLog2E + kRound;
+  const float n = rounded - kRound;
+  const float r = (v - n * kLn2High) - n * kLn2Low;
+  // Taylor of (e^r - 1 - r) / r^2; |r| <= ln(2) / 2, so the next term is below
+  // 2^-27 of r.
+  float p = 1.0f / 40320;
+  p = p * r + 1.0f / 5040;
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  const float less_one = r + r * r * p;
+  // 2^n (e^r - 1) + (2^n - 1), halved: 2^128 is no float.
+  const uint32_t bits = (std::bit_cast<uint32_t>(rounded) << 23) + (126u << 23);
+  const float half_power = std::bit_cast<float>(bits);
+  return (half_power * less_one + (half_power - 0.5f)) * 2.0f;
+}
+
 // Natural logarithm of a normal number above 0, within 2 units in the last
 // place.
 inline float Log(float x) {
@@ -61,6 +91,13 @@ inline float Log(float x) {
   // 2 s = f - f s, which keeps the leading term exact.
   const float tail = s * (p * s2 - f);
   return n * kLn2High + (f + (tail + n * kLn2Low));
+}
+
+// log(1 + x) for x in [0, 2^23], within 2 units in the last place, near 0 too.
+inline float LogOnePlus(float x) {
+  const float sum = 1.0f + x;
+  // What rounding the sum has lost is added again.
+  return Log(sum) + (x - (sum - 1.0f)) / sum;
 }
 
 // 1 / (1 + e^-x), without overflow.

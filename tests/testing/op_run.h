@@ -50,6 +50,11 @@ class OpRun {
                   const std::vector<T>& values) {
     return Add(dtype, std::move(dims), Bytes(values), /*wants=*/false);
   }
+  // The latest input's values are known when the operator is made.
+  OpRun& Known() {
+    spec_.inputs.back().constant = inputs_.back();
+    return *this;
+  }
   OpRun& NoInput() {
     spec_.inputs.emplace_back();
     spec_.wants_gradient.push_back(false);

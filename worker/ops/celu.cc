@@ -9,7 +9,7 @@ namespace {
 struct ContinuousExponential {
   float alpha;
   float Value(float x) const {
-    return x < 0 ? alpha * (Exp(x / alpha) - 1.0f) : x;
+    return x < 0 ? alpha * ExpMinusOne(x / alpha) : x;
   }
   float Derivative(float x) const { return x < 0 ? Exp(x / alpha) : 1.0f; }
 };

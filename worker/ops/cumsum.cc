@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "worker/ops/axes.h"
@@ -13,6 +15,7 @@ struct CumSumShape {
 };
 
 // y along the axis, in order of the sums; += with `accumulate`. y may be x.
+// float32 is added up in fp64.
 template <typename T>
 void SumAlong(const CumSumShape& s, bool reverse, const T* x, bool accumulate,
               T* y) {
@@ -20,11 +23,11 @@ void SumAlong(const CumSumShape& s, bool reverse, const T* x, bool accumulate,
   const int64_t inner = s.axis.inner;
   for (int64_t o = 0; o < s.axis.outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
-      T sum = 0;
+      std::conditional_t<std::is_same_v<T, float>, double, T> sum = 0;
       for (int64_t k = 0; k < n; ++k) {
         const int64_t at = (o * n + (reverse ? n - 1 - k : k)) * inner + i;
         const T value = x[at];
-        const T result = s.exclusive ? sum : sum + value;
+        const T result = static_cast<T>(s.exclusive ? sum : sum + value);
         sum += value;
         y[at] = accumulate ? y[at] + result : result;
       }

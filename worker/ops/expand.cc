@@ -14,8 +14,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeExpand(const OpSpec& spec) {
         absl::StrCat(DimsToString(spec.input(0).dims),
                      " cannot be repeated to ", DimsToString(out)));
   }
-  return MakeStridedCopy(
-      spec, Strided<1>(out, {BroadcastStrides(spec.input(0).dims, out)}));
+  return MakeRepeatedCopy(spec);
 }
 
 }  // namespace syncline

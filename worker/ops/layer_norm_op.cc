@@ -14,6 +14,7 @@ Op::Traits TraitsOf(const OpSpec& spec, const RowNorm& shape) {
   Op::Traits traits;
   traits.backward_inputs = 0b11;
   traits.workspace_bytes = 2 * shape.rows * sizeof(float);
+  traits.backward_scratch_bytes = RowNormScratchBytes(shape.n);
   traits.in_place_input = 0;
   traits.gradient_in_place = true;
   // One value as scale and as something else has one gradient for both, which
@@ -91,9 +92,9 @@ class LayerNormOp : public Op {
     }
   }
 
-  void Run(const Tensors& t, const Gradients& g,
-           const RowNormGradients& out) const {
+  void Run(const Tensors& t, const Gradients& g, RowNormGradients out) const {
     const float* const mean = static_cast<const float*>(t.workspace);
+    out.scratch = t.scratch;
     NormalizeRowsGradient(shape_, t.in(0), t.in(1), mean, mean + shape_.rows,
                           g.out(), out);
   }

@@ -9,15 +9,19 @@ namespace {
 // x * tanh(log(1 + e^x)), where the tanh is n / (n + 2), n = e^x (e^x + 2).
 // From 20 on it is 1, which must not become infinity over infinity.
 struct SelfRegularized {
-  static float Gate(float x) {
+  static float Power(float x) {
     const float power = Exp(x > 20.0f ? 20.0f : x);
-    const float n = power * (power + 2.0f);
-    return n / (n + 2.0f);
+    return power * (power + 2.0f);
   }
-  float Value(float x) const { return x * Gate(x); }
+  float Value(float x) const {
+    const float n = Power(x);
+    return x * (n / (n + 2.0f));
+  }
+  // 1 - tanh^2 is 4 (n + 1) / (n + 2)^2, which cancels nothing.
   float Derivative(float x) const {
-    const float gate = Gate(x);
-    return gate + x * Logistic(x) * (1.0f - gate * gate);
+    const float n = Power(x);
+    const float share = 1.0f / (n + 2.0f);
+    return n * share + x * Logistic(x) * (4.0f * (n + 1.0f) * share * share);
   }
 };
 

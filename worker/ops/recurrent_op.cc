@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/loop.h"
+#include "kernels/row_sums.h"
 #include "worker/ops/cell_functions.h"
 
 namespace syncline {
@@ -200,8 +201,13 @@ absl::Status RecurrentOp::AddRecurrentGradient(const RecurrentGradient& g) {
 
 void RecurrentOp::AddRowSums(const float* d, int64_t stride, int64_t count,
                              float* out) const {
-  for (int64_t row = 0; row < shape_.rows(); ++row, d += stride) {
-    Emit(count, /*accumulate=*/true, out, [=](int64_t i) { return d[i]; });
+  constexpr int64_t kWidth = ShortRowSums::kWidth;
+  for (int64_t c = 0; c < count; c += kWidth) {
+    ShortRowSums sums(std::min(kWidth, count - c));
+    for (int64_t row = 0; row < shape_.rows(); ++row) {
+      sums->Add([at = d + row * stride + c](int64_t i) { return at[i]; });
+    }
+    sums->Write(/*accumulate=*/true, out + c);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/binary_loop.h"
 #include "worker/ops/axes.h"
 
 namespace syncline {
@@ -19,14 +19,8 @@ class ReduceOp : public Op {
     const float* const x = t.in(0);
     float* const y = t.out(0);
     std::fill(y, y + shape_.b_count, 0.0f);
-    ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
-      if constexpr (sb == 0) {
-        y[b] += SumOf(shape_.inner, [&](int64_t i) { return x[a + i]; });
-      } else {
-        Emit(shape_.inner, /*accumulate=*/true, y + b,
-             [&](int64_t i) { return x[a + i]; });
-      }
-    });
+    AddUpGradient(shape_, Side::kB, y,
+                  [x](int64_t, int64_t a, int64_t) { return x[a]; });
     if (scale_ != 1) {
       for (int64_t i = 0; i < shape_.b_count; ++i) y[i] *= scale_;
     }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/binary_loop.h"
 #include "kernels/vector_math.h"
 #include "worker/ops/reduce.h"
 
@@ -38,11 +38,9 @@ class ReduceLogSumExpOp : public Op {
     Emit(shape_.b_count, /*accumulate=*/false, y,
          [=](int64_t i) { return std::isfinite(y[i]) ? y[i] : 0.0f; });
     std::fill_n(sums, shape_.b_count, 0.0f);
-    ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
-      for (int64_t i = 0; i < shape_.inner; ++i) {
-        sums[b + i * sb] += Exp(x[a + i] - y[b + i * sb]);
-      }
-    });
+    AddUpGradient(
+        shape_, Side::kB, sums,
+        [x, y](int64_t, int64_t a, int64_t b) { return Exp(x[a] - y[b]); });
     Emit(shape_.b_count, /*accumulate=*/true, y,
          [=](int64_t i) { return std::log(sums[i]); });
     return absl::OkStatus();

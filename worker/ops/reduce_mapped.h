@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/binary_loop.h"
 #include "worker/ops/reduce.h"
 
 namespace syncline {
@@ -23,14 +23,8 @@ class MappedReduceOp : public Op {
     const float* const x = t.in(0);
     float* const y = t.out(0);
     std::fill_n(y, shape_.b_count, 0.0f);
-    ForEachRow(shape_, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
-      const auto term = [&](int64_t i) { return F::Term(x[a + i]); };
-      if constexpr (sb == 0) {
-        y[b] += SumOf(shape_.inner, term);
-      } else {
-        Emit(shape_.inner, /*accumulate=*/true, y + b, term);
-      }
-    });
+    AddUpGradient(shape_, Side::kB, y,
+                  [x](int64_t, int64_t a, int64_t) { return F::Term(x[a]); });
     Emit(shape_.b_count, /*accumulate=*/false, y,
          [=](int64_t i) { return F::Result(y[i]); });
     return absl::OkStatus();

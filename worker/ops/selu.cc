@@ -10,7 +10,7 @@ struct Scaled {
   float alpha;
   float gamma;
   float Value(float x) const {
-    return gamma * (x > 0 ? x : alpha * (Exp(x) - 1.0f));
+    return gamma * (x > 0 ? x : alpha * ExpMinusOne(x));
   }
   float Derivative(float x) const {
     return gamma * (x > 0 ? 1.0f : alpha * Exp(x));

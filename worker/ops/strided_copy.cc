@@ -1,8 +1,12 @@
 #include "worker/ops/strided_copy.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/elementwise.h"
 #include "kernels/loop.h"
 #include "kernels/threads.h"
 
@@ -39,10 +43,12 @@ void Copy(const Strided<1>& walk, const void* from, void* to) {
 
 class StridedCopyOp : public Op {
  public:
-  StridedCopyOp(const OpSpec& spec, Strided<1> walk, bool each_once)
+  StridedCopyOp(const OpSpec& spec, Strided<1> walk, bool each_once,
+                std::optional<Broadcast> repeats)
       : Op(Traits()),
         walk_(std::move(walk)),
         each_once_(each_once),
+        repeats_(std::move(repeats)),
         element_bytes_(DTypeBytes(spec.input(0).dtype)),
         input_count_(spec.input(0).count()) {}
 
@@ -54,6 +60,11 @@ class StridedCopyOp : public Op {
   absl::Status Backward(const Tensors&, const Gradients& g) override {
     if (each_once_ && !g.accumulate(0)) {
       Scatter(g.out(), g.in(0));
+      return absl::OkStatus();
+    }
+    if (repeats_.has_value()) {
+      AddGradient(*repeats_, Side::kB, /*scale=*/1, g.out(), g.accumulate(0),
+                  g.in(0));
       return absl::OkStatus();
     }
     if (!g.accumulate(0)) std::fill_n(g.in(0), input_count_, 0.0f);
@@ -77,6 +88,7 @@ class StridedCopyOp : public Op {
 
   const Strided<1> walk_;
   const bool each_once_;
+  const std::optional<Broadcast> repeats_;
   const size_t element_bytes_;
   const int64_t input_count_;
 };
@@ -119,7 +131,17 @@ void AddStrided(const Strided<1>& walk, const float* dy, float* dx) {
 
 std::unique_ptr<Op> MakeStridedCopy(const OpSpec& spec, Strided<1> walk,
                                     bool each_once) {
-  return std::make_unique<StridedCopyOp>(spec, std::move(walk), each_once);
+  return std::make_unique<StridedCopyOp>(spec, std::move(walk), each_once,
+                                         std::nullopt);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeRepeatedCopy(const OpSpec& spec) {
+  const Dims& in = spec.input(0).dims;
+  const Dims& out = spec.output(0).dims;
+  SYNCLINE_ASSIGN_OR_RETURN(Broadcast repeats, MakeBroadcast(out, in));
+  return std::make_unique<StridedCopyOp>(
+      spec, Strided<1>(out, {BroadcastStrides(in, out)}), /*each_once=*/false,
+      std::move(repeats));
 }
 
 absl::StatusOr<std::vector<int64_t>> ConstantInts(const TensorType& input,

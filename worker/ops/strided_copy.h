@@ -11,9 +11,13 @@ namespace syncline {
 
 // Output 0, row by row, is input 0 in strides: its elements are moved, repeated
 // or left out; with `each_once` neither, which saves its gradient a pass.
-// Slice, Expand, Tile and Transpose are this. Any dtype.
+// Slice, Tile and Transpose are this. Any dtype.
 std::unique_ptr<Op> MakeStridedCopy(const OpSpec& spec, Strided<1> walk,
                                     bool each_once = false);
+// The same where input 0 is broadcast to output 0; the error of its gradient
+// does not grow with the number of repetitions. Errors: InvalidArgument: the
+// shapes do not fit.
+absl::StatusOr<std::unique_ptr<Op>> MakeRepeatedCopy(const OpSpec& spec);
 
 // The two passes, for Ops that are several of these. `element_bytes` is 1, 4 or
 // 8.

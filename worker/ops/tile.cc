@@ -18,6 +18,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTile(const OpSpec& spec) {
         absl::StrCat("repeats must be ", in.size(), " numbers that make ",
                      DimsToString(in), " into ", DimsToString(out)));
   }
+  bool is_broadcast = true;
+  for (size_t d = 0; d < in.size(); ++d) {
+    is_broadcast = is_broadcast && (in[d] == 1 || repeats[d] == 1);
+  }
+  if (is_broadcast) return MakeRepeatedCopy(spec);
   // Each dimension is two: which tile, and where in it.
   const Dims dense = DenseStrides(in);
   Dims dims, strides;

@@ -136,5 +136,46 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair<Dims, Dims>{{2, 1, 4, 1}, {1, 3, 1, 5}},
                       std::pair<Dims, Dims>{{}, {}}));
 
+// Sums of 70,000 numbers that a plain loop gets wrong in the fourth digit.
+TEST(LongGradientTest, TheErrorDoesNotGrowWithTheRepetitions) {
+  const std::vector<std::pair<Dims, Dims>> shapes = {
+      {{70'000, 3}, {3}},          // a bias
+      {{70'000, 3}, {70'000, 1}},  // a factor for each row: short sums
+      {{70'000}, {}},
+      {{3, 70'000}, {3, 1}},
+      {{700, 3, 100}, {3, 1}},  // a channel's
+      {{700, 3, 100}, {1, 1, 1}},
+      {{100, 2, 700, 2}, {2, 1, 2}},
+      {{70, 1100, 2}, {1, 1100, 1}},
+      {{70, 1100, 3, 1030}, {1, 1, 1030}}};
+  for (const auto& [a_dims, b_dims] : shapes) {
+    const Broadcast shape = *MakeBroadcast(a_dims, b_dims);
+    std::vector<float> dy(shape.count);
+    for (size_t i = 0; i < dy.size(); ++i) {
+      dy[i] = 0.1f + 1e-4f * static_cast<float>(i % 5);
+    }
+    std::vector<double> want(shape.b_count);
+    ForEachRow(shape, [&](auto, auto sb, int64_t o, int64_t, int64_t b) {
+      for (int64_t i = 0; i < shape.inner; ++i) want[b + i * sb] += dy[o + i];
+    });
+    for (const float start : {0.0f, 5.0f}) {
+      std::vector<float> dx(shape.b_count, start);
+      AddGradient(shape, Side::kB, 1, dy.data(), start != 0, dx.data());
+      for (size_t i = 0; i < dx.size(); ++i) {
+        // 72 roundings: kSumBlock / 8, or kRowBlock, and a few.
+        ASSERT_NEAR(dx[i], want[i] + start, 72 * 6e-8 * (want[i] + start))
+            << ::testing::PrintToString(a_dims) << " element " << i;
+      }
+    }
+    // The other way round it is the other operand's.
+    const Broadcast swapped = *MakeBroadcast(b_dims, a_dims);
+    std::vector<float> da(swapped.a_count);
+    AddGradient(swapped, Side::kA, 1, dy.data(), false, da.data());
+    for (size_t i = 0; i < da.size(); ++i) {
+      ASSERT_NEAR(da[i], want[i], 72 * 6e-8 * want[i]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline

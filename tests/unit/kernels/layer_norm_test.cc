@@ -59,5 +59,35 @@ TEST(LayerNormTest, NanSpreadsOverItsRowOnly) {
   EXPECT_FALSE(std::isnan(y[2]) || std::isnan(y[3]));
 }
 
+TEST(LayerNormTest, GradientsOverManyRowsKeepTheirDigits) {
+  constexpr int64_t kRows = 70'000, kN = 3;
+  std::vector<float> x(kRows * kN), dy(x.size(), 0.1f);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i % 3) + 0.01f * static_cast<float>(i % 7);
+  }
+  const std::vector<float> scale(kN, 1.0f), bias(kN);
+  std::vector<float> y(x.size()), mean(kRows), inverse(kRows);
+  const RowNorm shape = {.rows = kRows, .n = kN};
+  NormalizeRows(shape, x.data(), scale.data(), bias.data(), y.data(),
+                mean.data(), inverse.data());
+  std::vector<double> want_scale(kN), want_bias(kN), magnitude(kN);
+  for (int64_t i = 0; i < kRows * kN; ++i) {
+    want_scale[i % kN] += double{dy[i]} * y[i];
+    magnitude[i % kN] += std::fabs(double{dy[i]} * y[i]);
+    want_bias[i % kN] += dy[i];
+  }
+  std::vector<float> dscale(kN), dbias(kN);
+  std::vector<double> scratch(RowNormScratchBytes(kN) / sizeof(double));
+  NormalizeRowsGradient(shape, x.data(), scale.data(), mean.data(),
+                        inverse.data(), dy.data(),
+                        {.dscale = dscale.data(),
+                         .dbias = dbias.data(),
+                         .scratch = scratch.data()});
+  for (int64_t i = 0; i < kN; ++i) {
+    EXPECT_NEAR(dscale[i], want_scale[i], 70 * 6e-8 * magnitude[i]);
+    EXPECT_NEAR(dbias[i], want_bias[i], 70 * 6e-8 * want_bias[i]);
+  }
+}
+
 }  // namespace
 }  // namespace syncline

@@ -130,5 +130,56 @@ TEST_P(PlaneNormTest, PartsHaveTheBitsOfTheWhole) {
 // Those of a matrix too; of whole fours of elements and of what is left.
 INSTANTIATE_TEST_SUITE_P(Planes, PlaneNormTest, ::testing::Values(1, 3, 4, 21));
 
+// Of 30,000 planes, or of planes of 90,000 elements.
+TEST(LongPlaneNormTest, MomentsAndGradientsKeepTheirDigits) {
+  struct Case {
+    int64_t batch, channels, plane, block;
+    bool across_batch;
+    int64_t group;
+  };
+  for (const Case& c :
+       {Case{30'000, 2, 3, 1, true, 1}, Case{30'000, 1, 1, 1, true, 1},
+        Case{3'000, 8, 5, 8, true, 1}, Case{1, 8, 90'000, 8, true, 1},
+        Case{2, 1, 90'000, 1, true, 1}, Case{1, 30'000, 3, 1, false, 30'000},
+        Case{2, 70, 4, 1, false, 35}, Case{3, 130, 2, 1, true, 1}}) {
+    SCOPED_TRACE(::testing::Message() << c.batch << " x " << c.channels << " x "
+                                      << c.plane << " block " << c.block);
+    PlaneNorm shape;
+    shape.batch = c.batch;
+    shape.channels = c.channels;
+    shape.plane = c.plane;
+    shape.across_batch = c.across_batch;
+    shape.group = c.group;
+    shape.block = c.block;
+    std::vector<float> x(c.batch * c.channels * c.plane);
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = 7.1f + 0.3f * static_cast<float>(i * i % 11);
+    }
+    const auto statistic_of = [&](int64_t i) {
+      const int64_t per_sample = c.channels * c.plane;
+      const int64_t in_sample = i % per_sample;
+      const int64_t channel =
+          c.block == 1
+              ? in_sample / c.plane
+              : in_sample / (c.plane * c.block) * c.block + i % c.block;
+      return shape.StatisticOf(i / per_sample, channel);
+    };
+    std::vector<double> sums(shape.statistic_count());
+    std::vector<double> squares(sums.size());
+    const double share = 1.0 / static_cast<double>(shape.elements());
+    for (size_t i = 0; i < x.size(); ++i) sums[statistic_of(i)] += x[i] * share;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double deviation = x[i] - sums[statistic_of(i)];
+      squares[statistic_of(i)] += deviation * deviation * share;
+    }
+    std::vector<float> mean(sums.size()), variance(sums.size());
+    PlaneMoments(shape, x.data(), mean.data(), variance.data());
+    for (size_t i = 0; i < sums.size(); ++i) {
+      EXPECT_NEAR(mean[i], sums[i], 4e-6 * sums[i]);
+      EXPECT_NEAR(variance[i], squares[i], 5e-6 * squares[i]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline

@@ -52,6 +52,30 @@ TEST(VectorMathTest, LogIsWithinTwoUnitsInTheLastPlace) {
   EXPECT_EQ(Log(1.0f), 0.0f);
 }
 
+TEST(VectorMathTest, ExpMinusOneKeepsItsRelativeError) {
+  const auto exact = [](double x) { return std::expm1(x); };
+  for (const float most : {1e-30f, 1e-6f, 1e-3f, 0.5f, 10.0f, 86.0f}) {
+    EXPECT_LT(LargestRelativeError(-most, most, ExpMinusOne, exact), 2.4e-7)
+        << most;
+  }
+  EXPECT_EQ(ExpMinusOne(0.0f), 0.0f);
+  EXPECT_EQ(ExpMinusOne(-kInfinity), -1.0f);
+  EXPECT_EQ(ExpMinusOne(-1000.0f), -1.0f);
+  EXPECT_EQ(ExpMinusOne(1000.0f), kInfinity);
+  EXPECT_EQ(ExpMinusOne(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isfinite(ExpMinusOne(88.7f)));
+  EXPECT_TRUE(std::isnan(ExpMinusOne(kNan)));
+}
+
+TEST(VectorMathTest, LogOnePlusKeepsItsRelativeError) {
+  const auto exact = [](double x) { return std::log1p(x); };
+  for (const float most : {1e-30f, 1e-6f, 1e-3f, 1.0f, 100.0f, 8e6f}) {
+    EXPECT_LT(LargestRelativeError(0, most, LogOnePlus, exact), 2.4e-7) << most;
+  }
+  EXPECT_EQ(LogOnePlus(0.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(LogOnePlus(kNan)));
+}
+
 TEST(VectorMathTest, TanhKeepsItsRelativeError) {
   const auto exact = [](double x) { return std::tanh(x); };
   EXPECT_LT(LargestRelativeError(-0.7f, 0.7f, Tanh, exact), 4e-7);
@@ -75,9 +99,12 @@ TEST(VectorMathTest, ALoopGivesTheBitsOfSingleCalls) {
   std::vector<float> x(1003);
   for (size_t i = 0; i < x.size(); ++i) x[i] = (i - 501.5f) * 0.173f;
   std::vector<float> exp(x.size()), tanh(x.size()), erf(x.size());
+  std::vector<float> less_one(x.size()), one_plus(x.size());
   for (size_t i = 0; i < x.size(); ++i) exp[i] = Exp(x[i]);
   for (size_t i = 0; i < x.size(); ++i) tanh[i] = Tanh(x[i]);
   for (size_t i = 0; i < x.size(); ++i) erf[i] = Erf(x[i]);
+  for (size_t i = 0; i < x.size(); ++i) less_one[i] = ExpMinusOne(x[i]);
+  for (size_t i = 0; i < x.size(); ++i) one_plus[i] = LogOnePlus(exp[i]);
   for (size_t i = 0; i < x.size(); ++i) {
     // The barrier keeps each call on its own.
     float one = x[i];
@@ -85,6 +112,12 @@ TEST(VectorMathTest, ALoopGivesTheBitsOfSingleCalls) {
     EXPECT_EQ(exp[i], Exp(one));
     EXPECT_EQ(tanh[i], Tanh(one));
     EXPECT_EQ(erf[i], Erf(one));
+    EXPECT_EQ(less_one[i], ExpMinusOne(one));
+    float power = Exp(one);
+    asm volatile("" : "+x"(power));
+    if (power < 8e6f) {
+      EXPECT_EQ(one_plus[i], LogOnePlus(power));
+    }
   }
 }
 
