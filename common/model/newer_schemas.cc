@@ -9,6 +9,7 @@
 
 #include "common/model/einsum.h"
 #include "common/model/graph.h"
+#include "common/model/resize.h"
 #include "onnx/defs/schema.h"
 #include "onnx/defs/tensor_proto_util.h"
 
@@ -398,6 +399,66 @@ OpSchema Einsum() {
       .TypeAndShapeInferenceFunction(InferEinsum);
 }
 
+// What the inputs say, as far as they are known; an empty one is none.
+ResizeGiven GivenTo(InferenceContext& context) {
+  ResizeGiven given;
+  const onnx::TensorProto* const scales =
+      context.getNumInputs() > 2 ? context.getInputData(2) : nullptr;
+  if (scales != nullptr) given.scales = onnx::ParseData<float>(scales);
+  const auto sizes = Whole(context, 3);
+  if (sizes.has_value()) given.sizes = *sizes;
+  onnx::getRepeatedAttribute(context, "axes", given.axes);
+  const auto* policy = context.getAttribute("keep_aspect_ratio_policy");
+  if (policy != nullptr) given.aspect_ratio = policy->s();
+  return given;
+}
+
+void InferResize(InferenceContext& context) {
+  onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+  if (!onnx::hasInputShape(context, 0)) return;
+  const ResizeGiven given = GivenTo(context);
+  if (given.scales.empty() && given.sizes.empty()) return;  // not known
+  const auto& shape = onnx::getInputShape(context, 0);
+  Dims dims;
+  for (const auto& dim : shape.dim()) dims.push_back(dim.dim_value());
+  const auto axes = ResizedAxes(given, dims);
+  if (!axes.ok()) fail_shape_inference(std::string(axes.status().message()));
+  auto* out = context.getOutputType(0)->mutable_tensor_type()->mutable_shape();
+  *out = shape;
+  for (const ResizedAxis& axis : *axes) {
+    out->mutable_dim(static_cast<int>(axis.axis))->set_dim_value(axis.size);
+  }
+}
+
+// libonnx knows neither axes nor policies, which came with 18.
+OpSchema Resize(int version) {
+  OpSchema schema = Named("Resize", version);
+  schema
+      .Attr("coordinate_transformation_mode", "", AttributeProto::STRING,
+            std::string("half_pixel"))
+      .Attr("cubic_coeff_a", "", AttributeProto::FLOAT, -0.75f)
+      .Attr("exclude_outside", "", AttributeProto::INT, int64_t{0})
+      .Attr("extrapolation_value", "", AttributeProto::FLOAT, 0.0f)
+      .Attr("mode", "", AttributeProto::STRING, std::string("nearest"))
+      .Attr("nearest_mode", "", AttributeProto::STRING,
+            std::string("round_prefer_floor"))
+      .Input(0, "X", "", "T1")
+      .Input(1, "roi", "", "T2", kOptional)
+      .Input(2, "scales", "", "tensor(float)", kOptional)
+      .Input(3, "sizes", "", "tensor(int64)", kOptional)
+      .Output(0, "Y", "", "T1")
+      .TypeConstraint("T1", OpSchema::all_tensor_types_with_bfloat(), "")
+      .TypeConstraint("T2", Floats(), "")
+      .TypeAndShapeInferenceFunction(InferResize);
+  if (version >= 18) {
+    schema.Attr("antialias", "", AttributeProto::INT, int64_t{0})
+        .Attr("axes", "", AttributeProto::INTS, false)
+        .Attr("keep_aspect_ratio_policy", "", AttributeProto::STRING,
+              std::string("stretch"));
+  }
+  return schema;
+}
+
 // Scale and bias are per group in 18, per channel from 21 on.
 OpSchema GroupNormalization(int version) {
   OpSchema schema = Named("GroupNormalization", version);
@@ -439,6 +500,9 @@ const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
                                           Pad(11),
                                           Pad(13),
                                           Pad(18),
+                                          Resize(11),
+                                          Resize(13),
+                                          Resize(18),
                                           RmsNormalization(),
                                           RotaryEmbedding(),
                                           Split(),

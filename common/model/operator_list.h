@@ -31,9 +31,15 @@ constexpr bool HasPosition(uint32_t positions, size_t position) {
 // with ONNX. Constant and CastLike are not here: neither reaches an executor.
 #define SYNCLINE_OPERATORS(OPERATOR)                              \
   OPERATOR(Abs, 0b1, 0b1, 6, 13)                                  \
+  OPERATOR(Acos, 0b1, 0b1, 7, 22)                                 \
+  OPERATOR(Acosh, 0b1, 0b1, 9, 22)                                \
   OPERATOR(Add, 0b11, 0b1, 7, 13, 14)                             \
   OPERATOR(And, 0, 0b1, 7)                                        \
   OPERATOR(ArgMax, 0, 0b1, 11, 12, 13)                            \
+  OPERATOR(Asin, 0b1, 0b1, 7, 22)                                 \
+  OPERATOR(Asinh, 0b1, 0b1, 9, 22)                                \
+  OPERATOR(Atan, 0b1, 0b1, 7, 22)                                 \
+  OPERATOR(Atanh, 0b1, 0b1, 9, 22)                                \
   OPERATOR(Attention, 0b111111, 0b111, 23, 24)                    \
   OPERATOR(AveragePool, 0b1, 0b1, 10, 11, 19, 22)                 \
   OPERATOR(BatchNormalization, 0b11111, 0b1, 9, 14, 15)           \
@@ -46,7 +52,9 @@ constexpr bool HasPosition(uint32_t positions, size_t position) {
   OPERATOR(Conv, 0b111, 0b1, 11, 22)                              \
   OPERATOR(ConvTranspose, 0b111, 0b1, 11, 22)                     \
   OPERATOR(Cos, 0b1, 0b1, 7, 22)                                  \
+  OPERATOR(Cosh, 0b1, 0b1, 9, 22)                                 \
   OPERATOR(CumSum, 0b1, 0b1, 11, 14)                              \
+  OPERATOR(DepthToSpace, 0b1, 0b1, 11, 13)                        \
   OPERATOR(Div, 0b11, 0b1, 7, 13, 14)                             \
   OPERATOR(Dropout, 0b1, 0b1, 10, 12, 13, 22)                     \
   OPERATOR(Einsum, kEvery, 0b1, 12)                               \
@@ -74,6 +82,7 @@ constexpr bool HasPosition(uint32_t positions, size_t position) {
   OPERATOR(InstanceNormalization, 0b111, 0b1, 6, 22)              \
   OPERATOR(IsInf, 0, 0b1, 10, 20)                                 \
   OPERATOR(IsNaN, 0, 0b1, 9, 13, 20)                              \
+  OPERATOR(LRN, 0b1, 0b1, 1, 13)                                  \
   OPERATOR(LSTM, 0b11101111, 0b111, 7, 14, 22)                    \
   OPERATOR(LayerNormalization, 0b111, 0b111, 17)                  \
   OPERATOR(LeakyRelu, 0b1, 0b1, 6, 16)                            \
@@ -113,27 +122,32 @@ constexpr bool HasPosition(uint32_t positions, size_t position) {
   OPERATOR(ReduceSumSquare, 0b1, 0b1, 11, 13, 18)                 \
   OPERATOR(Relu, 0b1, 0b1, 6, 13, 14)                             \
   OPERATOR(Reshape, 0b1, 0b1, 5, 13, 14, 19, 21, 23, 24, 25)      \
+  OPERATOR(Resize, 0b1, 0b1, 11, 13, 18, 19)                      \
   OPERATOR(RotaryEmbedding, 0b1, 0b1, 23)                         \
   OPERATOR(Round, 0, 0b1, 11, 22)                                 \
   OPERATOR(ScatterElements, 0b101, 0b1, 11, 13, 16, 18)           \
   OPERATOR(ScatterND, 0b101, 0b1, 11, 13, 16, 18)                 \
   OPERATOR(Selu, 0b1, 0b1, 6, 22)                                 \
   OPERATOR(Shape, 0, 0b1, 1, 13, 15, 19, 21, 23, 24, 25)          \
+  OPERATOR(Shrink, 0b1, 0b1, 9)                                   \
   OPERATOR(Sigmoid, 0b1, 0b1, 6, 13)                              \
   OPERATOR(Sign, 0, 0b1, 9, 13)                                   \
   OPERATOR(Sin, 0b1, 0b1, 7, 22)                                  \
+  OPERATOR(Sinh, 0b1, 0b1, 9, 22)                                 \
   OPERATOR(Size, 0, 0b1, 1, 13, 19, 21, 23, 24, 25)               \
   OPERATOR(Slice, 0b1, 0b1, 11, 13)                               \
   OPERATOR(Softmax, 0b1, 0b1, 11, 13)                             \
   OPERATOR(SoftmaxCrossEntropyLoss, 0b1, 0b11, 12, 13)            \
   OPERATOR(Softplus, 0b1, 0b1, 1, 22)                             \
   OPERATOR(Softsign, 0b1, 0b1, 1, 22)                             \
+  OPERATOR(SpaceToDepth, 0b1, 0b1, 1, 13)                         \
   OPERATOR(Split, 0b1, kEvery, 11, 13, 18)                        \
   OPERATOR(Sqrt, 0b1, 0b1, 6, 13)                                 \
   OPERATOR(Squeeze, 0b1, 0b1, 11, 13, 21, 23, 24, 25)             \
   OPERATOR(Sub, 0b11, 0b1, 7, 13, 14)                             \
   OPERATOR(Sum, kEvery, 0b1, 8, 13)                               \
   OPERATOR(Swish, 0b1, 0b1, 24)                                   \
+  OPERATOR(Tan, 0b1, 0b1, 7, 22)                                  \
   OPERATOR(Tanh, 0b1, 0b1, 6, 13)                                 \
   OPERATOR(ThresholdedRelu, 0b1, 0b1, 10, 22)                     \
   OPERATOR(Tile, 0b1, 0b1, 6, 13)                                 \

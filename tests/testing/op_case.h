@@ -51,6 +51,9 @@ struct OpCase {
   // Channels of a block of the first input and of the output.
   int64_t input_block = 1;
   int64_t output_block = 1;
+  // What is drawn becomes this much larger, and then more by that.
+  double drawn_factor = 1;
+  double drawn_offset = 0;
 
   // Where differentiable input `i` is among all inputs.
   size_t Position(size_t i) const {
@@ -65,8 +68,10 @@ struct OpCase {
     Inputs in;
     for (const Dims& dims : inputs) {
       in.push_back(RandomArray(dims, 10 + in.size()));
-      if (!positive) continue;
-      for (double& v : in.back().values) v = std::fabs(v);
+      for (double& v : in.back().values) {
+        if (positive) v = std::fabs(v);
+        v = static_cast<float>(v * drawn_factor + drawn_offset);
+      }
     }
     return in;
   }
@@ -161,6 +166,7 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
 
 // By what the operators are for; Cases() of op_table_test.cc joins them.
 std::vector<OpCase> AttentionCases();
+std::vector<OpCase> ImageCases();
 std::vector<OpCase> SequenceCases();
 std::vector<OpCase> WindowCases();
 std::vector<OpCase> PlaneNormCases();

@@ -50,6 +50,21 @@ OpCase ExponentialCase(std::string op_type, Attributes attributes, double alpha,
       [=](double x) { return gamma * (x < 0 ? alpha * std::exp(x) : 1); });
 }
 
+// For functions of (-1, 1).
+OpCase WithinOne(std::string op_type, Function value, Function derivative) {
+  OpCase c = PointwiseCase(std::move(op_type), {}, value, derivative);
+  c.drawn_factor = 0.75;
+  return c;
+}
+
+// For functions of what is above 1.
+OpCase AboveOne(std::string op_type, Function value, Function derivative) {
+  OpCase c = PointwiseCase(std::move(op_type), {}, value, derivative,
+                           /*positive=*/true);
+  c.drawn_offset = 1;
+  return c;
+}
+
 double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 OpCase SwishCase(Attributes attributes, double alpha) {
@@ -121,6 +136,39 @@ std::vector<OpCase> ActivationCases() {
       PointwiseCase(
           "Sin", {}, [](double x) { return std::sin(x); },
           [](double x) { return std::cos(x); }),
+      PointwiseCase(
+          "Shrink", {{"lambd", 0.5f}, {"bias", 0.125f}},
+          [](double x) {
+            return x < -0.5 ? x + 0.125 : (x > 0.5 ? x - 0.125 : 0);
+          },
+          [](double x) { return std::fabs(x) > 0.5 ? 1 : 0; }),
+      PointwiseCase(
+          "Tan", {}, [](double x) { return std::tan(x); },
+          [](double x) { return 1 / (std::cos(x) * std::cos(x)); }),
+      PointwiseCase(
+          "Atan", {}, [](double x) { return std::atan(x); },
+          [](double x) { return 1 / (1 + x * x); }),
+      PointwiseCase(
+          "Sinh", {}, [](double x) { return std::sinh(x); },
+          [](double x) { return std::cosh(x); }),
+      PointwiseCase(
+          "Cosh", {}, [](double x) { return std::cosh(x); },
+          [](double x) { return std::sinh(x); }),
+      PointwiseCase(
+          "Asinh", {}, [](double x) { return std::asinh(x); },
+          [](double x) { return 1 / std::sqrt(1 + x * x); }),
+      WithinOne(
+          "Asin", [](double x) { return std::asin(x); },
+          [](double x) { return 1 / std::sqrt(1 - x * x); }),
+      WithinOne(
+          "Acos", [](double x) { return std::acos(x); },
+          [](double x) { return -1 / std::sqrt(1 - x * x); }),
+      WithinOne(
+          "Atanh", [](double x) { return std::atanh(x); },
+          [](double x) { return 1 / (1 - x * x); }),
+      AboveOne(
+          "Acosh", [](double x) { return std::acosh(x); },
+          [](double x) { return 1 / std::sqrt(x * x - 1); }),
       PointwiseCase(
           "Cos", {}, [](double x) { return std::cos(x); },
           [](double x) { return -std::sin(x); }),

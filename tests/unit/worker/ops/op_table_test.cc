@@ -299,6 +299,7 @@ std::vector<OpCase> Cases() {
   }
   for (OpCase& c : testing::ClassLossCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::CombinationCases()) cases.push_back(std::move(c));
+  for (OpCase& c : testing::ImageCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::RecurrentCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::ReductionCases()) cases.push_back(std::move(c));
   for (OpCase& c : testing::ScatterCases()) cases.push_back(std::move(c));
