@@ -21,6 +21,7 @@
 #include "common/model/graph_builder.h"
 #include "common/model/import_rewrites.h"
 #include "common/model/inference_form.h"
+#include "common/model/older_export.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
 #include "common/model/shape_inference.h"
@@ -184,6 +185,7 @@ struct Model::Proto {
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
   ExportRecord record;
+  std::vector<std::string> folded_parameters;
 
   onnx::ModelProto& trained() {
     return rewritten == nullptr ? file : *rewritten;
@@ -195,6 +197,10 @@ Model::Model() : proto_(std::make_unique<Proto>()) {}
 Model::~Model() = default;
 
 const ExportRecord& Model::export_record() const { return proto_->record; }
+
+const std::vector<std::string>& Model::folded_parameters() const {
+  return proto_->folded_parameters;
+}
 
 absl::StatusOr<std::shared_ptr<Model>> Model::Parse(
     absl::string_view bytes, absl::string_view label,
@@ -221,6 +227,8 @@ std::shared_ptr<Model> Model::ParseWithProblems(
     return nullptr;
   }
   proto.record = ReadExportRecord(proto.file);
+  PartMergedParameters(&proto.file, &found);
+  proto.folded_parameters = FindFoldedParameters(proto.file);
   proto.rewritten = RewriteForTraining(&proto.file, &found, &proto.notes);
   BuiltGraph built =
       BuildGraph(initialize, &proto.trained(), &found, tables, length);

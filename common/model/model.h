@@ -94,6 +94,10 @@ class Model {
   // otherwise than the file says (import_rewrites.h).
   const std::vector<std::string>& notes() const;
 
+  // What the file has in place of the model's parameters, one line each
+  // (older_export.h); it would not train as the original does.
+  const std::vector<std::string>& folded_parameters() const;
+
   // Concrete shape of every value, indexed by ValueId, with the batch dimension
   // set to `batch_size` (> 0, or kAsWritten) and the length to `length` (0: the
   // longest). A value that is constant for this

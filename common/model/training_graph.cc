@@ -45,6 +45,7 @@ class Resolver {
     plans_ = PlanWeights(spec_, model_, problems_);
     if (!whole) return std::move(result_);
     CheckMerged();
+    CheckFoldedParameters();
     reached_ = ReachedByGradient(graph_, result_.loss_output);
     MarkStatistics();
     CheckNames();
@@ -99,6 +100,8 @@ class Resolver {
   std::string DescribeUntrained() const;
   // Parameters of the PyTorch model that the file does not have.
   void CheckMerged();
+  // What PyTorch's older exporter has in their place.
+  void CheckFoldedParameters();
   void CheckLostGradients();
   // Patterns of model.train must make something a parameter.
   void CheckTrainedAreReached();
@@ -589,6 +592,18 @@ void Resolver::CheckFoldedStatistics() {
   problems_->emplace_back(
       "training.sync_batch_statistics: no BatchNormalization before the loss "
       "output takes its batch's mean and variance in training; leave it out");
+}
+
+void Resolver::CheckFoldedParameters() {
+  for (const std::string& line : model_.folded_parameters()) {
+    if (spec_.model().accept_merged()) {
+      result_.warnings.push_back(absl::StrCat("model.accept_merged: ", line));
+      continue;
+    }
+    is_merged_ = true;
+    Problem("model: ", line,
+            "; or train what the file has, with model.accept_merged: true");
+  }
 }
 
 // Shapes fit for every batch size once they fit for one (Model::Parse); what
