@@ -49,8 +49,9 @@ LossSpec::Kind LossNamed(const std::string& name) {
   return LossSpec::MEAN_SQUARED_ERROR;
 }
 
-// "loss softmax", "rate 0.05", "batch 4", "step LOSS BOUND" for each step, and
-// "parameter NAME|NAME KEPT NORM PROJECTION BOUND".
+// "loss softmax", "rate 0.05", "batch 4", "step LOSS BOUND" for each step,
+// "train PATTERN" where a file does not say what is a weight, and "parameter
+// NAME|NAME KEPT NORM PROJECTION BOUND".
 ExpectedRun ReadExpected(const std::string& folder) {
   ExpectedRun run;
   run.options.batches = absl::StrCat(folder, "/batches");
@@ -66,6 +67,8 @@ ExpectedRun ReadExpected(const std::string& folder) {
       words >> run.options.rate;
     } else if (key == "batch") {
       words >> run.options.batch_size;
+    } else if (key == "train") {
+      words >> run.options.train.emplace_back();
     } else if (key == "step") {
       words >> run.losses.emplace_back() >> run.loss_bounds.emplace_back();
     } else if (key == "parameter") {
@@ -135,7 +138,7 @@ void ExpectParameters(const ExpectedRun& run,
 
 struct ExportCase {
   std::string model;
-  std::string way;  // "older", "unoptimized"
+  std::string way;  // the name of the file
 
   std::string folder() const { return absl::StrCat(kFolder, "/", model); }
 };
@@ -185,6 +188,26 @@ TEST_P(TrainedExportTest, TrainsAsInPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Exports, TrainedExportTest,
                          testing::ValuesIn(CasesOf({"older", "unoptimized"})),
+                         NameOfTest);
+
+class RefusedExportTest : public testing::TestWithParam<ExportCase> {};
+
+// What an exporter merged or folded away, with the call that does not.
+TEST_P(RefusedExportTest, IsRefusedWithTheRemedy) {
+  ExpectedRun run = ReadExpected(GetParam().folder());
+  run.options.model =
+      absl::StrCat(GetParam().folder(), "/", GetParam().way, ".onnx");
+  const auto runner = StepRunner::Create(run.options);
+  ASSERT_FALSE(runner.ok());
+  const bool is_older = GetParam().way == "refused-older-plain";
+  EXPECT_THAT(std::string(runner.status().message()),
+              testing::HasSubstr(is_older ? "do_constant_folding=False"
+                                          : "optimize=False"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Exports, RefusedExportTest,
+                         testing::ValuesIn(CasesOf({"refused-default",
+                                                    "refused-older-plain"})),
                          NameOfTest);
 
 }  // namespace

@@ -30,6 +30,8 @@ class Case:
     labels: torch.Tensor
     loss: str = "softmax"
     rate: float = 0.05
+    # Patterns of model.train that files of the older exporter need.
+    train: tuple = ()
 
 
 CASES = {}
@@ -219,7 +221,7 @@ class Temperature(nn.Module):
 
 @case
 def temperature():
-    return features(Temperature(), 8)
+    return features(Temperature(), 8, train=("temperature",))
 
 
 class Scales(nn.Module):
@@ -238,7 +240,7 @@ class Scales(nn.Module):
 
 @case
 def one_element_scales():
-    return features(Scales(), 8)
+    return features(Scales(), 8, train=("scale", "shift"))
 
 
 class Standardised(nn.Module):

@@ -145,7 +145,8 @@ def make(name, folder):
     numpy.savez(folder / "torch.npz", **references(case))
     (folder / "case.json").write_text(json.dumps({
         "loss": case.loss, "rate": case.rate, "steps": cases.STEPS,
-        "batch": cases.BATCH, "inputs": list(case.inputs)}))
+        "batch": cases.BATCH, "inputs": list(case.inputs),
+        "train": case.train}))
     arguments = tuple(x[0] for x in case.inputs.values())
     for ways, export, training in EXPORTERS:
         if not training and not has_modes(case.module):

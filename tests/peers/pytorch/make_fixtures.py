@@ -3,8 +3,8 @@
   make_fixtures.py EXPORTS STATUS FOLDER
 
 EXPORTS is what make_exports.py wrote, STATUS the status.json that measure.py
-made of it. Files that train faithfully become fixtures, and those of the default
-exporter that are refused with a remedy; large ones do not. What PyTorch noted of
+made of it. Files that train faithfully become fixtures, and some that
+are refused with a remedy, "refused-WAY.onnx"; large ones do not. What PyTorch noted of
 its source code is taken out: it is most of a file, and names folders of the
 machine. README.md says with which versions they were made.
 """
@@ -22,7 +22,12 @@ import onnx
 import measure
 
 FILE_BYTES_MAX = 100_000
-REMEDY = "optimize=False"
+# What a refusal must say, and the models whose refused files are kept.
+REMEDIES = {"default": "optimize=False",
+            "older-plain": "do_constant_folding=False"}
+REFUSED = ("batchnorm-cnn", "gpt-sdpa", "hf-albert", "hf-bert-eager",
+           "resnet18", "transformer-encoder", "two-layernorms-mlp", "vgg-bn")
+TRAINED_WAYS = ("older", "older-plain", "unoptimized")
 DROPPED_PROPERTIES = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node",
                       "pkg.torch.onnx.name_scopes", "namespace",
                       "pkg.torch.onnx.class_hierarchy",
@@ -45,6 +50,15 @@ def stripped(path):
     return model.SerializeToString()
 
 
+def keeps_names(path):
+    """Whether no weight has a name of the exporter's; what it merged must be
+    there, or the file tests nothing that others do not."""
+    graph = onnx.load(path).graph
+    merged = any(node.op_type == "Identity" for node in graph.node)
+    return merged and not any(
+        tensor.name.startswith("onnx::") for tensor in graph.initializer)
+
+
 def tied_names(reference):
     """Parameters by what they are: {names}, several where one is tied."""
     groups = collections.defaultdict(list)
@@ -61,6 +75,8 @@ def expected_lines(folder):
     yield f"loss {case['loss']}"
     yield f"rate {case['rate']}"
     yield f"batch {case['batch']}"
+    for pattern in case.get("train", ()):
+        yield f"train {pattern}"
     for loss, bound in zip(reference.losses, reference.loss_bound()):
         yield f"step {loss:.9g} {bound:.3g}"
     for names in tied_names(reference):
@@ -88,17 +104,22 @@ def main():
     options = parser.parse_args()
     total = 0
     for name, way, state, why in json.loads(options.status.read_text()):
-        wanted = (way in ("older", "unoptimized") and state == "faithful" or
-                  way == "default" and state == "refused" and REMEDY in why)
-        if not wanted:
-            continue
         source, target = options.exports / name, options.folder / name
+        trains = way in TRAINED_WAYS and state == "faithful"
+        is_refused = (name in REFUSED and state == "refused" and
+                      way in REMEDIES and REMEDIES[way] in why)
+        if not trains and not is_refused:
+            continue
+        if trains and way == "older-plain" and not keeps_names(
+                source / f"{way}.onnx"):
+            continue
         content = stripped(source / f"{way}.onnx")
         if len(content) > FILE_BYTES_MAX:
             print(f"{name} {way}: {len(content)} bytes are too many")
             continue
         target.mkdir(parents=True, exist_ok=True)
-        (target / f"{way}.onnx").write_bytes(content)
+        prefix = "" if trains else "refused-"
+        (target / f"{prefix}{way}.onnx").write_bytes(content)
         shutil.copy(source / "batches", target / "batches")
         text = "\n".join(expected_lines(source)) + "\n"
         (target / "expected").write_text(text)
