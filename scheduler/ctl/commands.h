@@ -11,12 +11,14 @@
 #include "proto/job.pb.h"
 #include "scheduler/ctl/console.h"
 #include "scheduler/ctl/interrupt_signals.h"
+#include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/jobs_client.h"
 
 namespace syncline {
 
 struct SubmitOptions {
   std::string job_file;
+  JobOverrides overrides = {};
   // SubmitBegin.client_key; empty: a random one.
   std::string client_key;
   bool watch = false;

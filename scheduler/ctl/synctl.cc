@@ -108,6 +108,7 @@ Examples:
   synctl submit mnist.textproto
   synctl submit mnist.textproto --watch && echo trained
   synctl submit mnist.textproto --key nightly-42 --watch
+  synctl submit mnist.textproto --set training.epochs=20
   synctl submit mnist.textproto --output json)";
 
 constexpr char kLocalFooter[] = R"(
@@ -313,6 +314,7 @@ class CommandLine {
           return RunSubmit(Scheduler(), submit_, console);
         });
     submit->add_option("FILE", submit_.job_file, "Job file")->required();
+    AddSettings(submit, &submit_.overrides);
     submit->add_flag("--watch,-w", submit_.watch, "Follow it to its end");
     submit->add_option("--key", submit_.client_key,
                        "A name for this submission, up to 128 bytes: repeated "
