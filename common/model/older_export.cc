@@ -90,22 +90,30 @@ std::string JoinNames(std::vector<std::string> names) {
   return absl::StrJoin(names, ", ");
 }
 
-// The weights and biases of `graph` that the exporter made, of operators whose
-// weights it takes as they are unless it folds others into them.
+// Of "onnx::Conv_45", the operator that reads it: "Conv".
+absl::string_view ReaderIn(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, kMadeByExporter)) return "";
+  return name.substr(0, name.rfind('_'));
+}
+
+// What the exporter computed from parameters or constants and stored in their
+// place. These operators' weights it only transposes, reorders or reshapes, and
+// they train as the originals do.
 std::vector<std::string> FoldedWeights(const onnx::GraphProto& graph) {
-  const auto initializers = InitializersByName(graph);
+  constexpr absl::string_view kOnlyMoved[] = {"GRU", "LSTM", "MatMul", "PRelu",
+                                              "RNN"};
+  constexpr absl::string_view kOfAnySize[] = {"Conv", "ConvTranspose", "Gemm"};
   std::vector<std::string> names;
-  for (const onnx::NodeProto& node : graph.node()) {
-    const bool takes_as_is = node.op_type() == "Conv" ||
-                             node.op_type() == "ConvTranspose" ||
-                             node.op_type() == "Gemm";
-    if (!takes_as_is || !node.domain().empty()) continue;
-    for (int i = 1; i < node.input_size(); ++i) {
-      if (absl::StartsWith(node.input(i), kMadeByExporter) &&
-          initializers.contains(node.input(i))) {
-        names.push_back(Quote(node.input(i)));
-      }
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    const absl::string_view reader = ReaderIn(tensor.name());
+    if (reader.empty() || !IsPlainFloat(tensor) ||
+        absl::c_linear_search(kOnlyMoved, reader)) {
+      continue;
     }
+    if (IsSingleNumber(tensor) && !absl::c_linear_search(kOfAnySize, reader)) {
+      continue;
+    }
+    names.push_back(Quote(tensor.name()));
   }
   return names;
 }

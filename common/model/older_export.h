@@ -23,10 +23,11 @@ void PartMergedParameters(onnx::ModelProto* file,
                           std::vector<std::string>* problems);
 
 // One line for each kind of parameter that is not in the file as the model has
-// it: weights of a convolution that others were folded into, weights that were
-// made of parameters and then merged, and the transpose of a weight that the
-// model has in two places. Such files do not train as the original does.
-// REQUIRES: `file` still has the content of its initializers.
+// it: weights that the exporter computed from others, as when it folds
+// BatchNormalization into a convolution; weights that it computed and then
+// merged; and the transpose of a weight that the model has in two places. Such
+// files do not train as the original does. REQUIRES: `file` still has the
+// content of its initializers.
 std::vector<std::string> FindFoldedParameters(const onnx::ModelProto& file);
 
 }  // namespace syncline

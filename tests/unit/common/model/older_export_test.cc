@@ -110,6 +110,15 @@ TEST(FindFoldedParametersTest, WeightsOfConvolutions) {
                                          HasSubstr("do_constant_folding"))));
 }
 
+TEST(FindFoldedParametersTest, NumbersThatArithmeticReads) {
+  onnx::ModelProto model = PytorchModel();
+  AddWeight("onnx::Add_7", {2}, {1, 2}, &model);
+  AddWeight("onnx::Mul_8", {1, 1}, {2}, &model);
+  AddWeight("onnx::PRelu_9", {2, 1, 1}, {1, 2}, &model);
+  EXPECT_THAT(FindFoldedParameters(model),
+              ElementsAre(HasSubstr("1 weights of its own ('onnx::Add_7')")));
+}
+
 TEST(FindFoldedParametersTest, MergedWeightsThatNoParameterNames) {
   onnx::ModelProto model = PytorchModel();
   AddWeight("onnx::MatMul_9", {2, 1}, {1, 2}, &model);
