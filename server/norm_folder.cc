@@ -33,8 +33,8 @@ void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
     out->push_back({token, std::move(valid), {}});
     return;
   }
-  if (round == folded_) {
-    out->push_back({token, absl::OkStatus(), sums_});
+  if (const Folded& last = Last(round.stage); round == last.round) {
+    out->push_back({token, absl::OkStatus(), last.sums});
     return;
   }
   const size_t width = FoldWidth(round.stage);
@@ -105,7 +105,7 @@ absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
         ", expected ", expected, " of its ", blocks.size(), " blocks"));
   }
   const bool fits = open_.clock < 0 ? round > folded_ : round == open_;
-  if (round != folded_ && !fits) {
+  if (round != Last(round.stage).round && !fits) {
     return absl::InvalidArgumentError(absl::StrCat(
         label_, ": norms of ", RoundText(round), " from ", shard.name,
         ", expected ",
@@ -119,15 +119,16 @@ void NormFolder::Fold(Answers* out) {
   const size_t width = FoldWidth(open_.stage);
   const bool by_tensor = open_.stage == FoldStage::kTrust;
   const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
-  sums_.assign(groups * width, 0);
+  std::vector<double> sums(groups * width, 0);
   for (size_t i = 0; i < norms_.size(); ++i) {
     const size_t group = by_tensor ? tensors_[i / width] : 0;
-    sums_[group * width + i % width] += norms_[i];
+    sums[group * width + i % width] += norms_[i];
   }
   folded_ = std::exchange(open_, {});
   for (const Parked& call : parked_) {
-    out->push_back({call.token, absl::OkStatus(), sums_});
+    out->push_back({call.token, absl::OkStatus(), sums});
   }
+  (by_tensor ? last_trust_ : last_gradient_) = {folded_, std::move(sums)};
   parked_.clear();
 }
 

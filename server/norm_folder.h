@@ -40,7 +40,8 @@ class NormFolder {
              std::string label);
 
   // `squared_norms`: FoldWidth of them for each of `blocks`.
-  // Repeats, also of the last folded round, are answered like the first.
+  // Repeats, also of the last folded round of each stage, are answered like the
+  // first.
   // Errors: InvalidArgument: not that shard's blocks, a shard that has none in
   // the round, or a round that is not the open one; FailedPrecondition: a
   // replaced incarnation.
@@ -59,6 +60,15 @@ class NormFolder {
   };
   absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
                      const FoldRound& round, absl::Span<const uint32_t> blocks,
+  struct Folded {
+    FoldRound round;
+    std::vector<double> sums;
+  };
+  // The last round of a stage that was folded. A shard that has no part in the
+  // later stage of a clock may still ask for the earlier one's sums.
+  const Folded& Last(FoldStage stage) const {
+    return stage == FoldStage::kTrust ? last_trust_ : last_gradient_;
+  }
                      absl::Span<const double> squared_norms) const;
   // What a shard sends norms of.
   absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
@@ -72,8 +82,9 @@ class NormFolder {
   std::vector<bool> received_;  // by ps rank, of the open round
   size_t missing_ = 0;          // shards that take part still to come
   FoldRound open_;
-  FoldRound folded_;          // the last one
-  std::vector<double> sums_;  // of it
+  FoldRound folded_;  // the last one
+  Folded last_gradient_;
+  Folded last_trust_;
   std::vector<Parked> parked_;
   absl::Status closed_;
 };

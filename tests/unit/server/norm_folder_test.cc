@@ -109,6 +109,26 @@ TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
   }
 }
 
+// A shard that has slots alone has no part in the second stage, which the
+// others may have folded before it asks again for an answer that was lost.
+TEST(NormFolderTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
+  NormFolder folder({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
+                    "job");
+  NormFolder::Answers answers;
+  const FoldRound gradient = {4, FoldStage::kGradient};
+  folder.OnNorms(1, 0, 10, gradient, {0}, {2.0}, kDeadline, &answers);
+  folder.OnNorms(2, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
+  folder.OnNorms(3, 0, 10, {4, FoldStage::kTrust}, {0}, {7.0, 8.0}, kDeadline,
+                 &answers);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_THAT(answers[2].sums, ElementsAre(7.0, 8.0));
+  answers.clear();
+  folder.OnNorms(4, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].status, absl::OkStatus());
+  EXPECT_THAT(answers[0].sums, ElementsAre(5.0));
+}
+
 class TwoShards : public ::testing::Test {
  protected:
   NormFolder::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
