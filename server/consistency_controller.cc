@@ -166,6 +166,13 @@ void ConsistencyController::OnCancel(CallToken token, ShardActions* out) {
   }
 }
 
+void ConsistencyController::OnFrozen(absl::Duration frozen) {
+  for (ShardCall& call : parked_pushes_) call.deadline += frozen;
+  for (ParkedPull& pull : parked_pulls_) pull.call.deadline += frozen;
+  cuts_.Postpone(frozen);
+  moved_at_ += frozen;
+}
+
 void ConsistencyController::OnTick(absl::Time now, ShardActions* out) {
   parked_pushes_.remove_if([&](const ShardCall& call) {
     if (call.deadline > now) return false;

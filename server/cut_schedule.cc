@@ -85,6 +85,10 @@ void CutSchedule::PassNext(absl::Time now) {
   }
 }
 
+void CutSchedule::Postpone(absl::Duration delay) {
+  for (Cut& cut : cuts_) cut.held_until += delay;
+}
+
 int CutSchedule::Expire(absl::Time now) {
   int expired = 0;
   for (auto cut = cuts_.begin(); cut != cuts_.end();) {

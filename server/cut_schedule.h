@@ -55,6 +55,9 @@ class CutSchedule {
   // REQUIRES: Next() is not null.
   void PassNext(absl::Time now);
 
+  // Holds the cuts that have been passed for so much longer.
+  void Postpone(absl::Duration delay);
+
   // Gives up the cuts that were held until `now`; returns how many.
   int Expire(absl::Time now);
 

@@ -56,10 +56,11 @@ void FoldedStatistics::Cancel(uint64_t token) {
   Answer(std::move(answers));
 }
 
-void FoldedStatistics::Tick(absl::Time now) {
+void FoldedStatistics::Tick(absl::Time now, absl::Duration frozen) {
   StatisticsFolder::Answers answers;
   {
     MutexLock lock(&mu_);
+    folder_.OnFrozen(frozen);
     folder_.OnTick(now, &answers);
   }
   Answer(std::move(answers));

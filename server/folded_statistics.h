@@ -34,7 +34,8 @@ class FoldedStatistics {
                 Done done);
   // Its caller gave up.
   void Cancel(uint64_t token);
-  void Tick(absl::Time now);
+  // `frozen`: for how long this process did not run since the last tick.
+  void Tick(absl::Time now, absl::Duration frozen);
   // Ends what waits, and every later call, with `status`.
   void Close(const absl::Status& status);
 

@@ -204,13 +204,17 @@ absl::Status JobShard::ReportActivity(
                                 std::move(activity), MonotonicNow());
 }
 
-void JobShard::Tick(absl::Time now) {
+void JobShard::Tick(absl::Time now, absl::Duration frozen) {
   Outcome outcome;
   std::optional<FoldRound> retry;
   {
     MutexLock lock(&mu_);
     ShardActions actions;
     controller_.OnTick(now, &actions);
+    if (frozen > absl::ZeroDuration()) {
+      controller_.OnFrozen(frozen);
+      for (auto& [token, call] : calls_) call.deadline += frozen;
+    }
     Take(actions, &outcome);
     EndWaitingReads(
         [this, now](CallToken, const PendingCall& call) {

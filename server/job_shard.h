@@ -106,7 +106,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status ReportActivity(const Caller& caller,
                               ConsistencyController::Activity activity);
   // Ends what is overdue, and looks after a norm that has not come.
-  void Tick(absl::Time now);
+  // `frozen`: for how long this process did not run since the last tick.
+  void Tick(absl::Time now, absl::Duration frozen = absl::ZeroDuration());
   // Once a second: lets time pass for the tables' rows.
   void MaintainTables(absl::Time now);
   // Ends parked calls and all later ones with `status`.

@@ -216,10 +216,11 @@ void NormExchange::Answer(const NormFolder::Answers& answers) {
   }
 }
 
-void NormExchange::Tick(absl::Time now) {
+void NormExchange::Tick(absl::Time now, absl::Duration frozen) {
   NormFolder::Answers answers;
   {
     MutexLock lock(&mu_);
+    folder_.OnFrozen(frozen);
     folder_.OnTick(now, &answers);
   }
   Answer(answers);

@@ -48,7 +48,8 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   // InvalidArgument: an unknown stage; else NormFolder's.
   void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
 
-  void Tick(absl::Time now);
+  // `frozen`: for how long this process did not run since the last tick.
+  void Tick(absl::Time now, absl::Duration frozen);
   // Ends everything that waits, and every later call, with `status`. Returns
   // when no callback runs any more and none is kept, and the connection to the
   // shard that folds is gone; or after 5 s, with a warning. Not from a

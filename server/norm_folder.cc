@@ -132,6 +132,10 @@ void NormFolder::Fold(Answers* out) {
   parked_.clear();
 }
 
+void NormFolder::OnFrozen(absl::Duration frozen) {
+  for (Parked& call : parked_) call.deadline += frozen;
+}
+
 void NormFolder::OnTick(absl::Time now, Answers* out) {
   std::vector<std::string> names;
   for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {

@@ -49,6 +49,8 @@ class NormFolder {
                const FoldRound& round, absl::Span<const uint32_t> blocks,
                absl::Span<const double> squared_norms, absl::Time deadline,
                Answers* out);
+  // As ConsistencyController::OnFrozen.
+  void OnFrozen(absl::Duration frozen);
   void OnTick(absl::Time now, Answers* out);
   // Ends all parked calls and every later one.
   void Close(const absl::Status& status, Answers* out);
@@ -58,8 +60,6 @@ class NormFolder {
     uint64_t token;
     absl::Time deadline;
   };
-  absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
-                     const FoldRound& round, absl::Span<const uint32_t> blocks,
   struct Folded {
     FoldRound round;
     std::vector<double> sums;
@@ -69,6 +69,8 @@ class NormFolder {
   const Folded& Last(FoldStage stage) const {
     return stage == FoldStage::kTrust ? last_trust_ : last_gradient_;
   }
+  absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
+                     const FoldRound& round, absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
   // What a shard sends norms of.
   absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;

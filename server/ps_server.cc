@@ -28,6 +28,9 @@ namespace {
 // How late a parked call may learn that its time is over.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
+// A longer gap between two ticks is one in which nobody was heard: the process
+// was frozen, or starved.
+constexpr absl::Duration kFrozenMin = absl::Seconds(1);
 constexpr int kLanesMax = 1024;
 // Every table that has disk may spill: the least memory has some to spare.
 static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
@@ -112,8 +115,9 @@ class PsServerImpl final : public PsServer {
   JobTable jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
-  int ticks_since_sample_ = 0;  // the ticks' alone
-  PeriodicTask ticks_;          // last: it uses the rest
+  int ticks_since_sample_ = 0;             // the ticks' alone
+  absl::Time ticked_at_ = MonotonicNow();  // likewise
+  PeriodicTask ticks_;                     // last: it uses the rest
 };
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
@@ -284,10 +288,17 @@ void PsServerImpl::CountEvents(JobShard* shard) {
 
 void PsServerImpl::Tick() {
   const absl::Time now = MonotonicNow();
+  const absl::Duration gap = now - std::exchange(ticked_at_, now);
+  const absl::Duration frozen =
+      gap > kFrozenMin ? gap - kTickPeriod : absl::ZeroDuration();
+  if (frozen > absl::ZeroDuration()) {
+    LogWarning("this process did not run for a while")
+        .Field("seconds", absl::ToDoubleSeconds(frozen));
+  }
   for (const auto& job : jobs_.All()) {
-    job->norms->Tick(now);
-    if (job->statistics != nullptr) job->statistics->Tick(now);
-    if (job->shard != nullptr) job->shard->Tick(now);
+    job->norms->Tick(now, frozen);
+    if (job->statistics != nullptr) job->statistics->Tick(now, frozen);
+    if (job->shard != nullptr) job->shard->Tick(now, frozen);
   }
   if (++ticks_since_sample_ < kTicksPerSample) return;
   ticks_since_sample_ = 0;

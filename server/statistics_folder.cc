@@ -184,6 +184,11 @@ void StatisticsFolder::OnCancel(uint64_t token, Answers* out) {
   }
 }
 
+void StatisticsFolder::OnFrozen(absl::Duration frozen) {
+  for (Standing& standing : standings_) standing.deadline += frozen;
+  moved_at_ += frozen;
+}
+
 void StatisticsFolder::OnTick(absl::Time now, Answers* out) {
   for (Standing& standing : standings_) {
     if (standing.token == 0 || standing.deadline > now) continue;

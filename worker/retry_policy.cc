@@ -24,14 +24,26 @@ RetryPolicy::RetryPolicy(absl::Time now, absl::Duration patience,
       reached_(now),
       jitter_(jitter_seed) {}
 
-absl::Duration RetryPolicy::NextAttempt(absl::Time now) const {
-  return std::clamp(deadline_ - now, patience_ / kShortestAttemptPart,
-                    LongestAttempt(patience_));
+absl::Duration RetryPolicy::NextAttempt(absl::Time now) {
+  const absl::Duration longest =
+      std::clamp(deadline_ - now, patience_ / kShortestAttemptPart,
+                 LongestAttempt(patience_));
+  attempt_end_ = now + longest;
+  return longest;
+}
+
+void RetryPolicy::SkipFrozen(absl::Time now) {
+  const absl::Duration late = now - attempt_end_ - kLateMax;
+  attempt_end_ = absl::InfiniteFuture();
+  if (late <= absl::ZeroDuration()) return;
+  deadline_ += late;
+  reached_ += late;
 }
 
 RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
                                             absl::Time now) {
   ++attempts_;
+  SkipFrozen(now);
   switch (code) {
     case absl::StatusCode::kUnavailable: {
       const absl::Duration delay =

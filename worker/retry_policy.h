@@ -23,6 +23,10 @@ namespace syncline {
 // whose step takes a little less than the patience is waited for, and one that
 // is dead no longer than that. A ps that does not answer at all is given up
 // when it has been out of reach for `patience`.
+//
+// An attempt that ends much later than it could have waited ended in a process
+// that was frozen (SIGSTOP, a virtual machine's pause). Nobody could have come
+// forward for it meanwhile, so that time does not count.
 class RetryPolicy {
  public:
   enum class Next { kFinish, kResend, kProbe };
@@ -37,8 +41,11 @@ class RetryPolicy {
   static absl::Duration LongestAttempt(absl::Duration patience) {
     return patience / 2;
   }
-  // How long the next attempt may wait: not much longer than the policy does.
-  absl::Duration NextAttempt(absl::Time now) const;
+  // How much later than that an attempt ends where nothing is frozen.
+  static constexpr absl::Duration kLateMax = absl::Seconds(4);
+  // How long the attempt that begins now may wait: not much longer than the
+  // policy does.
+  absl::Duration NextAttempt(absl::Time now);
 
   Decision OnResult(absl::StatusCode code, absl::Time now);
   // `quiet`: for how long nothing has come forward on the shard; none if it
@@ -48,9 +55,13 @@ class RetryPolicy {
   int attempts() const { return attempts_; }
 
  private:
+  // Leaves out the time in which this process was frozen.
+  void SkipFrozen(absl::Time now);
+
   const absl::Duration patience_;
   absl::Time deadline_;  // unless something comes forward
   absl::Time reached_;   // the ps is known to have answered then
+  absl::Time attempt_end_ = absl::InfiniteFuture();
   Random jitter_;
   int attempts_ = 0;
   int retries_ = 0;  // after which the backoff grows

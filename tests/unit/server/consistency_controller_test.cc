@@ -550,6 +550,27 @@ TEST_F(ControllerTest, AnActivityCountsIfItSaysMoreThanTheLast) {
       absl::StatusCode::kFailedPrecondition);
 }
 
+// The ps did not hear the workers either.
+TEST_F(ControllerTest, TheTimeInWhichThePsWasFrozenIsNobodysSilence) {
+  OpenAndInit(ConsistencyMode::kSync);
+  EXPECT_THAT(Pull(2, 0, 1), IsEmpty());
+  EXPECT_THAT(Push(3, 0, 1, {0}), IsEmpty());
+  controller_->OnFrozen(absl::Seconds(60));
+  EXPECT_THAT(Tick(absl::Seconds(64)), IsEmpty());
+  EXPECT_EQ(controller_->moved_at(), kStart + absl::Seconds(60));
+  EXPECT_THAT(Tick(absl::Seconds(65)), ElementsAre(Kind::kFail, Kind::kFail));
+}
+
+TEST_F(ControllerTest, ACutIsHeldForAsMuchLonger) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ASSERT_TRUE(BeginCut(7, {0, 0}).ok());
+  controller_->OnFrozen(absl::Seconds(60));
+  Tick(absl::Seconds(62));
+  EXPECT_EQ(controller_->abandoned_cuts(), 0u);
+  Tick(absl::Seconds(63));
+  EXPECT_EQ(controller_->abandoned_cuts(), 1u);
+}
+
 class EvaluatorTest : public ControllerTest {
  protected:
   static constexpr uint32_t kRank = 2;  // of 0 and 1, who are workers

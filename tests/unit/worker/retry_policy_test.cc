@@ -61,6 +61,20 @@ RetryPolicy::Decision WaitInVain(RetryPolicy* policy, absl::Time* now) {
   return policy->OnResult(absl::StatusCode::kDeadlineExceeded, *now);
 }
 
+// The attempt could not end in time, because this process did not run; nor
+// could the others have been heard.
+TEST(RetryPolicyTest, TimeInWhichTheProcessWasFrozenDoesNotCount) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable}) {
+    RetryPolicy policy(kStart, kPatience, 1);
+    absl::Time now = kStart + policy.NextAttempt(kStart) + absl::Minutes(10);
+    EXPECT_EQ(policy.OnResult(code, now).next, Next::kResend);
+    // Half of the patience is left, and what a busy host may be late.
+    now += kPatience / 2 + RetryPolicy::kLateMax + absl::Seconds(1);
+    EXPECT_NE(policy.OnResult(code, now).next, Next::kResend);
+  }
+}
+
 TEST(RetryPolicyTest, NobodyMovesSoTheWaitEndsWithThePatience) {
   RetryPolicy policy(kStart, kPatience, 1);
   absl::Time now = kStart;
