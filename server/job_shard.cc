@@ -118,6 +118,7 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     pending.arrived = MonotonicNow();
     pending.deadline = call.deadline;
     pending.pulled_rows = std::move(payload.pulled);
+    pending.pull_hold = std::move(payload.pull_hold);
     pending.answer = std::move(payload.answer);
     pending.payload = std::move(payload);
     if (call.push.has_value()) {
@@ -210,11 +211,11 @@ void JobShard::Tick(absl::Time now, absl::Duration frozen) {
   {
     MutexLock lock(&mu_);
     ShardActions actions;
-    controller_.OnTick(now, &actions);
     if (frozen > absl::ZeroDuration()) {
       controller_.OnFrozen(frozen);
       for (auto& [token, call] : calls_) call.deadline += frozen;
     }
+    controller_.OnTick(now, &actions);
     Take(actions, &outcome);
     EndWaitingReads(
         [this, now](CallToken, const PendingCall& call) {
@@ -657,8 +658,8 @@ uint64_t JobShard::BytesHeld(const PendingCall& call) {
   const auto of_rows = [](const std::shared_ptr<CallRows>& rows) {
     return rows == nullptr ? 0 : rows->hold.bytes();
   };
-  return call.payload.hold.bytes() + of_rows(call.payload.pushed) +
-         of_rows(call.pulled_rows);
+  return call.payload.hold.bytes() + call.pull_hold.bytes() +
+         of_rows(call.payload.pushed) + of_rows(call.pulled_rows);
 }
 
 void JobShard::LimitParked(CallToken token, Outcome* outcome) {

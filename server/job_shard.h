@@ -59,6 +59,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Rows to push, whose values are those above, and rows to pull; null: none.
     std::shared_ptr<CallRows> pushed;
     std::shared_ptr<CallRows> pulled;
+    // Of the list of blocks to pull, until it is answered.
+    InFlightBudget::Hold pull_hold;
     AnswerArea answer;
     // It came over the network, where its sender has a window, and waits to
     // hear that this has left it.
@@ -132,6 +134,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     std::vector<BlockIndex> pulled;
     ElementType pulled_type = ElementType::kFloat32;
     std::shared_ptr<CallRows> pulled_rows;
+    InFlightBudget::Hold pull_hold;
     AnswerArea answer;
     uint64_t parked_bytes = 0;  // its part of parked_bytes_
     bool may_read = false;      // waits for earlier answers alone
@@ -233,7 +236,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   size_t SlotOf(BlockIndex block) const {
     return block - layout_.counts().size();
   }
-  // What a call holds of the budget: payload, and keys of rows.
+  // What a call holds of the budget: payload, list of blocks, keys of rows.
   static uint64_t BytesHeld(const PendingCall& call);
   void CountParked(PendingCall* call, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
