@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/step_limits.h"
 #include "common/wire/frame.h"
 #include "grpcpp/server_context.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -86,11 +87,9 @@ WireType PayloadType(const Header&) {
   return WIRE_FLOAT32;
 }
 
-// The longest that a cut is held: exporting tables takes hours.
-constexpr double kHoldSecondsMax = 24 * 60 * 60;
+constexpr size_t kActivityBytesMax = 64;
 // What a call takes up besides its lists, roughly.
 constexpr uint64_t kWaitingCallBytes = 1024;
-constexpr size_t kActivityBytesMax = 64;
 
 // A message without any field.
 ByteBuffer EmptyMessage() {
@@ -408,9 +407,9 @@ class ParameterService final : public Service {
                          FoldReactor* reactor);
   // Keeps the rows of a call, and room for what was copied of them; null if
   // there are none.
+  absl::StatusOr<std::shared_ptr<CallRows>> Keep(std::vector<RowList> lists);
   // Takes room for a pull that may have to wait.
   absl::Status HoldPull(const PullFacts& pull, JobShard::Payload* payload);
-  absl::StatusOr<std::shared_ptr<CallRows>> Keep(std::vector<RowList> lists);
   // Hands a checked call with a pull to its shard.
   void StartRead(const std::shared_ptr<const JobEntry>& job, ShardCall call,
                  JobShard::Payload payload, ByteBuffer* response,
@@ -523,8 +522,8 @@ absl::Status ParameterService::StartPushPull(CallbackServerContext* context,
                job->config.label));
   SYNCLINE_ASSIGN_OR_RETURN(payload.pushed, Keep(std::move(push.rows)));
   if (payload.pushed != nullptr) payload.pushed->values = payload.values;
-  SYNCLINE_RETURN_IF_ERROR(HoldPull(pull.facts, &payload));
   SYNCLINE_ASSIGN_OR_RETURN(payload.pulled, Keep(std::move(pull.rows)));
+  SYNCLINE_RETURN_IF_ERROR(HoldPull(pull.facts, &payload));
   ShardCall call;
   call.rank = caller.rank();
   call.incarnation = caller.incarnation();
@@ -550,8 +549,8 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
       job->shard->layout().CheckPull(header, part);
   if (!pull.ok()) return Annotate(pull.status(), job->config.label);
   JobShard::Payload keys;
-  SYNCLINE_RETURN_IF_ERROR(HoldPull(pull->facts, &keys));
   SYNCLINE_ASSIGN_OR_RETURN(keys.pulled, Keep(std::move(pull->rows)));
+  SYNCLINE_RETURN_IF_ERROR(HoldPull(pull->facts, &keys));
   ShardCall call;
   call.rank = header.caller().rank();
   call.incarnation = header.caller().incarnation();
@@ -561,6 +560,7 @@ absl::Status ParameterService::StartPull(CallbackServerContext* context,
   StartRead(job, std::move(call), std::move(keys), response, reactor);
   return absl::OkStatus();
 }
+
 absl::Status ParameterService::HoldPull(const PullFacts& pull,
                                         JobShard::Payload* payload) {
   // The shard and its controller keep the list, each its own.
@@ -568,7 +568,6 @@ absl::Status ParameterService::HoldPull(const PullFacts& pull,
       kWaitingCallBytes + 2 * sizeof(BlockIndex) * pull.blocks.size(),
       &payload->pull_hold);
 }
-
 
 void ParameterService::StartRead(const std::shared_ptr<const JobEntry>& job,
                                  ShardCall call, JobShard::Payload payload,

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/step_limits.h"
 #include "common/wire/frame.h"
 
 namespace syncline {
@@ -14,7 +15,6 @@ namespace {
 constexpr BlockIndex kNotHere = std::numeric_limits<BlockIndex>::max();
 // Sums over all workers stay within 64 bits.
 constexpr uint64_t kSamplesMax = uint64_t{1} << 40;
-constexpr double kWaitSecondsMax = 1e6;
 
 absl::Status NotNegative(absl::string_view field, int64_t value) {
   if (value >= 0) return absl::OkStatus();

@@ -1,10 +1,12 @@
 #include "worker/job_client.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/rpc/step_limits.h"
 #include "worker/wire_element_type.h"
 
 namespace syncline {
@@ -117,7 +119,12 @@ OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                          PsClient* client) {
   std::optional<absl::Duration> hold;
-  if (job.rows != nullptr || job.has_evaluator()) hold = kLongHold;
+  if (job.rows != nullptr || job.has_evaluator()) {
+    hold =
+        std::max(kLongHold,
+                 kHoldTimeouts *
+                     absl::Seconds(job.spec().limits().step_timeout_seconds()));
+  }
   return client->BeginCut(CutIdOf(clock), clock,
                           static_cast<uint32_t>(job.assignment.workers_size()),
                           hold);

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/step_limits.h"
 #include "kernels/optimizer.h"
 #include "worker/message_buffer.h"
 #include "worker/retry_policy.h"
@@ -192,8 +193,8 @@ absl::Status PsClient::BeginCut(uint64_t cut_id, int64_t clock,
   for (uint32_t rank = 0; rank < workers; ++rank) request.add_clocks(clock);
   // Shards pass the cut at different times, apart by as much as one that waits
   // for a slow worker may take; then all of them are read.
-  request.set_hold_seconds(
-      absl::ToDoubleSeconds(hold.value_or(4 * options_.step_timeout)));
+  request.set_hold_seconds(absl::ToDoubleSeconds(
+      hold.value_or(kHoldTimeouts * options_.step_timeout)));
   return CallAll("BeginCut", clock, ToByteBuffer(request));
 }
 

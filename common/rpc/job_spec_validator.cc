@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "common/rpc/job_spec_fields.h"
 #include "common/rpc/job_spec_problems.h"
+#include "common/rpc/step_limits.h"
 #include "common/rpc/table_spec_validator.h"
 #include "google/protobuf/descriptor.h"
 
@@ -694,9 +695,15 @@ void CheckSizes(const JobSpec& spec, Problems* problems) {
   problems->AtMost("training.threads", training.threads(), 1024);
   problems->AtMost("resources.workers", spec.resources().workers(), 1024);
   problems->AtMost("resources.ps", spec.resources().ps(), 1024);
+  const double step_timeout = spec.limits().step_timeout_seconds();
+  problems->NotNegative("limits.step_timeout_seconds", step_timeout);
+  if ((step_timeout > 0 && step_timeout < kStepTimeoutSecondsMin) ||
+      step_timeout > kStepTimeoutSecondsMax) {
+    problems->Add("limits.step_timeout_seconds", step_timeout,
+                  " is out of range, must be ", kStepTimeoutSecondsMin, " to ",
+                  kStepTimeoutSecondsMax, ", or 0 for 60");
+  }
   // Beyond 1e9 s a duration no longer has nanoseconds; nobody waits that long.
-  problems->Seconds("limits.step_timeout_seconds",
-                    spec.limits().step_timeout_seconds());
   problems->Seconds("limits.max_seconds", spec.limits().max_seconds());
 }
 

@@ -282,6 +282,12 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "resources.ps: 1025 is too large, at most 1024"},
       {"limits { step_timeout_seconds: -1 }",
        "limits.step_timeout_seconds: -1 is negative, must be >= 0"},
+      {"limits { step_timeout_seconds: 1e-9 }",
+       "limits.step_timeout_seconds: 1e-09 is out of range, must be 0.1 to "
+       "86400, or 0 for 60"},
+      {"limits { step_timeout_seconds: 86401 }",
+       "limits.step_timeout_seconds: 86401 is out of range, must be 0.1 to "
+       "86400, or 0 for 60"},
       {"limits { step_timeout_seconds: nan }",
        "limits.step_timeout_seconds: nan is not a finite number"},
       {"limits { max_seconds: 2e9 }",
@@ -521,7 +527,7 @@ TEST(JobSpecValidatorTest, BothEndsOfRangesAreValid) {
            "training { epochs: 1000000 batch_size: 1048576 threads: 1024 "
            "eval_batch_size: 1048576 max_clocks: 4611686018427387904 }",
            "resources { workers: 1024 ps: 1024 }",
-           "limits { step_timeout_seconds: 1e9 max_seconds: 1e9 }",
+           "limits { step_timeout_seconds: 86400 max_seconds: 1e9 }",
        }) {
     EXPECT_THAT(ValidateJobSpec(Edited(edit)), IsEmpty()) << edit;
   }
