@@ -19,10 +19,12 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "scheduler/describe.h"
 #include "scheduler/message_sizes.h"
+#include "scheduler/repeated_fault.h"
 
 namespace syncline {
 namespace {
 
+constexpr int kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 
@@ -166,6 +168,9 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
   } else if (message.has_ps_report() &&
              message.ps_report().job_id() == job->id()) {
     job->OnPsReport(session, message.ps_report(), now);
+  } else if (message.has_unreachable() &&
+             message.unreachable().job_id() == job->id()) {
+    job->OnUnreachable(session, message.unreachable(), now);
   }
   Settle(job, now, actions);
 }
@@ -218,6 +223,7 @@ void ClusterCore::Release(SessionId session, absl::Time now,
 
 void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
   if (!job->stopping()) return;
+  NoteRepeatedFault(job);
   for (const SessionId session : job->Participants()) {
     const auto it = engaged_.find(session);
     if (it == engaged_.end() || it->second.job_id != job->id() ||
@@ -225,6 +231,21 @@ void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
       continue;
     }
     SendStop(session, job->id(), job->StopReason(), now, actions);
+  }
+}
+
+void ClusterCore::NoteRepeatedFault(Job* job) {
+  if (job->status().exit_code() != kExitRetryable) return;
+  const std::string fault = FaultOf(job->status());
+  if (fault.empty()) return;
+  // The latest earlier run of it.
+  for (const Job* earlier : Jobs()) {
+    if (JobNumber(earlier->id()) >= JobNumber(job->id()) ||
+        !IsSameWork(earlier->status(), job->status())) {
+      continue;
+    }
+    if (FaultOf(earlier->status()) == fault) job->MarkRepeated(earlier->id());
+    return;
   }
 }
 

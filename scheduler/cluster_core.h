@@ -151,6 +151,8 @@ class ClusterCore {
                  ClusterActions* actions);
   void Release(SessionId session, absl::Time now, ClusterActions* actions);
   // Sends StopJob to whoever still works for a job that is over.
+  // A failure that the same work has had before is no matter of luck.
+  void NoteRepeatedFault(Job* job);
   void Settle(Job* job, absl::Time now, ClusterActions* actions);
   void SendStop(SessionId session, const std::string& job_id,
                 absl::string_view reason, absl::Time now,

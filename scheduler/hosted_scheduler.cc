@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   scheduler_options.state_dir = options.state_dir;
   scheduler_options.lease = options.lease;
   scheduler_options.heartbeat = options.lease / kHeartbeatsPerLease;
+  scheduler_options.prepare_timeout = options.prepare_timeout;
   scheduler_options.keep = options.keep;
   scheduler_options.expects_evaluator = options.cluster_has_evaluator;
   scheduler_options.single_job = job_file.has_value();

@@ -27,9 +27,7 @@ constexpr size_t kActivityBytesMax = 1 << 10;
 std::string Shortened(absl::string_view text,
                       size_t bytes_max = kReasonBytesMax) {
   if (text.size() <= bytes_max) return std::string(text);
-  size_t kept = bytes_max;
-  while (kept > 0 && (text[kept] & 0xc0) == 0x80) --kept;
-  return absl::StrCat(text.substr(0, kept), " ...");
+  return absl::StrCat(Utf8Prefix(text, bytes_max), " ...");
 }
 
 // Whether a failure with this code may go away if the job is run again.
@@ -42,6 +40,23 @@ int ExitCodeFor(int code) {
     default:
       return kExitPermanent;
   }
+}
+
+absl::Duration StepTimeout(const JobSpec& spec) {
+  const double seconds = spec.limits().step_timeout_seconds();
+  return absl::Seconds(seconds > 0 ? seconds : 60);
+}
+
+// How long two members may be out of each other's reach. The loss of a host is
+// noticed sooner, by its lease; a network that is back sooner costs nothing.
+absl::Duration UnreachableMax(const JobSpec& spec) {
+  return std::max(absl::Seconds(10), StepTimeout(spec) / 4);
+}
+
+// How long a member may work at one step. Other workers that wait for it give
+// up after one time-out; this is for those that nobody waits for.
+absl::Duration StandstillMax(const JobSpec& spec) {
+  return 10 * StepTimeout(spec);
 }
 
 // Drops every second one, not the first.
@@ -269,6 +284,12 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   running_since_ = now;
+  watchdog_.emplace(StandstillMax(status_.spec()));
+  for (const Party& party : parties_) {
+    if (party.role == Role::kPs) continue;
+    watchdog_->Begin(party.participant.member(),
+                     party.role == Role::kWorker ? clocks_total_ : 0, now);
+  }
   data_ = {};
   Transition(RUNNING,
              absl::StrCat("all participants are prepared", StepWarning()), now,
@@ -312,6 +333,17 @@ JobTableStatus Job::TableStatus(absl::Time now) const {
   return status;
 }
 
+void Job::OnUnreachable(SessionId session, const PeerUnreachable& report,
+                        absl::Time now) {
+  const Party* reporter = Find(session);
+  if (reporter == nullptr || stopping()) return;
+  for (const Party& peer : parties_) {
+    const Member& member = peer.participant.member();
+    if (member.incarnation() != report.peer().incarnation()) continue;
+    unreachable_.OnReport(reporter->participant.member(), member, report, now);
+  }
+}
+
 void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
   Party* party = Find(session);
@@ -321,6 +353,9 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
     UpdateWaitingFor(actions);
   }
   if (status_.state() != RUNNING) return;
+  if (watchdog_.has_value()) {
+    watchdog_->OnReport(party->participant.member().incarnation(), report, now);
+  }
   if (report.has_progress() && party->role == Role::kWorker) {
     progress_->OnReport(party->participant.rank(), report.progress());
   }
@@ -343,6 +378,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     // A ps has nothing to finish, and nobody is done before it was told to run.
     if (party->role == Role::kPs || status_.state() != RUNNING) return;
     party->done = true;
+    watchdog_->End(party->participant.member().incarnation());
     AddDoneRank(party->participant.rank());
     finishing_ = absl::c_all_of(
         parties_, [](const Party& p) { return p.done || p.role == Role::kPs; });
@@ -355,9 +391,16 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   }
   const std::string reason = absl::StrCat(
       MemberText(party->participant.member()), ": ", done.message());
-  if (done.code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
+  // The cause of an outage, or of a wait that ran out of time, may be the
+  // network between two others, or a loss that is about to be noticed.
+  const std::optional<std::string> apart =
+      unreachable_.Longest(absl::ZeroDuration(), now);
+  if (done.code() == static_cast<int>(absl::StatusCode::kUnavailable) ||
+      (apart.has_value() && ExitCodeFor(done.code()) == kExitRetryable)) {
     if (!suspicion_.has_value()) {
-      suspicion_ = Suspicion{reason, now + timing_.grace};
+      suspicion_ = Suspicion{
+          apart.has_value() ? absl::StrCat(*apart, "; ", reason) : reason,
+          now + timing_.grace};
     }
     return;
   }
@@ -469,6 +512,9 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
   if (suspicion_.has_value() && now >= suspicion_->until) {
     return Fail(suspicion_->reason, kExitRetryable, now, actions);
   }
+  if (const auto obstacle = Obstacle(now); obstacle.has_value()) {
+    return Fail(*obstacle, kExitRetryable, now, actions);
+  }
   if (now >= refused_by_) return FailUnprepared(now, actions);
   const double max_seconds = status_.spec().limits().max_seconds();
   if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
@@ -493,6 +539,13 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
        kExitRetryable, now, actions);
 }
 
+std::optional<std::string> Job::Obstacle(absl::Time now) const {
+  std::optional<std::string> apart =
+      unreachable_.Longest(UnreachableMax(status_.spec()), now);
+  if (apart.has_value() || !watchdog_.has_value()) return apart;
+  return watchdog_->Check(now);
+}
+
 void Job::Cancel(absl::string_view reason, absl::Time now,
                  ClusterActions* actions) {
   Transition(CANCELLED, reason.empty() ? "cancelled by the user" : reason, now,
@@ -505,6 +558,15 @@ void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
   if (status_.state() == FAILED) return;
   Transition(FAILED, reason, now, actions);
   status_.set_exit_code(exit_code);
+}
+
+void Job::MarkRepeated(const std::string& earlier) {
+  SYNCLINE_CHECK(status_.state() == FAILED);
+  status_.mutable_transitions()->rbegin()->mutable_reason()->append(
+      absl::StrCat("\nthe same has happened to job ", earlier,
+                   ", which had the same model and spec: it would happen "
+                   "again"));
+  status_.set_exit_code(kExitPermanent);
 }
 
 std::string Job::StopReason() const {

@@ -17,6 +17,8 @@
 #include "scheduler/data_comparison.h"
 #include "scheduler/job_progress.h"
 #include "scheduler/membership.h"
+#include "scheduler/progress_watchdog.h"
+#include "scheduler/unreachable_pairs.h"
 
 namespace syncline {
 
@@ -76,6 +78,9 @@ class Job {
   void OnReport(SessionId session, const WorkerReport& report, absl::Time now,
                 ClusterActions* actions);
   void OnPsReport(SessionId session, const PsReport& report, absl::Time now);
+  // The participant cannot reach another one.
+  void OnUnreachable(SessionId session, const PeerUnreachable& report,
+                     absl::Time now);
   void OnDone(SessionId session, const JobDone& done, absl::Time now,
               ClusterActions* actions);
   // The participant has left the job: it released it after StopJob, or it was
@@ -92,6 +97,10 @@ class Job {
               ClusterActions* actions);
   void Fail(absl::string_view reason, int exit_code, absl::Time now,
             ClusterActions* actions);
+
+  // The job has failed as `earlier` did, which was the same work: it would fail
+  // so again. REQUIRES: it has failed.
+  void MarkRepeated(const std::string& earlier);
 
   void SetQueueState(uint32_t position, absl::string_view waiting_for,
                      ClusterActions* actions);
@@ -169,6 +178,8 @@ class Job {
   bool Evaluates(const Party& party) const;
   static Participant* AddParticipant(Role role, JobAssignment* assignment);
   void SendPrepare(ClusterActions* actions);
+  // Why the job cannot go on although everybody is there; nothing if it can.
+  std::optional<std::string> Obstacle(absl::Time now) const;
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
@@ -196,6 +207,8 @@ class Job {
   std::map<uint32_t, PsView> ps_views_;  // by rank
   std::vector<Wish> wishes_;             // in order
   std::optional<Suspicion> suspicion_;
+  UnreachablePairs unreachable_;
+  std::optional<ProgressWatchdog> watchdog_;  // while it runs
   // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();
   bool finishing_ = false;

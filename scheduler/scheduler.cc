@@ -118,6 +118,7 @@ class SchedulerImpl final : public Scheduler {
         loop_({.core = {.version = kVersion,
                         .lease = options.lease,
                         .heartbeat = options.heartbeat,
+                        .prepare_timeout = options.prepare_timeout,
                         .keep = options.keep,
                         .expects_evaluator = options.expects_evaluator,
                         .ends_with_scheduler = options.single_job,

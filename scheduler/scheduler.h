@@ -26,6 +26,8 @@ class Scheduler {
     std::string state_dir;
     absl::Duration lease = absl::Seconds(5);
     absl::Duration heartbeat = absl::Seconds(1);
+    // A job whose members have not prepared by then fails.
+    absl::Duration prepare_timeout = absl::Minutes(10);
     // Results and logs of a finished job are deleted after this.
     absl::Duration keep = absl::Hours(24 * 7);
     uint64_t model_bytes_max = 8ull << 30;

@@ -57,4 +57,11 @@ std::string Utf8Text(absl::string_view text) {
   return out;
 }
 
+absl::string_view Utf8Prefix(absl::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  size_t kept = bytes_max;
+  while (kept > 0 && (text[kept] & 0xc0) == 0x80) --kept;
+  return text.substr(0, kept);
+}
+
 }  // namespace syncline

@@ -50,6 +50,7 @@ struct Flags {
   std::string state_dir = "syncline-state";
   double keep_days = 7;
   double lease_seconds = 5;
+  double prepare_timeout_seconds = 600;
   std::string job;
 };
 
@@ -217,6 +218,11 @@ void AddSchedulerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--lease-seconds", flags->lease_seconds,
                   "A daemon that is silent this long is lost")
       ->check(CLI::Range(0.5, 3600.0))
+      ->capture_default_str();
+  app->add_option("--prepare-timeout-seconds", flags->prepare_timeout_seconds,
+                  "A job fails whose members have not loaded model and data "
+                  "by then")
+      ->check(CLI::Range(1.0, 604800.0))
       ->capture_default_str();
   app->add_option("--job", flags->job,
                   "Submit this job file, and end the cluster with its exit "
@@ -419,6 +425,7 @@ class Resolver {
     options_.state_dir = flags_.state_dir;
     options_.keep = absl::Hours(24 * flags_.keep_days);
     options_.lease = absl::Seconds(flags_.lease_seconds);
+    options_.prepare_timeout = absl::Seconds(flags_.prepare_timeout_seconds);
     options_.job_file = flags_.job;
     // Replicas of one type share their flags; only one of them hosts.
     if (!flags_.job.empty() && !options_.hosts_scheduler) {

@@ -61,6 +61,7 @@ struct DaemonOptions {
   std::string state_dir;
   absl::Duration keep;
   absl::Duration lease;
+  absl::Duration prepare_timeout;
   std::string job_file;  // empty: none
   // Tasks in TF_CONFIG's cluster, this one included; 0: not known.
   int cluster_tasks = 0;

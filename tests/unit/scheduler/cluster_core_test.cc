@@ -129,6 +129,41 @@ class ClusterCoreTest : public ::testing::Test {
   ClusterCore core_;
 };
 
+// A process that dies at the same clock each time would do so again.
+TEST_F(ClusterCoreTest, TheSameLossTwiceIsNotWorthAThirdTry) {
+  Join(1, PS, 0, 21);
+  for (int run = 0; run < 3; ++run) {
+    SCOPED_TRACE(run);
+    const SessionId chief = 10 + run;
+    Join(chief, CHIEF, 0, 100 + run);
+    const std::string job = Submit(1, 1);
+    Prepared(1, job);
+    Prepared(chief, job);
+    ASSERT_EQ(State(job), RUNNING);
+    DaemonMessage report;
+    report.mutable_report()->set_job_id(job);
+    // The second run gets further.
+    report.mutable_report()->mutable_progress()->set_clock(run == 1 ? 8 : 7);
+    core_.OnMessage(chief, report, now_, &actions_);
+    core_.OnStreamClosed(chief, now_, &actions_);
+    Released(1, job);
+    EXPECT_EQ((*core_.FindJob(job))->status().exit_code(), 138);
+  }
+  Join(20, CHIEF, 0, 200);
+  const std::string job = Submit(1, 1);
+  Prepared(1, job);
+  Prepared(20, job);
+  DaemonMessage report;
+  report.mutable_report()->set_job_id(job);
+  report.mutable_report()->mutable_progress()->set_clock(7);
+  core_.OnMessage(20, report, now_, &actions_);
+  core_.OnStreamClosed(20, now_, &actions_);
+  const JobStatus& status = (*core_.FindJob(job))->status();
+  EXPECT_EQ(status.exit_code(), 1);
+  EXPECT_THAT(status.transitions().rbegin()->reason(),
+              AllOf(HasSubstr("last clock 7"), HasSubstr("job j-0003")));
+}
+
 TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
   const std::string first = Submit(2, 1);
   const std::string second = Submit(1, 1);

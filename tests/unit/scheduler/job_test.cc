@@ -22,6 +22,7 @@ constexpr SessionId kChief = 1;
 constexpr SessionId kWorker = 2;
 constexpr SessionId kPs = 3;
 constexpr int kUnavailable = 14;
+constexpr int kDeadlineExceeded = 4;
 
 class JobTest : public ::testing::Test {
  protected:
@@ -558,6 +559,85 @@ TEST_F(JobTest, AnArtifactThatComesAgainReplacesTheFirst) {
   job_.AddArtifact(artifact, &actions_);
   ASSERT_EQ(job_.status().artifacts_size(), 1);
   EXPECT_EQ(job_.status().artifacts(0).size_bytes(), 2);
+}
+
+// One of the pair then says that somebody else has not come; the cause is said
+// first.
+TEST_F(JobTest, APairThatIsApartIsNamed) {
+  StartAndRun();
+  const auto report = [&](double seconds) {
+    PeerUnreachable unreachable;
+    unreachable.mutable_peer()->set_incarnation(kPs);
+    unreachable.set_seconds(seconds);
+    unreachable.set_error("connection refused");
+    job_.OnUnreachable(kWorker, unreachable, now_);
+  };
+  report(5);
+  Tick(absl::Seconds(2));
+  EXPECT_EQ(state(), RUNNING);
+  Done(kChief, kDeadlineExceeded, "missing: worker:4");
+  EXPECT_EQ(state(), RUNNING) << "a loss may still be noticed";
+  Tick(absl::Seconds(2));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), 138);
+  EXPECT_THAT(
+      reason(),
+      AllOf(HasSubstr("worker 4 at h:1 cannot reach ps 7 at h:1 since "),
+            HasSubstr("connection refused"), HasSubstr("missing: worker:4")));
+}
+
+TEST_F(JobTest, APairThatStaysApartFailsTheJob) {
+  StartAndRun();
+  for (int seconds = 2; seconds < 15; seconds += 2) {
+    PeerUnreachable unreachable;
+    unreachable.mutable_peer()->set_incarnation(kPs);
+    unreachable.set_seconds(seconds);
+    job_.OnUnreachable(kWorker, unreachable, now_);
+    ASSERT_EQ(state(), RUNNING) << seconds;
+    Tick(absl::Seconds(2));
+  }
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), 138);
+  EXPECT_THAT(reason(), HasSubstr("worker 4 at h:1 cannot reach ps 7 at h:1"));
+}
+
+TEST_F(JobTest, OnlyMembersOfTheJobCanBeOutOfReach) {
+  StartAndRun();
+  PeerUnreachable unreachable;
+  unreachable.mutable_peer()->set_incarnation(12345);
+  unreachable.set_seconds(1000);
+  job_.OnUnreachable(kWorker, unreachable, now_);
+  unreachable.mutable_peer()->set_incarnation(kPs);
+  job_.OnUnreachable(/*session=*/99, unreachable, now_);
+  Tick(absl::Seconds(1));
+  EXPECT_EQ(state(), RUNNING);
+}
+
+TEST_F(JobTest, AWorkerThatStandsStillFailsTheJob) {
+  StoredJob stored = Stored();
+  stored.status.mutable_spec()->mutable_limits()->set_max_seconds(0);
+  stored.status.mutable_spec()->mutable_limits()->set_step_timeout_seconds(1);
+  Job job(stored,
+          {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)});
+  job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
+            &actions_);
+  JobPrepared prepared;
+  prepared.set_clocks_per_epoch(100);
+  prepared.set_clocks_total(100);
+  job.OnPrepared(kChief, prepared, now_, &actions_);
+  job.OnPrepared(kPs, JobPrepared(), now_, &actions_);
+  WorkerReport report;
+  report.mutable_progress()->set_clock(3);
+  job.OnReport(kChief, report, now_, &actions_);
+  now_ += absl::Seconds(10);
+  job.OnTick(now_, &actions_);
+  EXPECT_EQ(job.status().state(), RUNNING);
+  now_ += absl::Seconds(1);
+  job.OnTick(now_, &actions_);
+  EXPECT_EQ(job.status().state(), FAILED);
+  EXPECT_EQ(job.status().exit_code(), 138);
+  EXPECT_THAT(job.status().transitions().rbegin()->reason(),
+              AllOf(HasSubstr("chief 0 at h:1"), HasSubstr("clock 3")));
 }
 
 // A record that is cut within a character is one that nobody can parse.

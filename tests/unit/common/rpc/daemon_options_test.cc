@@ -231,6 +231,14 @@ std::vector<Bad> BadCases() {
        "--table-disk"},
       {kScheduler, {"--lease-seconds=0.4"}, kNoTfConfig, "--lease-seconds"},
       {kScheduler, {"--lease-seconds=3601"}, kNoTfConfig, "--lease-seconds"},
+      {kScheduler,
+       {"--prepare-timeout-seconds=0.9"},
+       kNoTfConfig,
+       "--prepare-timeout-seconds"},
+      {kScheduler,
+       {"--prepare-timeout-seconds=604801"},
+       kNoTfConfig,
+       "--prepare-timeout-seconds"},
       {kScheduler, {"--keep-days=-1"}, kNoTfConfig, "--keep-days"},
       {kScheduler, {"--log-level=loud"}, kNoTfConfig, "--log-level"},
       {kScheduler, {"--threads=1"}, kNoTfConfig, "--threads"},
@@ -304,10 +312,13 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
   EXPECT_FALSE(largest.options.shared_memory);
   EXPECT_EQ(largest.options.shared_memory_bytes, uint64_t{1} << 46);
   const auto scheduler = ReadDaemonOptions(
-      DaemonKind::kScheduler, {"--lease-seconds=0.5", "--keep-days=0"}, "");
+      DaemonKind::kScheduler,
+      {"--lease-seconds=0.5", "--keep-days=0", "--prepare-timeout-seconds=1"},
+      "");
   ASSERT_FALSE(scheduler.exit_code.has_value()) << scheduler.text;
   EXPECT_EQ(scheduler.options.lease, absl::Milliseconds(500));
   EXPECT_EQ(scheduler.options.keep, absl::ZeroDuration());
+  EXPECT_EQ(scheduler.options.prepare_timeout, absl::Seconds(1));
   const auto worker = ReadDaemonOptions(DaemonKind::kWorker,
                                         {"--threads=1024", "--http=off"}, "");
   ASSERT_FALSE(worker.exit_code.has_value()) << worker.text;
@@ -322,6 +333,7 @@ TEST(DaemonOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.state_dir, "syncline-state");
   EXPECT_EQ(options.keep, absl::Hours(24 * 7));
   EXPECT_EQ(options.lease, absl::Seconds(5));
+  EXPECT_EQ(options.prepare_timeout, absl::Minutes(10));
   EXPECT_EQ(options.in_flight_bytes, 1ull << 30);
   EXPECT_EQ(options.table_memory_bytes, 0u);
   EXPECT_FALSE(options.table_disk_bytes.has_value());

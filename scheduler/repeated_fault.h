@@ -1,0 +1,25 @@
+#ifndef SYNCLINE_SCHEDULER_REPEATED_FAULT_H_
+#define SYNCLINE_SCHEDULER_REPEATED_FAULT_H_
+
+#include <string>
+
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// Tells whether a job that might be run again has failed as it did before: a
+// process that dies at the same clock each time, for want of memory or by a
+// fault of its own, dies there the next time, too. Pure.
+
+// What went wrong and at which clock, without what differs between two runs:
+// addresses, incarnations, job ids and measured times. Empty if the job has not
+// failed, the reason names no clock, or it may be the network's or an
+// operator's doing: only a process that died or stands still counts.
+std::string FaultOf(const JobStatus& job);
+
+// Whether both jobs have the same model and the same spec.
+bool IsSameWork(const JobStatus& a, const JobStatus& b);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_REPEATED_FAULT_H_
