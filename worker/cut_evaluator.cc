@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -16,17 +17,21 @@ namespace {
 // It says that it goes on this often within the step timeout, so that those who
 // wait for it miss a few and still wait.
 constexpr int kActivitiesPerTimeout = 8;
+// How often the scheduler hears of it.
+constexpr absl::Duration kSayPeriod = absl::Seconds(1);
 
 }  // namespace
 
 CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
                            PsClient* client, WorkerMetrics* metrics,
-                           std::function<void(const Evaluation&)> on_evaluation)
+                           std::function<void(const Evaluation&)> on_evaluation,
+                           std::function<void(const std::string&)> on_activity)
     : job_(job),
       epochs_(epochs),
       client_(client),
       metrics_(metrics),
       on_evaluation_(std::move(on_evaluation)),
+      on_activity_(std::move(on_activity)),
       evaluator_(job.spec(), job.test.get(), job.executor.get()),
       best_(job.spec().export_().best_of()) {}
 
@@ -34,6 +39,9 @@ absl::Status CutEvaluator::Run(int64_t clock,
                                const std::atomic<bool>& stopped) {
   const absl::Time start = MonotonicNow();
   told_at_ = start;  // by a call that has to do with the cut
+  said_at_ = start;
+  Say(absl::StrCat("evaluating clock ", clock));
+  const absl::Cleanup over = [this] { Say(""); };
   const auto on_batch = [&](int64_t done, int64_t total) {
     if (stopped.load()) return absl::CancelledError("stopped while evaluating");
     return OnBatch(clock, done, total);
@@ -91,6 +99,11 @@ absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
       absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
       kActivitiesPerTimeout;
   const absl::Time now = MonotonicNow();
+  if (now >= said_at_ + kSayPeriod) {
+    said_at_ = now;
+    Say(absl::StrCat("evaluating clock ", clock, ", ", done, " of ", total,
+                     " samples"));
+  }
   if (now < told_at_ + period) return absl::OkStatus();
   told_at_ = now;
   return client_->ReportActivity(

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,10 +24,13 @@ namespace syncline {
 // reports what comes out. Single thread.
 class CutEvaluator {
  public:
-  // What is referred to outlives this. REQUIRES: job.test is not null.
+  // What is referred to outlives this. `on_activity` is told in words what goes
+  // on, when an evaluation begins and about once a second, and "" when it ends;
+  // may be null. REQUIRES: job.test is not null.
   CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
                WorkerMetrics* metrics,
-               std::function<void(const Evaluation&)> on_evaluation);
+               std::function<void(const Evaluation&)> on_evaluation,
+               std::function<void(const std::string&)> on_activity);
 
   // `on_evaluation` is called while the executor still has them.
   // REQUIRES: the executor has the parameters as of the cut at `clock`, which
@@ -39,6 +43,9 @@ class CutEvaluator {
  private:
   // Has the rows of a batch, as of the cut.
   absl::Status ReadRows(int64_t clock, const Batch& batch);
+  void Say(const std::string& activity) const {
+    if (on_activity_ != nullptr) on_activity_(activity);
+  }
   absl::Status OnBatch(int64_t clock, int64_t done, int64_t total);
   void Log(const Evaluation& evaluation) const;
 
@@ -47,9 +54,11 @@ class CutEvaluator {
   PsClient* const client_;
   WorkerMetrics* const metrics_;
   const std::function<void(const Evaluation&)> on_evaluation_;
+  const std::function<void(const std::string&)> on_activity_;
   Evaluator evaluator_;
   BestEvaluation best_;
   absl::Time told_at_;  // when the shards last heard of this
+  absl::Time said_at_;  // and on_activity
   std::vector<Evaluation> evaluations_;
 };
 

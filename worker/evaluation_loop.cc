@@ -13,7 +13,7 @@ EvaluationLoop::EvaluationLoop(
       epochs_(epochs),
       client_(ClientOptionsOf(job, process), *job.map, ClientTensorsOf(job)),
       evaluator_(job, epochs, &client_, process.metrics,
-                 std::move(on_evaluation)) {}
+                 std::move(on_evaluation), process.on_activity) {}
 
 absl::Status EvaluationLoop::Run() {
   absl::Status status = EvaluateAll();

@@ -21,6 +21,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/message_buffer.h"
 #include "worker/message_call.h"
+#include "worker/peer_reach.h"
 #include "worker/retry_policy.h"
 #include "worker/send_window.h"
 #include "worker/shared_link.h"
@@ -56,7 +57,8 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
-  absl::Time left;  // of the latest attempt
+  absl::Time started;  // of the latest attempt or probe, and when it had left
+  absl::Time left;
   grpc::ByteBuffer response;
   std::shared_ptr<grpc::ClientContext> context;  // guarded by State::mu_
   std::shared_ptr<grpc::Alarm> alarm;            // guarded by State::mu_
@@ -114,6 +116,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
     std::shared_ptr<MemoryHandover> handover;  // while it lasts
     std::shared_ptr<SharedLink> shared;        // null: none (any more)
     int handovers = 0;
+    PeerReach reach;
   };
 
   void Connect(Link* link) ABSL_LOCKS_EXCLUDED(mu_);
@@ -168,6 +171,9 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
   SendWindow<ActiveCallPtr>& WindowOf(const Call& call, Route route)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes note of whether an attempt or a probe got through, and tells.
+  void NoteReach(const ActiveCall& active, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the queued calls that may go now.
   std::vector<ActiveCallPtr> LeaveWindow(ActiveCall* active)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -295,10 +301,29 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
   }
   active->last_error = status;
   if (absl::IsResourceExhausted(status) && options_.held_back != nullptr) {
+    void FanoutCall::State::NoteReach(const ActiveCall& active,
+                                      const absl::Status& status) {
+      // A call that ran out of time may have been parked at the shard.
+      if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
+      std::optional<absl::Duration> out_of_reach;
+      {
+        MutexLock lock(&mu_);
+        PeerReach& reach = links_[active.call.shard]->reach;
+        if (absl::IsUnavailable(status)) {
+          out_of_reach = reach.OnFailure(active.started, MonotonicNow());
+        } else {
+          reach.OnAnswer(MonotonicNow());
+        }
+      }
+      if (out_of_reach.has_value() && options_.on_unreachable != nullptr) {
+        options_.on_unreachable(active.call.shard, *out_of_reach, status);
+      }
+    }
+
     options_.held_back->Add();
   }
-  const RetryPolicy::Decision decision =
-      active->retry->OnResult(status.code(), MonotonicNow());
+  const RetryPolicy::Decision decision = NoteReach(*active, status);
+  active->retry->OnResult(status.code(), MonotonicNow());
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
       return Finish(active, status);
@@ -354,6 +379,7 @@ void FanoutCall::State::Resend(const ActiveCallPtr& active,
   if (delay <= absl::ZeroDuration()) return Attempt(active);
   auto alarm = std::make_shared<grpc::Alarm>();
   bool closed = false;
+  NoteReach(*active, FromGrpcStatus(status));
   {
     MutexLock lock(&mu_);
     closed = !error_.ok();
@@ -426,6 +452,7 @@ void FanoutCall::State::Disconnect() {
     while (callbacks_ > 0) {
       idle_.WaitUntil(&mu_, MonotonicNow() + absl::Seconds(1));
     }
+    active->started = MonotonicNow();
   }
   for (const auto& link : links_) {
     if (link->shared != nullptr && options_.shared.links != nullptr) {

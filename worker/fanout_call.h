@@ -66,6 +66,11 @@ class FanoutCall {
     Counter* retries = nullptr;  // may be null
     // Of these, calls that the shard had no room for; may be null.
     Counter* held_back = nullptr;
+    // This shard has been out of reach for some seconds and still is; again
+    // every other second. On a thread of gRPC; must not block. May be null.
+    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error)>
+        on_unreachable = nullptr;
     SharedMemory shared = {};
   };
   enum class Direction { kPush, kPull };

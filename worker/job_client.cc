@@ -67,6 +67,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.non_finite = process.metrics->non_finite();
   options.retries = process.metrics->retries();
   options.held_back = process.metrics->held_back();
+  options.on_unreachable = process.on_unreachable;
   options.pushed_bytes = process.metrics->pushed_bytes();
   options.pulled_bytes = process.metrics->pulled_bytes();
   options.shared_memory = process.shared_memory;

@@ -2,6 +2,8 @@
 #define SYNCLINE_WORKER_JOB_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "kernels/finite.h"
@@ -19,6 +21,12 @@ struct JobProcess {
   uint64_t incarnation = 0;
   bool shared_memory = true;         // with a ps on this host
   WorkerMetrics* metrics = nullptr;  // outlives the client
+  // FanoutCall's; may be null.
+  std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                     const absl::Status& error)>
+      on_unreachable = nullptr;
+  // As Trainer::Options has it; may be null.
+  std::function<void(const std::string& what)> on_activity = nullptr;
 };
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
                                   const JobProcess& process);

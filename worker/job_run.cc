@@ -13,6 +13,7 @@
 #include "common/base/incarnation.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/model/weight_report.h"
 #include "common/rpc/utf8_fields.h"
 #include "worker/job_results.h"
@@ -25,6 +26,7 @@ constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
 constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
+constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 constexpr char kBestModel[] = "best.onnx";
 constexpr char kBestWeights[] = "best.safetensors";
@@ -174,14 +176,29 @@ std::vector<std::string> JobRun::Prepare() {
     return {absl::StrCat("model: not fetched: ", loaded.message())};
   }
   std::vector<std::string> problems;
-  job_ = PrepareJob(assignment_, static_cast<uint32_t>(rank), std::move(bytes),
-                    {.data_root = options_.data_root,
-                     .work_dir = options_.work_dir,
-                     .threads = options_.threads,
-                     .shared_memory = options_.shared_memory},
-                    &problems);
+  job_ = PrepareJob(
+      assignment_, static_cast<uint32_t>(rank), std::move(bytes),
+      {.data_root = options_.data_root,
+       .work_dir = options_.work_dir,
+       .threads = options_.threads,
+       .shared_memory = options_.shared_memory,
+       .on_read = [this](const std::string& path,
+                         size_t bytes) { return OnRead(path, bytes); }},
+      &problems);
   WatchExecutor();
   return problems;
+}
+
+absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
+  if (stop_requested()) return absl::CancelledError("stopped while loading");
+  if (std::exchange(read_path_, path) != path) read_bytes_ = 0;
+  read_bytes_ += bytes;
+  const absl::Time now = MonotonicNow();
+  if (now < read_told_at_ + kActivityPeriod) return absl::OkStatus();
+  read_told_at_ = now;
+  SendActivity(absl::StrCat("reading ", Utf8Text(path), ", ", read_bytes_ >> 20,
+                            " MiB of it so far"));
+  return absl::OkStatus();
 }
 
 absl::Status JobRun::LoadModel(std::string* bytes) {
@@ -238,6 +255,12 @@ absl::Status JobRun::TrainAndUpload() {
        .metrics = metrics_,
        .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
        .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); },
+       .on_activity = [this](const std::string& what) { SendActivity(what); },
+       .on_unreachable =
+           [this](uint32_t shard, absl::Duration out_of_reach,
+                  const absl::Status& error) {
+             SendUnreachable(shard, out_of_reach, error);
+           },
        .on_profile = [this](const std::string& name,
                             const StepProfile& p) { UploadProfile(name, p); }});
   {
@@ -272,11 +295,18 @@ absl::Status JobRun::EvaluateAndUpload() {
         "RunJob: ", epochs.steps_per_epoch, " clocks an epoch and ",
         epochs.clocks_total, " in all; are all daemons of one version?"));
   }
-  EvaluationLoop evaluation(*job_, epochs,
-                            {.incarnation = options_.incarnation,
-                             .shared_memory = options_.shared_memory,
-                             .metrics = metrics_},
-                            [this](const Evaluation& e) { SendEvaluation(e); });
+  EvaluationLoop evaluation(
+      *job_, epochs,
+      {.incarnation = options_.incarnation,
+       .shared_memory = options_.shared_memory,
+       .metrics = metrics_,
+       .on_unreachable =
+           [this](uint32_t shard, absl::Duration out_of_reach,
+                  const absl::Status& error) {
+             SendUnreachable(shard, out_of_reach, error);
+           },
+       .on_activity = [this](const std::string& what) { SendActivity(what); }},
+      [this](const Evaluation& e) { SendEvaluation(e); });
   {
     MutexLock lock(&mu_);
     if (stop_) return absl::CancelledError("stopped");
@@ -476,6 +506,20 @@ void JobRun::SendActivity(const std::string& activity) {
   DaemonMessage message;
   message.mutable_report()->set_job_id(job_id());
   message.mutable_report()->set_activity(activity);
+  send_(std::move(message));
+}
+
+void JobRun::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
+                             const absl::Status& error) {
+  // What people read of it.
+  constexpr size_t kErrorBytesMax = 512;
+  DaemonMessage message;
+  PeerUnreachable* report = message.mutable_unreachable();
+  report->set_job_id(job_id());
+  *report->mutable_peer() = assignment_.ps(static_cast<int>(shard)).member();
+  report->set_seconds(absl::ToDoubleSeconds(out_of_reach));
+  const std::string text = Utf8Text(error.message());
+  report->set_error(std::string(Utf8Prefix(text, kErrorBytesMax)));
   send_(std::move(message));
 }
 

@@ -72,6 +72,8 @@ class JobRun {
   // Empty: ready to run.
   std::vector<std::string> Prepare();
   absl::Status LoadModel(std::string* bytes);
+  // Says what is being read, and ends it when the job is stopped.
+  absl::Status OnRead(const std::string& path, size_t bytes);
   void WarnOfLargeSteps() const;
   // False: stopped before.
   bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
@@ -108,6 +110,8 @@ class JobRun {
   void SendProgress(const WorkerProgress& progress);
   void SendEvaluation(const Evaluation& evaluation);
   void SendActivity(const std::string& activity);
+  void SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error);
   void UploadProfile(const std::string& name, const StepProfile& profile);
 
   const JobAssignment assignment_;
@@ -122,6 +126,9 @@ class JobRun {
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;
   std::shared_ptr<Gone> executor_gone_;
+  std::string read_path_;
+  uint64_t read_bytes_ = 0;  // of it
+  absl::Time read_told_at_ = absl::InfinitePast();
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -175,6 +175,7 @@ class Preparation {
     const std::optional<SampleShape> shape = FindSampleShape();
     if (!shape.has_value()) return;
     const DataSpec& data = spec().data();
+    const ReadWatch watch(options_.on_read);
     if (!job_.is_evaluator()) {
       job_.train = Open("data.train", data.train(), *shape);
     }

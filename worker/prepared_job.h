@@ -15,6 +15,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/data/data_root.h"
 #include "worker/data/dataset.h"
+#include "worker/data/read_watch.h"
 #include "worker/executor.h"
 #include "worker/job_rows.h"
 
@@ -67,6 +68,8 @@ struct PrepareOptions {
   int threads = 1;       // where the job does not say
   // Gradients may be shared with a ps on this host.
   bool shared_memory = false;
+  // Sees what is read while data is loaded; an error ends that. May be null.
+  ReadWatch::OnRead on_read = nullptr;
 };
 
 // Whether steps fold statistics of their batches with other workers.

@@ -41,6 +41,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.pull_window_bytes = options.pull_window_bytes;
   fanout.retries = options.retries;
   fanout.held_back = options.held_back;
+  fanout.on_unreachable = options.on_unreachable;
   fanout.shared.enabled = options.shared_memory;
   fanout.shared.caller.set_job_id(options.job_id);
   fanout.shared.caller.set_rank(options.rank);

@@ -85,6 +85,9 @@ class PsClient {
     // May be null.
     Counter* retries = nullptr;
     Counter* held_back = nullptr;
+    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error)>
+        on_unreachable = nullptr;  // FanoutCall's
     Counter* pushed_bytes = nullptr;
     Counter* pulled_bytes = nullptr;
     // Of these, by shared memory; and why something was not.

@@ -22,6 +22,7 @@ FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   fanout.push_window_bytes = kFoldedValuesMax * sizeof(double);
   fanout.retries = options.retries;
   fanout.held_back = options.held_back;
+  fanout.on_unreachable = options.on_unreachable;
   return fanout;
 }
 

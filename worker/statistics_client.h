@@ -33,6 +33,9 @@ class StatisticsClient : public StatisticsExchange {
     // May be null.
     Counter* retries = nullptr;
     Counter* held_back = nullptr;
+    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error)>
+        on_unreachable = nullptr;  // FanoutCall's
   };
   explicit StatisticsClient(const Options& options);
 

@@ -69,6 +69,7 @@ std::unique_ptr<StatisticsClient> MakeStatistics(
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.retries = trainer.metrics->retries();
   options.held_back = trainer.metrics->held_back();
+  options.on_unreachable = trainer.on_unreachable;
   return std::make_unique<StatisticsClient>(options);
 }
 
@@ -89,11 +90,12 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       statistics_(MakeStatistics(job, options_)),
       client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
                                     .shared_memory = options_.shared_memory,
-                                    .metrics = options_.metrics}),
+                                    .metrics = options_.metrics,
+                                    .on_unreachable = options_.on_unreachable}),
               *job.map, ClientTensorsOf(job)) {
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &client_, options_.metrics,
-                       options_.on_evaluation);
+                       options_.on_evaluation, options_.on_activity);
   }
   if (!HasTables()) return;
   for (size_t t = 0; t < job.rows->current().size(); ++t) {

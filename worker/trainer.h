@@ -54,6 +54,13 @@ class Trainer {
     std::function<void(const WorkerProgress&)> on_progress;
     // The chief's evaluations, from the training thread.
     std::function<void(const Evaluation&)> on_evaluation;
+    // The evaluation that is going on, in words; empty: it is over. From the
+    // training thread.
+    std::function<void(const std::string& what)> on_activity;
+    // A ps is out of reach (FanoutCall), from a thread of gRPC.
+    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error)>
+        on_unreachable = nullptr;
     // What RequestProfile asked for, from a thread of the trainer. May block.
     std::function<void(const std::string& name, const StepProfile&)> on_profile;
   };

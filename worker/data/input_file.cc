@@ -18,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/file_descriptor.h"
 #include "common/base/status_macros.h"
+#include "worker/data/read_watch.h"
 
 namespace syncline {
 namespace {
@@ -25,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kBufferBytes = 256 << 10;
+// A ReadWatch is asked before each; even a slow disk needs no second for it.
+constexpr size_t kReadBytesMax = 16 << 20;
 constexpr unsigned char kGzipMagic[2] = {0x1f, 0x8b};
 // Deflate cannot do better; Deutsch, RFC 1951: 258 bytes from two bits.
 constexpr uint64_t kDeflateRatioMax = 1032;
@@ -113,7 +116,9 @@ class PlainFile : public InputFile {
   absl::StatusOr<size_t> Read(char* out, size_t count) override {
     size_t done = 0;
     while (done < count) {
-      const ssize_t got = read(fd_.get(), out + done, count - done);
+      const size_t next = std::min(count - done, kReadBytesMax);
+      SYNCLINE_RETURN_IF_ERROR(ReadWatch::BeforeRead(path_, next));
+      const ssize_t got = read(fd_.get(), out + done, next);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) {
         return FileError(errno, "read", path_);

@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_WORKER_PEER_REACH_H_
+#define SYNCLINE_WORKER_PEER_REACH_H_
+
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace syncline {
+
+// Whether one peer can be reached, by what comes of the calls to it. Pure,
+// thread-compatible.
+class PeerReach {
+ public:
+  // A shorter outage is told to nobody.
+  static constexpr absl::Duration kUntold = absl::Seconds(2);
+  // How often one that lasts is told.
+  static constexpr absl::Duration kTellPeriod = absl::Seconds(2);
+
+  // The peer has answered, whatever it said.
+  void OnAnswer(absl::Time now);
+  // A call that was started at `start` did not get through. Returns for how
+  // long the peer has been out of reach if that is to be told now: since it
+  // answered last, or since the first call that failed was started.
+  std::optional<absl::Duration> OnFailure(absl::Time start, absl::Time now);
+
+ private:
+  absl::Time answered_ = absl::InfinitePast();
+  absl::Time since_ = absl::InfiniteFuture();  // a call has failed since
+  absl::Time told_ = absl::InfinitePast();
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_PEER_REACH_H_
