@@ -151,6 +151,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   void CountFallback(SharedFallback reason) const;
 
   void Attempt(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
+  // The same for one that failed: what has left its window since enters again.
+  void AttemptAgain(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
   // The shard has taken the request; a push makes room for the next.
   void OnTaken(const ActiveCallPtr& active) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAttempt(const ActiveCallPtr& active, const grpc::Status& status)
@@ -169,11 +171,11 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
                                              absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
-  SendWindow<ActiveCallPtr>& WindowOf(const Call& call, Route route)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes note of whether an attempt or a probe got through, and tells.
   void NoteReach(const ActiveCall& active, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
+  SendWindow<ActiveCallPtr>& WindowOf(const Call& call, Route route)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the queued calls that may go now.
   std::vector<ActiveCallPtr> LeaveWindow(ActiveCall* active)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -264,6 +266,19 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
   StartMessageCall(&links_[active->call.shard]->stub, std::move(message));
 }
 
+void FanoutCall::State::AttemptAgain(const ActiveCallPtr& active) {
+  {
+    MutexLock lock(&mu_);
+    if (error_.ok() && !std::exchange(active->in_window, true) &&
+        !WindowOf(active->call, active->route)
+             .TryEnter(active->call.bytes, active, RankOf(*active))) {
+      active_.erase(active);
+      return;
+    }
+  }
+  Attempt(active);
+}
+
 void FanoutCall::State::OnTaken(const ActiveCallPtr& active) {
   // What is in shared memory takes up room there until it is answered.
   if (active->call.direction != Direction::kPush ||
@@ -286,9 +301,29 @@ std::vector<ActiveCallPtr> FanoutCall::State::LeaveWindow(ActiveCall* active) {
   return next;
 }
 
+void FanoutCall::State::NoteReach(const ActiveCall& active,
+                                  const absl::Status& status) {
+  // A call that ran out of time may have been parked at the shard.
+  if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
+  std::optional<absl::Duration> out_of_reach;
+  {
+    MutexLock lock(&mu_);
+    PeerReach& reach = links_[active.call.shard]->reach;
+    if (absl::IsUnavailable(status)) {
+      out_of_reach = reach.OnFailure(active.started, MonotonicNow());
+    } else {
+      reach.OnAnswer(MonotonicNow());
+    }
+  }
+  if (out_of_reach.has_value() && options_.on_unreachable != nullptr) {
+    options_.on_unreachable(active.call.shard, *out_of_reach, status);
+  }
+}
+
 void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
                                   const grpc::Status& grpc_status) {
   absl::Status status = FromGrpcStatus(grpc_status);
+  NoteReach(*active, status);
   if (active->shared_request.Valid() && LeaveShared(active.get(), &status)) {
     return Resend(active, absl::ZeroDuration());
   }
@@ -301,29 +336,10 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
   }
   active->last_error = status;
   if (absl::IsResourceExhausted(status) && options_.held_back != nullptr) {
-    void FanoutCall::State::NoteReach(const ActiveCall& active,
-                                      const absl::Status& status) {
-      // A call that ran out of time may have been parked at the shard.
-      if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
-      std::optional<absl::Duration> out_of_reach;
-      {
-        MutexLock lock(&mu_);
-        PeerReach& reach = links_[active.call.shard]->reach;
-        if (absl::IsUnavailable(status)) {
-          out_of_reach = reach.OnFailure(active.started, MonotonicNow());
-        } else {
-          reach.OnAnswer(MonotonicNow());
-        }
-      }
-      if (out_of_reach.has_value() && options_.on_unreachable != nullptr) {
-        options_.on_unreachable(active.call.shard, *out_of_reach, status);
-      }
-    }
-
     options_.held_back->Add();
   }
-  const RetryPolicy::Decision decision = NoteReach(*active, status);
-  active->retry->OnResult(status.code(), MonotonicNow());
+  const RetryPolicy::Decision decision =
+      active->retry->OnResult(status.code(), MonotonicNow());
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
       return Finish(active, status);
@@ -364,6 +380,7 @@ void FanoutCall::State::Probe(const ActiveCallPtr& active) {
 
 void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
+  NoteReach(*active, FromGrpcStatus(status));
   const RetryPolicy::Decision decision = active->retry->OnProbe(
       status.ok() ? QuietFrom(active->response) : std::nullopt, MonotonicNow());
   if (decision.next == RetryPolicy::Next::kResend) {
@@ -376,10 +393,9 @@ void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
 void FanoutCall::State::Resend(const ActiveCallPtr& active,
                                absl::Duration delay) {
   if (options_.retries != nullptr) options_.retries->Add();
-  if (delay <= absl::ZeroDuration()) return Attempt(active);
+  if (delay <= absl::ZeroDuration()) return AttemptAgain(active);
   auto alarm = std::make_shared<grpc::Alarm>();
   bool closed = false;
-  NoteReach(*active, FromGrpcStatus(status));
   {
     MutexLock lock(&mu_);
     closed = !error_.ok();
@@ -392,7 +408,7 @@ void FanoutCall::State::Resend(const ActiveCallPtr& active,
   alarm->Set(ToGrpcTime(MonotonicNow() + delay),
              [self = shared_from_this(), active = active](bool) mutable {
                self->DropAlarm(active);
-               self->Attempt(active);
+               self->AttemptAgain(active);
                active.reset();
                self->Leave();
              });
@@ -437,6 +453,7 @@ std::shared_ptr<grpc::ClientContext> FanoutCall::State::Enter(
   MutexLock lock(&mu_);
   if (!error_.ok()) return nullptr;
   active->context = context;
+  active->started = MonotonicNow();
   ++callbacks_;
   return context;
 }
@@ -452,7 +469,6 @@ void FanoutCall::State::Disconnect() {
     while (callbacks_ > 0) {
       idle_.WaitUntil(&mu_, MonotonicNow() + absl::Seconds(1));
     }
-    active->started = MonotonicNow();
   }
   for (const auto& link : links_) {
     if (link->shared != nullptr && options_.shared.links != nullptr) {

@@ -21,7 +21,9 @@ class Reactor final
 
  private:
   void OnWriteDone(bool) override { call_.on_sent(); }
-  void OnReadInitialMetadataDone(bool) override { call_.on_taken(); }
+  void OnReadInitialMetadataDone(bool ok) override {
+    if (ok) call_.on_taken();
+  }
   void OnReadDone(bool ok) override { answered_ = ok; }
   void OnDone(const grpc::Status& status) override {
     const MessageCall call = std::move(call_);

@@ -22,8 +22,7 @@ struct MessageCall {
   // The request is in the system's hands, or never will be; once, before
   // on_done. On a thread of gRPC, like the others.
   std::function<void()> on_sent;
-  // The response's initial metadata have come, or never will; once, before
-  // on_done.
+  // The response's initial metadata have come; at most once, before on_done.
   std::function<void()> on_taken;
   std::function<void(const grpc::Status&)> on_done;  // once
 };

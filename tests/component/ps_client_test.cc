@@ -383,6 +383,32 @@ TEST_F(PsClientTest, NoMoreThanTheWindowIsOnItsWayUntilTheShardTakesIt) {
   ASSERT_EQ(client_->Wait(), absl::OkStatus());
 }
 
+// The shard has not taken what it refused, so the repeat is counted again.
+TEST_F(PsClientTest, WhatIsSentAgainTakesPartInTheWindowAgain) {
+  PsClient::Options options;
+  options.chunk_bytes = 16 << 10;
+  options.push_window_bytes = 64 << 10;  // of 400 kB
+  SetUpCluster({100'000}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  const size_t before = shards_[0]->seen().size();
+  shards_[0]->FailNext(std::vector<grpc::Status>(
+      4, {grpc::StatusCode::UNAVAILABLE, "no room yet"}));
+  shards_[0]->TakeNothing();
+  client_->BeginStep({.clock = 0, .sample_count = 3});
+  client_->OnGradientReady(0);
+  client_->EndBackward();
+  // Four that failed, and four that wait.
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+    return shards_[0]->seen().size() == before + 8;
+  }));
+  // A ninth would have left by now.
+  EXPECT_FALSE(Eventually(absl::Milliseconds(300), [&] {
+    return shards_[0]->seen().size() > before + 8;
+  }));
+  shards_[0]->Take();
+  ASSERT_EQ(client_->Wait(), absl::OkStatus());
+}
+
 // A perceptron 784-256-256-10: less than 1.1 MB in all.
 TEST_F(PsClientTest, TheLastLayersLeaveWhileTheFirstIsComputed) {
   SetUpCluster({784 * 256, 256, 256 * 256, 256, 2560, 10}, 1);
@@ -485,6 +511,30 @@ TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("ps:1"), HasSubstr(shards_[1]->address())));
+}
+
+TEST_F(PsClientTest, APsThatIsOutOfReachIsToldBeforeThePatienceEnds) {
+  PsClient::Options options;
+  options.step_timeout = absl::Seconds(5);
+  Mutex mu;
+  std::vector<std::pair<uint32_t, absl::Duration>> told;
+  options.on_unreachable = [&](uint32_t shard, absl::Duration out_of_reach,
+                               const absl::Status& error) {
+    MutexLock lock(&mu);
+    told.emplace_back(shard, out_of_reach);
+    EXPECT_EQ(error.code(), absl::StatusCode::kUnavailable);
+  };
+  SetUpCluster({3000, 70}, 2, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  shards_[1]->Shutdown();
+  EXPECT_EQ(RunStep(0).code(), absl::StatusCode::kUnavailable);
+  client_.reset();  // nobody tells any more
+  MutexLock lock(&mu);
+  ASSERT_THAT(told, ::testing::Not(IsEmpty()));
+  for (const auto& [shard, out_of_reach] : told) {
+    EXPECT_EQ(shard, 1u);
+    EXPECT_GE(out_of_reach, absl::Seconds(2));
+  }
 }
 
 TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
