@@ -138,6 +138,23 @@ TEST_F(SchedulerLossTest, AWatchSaysThatAFrozenSchedulerIsSilent) {
   EXPECT_THAT(told->err, HasSubstr(cluster_.scheduler_address()));
 }
 
+// Its members were not silent: it was not there to hear them.
+TEST_F(SchedulerLossTest, AFrozenSchedulerLosesNobody) {
+  ASSERT_OK_AND_ASSIGN(const std::string job_id,
+                       cluster_.Submit(Write(EndlessJob())));
+  ASSERT_OK(cluster_.WaitForClock(job_id, 5, absl::Seconds(60)));
+  ChildProcess& scheduler = cluster_.daemon("scheduler");
+  scheduler.Signal(SIGSTOP);
+  // Longer than a lease.
+  EXPECT_FALSE(scheduler.WaitUntil(absl::Now() + absl::Seconds(8)).has_value());
+  scheduler.Signal(SIGCONT);
+  ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(job_id));
+  EXPECT_EQ(after.state(), RUNNING);
+  EXPECT_OK(cluster_.WaitForClock(job_id, after.progress().clock() + 5,
+                                  absl::Seconds(60)));
+  EXPECT_EQ(cluster_.LogOf("scheduler").find("silent for"), std::string::npos);
+}
+
 TEST_F(SchedulerLossTest, OneSchedulerPerStateFolder) {
   ASSERT_OK_AND_ASSIGN(
       auto second,

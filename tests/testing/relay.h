@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,9 +20,9 @@
 
 namespace syncline {
 
-// Passes on what a client and a server on this host send each other, over one
-// connection. While it stalls, the client gets nothing, and the server can send
-// no more than the client's window.
+// Passes on what clients and a server on this host send each other. While it
+// stalls, clients get nothing, new ones neither, and the server can send no
+// more than a client's window.
 class Relay {
  public:
   // `target`: the server, "127.0.0.1:4000".
@@ -29,7 +32,7 @@ class Relay {
     socklen_t size = sizeof(address);
     auto* const plain = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(bind(listener_.get(), plain, size), 0);
-    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    EXPECT_EQ(listen(listener_.get(), 16), 0);
     EXPECT_EQ(getsockname(listener_.get(), plain, &size), 0);
     port_ = ntohs(address.sin_port);
     int target_port = 0;
@@ -46,6 +49,11 @@ class Relay {
   void Stall(bool stalls) { stalls_ = stalls; }
 
  private:
+  struct Pair {
+    std::shared_ptr<FileDescriptor> client;
+    std::shared_ptr<FileDescriptor> server;
+  };
+
   static sockaddr_in Loopback(int port) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
@@ -54,24 +62,37 @@ class Relay {
     return address;
   }
   void Run(int target_port) {
-    pollfd waiting = {listener_.get(), POLLIN, 0};
-    while (!stop_ && poll(&waiting, 1, 10) == 0) continue;
-    if (stop_) return;
-    const FileDescriptor client(
-        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const FileDescriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in to = Loopback(target_port);
-    EXPECT_EQ(connect(server.get(), reinterpret_cast<const sockaddr*>(&to),
-                      sizeof(to)),
-              0);
-    bool open = true;
-    while (open && !stop_) {
-      pollfd both[] = {{client.get(), POLLIN, 0},
-                       {server.get(), stalls_ ? short{0} : short{POLLIN}, 0}};
-      if (poll(both, 2, 10) <= 0) continue;
-      if (both[0].revents != 0) open = Pass(client, server);
-      if (open && both[1].revents != 0) open = Pass(server, client);
+    std::vector<Pair> pairs;
+    while (!stop_) {
+      const short from_server = stalls_ ? short{0} : short{POLLIN};
+      std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
+      for (const Pair& pair : pairs) {
+        fds.push_back({pair.client->get(), POLLIN, 0});
+        fds.push_back({pair.server->get(), from_server, 0});
+      }
+      if (poll(fds.data(), fds.size(), 10) <= 0) continue;
+      std::vector<Pair> open;
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        const Pair& pair = pairs[i];
+        const bool stays =
+            (fds[2 * i + 1].revents == 0 || Pass(*pair.client, *pair.server)) &&
+            (fds[2 * i + 2].revents == 0 || Pass(*pair.server, *pair.client));
+        if (stays) open.push_back(pair);
+      }
+      if (fds[0].revents != 0) Accept(target_port, &open);
+      pairs = std::move(open);
     }
+  }
+  void Accept(int target_port, std::vector<Pair>* pairs) {
+    auto client = std::make_shared<FileDescriptor>(
+        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    auto server = std::make_shared<FileDescriptor>(
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in to = Loopback(target_port);
+    const int connected = connect(
+        server->get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+    // A server that is not there yet, or no more, is one that hangs up.
+    if (connected == 0) pairs->push_back({client, server});
   }
   static bool Pass(const FileDescriptor& from, const FileDescriptor& to) {
     char bytes[4096];

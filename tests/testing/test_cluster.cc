@@ -34,6 +34,8 @@ std::string Content(const std::string& file) {
 
 }  // namespace
 
+std::string SteppedClockLibrary() { return SYNCLINE_STEPPED_CLOCK_LIBRARY; }
+
 std::string BinaryDir() { return SYNCLINE_BINARY_DIR; }
 
 absl::StatusOr<std::unique_ptr<RunningProgram>> RunningProgram::Start(
@@ -93,9 +95,16 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
   const std::pair<std::string, std::string> role_index =
       absl::StrSplit(name, '-');
   std::vector<std::string> all = {
-      "--listen=127.0.0.1:0", absl::StrCat("--scheduler=", scheduler_address_),
+      absl::StrCat("--scheduler=", scheduler_address_),
       absl::StrCat("--task=", role_index.first, ":", role_index.second)};
   const bool is_ps = role_index.first == "ps";
+  const auto says_where = [](const std::string& flag) {
+    return absl::StartsWith(flag, "--listen=");
+  };
+  if (!is_ps || std::none_of(options_.ps_flags.begin(), options_.ps_flags.end(),
+                             says_where)) {
+    all.push_back("--listen=127.0.0.1:0");
+  }
   if (!is_ps) {
     all.push_back("--threads=1");
     all.push_back(absl::StrCat("--work-dir=", options_.work_dir.empty()
@@ -141,7 +150,8 @@ absl::Status TestCluster::Spawn(const std::string& name,
   options.argv = {absl::StrCat(BinaryDir(), "/", binary),
                   absl::StrCat("--exit-with-parent=", getpid())};
   options.argv.insert(options.argv.end(), flags.begin(), flags.end());
-  options.environment = {{"TF_CONFIG", std::nullopt}};
+  options.environment = options_.environment;
+  options.environment.emplace_back("TF_CONFIG", std::nullopt);
   options.output_file = dir_.File(name + ".log");
   options.working_dir = dir_.path();
   SYNCLINE_ASSIGN_OR_RETURN(daemons_[name], ChildProcess::Spawn(options));

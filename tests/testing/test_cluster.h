@@ -22,6 +22,9 @@ namespace syncline {
 // The folder with the built executables.
 std::string BinaryDir();
 
+// tests/testing/stepped_clock.cc, for LD_PRELOAD.
+std::string SteppedClockLibrary();
+
 // A program that has been started, its output kept in files.
 class RunningProgram {
  public:
@@ -67,6 +70,9 @@ class TestCluster {
     std::string data_root = {};              // empty: the daemons' default
     std::vector<std::string> ps_flags = {};  // of every ps
     std::string work_dir = {};  // shared by all; empty: each has its own
+    // Of every daemon, as in ChildProcess.
+    std::vector<std::pair<std::string, std::optional<std::string>>>
+        environment = {};
   };
   explicit TestCluster(Options options) : options_(std::move(options)) {}
 
