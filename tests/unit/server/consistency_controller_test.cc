@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/incarnation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -451,8 +453,9 @@ TEST_F(ControllerTest, StrangersAndTheDeadAreRefused) {
   EXPECT_THAT(Call(call), ElementsAre(Kind::kFail));
   EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(failure_.message()),
-              HasSubstr("incarnation 0x000000000000000c of worker:0 at b:2 was "
-                        "replaced by 0x000000000000000b"));
+              HasSubstr(absl::StrCat("incarnation ", IncarnationText(12),
+                                     " of worker:0 at b:2 was replaced by ",
+                                     IncarnationText(11))));
   ShardActions actions;
   controller_->OnInit(3, 1, 11, {0}, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kFail));
