@@ -26,6 +26,7 @@ class FakeScheduler final : public Scheduler {
  public:
   void RegisterServices(grpc::ServerBuilder*) override {}
   void SetAddress(const std::string&) override {}
+  absl::Status Ready() const override { return absl::OkStatus(); }
   std::map<std::string, HttpServer::Handler> Pages() override { return {}; }
   absl::StatusOr<Submission> Submit(const JobSpec& spec,
                                     absl::string_view model,
