@@ -78,8 +78,9 @@ void ControlLoop::Handle(const Event& event, absl::Time now) {
 void ControlLoop::Tick() {
   // One tick at a time, with the time it was due: after a stall of the disk the
   // daemons' messages that have come meanwhile count before their leases do.
+  const absl::Time now = clock_.Now();  // also while the loop is held up
   if (tick_queued_.exchange(true)) return;
-  const bool queued = thread_.TrySubmit([this, now = clock_.Now()] {
+  const bool queued = thread_.TrySubmit([this, now] {
     tick_queued_ = false;
     if (!draining_) {
       Handle([](ClusterCore* core, absl::Time now,
@@ -159,7 +160,10 @@ void ControlLoop::Persist(const std::string& job_id, bool durable) {
   if (!status.ok()) return;
   const absl::Status written = state_->Put(*status, durable);
   if (written.ok()) {
-    unsaved_.erase(job_id);
+    if (unsaved_.erase(job_id) > 0 && unsaved_.empty()) {
+      MutexLock lock(&mu_);
+      unwritten_ = absl::OkStatus();
+    }
     return;
   }
   // The job goes on; the next tick tries again.

@@ -56,7 +56,8 @@ absl::Duration UnreachableMax(const JobSpec& spec) {
 // How long a member may work at one step. Other workers that wait for it give
 // up after one time-out; this is for those that nobody waits for.
 absl::Duration StandstillMax(const JobSpec& spec) {
-  return 10 * StepTimeout(spec);
+  // Reports come every second or so.
+  return std::max(absl::Seconds(10), 10 * StepTimeout(spec));
 }
 
 // Drops every second one, not the first.
@@ -349,7 +350,10 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
   Party* party = Find(session);
   if (party == nullptr) return;
   if (report.has_activity() && status_.state() <= RUNNING) {
-    party->activity = Shortened(report.activity(), kActivityBytesMax);
+    // An evaluation is work and no wait; the watchdog has its text.
+    party->activity = absl::StartsWith(report.activity(), "evaluating")
+                          ? ""
+                          : Shortened(report.activity(), kActivityBytesMax);
     UpdateWaitingFor(actions);
   }
   if (status_.state() != RUNNING) return;

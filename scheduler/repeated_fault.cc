@@ -35,9 +35,9 @@ uint32_t ModelChecksum(const JobStatus& job) {
 std::string FaultOf(const JobStatus& job) {
   if (job.state() != FAILED || job.transitions().empty()) return "";
   const std::string& reason = job.transitions().rbegin()->reason();
-  // Later lines are not about the fault itself.
-  const absl::string_view line =
-      absl::string_view(reason).substr(0, reason.find('\n'));
+  // Later lines, and what the job waited for, are not about the fault itself.
+  const absl::string_view line = absl::string_view(reason).substr(
+      0, std::min(reason.find('\n'), reason.find("; the job waited for ")));
   const bool is_own_fault =
       absl::StrContains(line, " was lost: stream closed") ||
       absl::StrContains(line, " has not come forward ");

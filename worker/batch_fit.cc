@@ -31,10 +31,12 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
   const int64_t part_max =
       (options.batch_size + options.micro_batches - 1) / options.micro_batches;
   Executor::Options tried = options;
-  tried.micro_batches = 1;
+  // A batch in several parts lends no gradients' memory to activations, so a
+  // part that fits there fits as a whole batch, too.
+  tried.micro_batches = 2;
   tried.eval_batch_size = 0;
   const int64_t part = LargestThatFits(part_max, [&](int64_t samples) {
-    tried.batch_size = samples;
+    tried.batch_size = 2 * samples;
     return fits(tried);
   });
   if (part == 0) {
@@ -47,7 +49,7 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
         "training.micro_batches: ", (options.batch_size + part - 1) / part,
         " or training.batch_size: ", part);
   }
-  tried.batch_size = part;
+  tried.batch_size = 2 * part;
   const int64_t evaluated =
       LargestThatFits(options.eval_batch_size, [&](int64_t samples) {
         tried.eval_batch_size = samples;

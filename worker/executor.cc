@@ -311,9 +311,19 @@ std::vector<PlannedTensor> CpuExecutor::LargestFirst(
 }
 
 absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
+  // The model holds the values of its file until they are released; what is
+  // touched only after that (MakeResident) finds their memory free.
+  uint64_t released = 0;
+  for (const TrainingGraph::Parameter& p : training_.parameters) {
+    released += model_->graph().initializers[p.initializer].tensor.bytes.size();
+  }
+  const auto total = static_cast<uint64_t>(plan.memory_bytes());
+  const auto at_once = static_cast<uint64_t>(
+      plan.parameter_bytes +
+      (options_.shared_gradients ? plan.gradient_bytes : 0));
   SYNCLINE_RETURN_IF_ERROR(
       CheckMemoryFor("parameters, gradients and activations",
-                     static_cast<uint64_t>(plan.memory_bytes())));
+                     std::max(at_once, total - std::min(total, released))));
   values_.Allocate(counts_, /*shared=*/false);
   gradients_.Allocate(counts_, options_.shared_gradients);
   FillParameters();

@@ -310,9 +310,9 @@ void FanoutCall::State::NoteReach(const ActiveCall& active,
     MutexLock lock(&mu_);
     PeerReach& reach = links_[active.call.shard]->reach;
     if (absl::IsUnavailable(status)) {
-      out_of_reach = reach.OnFailure(active.started, MonotonicNow());
+      out_of_reach = reach.OnFailure(MonotonicNow());
     } else {
-      reach.OnAnswer(MonotonicNow());
+      reach.OnAnswer();
     }
   }
   if (out_of_reach.has_value() && options_.on_unreachable != nullptr) {

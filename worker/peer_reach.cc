@@ -4,14 +4,10 @@
 
 namespace syncline {
 
-void PeerReach::OnAnswer(absl::Time now) {
-  answered_ = now;
-  since_ = absl::InfiniteFuture();
-}
+void PeerReach::OnAnswer() { since_ = absl::InfiniteFuture(); }
 
-std::optional<absl::Duration> PeerReach::OnFailure(absl::Time start,
-                                                   absl::Time now) {
-  since_ = std::min(since_, std::max(start, answered_));
+std::optional<absl::Duration> PeerReach::OnFailure(absl::Time now) {
+  since_ = std::min(since_, now);
   const absl::Duration out_of_reach = now - since_;
   if (out_of_reach < kUntold || now < told_ + kTellPeriod) return std::nullopt;
   told_ = now;

@@ -17,14 +17,14 @@ class PeerReach {
   static constexpr absl::Duration kTellPeriod = absl::Seconds(2);
 
   // The peer has answered, whatever it said.
-  void OnAnswer(absl::Time now);
-  // A call that was started at `start` did not get through. Returns for how
-  // long the peer has been out of reach if that is to be told now: since it
-  // answered last, or since the first call that failed was started.
-  std::optional<absl::Duration> OnFailure(absl::Time start, absl::Time now);
+  void OnAnswer();
+  // A call did not get through. Returns for how long the peer has been out of
+  // reach if that is to be told now: since the first call after its last answer
+  // that failed. When that call was started says nothing, because calls are
+  // parked at a ps that can be reached.
+  std::optional<absl::Duration> OnFailure(absl::Time now);
 
  private:
-  absl::Time answered_ = absl::InfinitePast();
   absl::Time since_ = absl::InfiniteFuture();  // a call has failed since
   absl::Time told_ = absl::InfinitePast();
 };

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -84,6 +86,17 @@ absl::Status MakeEmpty(const std::string& path) {
   return RemoveTree(probe);
 }
 
+// What OpenFirst puts behind a prefix, or version 0.1 did: "ps-NUMBER" there.
+// A folder that a user named alike is none of ours.
+bool IsNumbered(absl::string_view rest) {
+  absl::ConsumePrefix(&rest, "syncline-ps-");
+  absl::ConsumePrefix(&rest, "ps-");
+  return !rest.empty() && rest.size() <= 5 &&
+         std::all_of(rest.begin(), rest.end(), [](char c) {
+           return absl::ascii_isdigit(static_cast<unsigned char>(c));
+         });
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LockedFolder>> LockedFolder::Open(
@@ -117,7 +130,11 @@ int LockedFolder::RemoveLeftovers(const std::string& root,
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
     const std::string name = entry.path().filename();
-    if (!absl::StartsWith(name, prefix) || !IsOurs(entry.path())) continue;
+    absl::string_view rest = absl::StripSuffix(name, kLockSuffix);
+    if (!absl::ConsumePrefix(&rest, prefix) || !IsNumbered(rest) ||
+        !IsOurs(entry.path())) {
+      continue;
+    }
     names.insert(std::string(absl::StripSuffix(name, kLockSuffix)));
   }
   int removed = 0;

@@ -44,9 +44,11 @@ absl::Status TouchMemory(absl::string_view what, absl::Span<char> memory,
                          const std::function<uint64_t()>& available) {
   for (size_t step = 0; step < memory.size(); step += kStepBytes) {
     const size_t end = std::min(memory.size(), step + kStepBytes);
-    const uint64_t there = available();
-    if (end - step == kStepBytes && !Fits(kStepBytes, there)) {
-      return NotThere(what, memory.size() - step, there);
+    if (end - step == kStepBytes) {
+      const uint64_t there = available();
+      if (!Fits(kStepBytes, there)) {
+        return NotThere(what, memory.size() - step, there);
+      }
     }
     for (size_t at = step; at < end; at += kPageBytes) {
       // A plain store of the same value could be left out by the compiler.

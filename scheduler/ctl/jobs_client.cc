@@ -83,15 +83,15 @@ absl::StatusOr<SubmitResponse> JobsClient::Submit(
   // A scheduler that is not there at all is told at once.
   const absl::Status reached = GetCluster().status();
   if (IsOutOfReach(reached)) return reached;
-  const absl::Time give_up = MonotonicNow() + kRepeatFor;
+  absl::Time give_up = absl::InfiniteFuture();  // once an answer was lost
   for (bool repeated = false;; repeated = true) {
     auto response = SubmitOnce(begin, model_file, transferred);
     // An answer that was lost is ours, not an earlier submission's.
     if (response.ok() && repeated) response->set_repeated_submission(false);
-    if (client_key.empty() || !IsOutOfReach(response.status()) ||
-        MonotonicNow() >= give_up) {
-      return response;
-    }
+    if (client_key.empty() || !IsOutOfReach(response.status())) return response;
+    const absl::Time now = MonotonicNow();
+    give_up = std::min(give_up, now + kRepeatFor);
+    if (now >= give_up) return response;
     Pause(kIdleInterval);
   }
 }

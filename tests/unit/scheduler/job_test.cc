@@ -588,12 +588,12 @@ TEST_F(JobTest, APairThatIsApartIsNamed) {
 
 TEST_F(JobTest, APairThatStaysApartFailsTheJob) {
   StartAndRun();
-  for (int seconds = 2; seconds < 15; seconds += 2) {
+  for (int seconds = 2; seconds <= 16; seconds += 2) {
+    ASSERT_EQ(state(), RUNNING) << seconds;
     PeerUnreachable unreachable;
     unreachable.mutable_peer()->set_incarnation(kPs);
     unreachable.set_seconds(seconds);
     job_.OnUnreachable(kWorker, unreachable, now_);
-    ASSERT_EQ(state(), RUNNING) << seconds;
     Tick(absl::Seconds(2));
   }
   EXPECT_EQ(state(), FAILED);

@@ -44,6 +44,9 @@ TEST_F(UnreachablePairsTest, ThePairIsNamedAfterTheGrace) {
   Report(1, 0, 7);
   EXPECT_EQ(pairs_.Longest(kGrace, now_), std::nullopt);
   now_ += absl::Seconds(3);
+  EXPECT_EQ(pairs_.Longest(kGrace, now_), std::nullopt)
+      << "it may have been reached since";
+  Report(1, 0, 10);
   EXPECT_EQ(pairs_.Longest(kGrace, now_),
             "worker 1 at h:" + std::to_string(100 * WORKER + 1) +
                 " cannot reach ps 0 at h:" + std::to_string(100 * PS) +

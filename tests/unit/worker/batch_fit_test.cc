@@ -49,8 +49,10 @@ class DescribeFitTest : public ::testing::Test {
   }
   // What is available if exactly these batches fit.
   uint64_t RoomFor(int64_t batch, int64_t evaluated) const {
-    const auto plan = Executor::Plan(model_.model, model_.training,
-                                     OptionsFor(batch, evaluated));
+    // In parts, which take more than whole batches.
+    Executor::Options options = OptionsFor(2 * batch, evaluated);
+    options.micro_batches = 2;
+    const auto plan = Executor::Plan(model_.model, model_.training, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return static_cast<uint64_t>(plan->memory_bytes()) + kMemoryKeptFreeBytes;
   }

@@ -79,14 +79,14 @@ TEST_F(LockedFolderTest, WhatKilledProcessesLeftIsRemoved) {
   LeaveBehind("work-");
   const auto live = LockedFolder::OpenFirst(root_, "work-1-");
   ASSERT_TRUE(live.ok());
-  ASSERT_TRUE(MakeDirs(root_ + "/work-without-lock/below").ok());
-  ASSERT_TRUE(WriteFileAtomically(root_ + "/work-alone.lock", "").ok());
+  ASSERT_TRUE(MakeDirs(root_ + "/work-7/below").ok());
+  ASSERT_TRUE(WriteFileAtomically(root_ + "/work-8.lock", "").ok());
   ASSERT_TRUE(MakeDirs(root_ + "/results-0").ok());
   EXPECT_EQ(LockedFolder::RemoveLeftovers(root_, "work-"), 3);
   EXPECT_FALSE(fs::exists(root_ + "/work-0"));
   EXPECT_FALSE(fs::exists(root_ + "/work-0.lock"));
-  EXPECT_FALSE(fs::exists(root_ + "/work-without-lock"));
-  EXPECT_FALSE(fs::exists(root_ + "/work-alone.lock"));
+  EXPECT_FALSE(fs::exists(root_ + "/work-7"));
+  EXPECT_FALSE(fs::exists(root_ + "/work-8.lock"));
   EXPECT_TRUE(fs::exists((*live)->path()));
   EXPECT_TRUE(fs::exists(root_ + "/results-0"));
 }
