@@ -286,7 +286,7 @@ g (float[N,1,2,4] x, float[4] w1) => (float[N,1,2,2] scores) {
   y, keys, values, scores = Attention(q, q, q)
 })";
   EXPECT_THAT(Resolve("", kText).problems,
-              testing::Contains(HasSubstr(
+              testing::Contains(testing::HasSubstr(
                   "model: the gradient of 'w1' would be lost at node")));
 }
 
