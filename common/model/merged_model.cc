@@ -1,12 +1,15 @@
 #include "common/model/merged_model.h"
 
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/model/describe.h"
 #include "common/model/export_record.h"
+#include "common/model/weight_choice.h"
 
 namespace syncline {
 namespace {
@@ -32,6 +35,18 @@ bool IsOptimised(const Model& model) {
   return !has_constants;
 }
 
+// Of so many quoted names, of which the first are in `names`.
+std::string JoinNames(std::vector<std::string> names, size_t count) {
+  if (count > kNamesShown) names.push_back("...");
+  return absl::StrJoin(names, ", ");
+}
+
+bool IsOneNumber(const ConstantTensor& tensor) {
+  if (tensor.dtype != DType::kFloat32 || tensor.bytes.empty()) return false;
+  const absl::Span<const float> values = tensor.floats();
+  return absl::c_all_of(values, [&](float x) { return x == values[0]; });
+}
+
 }  // namespace
 
 std::optional<MissingParameters> FindMissingParameters(const Model& model) {
@@ -48,13 +63,33 @@ std::optional<MissingParameters> FindMissingParameters(const Model& model) {
     if (++count <= kNamesShown) missing.push_back(Quote(name));
   }
   if (count == 0) return std::nullopt;
-  if (count > kNamesShown) missing.push_back("...");
   return MissingParameters{
       absl::StrCat("of the ", parameters.size(),
                    " parameters of the PyTorch model ", count,
                    " have no initializer of their own in the file (",
-                   absl::StrJoin(missing, ", "), ")"),
+                   JoinNames(std::move(missing), count), ")"),
       IsOptimised(model)};
+}
+
+std::optional<std::string> FindMergedConstants(const Model& model) {
+  if (!IsOptimised(model)) return std::nullopt;
+  const Graph& graph = model.graph();
+  const WeightUses uses(graph);
+  std::vector<std::string> names;
+  size_t count = 0;
+  for (const Initializer& initializer : graph.initializers) {
+    const std::string& name = graph.values[initializer.value].name;
+    if (model.export_record().KindOf(name) != ExportRecord::Kind::kParameter ||
+        !IsOneNumber(initializer.tensor) ||
+        uses.ReaderCount(initializer.value) < 2) {
+      continue;
+    }
+    if (++count <= kNamesShown) names.push_back(Quote(name));
+  }
+  if (count == 0) return std::nullopt;
+  return absl::StrCat(count, " parameters of one number throughout (",
+                      JoinNames(std::move(names), count),
+                      ") are read by several nodes");
 }
 
 }  // namespace syncline

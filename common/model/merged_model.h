@@ -25,6 +25,12 @@ struct MissingParameters {
 // Nothing for a file that does not list its model's parameters, or has all.
 std::optional<MissingParameters> FindMissingParameters(const Model& model);
 
+// The parameters that an optimised file has, that are one number throughout, as
+// zeros and ones are, and that several nodes read: the exporter merges them
+// with equal constants of other nodes. How many, and their names; nothing:
+// there is none.
+std::optional<std::string> FindMergedConstants(const Model& model);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_MODEL_MERGED_MODEL_H_

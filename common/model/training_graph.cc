@@ -100,6 +100,8 @@ class Resolver {
   std::string DescribeUntrained() const;
   // Parameters of the PyTorch model that the file does not have.
   void CheckMerged();
+  // Likewise merged, with constants.
+  void CheckMergedConstants();
   // What PyTorch's older exporter has in their place.
   void CheckFoldedParameters();
   void CheckLostGradients();
@@ -481,7 +483,10 @@ std::string Resolver::DescribeUntrained() const {
 
 void Resolver::CheckMerged() {
   const auto missing = FindMissingParameters(model_);
-  if (!missing.has_value()) return;
+  if (!missing.has_value()) {
+    CheckMergedConstants();
+    return;
+  }
   if (spec_.model().accept_merged()) {
     result_.warnings.push_back(absl::StrCat(
         "model.accept_merged: ", missing->what,
@@ -592,6 +597,18 @@ void Resolver::CheckFoldedStatistics() {
   problems_->emplace_back(
       "training.sync_batch_statistics: no BatchNormalization before the loss "
       "output takes its batch's mean and variance in training; leave it out");
+}
+
+void Resolver::CheckMergedConstants() {
+  const auto merged = FindMergedConstants(model_);
+  if (!merged.has_value() || spec_.model().accept_merged()) return;
+  is_merged_ = true;
+  Problem("model: ", *merged,
+          ": the exporter's optimiser merges them with constants that are "
+          "equal before training. Export the model with ",
+          kExportCall,
+          "; or, if the model itself reads them several times, set "
+          "model.accept_merged: true");
 }
 
 void Resolver::CheckFoldedParameters() {
