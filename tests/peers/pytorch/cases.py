@@ -551,7 +551,7 @@ def mobilenet_v3():
 @case
 def shufflenet():
     return images(shufflenetv2.ShuffleNetV2([2, 2, 2], [8, 8, 16, 32, 32],
-                                            CLASSES), size=32, rate=0.005)
+                                            CLASSES), size=32, rate=0.0005)
 
 
 @case

@@ -67,6 +67,8 @@ def has_modes(module):
 def write_batches(case, path):
     with open(path, "wb") as out:
         for tensor in case.inputs.values():
+            if tensor.dtype == torch.float64:
+                tensor = tensor.float()  # as feeds are
             out.write(tensor.contiguous().numpy().tobytes())
         out.write(case.labels.numpy().astype(numpy.float32).tobytes())
 

@@ -26,7 +26,8 @@ FILE_BYTES_MAX = 100_000
 REMEDIES = {"default": "optimize=False",
             "older-plain": "do_constant_folding=False"}
 REFUSED = ("batchnorm-cnn", "gpt-sdpa", "hf-albert", "hf-bert-eager",
-           "resnet18", "transformer-encoder", "two-layernorms-mlp", "vgg-bn")
+           "instancenorm-cnn", "resnet18", "transformer-encoder",
+           "two-layernorms-mlp", "vgg-bn")
 TRAINED_WAYS = ("older", "older-plain", "unoptimized")
 DROPPED_PROPERTIES = ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node",
                       "pkg.torch.onnx.name_scopes", "namespace",
