@@ -4,6 +4,7 @@
 
 #include "common/model/weight_choice.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -135,6 +136,12 @@ TEST(WeightChoiceTest, MasksFrequenciesAndPositionsAreToldByTheirValues) {
       WeightReason::kPositions);
   EXPECT_EQ(
       Judge(Floats("float[6,4]", cosines), "y = Mul(x, w)", "float[N,6,4] x"),
+      WeightReason::kPositions);
+  // An embedding that starts small, with a row for padding.
+  std::vector<float> small(24, 1e-4f);
+  std::fill(small.begin(), small.begin() + 4, 0.0f);
+  EXPECT_NE(
+      Judge(Floats("float[6,4]", small), "y = Mul(x, w)", "float[N,6,4] x"),
       WeightReason::kPositions);
   // Weights as they may start.
   EXPECT_EQ(Judge(Floats("float[6,4]", std::vector<float>(24, 1)),
