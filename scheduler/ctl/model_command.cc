@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/zoo/zoo.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/printable_stream.h"
 
 namespace syncline {
 namespace {
@@ -55,7 +56,7 @@ int RunModel(const ModelOptions& options, const Console& console) {
   }
   const absl::StatusOr<std::string> model = Write(options, console);
   if (!model.ok()) return console.PrintError(model.status());
-  console.out.write(model->data(), static_cast<std::streamsize>(model->size()));
+  WriteRaw(*model, &console.out);
   console.out.flush();
   if (console.out.good()) return kExitOk;
   return console.PrintError(absl::UnavailableError("cannot write the model"));

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/printable_stream.h"
 
 namespace syncline {
 namespace {
@@ -33,6 +34,15 @@ TEST_F(ModelCommandTest, WritesTheModel) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->graph().initializers.size(), 6u);
   EXPECT_EQ(err_.str(), "");
+}
+
+// synctl's own streams keep text from steering the terminal.
+TEST_F(ModelCommandTest, TheModelIsWrittenAsItIsThroughAFilterOfText) {
+  ASSERT_EQ(Run({"mlp", {}}), kExitOk);
+  std::ostringstream behind;
+  PrintableStream filtered(&behind);
+  ASSERT_EQ(RunModel({"mlp", {}}, {.out = filtered, .err = err_}), kExitOk);
+  EXPECT_TRUE(behind.str() == out_.str());
 }
 
 TEST_F(ModelCommandTest, ListsWhatThereIs) {
