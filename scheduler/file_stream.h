@@ -13,6 +13,7 @@
 #include "common/base/mutex.h"
 #include "common/base/thread_pool.h"
 #include "common/rpc/grpc_status.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/artifact_store.h"
