@@ -157,8 +157,13 @@ TEST_F(TablesCommandTest, SaysWhereRowsAreWhileAJobRunsAndAfterIt) {
   JobTableStatus now;
   ASSERT_TRUE(Eventually(absl::Minutes(2), [&] {
     now = Json(id);
+    // Each ps reports for itself every other second: both are past a pass.
     return now.ps_size() == 2 && Sum(now, 0, &Table::pulled_from_disk) > 1000 &&
-           Sum(now, 1, &Table::expired_by_age) > 1000;
+           Sum(now, 1, &Table::expired_by_age) > 1000 &&
+           Sum(now, 0, &Table::rows_in_memory) +
+                   Sum(now, 0, &Table::rows_on_disk) >
+               kSamples &&
+           PushesOf(now, 1, kDaily) > 100;
   })) << now.DebugString();
 
   for (const auto& ps : now.ps()) {
