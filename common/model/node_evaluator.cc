@@ -205,6 +205,8 @@ class Evaluation {
   void Concat();
   bool Fill();
   absl::Status Range();
+  // Whether integers have a result with them.
+  absl::Status CheckSecondOperands() const;
   absl::StatusOr<bool> Arithmetic();
   bool Compare();
   bool Unary();
@@ -436,8 +438,18 @@ absl::Status Evaluation::Range() {
   return absl::OkStatus();
 }
 
+// As worker/ops/integers.cc. REQUIRES: exponent >= 0.
+uint64_t WrappingPower(uint64_t base, int64_t exponent) {
+  uint64_t result = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 != 0) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
 // Through unsigned numbers, which wrap around where signed ones may not.
-// REQUIRES: of what divides, b is not 0.
+// REQUIRES: of what divides, b is not 0; of Pow, it is not negative.
 int64_t Wrapping(const std::string& op, bool truncates, int64_t a, int64_t b) {
   const uint64_t p = static_cast<uint64_t>(a);
   const uint64_t q = static_cast<uint64_t>(b);
@@ -446,6 +458,7 @@ int64_t Wrapping(const std::string& op, bool truncates, int64_t a, int64_t b) {
   if (op == "Add" || op == "Sum") return static_cast<int64_t>(p + q);
   if (op == "Sub") return static_cast<int64_t>(p - q);
   if (op == "Mul") return static_cast<int64_t>(p * q);
+  if (op == "Pow") return static_cast<int64_t>(WrappingPower(p, b));
   if (op == "Mod") {
     const int64_t rest = b == -1 ? 0 : a % b;
     const bool other_sign = rest != 0 && (rest < 0) != (b < 0);
@@ -464,19 +477,33 @@ double Computed(const std::string& op, double a, double b) {
   return op == "Div" ? a / b : std::pow(a, b);
 }
 
+absl::Status Evaluation::CheckSecondOperands() const {
+  const bool divides = op() == "Div" || op() == "Mod";
+  if (out_.is_float || (!divides && op() != "Pow")) return absl::OkStatus();
+  for (size_t k = 1; k < values_.size(); ++k) {
+    for (const int64_t b : values_[k].ints) {
+      if (divides && b == 0) {
+        return absl::InvalidArgumentError("an integer is divided by 0");
+      }
+      if (!divides && b < 0) {
+        return absl::InvalidArgumentError(
+            "an integer is raised to a negative power");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> Evaluation::Arithmetic() {
-  const bool power = op() == "Pow";
   static constexpr absl::string_view kOps[] = {
       "Add", "Div", "Max", "Min", "Mod", "Mul", "Pow", "Sub", "Sum"};
   if (!absl::c_linear_search(kOps, op())) return false;
   const bool truncates = node_.Int("fmod", 0) != 0;
-  out_.is_float = values_[0].is_float || power;
+  // An exponent may be of another type than its base.
+  out_.is_float = absl::c_any_of(
+      values_, [](const Numbers& operand) { return operand.is_float; });
   if (op() == "Mod" && out_.is_float && !truncates) return false;
-  const bool divides = op() == "Div" || op() == "Mod";
-  for (size_t k = 1; divides && !out_.is_float && k < values_.size(); ++k) {
-    if (!absl::c_linear_search(values_[k].ints, 0)) continue;
-    return absl::InvalidArgumentError("an integer is divided by 0");
-  }
+  SYNCLINE_RETURN_IF_ERROR(CheckSecondOperands());
   ForEachIndex(dims_, [&](int64_t, const Dims& index) {
     double number = 0;
     int64_t integer = 0;

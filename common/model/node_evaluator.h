@@ -25,7 +25,8 @@ inline constexpr int64_t kEvaluatedElementsMax = 1 << 20;
 //   dtype, dims  of its one output
 // Empty if a value it needs is not known, the result is too large, or the
 // operator is not one of those that such graphs are made of. Errors:
-// InvalidArgument: a division by zero, an index out of range.
+// InvalidArgument: a division by zero, an integer to a negative power, an index
+// out of range.
 absl::StatusOr<std::optional<ConstantTensor>> EvaluateNode(
     const Node& node, absl::Span<const EvaluatorInput> inputs, DType dtype,
     const Dims& dims);

@@ -4,6 +4,7 @@
 #include "common/model/node_evaluator.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -232,6 +233,37 @@ TEST(NodeEvaluatorTest, WhatExportersMakeMasksOf) {
   EXPECT_THAT((Call{"Neg", {List({3})}}.AsInts({1})), ElementsAre(-3));
 }
 
+TEST(NodeEvaluatorTest, PowersOfIntegersAreExactAndWrapAround) {
+  const auto power = [](int64_t base, int64_t exponent) {
+    const auto powers =
+        Call{"Pow", {Ints({}, {base}), Ints({}, {exponent})}}.AsInts({});
+    return powers.empty() ? -1 : powers[0];
+  };
+  // More than the 53 bits that float64 has.
+  EXPECT_EQ(power(3, 35), 50031545098999707);
+  EXPECT_EQ(power(-3, 35), -50031545098999707);
+  EXPECT_EQ(power(2, 64), 0);
+  EXPECT_EQ(power(2, 63), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(power(0, 0), 1);
+  EXPECT_EQ(power(1, kMost), 1);
+  EXPECT_EQ(power(-1, kMost), -1);
+  // What a number is raised to may be of another type.
+  const std::vector<int32_t> bases = {3};
+  const ConstantTensor narrow = {
+      DType::kInt32,
+      {},
+      std::string(reinterpret_cast<const char*>(bases.data()),
+                  sizeof(int32_t))};
+  const auto wrapped =
+      Call{"Pow", {narrow, Ints({}, {35})}}.Run(DType::kInt32, {});
+  ASSERT_TRUE(wrapped.ok() && wrapped->has_value());
+  int32_t low = 0;
+  std::memcpy(&low, (*wrapped)->bytes.data(), sizeof(low));
+  EXPECT_EQ(low, static_cast<int32_t>(50031545098999707));
+  EXPECT_THAT((Call{"Pow", {Ints({}, {4}), Floats({}, {0.5})}}.AsInts({})),
+              ElementsAre(2));
+}
+
 TEST(NodeEvaluatorTest, WhatIsNotKnownStaysSo) {
   Node node;
   node.op_type = "Add";
@@ -270,6 +302,11 @@ TEST(NodeEvaluatorTest, WhatIsWrongIsNamed) {
                    .status()
                    .message()),
               HasSubstr("divided by 0"));
+  EXPECT_THAT((Call{"Pow", {List({2}), List({-1})}}
+                   .Run(DType::kInt64, {1})
+                   .status()
+                   .message()),
+              HasSubstr("raised to a negative power"));
   EXPECT_THAT((Call{"Gather", {List({1}), List({1})}}
                    .Run(DType::kInt64, {1})
                    .status()
