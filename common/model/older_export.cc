@@ -15,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/model/describe.h"
+#include "common/model/operator_list.h"
+#include "common/model/schemas.h"
 #include "onnx/onnx_pb.h"
 
 namespace syncline {
@@ -96,6 +98,30 @@ absl::string_view ReaderIn(absl::string_view name) {
   return name.substr(0, name.rfind('_'));
 }
 
+// Values that nodes read, and only where an operator has no gradient: the
+// scales of Resize, the two values of OneHot.
+absl::flat_hash_set<absl::string_view> SettingsOf(
+    const onnx::GraphProto& graph) {
+  absl::flat_hash_set<absl::string_view> settings, computed_with;
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (IsExportersIdentity(node)) continue;
+    const OperatorInfo* const op = FindOperator(node.op_type());
+    for (int i = 0; i < node.input_size(); ++i) {
+      const bool is_setting =
+          op != nullptr && !HasPosition(op->gradient_inputs, i);
+      (is_setting ? settings : computed_with).insert(node.input(i));
+    }
+  }
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (!IsExportersIdentity(node)) continue;
+    const bool is_setting = settings.contains(node.output(0)) &&
+                            !computed_with.contains(node.output(0));
+    (is_setting ? settings : computed_with).insert(node.input(0));
+  }
+  for (const absl::string_view name : computed_with) settings.erase(name);
+  return settings;
+}
+
 // What the exporter computed from parameters or constants and stored in their
 // place. These operators' weights it only transposes, reorders or reshapes, and
 // they train as the originals do.
@@ -103,10 +129,12 @@ std::vector<std::string> FoldedWeights(const onnx::GraphProto& graph) {
   constexpr absl::string_view kOnlyMoved[] = {"GRU", "LSTM", "MatMul", "PRelu",
                                               "RNN"};
   constexpr absl::string_view kOfAnySize[] = {"Conv", "ConvTranspose", "Gemm"};
+  const auto settings = SettingsOf(graph);
   std::vector<std::string> names;
   for (const onnx::TensorProto& tensor : graph.initializer()) {
     const absl::string_view reader = ReaderIn(tensor.name());
     if (reader.empty() || !IsPlainFloat(tensor) ||
+        settings.contains(tensor.name()) ||
         absl::c_linear_search(kOnlyMoved, reader)) {
       continue;
     }
@@ -184,9 +212,10 @@ std::vector<std::string> UntiedWeights(const onnx::GraphProto& graph) {
 // which.
 std::vector<std::string> MergedWeights(const onnx::GraphProto& graph) {
   const auto initializers = InitializersByName(graph);
+  const auto settings = SettingsOf(graph);
   std::vector<std::string> names;
   for (const onnx::NodeProto& node : graph.node()) {
-    if (!IsExportersIdentity(node) ||
+    if (!IsExportersIdentity(node) || settings.contains(node.output(0)) ||
         !absl::StartsWith(node.output(0), kMadeByExporter)) {
       continue;
     }

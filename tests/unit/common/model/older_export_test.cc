@@ -119,6 +119,26 @@ TEST(FindFoldedParametersTest, NumbersThatArithmeticReads) {
               ElementsAre(HasSubstr("1 weights of its own ('onnx::Add_7')")));
 }
 
+TEST(FindFoldedParametersTest, WhatHasNoGradientIsNoWeight) {
+  onnx::ModelProto model = PytorchModel();
+  AddWeight("onnx::Resize_5", {4}, {1, 1, 2, 2}, &model);
+  AddWeight("onnx::Resize_6", {8}, {0, 0, 0, 0, 1, 1, 1, 1}, &model);
+  AddWeight("onnx::OneHot_7", {2}, {0, 1}, &model);
+  AddNode("/Resize", "Resize", {"x", "onnx::Resize_6", "onnx::Resize_5"}, "y",
+          &model);
+  AddNode("/OneHot", "OneHot", {"i", "depth", "onnx::OneHot_7"}, "z", &model);
+  AddNode("Identity_3", "Identity", {"onnx::Resize_5"}, "onnx::Resize_8",
+          &model);
+  AddNode("/Resize_1", "Resize", {"y", "onnx::Resize_6", "onnx::Resize_8"}, "u",
+          &model);
+  EXPECT_THAT(FindFoldedParameters(model), IsEmpty());
+  // Something computes with them as well.
+  AddNode("/Mul", "Mul", {"y", "onnx::Resize_5"}, "scores", &model);
+  EXPECT_THAT(
+      FindFoldedParameters(model),
+      ElementsAre(HasSubstr("1 weights of its own ('onnx::Resize_5')")));
+}
+
 TEST(FindFoldedParametersTest, MergedWeightsThatNoParameterNames) {
   onnx::ModelProto model = PytorchModel();
   AddWeight("onnx::MatMul_9", {2, 1}, {1, 2}, &model);
