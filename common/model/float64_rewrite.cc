@@ -47,6 +47,16 @@ int CastTarget(const onnx::NodeProto& node) {
   return to == nullptr ? 0 : static_cast<int>(to->i());
 }
 
+void SetCastTarget(int type, onnx::NodeProto* cast) {
+  for (onnx::AttributeProto& attribute : *cast->mutable_attribute()) {
+    if (attribute.name() == "to") return attribute.set_i(type);
+  }
+  onnx::AttributeProto* const to = cast->add_attribute();
+  to->set_name("to");
+  to->set_type(onnx::AttributeProto::INT);
+  to->set_i(type);
+}
+
 // Whether float64 is named anywhere: else there is none.
 bool NamesDouble(const onnx::GraphProto& graph) {
   for (const TensorProto& tensor : graph.initializer()) {
@@ -68,7 +78,33 @@ bool NamesDouble(const onnx::GraphProto& graph) {
   return false;
 }
 
-// Which values are of float64, and which depend on what is fed or trained.
+// How many of its inputs a node computes with, from the first on: the second of
+// CastLike only says the type.
+int ComputedInputs(const onnx::NodeProto& node) {
+  const bool by_first = node.op_type() == "CastLike";
+  return by_first ? std::min(node.input_size(), 1) : node.input_size();
+}
+
+// The one type that a schema allows; 0: several, or one that is nothing here.
+int OnlyTypeOf(const onnx::OpSchema::FormalParameter& formal) {
+  if (formal.GetTypes().size() != 1) return 0;
+  const std::string& type = **formal.GetTypes().begin();
+  if (type == "tensor(int64)") return TensorProto::INT64;
+  if (type == "tensor(bool)") return TensorProto::BOOL;
+  if (type == "tensor(float)") return TensorProto::FLOAT;
+  return 0;
+}
+
+int TypeOfConstant(const onnx::NodeProto& node) {
+  for (const char* const name : {"value_int", "value_ints"}) {
+    if (FindAttribute(node, name) != nullptr) return TensorProto::INT64;
+  }
+  const onnx::AttributeProto* const value = FindAttribute(node, "value");
+  return value == nullptr ? TensorProto::FLOAT : value->t().data_type();
+}
+
+// The element types of values, and which values depend on what is fed or
+// trained.
 class Float64Analysis {
  public:
   Float64Analysis(int opset_version, const onnx::GraphProto& graph)
@@ -76,56 +112,74 @@ class Float64Analysis {
     if (!NamesDouble(graph)) return;
     Begin(graph);
     for (int round = 0; round < kRoundsMax; ++round) {
-      const size_t before = wide_.size() + open_.size();
+      const size_t before = types_.size() + open_.size();
       for (const onnx::NodeProto& node : graph.node()) Visit(node);
-      if (wide_.size() + open_.size() == before) break;
+      if (types_.size() + open_.size() == before) break;
     }
   }
 
-  bool IsWide(const std::string& name) const { return wide_.contains(name); }
+  // 0: not known.
+  int TypeOf(const std::string& name) const {
+    const auto found = types_.find(name);
+    return found == types_.end() ? 0 : found->second;
+  }
+  bool IsWide(const std::string& name) const {
+    return TypeOf(name) == TensorProto::DOUBLE;
+  }
   bool IsOpen(const std::string& name) const { return open_.contains(name); }
   bool IsComputed(const std::string& name) const {
     return IsWide(name) && IsOpen(name);
   }
   bool ComputesAny() const {
-    return std::any_of(wide_.begin(), wide_.end(),
-                       [&](const std::string& n) { return open_.contains(n); });
+    return std::any_of(open_.begin(), open_.end(),
+                       [&](const std::string& n) { return IsWide(n); });
   }
   // Whether it runs in a step, of float64 or not.
   bool IsOpen(const onnx::NodeProto& node) const {
     if (node.op_type() == "Shape" || node.op_type() == "Size") return false;
-    const bool by_first = node.op_type() == "CastLike";
-    const int read =
-        by_first ? std::min(node.input_size(), 1) : node.input_size();
-    return std::any_of(node.input().begin(), node.input().begin() + read,
+    return std::any_of(node.input().begin(),
+                       node.input().begin() + ComputedInputs(node),
                        [&](const std::string& n) { return IsOpen(n); });
   }
 
  private:
   void Begin(const onnx::GraphProto& graph) {
     Names initializers;
+    Names computed_with;
+    for (const onnx::NodeProto& node : graph.node()) {
+      computed_with.insert(node.input().begin(),
+                           node.input().begin() + ComputedInputs(node));
+    }
+    for (const onnx::ValueInfoProto& output : graph.output()) {
+      computed_with.insert(output.name());
+    }
     bool has_weights = false;
     for (const TensorProto& tensor : graph.initializer()) {
       initializers.insert(tensor.name());
+      SetType(tensor.name(), tensor.data_type());
       if (tensor.data_type() == TensorProto::FLOAT) open_.insert(tensor.name());
       if (tensor.data_type() != TensorProto::DOUBLE) continue;
-      wide_.insert(tensor.name());
+      if (!computed_with.contains(tensor.name())) continue;
       for (const int64_t dim : tensor.dims()) has_weights |= dim > 1;
     }
     for (const onnx::ValueInfoProto& input : graph.input()) {
       if (initializers.contains(input.name())) continue;
       open_.insert(input.name());
-      if (input.type().tensor_type().elem_type() != TensorProto::DOUBLE) {
-        continue;
-      }
-      wide_.insert(input.name());
-      has_weights = true;
+      const int type = input.type().tensor_type().elem_type();
+      SetType(input.name(), type);
+      has_weights |= type == TensorProto::DOUBLE;
     }
     if (!has_weights) return;
     for (const TensorProto& tensor : graph.initializer()) {
-      if (tensor.data_type() == TensorProto::DOUBLE)
+      if (tensor.data_type() == TensorProto::DOUBLE &&
+          computed_with.contains(tensor.name())) {
         open_.insert(tensor.name());
+      }
     }
+  }
+
+  void SetType(const std::string& name, int type) {
+    if (type != 0) types_.emplace(name, type);
   }
 
   void Visit(const onnx::NodeProto& node) {
@@ -133,7 +187,7 @@ class Float64Analysis {
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
       if (open) open_.insert(node.output(i));
-      if (MakesWide(node, i)) wide_.insert(node.output(i));
+      SetType(node.output(i), TypeMadeBy(node, i));
     }
   }
 
@@ -145,45 +199,45 @@ class Float64Analysis {
     return it->second;
   }
 
-  bool MakesWide(const onnx::NodeProto& node, int output) {
-    if (!IsOnnx(node)) return false;
-    if (node.op_type() == "Cast") {
-      return CastTarget(node) == TensorProto::DOUBLE;
-    }
+  // 0: not known, or not yet.
+  int TypeMadeBy(const onnx::NodeProto& node, int output) {
+    if (!IsOnnx(node)) return 0;
+    if (node.op_type() == "Cast") return CastTarget(node);
     if (node.op_type() == "CastLike") {
-      return node.input_size() > 1 && IsWide(node.input(1));
+      return node.input_size() > 1 ? TypeOf(node.input(1)) : 0;
     }
     if (node.op_type() == "Constant" || node.op_type() == "ConstantOfShape") {
-      const onnx::AttributeProto* const value = FindAttribute(node, "value");
-      return value != nullptr && value->t().data_type() == TensorProto::DOUBLE;
+      return TypeOfConstant(node);
     }
     const onnx::OpSchema* const schema = SchemaOf(node.op_type());
-    if (schema == nullptr || schema->outputs().empty()) return false;
-    const auto formal = [](const auto& list, int i) {
-      return list[std::min<size_t>(i, list.size() - 1)].GetTypeStr();
+    if (schema == nullptr || schema->outputs().empty()) return 0;
+    const auto formal = [](const auto& list, int i) -> const auto& {
+      return list[std::min<size_t>(i, list.size() - 1)];
     };
-    const std::string type = formal(schema->outputs(), output);
+    const auto& made = formal(schema->outputs(), output);
     for (int i = 0; i < node.input_size() && !schema->inputs().empty(); ++i) {
-      if (IsWide(node.input(i)) && formal(schema->inputs(), i) == type) {
-        return true;
-      }
+      const int known = TypeOf(node.input(i));
+      const auto& read = formal(schema->inputs(), i);
+      if (known != 0 && read.GetTypeStr() == made.GetTypeStr()) return known;
     }
-    return false;
+    return OnlyTypeOf(made);
   }
 
   const int opset_version_;
   absl::flat_hash_map<std::string, const onnx::OpSchema*> schemas_;
-  Names wide_;
+  absl::flat_hash_map<std::string, int> types_;  // ONNX's numbers, by value
   Names open_;
 };
 
 class Float64Rewriter {
  public:
   Float64Rewriter(int opset_version, onnx::GraphProto* graph,
-                  std::vector<std::string>* problems)
+                  std::vector<std::string>* problems,
+                  ExactContents* exact_contents)
       : opset_version_(opset_version),
         graph_(graph),
         problems_(problems),
+        exact_contents_(exact_contents),
         analysis_(opset_version, *graph) {}
 
   // What is rounded, for a note.
@@ -249,16 +303,19 @@ class Float64Rewriter {
 
   void NarrowTensor(const std::string& label, TensorProto* proto) {
     TensorProto copy = *proto;
-    const auto tensor = TakeTensor(&copy);
+    auto tensor = TakeTensor(&copy);
     if (!tensor.ok() || !Fits(label, *tensor)) return;  // is reported later
     std::string bytes(ElementCount(tensor->dims) * sizeof(float), '\0');
+    bool is_exact = true;
     for (int64_t i = 0; i < ElementCount(tensor->dims); ++i) {
       double wide;
       std::memcpy(&wide, tensor->bytes.data() + i * sizeof(wide), sizeof(wide));
       const float narrow = static_cast<float>(wide);
+      is_exact &= double{narrow} == wide;
       std::memcpy(&bytes[i * sizeof(narrow)], &narrow, sizeof(narrow));
     }
     WriteTensor(DType::kFloat32, tensor->dims, bytes, proto);
+    if (!is_exact) (*exact_contents_)[proto->name()] = std::move(tensor->bytes);
   }
 
   void IndexConstants() {
@@ -290,33 +347,18 @@ class Float64Rewriter {
     cast.set_name(narrow);
     cast.add_input(name);
     cast.add_output(narrow);
-    onnx::AttributeProto* const to = cast.add_attribute();
-    to->set_name("to");
-    to->set_type(onnx::AttributeProto::INT);
-    to->set_i(TensorProto::FLOAT);
+    SetCastTarget(TensorProto::FLOAT, &cast);
     return narrow;
   }
 
   void RewriteNodes(std::vector<std::string>* rounded) {
     for (onnx::NodeProto& node : *graph_->mutable_node()) {
-      if (!IsOnnx(node) || !analysis_.IsOpen(node)) continue;
+      if (!IsOnnx(node)) continue;
       const std::string label =
           DescribeNode(node.name(), node.op_type(), opset_version_);
-      const bool is_cast = node.op_type() == "Cast";
-      const bool was_wide =
-          node.input_size() > 0 && analysis_.IsComputed(node.input(0));
-      if (is_cast && was_wide && MakesIntegers(node)) {
-        Problem(label,
-                ": makes integers of float64, which is computed in float32 "
-                "here and would give others; cast to float32 in the model, or "
-                "feed integers");
-      }
-      if (is_cast && CastTarget(node) == TensorProto::DOUBLE) {
-        for (auto& attribute : *node.mutable_attribute()) {
-          if (attribute.name() == "to") attribute.set_i(TensorProto::FLOAT);
-        }
-        if (!was_wide) rounded->push_back(label);
-      }
+      ResolveCastLike(&node);
+      if (!analysis_.IsOpen(node)) continue;
+      if (node.op_type() == "Cast") RewriteCast(label, &node, rounded);
       for (std::string& input : *node.mutable_input()) {
         if (analysis_.IsWide(input) && !analysis_.IsOpen(input)) {
           input = Narrowed(label, input);
@@ -325,6 +367,35 @@ class Float64Rewriter {
     }
     for (onnx::NodeProto& node : added_) {
       *graph_->add_node() = std::move(node);
+    }
+  }
+
+  // Where float64 is cast to or from, a CastLike becomes a Cast: what it takes
+  // the type of may become float32.
+  void ResolveCastLike(onnx::NodeProto* node) const {
+    if (node->op_type() != "CastLike" || node->input_size() != 2) return;
+    const int to = analysis_.TypeOf(node->input(1));
+    const bool matters = to == TensorProto::DOUBLE ||
+                         (to != 0 && analysis_.IsComputed(node->input(0)));
+    if (!matters) return;
+    node->set_op_type("Cast");
+    node->mutable_input()->RemoveLast();
+    SetCastTarget(to, node);
+  }
+
+  void RewriteCast(const std::string& label, onnx::NodeProto* node,
+                   std::vector<std::string>* rounded) {
+    const bool was_wide =
+        node->input_size() > 0 && analysis_.IsComputed(node->input(0));
+    if (was_wide && MakesIntegers(*node)) {
+      Problem(label,
+              ": makes integers of float64, which is computed in float32 "
+              "here and would give others; cast to float32 in the model, or "
+              "feed integers");
+    }
+    if (CastTarget(*node) == TensorProto::DOUBLE) {
+      SetCastTarget(TensorProto::FLOAT, node);
+      if (!was_wide) rounded->push_back(label);
     }
   }
 
@@ -337,6 +408,7 @@ class Float64Rewriter {
   const int opset_version_;
   onnx::GraphProto* const graph_;
   std::vector<std::string>* const problems_;
+  ExactContents* const exact_contents_;
   const Float64Analysis analysis_;
   absl::flat_hash_map<std::string, const TensorProto*> constants_;
   Names narrowed_;
@@ -351,9 +423,10 @@ bool ComputesInFloat64(int opset_version, const onnx::GraphProto& graph) {
 
 void RewriteFloat64(int opset_version, onnx::GraphProto* graph,
                     std::vector<std::string>* problems,
-                    std::vector<std::string>* notes) {
+                    std::vector<std::string>* notes,
+                    ExactContents* exact_contents) {
   const std::string rounded =
-      Float64Rewriter(opset_version, graph, problems).Run();
+      Float64Rewriter(opset_version, graph, problems, exact_contents).Run();
   notes->push_back(absl::StrCat(
       "computes in float64, which is trained in float32: ", rounded));
 }

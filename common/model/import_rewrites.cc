@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/model/float64_rewrite.h"
 #include "common/model/graph.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
@@ -366,7 +365,7 @@ void RewriteSequences(int opset_version, onnx::GraphProto* graph) {
 
 std::unique_ptr<onnx::ModelProto> RewriteForTraining(
     onnx::ModelProto* file, std::vector<std::string>* problems,
-    std::vector<std::string>* notes) {
+    std::vector<std::string>* notes, ExactContents* exact_contents) {
   if (!file->has_graph()) return nullptr;
   const int opset = OpsetOf(*file);
   if (opset == 0) return nullptr;
@@ -377,7 +376,9 @@ std::unique_ptr<onnx::ModelProto> RewriteForTraining(
   onnx::GraphProto* const graph = model->mutable_graph();
   NameNodes(graph);
   if (has_sequences) RewriteSequences(opset, graph);
-  if (has_float64) RewriteFloat64(opset, graph, problems, notes);
+  if (has_float64) {
+    RewriteFloat64(opset, graph, problems, notes, exact_contents);
+  }
   return model;
 }
 

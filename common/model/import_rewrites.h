@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/model/float64_rewrite.h"
+
 namespace onnx {
 class GraphProto;
 class ModelProto;
@@ -26,10 +28,11 @@ namespace syncline {
 // to train, with the content of the initializers, which *file no longer has:
 // that is kept for the export. Initializers keep their order and names; what is
 // added comes after them or is a node. Appends one line per problem, and to
-// `notes` what the user must know before training.
+// `notes` what the user must know before training. `exact_contents` is
+// RewriteFloat64's.
 std::unique_ptr<onnx::ModelProto> RewriteForTraining(
     onnx::ModelProto* file, std::vector<std::string>* problems,
-    std::vector<std::string>* notes);
+    std::vector<std::string>* notes, ExactContents* exact_contents);
 
 // The lists alone, in place.
 void RewriteSequences(int opset_version, onnx::GraphProto* graph);

@@ -181,6 +181,8 @@ struct Model::Proto {
   // What is trained in its place; null: the file itself (import_rewrites.h).
   std::unique_ptr<onnx::ModelProto> rewritten;
   std::vector<std::string> notes;
+  // Of initializers whose values may still be asked for.
+  ExactContents exact_contents;
   // Graph::nodes as the file has them, and where in it.
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
@@ -229,7 +231,8 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   proto.record = ReadExportRecord(proto.file);
   PartMergedParameters(&proto.file, &found);
   proto.folded_parameters = FindFoldedParameters(proto.file);
-  proto.rewritten = RewriteForTraining(&proto.file, &found, &proto.notes);
+  proto.rewritten = RewriteForTraining(&proto.file, &found, &proto.notes,
+                                       &proto.exact_contents);
   BuiltGraph built =
       BuildGraph(initialize, &proto.trained(), &found, tables, length);
   model->graph_ = std::move(built.graph);
@@ -414,6 +417,7 @@ void Model::ReleaseValues(absl::Span<const int> initializers) {
       continue;
     }
     std::string().swap(initializer.tensor.bytes);  // = keeps the memory
+    proto_->exact_contents.erase(graph_.values[initializer.value].name);
   }
 }
 
@@ -439,12 +443,16 @@ absl::Status Model::Serialize(
       out->set_name(name);
     }
     absl::string_view bytes = initializer.tensor.bytes;
-    if (const auto it = weights.find(name); it != weights.end()) {
-      bytes = {reinterpret_cast<const char*>(it->second.data()),
-               it->second.size() * sizeof(float)};
+    const auto trained = weights.find(name);
+    if (trained != weights.end()) {
+      bytes = {reinterpret_cast<const char*>(trained->second.data()),
+               trained->second.size() * sizeof(float)};
     }
     const DType dtype = FileType(proto_->file.graph(), *out, initializer);
-    if (dtype != initializer.tensor.dtype) {
+    const auto exact = proto_->exact_contents.find(name);
+    if (exact != proto_->exact_contents.end() && trained == weights.end()) {
+      bytes = exact->second;
+    } else if (dtype != initializer.tensor.dtype) {
       bytes = widened.emplace_back(Widened(bytes));
     }
     WriteTensor(dtype, initializer.tensor.dims, "", out);

@@ -4,6 +4,7 @@
 
 #include "common/model/float64_rewrite.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -104,10 +105,64 @@ TEST(Float64RewriteTest, AComputationInBetweenIsRounded) {
                           "node 'Cast#1' (Cast, opset 18)"));
 }
 
+TEST(Float64RewriteTest, WhatIsNotTrainedKeepsItsDigits) {
+  const auto model = Parse(R"((double[N,2] x) => (double[N,2] y)
+      <double[2] w = {0.1, 0.2}, double[2] frozen = {0.1, 0.3}> {
+      a = Mul(x, w)
+      y = Add(a, frozen) })");
+  const std::vector<float> w = {0.5f, 0.1f};
+  const auto bytes = model->WithWeights({{"w", w}});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  onnx::ModelProto exported;
+  ASSERT_TRUE(exported.ParseFromString(*bytes));
+  const auto values_of = [&](int i) {
+    std::vector<double> values(2);
+    const std::string& raw = exported.graph().initializer(i).raw_data();
+    EXPECT_EQ(raw.size(), sizeof(double) * values.size());
+    std::memcpy(values.data(), raw.data(),
+                std::min(raw.size(), sizeof(double) * values.size()));
+    return values;
+  };
+  EXPECT_THAT(values_of(0), ElementsAre(0.5, double{0.1f}));
+  EXPECT_THAT(values_of(1), ElementsAre(0.1, 0.3));
+}
+
+// CastLike takes the type of its second input, whose numbers do not matter.
+TEST(Float64RewriteTest, CastLikeIsACast) {
+  const auto model = Parse(R"((float[N,2] x) => (float[N,2] y)
+      <double huge = {1e300}> {
+      a = CastLike(x, huge)
+      b = Mul(a, a)
+      y = Cast <to = 1> (b) })");
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(TypeOf(*model, "a"), "float32");
+  EXPECT_THAT(model->notes(),
+              ElementsAre("computes in float64, which is trained in float32: "
+                          "node 'CastLike#0' (CastLike, opset 18)"));
+}
+
+TEST(Float64RewriteTest, AConstantCastLikeAnInputStaysExact) {
+  const auto model = Parse(R"((double[N,2] x) => (double[N,2] y) {
+      c = Constant <value = float {2}> ()
+      d = Constant <value = double {0.1}> ()
+      wide = CastLike(c, x)
+      sum = Add(wide, d)
+      y = Mul(x, sum) })");
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(TypeOf(*model, "sum"), "float64");
+  EXPECT_EQ(TypeOf(*model, "y"), "float32");
+}
+
 TEST(Float64RewriteTest, OtherNumbersAreRefusedByName) {
   const std::pair<const char*, const char*> table[] = {
       {R"((double[N,2] x) => (int64[N,2] y) { y = Cast <to = 7> (x) })",
        "node 'Cast#0' (Cast, opset 18): makes integers of float64"},
+      {R"((double[N,2] x, int64[N] like) => (int64[N,2] y)
+          { y = CastLike(x, like) })",
+       "node 'CastLike#0' (CastLike, opset 18): makes integers of float64"},
+      {R"((double[N,2] x) => (int64[N,2] y)
+          { shape = Shape(x)  y = CastLike(x, shape) })",
+       "node 'CastLike#1' (CastLike, opset 18): makes integers of float64"},
       {R"((double[N,2] x) => (double[N,2] y) <double[2] w = {1, 1e300}>
           { y = Mul(x, w) })",
        "initializer 'w': float64 is trained as float32, which has no 1e+300"},

@@ -148,7 +148,8 @@ TEST(ImportRewritesTest, AFileWithoutAnyIsLeftAlone) {
       ReadOnnxFile(Text(13, "(float[N,2] x) => (y) { y = Relu(x) }"), &file)
           .ok());
   std::vector<std::string> problems, notes;
-  EXPECT_EQ(RewriteForTraining(&file, &problems, &notes), nullptr);
+  ExactContents exact;
+  EXPECT_EQ(RewriteForTraining(&file, &problems, &notes, &exact), nullptr);
 }
 
 }  // namespace
