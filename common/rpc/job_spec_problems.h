@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/descriptor.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
@@ -57,8 +58,18 @@ inline std::string Quote(absl::string_view text) {
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
 }
 
-// What the fields of an optimizer of this kind may hold, for `path` below the
-// job. Says nothing about which kinds are possible there.
+// "kind: LAMB is not built yet; use SGD".
+template <typename Enum>
+void NotBuilt(absl::string_view path, Enum value, absl::string_view instead,
+              Problems* problems) {
+  const auto* name =
+      google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value);
+  if (name == nullptr) return;  // reported by CheckFieldValues
+  problems->Add(path, name->name(), " is not built yet; use ", instead);
+}
+
+// The fields of an optimizer of this kind against their ranges, for `path`
+// below the job. Says nothing about which kinds are possible there.
 void CheckOptimizerFields(const std::string& path,
                           const OptimizerSpec& optimizer, Problems* problems);
 
