@@ -18,6 +18,31 @@ int64_t LargestThatFits(int64_t n_max, absl::FunctionRef<bool(int64_t)> fits) {
   return good;
 }
 
+namespace {
+
+constexpr char kNothingFits[] =
+    "not even one sample a batch would fit; train a smaller model, or give "
+    "this worker more memory";
+
+// Of an executor that only evaluates.
+std::string DescribeEvaluationFit(
+    const Executor::Options& options,
+    absl::FunctionRef<bool(const Executor::Options&)> fits) {
+  Executor::Options tried = options;
+  const int64_t evaluated =
+      LargestThatFits(options.eval_batch_size, [&](int64_t samples) {
+        tried.eval_batch_size = samples;
+        return fits(tried);
+      });
+  if (evaluated == 0) return kNothingFits;
+  if (evaluated == options.eval_batch_size) {
+    return "try again: it would fit now";
+  }
+  return absl::StrCat("training.eval_batch_size: ", evaluated, " would fit");
+}
+
+}  // namespace
+
 std::string DescribeFit(std::shared_ptr<const Model> model,
                         const TrainingGraph& training,
                         const Executor::Options& options,
@@ -28,6 +53,7 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
     const auto plan = Executor::Plan(model, training, tried);
     return plan.ok() && static_cast<uint64_t>(plan->memory_bytes()) <= room;
   };
+  if (!options.trains) return DescribeEvaluationFit(options, fits);
   const int64_t part_max =
       (options.batch_size + options.micro_batches - 1) / options.micro_batches;
   Executor::Options tried = options;
@@ -39,10 +65,7 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
     tried.batch_size = 2 * samples;
     return fits(tried);
   });
-  if (part == 0) {
-    return "not even one sample a batch would fit; train a smaller model, or "
-           "give this worker more memory";
-  }
+  if (part == 0) return kNothingFits;
   std::string settings;
   if (part < part_max) {
     settings = absl::StrCat(

@@ -18,7 +18,8 @@ int64_t LargestThatFits(int64_t n_max, absl::FunctionRef<bool(int64_t)> fits);
 
 // For a job whose executor does not fit into `available_bytes`: which settings
 // would, as the end of an error message: "training.micro_batches: 4 or
-// training.batch_size: 96 would fit". Plans the model some 20 times; takes no
+// training.batch_size: 96 would fit"; of an executor that does not train, its
+// training.eval_batch_size. Plans the model some 20 times; takes no
 // other memory.
 std::string DescribeFit(std::shared_ptr<const Model> model,
                         const TrainingGraph& training,

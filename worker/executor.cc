@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/check.h"
 #include "common/base/memory_claim.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
@@ -130,6 +131,7 @@ class CpuExecutor : public Executor {
     return {values_.addresses()[i], Count(i)};
   }
   absl::Span<const float> gradient(int i) const override {
+    if (!options_.trains) return {};
     return {gradients_.addresses()[i], Count(i)};
   }
   std::shared_ptr<SharedRegion> gradient_region() const override {
@@ -150,7 +152,8 @@ class CpuExecutor : public Executor {
   absl::Status MakeResident() override;
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
-    return 2 * ParameterSlab::BytesFor(counts_) +
+    return ParameterSlab::BytesFor(counts_) +
+           ParameterSlab::BytesFor(GradientCounts()) +
            static_cast<int64_t>(arena_.size() * sizeof(float));
   }
 
@@ -175,6 +178,7 @@ class CpuExecutor : public Executor {
   // Not lent: what parts of a batch add up to, what BatchNormalization says of
   // its input, and the zeros of parameters that do not lead to the loss.
   void PlanGradients() {
+    if (!options_.trains) return;
     const std::vector<int64_t> offsets = ParameterSlab::OffsetsFor(counts_);
     std::vector<bool> written(model_->graph().values.size(), false);
     for (size_t p = 0; p < with_gradients_.nodes.size(); ++p) {
@@ -192,6 +196,10 @@ class CpuExecutor : public Executor {
                       !training_.parameters[i].momentum.has_value()});
     }
   }
+  absl::Span<const int64_t> GradientCounts() const {
+    if (!options_.trains) return {};
+    return counts_;
+  }
   size_t Count(int i) const { return static_cast<size_t>(counts_[i]); }
   absl::Status CheckInputs() const;
   void FillParameters();
@@ -205,7 +213,7 @@ class CpuExecutor : public Executor {
   absl::Span<const int64_t> Lengths() const;
   absl::Status PlanLength(int64_t length, ExecutorPlan* plan);
   // What is said of the whole job, by the plan of the longest batches.
-  void Describe(const StepPlan& training, ExecutorPlan* plan) const;
+  void Describe(const StepPlan& step, ExecutorPlan* plan) const;
   // Samples [first, first + size) of a batch.
   struct Part {
     int64_t first = 0;
@@ -253,7 +261,7 @@ absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
   ExecutorPlan plan;
   plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
   plan.parameter_bytes = ParameterSlab::BytesFor(counts_);
-  plan.gradient_bytes = plan.parameter_bytes;
+  plan.gradient_bytes = ParameterSlab::BytesFor(GradientCounts());
   for (const int64_t length : Lengths()) {
     absl::Status planned = PlanLength(length, &plan);
     if (!planned.ok() && length > 0) {
@@ -265,35 +273,37 @@ absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
 }
 
 absl::Status CpuExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
+  const StepPlan* described = nullptr;
   if (options_.eval_batch_size > 0) {
     SYNCLINE_ASSIGN_OR_RETURN(
-        const StepPlan* evaluation,
+        described,
         PlanFor(/*training=*/false, options_.eval_batch_size, length));
     plan->evaluation_arena_bytes =
-        std::max(plan->evaluation_arena_bytes, evaluation->arena_bytes());
+        std::max(plan->evaluation_arena_bytes, described->arena_bytes());
   }
   // Parts of both sizes, so that what one of them cannot do is refused before
   // anything trains. The largest is the last, whose plan stays the latest.
-  const StepPlan* training = nullptr;
   for (const int64_t part : {SmallestPart(), LargestPart()}) {
-    SYNCLINE_ASSIGN_OR_RETURN(training,
+    if (!options_.trains) break;
+    SYNCLINE_ASSIGN_OR_RETURN(described,
                               PlanFor(/*training=*/true, part, length));
     plan->training_arena_bytes =
-        std::max(plan->training_arena_bytes, training->arena_bytes());
+        std::max(plan->training_arena_bytes, described->arena_bytes());
   }
-  Describe(*training, plan);
+  if (described == nullptr) return absl::OkStatus();  // nothing runs
+  Describe(*described, plan);
   if (length == 0) return absl::OkStatus();
   double flops = 0;
   for (const PlannedOperator& op : plan->operators) flops += op.flops();
-  plan->lengths.push_back({length, training->arena_bytes(), flops});
+  plan->lengths.push_back({length, described->arena_bytes(), flops});
   return absl::OkStatus();
 }
 
-void CpuExecutor::Describe(const StepPlan& training, ExecutorPlan* plan) const {
-  plan->tensors = LargestFirst(training);
+void CpuExecutor::Describe(const StepPlan& step, ExecutorPlan* plan) const {
+  plan->tensors = LargestFirst(step);
   plan->operators =
-      ByOperator(training.Costs(), static_cast<double>(options_.batch_size) /
-                                       static_cast<double>(LargestPart()));
+      ByOperator(step.Costs(), static_cast<double>(options_.batch_size) /
+                                   static_cast<double>(LargestPart()));
 }
 
 std::vector<PlannedTensor> CpuExecutor::LargestFirst(
@@ -325,7 +335,7 @@ absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
       CheckMemoryFor("parameters, gradients and activations",
                      std::max(at_once, total - std::min(total, released))));
   values_.Allocate(counts_, /*shared=*/false);
-  gradients_.Allocate(counts_, options_.shared_gradients);
+  gradients_.Allocate(GradientCounts(), options_.shared_gradients);
   FillParameters();
   EnsureArena(plan.arena_bytes());
   training_arena_bytes_ = plan.training_arena_bytes;
@@ -474,6 +484,7 @@ absl::Status CpuExecutor::Located(StepPlan& plan, const absl::Status& failure,
 absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
     const Batch& batch, int64_t clock, uint32_t rank,
     absl::FunctionRef<void(int)> on_gradient) {
+  SYNCLINE_CHECK(options_.trains);
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.batch_size));
   SetComputeThreads(options_.threads);
   const uint64_t seed =

@@ -30,8 +30,11 @@ class Executor {
   struct Options {
     LossSpec loss;
     bool ignores_labels = false;  // labels may be kIgnoredLabel
-    int64_t batch_size = 0;       // largest training batch
-    int64_t micro_batches = 1;    // parts that a training batch is run in
+    // False: only Evaluate is called; there are no gradients, nor plans of
+    // training batches.
+    bool trains = true;
+    int64_t batch_size = 0;     // largest training batch
+    int64_t micro_batches = 1;  // parts that a training batch is run in
     // Of the forward pass, which are computed again in the backward pass: the
     // same gradients, bit for bit, in less memory.
     int recompute_segments = 1;
@@ -66,7 +69,8 @@ class Executor {
   // at a fixed address. Holds the file's values until written.
   virtual absl::Span<float> parameter(int i) = 0;
   // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
-  // next TrainStep or Evaluate, which use its memory. Fixed address.
+  // next TrainStep or Evaluate, which use its memory. Fixed address. Empty
+  // where the options say that nothing is trained.
   virtual absl::Span<const float> gradient(int i) const = 0;
   // All of them lie in it; null: in memory of this process alone.
   virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;
@@ -79,7 +83,7 @@ class Executor {
   // for the order of sums. `clock`, `rank` and the part seed what is random.
   // Calls on_gradient(i) once per parameter, from this thread, as soon as its
   // gradient is final and its value is not read again in this step; order is
-  // the backward order of the last part.
+  // the backward order of the last part. REQUIRES: options.trains.
   // Errors: InvalidArgument: a label outside the classes (row and value named),
   // an index of Gather or ScatterND out of range (node named);
   // FailedPrecondition: the loss is not finite (the first node whose output is

@@ -58,16 +58,15 @@ absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
   return bytes;
 }
 
-}  // namespace
-
-absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
+absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
                                       std::shared_ptr<const Model> model,
                                       const TrainingGraph& training) {
   const bool evaluates = spec.data().has_test();
+  Executor::Options options = ExecutorOptionsOf(spec, evaluates);
+  options.trains = trains;
   WorkerPlan plan;
-  SYNCLINE_ASSIGN_OR_RETURN(
-      plan.executor,
-      Executor::Plan(model, training, ExecutorOptionsOf(spec, evaluates)));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.executor,
+                            Executor::Plan(model, training, options));
   SYNCLINE_ASSIGN_OR_RETURN(plan.row_bytes,
                             JobRowsBytes(spec, *model, training, evaluates));
   SYNCLINE_ASSIGN_OR_RETURN(
@@ -84,11 +83,20 @@ absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
   return plan;
 }
 
+}  // namespace
+
+absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
+                                      std::shared_ptr<const Model> model,
+                                      const TrainingGraph& training) {
+  return PlanMember(spec, /*trains=*/true, std::move(model), training);
+}
+
 absl::StatusOr<WorkerPlan> PlanEvaluator(const JobSpec& spec,
                                          std::shared_ptr<const Model> model,
                                          const TrainingGraph& training) {
-  SYNCLINE_ASSIGN_OR_RETURN(WorkerPlan plan,
-                            PlanWorker(EvaluatorSpec(spec), model, training));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      WorkerPlan plan,
+      PlanMember(EvaluatorSpec(spec), /*trains=*/false, model, training));
   SYNCLINE_ASSIGN_OR_RETURN(
       plan.batch_bytes,
       BatchBytes(spec, *model, training, spec.training().eval_batch_size()));

@@ -228,6 +228,7 @@ class Preparation {
                        ? static_cast<int>(spec().training().threads())
                        : options_.threads;
     options.threads = job_.threads;
+    options.trains = !job_.is_evaluator();
     options.shared_gradients =
         options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
     auto executor = Executor::Create(job_.model, job_.training, options);
@@ -292,7 +293,8 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
 
 JobSpec EvaluatorSpec(JobSpec spec) {
   TrainingSpec* training = spec.mutable_training();
-  // One sample is too few for BatchNormalization.
+  // Of what is trained it only has room for rows; one sample is too few for
+  // BatchNormalization.
   training->set_batch_size(std::min(2u, training->batch_size()));
   training->set_micro_batches(1);
   return spec;

@@ -75,12 +75,12 @@ struct PrepareOptions {
 // Whether steps fold statistics of their batches with other workers.
 bool FoldsStatistics(const JobSpec& spec);
 
-// What a job wants of its executor; but for threads and shared gradients, which
-// are the daemon's. REQUIRES: `spec` has its defaults.
+// What a job wants of a worker's executor; but for threads and shared
+// gradients, which are the daemon's. REQUIRES: `spec` has its defaults.
 Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);
 
-// A job as its evaluator prepares it. Plans for training are made all the same:
-// they are small.
+// A job as its evaluator prepares it, which does not train: with the smallest
+// batches.
 JobSpec EvaluatorSpec(JobSpec spec);
 
 // The tensors that the ps share, in the order of the parameters.

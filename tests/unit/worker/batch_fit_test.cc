@@ -76,6 +76,23 @@ TEST_F(DescribeFitTest, ProposesASmallerEvaluation) {
   EXPECT_THAT(said, ::testing::Not(HasSubstr("training.batch_size")));
 }
 
+TEST_F(DescribeFitTest, ProposesNoTrainingBatchToAnEvaluator) {
+  Executor::Options options = OptionsFor(2, 512);
+  options.trains = false;
+  const auto plan = Executor::Plan(model_.model, model_.training, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const uint64_t room =
+      static_cast<uint64_t>(plan->memory_bytes()) + kMemoryKeptFreeBytes;
+  const auto describe = [&](int64_t evaluated, uint64_t bytes) {
+    options.eval_batch_size = evaluated;
+    return DescribeFit(model_.model, model_.training, options, bytes);
+  };
+  EXPECT_EQ(describe(100'000, room), "training.eval_batch_size: 512 would fit");
+  EXPECT_THAT(describe(512, room), HasSubstr("try again"));
+  EXPECT_THAT(describe(512, kMemoryKeptFreeBytes),
+              HasSubstr("not even one sample"));
+}
+
 TEST_F(DescribeFitTest, SaysThatNothingWouldFit) {
   EXPECT_THAT(Describe(16, 16, kMemoryKeptFreeBytes),
               HasSubstr("not even one sample a batch would fit"));

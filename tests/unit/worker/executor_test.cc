@@ -6,6 +6,7 @@
 
 #include "worker/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -796,6 +797,36 @@ TEST(ExecutorTest, APlanIsWhatIsTaken) {
     EXPECT_NEAR(plan->operators[0].forward_flops, 30 * (2 * (20 + 15) + 5 + 3),
                 1e-6);
   }
+}
+
+TEST(ExecutorTest, WhatOnlyEvaluatesHasNoGradients) {
+  const TrainingModel model = Mlp();
+  Trainer trainer(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 5);
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 5;
+  options.eval_batch_size = 8;
+  const auto trained = Executor::Plan(model.model, model.training, options);
+  options.trains = false;
+  const auto plan = Executor::Plan(model.model, model.training, options);
+  const auto executor = Executor::Create(model.model, model.training, options);
+  ASSERT_TRUE(trained.ok() && plan.ok() && executor.ok()) << plan.status();
+  EXPECT_EQ(plan->gradient_bytes, 0);
+  EXPECT_EQ(plan->training_arena_bytes, 0);
+  EXPECT_EQ((*executor)->memory_bytes(), plan->memory_bytes());
+  EXPECT_LT(plan->memory_bytes(), trained->memory_bytes());
+  ASSERT_TRUE((*executor)->MakeResident().ok());
+  for (int i = 0; i < trainer.count(); ++i) {
+    EXPECT_TRUE((*executor)->gradient(i).empty());
+    const absl::Span<const float> values = trainer.executor().parameter(i);
+    std::copy(values.begin(), values.end(), (*executor)->parameter(i).begin());
+  }
+  const Batch batch = trainer.MakeBatch(8);
+  const auto want = trainer.executor().Evaluate(batch);
+  const auto got = (*executor)->Evaluate(batch);
+  ASSERT_TRUE(want.ok() && got.ok()) << got.status();
+  EXPECT_EQ(got->loss_sum, want->loss_sum);
+  EXPECT_EQ(got->scores, want->scores);
 }
 
 TEST(ExecutorTest, APlanNamesTensorsAndOperators) {
