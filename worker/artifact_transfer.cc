@@ -16,18 +16,20 @@ class SchedulerTransfer : public ArtifactTransfer {
         session_secret_(std::move(session_secret)) {}
 
   absl::Status Fetch(const std::string& job_id, const std::string& name,
-                     const std::string& to_file, absl::Time deadline) override {
-    return FetchArtifact(address_, job_id, name, to_file, deadline);
+                     const std::string& to_file, absl::Time deadline,
+                     Cancellation* cancellation) override {
+    return FetchArtifact(address_, job_id, name, to_file, deadline,
+                         cancellation);
   }
   absl::Status Upload(const std::string& job_id, const std::string& name,
-                      const std::string& from_file,
-                      absl::Time deadline) override {
+                      const std::string& from_file, absl::Time deadline,
+                      Cancellation* cancellation) override {
     UploadBegin upload;
     upload.set_job_id(job_id);
     upload.set_name(name);
     upload.set_incarnation(incarnation_);
     upload.set_session_secret(session_secret_());
-    return UploadArtifact(address_, upload, from_file, deadline);
+    return UploadArtifact(address_, upload, from_file, deadline, cancellation);
   }
 
  private:

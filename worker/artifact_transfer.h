@@ -8,21 +8,23 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/base/cancellation.h"
 
 namespace syncline {
 
 // How the files of a job come to a worker and results leave it. Blocking, until
-// `deadline`. Thread-safe.
+// `deadline` or until `cancellation`, which may be null, is: then the error is
+// Cancelled. Thread-safe.
 class ArtifactTransfer {
  public:
   virtual ~ArtifactTransfer() = default;
   virtual absl::Status Fetch(const std::string& job_id, const std::string& name,
-                             const std::string& to_file,
-                             absl::Time deadline) = 0;
+                             const std::string& to_file, absl::Time deadline,
+                             Cancellation* cancellation) = 0;
   virtual absl::Status Upload(const std::string& job_id,
                               const std::string& name,
-                              const std::string& from_file,
-                              absl::Time deadline) = 0;
+                              const std::string& from_file, absl::Time deadline,
+                              Cancellation* cancellation) = 0;
 };
 
 // From and to a scheduler, as the process `incarnation`. `session_secret` gives

@@ -109,6 +109,7 @@ bool JobRun::RequestStop(const std::string& reason) {
   if (trainer_ != nullptr) trainer_->Stop();
   if (evaluation_ != nullptr) evaluation_->Stop();
   results_.Stop();
+  cancellation_.Cancel();
   return true;
 }
 
@@ -150,7 +151,8 @@ void JobRun::Execute() {
   LogInfo("job released").Job(job_id());
   if (!log_name.empty()) {
     const absl::Status status =
-        UploadText(log_name, log.text(), kLogUploadTimeout);
+        UploadText(log_name, log.text(), kLogUploadTimeout,
+                   /*cancellation=*/nullptr);  // a stop does not end it
     if (!status.ok()) LogWarning("log not uploaded").Status(status);
   }
   const absl::Status removed = RemoveTree(dir_);
@@ -204,9 +206,9 @@ absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
 absl::Status JobRun::LoadModel(std::string* bytes) {
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(dir_));
   const std::string file = absl::StrCat(dir_, "/model.onnx");
-  SYNCLINE_RETURN_IF_ERROR(artifacts_->Fetch(job_id(),
-                                             assignment_.model_artifact(), file,
-                                             MonotonicNow() + kFetchTimeout));
+  SYNCLINE_RETURN_IF_ERROR(
+      artifacts_->Fetch(job_id(), assignment_.model_artifact(), file,
+                        MonotonicNow() + kFetchTimeout, &cancellation_));
   SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
   return absl::OkStatus();
 }
@@ -424,11 +426,12 @@ absl::Status JobRun::PutTable(Trainer* trainer, size_t index) {
 
 absl::Status JobRun::UploadText(const std::string& name,
                                 const std::string& content,
-                                absl::Duration timeout) {
+                                absl::Duration timeout,
+                                Cancellation* cancellation) {
   const std::string file = absl::StrCat(dir_, "/upload");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(file, content));
-  const absl::Status uploaded =
-      artifacts_->Upload(job_id(), name, file, MonotonicNow() + timeout);
+  const absl::Status uploaded = artifacts_->Upload(
+      job_id(), name, file, MonotonicNow() + timeout, cancellation);
   const absl::Status removed = RemoveTree(file);
   return Annotate(uploaded.ok() ? removed : uploaded,
                   absl::StrCat("uploading ", name));
@@ -528,8 +531,8 @@ void JobRun::UploadProfile(const std::string& name,
                            const StepProfile& profile) {
   StepProfile readable = profile;
   MakeStringsUtf8(&readable);  // names of nodes are the model's
-  const absl::Status status =
-      UploadText(name, readable.SerializeAsString(), kProfileUploadTimeout);
+  const absl::Status status = UploadText(name, readable.SerializeAsString(),
+                                         kProfileUploadTimeout, &cancellation_);
   if (!status.ok()) {
     LogWarning("profile not uploaded").Job(job_id()).Status(status);
   }

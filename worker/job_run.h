@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/cancellation.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
@@ -99,7 +100,7 @@ class JobRun {
   absl::Status PutText(const std::string& name, const std::string& content);
   // Of what nobody misses: one attempt.
   absl::Status UploadText(const std::string& name, const std::string& content,
-                          absl::Duration timeout);
+                          absl::Duration timeout, Cancellation* cancellation);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
   void WatchExecutor();
   // Frees model, data and parameters, these as soon as gRPC has let go of them.
@@ -121,7 +122,8 @@ class JobRun {
   WorkerMetrics* const metrics_;
   const std::function<void(DaemonMessage)> send_;
 
-  ResultUpload results_;  // the executing thread's, but for Stop
+  Cancellation cancellation_;  // of transfers that a stop ends
+  ResultUpload results_;       // the executing thread's, but for Stop
 
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;

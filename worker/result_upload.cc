@@ -71,9 +71,12 @@ absl::Status ResultUpload::Finish() const {
 }
 
 void ResultUpload::Stop() {
-  MutexLock lock(&mu_);
-  stopped_ = true;
-  changed_.SignalAll();
+  {
+    MutexLock lock(&mu_);
+    stopped_ = true;
+    changed_.SignalAll();
+  }
+  cancellation_.Cancel();
 }
 
 bool ResultUpload::stopped() const {
@@ -128,7 +131,8 @@ absl::Status ResultUpload::UploadOnce(const std::string& name) {
   const std::string path = PathOf(name);
   SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(path));
   return artifacts_->Upload(options_.job_id, name, path,
-                            MonotonicNow() + UploadTimeout(bytes));
+                            MonotonicNow() + UploadTimeout(bytes),
+                            &cancellation_);
 }
 
 // Out of the folder that is removed with the job.

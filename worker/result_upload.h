@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/backoff.h"
+#include "common/base/cancellation.h"
 #include "common/base/mutex.h"
 #include "worker/artifact_transfer.h"
 
@@ -50,7 +51,7 @@ class ResultUpload {
   // of what is not.
   absl::Status Finish() const;
 
-  // Ends waits. Thread-safe.
+  // Ends waits, and an upload that is under way. Thread-safe.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -76,6 +77,8 @@ class ResultUpload {
   absl::Time give_up_at_ = absl::InfiniteFuture();
   std::vector<std::string> unstored_;
   absl::Status last_failure_;
+
+  Cancellation cancellation_;  // of uploads
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -27,13 +27,16 @@ std::string What(absl::string_view verb, const std::string& job_id,
 }
 
 absl::Status Fetch(Daemons::Stub* stub, const DownloadRequest& request,
-                   const std::string& to_file, absl::Time deadline) {
+                   const std::string& to_file, absl::Time deadline,
+                   Cancellation* cancellation) {
   SYNCLINE_ASSIGN_OR_RETURN(
       auto writer,
       FileChunkWriter::Create(
           absl::StrCat(to_file, ".", absl::Hex(EntropySeed()), ".tmp"),
           kAnySize));
   const auto context = MakeContext(deadline);
+  const Cancellation::Scope scope(cancellation,
+                                  [&context] { context->TryCancel(); });
   const auto reader = stub->FetchArtifact(context.get(), request);
   absl::Status local;
   for (FileChunk chunk; local.ok() && reader->Read(&chunk);) {
@@ -48,9 +51,12 @@ absl::Status Fetch(Daemons::Stub* stub, const DownloadRequest& request,
 }
 
 absl::Status Upload(Daemons::Stub* stub, const UploadBegin& begin,
-                    const std::string& from_file, absl::Time deadline) {
+                    const std::string& from_file, absl::Time deadline,
+                    Cancellation* cancellation) {
   SYNCLINE_ASSIGN_OR_RETURN(auto reader, FileChunkReader::Open(from_file));
   const auto context = MakeContext(deadline);
+  const Cancellation::Scope scope(cancellation,
+                                  [&context] { context->TryCancel(); });
   UploadResponse response;
   const auto writer = stub->UploadArtifact(context.get(), &response);
   UploadRequest request;
@@ -73,21 +79,23 @@ absl::Status Upload(Daemons::Stub* stub, const UploadBegin& begin,
 
 absl::Status FetchArtifact(const std::string& scheduler_address,
                            const std::string& job_id, const std::string& name,
-                           const std::string& to_file, absl::Time deadline) {
+                           const std::string& to_file, absl::Time deadline,
+                           Cancellation* cancellation) {
   const auto stub = Daemons::NewStub(MakeChannel(scheduler_address));
   DownloadRequest request;
   request.set_job_id(job_id);
   request.set_name(name);
-  return Annotate(Fetch(stub.get(), request, to_file, deadline),
+  return Annotate(Fetch(stub.get(), request, to_file, deadline, cancellation),
                   What("fetching", job_id, name, scheduler_address));
 }
 
 absl::Status UploadArtifact(const std::string& scheduler_address,
                             const UploadBegin& upload,
-                            const std::string& from_file, absl::Time deadline) {
+                            const std::string& from_file, absl::Time deadline,
+                            Cancellation* cancellation) {
   const auto stub = Daemons::NewStub(MakeChannel(scheduler_address));
   return Annotate(
-      Upload(stub.get(), upload, from_file, deadline),
+      Upload(stub.get(), upload, from_file, deadline, cancellation),
       What("storing", upload.job_id(), upload.name(), scheduler_address));
 }
 

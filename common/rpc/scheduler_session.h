@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/cancellation.h"
 #include "proto/scheduler.pb.h"
 
 namespace syncline {
@@ -58,16 +59,19 @@ class SchedulerSession {
 };
 
 // Transfers whole files to and from a scheduler, in chunks, with checksums; of
-// any size, never held in memory. Blocking, until `deadline`. Errors: as the
-// RPCs; DataLoss: checksum mismatch; ResourceExhausted: local disk full.
+// any size, never held in memory. Blocking, until `deadline`; `cancellation`,
+// which may be null, ends it early. Errors: as the RPCs; Cancelled; DataLoss:
+// checksum mismatch; ResourceExhausted: local disk full.
 absl::Status FetchArtifact(const std::string& scheduler_address,
                            const std::string& job_id, const std::string& name,
-                           const std::string& to_file, absl::Time deadline);
+                           const std::string& to_file, absl::Time deadline,
+                           Cancellation* cancellation = nullptr);
 // `upload` names job and artifact, and says by incarnation and secret which
 // stream it belongs to.
 absl::Status UploadArtifact(const std::string& scheduler_address,
                             const UploadBegin& upload,
-                            const std::string& from_file, absl::Time deadline);
+                            const std::string& from_file, absl::Time deadline,
+                            Cancellation* cancellation = nullptr);
 
 }  // namespace syncline
 

@@ -8,10 +8,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/random.h"
 #include "common/rpc/file_chunks.h"
@@ -40,6 +42,14 @@ class ScriptedDaemons final : public Daemons::Service {
   std::map<std::string, std::string> files;  // set before the server starts
   bool spoil_checksum = false;
   WaitLog<std::pair<std::string, std::string>> uploads;
+  // Transfers of "stalled" move nothing until `released`.
+  WaitLog<bool> stalled, released;
+
+  void StallIf(const std::string& name) {
+    if (name != "stalled") return;
+    stalled.Add(true);
+    released.Await(1);
+  }
 
   grpc::Status Session(grpc::ServerContext*, Stream* stream) override {
     DaemonMessage message;
@@ -68,6 +78,7 @@ class ScriptedDaemons final : public Daemons::Service {
   grpc::Status FetchArtifact(grpc::ServerContext*,
                              const DownloadRequest* request,
                              grpc::ServerWriter<FileChunk>* writer) override {
+    StallIf(request->name());
     if (!files.contains(request->name())) {
       return ToGrpcStatus(absl::NotFoundError("no such artifact"));
     }
@@ -88,6 +99,7 @@ class ScriptedDaemons final : public Daemons::Service {
     UploadRequest request;
     reader->Read(&request);
     const std::string name = request.begin().name();
+    StallIf(name);
     if (request.begin().incarnation() != 7 ||
         request.begin().session_secret() != "abc") {
       return ToGrpcStatus(absl::FailedPreconditionError("not this daemon's"));
@@ -288,6 +300,29 @@ TEST_F(SchedulerSessionTest, FilesTravelBothWays) {
   ASSERT_EQ(uploads.size(), 1);
   EXPECT_EQ(uploads[0].first, "trained.onnx");
   EXPECT_TRUE(uploads[0].second == content);
+}
+
+TEST_F(SchedulerSessionTest, ATransferEndsWhenItIsCancelled) {
+  ASSERT_TRUE(WriteFileAtomically(dir_ / "in", std::string(100, 'x')).ok());
+  StartServer();
+  const absl::Time deadline = MonotonicNow() + 3 * kPatience;
+  for (const bool fetches : {true, false}) {
+    Cancellation cancellation;
+    const size_t before = fetches ? 0 : 1;
+    std::thread canceller([&] {
+      daemons_.stalled.Await(before + 1);
+      cancellation.Cancel();
+    });
+    const absl::Status status =
+        fetches ? FetchArtifact(server_.address, "j-1", "stalled", dir_ / "out",
+                                deadline, &cancellation)
+                : UploadArtifact(server_.address, Upload(7, "stalled"),
+                                 dir_ / "in", deadline, &cancellation);
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    canceller.join();
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
+  daemons_.released.Add(true);
 }
 
 TEST_F(SchedulerSessionTest, ATransferThatFailsSaysWhatAndLeavesNothing) {

@@ -31,7 +31,8 @@ int CountOf(const std::vector<DaemonMessage>& messages,
 class TrainingCluster::Artifacts final : public ArtifactTransfer {
  public:
   absl::Status Fetch(const std::string& job_id, const std::string& name,
-                     const std::string& to_file, absl::Time) override {
+                     const std::string& to_file, absl::Time,
+                     Cancellation*) override {
     MutexLock lock(&mu_);
     const auto file = files_.find(absl::StrCat(job_id, "/", name));
     if (file == files_.end()) {
@@ -40,7 +41,8 @@ class TrainingCluster::Artifacts final : public ArtifactTransfer {
     return WriteFileAtomically(to_file, file->second);
   }
   absl::Status Upload(const std::string& job_id, const std::string& name,
-                      const std::string& from_file, absl::Time) override {
+                      const std::string& from_file, absl::Time,
+                      Cancellation*) override {
     SYNCLINE_ASSIGN_OR_RETURN(std::string content,
                               ReadFile(from_file, 1ull << 30));
     Put(job_id, name, std::move(content));

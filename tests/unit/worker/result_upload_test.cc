@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
+#include "tests/testing/wait_log.h"
 
 namespace syncline {
 namespace {
@@ -31,12 +32,14 @@ using ::testing::IsEmpty;
 class FakeScheduler final : public ArtifactTransfer {
  public:
   absl::Status Fetch(const std::string&, const std::string&, const std::string&,
-                     absl::Time) override {
+                     absl::Time, Cancellation*) override {
     return absl::UnimplementedError("");
   }
   absl::Status Upload(const std::string&, const std::string& name,
-                      const std::string& from_file, absl::Time) override {
+                      const std::string& from_file, absl::Time,
+                      Cancellation* cancellation) override {
     ++attempts;
+    if (stalls) return Stall(cancellation);
     if (on_attempt) on_attempt();
     if (failures > 0) {
       --failures;
@@ -45,6 +48,17 @@ class FakeScheduler final : public ArtifactTransfer {
     stored[name] = *ReadFile(from_file, 1 << 20);
     return absl::OkStatus();
   }
+  // Nothing moves until somebody ends it.
+  absl::Status Stall(Cancellation* cancellation) {
+    WaitLog<bool> ended;
+    const Cancellation::Scope scope(cancellation, [&] { ended.Add(true); });
+    stalled.Add(true);
+    return ended.Await(1).empty() ? absl::DeadlineExceededError("not ended")
+                                  : absl::CancelledError("ended");
+  }
+
+  bool stalls = false;
+  WaitLog<bool> stalled;
   int failures = 0;
   absl::Status failure = absl::ResourceExhaustedError("disk full");
   std::function<void()> on_attempt = nullptr;
@@ -162,6 +176,21 @@ TEST_F(ResultUploadTest, AStopEndsTheWaitAndTheFileStays) {
   EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
   stopper.join();
   EXPECT_EQ(Put("metrics.json", "{}").code(), absl::StatusCode::kCancelled);
+  upload_.reset();
+  EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
+}
+
+TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
+  Begin();
+  scheduler_.stalls = true;
+  std::thread stopper([this] {
+    scheduler_.stalled.Await(1);
+    upload_->Stop();
+  });
+  EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
+  stopper.join();
+  EXPECT_EQ(scheduler_.attempts, 1);
+  EXPECT_THAT(std::string(upload_->Finish().message()), HasSubstr("ended"));
   upload_.reset();
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
 }
