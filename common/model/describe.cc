@@ -2,12 +2,14 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/model/model.h"
 
 namespace syncline {
 namespace {
 
 constexpr size_t kNameBytesShown = 120;
+constexpr size_t kNamesShown = 8;
 
 }  // namespace
 
@@ -22,6 +24,20 @@ std::string DescribeNode(absl::string_view name, absl::string_view op_type,
   const std::string op = Quote(op_type);
   return absl::StrCat("node ", Quote(name), " (", op.substr(1, op.size() - 2),
                       ", opset ", opset_version, ")");
+}
+
+std::string DescribeNames(const Graph& graph,
+                          absl::Span<const ValueId> values) {
+  std::vector<std::string> names;
+  for (const ValueId v : values) {
+    if (names.size() == kNamesShown) {
+      names.push_back("...");
+      break;
+    }
+    names.push_back(Quote(graph.values[v].name));
+  }
+  return names.empty() ? "(none)"
+                       : absl::StrCat("(", absl::StrJoin(names, ", "), ")");
 }
 
 std::string DescribeTensor(DType dtype, absl::Span<const int64_t> dims) {

@@ -18,6 +18,9 @@ std::string Quote(absl::string_view name);  // 'fc1/weight'
 std::string DescribeNode(absl::string_view name, absl::string_view op_type,
                          int opset_version);
 
+// The names of values, the first of many: ('a', 'b', ...); of no value: (none).
+std::string DescribeNames(const Graph& graph, absl::Span<const ValueId> values);
+
 // float32[N,784]
 std::string DescribeTensor(DType dtype, absl::Span<const int64_t> dims);
 

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "common/model/batch_shapes.h"
 #include "common/model/describe.h"
 #include "common/model/export_record.h"
 #include "common/model/gradient_flow.h"
+#include "common/model/loss_and_feeds.h"
 #include "common/model/merged_model.h"
 #include "common/model/weight_patterns.h"
 
@@ -35,8 +35,8 @@ class Resolver {
         problems_(problems) {}
 
   TrainingGraph Resolve() {
-    ResolveLossOutput();
-    ResolveFeeds();
+    result_.loss_output = ResolveLossOutput(spec_, model_, problems_);
+    result_.feeds = ResolveFeeds(spec_, model_, result_.loss_output, problems_);
     const bool whole = model_.whole();
     // A bad node may read nothing, and nobody knows what it lets through.
     if (whole) {
@@ -54,8 +54,7 @@ class Resolver {
     CheckTrainedAreReached();
     WarnOfSharedWeights();
     CheckFoldedStatistics();
-    CheckBuckets();
-    CheckBatchSizes();
+    CheckBatchShapes(spec_, model_, result_.loss_output, problems_);
     return std::move(result_);
   }
 
@@ -72,20 +71,6 @@ class Resolver {
   std::string NameOf(const Node& node) const {
     return DescribeNode(node.name, node.op_type, graph_.opset_version);
   }
-  // ('a', 'b', ...), for messages.
-  std::string Names(absl::Span<const ValueId> ids) const;
-
-  void ResolveLossOutput();
-  void CheckLossShape(const Value& output);
-  // What to name in place of a loss that the graph computes itself.
-  std::string LossNodeHint(const Value& output) const;
-  void CheckClasses(const std::string& output, int64_t count);
-  void ResolveFeeds();
-  // By ValueId: only nodes that the loss output does not depend on read it, as
-  // the labels of a loss that the graph computes beside its scores.
-  std::vector<bool> ReadInVain() const;
-  void ReportNoInput(const std::string& path, const std::string& name);
-  void CheckFedInput(int feed, const Value& input);
   // Marks the running means and variances of batch normalisation.
   void MarkStatistics();
   void CheckShared(const Node& node, ValueId id);
@@ -110,15 +95,6 @@ class Resolver {
   // Where the file does not say whether the model itself shares them.
   void WarnOfSharedWeights();
   void CheckFoldedStatistics();
-  // Of each length, where batches have several.
-  void CheckBatchSizes();
-  void CheckShapes(const std::string& path, int64_t batch_size, int64_t length);
-  void CheckBuckets();
-  // What the loss takes may depend on the length in its positions only, which
-  // must not become fewer as it grows; true if it does. `score_count` is
-  // the length's before, and becomes this one's.
-  bool CheckPositions(const std::string& path, int64_t length,
-                      int64_t* score_count);
 
   const JobSpec& spec_;
   const Model& model_;
@@ -132,203 +108,6 @@ class Resolver {
   bool is_merged_ = false;        // and that is a problem already
   bool loses_gradients_ = false;  // likewise
 };
-
-std::string Resolver::Names(absl::Span<const ValueId> ids) const {
-  std::vector<std::string> names;
-  for (ValueId id : ids) {
-    if (names.size() == kNamesShown) {
-      names.push_back("...");
-      break;
-    }
-    names.push_back(Quote(value(id).name));
-  }
-  return names.empty() ? "(none)"
-                       : absl::StrCat("(", absl::StrJoin(names, ", "), ")");
-}
-
-void Resolver::ResolveLossOutput() {
-  const std::string& name = spec_.loss().output();
-  if (name.empty()) {
-    if (graph_.outputs.empty()) return;  // the model's own problem
-    if (graph_.outputs.size() != 1) {
-      Problem("loss.output: the model has several outputs ",
-              Names(graph_.outputs), "; name one");
-      return;
-    }
-    result_.loss_output = graph_.outputs[0];
-  } else {
-    const auto it = absl::c_find_if(
-        graph_.outputs, [&](ValueId id) { return value(id).name == name; });
-    if (it == graph_.outputs.end()) {
-      Problem("loss.output: ", Quote(name),
-              " is not an output of the model, which has ",
-              Names(graph_.outputs));
-      return;
-    }
-    result_.loss_output = *it;
-  }
-  CheckLossShape(value(result_.loss_output));
-}
-
-void Resolver::CheckLossShape(const Value& output) {
-  if (!output.known) return;
-  const size_t rank = output.dims.size();
-  const bool per_sample = rank >= 1 && output.dims[0] == kBatchDim;
-  const int64_t width = rank >= 2 ? output.dims.back() : 1;
-  const LossSpec::Kind kind = spec_.loss().kind();
-  if (kind == LossSpec::KIND_UNSPECIFIED || !LossSpec::Kind_IsValid(kind)) {
-    return;
-  }
-  bool fits = output.dtype == DType::kFloat32 && per_sample;
-  absl::string_view wanted = "float32[N,n] or [N]";
-  if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) {
-    wanted = "float32[N,classes] or [N,...,classes] with at least 2 classes";
-    const bool fixed =
-        rank >= 2 && absl::c_all_of(absl::MakeConstSpan(output.dims).subspan(1),
-                                    [](int64_t dim) { return dim > 0; });
-    fits = fits && fixed && width >= 2;
-  } else if (kind == LossSpec::SIGMOID_CROSS_ENTROPY) {
-    wanted = "float32[N,1] or [N]";
-    fits = fits && rank <= 2 && width == 1;
-  } else {
-    fits = fits && rank <= 2 && width >= 1;
-  }
-  if (!fits) {
-    Problem("loss.output: ", Quote(output.name), " is ",
-            DescribeTensor(output.dtype, output.dims), ", but ",
-            LossSpec::Kind_Name(kind), " needs ", wanted, LossNodeHint(output));
-    return;
-  }
-  if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) CheckClasses(output.name, width);
-}
-
-std::string Resolver::LossNodeHint(const Value& output) const {
-  if (output.producer < 0) return "";
-  const Node& node = graph_.nodes[output.producer];
-  if (node.op_type != "SoftmaxCrossEntropyLoss" &&
-      node.op_type != "NegativeLogLikelihoodLoss") {
-    return "";
-  }
-  return absl::StrCat("; it is the result of a ", node.op_type,
-                      " node, but the job computes the loss itself: make the "
-                      "scores ",
-                      Quote(value(node.inputs[0]).name),
-                      " an output of the model and name them here");
-}
-
-void Resolver::CheckClasses(const std::string& output, int64_t count) {
-  const int named = spec_.data().label().classes_size();
-  if (named != 0 && named != count) {
-    Problem("data.label.classes: ", named, " values, but ", Quote(output),
-            " has ", count, " classes");
-  }
-  for (int i = 0; i < spec_.metrics_size(); ++i) {
-    const Metric metric = spec_.metrics(i);
-    const bool binary =
-        metric == AUC || metric == CALIBRATION || metric == MEAN_SQUARED_ERROR;
-    if (binary && count != 2) {
-      Problem("metrics[", i, "]: ", Metric_Name(metric),
-              " is for 2 classes, but ", Quote(output), " has ", count);
-    }
-    if (metric == TOP5_ACCURACY && count <= 5) {
-      Problem("metrics[", i,
-              "]: TOP5_ACCURACY is for more than 5 classes, but ",
-              Quote(output), " has ", count);
-    }
-  }
-}
-
-std::vector<bool> Resolver::ReadInVain() const {
-  std::vector<bool> in_vain(graph_.values.size(), false);
-  if (!model_.whole() || result_.loss_output == kNoValue) return in_vain;
-  std::vector<bool> needed(graph_.values.size(), false);
-  needed[result_.loss_output] = true;
-  for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-    const bool runs = absl::c_any_of(node->outputs, [&](ValueId id) {
-      return id != kNoValue && needed[id];
-    });
-    for (const ValueId id : node->inputs) {
-      if (id != kNoValue) (runs ? needed : in_vain)[id] = true;
-    }
-  }
-  for (size_t id = 0; id < needed.size(); ++id) {
-    if (needed[id]) in_vain[id] = false;
-  }
-  return in_vain;
-}
-
-void Resolver::ResolveFeeds() {
-  const std::vector<bool> in_vain = ReadInVain();
-  absl::flat_hash_map<absl::string_view, ValueId> inputs;  // still unfed
-  for (ValueId id : graph_.inputs) inputs[value(id).name] = id;
-  for (int i = 0; i < spec_.data().feeds_size(); ++i) {
-    const std::string path = absl::StrCat("data.feeds[", i, "].input");
-    const auto fed = inputs.extract(spec_.data().feeds(i).input());
-    if (fed.empty()) {
-      ReportNoInput(path, spec_.data().feeds(i).input());
-      result_.feeds.push_back(kNoValue);
-    } else {
-      CheckFedInput(i, value(fed.mapped()));
-      result_.feeds.push_back(fed.mapped());
-    }
-  }
-  for (ValueId id : graph_.inputs) {
-    if (!inputs.contains(value(id).name) || !value(id).known) continue;
-    if (in_vain[id]) continue;
-    Problem(
-        "data.feeds: graph input ", Quote(value(id).name),
-        " is not fed, and no rule of model.initialize makes it a parameter");
-  }
-}
-
-void Resolver::ReportNoInput(const std::string& path, const std::string& name) {
-  const ValueId id = graph_.FindValue(name);
-  const bool is_parameter = id != kNoValue && value(id).initializer >= 0;
-  Problem(path, ": ", Quote(name),
-          is_parameter ? " is an initializer" : " is not an input",
-          " of the model, which takes ", Names(graph_.inputs));
-}
-
-void Resolver::CheckFedInput(int feed, const Value& input) {
-  if (!input.known) return;
-  const Feed& spec = spec_.data().feeds(feed);
-  const std::string path = absl::StrCat("data.feeds[", feed, "].input");
-  if (input.dtype != DType::kFloat32 && input.dtype != DType::kInt64) {
-    Problem(path, ": ", Quote(input.name), " is ", DTypeName(input.dtype),
-            ", but feeds are float32 or int64");
-  }
-  if (input.dtype == DType::kInt64 &&
-      (spec.scale() != 1 || spec.offset() != 0)) {
-    Problem("data.feeds[", feed, "]: scale and offset are for float32, but ",
-            Quote(input.name), " is int64");
-  }
-  if (input.dtype == DType::kFloat32 && spec.padding() != 0) {
-    Problem("data.feeds[", feed, "].padding: is for int64, but ",
-            Quote(input.name), " is float32, which is padded with 0");
-  }
-  if (spec_.data().train().has_csv() && spec.padding() != 0 &&
-      !input.dims.empty() &&
-      ElementCount(absl::MakeConstSpan(input.dims).subspan(1)) == 1) {
-    Problem("data.feeds[", feed, "].padding: is for lists, but ",
-            Quote(input.name), " takes one value a sample");
-  }
-  const auto per_sample =
-      absl::MakeConstSpan(input.dims).subspan(input.dims.empty() ? 0 : 1);
-  const bool is_fixed =
-      absl::c_all_of(per_sample, [](int64_t dim) { return dim >= 0; });
-  const Dims reshape(spec.reshape().begin(), spec.reshape().end());
-  if (!reshape.empty() && is_fixed &&
-      ElementCount(reshape) != ElementCount(per_sample)) {
-    Problem("data.feeds[", feed, "].reshape: ", DimsToString(reshape), " has ",
-            ElementCount(reshape), " values, but ", Quote(input.name),
-            " takes ", ElementCount(per_sample), " a sample");
-  }
-  if (input.dims.empty() || input.dims[0] != kBatchDim) {
-    Problem(path, ": ", Quote(input.name), " is ", DimsToString(input.dims),
-            ", but its first dimension must be open, because batches differ in "
-            "size; export the model with a symbolic first dimension");
-  }
-}
 
 bool Resolver::IsFillable(ValueId id) const {
   return value(id).initializer >= 0 && plans_[value(id).initializer].fillable;
@@ -477,7 +256,7 @@ std::string Resolver::DescribeUntrained() const {
     if (is_constant && reached_[id]) ids.push_back(id);
   }
   if (ids.empty()) return "";
-  return absl::StrCat(", but for ", Names(ids),
+  return absl::StrCat(", but for ", DescribeNames(graph_, ids),
                       ", taken for constants; model.train names weights");
 }
 
@@ -580,7 +359,7 @@ void Resolver::WarnOfSharedWeights() {
   if (shared.empty()) return;
   result_.warnings.push_back(absl::StrCat(
       "model: weights that several nodes read are trained as one: ",
-      shared.size(), " ", Names(shared),
+      shared.size(), " ", DescribeNames(graph_, shared),
       "; right if the model ties them, wrong if an exporter merged equal "
       "ones"));
 }
@@ -621,87 +400,6 @@ void Resolver::CheckFoldedParameters() {
     Problem("model: ", line,
             "; or train what the file has, with model.accept_merged: true");
   }
-}
-
-// Shapes fit for every batch size once they fit for one (Model::Parse); what
-// can still be wrong with a particular one is its size.
-void Resolver::CheckBatchSizes() {
-  const bool open = absl::c_all_of(graph_.inputs, [&](ValueId id) {
-    return !value(id).dims.empty() && value(id).dims[0] == kBatchDim;
-  });
-  if (!open) return;  // reported by ResolveFeeds
-  CheckShapes("training.batch_size", spec_.training().batch_size(), 0);
-  CheckShapes("training.eval_batch_size", spec_.training().eval_batch_size(),
-              0);
-}
-
-void Resolver::CheckShapes(const std::string& path, int64_t batch_size,
-                           int64_t length) {
-  const auto shapes = model_.InferShapes(batch_size, length);
-  if (shapes.ok()) return;
-  for (absl::string_view line :
-       absl::StrSplit(shapes.status().message(), '\n')) {
-    Problem(path, ": ", line);
-  }
-}
-
-// Shapes that fit for the longest need not fit for others.
-void Resolver::CheckBuckets() {
-  if (!spec_.data().has_buckets()) return;
-  const LengthBuckets& buckets = spec_.data().buckets();
-  const bool is_there = absl::c_any_of(
-      graph_.inputs, [&](ValueId id) { return value(id).length_mask != 0; });
-  if (!is_there) {
-    Problem("data.buckets.dimension: ", Quote(buckets.dimension()),
-            " is no symbolic dimension of the model's inputs ",
-            Names(graph_.inputs));
-    return;
-  }
-  bool positions_vary = false;
-  int64_t score_count = 0;
-  for (int i = 0; i < buckets.lengths_size(); ++i) {
-    const std::string path = absl::StrCat("data.buckets.lengths[", i, "]");
-    const size_t before = problems_->size();
-    const uint32_t length = buckets.lengths(i);
-    CheckShapes(path, spec_.training().batch_size(), length);
-    if (problems_->size() > before || result_.loss_output == kNoValue) continue;
-    positions_vary |= CheckPositions(path, length, &score_count);
-  }
-  if (!positions_vary || spec_.data().label().has_ignore()) return;
-  Problem("data.label.ignore: is required: the number of labels of ",
-          Quote(value(result_.loss_output).name),
-          " depends on data.buckets, and what follows a sample's own must not "
-          "count");
-}
-
-bool Resolver::CheckPositions(const std::string& path, int64_t length,
-                              int64_t* score_count) {
-  const int64_t batch_size = spec_.training().batch_size();
-  const auto shapes = model_.InferShapes(batch_size, length);
-  const auto at_longest = model_.InferShapes(batch_size);
-  if (!shapes.ok() || !at_longest.ok()) return false;
-  const std::string& name = value(result_.loss_output).name;
-  const Dims& scores = (*shapes)[result_.loss_output];
-  const Dims& longest = (*at_longest)[result_.loss_output];
-  const bool is_same = scores == longest;
-  const bool fits =
-      is_same || (spec_.loss().kind() == LossSpec::SOFTMAX_CROSS_ENTROPY &&
-                  scores.size() > 1 && scores.front() == longest.front() &&
-                  scores.back() == longest.back());
-  if (!fits) {
-    Problem(path, ": the scores ", Quote(name), " of a batch are ",
-            DimsToString(scores), ", but ", DimsToString(longest),
-            " at the longest; only the positions of SOFTMAX_CROSS_ENTROPY may "
-            "depend on the length");
-    return false;
-  }
-  const int64_t shorter = std::exchange(*score_count, ElementCount(scores));
-  if (*score_count >= shorter) return !is_same;
-  Problem(path, ": the scores ", Quote(name), " of a batch are ",
-          DimsToString(scores),
-          ", fewer than those of shorter samples; a longer sample must not "
-          "have fewer positions");
-  return false;
 }
 
 }  // namespace

@@ -26,6 +26,20 @@ TEST(DescribeTest, NodesAndTensors) {
   EXPECT_EQ(DescribeTensor(DType::kInt64, Dims{kBatchDim, 3}), "int64[N,3]");
 }
 
+TEST(DescribeTest, OfManyNamesTheFirstAreShown) {
+  Graph graph;
+  graph.values.resize(10);
+  std::vector<ValueId> ids;
+  for (ValueId v = 0; v < 10; ++v) {
+    graph.values[v].name = std::string(1, static_cast<char>('a' + v));
+    ids.push_back(v);
+  }
+  EXPECT_EQ(DescribeNames(graph, {}), "(none)");
+  EXPECT_EQ(DescribeNames(graph, absl::MakeSpan(ids).first(2)), "('a', 'b')");
+  EXPECT_EQ(DescribeNames(graph, ids),
+            "('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...)");
+}
+
 bool MatchesSlowly(absl::string_view pattern, absl::string_view name) {
   if (pattern.empty()) return name.empty();
   if (pattern[0] == '*') {
