@@ -24,7 +24,7 @@ constexpr absl::Duration kSayPeriod = absl::Seconds(1);
 
 CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
                            PsClient* client, WorkerMetrics* metrics,
-                           std::function<void(const Evaluation&)> on_evaluation,
+                           OnEvaluation on_evaluation,
                            std::function<void(const std::string&)> on_activity)
     : job_(job),
       epochs_(epochs),
@@ -65,8 +65,36 @@ absl::Status CutEvaluator::Run(int64_t clock,
         .Field("error", evaluator_.not_finite());
   }
   evaluations_.push_back(evaluation);
-  on_evaluation_(evaluation);
-  return absl::OkStatus();
+  return HandOver(evaluation);
+}
+
+absl::Status CutEvaluator::HandOver(const Evaluation& evaluation) {
+  absl::Status told;
+  on_evaluation_(evaluation, [&](uint64_t bytes) {
+    if (told.ok()) told = OnStoring(evaluation.clock(), bytes);
+  });
+  return told;
+}
+
+absl::Status CutEvaluator::OnStoring(int64_t clock, uint64_t bytes) {
+  const absl::Time now = MonotonicNow();
+  const std::string what =
+      absl::StrCat("evaluating clock ", clock, ": storing the best parameters");
+  if (bytes == 0 || now >= said_at_ + kSayPeriod) {
+    said_at_ = now;
+    Say(absl::StrCat(what, ", ", bytes, " bytes"));
+  }
+  if (bytes > 0 && now < told_at_ + ToldPeriod()) return absl::OkStatus();
+  told_at_ = now;
+  // More than what was done when the last batch was.
+  const uint64_t done = static_cast<uint64_t>(samples_) + bytes;
+  return client_->ReportActivity(clock, what, done,
+                                 std::max<uint64_t>(done, 1));
+}
+
+absl::Duration CutEvaluator::ToldPeriod() const {
+  return absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
+         kActivitiesPerTimeout;
 }
 
 absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
@@ -95,16 +123,14 @@ absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
 }
 
 absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
-  const absl::Duration period =
-      absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
-      kActivitiesPerTimeout;
+  samples_ = total;
   const absl::Time now = MonotonicNow();
   if (now >= said_at_ + kSayPeriod) {
     said_at_ = now;
     Say(absl::StrCat("evaluating clock ", clock, ", ", done, " of ", total,
                      " samples"));
   }
-  if (now < told_at_ + period) return absl::OkStatus();
+  if (now < told_at_ + ToldPeriod()) return absl::OkStatus();
   told_at_ = now;
   return client_->ReportActivity(
       clock, absl::StrCat("evaluating clock ", clock),

@@ -19,6 +19,15 @@
 
 namespace syncline {
 
+// The bytes that are stored so far of what an evaluation leads to. Calls come
+// one after the other, from any thread, and may block.
+using StoringProgress = std::function<void(uint64_t bytes)>;
+// Sees an evaluation while the executor still has the parameters that it is of.
+// Where it takes long, it says to `storing` how far it is, 0 first: else those
+// who wait for this rank give up.
+using OnEvaluation = std::function<void(const Evaluation& evaluation,
+                                        const StoringProgress& storing)>;
+
 // Evaluates a job's state at its cuts, on the rank whose business that is:
 // reads the rows that each batch needs, tells the shards that it goes on, and
 // reports what comes out. Single thread.
@@ -28,11 +37,9 @@ class CutEvaluator {
   // on, when an evaluation begins and about once a second, and "" when it ends;
   // may be null. REQUIRES: job.test is not null.
   CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
-               WorkerMetrics* metrics,
-               std::function<void(const Evaluation&)> on_evaluation,
+               WorkerMetrics* metrics, OnEvaluation on_evaluation,
                std::function<void(const std::string&)> on_activity);
 
-  // `on_evaluation` is called while the executor still has them.
   // REQUIRES: the executor has the parameters as of the cut at `clock`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
   // batch. Errors: PsClient's, the executor's; Cancelled: stopped.
@@ -47,18 +54,24 @@ class CutEvaluator {
     if (on_activity_ != nullptr) on_activity_(activity);
   }
   absl::Status OnBatch(int64_t clock, int64_t done, int64_t total);
+  // Of the best parameters so far.
+  absl::Status OnStoring(int64_t clock, uint64_t bytes);
+  absl::Status HandOver(const Evaluation& evaluation);
+  // How often the shards hear of it.
+  absl::Duration ToldPeriod() const;
   void Log(const Evaluation& evaluation) const;
 
   const PreparedJob& job_;
   const Epochs epochs_;
   PsClient* const client_;
   WorkerMetrics* const metrics_;
-  const std::function<void(const Evaluation&)> on_evaluation_;
+  const OnEvaluation on_evaluation_;
   const std::function<void(const std::string&)> on_activity_;
   Evaluator evaluator_;
   BestEvaluation best_;
-  absl::Time told_at_;  // when the shards last heard of this
-  absl::Time said_at_;  // and on_activity
+  absl::Time told_at_;   // when the shards last heard of this
+  absl::Time said_at_;   // and on_activity
+  int64_t samples_ = 0;  // of an evaluation
   std::vector<Evaluation> evaluations_;
 };
 

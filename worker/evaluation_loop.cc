@@ -6,9 +6,9 @@
 
 namespace syncline {
 
-EvaluationLoop::EvaluationLoop(
-    const PreparedJob& job, const Epochs& epochs, const JobProcess& process,
-    std::function<void(const Evaluation&)> on_evaluation)
+EvaluationLoop::EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
+                               const JobProcess& process,
+                               OnEvaluation on_evaluation)
     : job_(job),
       epochs_(epochs),
       client_(ClientOptionsOf(job, process), *job.map, ClientTensorsOf(job)),

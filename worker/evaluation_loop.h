@@ -29,8 +29,7 @@ class EvaluationLoop {
  public:
   // `job` is an evaluator's, complete, and outlives this.
   EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
-                 const JobProcess& process,
-                 std::function<void(const Evaluation&)> on_evaluation);
+                 const JobProcess& process, OnEvaluation on_evaluation);
 
   // Until the state at the last clock is evaluated. Blocks. Errors: PsClient's,
   // the executor's; Cancelled: by Stop.

@@ -16,6 +16,7 @@
 #include "common/base/utf8.h"
 #include "common/model/weight_report.h"
 #include "common/rpc/utf8_fields.h"
+#include "worker/file_growth.h"
 #include "worker/job_results.h"
 
 namespace syncline {
@@ -27,6 +28,8 @@ constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
+// A small part of the shortest step timeout.
+constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 constexpr char kBestModel[] = "best.onnx";
 constexpr char kBestWeights[] = "best.safetensors";
@@ -256,7 +259,8 @@ absl::Status JobRun::TrainAndUpload() {
        .shared_memory = options_.shared_memory,
        .metrics = metrics_,
        .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
-       .on_evaluation = [this](const Evaluation& e) { SendEvaluation(e); },
+       .on_evaluation = [this](const Evaluation& e,
+                               const StoringProgress& s) { OnEvaluated(e, s); },
        .on_activity = [this](const std::string& what) { SendActivity(what); },
        .on_unreachable =
            [this](uint32_t shard, absl::Duration out_of_reach,
@@ -308,7 +312,9 @@ absl::Status JobRun::EvaluateAndUpload() {
              SendUnreachable(shard, out_of_reach, error);
            },
        .on_activity = [this](const std::string& what) { SendActivity(what); }},
-      [this](const Evaluation& e) { SendEvaluation(e); });
+      [this](const Evaluation& e, const StoringProgress& s) {
+        OnEvaluated(e, s);
+      });
   {
     MutexLock lock(&mu_);
     if (stop_) return absl::CancelledError("stopped");
@@ -353,11 +359,14 @@ absl::Status JobRun::UploadResults(Trainer* trainer) {
   return tables.empty() ? absl::OkStatus() : trainer->EndTables();
 }
 
-void JobRun::WriteBest(const Evaluation& evaluation) {
+void JobRun::WriteBest(const Evaluation& evaluation,
+                       const StoringProgress& storing) {
   const std::string folder = absl::StrCat(dir_, "/best");
+  storing(0);
   // Nothing of an earlier epoch passes for this one's.
   absl::Status written = RemoveTree(folder);
   if (written.ok()) written = MakeDirs(folder);
+  const FileGrowth growth(folder, kGrowthPeriod, storing);
   if (written.ok()) {
     written = ExportModel(*job_, {}, absl::StrCat(folder, "/", kBestModel));
   }
@@ -497,8 +506,9 @@ void JobRun::SendProgress(const WorkerProgress& progress) {
   send_(std::move(message));
 }
 
-void JobRun::SendEvaluation(const Evaluation& evaluation) {
-  if (evaluation.best()) WriteBest(evaluation);
+void JobRun::OnEvaluated(const Evaluation& evaluation,
+                         const StoringProgress& storing) {
+  if (evaluation.best()) WriteBest(evaluation, storing);
   DaemonMessage message;
   message.mutable_report()->set_job_id(job_id());
   *message.mutable_report()->mutable_evaluation() = evaluation;

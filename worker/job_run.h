@@ -89,7 +89,7 @@ class JobRun {
   absl::Status UploadResults(Trainer* trainer);
   // The parameters that the executor has are the best so far: writes them, for
   // PutBest. What cannot be written costs that, not the job.
-  void WriteBest(const Evaluation& evaluation);
+  void WriteBest(const Evaluation& evaluation, const StoringProgress& storing);
   absl::Status PutBest();
   absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
                           const WorkerProgress* totals);
@@ -109,7 +109,8 @@ class JobRun {
   void SendPrepared(const std::vector<std::string>& problems);
   void SendDone(const absl::Status& status, bool released);
   void SendProgress(const WorkerProgress& progress);
-  void SendEvaluation(const Evaluation& evaluation);
+  void OnEvaluated(const Evaluation& evaluation,
+                   const StoringProgress& storing);
   void SendActivity(const std::string& activity);
   void SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error);

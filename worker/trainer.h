@@ -53,7 +53,7 @@ class Trainer {
     // About twice a second, from a thread of the trainer, and once at the end.
     std::function<void(const WorkerProgress&)> on_progress;
     // The chief's evaluations, from the training thread.
-    std::function<void(const Evaluation&)> on_evaluation;
+    OnEvaluation on_evaluation;
     // The evaluation that is going on, in words; empty: it is over. From the
     // training thread.
     std::function<void(const std::string& what)> on_activity;

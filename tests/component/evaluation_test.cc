@@ -139,6 +139,23 @@ TEST_F(EvaluationTest, TheBestEpochIsStoredByWhoEvaluates) {
   }
 }
 
+// The others wait for the chief while it stores a large model.
+TEST_F(EvaluationTest, StoringTheBestEpochIsSaid) {
+  JobSpec job = ThreeEpochs();
+  job.mutable_export_()->set_best_of(LOSS);
+  TrainingCluster cluster(Options(/*evaluator=*/false));
+  ASSERT_OK(cluster.RunJob(job, Model()).status);
+  std::vector<std::string> storing;
+  for (const DaemonMessage& message : cluster.Messages(0)) {
+    const std::string& activity = message.report().activity();
+    if (activity.find("storing") != activity.npos) storing.push_back(activity);
+  }
+  ASSERT_FALSE(storing.empty());
+  EXPECT_EQ(storing.front(),
+            absl::StrCat("evaluating clock ", kStepsPerEpoch,
+                         ": storing the best parameters, 0 bytes"));
+}
+
 TEST_F(EvaluationTest, EveryEpochIsEvaluatedOnceInEveryMode) {
   for (const auto mode :
        {ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {

@@ -1,0 +1,34 @@
+#ifndef SYNCLINE_WORKER_FILE_GROWTH_H_
+#define SYNCLINE_WORKER_FILE_GROWTH_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/periodic_task.h"
+
+namespace syncline {
+
+// Sees from outside how far the writing of files has come. While it lives,
+// calls `on_growth` with the bytes of all files of `folder`, from a thread of
+// its own, whenever there are more than the last time; looks once a `period`.
+// A write that hangs is therefore not told of. A folder that is not there has
+// no bytes. The destructor waits for a call that is going on.
+class FileGrowth {
+ public:
+  FileGrowth(std::string folder, absl::Duration period,
+             std::function<void(uint64_t bytes)> on_growth);
+
+ private:
+  void Look();
+
+  const std::string folder_;
+  const std::function<void(uint64_t bytes)> on_growth_;
+  uint64_t seen_bytes_ = 0;  // the thread's alone
+  PeriodicTask task_;        // last: it uses the rest
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_FILE_GROWTH_H_
