@@ -297,6 +297,8 @@ void GraphBuilder::AddInitializer(Value value, ConstantTensor tensor,
 void GraphBuilder::AddInitializers() {
   // Files outside, and what has its values there.
   std::map<std::string, std::vector<std::string>> elsewhere;
+  // All weights of a model may be of a type that is not built.
+  std::map<std::string, std::vector<std::string>> not_built;
   for (onnx::TensorProto& proto : *file_->mutable_initializer()) {
     const std::string label = absl::StrCat("initializer ", Quote(proto.name()));
     if (proto.name().empty()) Problem("an initializer has no name");
@@ -304,6 +306,8 @@ void GraphBuilder::AddInitializers() {
     absl::StatusOr<ConstantTensor> tensor = TakeTensor(&proto);
     if (!is_here) {
       elsewhere[ExternalLocation(proto)].push_back(label);
+    } else if (const auto type = DTypeFromOnnx(proto.data_type()); !type.ok()) {
+      not_built[std::string(type.status().message())].push_back(label);
     } else if (!tensor.ok()) {
       Problem(label, ": ", tensor.status().message());
     }
@@ -323,6 +327,13 @@ void GraphBuilder::AddInitializers() {
             " values in another file, ", Quote(file),
             "; export with external_data=False, or save the model with all "
             "weights inside");
+  }
+  for (const auto& [why, labels] : not_built) {
+    Problem(labels[0],
+            labels.size() == 1
+                ? ""
+                : absl::StrCat(" and ", labels.size() - 1, " more"),
+            ": ", why);
   }
 }
 

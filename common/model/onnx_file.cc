@@ -237,10 +237,13 @@ absl::StatusOr<DType> DTypeFromOnnx(int onnx_type) {
           ? onnx::TensorProto::DataType_Name(
                 static_cast<onnx::TensorProto::DataType>(onnx_type))
           : absl::StrCat("number ", onnx_type);
-  return absl::InvalidArgumentError(
-      absl::StrCat("element type ", name,
-                   " is not built yet; use FLOAT, DOUBLE, INT32, INT64, BOOL "
-                   "or UINT8"));
+  const bool is_half = onnx_type == onnx::TensorProto::FLOAT16 ||
+                       onnx_type == onnx::TensorProto::BFLOAT16;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "element type ", name, " is not built yet; ",
+      is_half ? "export the model in float32: in PyTorch, call model.float() "
+                "before torch.onnx.export, and give it float32 inputs"
+              : "use FLOAT, DOUBLE, INT32, INT64, BOOL or UINT8"));
 }
 
 int DTypeToOnnx(DType dtype) {

@@ -18,6 +18,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -269,7 +270,11 @@ TEST(GraphBuilderTest, BadGraphs) {
         "batch, may be, and one that data.buckets names"}},
       {"g (float x) => (float[N,2] y) { y = Relu(x) }", {}},
       {"g (float16[N,2] x) => (float[N,2] y) { y = Relu(x) }",
-       {"graph input 'x': element type FLOAT16 is not built yet; use FLOAT, "
+       {"graph input 'x': element type FLOAT16 is not built yet; export the "
+        "model in float32: in PyTorch, call model.float() before "
+        "torch.onnx.export, and give it float32 inputs"}},
+      {"g (int8[N,2] x) => (float[N,2] y) { y = Relu(x) }",
+       {"graph input 'x': element type INT8 is not built yet; use FLOAT, "
         "DOUBLE, INT32, INT64, BOOL or UINT8"}},
       {"g (float[N,1,1,1,1,1,1,1,1] x) => (float[N,2] y) { y = Relu(x) }",
        {"graph input 'x': shape [N,1,1,1,1,1,1,1,1] is too large"}},
@@ -287,6 +292,20 @@ TEST(GraphBuilderTest, BadGraphs) {
   for (const auto& [text, problems] : table) {
     EXPECT_EQ(ProblemsOf(FromText(text)), problems) << text;
   }
+}
+
+TEST(GraphBuilderTest, WeightsInHalfPrecisionAreOneProblem) {
+  onnx::ModelProto model = FromText(
+      "g (float[N,2] x) => (float[N,2] y) <float[2] w = {1, 2}, "
+      "float[2] b = {3, 4}> { a = Mul(x, w) y = Add(a, b) }");
+  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) {
+    tensor.set_data_type(onnx::TensorProto::BFLOAT16);
+  }
+  EXPECT_THAT(ProblemsOf(model),
+              ElementsAre(AllOf(
+                  HasSubstr("initializer 'w' and 1 more: element type BFLOAT16 "
+                            "is not built yet"),
+                  HasSubstr("call model.float() before torch.onnx.export"))));
 }
 
 TEST(GraphBuilderTest, AllProblemsComeAtOnce) {
