@@ -155,10 +155,11 @@ absl::StatusOr<std::string> SingleJob::Submit() {
       found_ = Found::kRuns;
       return submission->job_id;
     }
-    const auto before = FinalStatus(submission->job_id);
-    if (before.has_value() && before->exit_code() == kExitRetryable) continue;
-    found_ = before.has_value() ? Found::kWasOver : Found::kRuns;
-    LogWarning(before.has_value()
+    const auto before = AwaitStatus(submission->job_id);
+    const bool is_over = before.ok() && IsFinal(*before);
+    if (is_over && before->exit_code() == kExitRetryable) continue;
+    found_ = is_over ? Found::kWasOver : Found::kRuns;
+    LogWarning(is_over
                    ? "the job of --job has run before and is not run again; to "
                      "run it anew, use another --state-dir"
                    : "the job of --job is there already")
@@ -171,10 +172,15 @@ absl::StatusOr<std::string> SingleJob::Submit() {
                    "time; to run it anew, use another --state-dir"));
 }
 
-std::optional<JobStatus> SingleJob::FinalStatus(const std::string& job_id) {
-  auto status = scheduler_->WaitFor(job_id, MonotonicNow() + kLook);
-  if (!status.ok() || !IsFinal(*status)) return std::nullopt;
-  return *std::move(status);
+// A scheduler that waits for its disk gives no status for a while. A guess
+// would follow a job that is over, and not run it again.
+absl::StatusOr<JobStatus> SingleJob::AwaitStatus(const std::string& job_id) {
+  int exit_code = 0;
+  while (!Abandoned(&exit_code)) {
+    auto status = scheduler_->WaitFor(job_id, MonotonicNow() + kLook);
+    if (!absl::IsDeadlineExceeded(status.status())) return status;
+  }
+  return absl::CancelledError("the process is told to stop");
 }
 
 int SingleJob::Follow(const std::string& job_id) {

@@ -2,7 +2,6 @@
 #define SYNCLINE_SCHEDULER_SINGLE_JOB_H_
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -44,8 +43,9 @@ class SingleJob {
   // The exit code of the job, or what Abandon said.
   int SubmitAndFollow();
   absl::StatusOr<std::string> Submit();
-  // The status of a job that was there already, if it is final.
-  std::optional<JobStatus> FinalStatus(const std::string& job_id);
+  // The status of a job that was there already. Waits until there is one or
+  // Abandon is called. Errors: those of WaitFor; Cancelled: abandoned.
+  absl::StatusOr<JobStatus> AwaitStatus(const std::string& job_id);
   // Tells all members to end.
   void EndCluster(int exit_code);
   int Follow(const std::string& job_id);

@@ -153,6 +153,31 @@ TEST_F(SingleJobTest, AJobThatWasWorthARetryIsRunAgain) {
   EXPECT_NE(scheduler_.keys[1], scheduler_.keys[2]);
 }
 
+// The scheduler waits for its disk and knows no status yet.
+TEST_F(SingleJobTest, ARetryIsNotLostWhileTheDiskIsSlow) {
+  scheduler_.jobs_before = 1;
+  int looks = 0;
+  scheduler_.wait_for =
+      [&looks](const std::string& job_id) -> absl::StatusOr<JobStatus> {
+    if (job_id == "j-0001") return Final(SUCCEEDED, 0);
+    if (++looks < 3) return absl::DeadlineExceededError("no status in time");
+    return Final(FAILED, 138);
+  };
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
+  EXPECT_EQ(AwaitCode(), 0);
+  EXPECT_EQ(scheduler_.keys.size(), 2u);
+}
+
+TEST_F(SingleJobTest, AWaitForAStatusEndsWithTheProcess) {
+  scheduler_.jobs_before = 1;
+  scheduler_.wait_for = [](const std::string&) {
+    return absl::DeadlineExceededError("no status in time");
+  };
+  SingleJob job(&scheduler_, job_, /*members=*/3, OnDone());
+  job.Abandon(143);
+  EXPECT_EQ(AwaitCode(), 143);
+}
+
 TEST_F(SingleJobTest, TheKeyFollowsFromJobFileAndModel) {
   const auto key = [&] {
     scheduler_.keys.clear();
