@@ -223,7 +223,7 @@ void ClusterCore::Release(SessionId session, absl::Time now,
 
 void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
   if (!job->stopping()) return;
-  NoteRepeatedFault(job);
+  if (job->TakeFailure()) NoteRepeatedFault(job);
   for (const SessionId session : job->Participants()) {
     const auto it = engaged_.find(session);
     if (it == engaged_.end() || it->second.job_id != job->id() ||

@@ -562,7 +562,10 @@ void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
   if (status_.state() == FAILED) return;
   Transition(FAILED, reason, now, actions);
   status_.set_exit_code(exit_code);
+  has_just_failed_ = true;
 }
+
+bool Job::TakeFailure() { return std::exchange(has_just_failed_, false); }
 
 void Job::MarkRepeated(const std::string& earlier) {
   SYNCLINE_CHECK(status_.state() == FAILED);

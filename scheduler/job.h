@@ -98,6 +98,8 @@ class Job {
   void Fail(absl::string_view reason, int exit_code, absl::Time now,
             ClusterActions* actions);
 
+  // True once, after the job has failed.
+  bool TakeFailure();
   // The job has failed as `earlier` did, which was the same work: it would fail
   // so again. REQUIRES: it has failed.
   void MarkRepeated(const std::string& earlier);
@@ -208,6 +210,7 @@ class Job {
   std::vector<Wish> wishes_;             // in order
   std::optional<Suspicion> suspicion_;
   UnreachablePairs unreachable_;
+  bool has_just_failed_ = false;              // TakeFailure
   std::optional<ProgressWatchdog> watchdog_;  // while it runs
   // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();

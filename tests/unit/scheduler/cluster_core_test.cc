@@ -164,6 +164,31 @@ TEST_F(ClusterCoreTest, TheSameLossTwiceIsNotWorthAThirdTry) {
               AllOf(HasSubstr("last clock 7"), HasSubstr("job j-0003")));
 }
 
+// What a failed job is told to be stays, whatever befalls an earlier one later.
+TEST_F(ClusterCoreTest, AFailureIsComparedOnceWhenItHappens) {
+  const auto start = [&](uint32_t index) {
+    Join(1 + index, PS, index, 21 + index);
+    Join(10 + index, WORKER, index, 100 + index);
+    const std::string job = Submit(1, 1);
+    Prepared(1 + index, job);
+    Prepared(10 + index, job);
+    EXPECT_EQ(State(job), RUNNING);
+    DaemonMessage report;
+    report.mutable_report()->set_job_id(job);
+    report.mutable_report()->mutable_progress()->set_clock(7);
+    core_.OnMessage(10 + index, report, now_, &actions_);
+    return job;
+  };
+  const std::string earlier = start(0);
+  const std::string later = start(1);
+  core_.OnStreamClosed(11, now_, &actions_);
+  EXPECT_EQ((*core_.FindJob(later))->status().exit_code(), 138);
+  core_.OnStreamClosed(10, now_, &actions_);
+  EXPECT_EQ(State(earlier), FAILED);
+  Beat(2);
+  EXPECT_EQ((*core_.FindJob(later))->status().exit_code(), 138);
+}
+
 TEST_F(ClusterCoreTest, TheQueueSaysWhatItWaitsFor) {
   const std::string first = Submit(2, 1);
   const std::string second = Submit(1, 1);
