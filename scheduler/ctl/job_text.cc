@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -289,6 +290,8 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
   for (const ClusterStatus::Entry& entry : cluster.members()) {
     const TaskType type = entry.member().task().type();
     if (type != CHIEF && type != WORKER && type != PS) continue;
+    // In brackets: why it is given no job, ClusterStatus.Entry.job_id.
+    if (absl::StartsWith(entry.job_id(), "(")) continue;
     Kind& kind = type == PS ? ps : workers;
     ++kind.members;
     kind.free += entry.job_id().empty() ? 1 : 0;

@@ -199,6 +199,18 @@ TEST(CapacityWarningTest, OnlyWhereTheClusterIsTooSmall) {
   EXPECT_THAT(CapacityWarning(spec, cluster), HasSubstr("1 worker and 2 ps"));
 }
 
+TEST(CapacityWarningTest, AMemberThatIsNotConfirmedDoesNotCount) {
+  ClusterStatus cluster;
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(CHIEF);
+  auto* unconfirmed = cluster.add_members();
+  unconfirmed->mutable_member()->mutable_task()->set_type(PS);
+  unconfirmed->set_job_id("(not confirmed: nothing answers)");
+  EXPECT_THAT(CapacityWarning(JobSpec(), cluster),
+              HasSubstr("has 1 worker (1 free) and 0 ps (0 free)"));
+  unconfirmed->clear_job_id();
+  EXPECT_EQ(CapacityWarning(JobSpec(), cluster), "");
+}
+
 TEST(ClusterTableTest, ShowsWhoIsFree) {
   ClusterStatus cluster;
   cluster.set_scheduler_address("h:7070");
