@@ -87,6 +87,7 @@ void ControlLoop::Tick() {
                 ClusterActions* actions) { core->OnTick(now, actions); },
              now);
     }
+    HandleLateAnswers();
     RetryWrites();
     NotifyDirty();
     EndIdle();
@@ -128,11 +129,24 @@ void ControlLoop::Confirm(const ConfirmAddress& confirm) {
   confirmer_->Confirm(
       confirm.address, confirm.incarnation,
       [this, session = confirm.session](const absl::Status& answer) {
-        (void)Post([session, answer](ClusterCore* core, absl::Time now,
-                                     ClusterActions* actions) {
+        const auto event = [session, answer](ClusterCore* core, absl::Time now,
+                                             ClusterActions* actions) {
           core->OnAddressAnswer(session, answer, now, actions);
-        });
+        };
+        if (Post(event)) return;
+        // The queue is full. A member is asked again only after its answer.
+        MutexLock lock(&mu_);
+        late_answers_.push_back(event);
       });
+}
+
+void ControlLoop::HandleLateAnswers() {
+  std::vector<Event> answers;
+  {
+    MutexLock lock(&mu_);
+    answers.swap(late_answers_);
+  }
+  for (const Event& answer : answers) Handle(answer, clock_.Now());
 }
 
 void ControlLoop::SendTo(const SendCommand& send) {

@@ -169,6 +169,8 @@ class ControlLoop {
 
   // Asks, and hands the answer to the core.
   void Confirm(const ConfirmAddress& confirm);
+  // Hands on the answers that found the queue full.
+  void HandleLateAnswers();
 
   struct Stream {
     std::shared_ptr<Session> session;
@@ -195,6 +197,8 @@ class ControlLoop {
   mutable Mutex mu_;
   absl::Status unwritten_ ABSL_GUARDED_BY(mu_);  // why records are not on disk
   absl::Time ticked_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // Of Confirm; at most one for each member.
+  std::vector<Event> late_answers_ ABSL_GUARDED_BY(mu_);
   CondVar sessions_changed_;
   ClusterCore core_ ABSL_GUARDED_BY(mu_);
   std::map<SessionId, Stream> sessions_ ABSL_GUARDED_BY(mu_);

@@ -4,11 +4,15 @@
 
 #include "scheduler/control_loop.h"
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -209,6 +213,61 @@ TEST_F(ControlLoopTest, AStreamThatDoesNotRegisterEnds) {
   ASSERT_EQ(ended.size(), 1);
   EXPECT_EQ(ended[0].code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(member->ended.Await(0).empty());
+}
+
+// Keeps the questions for the test to answer.
+class NoteConfirmer final : public AddressConfirmer {
+ public:
+  void Confirm(const std::string&, uint64_t,
+               std::function<void(absl::Status)> done) override {
+    asked.Add(std::move(done));
+  }
+  WaitLog<std::function<void(absl::Status)>> asked;
+};
+
+// A member is asked once until it answers: a lost answer would leave it without
+// jobs for as long as it lives.
+TEST_F(ControlLoopTest, AnAnswerThatFindsTheQueueFullIsNotLost) {
+  NoteConfirmer confirmer;
+  absl::Notification held_up;
+  absl::Notification go_on;
+  std::atomic<bool> is_full = false;
+  ControlLoop loop({.core = {.version = "0.1.0", .confirms_addresses = true},
+                    .idle_limit = kIdleLimit,
+                    .confirmer = &confirmer},
+                   {}, &store_, artifacts_.get(), &metrics_);
+  DaemonMessage hello;
+  Member* self = hello.mutable_register_()->mutable_member();
+  self->mutable_task()->set_type(WORKER);
+  self->set_address("h:1");
+  self->set_incarnation(1);
+  self->set_version("0.1.0");
+  loop.OnMessage(loop.AddSession(std::make_shared<NoteSession>()), hello,
+                 [] {});
+  const auto asked = confirmer.asked.Await(1);
+  ASSERT_EQ(asked.size(), 1);
+  loop.Cancel("none", "", [&](const auto&) {
+    held_up.Notify();
+    go_on.WaitForNotificationWithTimeout(kPatience);
+  });
+  ASSERT_TRUE(held_up.WaitForNotificationWithTimeout(kPatience));
+  const auto test_thread = std::this_thread::get_id();
+  for (int i = 0; i < 1'000'000 && !is_full; ++i) {
+    // Answered here and now: it was not queued.
+    loop.Cancel("none", "", [&is_full, test_thread](const auto&) {
+      if (std::this_thread::get_id() == test_thread) is_full = true;
+    });
+  }
+  ASSERT_TRUE(is_full);
+  asked[0](absl::OkStatus());
+  go_on.Notify();
+  EXPECT_TRUE(Eventually(kPatience, [&] {
+    bool is_free = false;
+    loop.Read([&](const ClusterCore& core, absl::Time now) {
+      is_free = core.Cluster(now).members(0).job_id().empty();
+    });
+    return is_free;
+  }));
 }
 
 class NoteTransfer final : public ControlLoop::Transfer {
