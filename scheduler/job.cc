@@ -48,9 +48,10 @@ absl::Duration StepTimeout(const JobSpec& spec) {
 }
 
 // How long two members may be out of each other's reach. The loss of a host is
-// noticed sooner, by its lease; a network that is back sooner costs nothing.
+// noticed sooner, by its lease. The members themselves wait for one time-out,
+// so a network that is back by then costs no job.
 absl::Duration UnreachableMax(const JobSpec& spec) {
-  return std::max(absl::Seconds(10), StepTimeout(spec) / 4);
+  return std::max(absl::Seconds(10), StepTimeout(spec));
 }
 
 // How long a member may work at one step. Other workers that wait for it give

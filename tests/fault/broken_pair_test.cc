@@ -1,7 +1,7 @@
 // Goal: a network that is broken between one worker and one ps, while both
-// still reach the scheduler, fails the job soon and with the names of the two.
-// Method: the real executables; a relay between the worker and the ps that
-// stops passing anything on.
+// still reach the scheduler, fails the job with the names of the two once it
+// has lasted for limits.step_timeout_seconds. Method: the real executables; a
+// relay between the worker and the ps that stops passing anything on.
 
 #include <memory>
 #include <string>
@@ -32,6 +32,7 @@ TEST(BrokenPairTest, ThePairIsNamed) {
   ASSERT_OK(cluster.Start());
   JobSpec job = EndlessJob();
   job.mutable_resources()->set_workers(1);
+  job.mutable_limits()->set_step_timeout_seconds(15);
   ASSERT_OK_AND_ASSIGN(
       const std::string job_id,
       cluster.Submit(WriteJob(cluster.dir(), job, MlpModel(784, 32, 10))));
