@@ -166,11 +166,12 @@ void ConsistencyController::OnCancel(CallToken token, ShardActions* out) {
   }
 }
 
-void ConsistencyController::OnFrozen(absl::Duration frozen) {
+void ConsistencyController::OnFrozen(absl::Duration frozen, absl::Time now) {
   for (ShardCall& call : parked_pushes_) call.deadline += frozen;
   for (ParkedPull& pull : parked_pulls_) pull.call.deadline += frozen;
   cuts_.Postpone(frozen);
-  moved_at_ += frozen;
+  // Something may have moved between the end of the freeze and this tick.
+  moved_at_ = std::min(moved_at_ + frozen, std::max(moved_at_, now));
 }
 
 void ConsistencyController::OnTick(absl::Time now, ShardActions* out) {

@@ -151,8 +151,9 @@ class ConsistencyController {
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // This process was frozen for so long and heard nobody: whoever waits, and
-  // every cut that is held, has that much more time.
-  void OnFrozen(absl::Duration frozen);
+  // every cut that is held, has that much more time. `now`: of this event;
+  // moved_at() stays before it.
+  void OnFrozen(absl::Duration frozen, absl::Time now);
   // Ends parked calls and held cuts that ran out of time.
   void OnTick(absl::Time now, ShardActions* out);
   // Ends all parked calls, and every later one, with `status`.

@@ -60,7 +60,7 @@ void FoldedStatistics::Tick(absl::Time now, absl::Duration frozen) {
   StatisticsFolder::Answers answers;
   {
     MutexLock lock(&mu_);
-    folder_.OnFrozen(frozen);
+    folder_.OnFrozen(frozen, now);
     folder_.OnTick(now, &answers);
   }
   Answer(std::move(answers));

@@ -212,7 +212,7 @@ void JobShard::Tick(absl::Time now, absl::Duration frozen) {
     MutexLock lock(&mu_);
     ShardActions actions;
     if (frozen > absl::ZeroDuration()) {
-      controller_.OnFrozen(frozen);
+      controller_.OnFrozen(frozen, now);
       for (auto& [token, call] : calls_) call.deadline += frozen;
     }
     controller_.OnTick(now, &actions);

@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -21,6 +22,7 @@
 #include "server/shared_regions.h"
 #include "server/table_budget.h"
 #include "server/table_metrics.h"
+#include "server/tick_gap.h"
 
 namespace syncline {
 namespace {
@@ -28,9 +30,6 @@ namespace {
 // How late a parked call may learn that its time is over.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
-// A longer gap between two ticks is one in which nobody was heard: the process
-// was frozen, or starved.
-constexpr absl::Duration kFrozenMin = absl::Seconds(1);
 constexpr int kLanesMax = 1024;
 // Every table that has disk may spill: the least memory has some to spare.
 static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
@@ -115,9 +114,9 @@ class PsServerImpl final : public PsServer {
   JobTable jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
-  int ticks_since_sample_ = 0;             // the ticks' alone
-  absl::Time ticked_at_ = MonotonicNow();  // likewise
-  PeriodicTask ticks_;                     // last: it uses the rest
+  int ticks_since_sample_ = 0;                     // the ticks' alone
+  TickGap tick_gap_{kTickPeriod, MonotonicNow()};  // likewise
+  PeriodicTask ticks_;                             // last: it uses the rest
 };
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
@@ -288,9 +287,8 @@ void PsServerImpl::CountEvents(JobShard* shard) {
 
 void PsServerImpl::Tick() {
   const absl::Time now = MonotonicNow();
-  const absl::Duration gap = now - std::exchange(ticked_at_, now);
-  const absl::Duration frozen =
-      gap > kFrozenMin ? gap - kTickPeriod : absl::ZeroDuration();
+  const absl::Duration frozen = tick_gap_.OnBegin(now);
+  const absl::Cleanup end_tick = [this] { tick_gap_.OnEnd(MonotonicNow()); };
   if (frozen > absl::ZeroDuration()) {
     LogWarning("this process did not run for a while")
         .Field("seconds", absl::ToDoubleSeconds(frozen));

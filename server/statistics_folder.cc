@@ -184,9 +184,9 @@ void StatisticsFolder::OnCancel(uint64_t token, Answers* out) {
   }
 }
 
-void StatisticsFolder::OnFrozen(absl::Duration frozen) {
+void StatisticsFolder::OnFrozen(absl::Duration frozen, absl::Time now) {
   for (Standing& standing : standings_) standing.deadline += frozen;
-  moved_at_ += frozen;
+  moved_at_ = std::min(moved_at_ + frozen, std::max(moved_at_, now));
 }
 
 void StatisticsFolder::OnTick(absl::Time now, Answers* out) {

@@ -65,7 +65,7 @@ class StatisticsFolder {
   // The caller gave up; what it brought counts all the same.
   void OnCancel(uint64_t token, Answers* out);
   // As ConsistencyController::OnFrozen.
-  void OnFrozen(absl::Duration frozen);
+  void OnFrozen(absl::Duration frozen, absl::Time now);
   void OnTick(absl::Time now, Answers* out);
   // Ends all parked calls and every later one.
   void Close(const absl::Status& status, Answers* out);

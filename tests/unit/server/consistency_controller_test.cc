@@ -558,16 +558,25 @@ TEST_F(ControllerTest, TheTimeInWhichThePsWasFrozenIsNobodysSilence) {
   OpenAndInit(ConsistencyMode::kSync);
   EXPECT_THAT(Pull(2, 0, 1), IsEmpty());
   EXPECT_THAT(Push(3, 0, 1, {0}), IsEmpty());
-  controller_->OnFrozen(absl::Seconds(60));
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Seconds(60));
   EXPECT_THAT(Tick(absl::Seconds(64)), IsEmpty());
   EXPECT_EQ(controller_->moved_at(), kStart + absl::Seconds(60));
   EXPECT_THAT(Tick(absl::Seconds(65)), ElementsAre(Kind::kFail, Kind::kFail));
 }
 
+// A call may come between the end of the freeze and the tick that notices it.
+TEST_F(ControllerTest, NothingHasMovedInTheFuture) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(3, 0, 0, {0});
+  ASSERT_EQ(controller_->moved_at(), kStart);
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Milliseconds(20));
+  EXPECT_EQ(controller_->moved_at(), kStart + absl::Milliseconds(20));
+}
+
 TEST_F(ControllerTest, ACutIsHeldForAsMuchLonger) {
   OpenAndInit(ConsistencyMode::kSync);
   ASSERT_TRUE(BeginCut(7, {0, 0}).ok());
-  controller_->OnFrozen(absl::Seconds(60));
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Seconds(60));
   Tick(absl::Seconds(62));
   EXPECT_EQ(controller_->abandoned_cuts(), 0u);
   Tick(absl::Seconds(63));

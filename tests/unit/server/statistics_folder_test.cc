@@ -157,6 +157,14 @@ TEST_F(ThreeWorkers, SaysWhenItLastMoved) {
                                                               "news";
 }
 
+TEST_F(ThreeWorkers, WhatMovedAfterAFreezeDidNotMoveInTheFuture) {
+  Send(1, 0, {0, 0}, {1}, kStart);
+  folder_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
+  EXPECT_EQ(folder_.moved_at(), kStart + absl::Seconds(60));
+  folder_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
+  EXPECT_EQ(folder_.moved_at(), kStart + absl::Seconds(61));
+}
+
 TEST_F(ThreeWorkers, WhatIsNotFiniteIsFoldedLikeEverythingElse) {
   Send(1, 0, {0, 0}, {std::numeric_limits<double>::quiet_NaN(), 1});
   Send(2, 1, {0, 0}, {1, 1});
