@@ -1,5 +1,6 @@
 #include "server/norm_exchange.h"
 
+#include <optional>
 #include <utility>
 
 #include "common/base/check.h"
@@ -8,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/peer_unreachable.h"
 #include "server/job_config.h"
 
 namespace syncline {
@@ -66,7 +68,8 @@ struct NormExchange::Asking {
 
 NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
                            absl::Span<const TableMap> tables, uint32_t ps_rank,
-                           std::string label, absl::Duration wait_max)
+                           std::string label, absl::Duration wait_max,
+                           OnUnreachable on_unreachable)
     : job_id_(assignment.job_id()),
       ps_rank_(ps_rank),
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
@@ -74,8 +77,9 @@ NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
       dense_blocks_(map.shard_blocks(ps_rank).size()),
       tensors_(TensorCount(map)),
       folder_name_(MemberName(assignment.ps(0).member())),
-      folder_address_(assignment.ps(0).member().address()),
+      folder_member_(assignment.ps(0).member()),
       wait_max_(wait_max),
+      on_unreachable_(std::move(on_unreachable)),
       folder_(Shards(assignment, map, tables), TensorsOf(map),
               std::move(label)) {}
 
@@ -147,7 +151,7 @@ void NormExchange::Ask(const FoldRound& round,
     closed = closed_;
     if (closed.ok()) {
       if (stub_ == nullptr) {
-        stub_ = ParameterServer::NewStub(MakeChannel(folder_address_));
+        stub_ = ParameterServer::NewStub(MakeChannel(folder_member_.address()));
       }
       stub = stub_;
       asking_.insert(asking.get());
@@ -175,8 +179,27 @@ NormExchange::Sums NormExchange::SumsOf(const Asking& asking) const {
   return std::vector<double>(sums.begin(), sums.end());
 }
 
+void NormExchange::NoteReach(const absl::Status& status) {
+  // A call that ran out of time may have been parked at the shard.
+  if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
+  std::optional<absl::Duration> out_of_reach;
+  {
+    MutexLock lock(&mu_);
+    if (absl::IsUnavailable(status)) {
+      out_of_reach = reach_.OnFailure(MonotonicNow());
+    } else {
+      reach_.OnAnswer();
+    }
+  }
+  if (out_of_reach.has_value() && on_unreachable_ != nullptr) {
+    on_unreachable_(
+        MakePeerUnreachable(job_id_, folder_member_, *out_of_reach, status));
+  }
+}
+
 void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
   Sums sums = status.ok() ? SumsOf(*asking) : Sums(FromGrpcStatus(status));
+  NoteReach(FromGrpcStatus(status));
   if (!sums.ok()) sums = Annotate(sums.status(), folder_name_);
   asking->done(std::move(sums));
   // All that it holds goes before Close may return: what ends with a job must

@@ -15,11 +15,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
+#include "common/base/peer_reach.h"
 #include "common/wire/block_map.h"
 #include "common/wire/table_map.h"
 #include "grpcpp/client_context.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "proto/scheduler.pb.h"
 #include "server/norm_folder.h"
 
 namespace syncline {
@@ -33,11 +35,16 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = std::function<void(Sums)>;
 
+  // The shard that folds has been out of reach for some seconds and still is;
+  // again every other second. On a thread of gRPC; must not block.
+  using OnUnreachable = std::function<void(PeerUnreachable)>;
+
   // `tables`: the job's, in order. `label` names job and ps in messages. Calls
-  // wait at most `wait_max`.
+  // wait at most `wait_max`. `on_unreachable` may be null.
   NormExchange(const JobAssignment& assignment, const BlockMap& map,
                absl::Span<const TableMap> tables, uint32_t ps_rank,
-               std::string label, absl::Duration wait_max);
+               std::string label, absl::Duration wait_max,
+               OnUnreachable on_unreachable = nullptr);
 
   // The norms that this shard is part of: those of its blocks, and for
   // kGradient then of its slots.
@@ -67,6 +74,8 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
            Done done);
   // What was answered. Errors: Internal: other sums than were asked for.
   Sums SumsOf(const Asking& asking) const;
+  // Takes note of whether a call got through, and tells.
+  void NoteReach(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(Asking* asking, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
@@ -78,8 +87,9 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   const size_t dense_blocks_;
   const size_t tensors_;
   const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
-  const std::string folder_address_;
+  const Member folder_member_;
   const absl::Duration wait_max_;
+  const OnUnreachable on_unreachable_;
 
   Mutex mu_;
   NormFolder folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
@@ -92,6 +102,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   int answering_ ABSL_GUARDED_BY(mu_) = 0;  // callbacks that run
   CondVar answered_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  PeerReach reach_ ABSL_GUARDED_BY(mu_);  // of the shard that folds
 };
 
 }  // namespace syncline

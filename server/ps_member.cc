@@ -56,6 +56,12 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
       .Field("memory_bytes", ps.table_memory_bytes)
       .Field("disk_bytes", ps.table_disk_bytes)
       .Field("spill_dir", ps.spill_dir);
+  MemberLink* const link = daemon->AddMember();
+  ps.on_unreachable = [link](PeerUnreachable report) {
+    DaemonMessage message;
+    *message.mutable_unreachable() = std::move(report);
+    link->Send(std::move(message));
+  };
   SYNCLINE_ASSIGN_OR_RETURN(auto server, PsServer::Create(ps));
   if (ps.table_disk_bytes > 0) {
     daemon->AddReadiness([folder = ps.spill_dir] {
@@ -63,12 +69,13 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
     });
   }
   server->RegisterService(daemon->builder());
-  return absl::WrapUnique(new PsMember(std::move(server), daemon));
+  return absl::WrapUnique(new PsMember(std::move(server), daemon, link));
 }
 
-PsMember::PsMember(std::unique_ptr<PsServer> server, Daemon* daemon)
+PsMember::PsMember(std::unique_ptr<PsServer> server, Daemon* daemon,
+                   MemberLink* link)
     : daemon_(daemon),
-      link_(daemon->AddMember()),
+      link_(link),
       incarnation_(EntropySeed()),
       server_(std::move(server)),
       commands_(server_.get(), incarnation_,

@@ -27,7 +27,7 @@ class PsMember {
   void Drain(absl::Time deadline);
 
  private:
-  PsMember(std::unique_ptr<PsServer> server, Daemon* daemon);
+  PsMember(std::unique_ptr<PsServer> server, Daemon* daemon, MemberLink* link);
   // Tells the scheduler how the jobs' tables fare.
   void Report();
 

@@ -68,6 +68,7 @@ class PsServerImpl final : public PsServer {
             {.enabled = options.shared_memory,
              .bytes_max = options.shared_memory_bytes,
              .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
+        on_unreachable_(options.on_unreachable),
         lanes_(lanes),
         service_(
             MakeParameterService(&jobs_, budget_.get(), &shared_, &metrics_)),
@@ -111,6 +112,7 @@ class PsServerImpl final : public PsServer {
   const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
+  const NormExchange::OnUnreachable on_unreachable_;
   JobTable jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
@@ -188,9 +190,9 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   for (const JobConfig::Table& table : config.tables) {
     table_maps.push_back(table.layout.map);
   }
-  job->norms =
-      std::make_shared<NormExchange>(assignment, config.map, table_maps,
-                                     ps_rank, config.label, config.wait_max);
+  job->norms = std::make_shared<NormExchange>(assignment, config.map,
+                                              table_maps, ps_rank, config.label,
+                                              config.wait_max, on_unreachable_);
   if (config.folds_statistics && ps_rank == 0) {
     job->statistics = std::make_shared<FoldedStatistics>(config);
   }

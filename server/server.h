@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ class PsServer {
     uint64_t shared_memory_bytes = 16ull << 30;
     std::string boot_id = {};            // of this host; empty: the system's
     MetricsRegistry* metrics = nullptr;  // outlives the server; may be null
+    // Another ps of a job has been out of reach for some seconds and still is;
+    // again every other second. On any thread; must not block. May be null.
+    std::function<void(PeerUnreachable)> on_unreachable = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<PsServer>> Create(
       const Options& options);

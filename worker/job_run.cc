@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/model/weight_report.h"
+#include "common/rpc/peer_unreachable.h"
 #include "common/rpc/utf8_fields.h"
 #include "worker/file_growth.h"
 #include "worker/job_results.h"
@@ -524,15 +525,10 @@ void JobRun::SendActivity(const std::string& activity) {
 
 void JobRun::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
                              const absl::Status& error) {
-  // What people read of it.
-  constexpr size_t kErrorBytesMax = 512;
   DaemonMessage message;
-  PeerUnreachable* report = message.mutable_unreachable();
-  report->set_job_id(job_id());
-  *report->mutable_peer() = assignment_.ps(static_cast<int>(shard)).member();
-  report->set_seconds(absl::ToDoubleSeconds(out_of_reach));
-  const std::string text = Utf8Text(error.message());
-  report->set_error(std::string(Utf8Prefix(text, kErrorBytesMax)));
+  *message.mutable_unreachable() = MakePeerUnreachable(
+      job_id(), assignment_.ps(static_cast<int>(shard)).member(), out_of_reach,
+      error);
   send_(std::move(message));
 }
 

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/wait_log.h"
 
 namespace syncline {
 namespace {
@@ -91,13 +92,15 @@ class Exchange {
       member->mutable_task()->set_type(PS);
       member->mutable_task()->set_index(rank);
     }
-    exchange_ = std::make_shared<NormExchange>(assignment, map_,
-                                               absl::Span<const TableMap>(), 1,
-                                               "job j on ps:1", kTimeout);
+    exchange_ = std::make_shared<NormExchange>(
+        assignment, map_, absl::Span<const TableMap>(), 1, "job j on ps:1",
+        kTimeout,
+        [this](PeerUnreachable report) { told.Add(std::move(report)); });
   }
   ~Exchange() { server_->Shutdown(); }
 
   NormExchange* operator->() { return exchange_.get(); }
+  void StopFolder() { server_->Shutdown(); }
   std::vector<double> Norms(FoldStage stage) const {
     return std::vector<double>(map_.shard_blocks(1).size() * FoldWidth(stage),
                                1);
@@ -113,6 +116,8 @@ class Exchange {
     answered.WaitForNotification();
     return answer;
   }
+
+  WaitLog<PeerUnreachable> told;
 
  private:
   const BlockMap map_ = *BlockMap::Create({TensorSize{"w", 4096}}, 2);
@@ -141,6 +146,24 @@ TEST(NormExchangeTest, AnAnswerHasAsManySumsAsWereAskedFor) {
                                                " sums, expected ", expected))));
     }
   }
+}
+
+TEST(NormExchangeTest, AShardThatIsOutOfReachIsTold) {
+  OddFolder folder(1);
+  Exchange exchange(&folder);
+  ASSERT_OK(exchange.Answer(FoldStage::kGradient).status());
+  exchange.StopFolder();
+  // Its outage is told once it has lasted for a while.
+  ASSERT_TRUE(Eventually(kTimeout, [&] {
+    EXPECT_EQ(exchange.Answer(FoldStage::kGradient).status().code(),
+              absl::StatusCode::kUnavailable);
+    return !exchange.told.Await(0).empty();
+  }));
+  const PeerUnreachable report = exchange.told.Await(1).at(0);
+  EXPECT_EQ(report.job_id(), "j");
+  EXPECT_EQ(report.peer().incarnation(), 500u);
+  EXPECT_GE(report.seconds(), 2);
+  EXPECT_FALSE(report.error().empty());
 }
 
 TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {

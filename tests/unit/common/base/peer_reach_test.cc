@@ -1,7 +1,7 @@
 // Goal: an outage is told in time and with its true length, a short one is not.
 // Method: what came of calls, at invented times.
 
-#include "worker/peer_reach.h"
+#include "common/base/peer_reach.h"
 
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_PEER_REACH_H_
-#define SYNCLINE_WORKER_PEER_REACH_H_
+#ifndef SYNCLINE_COMMON_BASE_PEER_REACH_H_
+#define SYNCLINE_COMMON_BASE_PEER_REACH_H_
 
 #include <optional>
 
@@ -31,4 +31,4 @@ class PeerReach {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_WORKER_PEER_REACH_H_
+#endif  // SYNCLINE_COMMON_BASE_PEER_REACH_H_

@@ -1,4 +1,4 @@
-#include "worker/peer_reach.h"
+#include "common/base/peer_reach.h"
 
 #include <algorithm>
 
