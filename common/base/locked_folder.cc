@@ -37,6 +37,11 @@ absl::Status NotOurs(const std::string& path) {
       absl::StrCat("\"", path, "\" is a link, or belongs to another user"));
 }
 
+absl::Status InUse(const std::string& path) {
+  return absl::UnavailableError(
+      absl::StrCat("folder ", path, " is in use by another process"));
+}
+
 // The name still means this open file.
 bool IsStillNamed(int file, const std::string& path) {
   struct stat opened;
@@ -58,8 +63,20 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& path) {
     }
     if (IsStillNamed(lock.get(), lock_path)) return lock;
   }
-  return absl::UnavailableError(
-      absl::StrCat("folder ", path, " is in use by another process"));
+  return InUse(path);
+}
+
+// Locks the folder itself. Cleaners of temporary files may delete a lock file
+// that is in use; they leave a locked folder alone, as systemd-tmpfiles does.
+// Not valid: there is no folder, or its file system does not lock folders, as
+// NFS does not.
+absl::StatusOr<FileDescriptor> LockFolder(const std::string& path) {
+  FileDescriptor folder(
+      open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) return folder;
+  if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
+  if (errno == EWOULDBLOCK) return InUse(path);
+  return FileDescriptor();
 }
 
 // Whether this user has made it, as a file or a folder.
@@ -69,21 +86,22 @@ bool IsOurs(const std::string& path) {
          (S_ISDIR(info.st_mode) || S_ISREG(info.st_mode));
 }
 
-// REQUIRES: locked.
-absl::Status MakeEmpty(const std::string& path) {
+// Returns the new folder's own lock. REQUIRES: its lock file is locked.
+absl::StatusOr<FileDescriptor> MakeEmpty(const std::string& path) {
   struct stat info;
-  if (lstat(path.c_str(), &info) == 0 && !IsOurs(path)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("\"", path, "\" is a link, or belongs to another user"));
+  if (lstat(path.c_str(), &info) == 0 && !IsOurs(path)) return NotOurs(path);
+  {
+    SYNCLINE_ASSIGN_OR_RETURN(const FileDescriptor old, LockFolder(path));
+    SYNCLINE_RETURN_IF_ERROR(RemoveTree(path));
   }
-  SYNCLINE_RETURN_IF_ERROR(RemoveTree(path));
   if (mkdir(path.c_str(), 0700) != 0) {
     return FileError(errno, "create directory", path);
   }
   // That a folder is there does not mean that it can be written.
   const std::string probe = absl::StrCat(path, "/probe");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(probe, "probe"));
-  return RemoveTree(probe);
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(probe));
+  return LockFolder(path);
 }
 
 // What OpenFirst puts behind a prefix, or version 0.1 did: "ps-NUMBER" there.
@@ -104,12 +122,13 @@ absl::StatusOr<std::unique_ptr<LockedFolder>> LockedFolder::Open(
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(root));
   const std::string path = absl::StrCat(root, "/", name);
   SYNCLINE_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(path));
-  const absl::Status made = MakeEmpty(path);
-  if (!made.ok()) {
+  absl::StatusOr<FileDescriptor> folder = MakeEmpty(path);
+  if (!folder.ok()) {
     unlink(LockPath(path).c_str());
-    return made;
+    return folder.status();
   }
-  return absl::WrapUnique(new LockedFolder(path, std::move(lock)));
+  return absl::WrapUnique(
+      new LockedFolder(path, std::move(lock), *std::move(folder)));
 }
 
 absl::StatusOr<std::unique_ptr<LockedFolder>> LockedFolder::OpenFirst(

@@ -11,9 +11,13 @@
 namespace syncline {
 
 // A folder for files of one process that are worth nothing without it:
-// ROOT/NAME, locked by ROOT/NAME.lock for as long as this lives. Both are
-// removed at the end; those that a killed process left have a lock that is
-// free. Thread-safe.
+// ROOT/NAME, locked by ROOT/NAME.lock for as long as this lives, and itself
+// locked, in case somebody deletes the lock file. Both are removed at the end;
+// those that a killed process left have locks that are free. Thread-safe.
+//
+// ROOT is to be of this host: over a network file system a lock may exclude
+// processes of the same host only, and then two hosts take, and remove, each
+// other's folders.
 class LockedFolder {
  public:
   // Creates `root` and the folder, empty: what an earlier process left in it is
@@ -36,11 +40,14 @@ class LockedFolder {
   const std::string& path() const { return path_; }
 
  private:
-  LockedFolder(std::string path, FileDescriptor lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  LockedFolder(std::string path, FileDescriptor lock, FileDescriptor folder)
+      : path_(std::move(path)),
+        lock_(std::move(lock)),
+        folder_(std::move(folder)) {}
 
   const std::string path_;
-  const FileDescriptor lock_;  // of the open lock file
+  const FileDescriptor lock_;    // of the open lock file
+  const FileDescriptor folder_;  // locked too; not valid where that is not done
 };
 
 }  // namespace syncline

@@ -199,7 +199,8 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                 "Let jobs read data outside of --data-root, too");
   app->add_option("--work-dir", flags->work_dir,
                   "For files of a job while it runs, each process in a folder "
-                  "of its own; may be shared. Default: the folder for "
+                  "of its own; processes of one host may share it, others "
+                  "not. Default: the folder for "
                   "temporary files");
   app->add_option("--threads", flags->threads,
                   "Compute threads where the job does not say; 0: one per "

@@ -91,6 +91,22 @@ TEST_F(LockedFolderTest, WhatKilledProcessesLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(root_ + "/results-0"));
 }
 
+// A cleaner of temporary files takes an old, empty lock file for litter.
+TEST_F(LockedFolderTest, AFolderInUseStaysSoWithoutItsLockFile) {
+  const auto folder = LockedFolder::OpenFirst(root_, "work-");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string kept = (*folder)->path() + "/job";
+  ASSERT_TRUE(WriteFileAtomically(kept, "results").ok());
+  fs::remove((*folder)->path() + ".lock");
+  EXPECT_EQ(LockedFolder::Open(root_, "work-0").status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LockedFolder::RemoveLeftovers(root_, "work-"), 0);
+  const auto next = LockedFolder::OpenFirst(root_, "work-");
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ((*next)->path(), root_ + "/work-1");
+  EXPECT_TRUE(fs::exists(kept));
+}
+
 TEST_F(LockedFolderTest, LinksAndOtherUsersAreLeftAlone) {
   ASSERT_TRUE(MakeDirs(root_ + "/precious").ok());
   ASSERT_TRUE(WriteFileAtomically(root_ + "/precious/file", "x").ok());
