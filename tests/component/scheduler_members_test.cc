@@ -1,0 +1,233 @@
+// Goal: daemons are members while they answer, under the task and at the
+// address that are their own, and their secrets stay theirs. Method: a real
+// scheduler over gRPC (scheduler_fixture.h), daemons with scripted answers, and
+// streams written by hand.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/version.h"
+#include "common/rpc/grpc_channel.h"
+#include "common/rpc/grpc_status.h"
+#include "common/rpc/identity_service.h"
+#include "common/rpc/scheduler_session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "scheduler/scheduler.h"
+#include "tests/testing/scheduler_fixture.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using testing::FakeDaemon;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::SchedulerFixture;
+using testing::Script;
+using testing::TinyJob;
+
+class SchedulerMembersTest : public SchedulerFixture {};
+
+// A scheduler that asks each member for its incarnation at its address.
+class SchedulerAddressTest : public SchedulerFixture {
+ protected:
+  void SetUp() override {
+    SchedulerFixture::SetUp();
+    StopScheduler();
+    options_.confirmer = nullptr;  // over gRPC
+    StartScheduler(server_.address);
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&identity_);
+    auto listening = StartServer(&builder, "127.0.0.1:0");
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    daemon_ = *std::move(listening);
+  }
+  void TearDown() override {
+    SchedulerFixture::TearDown();
+    daemon_.server->Shutdown(absl::ToChronoTime(absl::Now()));
+  }
+
+  std::unique_ptr<FakeDaemon> DaemonAt(const std::string& address) {
+    auto daemon =
+        std::make_unique<FakeDaemon>(server_.address, PS, 0, Script(), address);
+    daemon->AwaitRegistered();
+    return daemon;
+  }
+  std::string JobAwaited(const std::function<bool(const std::string&)>& is) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    ClusterStatus cluster;
+    do {
+      jobs_->GetCluster(MakeContext(deadline).get(), {}, &cluster);
+    } while (absl::Now() < deadline &&
+             (cluster.members_size() != 1 || !is(cluster.members(0).job_id())));
+    return cluster.members_size() == 1 ? cluster.members(0).job_id() : "none";
+  }
+  std::string TroubleOf(const std::string& address) {
+    const auto daemon = DaemonAt(address);
+    return JobAwaited([](const std::string& job) {
+      return !job.empty() && job.find("being asked") == std::string::npos;
+    });
+  }
+
+  IdentityService identity_;
+  ListeningServer daemon_;
+};
+
+TEST_F(SchedulerAddressTest, AMemberThatAnswersAtItsAddressIsFree) {
+  const auto daemon = DaemonAt(daemon_.address);
+  identity_.Add(daemon->incarnation());
+  EXPECT_EQ(JobAwaited([](const std::string& job) { return job.empty(); }), "");
+}
+
+TEST_F(SchedulerAddressTest, AnAddressThatIsNotItsOwnIsNotBelieved) {
+  EXPECT_THAT(
+      TroubleOf(daemon_.address),
+      AllOf(HasSubstr("another process answers at"), HasSubstr("--advertise")));
+}
+
+TEST_F(SchedulerAddressTest, AnAddressThatIsNoDaemonIsNotBelieved) {
+  EXPECT_THAT(TroubleOf(server_.address),  // without Identity
+              HasSubstr("no Syncline daemon"));
+}
+
+TEST_F(SchedulerAddressTest, AnAddressWhereNobodyIsIsNotBelieved) {
+  EXPECT_THAT(TroubleOf("127.0.0.1:1"), HasSubstr("nothing answers"));
+}
+
+TEST_F(SchedulerMembersTest, ATaskThatIsTakenIsRefusedWithItsHolder) {
+  AddDaemon(WORKER, 0);
+  FakeDaemon second(server_.address, WORKER, 0);
+  const auto rejected = second.rejected.Await(1);
+  ASSERT_EQ(rejected.size(), 1);
+  EXPECT_EQ(rejected[0].code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(rejected[0].message(),
+              HasSubstr("worker 0 at 10.0.0.1:7000 (incarnation 0x"));
+}
+
+TEST_F(SchedulerMembersTest, ASilentDaemonLosesItsLease) {
+  // A stream that registers and then says nothing.
+  const auto stub = Daemons::NewStub(MakeChannel(server_.address));
+  const auto context = MakeContext(absl::Now() + kPatience);
+  const auto stream = stub->Session(context.get());
+  DaemonMessage hello;
+  Member* member = hello.mutable_register_()->mutable_member();
+  member->mutable_task()->set_type(PS);
+  member->set_address("10.0.0.9:1");
+  member->set_incarnation(99);
+  member->set_version(kVersion);
+  stream->Write(hello);
+  SchedulerMessage reply;
+  ASSERT_TRUE(stream->Read(&reply));
+  EXPECT_EQ(reply.registered().lease_seconds(), 2);
+  AwaitFree(1);
+  EXPECT_FALSE(stream->Read(&reply));  // until the scheduler ends it
+  const absl::Status status = FromGrpcStatus(stream->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("lease expired: silent for 2."));
+  AwaitFree(0);
+}
+
+TEST_F(SchedulerMembersTest, WhoSaysNothingIsGivenUp) {
+  StopScheduler();
+  options_.idle_limit = absl::Milliseconds(500);
+  StartScheduler(server_.address);
+  // A user's upload that stalls, and a stream that does not register.
+  const auto context = MakeContext(absl::Now() + kPatience);
+  SubmitResponse response;
+  const auto writer = jobs_->Submit(context.get(), &response);
+  SubmitRequest request;
+  *request.mutable_begin()->mutable_spec() = TinyJob(1, 1);
+  ASSERT_TRUE(writer->Write(request));
+  const auto stub = Daemons::NewStub(MakeChannel(server_.address));
+  const auto silent = MakeContext(absl::Now() + kPatience);
+  const auto stream = stub->Session(silent.get());
+  const auto upload_context = MakeContext(absl::Now() + kPatience);
+  UploadResponse stored;
+  const auto upload = stub->UploadArtifact(upload_context.get(), &stored);
+
+  const absl::Status stalled = FromGrpcStatus(writer->Finish());
+  EXPECT_EQ(stalled.code(), absl::StatusCode::kDeadlineExceeded) << stalled;
+  EXPECT_THAT(stalled.message(), HasSubstr("stalled"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/incoming"));
+  SchedulerMessage reply;
+  EXPECT_FALSE(stream->Read(&reply));
+  const absl::Status unknown = FromGrpcStatus(stream->Finish());
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kDeadlineExceeded) << unknown;
+  EXPECT_THAT(unknown.message(), HasSubstr("no Register came within 500ms"));
+  EXPECT_EQ(upload->Finish().error_code(), grpc::DEADLINE_EXCEEDED);
+  // It is there for others, once they have the usual time.
+  StopScheduler();
+  options_.idle_limit = Scheduler::Options().idle_limit;
+  StartScheduler(server_.address);
+  AddDaemon(WORKER, 0);
+  EXPECT_TRUE(Submit(TinyJob(1, 1)).ok());
+}
+
+// Secrets and incarnations prove membership: no answer or page may show one.
+TEST_F(SchedulerMembersTest, NoIncarnationOrSecretGetsOut) {
+  FakeDaemon* ps = AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
+  AddDaemon(EVALUATOR, 0, {.finishes = false});
+  FakeDaemon twin(server_.address, PS, 0);
+  std::vector<std::string> shown;
+  const auto show = [&](const google::protobuf::Message& message) {
+    shown.push_back(message.SerializeAsString());
+    shown.push_back(message.DebugString());
+  };
+  for (const absl::Status& why : twin.rejected.Await(1)) {
+    shown.push_back(why.ToString());
+  }
+  JobSpec spec = TinyJob(1, 1);
+  *spec.mutable_data()->mutable_test() = spec.data().train();
+  const std::string job_id = MustSubmit(spec);
+  show(AwaitState(job_id, RUNNING));
+  UploadBegin begin = worker->Upload(job_id, "trained.onnx");
+  begin.clear_session_secret();
+  shown.push_back(UploadArtifact(server_.address, begin, "/dev/null",
+                                 absl::Now() + kPatience)
+                      .ToString());
+  const auto secrets = {worker->Upload("", "").session_secret(),
+                        ps->Upload("", "").session_secret()};
+  const std::vector<uint64_t> incarnations = {ps->incarnation(),
+                                              worker->incarnation()};
+  const auto ask = [&] {
+    ClusterStatus cluster;
+    ListResponse list;
+    jobs_->GetCluster(MakeContext(absl::Now() + kPatience).get(), {}, &cluster);
+    jobs_->List(MakeContext(absl::Now() + kPatience).get(), {}, &list);
+    EXPECT_GT(cluster.members_size(), 0);
+    EXPECT_EQ(list.jobs_size(), 1);
+    show(cluster);
+    show(list);
+    show(Get(job_id).value());
+    for (const auto& [path, page] : scheduler_->Pages()) {
+      shown.push_back(page("").body);
+    }
+  };
+  ask();
+  Kill(ps);
+  const JobStatus failed = AwaitState(job_id, FAILED);
+  EXPECT_THAT(LastReason(failed), HasSubstr("incarnation 0x"));
+  show(failed);
+  ask();
+  for (const std::string& text : shown) {
+    for (const uint64_t incarnation : incarnations) {
+      const std::string bytes(reinterpret_cast<const char*>(&incarnation),
+                              sizeof(incarnation));
+      EXPECT_EQ(text.find(bytes), std::string::npos) << text;
+      EXPECT_THAT(text, Not(HasSubstr(absl::StrCat(incarnation))));
+      EXPECT_THAT(text, Not(HasSubstr(absl::StrCat(absl::Hex(incarnation)))));
+    }
+    for (const std::string& secret : secrets) {
+      EXPECT_EQ(text.find(secret), std::string::npos) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace syncline
