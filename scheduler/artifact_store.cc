@@ -70,9 +70,11 @@ absl::Status ArtifactStore::CheckRoom(uint64_t bytes) const {
 }
 
 absl::StatusOr<std::unique_ptr<FileChunkWriter>> ArtifactStore::BeginUpload(
-    uint64_t bytes_max) {
+    uint64_t bytes_max, std::optional<uint64_t> declared_bytes) {
+  SYNCLINE_RETURN_IF_ERROR(CheckRoom(declared_bytes.value_or(0)));
   return FileChunkWriter::Create(
-      absl::StrCat(incoming_, "/", next_upload_.fetch_add(1)), bytes_max);
+      absl::StrCat(incoming_, "/", next_upload_.fetch_add(1)), bytes_max,
+      declared_bytes);
 }
 
 std::string ArtifactStore::PathOf(const std::string& job_id,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,12 @@ class ArtifactStore {
   // for job records and logs. Errors: ResourceExhausted, with the numbers;
   // NotFound and others by errno: the directory is gone or cannot be asked.
   absl::Status CheckRoom(uint64_t bytes) const;
-  // Where an upload collects its chunks.
+  // Where an upload collects its chunks; `declared_bytes` as FileChunkWriter's.
+  // Errors: as CheckRoom, of the bytes that are declared; ResourceExhausted:
+  // more than bytes_max.
   absl::StatusOr<std::unique_ptr<FileChunkWriter>> BeginUpload(
-      uint64_t bytes_max);
+      uint64_t bytes_max,
+      std::optional<uint64_t> declared_bytes = std::nullopt);
   // Names a whole upload and makes it durable; replaces what has the name.
   absl::StatusOr<Artifact> Commit(FileChunkWriter* upload,
                                   const std::string& job_id,

@@ -148,9 +148,10 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
         absl::StartsWith(begin_.name(), "tables/")
             ? std::numeric_limits<uint64_t>::max()
             : context_.model_bytes_max + kUploadSlackBytes;
-    SYNCLINE_RETURN_IF_ERROR(context_.artifacts->CheckRoom(/*bytes=*/0));
-    SYNCLINE_ASSIGN_OR_RETURN(file_,
-                              context_.artifacts->BeginUpload(bytes_max));
+    SYNCLINE_ASSIGN_OR_RETURN(const auto declared, declared_bytes());
+    auto file = context_.artifacts->BeginUpload(bytes_max, declared);
+    if (!file.ok()) return Annotate(file.status(), begin_.name());
+    file_ = *std::move(file);
     return absl::OkStatus();
   }
 

@@ -6,12 +6,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/base/thread_pool.h"
+#include "common/rpc/declared_size.h"
 #include "common/rpc/grpc_status.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
@@ -84,6 +87,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   static grpc::ServerReadReactor<Request>* Start(
       grpc::CallbackServerContext* call,
       const std::shared_ptr<ReceiveReactor>& reactor) {
+    reactor->declared_bytes_ = DeclaredFileBytes(call->client_metadata());
     reactor->loop_->AddTransfer(reactor);
     reactor->self_ = reactor;
     const absl::Status entered =
@@ -118,6 +122,11 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   void End(const absl::Status& status) {
     Drop();
     this->Finish(ToGrpcStatus(status));
+  }
+  // Of the file that the call uploads; none: the caller does not say. Errors:
+  // InvalidArgument: it says no number.
+  const absl::StatusOr<std::optional<uint64_t>>& declared_bytes() const {
+    return declared_bytes_;
   }
   // The caller has left; what is not begun yet need not be.
   bool cancelled() const { return cancelled_; }
@@ -174,6 +183,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   ThreadPool* const pool_;
   TransferGate* const gate_;
   const uint64_t ticket_;
+  absl::StatusOr<std::optional<uint64_t>> declared_bytes_;  // since Start
   std::shared_ptr<ReceiveReactor> self_;  // until gRPC is done with it
   std::atomic<bool> cancelled_{false};
   Request request_;

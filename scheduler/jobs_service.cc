@@ -59,10 +59,12 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     client_key_ = begin.client_key();
     // Before the user waits for a long upload in vain.
     SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting(client_key_));
-    SYNCLINE_RETURN_IF_ERROR(context_.artifacts->CheckRoom(/*bytes=*/0));
     spec_ = begin.spec();
-    SYNCLINE_ASSIGN_OR_RETURN(
-        model_, context_.artifacts->BeginUpload(context_.model_bytes_max));
+    SYNCLINE_ASSIGN_OR_RETURN(const auto declared, declared_bytes());
+    auto model =
+        context_.artifacts->BeginUpload(context_.model_bytes_max, declared);
+    if (!model.ok()) return Annotate(model.status(), "model.path");
+    model_ = *std::move(model);
     return absl::OkStatus();
   }
 

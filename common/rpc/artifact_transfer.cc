@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/declared_size.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -55,6 +56,7 @@ absl::Status Upload(Daemons::Stub* stub, const UploadBegin& begin,
                     Cancellation* cancellation) {
   SYNCLINE_ASSIGN_OR_RETURN(auto reader, FileChunkReader::Open(from_file));
   const auto context = MakeContext(deadline);
+  DeclareFileBytes(reader->size_bytes(), context.get());
   const Cancellation::Scope scope(cancellation,
                                   [&context] { context->TryCancel(); });
   UploadResponse response;

@@ -64,17 +64,39 @@ absl::Status FileChunkReader::Next(FileChunk* chunk) {
 }
 
 absl::StatusOr<std::unique_ptr<FileChunkWriter>> FileChunkWriter::Create(
-    const std::string& temp_path, uint64_t bytes_max) {
+    const std::string& temp_path, uint64_t bytes_max,
+    std::optional<uint64_t> declared_bytes) {
+  if (declared_bytes.value_or(0) > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "file of ", *declared_bytes, " bytes is larger than the limit of ",
+        bytes_max, " bytes"));
+  }
   const int fd =
       ::open(temp_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(errno, "create", temp_path);
   return std::unique_ptr<FileChunkWriter>(
-      new FileChunkWriter(temp_path, fd, bytes_max));
+      new FileChunkWriter(temp_path, fd, bytes_max, declared_bytes));
 }
 
 FileChunkWriter::~FileChunkWriter() {
   if (fd_ >= 0) ::close(fd_);
   if (!committed_) ::unlink(temp_path_.c_str());
+}
+
+absl::Status FileChunkWriter::CheckDeclared(const FileChunk& chunk) const {
+  if (!declared_bytes_.has_value()) return absl::OkStatus();
+  const uint64_t bytes = size_bytes_ + chunk.data().size();
+  if (bytes > *declared_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("file goes on after the ", *declared_bytes_,
+                     " bytes that were declared"));
+  }
+  if (chunk.last() && bytes < *declared_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("file ends after ", bytes, " bytes, but ",
+                     *declared_bytes_, " were declared"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FileChunkWriter::Append(const FileChunk& chunk) {
@@ -92,6 +114,7 @@ absl::Status FileChunkWriter::Append(const FileChunk& chunk) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "file is larger than the limit of ", bytes_max_, " bytes"));
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckDeclared(chunk));
   const uint32_t crc32c = ExtendCrc32c(crc32c_, data);
   const bool says_checksum = chunk.last() || chunk.crc32c() != 0;
   if (says_checksum && chunk.crc32c() != crc32c) {

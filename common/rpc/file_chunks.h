@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -46,13 +47,17 @@ class FileChunkReader {
 // when it is whole and on disk. Thread-compatible; blocks on disk writes.
 class FileChunkWriter {
  public:
-  // Writes to `temp_path` (replaced). A content above `bytes_max` is refused.
+  // Writes to `temp_path` (replaced). A content above `bytes_max` is refused,
+  // and one that is not of `declared_bytes`, where the sender has said how many
+  // there are. Errors: ResourceExhausted: declared_bytes is above bytes_max.
   static absl::StatusOr<std::unique_ptr<FileChunkWriter>> Create(
-      const std::string& temp_path, uint64_t bytes_max);
+      const std::string& temp_path, uint64_t bytes_max,
+      std::optional<uint64_t> declared_bytes = std::nullopt);
   // Removes the temporary file unless it was committed.
   ~FileChunkWriter();
 
-  // Errors: InvalidArgument: out of order, too long, or after the last;
+  // Errors: InvalidArgument: out of order, too long, after the last, or another
+  // number of bytes than was declared;
   // DataLoss: checksum, found before the chunk is written; ResourceExhausted:
   // above bytes_max, or disk full.
   absl::Status Append(const FileChunk& chunk);
@@ -66,12 +71,18 @@ class FileChunkWriter {
   uint32_t crc32c() const { return crc32c_; }
 
  private:
-  FileChunkWriter(std::string temp_path, int fd, uint64_t bytes_max)
-      : temp_path_(std::move(temp_path)), bytes_max_(bytes_max), fd_(fd) {}
+  FileChunkWriter(std::string temp_path, int fd, uint64_t bytes_max,
+                  std::optional<uint64_t> declared_bytes)
+      : temp_path_(std::move(temp_path)),
+        bytes_max_(bytes_max),
+        declared_bytes_(declared_bytes),
+        fd_(fd) {}
+  absl::Status CheckDeclared(const FileChunk& chunk) const;
   absl::Status Write(const std::string& data);
 
   const std::string temp_path_;
   const uint64_t bytes_max_;
+  const std::optional<uint64_t> declared_bytes_;
   int fd_;
   bool whole_ = false;
   bool committed_ = false;

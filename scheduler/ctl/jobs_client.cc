@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/declared_size.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -103,6 +104,7 @@ absl::StatusOr<SubmitResponse> JobsClient::SubmitOnce(
                             FileChunkReader::Open(model_file));
   const uint64_t total_bytes = model->size_bytes();
   const auto context = MakeContext(TransferDeadline(total_bytes));
+  DeclareFileBytes(total_bytes, context.get());
   SubmitResponse response;
   const auto writer = stub_->Submit(context.get(), &response);
 

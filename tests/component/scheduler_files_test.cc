@@ -12,6 +12,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/file.h"
 #include "common/base/random.h"
+#include "common/rpc/declared_size.h"
 #include "common/rpc/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -25,13 +26,35 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
 using testing::kTinyModel;
 using testing::SchedulerFixture;
 using testing::TinyJob;
 
-class SchedulerFilesTest : public SchedulerFixture {};
+class SchedulerFilesTest : public SchedulerFixture {
+ protected:
+  // The answer to a submission whose metadata say that the model has `declared`
+  // bytes, and that sends `model` if it is not refused before.
+  absl::Status SubmitDeclared(uint64_t declared, const std::string& model) {
+    const auto context = MakeContext(absl::Now() + kPatience);
+    DeclareFileBytes(declared, context.get());
+    SubmitResponse response;
+    const auto writer = jobs_->Submit(context.get(), &response);
+    SubmitRequest request;
+    *request.mutable_begin()->mutable_spec() = TinyJob(1, 1);
+    writer->Write(request);
+    if (!model.empty()) {
+      request.mutable_model()->set_data(model);
+      request.mutable_model()->set_last(true);
+      request.mutable_model()->set_crc32c(Crc32c(model));
+      writer->Write(request);
+      writer->WritesDone();
+    }
+    return FromGrpcStatus(writer->Finish());
+  }
+};
 
 TEST_F(SchedulerFilesTest, TheModelCanBeFetchedByDaemons) {
   const std::string job_id = MustSubmit(TinyJob(1, 1));
@@ -85,6 +108,65 @@ TEST_F(SchedulerFilesTest, FilesOutliveTheRecordsOfTheirJobs) {
   EXPECT_NE(MustSubmit(TinyJob(1, 1)), lost);
   RestartScheduler();
   EXPECT_EQ(*ReadFile(model, 1 << 20), kTinyModel);
+}
+
+// Answered although no part of the model was sent, nor its end.
+TEST_F(SchedulerFilesTest, AModelThatIsDeclaredTooLargeIsRefusedAtOnce) {
+  const uint64_t limit = options_.model_bytes_max;
+  const absl::Status large = SubmitDeclared(limit + 1, "");
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted) << large;
+  EXPECT_THAT(large.message(), AllOf(HasSubstr("model.path"),
+                                     HasSubstr(absl::StrCat(limit + 1))));
+  const absl::Status larger = SubmitDeclared(~0ull, "");
+  EXPECT_EQ(larger.code(), absl::StatusCode::kResourceExhausted) << larger;
+  EXPECT_THAT(larger.message(), HasSubstr("No space left"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/incoming"));
+}
+
+TEST_F(SchedulerFilesTest, AModelHasAsManyBytesAsWereDeclared) {
+  const std::string model = kTinyModel;
+  const absl::Status longer = SubmitDeclared(model.size() - 1, model);
+  EXPECT_EQ(longer.code(), absl::StatusCode::kInvalidArgument) << longer;
+  EXPECT_THAT(longer.message(), HasSubstr("model.path: file goes on after"));
+  const absl::Status shorter = SubmitDeclared(model.size() + 1, model);
+  EXPECT_EQ(shorter.code(), absl::StatusCode::kInvalidArgument) << shorter;
+  EXPECT_THAT(shorter.message(), HasSubstr("model.path: file ends after"));
+  EXPECT_TRUE(SubmitDeclared(model.size(), model).ok());
+
+  const auto context = MakeContext(absl::Now() + kPatience);
+  context->AddMetadata("syncline-file-bytes", "many");
+  SubmitResponse response;
+  const auto writer = jobs_->Submit(context.get(), &response);
+  SubmitRequest request;
+  *request.mutable_begin()->mutable_spec() = TinyJob(1, 1);
+  writer->Write(request);
+  const absl::Status nonsense = FromGrpcStatus(writer->Finish());
+  EXPECT_EQ(nonsense.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(nonsense.message(), HasSubstr("syncline-file-bytes"));
+}
+
+// A sparse file takes no disk here, and no byte of it is sent.
+TEST_F(SchedulerFilesTest, AResultLargerThanTheDiskIsRefusedAtOnce) {
+  AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
+  const std::string job_id = MustSubmit(TinyJob(1, 1));
+  AwaitState(job_id, RUNNING);
+  const std::string path = dir_ / "sparse";
+  ASSERT_TRUE(WriteFileAtomically(path, "").ok());
+  const auto upload = [&](const std::string& name, uint64_t bytes) {
+    std::filesystem::resize_file(path, bytes);
+    return UploadArtifact(server_.address, worker->Upload(job_id, name), path,
+                          absl::Now() + kPatience);
+  };
+  constexpr uint64_t kLarge = uint64_t{1} << 42;
+  const absl::Status model = upload("trained.onnx", kLarge);
+  EXPECT_EQ(model.code(), absl::StatusCode::kResourceExhausted) << model;
+  EXPECT_THAT(model.message(), HasSubstr(absl::StrCat(kLarge)));
+  const absl::Status rows = upload("tables/emb", kLarge);
+  EXPECT_EQ(rows.code(), absl::StatusCode::kResourceExhausted) << rows;
+  EXPECT_THAT(rows.message(),
+              AllOf(HasSubstr("tables/emb"), HasSubstr("No space left")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/incoming"));
 }
 
 TEST_F(SchedulerFilesTest, FilesOfAnySizeComeBack) {

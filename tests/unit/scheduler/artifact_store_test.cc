@@ -56,6 +56,13 @@ TEST_F(ArtifactStoreTest, TheDiskKeepsAReserve) {
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(store_->CheckRoom(~0ull).code(),
             absl::StatusCode::kResourceExhausted);
+  // An upload that says how large it is is refused before it begins.
+  const absl::Status refused = store_->BeginUpload(~0ull, free).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::HasSubstr(absl::StrCat(free, " are needed")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "incoming"));
+  EXPECT_TRUE(store_->BeginUpload(~0ull, 1).ok());
   std::filesystem::remove_all(dir_);
   EXPECT_EQ(store_->CheckRoom(0).code(), absl::StatusCode::kNotFound);
 }

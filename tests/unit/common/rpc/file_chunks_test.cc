@@ -143,6 +143,37 @@ TEST_F(FileChunksTest, LimitsAreKept) {
       absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(FileChunksTest, AFileIsAsLongAsWasDeclared) {
+  constexpr uint64_t kLimit = 10;
+  const auto writer = [&](uint64_t declared) {
+    return FileChunkWriter::Create(Path("out.tmp"), kLimit, declared);
+  };
+  const absl::Status large = writer(11).status();
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(large.message(),
+            "file of 11 bytes is larger than the limit of 10 bytes");
+  EXPECT_FALSE(Exists("out.tmp"));
+
+  FileChunk last = Chunk(3, "def");
+  last.set_last(true);
+  last.set_crc32c(Crc32c("abcdef"));
+  for (const uint64_t declared : {2, 5, 6, 7, 10}) {
+    SCOPED_TRACE(declared);
+    auto file = writer(declared);
+    ASSERT_TRUE(file.ok()) << file.status();
+    absl::Status status = (*file)->Append(Chunk(0, "abc"));
+    if (status.ok()) status = (*file)->Append(last);
+    EXPECT_EQ((*file)->whole(), declared == 6);
+    if (declared == 6) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              declared < 6 ? absl::StrCat("file goes on after the ", declared,
+                                          " bytes that were declared")
+                           : absl::StrCat("file ends after 6 bytes, but ",
+                                          declared, " were declared"));
+  }
+}
+
 TEST_F(FileChunksTest, AFileThatShrinksIsDataLoss) {
   ASSERT_TRUE(WriteFileAtomically(Path("in"), Content(3 << 20)).ok());
   auto reader = FileChunkReader::Open(Path("in"));
