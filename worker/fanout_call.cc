@@ -57,6 +57,8 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
   absl::Status last_error;
+  // A repetition waits for its window since then.
+  absl::Time queued = absl::InfiniteFuture();
   absl::Time started;  // of the latest attempt or probe, and when it had left
   absl::Time left;
   grpc::ByteBuffer response;
@@ -233,9 +235,13 @@ void FanoutCall::State::Cancel(const absl::Status& reason) {
 }
 
 void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
+  const absl::Time now = MonotonicNow();
   if (!active->retry.has_value()) {
-    active->retry.emplace(MonotonicNow(), options_.patience, EntropySeed());
+    active->retry.emplace(now, options_.patience, EntropySeed());
   }
+  const absl::Time queued =
+      std::exchange(active->queued, absl::InfiniteFuture());
+  if (queued < now) active->retry->OnHeldBack(now - queued);
   const std::shared_ptr<grpc::ClientContext> context =
       Enter(active, active->retry->NextAttempt(MonotonicNow()) +
                         std::min(kAnswerGrace, options_.patience / 4));
@@ -269,6 +275,7 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
 void FanoutCall::State::AttemptAgain(const ActiveCallPtr& active) {
   {
     MutexLock lock(&mu_);
+    active->queued = MonotonicNow();
     if (error_.ok() && !std::exchange(active->in_window, true) &&
         !WindowOf(active->call, active->route)
              .TryEnter(active->call.bytes, active, RankOf(*active))) {

@@ -35,9 +35,12 @@ absl::Duration RetryPolicy::NextAttempt(absl::Time now) {
 void RetryPolicy::SkipFrozen(absl::Time now) {
   const absl::Duration late = now - attempt_end_ - kLateMax;
   attempt_end_ = absl::InfiniteFuture();
-  if (late <= absl::ZeroDuration()) return;
-  deadline_ += late;
-  reached_ += late;
+  if (late > absl::ZeroDuration()) LeaveOut(late);
+}
+
+void RetryPolicy::LeaveOut(absl::Duration time) {
+  deadline_ += time;
+  reached_ += time;
 }
 
 RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,

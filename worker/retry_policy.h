@@ -52,11 +52,16 @@ class RetryPolicy {
   // could not be asked. Returns kResend or kFinish.
   Decision OnProbe(std::optional<absl::Duration> quiet, absl::Time now);
 
+  // A repetition waited for so long until it could be sent, behind other calls
+  // to the ps. That is no silence of the ps, so it does not count.
+  void OnHeldBack(absl::Duration time) { LeaveOut(time); }
+
   int attempts() const { return attempts_; }
 
  private:
   // Leaves out the time in which this process was frozen.
   void SkipFrozen(absl::Time now);
+  void LeaveOut(absl::Duration time);
 
   const absl::Duration patience_;
   absl::Time deadline_;  // unless something comes forward

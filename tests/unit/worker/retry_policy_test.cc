@@ -144,6 +144,23 @@ TEST(RetryPolicyTest, AFullShardIsAskedBeforeItIsGivenUp) {
   EXPECT_EQ(policy.OnProbe(kPatience * 2, now).next, Next::kFinish);
 }
 
+// Other calls to the ps went first.
+TEST(RetryPolicyTest, TheWaitForARepetitionsTurnDoesNotCount) {
+  RetryPolicy policy(kStart, kPatience, 1);
+  absl::Time now = kStart + absl::Seconds(1);
+  ASSERT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kResend);
+  now += 2 * kPatience;
+  policy.OnHeldBack(2 * kPatience);
+  EXPECT_EQ(policy.NextAttempt(now), RetryPolicy::LongestAttempt(kPatience));
+  now += absl::Seconds(1);
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kResend);
+  now += kPatience;
+  EXPECT_EQ(policy.OnResult(absl::StatusCode::kUnavailable, now).next,
+            Next::kFinish);
+}
+
 TEST(RetryPolicyTest, AFullShardWasReached) {
   RetryPolicy policy(kStart, kPatience, 1);
   absl::Time now = kStart + kPatience * 0.9;
