@@ -258,9 +258,9 @@ absl::Status ParseLine(absl::string_view line, CriteoRow* row) {
   return absl::OkStatus();
 }
 
-absl::Status AddFile(const std::string& path, CriteoTable* table,
+absl::Status AddFile(const DataFile& file, CriteoTable* table,
                      const std::function<uint64_t()>& available) {
-  SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(file));
   absl::string_view line;
   CriteoRow row;
   while (true) {
@@ -284,7 +284,7 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     SYNCLINE_ASSIGN_OR_RETURN(const CriteoField field, ResolveField(request));
     resolved.push_back(field);
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
                             FindFiles(source.path(), data_root));
   std::unique_ptr<SpoolFile> spool;
   if (source.window_samples() > 0) {
@@ -292,11 +292,12 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
   }
   auto table =
       std::make_unique<CriteoTable>(std::move(resolved), std::move(spool));
-  for (const std::string& path : paths) {
-    SYNCLINE_RETURN_IF_ERROR(AddFile(path, table.get(), available));
+  for (const DataFile& file : files) {
+    SYNCLINE_RETURN_IF_ERROR(AddFile(file, table.get(), available));
   }
   if (table->size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(paths[0], ": no samples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(files[0].path, ": no samples"));
   }
   SYNCLINE_RETURN_IF_ERROR(table->Finish());
   return table;

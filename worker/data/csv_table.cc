@@ -260,8 +260,8 @@ class CsvLoader {
         fields_(fields),
         table_(std::make_unique<CsvTable>()) {}
 
-  absl::Status AddFile(const std::string& path) {
-    SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  absl::Status AddFile(const DataFile& file) {
+    SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(file));
     bool header_is_next = has_header_;
     absl::string_view line;
     while (true) {
@@ -505,13 +505,13 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     return absl::InvalidArgumentError(absl::StrCat(
         "delimiter: \"", source.delimiter(), "\" is not one character"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
                             FindFiles(source.path(), data_root));
   CsvLoader loader(source, fields, memory);
-  for (const std::string& path : paths) {
-    SYNCLINE_RETURN_IF_ERROR(loader.AddFile(path));
+  for (const DataFile& file : files) {
+    SYNCLINE_RETURN_IF_ERROR(loader.AddFile(file));
   }
-  return std::move(loader).Finish(paths[0]);
+  return std::move(loader).Finish(files[0]);
 }
 
 }  // namespace syncline

@@ -83,18 +83,18 @@ absl::StatusOr<uint32_t> ExtendByPart(const std::string& path, int fd,
   return ExtendCrc32c(crc, absl::string_view(buffer.data(), done));
 }
 
-absl::StatusOr<DataFingerprint::File> FingerprintOfFile(const std::string& path,
-                                                        const DataRoot& root) {
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+absl::StatusOr<DataFingerprint::File> FingerprintOfFile(
+    const DataFile& data_file) {
+  const std::string& path = data_file.path;
+  SYNCLINE_ASSIGN_OR_RETURN(const FileDescriptor fd, OpenForReading(data_file));
   struct stat info;
-  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
-    return FileError(errno, "read", path);
-  }
+  if (fstat(fd.get(), &info) != 0) return FileError(errno, "read", path);
   const uint64_t size = info.st_size;
   const uint64_t first_end = std::min(size, kEndBytes);
   const uint64_t last_begin = std::max(first_end, size - first_end);
   DataFingerprint::File file;
-  file.set_name(Utf8Text(absl::Utf8SafeCHexEscape(NameBelow(root, path))));
+  file.set_name(
+      Utf8Text(absl::Utf8SafeCHexEscape(NameBelow(data_file.root, path))));
   file.set_size_bytes(size);
   SYNCLINE_ASSIGN_OR_RETURN(uint32_t crc,
                             ExtendByPart(path, fd.get(), 0, first_end, 0));
@@ -140,11 +140,11 @@ absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
   uint32_t crc = 0;
   size_t name_bytes = 0;
   for (const std::string& pattern : patterns) {
-    SYNCLINE_ASSIGN_OR_RETURN(const auto paths, FindFiles(pattern, root));
-    print.set_file_count(print.file_count() + paths.size());
-    for (const std::string& path : paths) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto found, FindFiles(pattern, root));
+    print.set_file_count(print.file_count() + found.size());
+    for (const DataFile& data_file : found) {
       SYNCLINE_ASSIGN_OR_RETURN(const DataFingerprint::File file,
-                                FingerprintOfFile(path, root));
+                                FingerprintOfFile(data_file));
       crc = ExtendCrc32c(crc, file.SerializeAsString());
       name_bytes += file.name().size();
       if (print.files_size() < kFilesMax && name_bytes <= kNameBytesMax) {

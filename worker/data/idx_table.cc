@@ -67,9 +67,10 @@ absl::StatusOr<Records> ReadHeader(InputFile* file) {
   return records;
 }
 
-absl::StatusOr<Records> ReadRecords(const std::string& path,
+absl::StatusOr<Records> ReadRecords(const DataFile& data_file,
                                     const MemoryBudget& memory) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
+  const std::string& path = data_file.path;
+  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(data_file));
   SYNCLINE_ASSIGN_OR_RETURN(Records records, ReadHeader(file.get()));
   const int64_t bytes = records.count * records.width;
   SYNCLINE_RETURN_IF_ERROR(memory.Check(bytes, [&] { return path; }));
@@ -108,11 +109,10 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     auto& field = is_image ? images : labels;
     if (field == nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(
-          field,
-          RecordField::Load(is_image ? source.images() : source.labels(),
-                            data_root, [&memory](const std::string& file) {
-                              return ReadRecords(file, memory);
-                            }));
+          field, RecordField::Load(is_image ? source.images() : source.labels(),
+                                   data_root, [&memory](const DataFile& file) {
+                                     return ReadRecords(file, memory);
+                                   }));
     }
     table.push_back(field);
   }

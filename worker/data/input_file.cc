@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +17,7 @@
 #include "common/base/file.h"
 #include "common/base/file_descriptor.h"
 #include "common/base/status_macros.h"
+#include "worker/data/boundary.h"
 #include "worker/data/read_watch.h"
 
 namespace syncline {
@@ -50,23 +50,28 @@ absl::Status CheckRegularFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+bool IsPattern(const std::string& path) {
+  return path.find_first_of("*?[") != std::string::npos;
+}
+
+absl::Status NoMatch(const std::string& path) {
+  return absl::NotFoundError(absl::StrCat(path, ": no file matches"));
+}
+
 absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& path) {
   glob_t matches = {};
   const int rc = glob(path.c_str(), GLOB_NOSORT, nullptr, &matches);
   std::vector<std::string> paths(matches.gl_pathv,
                                  matches.gl_pathv + matches.gl_pathc);
   globfree(&matches);
-  if (rc != 0 || paths.empty()) {
-    return absl::NotFoundError(absl::StrCat(path, ": no file matches"));
-  }
+  if (rc != 0 || paths.empty()) return NoMatch(path);
   std::sort(paths.begin(), paths.end());  // glob's own order is the locale's
   return paths;
 }
 
 absl::StatusOr<std::vector<std::string>> FindAbsolute(const std::string& path) {
   std::vector<std::string> paths = {path};
-  const bool is_pattern = path.find_first_of("*?[") != std::string::npos;
-  if (is_pattern && access(path.c_str(), F_OK) != 0) {
+  if (IsPattern(path) && access(path.c_str(), F_OK) != 0) {
     SYNCLINE_ASSIGN_OR_RETURN(paths, ExpandGlob(path));
   }
   for (const std::string& found : paths) {
@@ -75,35 +80,16 @@ absl::StatusOr<std::vector<std::string>> FindAbsolute(const std::string& path) {
   return paths;
 }
 
-bool IsBelow(const std::string& path, const std::string& folder) {
-  return folder == "/" || absl::StartsWith(path, absl::StrCat(folder, "/"));
-}
-
-// Says nothing of what is there.
-absl::Status OutsideError(absl::string_view pattern) {
-  return absl::PermissionDeniedError(absl::StrCat(
-      "\"", pattern, "\" leads outside --data-root, and this daemon reads no ",
-      "data from anywhere else (--data-outside-root allows it)"));
-}
-
-// FindAbsolute of `path`, which is what `pattern` means, where the root is a
-// boundary. Names are compared before any file is looked for, and what links
-// lead to after.
+// FindAbsolute of `path` where the root is a boundary.
 absl::StatusOr<std::vector<std::string>> FindWithin(const DataRoot& root,
-                                                    absl::string_view pattern,
                                                     const std::string& path) {
-  const std::string named = AbsolutePath(root);
-  std::error_code error;
-  const std::string real = fs::canonical(named, error).string();
-  if (error) return FileError(error.value(), "read", named);
-  if (!IsBelow(path, named) && !IsBelow(path, real)) {
-    return OutsideError(pattern);
+  std::vector<std::string> paths = {path};
+  if (IsPattern(path)) {
+    SYNCLINE_ASSIGN_OR_RETURN(paths, MatchWithin(root, path));
+    if (paths.empty()) return NoMatch(path);
   }
-  SYNCLINE_ASSIGN_OR_RETURN(std::vector<std::string> paths, FindAbsolute(path));
   for (const std::string& found : paths) {
-    const std::string target = fs::canonical(found, error).string();
-    if (error) return FileError(error.value(), "read", found);
-    if (!IsBelow(target, real)) return OutsideError(pattern);
+    SYNCLINE_RETURN_IF_ERROR(OpenWithin(root, found).status());
   }
   return paths;
 }
@@ -207,30 +193,43 @@ class GzipFile : public InputFile {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> FindFiles(absl::string_view pattern,
-                                                   const DataRoot& data_root) {
+absl::StatusOr<std::vector<DataFile>> FindFiles(absl::string_view pattern,
+                                                const DataRoot& data_root) {
   if (pattern.empty() || absl::StrContains(pattern, '\0')) {
     return absl::InvalidArgumentError("the path is empty or has a zero byte");
   }
   const fs::path asked{std::string(pattern)};
   const std::string root = AbsolutePath(data_root);
   const std::string path = (fs::path(root) / asked).lexically_normal();
-  auto found = data_root.bounded ? FindWithin(data_root, pattern, path)
-                                 : FindAbsolute(path);
-  if (found.ok() || asked.is_absolute()) return found;
-  return absl::Status(found.status().code(),
-                      absl::StrCat(found.status().message(), " (\"", pattern,
+  const auto found =
+      data_root.bounded ? FindWithin(data_root, path) : FindAbsolute(path);
+  if (found.ok()) {
+    std::vector<DataFile> files;
+    for (const std::string& file : *found) files.emplace_back(file, data_root);
+    return files;
+  }
+  const absl::Status status =
+      IsOutside(found.status()) ? OutsideError(pattern) : found.status();
+  if (asked.is_absolute()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), " (\"", pattern,
                                    "\" below data_root \"", root, "\")"));
 }
 
+absl::StatusOr<FileDescriptor> OpenForReading(const DataFile& file) {
+  if (file.root.bounded) return OpenWithin(file.root, file.path);
+  SYNCLINE_RETURN_IF_ERROR(CheckRegularFile(file.path));
+  FileDescriptor fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(errno, "read", file.path);
+  return fd;
+}
+
 absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(
-    const std::string& path) {
-  SYNCLINE_RETURN_IF_ERROR(CheckRegularFile(path));
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const DataFile& file) {
+  const std::string& path = file.path;
+  SYNCLINE_ASSIGN_OR_RETURN(FileDescriptor fd, OpenForReading(file));
   struct stat info;
-  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) {
-    return FileError(errno, "read", path);
-  }
+  if (fstat(fd.get(), &info) != 0) return FileError(errno, "read", path);
   unsigned char magic[2] = {};
   const bool is_gzip = pread(fd.get(), magic, 2, 0) == 2 &&
                        std::equal(magic, magic + 2, kGzipMagic);

@@ -227,8 +227,8 @@ class LibsvmTable : public SampleTable {
   LineOrigins origins_;
 };
 
-absl::Status AddFile(const std::string& path, LibsvmTable* table) {
-  SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+absl::Status AddFile(const DataFile& file, LibsvmTable* table) {
+  SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(file));
   absl::string_view line;
   while (true) {
     SYNCLINE_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
@@ -249,13 +249,14 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
   for (const FieldRequest& field : fields) {
     SYNCLINE_RETURN_IF_ERROR(table->AddField(field, source.dimension()));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
                             FindFiles(source.path(), data_root));
-  for (const std::string& path : paths) {
-    SYNCLINE_RETURN_IF_ERROR(AddFile(path, table.get()));
+  for (const DataFile& file : files) {
+    SYNCLINE_RETURN_IF_ERROR(AddFile(file, table.get()));
   }
   if (table->size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(paths[0], ": no samples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(files[0].path, ": no samples"));
   }
   table->Finish();
   return table;

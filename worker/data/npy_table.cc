@@ -86,9 +86,10 @@ absl::Status CheckFinite(const Records& records) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Records> ReadRecords(const std::string& path,
+absl::StatusOr<Records> ReadRecords(const DataFile& data_file,
                                     const MemoryBudget& memory) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
+  const std::string& path = data_file.path;
+  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(data_file));
   SYNCLINE_ASSIGN_OR_RETURN(Records records, ReadHeader(file.get()));
   const int64_t bytes = records.count * records.record_bytes();
   SYNCLINE_RETURN_IF_ERROR(memory.Check(bytes, [&] { return path; }));
@@ -133,7 +134,7 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     if (field == nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(
           field, RecordField::Load(path->second, data_root,
-                                   [&memory](const std::string& file) {
+                                   [&memory](const DataFile& file) {
                                      return ReadRecords(file, memory);
                                    }));
     }

@@ -90,14 +90,15 @@ int64_t Records::record_bytes() const {
 
 absl::StatusOr<std::shared_ptr<const RecordField>> RecordField::Load(
     const std::string& pattern, const DataRoot& data_root, const Reader& read) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto paths, FindFiles(pattern, data_root));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files, FindFiles(pattern, data_root));
   auto field = std::shared_ptr<RecordField>(new RecordField);
-  for (const std::string& path : paths) {
-    SYNCLINE_ASSIGN_OR_RETURN(Records records, read(path));
+  for (const DataFile& file : files) {
+    SYNCLINE_ASSIGN_OR_RETURN(Records records, read(file));
     SYNCLINE_RETURN_IF_ERROR(field->Append(std::move(records)));
   }
   if (field->size() > 0) return field;
-  return absl::InvalidArgumentError(absl::StrCat(paths[0], ": no records"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(files[0].path, ": no records"));
 }
 
 absl::Status RecordField::Append(Records records) {

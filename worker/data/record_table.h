@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/data_root.h"
+#include "worker/data/input_file.h"
 #include "worker/data/sample_table.h"
 
 namespace syncline {
@@ -47,7 +48,7 @@ struct Records {
 // One field over all its files. Immutable.
 class RecordField {
  public:
-  using Reader = std::function<absl::StatusOr<Records>(const std::string&)>;
+  using Reader = std::function<absl::StatusOr<Records>(const DataFile&)>;
   // Reads the files that `pattern` names, in order. Errors: FindFiles' and the
   // reader's; InvalidArgument: a file whose records differ from the first's in
   // shape or type, or no record at all.

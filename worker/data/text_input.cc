@@ -62,9 +62,9 @@ std::string QuotedStart(absl::string_view text) {
       text.size() > kShown ? "..." : "", "\"");
 }
 
-absl::StatusOr<LineReader> LineReader::Open(const std::string& path) {
-  SYNCLINE_ASSIGN_OR_RETURN(auto file, InputFile::Open(path));
-  return LineReader(std::move(file));
+absl::StatusOr<LineReader> LineReader::Open(const DataFile& file) {
+  SYNCLINE_ASSIGN_OR_RETURN(auto opened, InputFile::Open(file));
+  return LineReader(std::move(opened));
 }
 
 LineReader::LineReader(std::unique_ptr<InputFile> file)

@@ -20,7 +20,7 @@ std::string QuotedStart(absl::string_view text);
 // Lines of a text file, plain or gzip. Thread-compatible.
 class LineReader {
  public:
-  static absl::StatusOr<LineReader> Open(const std::string& path);
+  static absl::StatusOr<LineReader> Open(const DataFile& file);
 
   // Sets *line to the next line without its \n or \r\n; false at the end. A
   // last line need not end in \n; a byte order mark is skipped. Borrowed until

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job_spec.pb.h"
+#include "worker/data/input_file.h"
 #include "worker/data/memory_budget.h"
 
 namespace syncline {
@@ -21,7 +22,7 @@ class TokenFile {
   // is negative or not below 2^32), DataLoss (shorter than its header says),
   // ResourceExhausted (more than fits into memory).
   static absl::StatusOr<TokenFile> Load(
-      const std::string& path, TokenSource::Format format, double begin,
+      const DataFile& file, TokenSource::Format format, double begin,
       double end, const MemoryBudget& memory = MemoryBudget());
 
   const std::string& path() const { return path_; }

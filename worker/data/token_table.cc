@@ -114,15 +114,15 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
   SYNCLINE_CHECK(!fields.empty());
   std::vector<int> shifts;
   SYNCLINE_ASSIGN_OR_RETURN(const int64_t width, WidthOf(fields, &shifts));
-  SYNCLINE_ASSIGN_OR_RETURN(const auto paths,
+  SYNCLINE_ASSIGN_OR_RETURN(const auto found,
                             FindFiles(source.path(), data_root));
   auto table = std::make_unique<TokenTable>(
       width, source.stride() == 0 ? width : source.stride(), std::move(shifts));
   int64_t longest = 0;
-  for (const std::string& path : paths) {
+  for (const DataFile& data_file : found) {
     SYNCLINE_ASSIGN_OR_RETURN(
         TokenFile file,
-        TokenFile::Load(path, source.format(), source.begin(),
+        TokenFile::Load(data_file, source.format(), source.begin(),
                         source.end() == 0 ? 1 : source.end(), memory));
     SYNCLINE_RETURN_IF_ERROR(CheckVocabulary(file, source.vocabulary()));
     longest = std::max(longest, file.size());
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
   }
   if (table->size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        paths[0], paths.size() > 1 ? " and the others: " : ": ", longest,
+        found[0].path, found.size() > 1 ? " and the others: " : ": ", longest,
         " tokens are too few for a window of ", width, " and the next"));
   }
   return table;

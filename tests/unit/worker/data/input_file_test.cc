@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -138,6 +139,49 @@ TEST_F(InputFileTest, LinksDoNotLeadOverABoundary) {
                 HasSubstr("leads outside --data-root"))
         << outside;
   }
+}
+
+TEST_F(InputFileTest, WhatIsOutsideABoundaryCannotBeFoundOutByLinks) {
+  const DataRoot root(Path("root"), /*bounded=*/true);
+  ASSERT_TRUE(MakeDirs(Path("root")).ok());
+  Write("secret.csv", "1");
+  ASSERT_EQ(symlink("..", Path("root/up").c_str()), 0);
+  const auto answer = [&](const std::string& asked) {
+    const absl::Status status = FindFiles(asked, root).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << asked;
+    // The same but for the name that was asked for.
+    return absl::StrReplaceAll(std::string(status.message()), {{asked, "X"}});
+  };
+  const std::string there = answer("up/secret.csv");
+  EXPECT_THAT(there, HasSubstr("\"X\" leads outside --data-root"));
+  for (const char* asked : {"up/absent.csv", "up/absent/b.csv", "up/s*.csv",
+                            "up/no*.csv", "up/*/*", "u?/no.csv"}) {
+    EXPECT_EQ(answer(asked), there);
+  }
+  // Neither by where a link of the root's leads.
+  for (const char* target :
+       {"../secret.csv", "../absent.csv", "/absent/b", "../absent/../b"}) {
+    ASSERT_EQ(symlink(target, Path("root/link").c_str()), 0);
+    EXPECT_EQ(answer("link"), there) << target;
+    ASSERT_EQ(unlink(Path("root/link").c_str()), 0);
+  }
+}
+
+TEST_F(InputFileTest, ALinkThatChangesAfterItWasFoundLeadsNowhereElse) {
+  const DataRoot root(Path("root"), /*bounded=*/true);
+  ASSERT_TRUE(MakeDirs(Path("root/part")).ok());
+  ASSERT_TRUE(MakeDirs(Path("other")).ok());
+  Write("root/part/a.csv", "inside");
+  Write("other/a.csv", "secret");
+  const auto found = FindFiles("part/a.csv", root);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(InputFile::Open(found->at(0)).ok());
+  ASSERT_TRUE(RemoveTree(Path("root/part")).ok());
+  ASSERT_EQ(symlink("../other", Path("root/part").c_str()), 0);
+  const absl::Status status = InputFile::Open(found->at(0)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("leads outside --data-root"));
 }
 
 TEST_F(InputFileTest, RefusesWhatIsNotARegularFile) {
