@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -183,6 +184,7 @@ struct Model::Proto {
   std::vector<std::string> notes;
   // Of initializers whose values may still be asked for.
   ExactContents exact_contents;
+  FoldedNumbers numbers;
   // Graph::nodes as the file has them, and where in it.
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
@@ -245,6 +247,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   if (model->whole_) {
     ResolveCastLike(&model->graph_);
     FuseNodes(numbers, &model->graph_);
+    proto.numbers = std::move(numbers);
   }
   if (proto.record.is_pytorch) MarkSampleVariances(&model->graph_);
   for (std::string& line : Labelled(label, found)) {
@@ -407,6 +410,19 @@ absl::Status Model::CheckWeights(
     }
   }
   return ToStatus(proto_->label, problems);
+}
+
+void Model::FuseAround(absl::Span<const int> initializers) {
+  const size_t before = proto_->numbers.size();
+  for (const int index : initializers) {
+    const Initializer& initializer = graph_.initializers[index];
+    if (initializer.tensor.bytes.empty()) continue;  // a job fills it
+    const std::optional<float> number = NumberIn(initializer.tensor);
+    if (number.has_value()) {
+      proto_->numbers.emplace(initializer.value, *number);
+    }
+  }
+  if (proto_->numbers.size() > before) FuseNodes(proto_->numbers, &graph_);
 }
 
 void Model::ReleaseValues(absl::Span<const int> initializers) {

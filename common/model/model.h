@@ -134,6 +134,11 @@ class Model {
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs = {}) const;
 
+  // Nodes around these initializers (indices into Graph::initializers) are
+  // fused as around constants (fusion.h), where they are single numbers: nobody
+  // trains them. Before anything is made of the graph. REQUIRES: whole().
+  void FuseAround(absl::Span<const int> initializers);
+
   // Frees the values of these initializers (indices into Graph::initializers)
   // of the file, for who has them in memory of its own: the graph keeps types
   // and shapes, and WithWeights must then be given them or find them in

@@ -431,8 +431,20 @@ std::shared_ptr<Model> ParseJobModelWithProblems(
   }
   std::vector<std::string> tables;
   for (const TableSpec& table : spec.tables()) tables.push_back(table.name());
-  return Model::ParseWithProblems(bytes, label, patterns, tables, problems,
-                                  LengthOf(spec.data().buckets()));
+  auto model =
+      Model::ParseWithProblems(bytes, label, patterns, tables, problems,
+                               LengthOf(spec.data().buckets()));
+  if (model == nullptr || !model->whole()) return model;
+  std::vector<std::string> said_later;  // by ResolveTrainingGraph
+  const std::vector<WeightPlan> plans = PlanWeights(spec, *model, &said_later);
+  std::vector<int> numbers;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].is_float && !IsTrained(plans[i].reason)) {
+      numbers.push_back(static_cast<int>(i));
+    }
+  }
+  model->FuseAround(numbers);
+  return model;
 }
 
 TrainingGraph ResolveTrainingGraph(const JobSpec& spec, const Model& model,

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
+#include "common/model/training_graph.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
@@ -115,6 +116,54 @@ INSTANTIATE_TEST_SUITE_P(
 )",
                          false, "float[N,4] y, float[N,4] twice"}),
     [](const auto& info) { return info.param.name; });
+
+// Some exporters store the numbers as initializers, which could be weights.
+TEST(GeluFusionTest, NumbersThatNobodyTrainsMayBeInitializers) {
+  const std::string model_text = R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,4] x) => (float[N,4] y)
+    <float root = {1.41421354}, float one = {1}, float half = {0.5}> {
+      scaled = Div (x, root)
+      erf = Erf (scaled)
+      more = Add (erf, one)
+      twice = Mul (x, more)
+      y = Mul (twice, half)
+    })";
+  for (const bool trains : {false, true}) {
+    JobSpec spec;
+    if (trains) spec.mutable_model()->add_train("half");
+    const auto model = ParseJobModel(spec, model_text, "m");
+    ASSERT_TRUE(model.ok()) << model.status();
+    const Graph& graph = (*model)->graph();
+    const Node& last = graph.nodes[graph.values[graph.FindValue("y")].producer];
+    EXPECT_EQ(last.op_type, trains ? "Mul" : "Gelu");
+    const auto bytes = (*model)->WithWeights({});
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const auto exported = Model::Parse(*bytes, "exported");
+    ASSERT_TRUE(exported.ok()) << exported.status();
+    EXPECT_EQ((*exported)->graph().initializers.size(), 3u);
+  }
+}
+
+TEST(AttentionScaleTest, TheScaleMayBeAnInitializer) {
+  const auto model = ParseJobModel(JobSpec(),
+                                   R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,3,2,4] x) => (float[N,3,2,4] y) <float scale = {0.5}> {
+      q = Transpose <perm = [0, 2, 1, 3]> (x)
+      k = Transpose <perm = [0, 2, 3, 1]> (x)
+      v = Transpose <perm = [0, 2, 1, 3]> (x)
+      scores = MatMul (q, k)
+      ready = Mul (scores, scale)
+      weights = Softmax <axis = -1> (ready)
+      mixed = MatMul (weights, v)
+      y = Transpose <perm = [0, 2, 1, 3]> (mixed)
+    })",
+                                   "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Graph& graph = (*model)->graph();
+  const Node& last = graph.nodes[graph.values[graph.FindValue("y")].producer];
+  EXPECT_EQ(last.op_type, "Attention");
+  EXPECT_FLOAT_EQ(last.Float("scale", 0), 0.5);
+}
 
 struct AttentionForm {
   std::string name;
