@@ -5,7 +5,8 @@
 
 Warnings, thread safety among them, are errors. Reads the sources and flags from
 BUILD_DIR/compile_commands.json and writes BUILD_DIR/clang_check/build.ninja,
-so a second run checks only what changed. Sources that TARGET of the clang build
+so a second run checks only what changed. It precompiles the headers that the
+build precompiles. Sources that TARGET of the clang build
 in DIR is made of are left out: they were compiled there, with the same
 warnings. With SOURCE... only those are checked.
 """
@@ -23,13 +24,48 @@ KEPT = ("-I", "-D", "-isystem", "-std")
 WARNINGS = "-Wall -Wextra -Wno-unused-parameter -Wthread-safety -Werror"
 
 
-def kept_flags(command):
+def parse_command(command):
+    """The flags that clang takes too, and the precompiled header's source or None."""
+    flags = []
+    precompiled = None
     words = iter(shlex.split(command))
     for word in words:
         if word == "-isystem":
-            yield f"-isystem {next(words)}"
+            flags.append(f"-isystem {next(words)}")
+        elif word == "-include":
+            precompiled = next(words)
         elif word.startswith(KEPT):
-            yield shlex.quote(word)
+            flags.append(shlex.quote(word))
+    return " ".join(flags), precompiled
+
+
+def ninja_rules(sources):
+    """build.ninja that checks `sources`, a map from each to what parse_command gave."""
+    lines = [
+        "rule check",
+        f"  command = clang++ -fsyntax-only {WARNINGS} $flags -MD -MF $out.d -MT $out $in && touch $out",
+        "  description = clang $in",
+        "  depfile = $out.d",
+        "  deps = gcc",
+        "rule precompile",
+        "  command = clang++ -x c++-header -w $flags -MD -MF $out.d -MT $out $in -o $out",
+        "  description = clang $in",
+        "  depfile = $out.d",
+        "  deps = gcc",
+    ]
+    precompiled = {}
+    for source, (flags, header) in sorted(sources.items()):
+        stamp = str(source.relative_to(ROOT)).replace("/", "_") + ".ok"
+        if header is None:
+            lines += [f"build {stamp}: check {source}", f"  flags = {flags}"]
+            continue
+        pch = precompiled.get(header)
+        if pch is None:
+            pch = precompiled[header] = f"{pathlib.Path(header).parent.name}.pch"
+            lines += [f"build {pch}: precompile {header}", f"  flags = {flags}"]
+        lines += [f"build {stamp}: check {source} | {pch}",
+                  f"  flags = {flags} -include-pch {pch}"]
+    return lines
 
 
 def inputs_of(target):
@@ -57,24 +93,14 @@ def main():
         source = pathlib.Path(entry["file"])
         inside = ROOT in source.parents and build not in source.parents
         if inside and source.suffix == ".cc":
-            sources.setdefault(source, " ".join(kept_flags(entry["command"])))
+            sources.setdefault(source, parse_command(entry["command"]))
     if options.compiled_in:
         for source in inputs_of(options.compiled_in):
             sources.pop(source, None)
     if options.source:
         sources = {source: sources[source] for source in options.source}
 
-    lines = [
-        "rule check",
-        f"  command = clang++ -fsyntax-only {WARNINGS} $flags -MD -MF $out.d -MT $out $in && touch $out",
-        "  description = clang $in",
-        "  depfile = $out.d",
-        "  deps = gcc",
-    ]
-    for source, flags in sorted(sources.items()):
-        stamp = str(source.relative_to(ROOT)).replace("/", "_") + ".ok"
-        lines += [f"build {stamp}: check {source}", f"  flags = {flags}"]
-    (out / "build.ninja").write_text("\n".join(lines) + "\n")
+    (out / "build.ninja").write_text("\n".join(ninja_rules(sources)) + "\n")
     status = subprocess.run(
         ["ninja", "-C", str(out), "-k", "0", "-j", options.jobs]).returncode
     print(f"clang_check: {len(sources)} sources, " + ("failed" if status else "no warnings"))
