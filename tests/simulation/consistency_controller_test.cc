@@ -10,14 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/shard_simulation.h"
+#include "tests/testing/seed_count.h"
 
 namespace syncline {
 namespace {
 
-constexpr uint64_t kSeeds = 1000;
+constexpr int kSeeds = SeedCount(1000);
 
 void ExpectAllSeedsKeepTheRules(SimulationOptions options) {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
     options.seed = seed;
     ASSERT_EQ(SimulateShard(options), "") << "seed=" << seed;
   }

@@ -20,11 +20,12 @@
 #include "absl/time/time.h"
 #include "common/base/random.h"
 #include "gtest/gtest.h"
+#include "tests/testing/seed_count.h"
 
 namespace syncline {
 namespace {
 
-constexpr uint64_t kSeeds = 1000;
+constexpr int kSeeds = SeedCount(1000);
 constexpr int64_t kClocks = 5;
 constexpr absl::Duration kPatience = absl::Milliseconds(80);
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(10);
@@ -259,14 +260,14 @@ class Simulation {
 };
 
 TEST(StatisticsFolderSimulation, FoldsAreTheSerialSumsInRankOrder) {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_EQ(Simulation(seed, /*close_early=*/false).Run(), "")
         << "seed=" << seed;
   }
 }
 
 TEST(StatisticsFolderSimulation, ClosingEndsEveryCall) {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (int seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_EQ(Simulation(seed, /*close_early=*/true).Run(), "")
         << "seed=" << seed;
   }

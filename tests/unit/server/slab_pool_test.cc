@@ -3,6 +3,8 @@
 
 #include "server/slab_pool.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -23,7 +25,8 @@ TEST(SlabPoolTest, SlabsAreZeroedAlignedAndApart) {
         char* const slab = pool.Take();
         ASSERT_NE(slab, nullptr);
         EXPECT_EQ(reinterpret_cast<uintptr_t>(slab) % 64, 0u);
-        for (size_t b = 0; b < pool.slab_bytes(); ++b) ASSERT_EQ(slab[b], 0);
+        ASSERT_EQ(std::count(slab, slab + pool.slab_bytes(), 0),
+                  static_cast<std::ptrdiff_t>(pool.slab_bytes()));
         std::memset(slab, i + 1, pool.slab_bytes());
         slabs.push_back(slab);
       }

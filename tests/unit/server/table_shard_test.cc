@@ -23,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "kernels/row_optimizer.h"
 #include "tests/testing/memory_cold_store.h"
+#include "tests/testing/seed_count.h"
 
 namespace syncline {
 namespace {
@@ -349,7 +350,7 @@ TEST(TableShardTest, RowsThatAreNotFiniteStayAsTheyAre) {
 }
 
 struct Run {
-  uint64_t seed = 0;
+  int seed = 0;
   int lanes = 1;
   OptimizerKind kind = OptimizerKind::kRowWiseAdagrad;
   uint64_t memory_bytes = 4 << 20;
@@ -401,8 +402,8 @@ void ExpectLikeTheModel(const Run& run) {
 constexpr uint64_t kFewRows = 48 << 10;  // some 600 rows of row-wise Adagrad
 
 TEST(TableShardTest, IsAMap) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    ExpectLikeTheModel({.seed = seed, .lanes = static_cast<int>(seed % 4) + 1});
+  for (int seed = 1; seed <= SeedCount(10); ++seed) {
+    ExpectLikeTheModel({.seed = seed, .lanes = seed % 4 + 1});
   }
 }
 
@@ -416,24 +417,23 @@ TEST(TableShardTest, IsAMapWhateverTheOptimizer) {
 }
 
 TEST(TableShardTest, IsAMapWithMemoryForFewRows) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
-    ExpectLikeTheModel({.seed = seed,
-                        .lanes = static_cast<int>(seed % 4) + 1,
-                        .memory_bytes = kFewRows});
+  for (int seed = 1; seed <= SeedCount(12); ++seed) {
+    ExpectLikeTheModel(
+        {.seed = seed, .lanes = seed % 4 + 1, .memory_bytes = kFewRows});
   }
 }
 
 TEST(TableShardTest, IsAMapWithMemoryForHardlyAnyRow) {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  for (int seed = 1; seed <= SeedCount(5); ++seed) {
     ExpectLikeTheModel({.seed = seed, .memory_bytes = 1500});
   }
 }
 
 TEST(TableShardTest, IsAMapWhoseRowsExpire) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
+  for (int seed = 1; seed <= SeedCount(12); ++seed) {
     ExpectLikeTheModel({.seed = seed,
                         .memory_bytes = seed % 2 == 0 ? kFewRows : 4 << 20,
-                        .unseen_clocks = 1 + static_cast<int64_t>(seed % 5)});
+                        .unseen_clocks = 1 + seed % 5});
   }
 }
 

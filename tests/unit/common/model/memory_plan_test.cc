@@ -18,6 +18,7 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/seed_count.h"
 
 namespace syncline {
 namespace {
@@ -101,7 +102,7 @@ std::string FindOverlap(const std::vector<BufferLifetime>& buffers,
 }
 
 TEST(MemoryPlanTest, ManyBuffersDoNotOverlapEither) {
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
+  for (int seed = 1; seed <= SeedCount(3); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     std::vector<BufferLifetime> buffers(kPlannedBySizeMax + 1);
@@ -144,7 +145,7 @@ TEST(MemoryPlanTest, APlanOfManyNodesIsNotQuadratic) {
 }
 
 TEST(MemoryPlanTest, RandomLifetimes) {
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (int seed = 1; seed <= SeedCount(2000); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     std::vector<BufferLifetime> buffers(random.Below(30));

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/seed_count.h"
 #include "tests/unit/worker/data/data_files.h"
 
 namespace syncline {
@@ -191,7 +192,7 @@ TEST_F(CriteoTableTest, RandomDamageIsReadOrRefusedWithItsLine) {
   Random random(7);
   const std::string alphabet("\t\n\r0123456789abcdefgx-+ .\0\xff", 27);
   int refused = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < SeedCount(300); ++i) {
     std::string text = Line(Columns());
     for (uint64_t k = 1 + random.Below(3); k > 0; --k) {
       text[random.Below(text.size())] = alphabet[random.Below(alphabet.size())];
@@ -205,7 +206,7 @@ TEST_F(CriteoTableTest, RandomDamageIsReadOrRefusedWithItsLine) {
     EXPECT_THAT(std::string(table.status().message()),
                 HasSubstr(Path("t.tsv:")));
   }
-  EXPECT_GT(refused, 30);
+  EXPECT_GT(refused, SeedCount(300) / 10);
 }
 
 TEST_F(CriteoTableTest, WhatDoesNotFitIntoMemoryIsRefused) {
