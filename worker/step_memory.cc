@@ -296,6 +296,7 @@ class Planner {
                                                         : gradients_[y]);
     }
     backward.input_gradients.resize(inputs.size());
+    backward.accumulates.assign(inputs.size(), false);
     const int64_t scratch = op(p).traits().backward_scratch_bytes;
     if (scratch > 0) {
       const int step = backward_step_[p];
@@ -307,13 +308,13 @@ class Planner {
       const ValueId v = inputs[i];
       const bool again = gradients_[v].kind != Kind::kNone;
       if (again) {
-        backward.accumulate_mask |= 1u << i;
+        backward.accumulates[i] = true;
       } else if (i != 0 || !TakeOverGradient(p)) {
         FirstGradient(v, backward_step_[p]);
       }
       backward.input_gradients[i] = gradients_[v];
       if (gradients_[v].kind == Kind::kRowGradients) {
-        backward.accumulate_mask |= 1u << i;
+        backward.accumulates[i] = true;
       }
       if (gradients_[v].kind == Kind::kGradient) {
         ParameterBusyUntil(gradients_[v].index, backward_step_[p]);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "common/model/graph.h"
 #include "common/model/memory_plan.h"
@@ -46,13 +47,16 @@ struct GradientMemory {
 // reverse; where segments are recomputed (recomputation.h), each one's backward
 // steps come after those that run again.
 struct StepMemory {
+  // Flags that a Span can show, unlike std::vector<bool>'s.
+  using Flags = absl::InlinedVector<bool, 8>;
   struct Backward {
     bool runs = false;
     // By input; kNone: not wanted. Written in this step.
     std::vector<Place> input_gradients;
     // By output; kNone: it has none, which means zero.
     std::vector<Place> output_gradients;
-    uint32_t accumulate_mask = 0;
+    // By input: added to what is there, else written over it.
+    Flags accumulates;
     Place scratch;
   };
   std::vector<Place> values;           // by ValueId

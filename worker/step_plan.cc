@@ -43,15 +43,14 @@ struct Values {
   }
 };
 
-// The inputs whose gradient is written where a parameter's is.
-uint32_t ParameterGradients(const StepMemory::Backward& backward) {
-  uint32_t mask = 0;
-  for (size_t i = 0; i < backward.input_gradients.size(); ++i) {
-    if (backward.input_gradients[i].kind == Place::Kind::kGradient) {
-      mask |= 1u << i;
-    }
+// By input: Backward adds to the gradient when the gradients of parameters hold
+// those of the batch's earlier parts.
+StepMemory::Flags AccumulatesLater(const StepMemory::Backward& backward) {
+  StepMemory::Flags flags = backward.accumulates;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    flags[i] |= backward.input_gradients[i].kind == Place::Kind::kGradient;
   }
-  return mask;
+  return flags;
 }
 
 }  // namespace
@@ -164,8 +163,8 @@ void StepPlan::PlaceMemory() {
     call.node = &graph().nodes[call.node_index];
     call.runs_forward = memory_.runs_forward[p];
     call.runs_backward = memory_.backward[p].runs;
-    call.accumulate_mask = memory_.backward[p].accumulate_mask;
-    call.parameter_mask = ParameterGradients(memory_.backward[p]);
+    call.accumulates = memory_.backward[p].accumulates;
+    call.accumulates_later = AccumulatesLater(memory_.backward[p]);
     call.table = lookups_[call.node_index].table;
     call.lookup = lookups_[call.node_index].lookup;
     for (Arguments* arguments : {&call.forward, &call.again}) {
@@ -408,15 +407,13 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
                                    bool accumulate) {
   const Call& call = calls_[position];
   if (!call.runs_backward) return absl::OkStatus();
-  const uint32_t added =
-      call.accumulate_mask | (accumulate ? call.parameter_mask : 0);
   const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
                                         call.node);
   absl::Status status = ops_[position]->Backward(
       TensorsOf(call, call.again, call.backward_scratch, seed),
       {.outputs = call.output_gradients,
        .inputs = call.input_gradients,
-       .accumulate_mask = added});
+       .accumulates = accumulate ? call.accumulates_later : call.accumulates});
   return AnnotateNode(status, *call.node);
 }
 

@@ -122,9 +122,11 @@ class StepPlan {
     int node_index = 0;
     bool runs_forward = false;
     bool runs_backward = false;
-    uint32_t accumulate_mask = 0;
-    uint32_t parameter_mask = 0;  // inputs whose gradient is a parameter's
-    int table = -1;               // it is this lookup of this table, else -1
+    // By input: Backward adds to the gradient that is there. In parts of a
+    // batch after the first that holds for the gradients of parameters, too.
+    StepMemory::Flags accumulates;
+    StepMemory::Flags accumulates_later;
+    int table = -1;  // it is this lookup of this table, else -1
     size_t lookup = 0;
     Arguments forward;
     Arguments again;  // after the loss

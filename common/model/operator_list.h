@@ -11,8 +11,9 @@
 
 namespace syncline {
 
-// Inputs or outputs of a node by position, bit i for position i.
-// As many as a node has, however many those are:
+// Inputs or outputs of an operator by position, bit i for position i. Only an
+// operator that may have any number of them has more than 32: it names all,
+// however many a node has, or some among the first 32.
 inline constexpr uint32_t kEvery = ~uint32_t{0};
 
 // Whether `positions` has this one.

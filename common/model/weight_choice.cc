@@ -8,14 +8,15 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
+#include "common/model/operator_list.h"
 
 namespace syncline {
 namespace {
 
-// Inputs of an operator by position, bit i for position i.
+// Inputs of an operator, as HasPosition counts them.
 struct Places {
   absl::string_view op_type;
-  unsigned inputs;
+  uint32_t inputs;
 };
 
 constexpr Places kWeights[] = {{"BatchNormalization", 0b110},
@@ -39,11 +40,11 @@ constexpr Places kStates[] = {
     {"GRU", 0b100000}, {"LSTM", 0b1100000}, {"RNN", 0b100000}};
 constexpr Places kStatistics[] = {{"BatchNormalization", 0b11000}};
 // The input whose numbers come out as they are.
-constexpr Places kMoves[] = {{"Cast", 1},     {"Concat", ~0u}, {"Expand", 1},
-                             {"Flatten", 1},  {"Identity", 1}, {"Pad", 1},
-                             {"Reshape", 1},  {"Slice", 1},    {"Split", 1},
-                             {"Squeeze", 1},  {"Tile", 1},     {"Transpose", 1},
-                             {"Unsqueeze", 1}};
+constexpr Places kMoves[] = {
+    {"Cast", 1},     {"Concat", kEvery}, {"Expand", 1},  {"Flatten", 1},
+    {"Identity", 1}, {"Pad", 1},         {"Reshape", 1}, {"Slice", 1},
+    {"Split", 1},    {"Squeeze", 1},     {"Tile", 1},    {"Transpose", 1},
+    {"Unsqueeze", 1}};
 constexpr absl::string_view kProducts[] = {"Conv", "ConvTranspose", "Einsum",
                                            "Gemm", "MatMul"};
 constexpr absl::string_view kWeightNames[] = {"weight", "bias", "kernel",
@@ -53,7 +54,7 @@ bool IsAt(absl::Span<const Places> table, absl::string_view op_type,
           int input) {
   for (const Places& places : table) {
     if (places.op_type != op_type) continue;
-    return input < 32 && (places.inputs >> input & 1) != 0;
+    return HasPosition(places.inputs, static_cast<size_t>(input));
   }
   return false;
 }
@@ -217,7 +218,7 @@ std::vector<WeightUses::Use> WeightUses::UsesOf(ValueId value) const {
     pending.pop_back();
     for (const Use& use : readers_[v]) {
       const Node& node = graph_.nodes[use.node];
-      if (!IsAt(kMoves, node.op_type, std::min(use.input, 31))) {
+      if (!IsAt(kMoves, node.op_type, use.input)) {
         uses.push_back(use);
         continue;
       }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "common/base/aligned_buffer.h"
 #include "tests/testing/arrays.h"
 #include "worker/ops/op_table.h"
@@ -111,15 +112,16 @@ class OpRun {
     }
     std::vector<std::vector<float>> dx(spec_.inputs.size());
     std::vector<float*> pointers(dx.size(), nullptr);
+    const absl::InlinedVector<bool, 8> accumulates(dx.size(),
+                                                   before.has_value());
     for (size_t i = 0; i < dx.size(); ++i) {
       if (!spec_.wants_gradient[i]) continue;
       dx[i].assign(spec_.inputs[i].count(), before.value_or(kNan));
       pointers[i] = dx[i].data();
     }
     const absl::Status status = op_->Backward(
-        Tensors(), {.outputs = outputs,
-                    .inputs = pointers,
-                    .accumulate_mask = before.has_value() ? ~0u : 0u});
+        Tensors(),
+        {.outputs = outputs, .inputs = pointers, .accumulates = accumulates});
     EXPECT_TRUE(status.ok()) << status;
     return dx;
   }

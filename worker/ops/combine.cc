@@ -1,17 +1,15 @@
 #include "worker/ops/combine.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/binary_loop.h"
 #include "kernels/elementwise.h"
 
 namespace syncline {
 namespace {
-
-// Masks of inputs have this many bits (Op::Traits, Op::Gradients).
-constexpr size_t kInputsMax = 32;
 
 // Each is a result with an operand under it: `a` is the result.
 using Shapes = std::vector<Broadcast>;
@@ -54,18 +52,21 @@ class WeightedSumOp : public Op {
   const float weight_;
 };
 
-// The workspace says which input each element of the result is of.
+// The workspace says which input each element of the result is of, as a Winner,
+// which is wide enough for the last input's index.
+template <typename Winner>
 class ExtremumOp : public Op {
  public:
   ExtremumOp(Shapes shapes, bool largest)
-      : Op({.workspace_bytes = shapes[0].count,
+      : Op({.workspace_bytes =
+                shapes[0].count * static_cast<int64_t>(sizeof(Winner)),
             .gradient_in_place = HasResultsShape(shapes[0])}),
         shapes_(std::move(shapes)),
         largest_(largest) {}
 
   absl::Status Forward(const Tensors& t) override {
-    auto* const winners = static_cast<uint8_t*>(t.workspace);
-    std::fill_n(winners, shapes_[0].count, uint8_t{0});
+    auto* const winners = static_cast<Winner*>(t.workspace);
+    std::fill_n(winners, shapes_[0].count, Winner{0});
     Spread(shapes_[0], 1.0f, t.in(0), t.out(0));
     for (size_t i = 1; i < shapes_.size(); ++i) {
       if (largest_) {
@@ -78,7 +79,7 @@ class ExtremumOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const auto* const winners = static_cast<const uint8_t*>(t.workspace);
+    const auto* const winners = static_cast<const Winner*>(t.workspace);
     const float* const dy = g.out();
     for (size_t i = shapes_.size(); i-- > 0;) {
       if (g.in(i) == nullptr) continue;
@@ -92,7 +93,7 @@ class ExtremumOp : public Op {
 
  private:
   template <typename Beats>
-  void Compete(size_t input, const Tensors& t, uint8_t* winners,
+  void Compete(size_t input, const Tensors& t, Winner* winners,
                Beats beats) const {
     const Broadcast& shape = shapes_[input];
     const float* const x = t.in(input);
@@ -101,7 +102,7 @@ class ExtremumOp : public Op {
       for (int64_t i = 0; i < shape.inner; ++i) {
         const float candidate = x[b + i * sb];
         const bool wins = beats(candidate, y[o + i]) || candidate != candidate;
-        winners[o + i] = wins ? static_cast<uint8_t>(input) : winners[o + i];
+        winners[o + i] = wins ? static_cast<Winner>(input) : winners[o + i];
         y[o + i] = wins ? candidate : y[o + i];
       }
     });
@@ -111,15 +112,20 @@ class ExtremumOp : public Op {
   const bool largest_;
 };
 
+std::unique_ptr<Op> MakeExtremum(Shapes shapes, bool largest) {
+  if (shapes.size() <= std::numeric_limits<uint8_t>::max() + size_t{1}) {
+    return std::make_unique<ExtremumOp<uint8_t>>(std::move(shapes), largest);
+  }
+  return std::make_unique<ExtremumOp<uint32_t>>(std::move(shapes), largest);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
                                                     Combination combination) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
-  if (spec.inputs.empty() || spec.inputs.size() > kInputsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.inputs.size(), " inputs; at least 1 and at most ",
-                     kInputsMax, " can be combined at once"));
+  if (spec.inputs.empty()) {
+    return absl::InvalidArgumentError("no inputs; it combines at least 1");
   }
   Dims out;
   for (const TensorType& input : spec.inputs) {
@@ -133,8 +139,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
   switch (combination) {
     case Combination::kMax:
     case Combination::kMin:
-      return std::make_unique<ExtremumOp>(std::move(shapes),
-                                          combination == Combination::kMax);
+      return MakeExtremum(std::move(shapes), combination == Combination::kMax);
     case Combination::kSum:
     case Combination::kMean:
       break;

@@ -7,9 +7,9 @@ namespace syncline {
 
 enum class Combination { kSum, kMean, kMax, kMin };
 
-// One result of 1 to 32 float32 inputs, element by element, broadcast. Among
-// equals the first input is the largest, and the smallest: it alone has the
-// gradient. NaN in any input is NaN in the result.
+// One result of one or more float32 inputs, element by element, broadcast.
+// Among equals the first input is the largest, and the smallest: it alone has
+// the gradient. NaN in any input is NaN in the result.
 absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
                                                     Combination combination);
 

@@ -9,9 +9,6 @@
 namespace syncline {
 namespace {
 
-// Masks of inputs have this many bits (Op::Traits, Op::Gradients).
-constexpr size_t kInputsMax = 32;
-
 class ConcatOp : public Op {
  public:
   // `widths` are elements per outer index, by input.
@@ -62,11 +59,6 @@ class ConcatOp : public Op {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeConcat(const OpSpec& spec) {
-  if (spec.inputs.size() > kInputsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.inputs.size(), " inputs; at most ", kInputsMax,
-                     " can be joined at once"));
-  }
   SYNCLINE_ASSIGN_OR_RETURN(
       const int64_t axis,
       ResolveAxis(spec.node->Int("axis", 0), spec.output(0).dims.size()));

@@ -63,9 +63,10 @@ struct OpSpec {
 
 class Op {
  public:
-  // What the memory plan needs to know. Bit i of a mask is input or output i.
+  // What the memory plan needs to know.
   struct Traits {
-    // What Backward reads; anything else may be gone by then.
+    // The inputs and outputs that Backward reads, as HasPosition
+    // (operator_list.h) counts them; anything else may be gone by then.
     uint32_t backward_inputs = 0;
     uint32_t backward_outputs = 0;
     // Bytes that Forward leaves for Backward, 64-byte aligned.
@@ -111,15 +112,17 @@ class Op {
     // first, because the first may lie over output 0's, and because one value
     // may be several inputs.
     absl::Span<float* const> inputs;
-    // Bit i: add to what is there (another reader of the value has written it
-    // already); else overwrite.
-    uint32_t accumulate_mask = 0;
+    // By input; past the end: false. True: add to what is there (another reader
+    // of the value has written it already); else overwrite.
+    absl::Span<const bool> accumulates;
 
     const float* out() const { return outputs[0]; }
     float* in(size_t i) const {
       return i < inputs.size() ? inputs[i] : nullptr;
     }
-    bool accumulate(size_t i) const { return (accumulate_mask >> i & 1) != 0; }
+    bool accumulate(size_t i) const {
+      return i < accumulates.size() && accumulates[i];
+    }
   };
 
   virtual ~Op() = default;

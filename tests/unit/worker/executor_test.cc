@@ -161,8 +161,18 @@ std::string Numbered(const std::string& stem, int count) {
   return list;
 }
 
-// More outputs than a machine word has bits.
+// More inputs or outputs than a machine word has bits.
 constexpr int kMany = 70;
+
+// `kMany` inputs: the first and the last are `ends`, between them are "a" and
+// "b" in turn.
+std::string ManyInputs(const std::string& ends) {
+  std::string list = ends;
+  for (int i = 1; i < kMany - 1; ++i) {
+    absl::StrAppend(&list, ", ", i % 2 == 0 ? "a" : "b");
+  }
+  return absl::StrCat(list, ", ", ends);
+}
 
 struct GraphCase {
   std::string name;
@@ -171,6 +181,16 @@ struct GraphCase {
   std::string initializers;
   std::string body;
 };
+
+// Each value and the parameter w_b are several of the inputs, and read later:
+// the gradients of all but a few inputs are added to what is there.
+GraphCase ManyCombined(const std::string& op_type) {
+  return {
+      op_type + "OfMany", LossSpec::MEAN_SQUARED_ERROR,
+      "(float[N,3] x, float[3] w_a, float[3] w_b) => (float[N,3] y)", "",
+      absl::StrCat("a = Mul(x, w_a)\n b = Tanh(a)\n c = ", op_type, "(",
+                   ManyInputs("w_b"), ")\n d = Mul(b, w_b)\n y = Add(c, d)")};
+}
 
 std::vector<GraphCase> GraphCases() {
   constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
@@ -280,6 +300,17 @@ std::vector<GraphCase> GraphCases() {
                     " = Split <axis = 1> (a)\n"
                     "b = Mul(p0, p31)\n c = Mul(p32, p33)\n"
                     "d = Mul(p64, p69)\n y = Sum(b, c, d)")},
+      {"ConcatOfMany", kSquare,
+       absl::StrCat("(float[N,1] x, float[1] w_a, float[", kMany,
+                    ",1] w_b) => (float[N,1] y)"),
+       "",
+       absl::StrCat("a = Mul(x, w_a)\n b = Tanh(a)\n"
+                    "c = Concat <axis = 1> (",
+                    ManyInputs("b"), ")\n d = MatMul(c, w_b)\n y = Add(d, b)")},
+      ManyCombined("Sum"),
+      ManyCombined("Mean"),
+      ManyCombined("Max"),
+      ManyCombined("Min"),
       {"BatchNormalization", kSquare,
        "(float[N,2,3] x, float[2] w_s, float[2] w_b, float[2] w_running_mean, "
        "float[2] w_running_variance, float[6,2] w_a) => (float[N,2] y)",

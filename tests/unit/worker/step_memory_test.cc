@@ -201,10 +201,11 @@ class Interpreter {
       pointers[i] = dx[i].data();
     }
     const std::vector<const float*> output = {dy.data()};
-    ASSERT_TRUE(
-        ops_[n]
-            ->Backward(TensorsOf(n), {.outputs = output, .inputs = pointers})
-            .ok());
+    ASSERT_TRUE(ops_[n]
+                    ->Backward(TensorsOf(n), {.outputs = output,
+                                              .inputs = pointers,
+                                              .accumulates = {}})
+                    .ok());
     for (size_t i = 0; i < dx.size(); ++i) {
       std::vector<float>& sum = gradients_[node.inputs[i]];
       sum.resize(std::max(sum.size(), dx[i].size()));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <list>
 #include <thread>
@@ -149,6 +150,8 @@ class Bench {
     for (size_t i = 1; i < 5; ++i) gradients.push_back(d[i].data());
     const std::vector<const float*> of_outputs = {dy.data(), nullptr, nullptr,
                                                   nullptr, nullptr};
+    std::array<bool, 5> accumulates;
+    accumulates.fill(accumulate);
     // What is not declared as read may be gone.
     for (size_t i = 0; i < 5; ++i) {
       if (op_->traits().backward_inputs >> i & 1) continue;
@@ -161,7 +164,7 @@ class Bench {
                                .scratch = scratch_.data()},
                               {.outputs = of_outputs,
                                .inputs = gradients,
-                               .accumulate_mask = accumulate ? 0b11111u : 0})
+                               .accumulates = accumulates})
                     .ok());
     if (!accumulate) d[0] = dy;
     const auto expect = [&](size_t i, std::vector<double> want, double factor) {
@@ -373,7 +376,8 @@ class FoldedBench {
     std::vector<float*> gradients;
     for (auto& d : w.d) gradients.push_back(d.data());
     const std::vector<const float*> of_outputs = {dy.data()};
-    return (*op)->Backward(t, {.outputs = of_outputs, .inputs = gradients});
+    return (*op)->Backward(
+        t, {.outputs = of_outputs, .inputs = gradients, .accumulates = {}});
   }
 
   const PlaneNorm whole_;

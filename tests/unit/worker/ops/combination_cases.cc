@@ -131,6 +131,10 @@ std::vector<OpCase> CombinationCases() {
     cases.push_back(CombinationCase(op, {{4, 5}, {4, 5}}, weigh));
     cases.push_back(CombinationCase(op, {{4, 5}, {5}, {}, {4, 1}}, weigh));
     cases.push_back(CombinationCase(op, {{3}, {2, 1, 1}, {4, 1}}, weigh));
+    // More than a machine word has bits.
+    std::vector<Dims> many(70, {2, 3});
+    many[20] = many[69] = {3};
+    cases.push_back(CombinationCase(op, many, weigh));
   }
   return cases;
 }

@@ -5,6 +5,7 @@
 #include "worker/ops/combine.h"
 
 #include <cmath>
+#include <string>
 
 #include "tests/testing/op_run.h"
 
@@ -37,6 +38,24 @@ TEST(CombineTest, NanIsNeverSwallowed) {
       ASSERT_TRUE(run.Output({2}).Forward().ok());
       EXPECT_TRUE(std::isnan(run.output(0)[0])) << op << " of input " << at;
       EXPECT_FALSE(std::isnan(run.output(0)[1]));
+    }
+  }
+}
+
+// Indices of inputs from 256 on do not fit a byte.
+TEST(CombineTest, TheGradientIsThatOfTheWinnerAmongManyInputs) {
+  constexpr size_t kInputs = 300, kWinner = 257;
+  for (const char* op : {"Max", "Min"}) {
+    const double best = op == std::string("Max") ? 9 : -9;
+    OpRun run(op, 13);
+    for (size_t i = 0; i < kInputs; ++i) {
+      run.Input(MakeArray({1}, {i == kWinner ? best : 1.0}));
+    }
+    ASSERT_TRUE(run.Output({1}).Forward().ok());
+    EXPECT_EQ(run.output(0)[0], best);
+    const auto dx = run.Backward({MakeArray({1}, {5})});
+    for (size_t i = 0; i < kInputs; ++i) {
+      EXPECT_EQ(dx[i][0], i == kWinner ? 5 : 0) << op << " of input " << i;
     }
   }
 }

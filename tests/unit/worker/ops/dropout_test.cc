@@ -50,7 +50,9 @@ class DropoutTest : public ::testing::Test {
   void Backward() {
     const std::vector<const float*> dy = {x_.data()};
     const std::vector<float*> dx = {dx_.data()};
-    ASSERT_TRUE(op_->Backward(Tensors(0), {.outputs = dy, .inputs = dx}).ok());
+    ASSERT_TRUE(op_->Backward(Tensors(0),
+                              {.outputs = dy, .inputs = dx, .accumulates = {}})
+                    .ok());
   }
 
   Op::Tensors Tensors(uint64_t seed) {

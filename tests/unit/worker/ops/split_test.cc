@@ -2,6 +2,7 @@
 // joined again, zero where an output has none. Method: counted numbers through
 // each way of asking for the sizes.
 
+#include <array>
 #include <numeric>
 
 #include "tests/testing/arrays.h"
@@ -48,9 +49,10 @@ class SplitTest : public ::testing::Test {
   std::vector<float> Backward(std::vector<const float*> dy, bool accumulate) {
     std::vector<float> dx(8, 100.0f);
     const std::vector<float*> pointers = {dx.data()};
+    const std::array<bool, 1> accumulates = {accumulate};
     EXPECT_TRUE(op_->Backward({}, {.outputs = dy,
                                    .inputs = pointers,
-                                   .accumulate_mask = accumulate})
+                                   .accumulates = accumulates})
                     .ok());
     return dx;
   }
