@@ -533,7 +533,7 @@ void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
 
 absl::Status ClusterCore::CheckUpload(const std::string& job_id,
                                       uint64_t incarnation) const {
-  // Who is engaged only to be stopped named the job itself: that is no proof.
+  // A member engaged only to be stopped named the job itself: that is no proof.
   const Membership::Entry* entry = membership_.FindIncarnation(incarnation);
   const auto job = FindJob(job_id);
   if (entry != nullptr && job.ok()) {

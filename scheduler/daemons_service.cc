@@ -17,8 +17,8 @@ namespace {
 
 // Commands that a daemon has not read yet: it has stopped reading long before.
 constexpr size_t kUnreadMax = 256;
-// What a trained model may have more than the submitted one: names, values of
-// initializers that the file only declared.
+// Bytes that a trained model may have more than the submitted one: names,
+// values of initializers that the file only declared.
 constexpr uint64_t kUploadSlackBytes = 64 << 20;
 
 // One daemon's stream. Reads the next message when the last one has been

@@ -49,7 +49,8 @@ class TransferGate {
   std::map<uint64_t, std::function<void()>> starts_ ABSL_GUARDED_BY(mu_);
 };
 
-// What all services of a scheduler work with. All outlive the gRPC server.
+// The objects that all services of a scheduler work with. All outlive the gRPC
+// server.
 struct ServiceContext {
   ControlLoop* loop;
   ArtifactStore* artifacts;

@@ -388,7 +388,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     finishing_ = absl::c_all_of(
         parties_, [](const Party& p) { return p.done || p.role == Role::kPs; });
     if (finishing_) suspicion_.reset();
-    // What it has done is not asked of it again, by a later scheduler neither.
+    // A party that is done is not asked again, by a later scheduler neither.
     actions->push_back(PersistJob{id()});
     party->activity.clear();
     UpdateWaitingFor(actions);

@@ -37,7 +37,7 @@ absl::Status CheckLength(absl::string_view field, const std::string& text,
       field, " of ", text.size(), " bytes, at most ", bytes_max, " are taken"));
 }
 
-// What a stranger may have said: everything in it is kept, shown and sent on.
+// A registration may be a stranger's: its texts are kept, shown and sent on.
 absl::Status CheckTexts(const Register& request) {
   const Member& member = request.member();
   SYNCLINE_RETURN_IF_ERROR(

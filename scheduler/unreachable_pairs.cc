@@ -9,7 +9,7 @@
 namespace syncline {
 namespace {
 
-// What a hostile member may say at most.
+// Bounds on a report, which may be a hostile member's.
 constexpr size_t kErrorBytesMax = 1024;
 constexpr double kSecondsMax = 24 * 3600;
 

@@ -15,7 +15,7 @@
 namespace syncline {
 namespace {
 
-// What the graph wants of each sample.
+// The shapes of one sample that the graph wants.
 struct SampleShape {
   std::vector<FeedShape> feeds;
   int64_t class_count = 0;  // 0: regression

@@ -103,7 +103,7 @@ uint64_t LimitOf(__rlimit_resource resource) {
   return limit.rlim_cur == RLIM_INFINITY ? kUnknown : limit.rlim_cur;
 }
 
-// What is left in a group and in those above it: a group lives within the
+// Bytes left in a group and in those above it: a group lives within the
 // limits of those above.
 uint64_t LeftInGroups(const std::string& root, std::string group,
                       absl::string_view limit, absl::string_view use) {

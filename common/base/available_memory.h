@@ -8,10 +8,10 @@
 
 namespace syncline {
 
-// What this process may still allocate without being killed or refused: the
-// least of the machine's memory, of the control groups' (version 1 and 2) that
-// it is in, and of its own limits (RLIMIT_AS, RLIMIT_DATA). What groups hold
-// only as a cache of files counts as available. The largest number if none
+// Bytes that this process may still allocate without being killed or refused:
+// the least of the machine's memory, of the control groups' (version 1 and 2)
+// that it is in, and of its own limits (RLIMIT_AS, RLIMIT_DATA). What groups
+// hold only as a cache of files counts as available. The largest number if none
 // says.
 uint64_t AvailableMemoryBytes();
 
@@ -19,7 +19,7 @@ uint64_t AvailableMemoryBytes();
 // number if it is not there.
 uint64_t ParseMemAvailable(absl::string_view meminfo);
 
-// What is left of a control group's limit, from the texts of its limit
+// Bytes left of a control group's limit, from the texts of its limit
 // (memory.max, "max" is none; version 1: memory.limit_in_bytes), its use
 // (memory.current; memory.usage_in_bytes) and memory.stat; the largest number
 // if one of the first two is unreadable.
@@ -34,7 +34,7 @@ std::string ParseCgroupPath(absl::string_view cgroup);
 // "memory"; empty if there is none.
 std::string ParseMemoryControllerPath(absl::string_view cgroup);
 
-// What is left of a limit on the process's address space and of one on its
+// Bytes left of a limit on the process's address space and of one on its
 // data, each the largest number for none, from the text of /proc/self/status
 // (VmSize, VmData); the largest number if there is neither.
 uint64_t ParseProcessLeft(uint64_t address_space_limit, uint64_t data_limit,

@@ -12,8 +12,8 @@
 
 namespace syncline {
 
-// What a daemon leaves to others, and to its own small things, when it takes
-// memory for a job.
+// Memory that a daemon leaves to others, and to its own small things, when it
+// takes memory for a job.
 inline constexpr uint64_t kMemoryKeptFreeBytes = uint64_t{64} << 20;
 
 // "12.5 MiB": one decimal below 100, none above.

@@ -58,7 +58,7 @@ std::optional<std::string> FindSignature(const onnx::ModelProto& file) {
                    kSignatureKey);
 }
 
-// What is between the quotes after `key` in `line`.
+// The text between the quotes after `key` in `line`.
 std::optional<std::string> QuotedAfter(absl::string_view line,
                                        absl::string_view key) {
   const size_t begin = line.find(key);

@@ -13,7 +13,7 @@ class ModelProto;
 
 namespace syncline {
 
-// What PyTorch's exporter writes down beside the graph: what each initializer
+// Notes that PyTorch's exporter writes beside the graph: what each initializer
 // was in the model, and which parameters the model had.
 struct ExportRecord {
   enum class Kind {
@@ -29,12 +29,13 @@ struct ExportRecord {
   std::vector<std::string> parameters;
 
   Kind KindOf(absl::string_view name) const;
-  // Whether the file says what its initializers are: without a parameter among
+  // True if the file says what its initializers are: without a parameter among
   // them it would say that nothing is to be trained.
   bool says_kinds() const;
 };
 
-// Whatever `file` has is hostile: entries that cannot be read say nothing.
+// The record in `file`, which may be hostile: entries that cannot be read are
+// left out.
 ExportRecord ReadExportRecord(const onnx::ModelProto& file);
 
 }  // namespace syncline

@@ -81,7 +81,7 @@ class LossFinder {
     return kNoValue;
   }
 
-  // What loses a gradient is not told of what comes after it too.
+  // Values after a node that loses a gradient are not reported too.
   void Pass(const Node& node) {
     const std::vector<bool> inputs = InputsWithGradient(graph_, node);
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -9,7 +9,7 @@
 
 namespace syncline {
 
-// What has PyTorch write a model as it is.
+// The call that has PyTorch write a model as it is.
 inline constexpr absl::string_view kExportCall =
     "torch.onnx.export(..., dynamo=True, optimize=False, external_data=False)";
 

@@ -179,7 +179,7 @@ struct Model::Proto {
   std::string label;
   // As it was submitted, without the content of its initializers.
   onnx::ModelProto file;
-  // What is trained in its place; null: the file itself (import_rewrites.h).
+  // The model trained in its place; null: the file itself (import_rewrites.h).
   std::unique_ptr<onnx::ModelProto> rewritten;
   std::vector<std::string> notes;
   // Of initializers whose values may still be asked for.

@@ -381,7 +381,7 @@ void Evaluation::KeepTriangle() {
   });
 }
 
-// What is made of shapes alone.
+// Nodes that compute from shapes alone.
 bool Evaluation::Fill() {
   if (op() == "Shape") {
     const Dims& dims = inputs_[0].dims;

@@ -23,7 +23,7 @@ namespace syncline {
 namespace {
 
 constexpr absl::string_view kProducer = "pytorch";
-// What the exporter calls a value that it made itself: "onnx::Conv_45".
+// The name of a value that the exporter made itself begins so: "onnx::Conv_45".
 constexpr absl::string_view kMadeByExporter = "onnx::";
 constexpr size_t kNamesShown = 4;
 // Parameters that are equal before training are zeros and ones, a vector each.

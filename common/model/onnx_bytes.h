@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_ONNX_BYTES_H_
 #define SYNCLINE_COMMON_MODEL_ONNX_BYTES_H_
 
-// What a file is that is no ONNX model, for the person who named it.
+// The kind of a file that is no ONNX model, for the person who named it.
 
 #include <string>
 

@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// What a Resize says of its result's size.
+// The size of its result as a Resize node gives it.
 struct ResizeGiven {
   // One of them: factors, or sizes. By axis, or by entry of `axes`.
   std::vector<float> scales;

@@ -81,13 +81,13 @@ class Resolver {
   void CheckNames();
   void ResolveParameters();
   void AddFixed(const Initializer& initializer, WeightReason reason);
-  // What would be trained if it were not taken for a constant.
+  // Initializers that would be trained if they were not taken for constants.
   std::string DescribeUntrained() const;
   // Parameters of the PyTorch model that the file does not have.
   void CheckMerged();
   // Likewise merged, with constants.
   void CheckMergedConstants();
-  // What PyTorch's older exporter has in their place.
+  // Parameters that PyTorch's older exporter folded into others.
   void CheckFoldedParameters();
   void CheckLostGradients();
   // Patterns of model.train must make something a parameter.

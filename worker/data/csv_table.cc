@@ -65,8 +65,8 @@ absl::Status SplitColumns(absl::string_view line, char delimiter,
   }
 }
 
-// What the user should set if `line` is one column for want of its delimiter;
-// empty: it is not.
+// Advice if `line` is one column for want of its delimiter: the field to set.
+// Empty: it is not.
 std::string DelimiterHint(absl::string_view line, char delimiter,
                           int64_t column_count) {
   if (column_count > 1) return "";
@@ -111,7 +111,7 @@ bool ParseRange(absl::string_view text, ColumnRange* range) {
   return parse(ends[1], &range->end);
 }
 
-// What the first line of the first file says.
+// The columns, as the first line of the first file says.
 struct Schema {
   std::vector<std::string> header;  // empty without a header line
   int64_t column_count = 0;

@@ -288,8 +288,8 @@ class MappedTable : public Dataset {
     return true;
   }
 
-  // What was read is padded for the longest; beyond the samples' bucket there
-  // is nothing else.
+  // Samples were padded for the longest; beyond their bucket there is nothing
+  // but padding.
   void CutToBucket(absl::Span<const int64_t> indices, Batch* batch) const {
     if (shapes_.empty()) return;
     uint8_t bucket = 0;

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
   if (source.count() == 0) {
     return absl::InvalidArgumentError("count: must be at least 1");
   }
-  // What is not kept is drawn again: nothing fails for want of memory.
+  // Images that are not kept are drawn again: nothing fails for want of memory.
   const auto quarter =
       static_cast<int64_t>(std::min<uint64_t>(available / 4, kept_bytes_max));
   return std::make_unique<DigitsTable>(source, fields, quarter);

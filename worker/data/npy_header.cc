@@ -54,7 +54,7 @@ bool ParseElement(absl::string_view text, NpyHeader* header) {
   }
 }
 
-// What the header's "descr" is, of those that are not read.
+// The problem with a header's "descr" that is not read.
 std::string ElementProblem(absl::string_view text) {
   constexpr absl::string_view kRead =
       "little-endian integers, float32, float64 or bool";

@@ -25,7 +25,7 @@ absl::Status NumberError(absl::string_view text, absl::string_view problem) {
       absl::StrCat(QuotedStart(text), " ", problem));
 }
 
-// What text that is no number was probably meant as; empty: nothing known.
+// The probable meaning of text that is no number; empty: nothing known.
 absl::string_view Guess(absl::string_view text) {
   for (const absl::string_view missing :
        {"", "NA", "N/A", "NaN", "null", "None", "NULL", "?", "-", "."}) {

@@ -16,7 +16,7 @@
 namespace syncline {
 namespace {
 
-// What the tokens of a file look like.
+// Where the tokens of a file are, and how wide each is.
 struct Layout {
   int64_t header_bytes = 0;
   int width = 1;

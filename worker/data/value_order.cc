@@ -38,7 +38,7 @@ bool IsPermutation(absl::Span<const uint32_t> order, size_t rank) {
   return order.size() == rank;
 }
 
-// What to do about values of shape `from` that do not lie as `input`.
+// Advice to a user whose values of shape `from` do not lie as `input`.
 std::string Advice(const SampleDims& from, const SampleDims& input) {
   // More dimensions have too many orders to try.
   constexpr size_t kRankMax = 8;
