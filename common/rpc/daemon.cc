@@ -215,7 +215,7 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
                                         : options_.advertise;
   scheduler_address_ = options_.hosts_scheduler ? OwnAddress(listening_.address)
                                                 : options_.scheduler_address;
-  SetServing(members_.empty());
+  UpdateHealth();
   if (!options_.http.empty()) {
     SYNCLINE_RETURN_IF_ERROR(StartHttp(std::move(pages)));
   }
@@ -241,18 +241,28 @@ absl::Status Daemon::StartHttp(HttpServer::Pages pages) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::Ready() const {
+absl::Status Daemon::Joined() const {
   if (draining_) return absl::UnavailableError("draining");
   for (const auto& member : members_) {
     SYNCLINE_RETURN_IF_ERROR(member->Ready());
   }
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Ready() const {
+  SYNCLINE_RETURN_IF_ERROR(Joined());
   for (const auto& ready : readiness_) SYNCLINE_RETURN_IF_ERROR(ready());
   return absl::OkStatus();
 }
 
-void Daemon::SetServing(bool serving) {
+// Nobody tells when an answer of readiness_ changes, so a health that followed
+// from one could stay wrong for ever: /readyz asks them, health does not.
+void Daemon::UpdateHealth() {
   auto* const health = listening_.server->GetHealthCheckService();
   if (health == nullptr) return;
+  // Of two changes at a time the later look counts.
+  MutexLock lock(&health_mu_);
+  const bool serving = Joined().ok();
   for (const std::string& service : services_) {
     health->SetServingStatus(service, serving);
   }
@@ -292,9 +302,9 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
     LogInfo("registered")
         .Field("task", name)
         .Field("scheduler", scheduler_address_);
-    if (Ready().ok()) SetServing(true);
+    UpdateHealth();
   };
-  callbacks.on_lost = [this] { SetServing(false); };
+  callbacks.on_lost = [this] { UpdateHealth(); };
   callbacks.on_shutdown = [this](const Shutdown& shutdown) {
     RequestExit(shutdown.exit_code(), shutdown.reason());
   };
@@ -321,7 +331,7 @@ int Daemon::AwaitExit(const std::function<bool()>& busy) {
   LogInfo("stopping").Field("why", reason.text).Field("exit_code", code);
   exit_text_ = reason.text;
   draining_ = true;
-  SetServing(false);
+  UpdateHealth();
   drain_deadline_ = MonotonicNow() + kDrainLimit;
   watchdog_ =
       std::make_unique<PeriodicTask>("drain-watchdog", kDrainWatchdog, [code] {

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/locked_folder.h"
+#include "common/base/mutex.h"
 #include "common/base/periodic_task.h"
 #include "common/rpc/daemon_options.h"
 #include "common/rpc/exit_request.h"
@@ -61,7 +63,8 @@ class Daemon {
 
   // What /readyz asks besides membership, for as long as HTTP is served: an
   // error is the reason why this process is not ready. `ready` must not block
-  // for long and is called from any thread. Before Listen.
+  // for long and is called from any thread. gRPC's health service follows
+  // membership alone. Before Listen.
   void AddReadiness(std::function<absl::Status()> ready);
 
   // Starts gRPC, then HTTP with `pages` besides the usual ones; writes the port
@@ -107,8 +110,12 @@ class Daemon {
   absl::Status OpenLog();
   void LogStart() const;
   absl::Status StartHttp(HttpServer::Pages pages);
+  // OK while all members are in the cluster and the end has not begun.
+  absl::Status Joined() const;
+  // Joined(), and what AddReadiness asks.
   absl::Status Ready() const;
-  void SetServing(bool serving);
+  // Tells gRPC's health service whether this process has Joined().
+  void UpdateHealth() ABSL_LOCKS_EXCLUDED(health_mu_);
   Member MakeMember(const TaskId& task, uint64_t incarnation) const;
 
   const DaemonOptions options_;
@@ -128,6 +135,7 @@ class Daemon {
   std::vector<std::unique_ptr<MemberLink>> members_;      // const after Listen
   std::vector<std::function<absl::Status()>> readiness_;  // likewise
   std::atomic<bool> draining_ = false;
+  Mutex health_mu_;  // guards the statuses of the health service
   std::unique_ptr<HttpServer> http_;
   absl::Time drain_deadline_ = absl::InfinitePast();
   std::string exit_text_;

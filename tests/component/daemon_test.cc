@@ -144,10 +144,12 @@ class DaemonTest : public ::testing::Test {
   ~DaemonTest() override { RemoveTree(options_.port_file).IgnoreError(); }
 
   // A daemon that listens.
-  std::unique_ptr<Daemon> Listening() {
+  std::unique_ptr<Daemon> Listening(
+      std::function<absl::Status()> readiness = nullptr) {
     auto daemon = Daemon::Create(options_);
     EXPECT_TRUE(daemon.ok()) << daemon.status();
     link_ = (*daemon)->AddMember();
+    if (readiness) (*daemon)->AddReadiness(std::move(readiness));
     const absl::Status listens =
         (*daemon)->Listen({"syncline.ParameterServer"});
     EXPECT_TRUE(listens.ok()) << listens;
@@ -287,6 +289,16 @@ TEST_F(DaemonTest, AMemberThatIsNotRegisteredIsLiveButNotReady) {
   EXPECT_EQ(HealthOf(daemon->address(), ""), kServing);
   EXPECT_EQ(HealthOf(daemon->address(), "syncline.ParameterServer"),
             kNotServing);
+}
+
+// Nobody tells when it is ready again, so health would stay as it was then.
+TEST_F(DaemonTest, HealthIsThatOfTheMembersWhateverElseIsNotReady) {
+  const auto daemon =
+      Listening([] { return absl::UnavailableError("disk full"); });
+  Join(daemon.get());
+  EXPECT_TRUE(Eventually(absl::Seconds(20), [&] {
+    return HealthOf(daemon->address(), "syncline.ParameterServer") == kServing;
+  }));
 }
 
 TEST_F(DaemonTest, OneThatHasLostItsSchedulerIsNotReadyAndSaysWhy) {
