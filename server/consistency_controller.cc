@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/busy.h"
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
@@ -656,11 +657,11 @@ absl::Status ConsistencyController::CheckCutSpread(
 void ConsistencyController::Park(ShardCall call, bool as_push,
                                  ShardActions* out) {
   if (parked_pushes_.size() + parked_pulls_.size() >= options_.parked_max) {
-    return Fail(call.token,
-                absl::ResourceExhaustedError(
-                    absl::StrCat(options_.label, ": ", options_.parked_max,
-                                 " calls are parked already")),
-                out);
+    return Fail(
+        call.token,
+        BusyError(absl::StrCat(options_.label, ": ", options_.parked_max,
+                               " calls are parked already")),
+        out);
   }
   if (as_push) {
     parked_pushes_.push_back(std::move(call));

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/busy.h"
 
 namespace syncline {
 
@@ -39,14 +40,14 @@ class InFlightBudget : public std::enable_shared_from_this<InFlightBudget> {
     uint64_t bytes_ = 0;
   };
 
-  // Errors: ResourceExhausted: they do not fit; nothing is held then.
+  // Errors: BusyError: they do not fit; nothing is held then.
   absl::Status Acquire(uint64_t bytes, Hold* hold) {
     const uint64_t before = used_bytes_.fetch_add(bytes);
     if (before + bytes > limit_bytes_) {
       used_bytes_ -= bytes;
-      return absl::ResourceExhaustedError(
-          absl::StrCat(before, " of ", limit_bytes_,
-                       " bytes are in flight, no room for ", bytes, " more"));
+      return BusyError(absl::StrCat(before, " of ", limit_bytes_,
+                                    " bytes are in flight, no room for ", bytes,
+                                    " more"));
     }
     Hold held;
     held.budget_ = shared_from_this();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/busy.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 
@@ -673,9 +674,9 @@ void JobShard::LimitParked(CallToken token, Outcome* outcome) {
   ShardActions ignored;
   controller_.OnCancel(token, &ignored);
   End(token,
-      absl::ResourceExhaustedError(absl::StrCat(
-          config_.label, ": calls that must wait hold ", parked_bytes_,
-          " bytes, at most half of ", budget_->limit_bytes(), " are allowed")),
+      BusyError(absl::StrCat(config_.label, ": calls that must wait hold ",
+                             parked_bytes_, " bytes, at most half of ",
+                             budget_->limit_bytes(), " are allowed")),
       outcome);
 }
 

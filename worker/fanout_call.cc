@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/busy.h"
 #include "common/base/clock.h"
 #include "common/base/local_socket.h"
 #include "common/base/log.h"
@@ -186,6 +187,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   // Cuts short what is under way; its callbacks then finish it.
   void CancelActive() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Describe(const ActiveCall& active, absl::Status status) const;
+  // What a call ends with for which nothing has come forward for too long.
+  absl::Status GivenUp(const ActiveCall& active) const;
 
   const Options options_;
   std::vector<std::unique_ptr<Link>> links_;
@@ -393,8 +396,20 @@ void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
   if (decision.next == RetryPolicy::Next::kResend) {
     Resend(active, decision.delay);
   } else {
-    Finish(active, active->last_error);
+    Finish(active, GivenUp(*active));
   }
+}
+
+// The calls that hold the room wait, too, and have waited in vain: the cause is
+// a member that is missing, which may be there in another run, and no limit
+// that is too small.
+absl::Status FanoutCall::State::GivenUp(const ActiveCall& active) const {
+  if (!IsBusy(active.last_error)) return active.last_error;
+  return absl::DeadlineExceededError(
+      absl::StrCat("nothing has come forward there for ",
+                   absl::FormatDuration(options_.patience),
+                   ", so room for this call has not come free: ",
+                   active.last_error.message()));
 }
 
 void FanoutCall::State::Resend(const ActiveCallPtr& active,

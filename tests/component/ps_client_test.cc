@@ -18,8 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/busy.h"
 #include "common/base/mutex.h"
 #include "common/rpc/grpc_channel.h"
+#include "common/rpc/grpc_status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "gtest/gtest.h"
@@ -563,6 +565,34 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("ps:0"), HasSubstr("clock 0"),
                     HasSubstr("worker:9 has not come")));
+}
+
+// The parked calls that hold the room wait in vain: the job may be run again.
+TEST_F(PsClientTest, ABusyShardIsGivenUpAsAWait) {
+  PsClient::Options options;
+  options.step_timeout = absl::Milliseconds(100);
+  SetUpCluster({70}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  shards_[0]->FailNext(std::vector<grpc::Status>(
+      1000, ToGrpcStatus(BusyError("parked calls hold 512 bytes"))));
+  const absl::Status status = RunStep(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("ps:0"), HasSubstr("parked calls hold 512 bytes")));
+}
+
+// A table that is full stays so.
+TEST_F(PsClientTest, AFullShardIsGivenUpAsFull) {
+  PsClient::Options options;
+  options.step_timeout = absl::Milliseconds(100);
+  SetUpCluster({70}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  shards_[0]->FailNext(std::vector<grpc::Status>(
+      1000, ToGrpcStatus(absl::ResourceExhaustedError("disk full"))));
+  const absl::Status status = RunStep(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("disk full"));
 }
 
 TEST_F(PsClientTest, CancelEndsAWaitAtOnce) {
