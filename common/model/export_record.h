@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_EXPORT_RECORD_H_
 #define SYNCLINE_COMMON_MODEL_EXPORT_RECORD_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,20 @@ struct ExportRecord {
   absl::flat_hash_map<std::string, Kind> kinds;
   // Names of the model's parameters, in its order; empty: nothing is said.
   std::vector<std::string> parameters;
+  // What the exporter says of nodes; by the name of a node's first output.
+  struct Place {
+    std::string value;
+    std::string where;  // "model.py, line 12"; empty: not said
+  };
+  // Results of detach(), through which PyTorch has no gradient.
+  std::vector<Place> detached;
+  // What a block under torch.no_grad() or torch.autocast computes; the exporter
+  // does not say which of them. `where` is the line before the block.
+  std::vector<Place> in_blocks;
+  // Rows of embeddings that PyTorch does not train (padding_idx).
+  absl::flat_hash_map<std::string, int64_t> padding_rows;
+  // Embeddings with scale_grad_by_freq.
+  std::vector<Place> scaled_by_frequency;
 
   Kind KindOf(absl::string_view name) const;
   // True if the file says what its initializers are: without a parameter among

@@ -20,8 +20,13 @@ bool HasFloat32(const Graph& graph, ValueId v) {
   return v != kNoValue && graph.values[v].dtype == DType::kFloat32;
 }
 
-// The derivative is 0 wherever there is one.
+bool IsDetached(const Node& node) {
+  return node.op_type == "Identity" && node.Int(kDetached, 0) != 0;
+}
+
+// The derivative is 0 wherever there is one, or shall be.
 bool IsStep(const Node& node) {
+  if (IsDetached(node)) return true;
   constexpr absl::string_view kSteps[] = {"Ceil", "Floor", "Round", "Sign"};
   return absl::c_linear_search(kSteps, node.op_type);
 }
@@ -121,6 +126,7 @@ class LossFinder {
 std::vector<bool> InputsWithGradient(const Graph& graph, const Node& node) {
   const OperatorInfo* const op = FindOperator(node.op_type);
   std::vector<bool> inputs(node.inputs.size(), false);
+  if (IsDetached(node)) return inputs;
   for (size_t i = 0; i < inputs.size() && op != nullptr; ++i) {
     inputs[i] = HasPosition(op->gradient_inputs, i) &&
                 HasFloat32(graph, node.inputs[i]);

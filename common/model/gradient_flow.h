@@ -12,6 +12,10 @@
 
 namespace syncline {
 
+// An attribute that Identity has besides ONNX's, int 1: the program had
+// detach() here, through which no gradient flows.
+inline constexpr char kDetached[] = "syncline.detached";
+
 // By input of `node`: it has a gradient where the node's result has one.
 std::vector<bool> InputsWithGradient(const Graph& graph, const Node& node);
 

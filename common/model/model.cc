@@ -19,6 +19,7 @@
 #include "common/model/export_record.h"
 #include "common/model/fixed_numbers.h"
 #include "common/model/fusion.h"
+#include "common/model/gradient_flow.h"
 #include "common/model/graph_builder.h"
 #include "common/model/import_rewrites.h"
 #include "common/model/inference_form.h"
@@ -146,6 +147,19 @@ void MarkSampleVariances(Graph* graph) {
   }
 }
 
+// Where the program had detach(), for gradient_flow.h.
+void MarkDetached(const ExportRecord& record, Graph* graph) {
+  absl::flat_hash_set<absl::string_view> names;
+  for (const auto& place : record.detached) names.insert(place.value);
+  if (names.empty()) return;
+  for (Node& node : graph->nodes) {
+    const ValueId y = node.outputs[0];
+    if (node.op_type != "Identity" || y == kNoValue) continue;
+    if (!names.contains(graph->values[y].name)) continue;
+    node.attributes[kDetached] = int64_t{1};
+  }
+}
+
 // The file's type of what is float32 here and may be float64 there
 // (float64_rewrite.h). `proto` is its initializer, as yet without a type if it
 // was declared.
@@ -246,6 +260,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   model->whole_ = found.empty();
   if (model->whole_) {
     ResolveCastLike(&model->graph_);
+    MarkDetached(proto.record, &model->graph_);
     FuseNodes(numbers, &model->graph_);
     proto.numbers = std::move(numbers);
   }

@@ -10,6 +10,7 @@
 #include "common/model/batch_shapes.h"
 #include "common/model/describe.h"
 #include "common/model/export_record.h"
+#include "common/model/file_gaps.h"
 #include "common/model/gradient_flow.h"
 #include "common/model/loss_and_feeds.h"
 #include "common/model/merged_model.h"
@@ -53,6 +54,9 @@ class Resolver {
     ResolveParameters();
     CheckTrainedAreReached();
     WarnOfSharedWeights();
+    for (std::string& line : DescribeFileGaps(model_, result_, reached_)) {
+      result_.warnings.push_back(std::move(line));
+    }
     CheckFoldedStatistics();
     CheckBatchShapes(spec_, model_, result_.loss_output, problems_);
     return std::move(result_);
@@ -137,6 +141,13 @@ void Resolver::MarkStatistics() {
       Problem("model: the momentum of ", NameOf(node), " is ", momentum,
               "; it must be in [0, 1]");
     }
+    if (momentum == 1 && (IsFillable(mean) || IsFillable(variance))) {
+      Problem("model: the momentum of ", NameOf(node),
+              " is 1, so ", Quote(value(mean).name), " and ",
+              Quote(value(variance).name),
+              " would never move, as PyTorch writes momentum=None or 0; give "
+              "the layer a momentum before the export, or freeze both");
+    }
   }
 }
 
@@ -147,7 +158,10 @@ void Resolver::MarkStatistic(const Node& node, size_t input) {
   if (value(id).producer >= 0 && !value(id).folded) {
     Problem("model: ", NameOf(node), " normalises by ", name,
             ", which is computed; it must be an initializer, so that training "
-            "can keep it there. Export the model in training mode");
+            "can keep it there. PyTorch writes this for track_running_stats=False, "
+            "which has no statistics to keep: leave that out, or use another "
+            "normalisation, as GroupNorm. Else export the model in training "
+            "mode");
   }
   if (!IsFillable(id)) return;
   CheckShared(node, id);

@@ -175,6 +175,9 @@ absl::string_view Explain(WeightReason reason) {
              "model.freeze";
     case WeightReason::kFrozen:
       return "named by model.freeze";
+    case WeightReason::kKept:
+      return "running means and variances of layers in inference mode, beside "
+             "others in training mode";
     case WeightReason::kBuffer:
       return "the file calls them BUFFER";
     case WeightReason::kConstant:
@@ -185,7 +188,8 @@ absl::string_view Explain(WeightReason reason) {
       return "single numbers in arithmetic; weights among them belong into "
              "model.train";
     case WeightReason::kZeroState:
-      return "zeros that recurrent layers start from";
+      return "zeros that recurrent layers start from; learnt ones among them "
+             "belong into model.train";
     case WeightReason::kMask:
       return "masks, by their values";
     case WeightReason::kFrequencies:

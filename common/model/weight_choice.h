@@ -25,6 +25,7 @@ enum class WeightReason {
   kAssumed,    // nothing says that it is a constant
   // Not trained.
   kFrozen,        // model.freeze names it
+  kKept,          // a statistic of a layer that is in inference mode
   kBuffer,        // the file calls it a BUFFER
   kConstant,      // the file calls it a constant
   kUnnamed,       // the file calls others parameters, and says nothing of it

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/edit_distance.h"
 #include "common/model/describe.h"
+#include "common/model/training_mode.h"
 
 namespace syncline {
 namespace {
@@ -34,6 +35,7 @@ class Planner {
         graph_(model.graph()),
         whole_(model.whole()),
         uses_(model.graph()),
+        kept_(KeptStatistics(model.graph())),
         problems_(*problems) {}
 
   std::vector<WeightPlan> Plan() {
@@ -113,7 +115,9 @@ class Planner {
     if (frozen) return WeightReason::kFrozen;
     if (!whole_) return WeightReason::kAssumed;
     const WeightReason use = uses_.Judge(initializer);
-    if (use == WeightReason::kStatistic) return use;
+    if (use == WeightReason::kStatistic) {
+      return kept_[initializer.value] && !trained ? WeightReason::kKept : use;
+    }
     if (trained) return WeightReason::kJobTrains;
     const std::string& name = NameOf(initializer);
     switch (record_.KindOf(name)) {
@@ -238,6 +242,7 @@ class Planner {
   const Graph& graph_;
   const bool whole_;
   const WeightUses uses_;
+  const std::vector<bool> kept_;  // by ValueId
   std::vector<std::string>& problems_;
   std::vector<WeightPlan> plans_;     // by Graph::initializers index
   std::vector<RuleUse> rule_uses_;    // by ModelSpec.initialize index

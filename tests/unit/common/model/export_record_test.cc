@@ -94,6 +94,43 @@ TEST(ExportRecordTest, ListsTheParametersOfTheModel) {
   }
 }
 
+void AddNode(const std::string& output, const std::string& call,
+             const std::string& trace, onnx::ModelProto* file) {
+  auto* node = file->mutable_graph()->add_node();
+  node->add_output(output);
+  auto* fields = node->GetReflection()->MutableUnknownFields(node);
+  fields->AddLengthDelimited(9, Entry("pkg.torch.onnx.fx_node", call));
+  fields->AddLengthDelimited(9, Entry("pkg.torch.onnx.stack_trace", trace));
+}
+
+TEST(ExportRecordTest, SaysWhatNodesWereInTheProgram) {
+  constexpr char kEmbedding[] =
+      "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding."
+      "default](args = (%p_w, %ids";
+  onnx::ModelProto file;
+  AddNode("d",
+          "%detach : [num_users=1] = call_function[target=torch.ops.aten."
+          "detach.default](args = (%relu,), kwargs = {})",
+          "File \"/home/me/m.py\", line 11, in forward\n    x.detach()", &file);
+  AddNode("b", "%b = call_function[target=torch.ops.aten.relu.default]",
+          "File \"<eval_with_key>.42\", line 5, in forward", &file);
+  AddNode("e", absl::StrCat(kEmbedding, ", 3), kwargs = {})"), "", &file);
+  AddNode("f", absl::StrCat(kEmbedding, ", -1, True), kwargs = {})"), "",
+          &file);
+  AddNode("g", absl::StrCat(kEmbedding, "), kwargs = {})"), "File", &file);
+  const ExportRecord record = ReadExportRecord(file);
+  ASSERT_EQ(record.detached.size(), 1u);
+  EXPECT_EQ(record.detached[0].value, "d");
+  EXPECT_EQ(record.detached[0].where, "m.py, line 11");
+  ASSERT_EQ(record.in_blocks.size(), 1u);
+  EXPECT_EQ(record.in_blocks[0].value, "b");
+  EXPECT_EQ(record.in_blocks[0].where, "m.py, line 11");
+  ASSERT_EQ(record.padding_rows.size(), 1u);
+  EXPECT_EQ(record.padding_rows.at("e"), 3);
+  ASSERT_EQ(record.scaled_by_frequency.size(), 1u);
+  EXPECT_EQ(record.scaled_by_frequency[0].value, "f");
+}
+
 TEST(ExportRecordTest, WhatCannotBeReadSaysNothing) {
   onnx::ModelProto file;
   auto* info = file.mutable_graph()->add_value_info();

@@ -160,8 +160,15 @@ TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
       Contains("model: node 'BatchNormalization#3' (BatchNormalization, opset "
                "14) normalises by "
                "'i', which is computed; it must be an initializer, so that "
-               "training can keep it there. Export the model in training "
-               "mode"));
+               "training can keep it there. PyTorch writes this for "
+               "track_running_stats=False, which has no statistics to keep: "
+               "leave that out, or use another normalisation, as GroupNorm. "
+               "Else export the model in training mode"));
+  EXPECT_THAT(
+      Resolve(kStatisticRules, edited("momentum = 0.75", "momentum = 1.0"))
+          .problems,
+      Contains(::testing::HasSubstr("would never move, as PyTorch writes "
+                                    "momentum=None or 0")));
   EXPECT_THAT(
       Resolve(kStatisticRules, edited("momentum = 0.75", "momentum = 1.5"))
           .problems,

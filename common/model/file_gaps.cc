@@ -1,0 +1,222 @@
+#include "common/model/file_gaps.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/model/describe.h"
+#include "common/model/export_record.h"
+#include "common/model/gradient_flow.h"
+#include "common/model/training_mode.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kNamesShown = 8;
+constexpr size_t kRunningMean = 3;  // of BatchNormalization
+
+class GapFinder {
+ public:
+  GapFinder(const Model& model, const TrainingGraph& training,
+            const std::vector<bool>& reached)
+      : graph_(model.graph()),
+        record_(model.export_record()),
+        training_(training),
+        reached_(reached) {}
+
+  std::vector<std::string> Find() {
+    FindPaddingRows();
+    FindScaledEmbeddings();
+    FindBlocks();
+    FindInferenceMode();
+    return std::move(lines_);
+  }
+
+ private:
+  const std::string& NameOf(ValueId id) const { return graph_.values[id].name; }
+
+  void FindPaddingRows() {
+    for (const TrainingGraph::Parameter& parameter : training_.parameters) {
+      // A rule fills it, and the row with it.
+      TellPaddingRow(parameter.value, /*keeps_values=*/parameter.rule < 0);
+    }
+    for (const TrainingTable& table : training_.tables) {
+      if (table.value != kNoValue) {
+        TellPaddingRow(table.value, /*keeps_values=*/false);
+      }
+    }
+  }
+
+  void TellPaddingRow(ValueId id, bool keeps_values) {
+    bool is_read = false;
+    std::optional<int64_t> said;
+    for (const Node& node : graph_.nodes) {
+      if (node.op_type != "Gather" || node.inputs[0] != id ||
+          node.Int("axis", 0) != 0 || node.outputs[0] == kNoValue ||
+          !reached_[node.outputs[0]]) {
+        continue;
+      }
+      is_read = true;
+      const auto row = record_.padding_rows.find(NameOf(node.outputs[0]));
+      if (row != record_.padding_rows.end()) said = row->second;
+    }
+    if (!is_read) return;
+    std::string what;
+    int64_t row = 0;
+    if (said.has_value()) {
+      row = *said;
+      what = absl::StrCat("row ", row, " of ", Quote(NameOf(id)),
+                          " is padding_idx of the program's embedding");
+    } else if (const auto zero = ZeroRow(id); keeps_values && zero) {
+      row = *zero;
+      what = absl::StrCat("row ", row, " of ", Quote(NameOf(id)),
+                          " is all zeros, as padding_idx leaves it");
+    } else {
+      return;
+    }
+    lines_.push_back(absl::StrCat(
+        "model: ", what, ", but an ONNX file has no padding_idx: the row is "
+        "trained like others. Where it must stay, multiply the rows by (ids != ",
+        row, ") in the model"));
+  }
+
+  // The first row that is all zeros, of a table that is not.
+  std::optional<int64_t> ZeroRow(ValueId id) const {
+    const int initializer = graph_.values[id].initializer;
+    if (initializer < 0) return std::nullopt;
+    const ConstantTensor& tensor = graph_.initializers[initializer].tensor;
+    if (tensor.dtype != DType::kFloat32 || tensor.bytes.empty() ||
+        tensor.dims.size() < 2 || tensor.dims[0] < 2) {
+      return std::nullopt;
+    }
+    const absl::Span<const float> values = tensor.floats();
+    const size_t width = values.size() / tensor.dims[0];
+    std::optional<int64_t> first;
+    bool has_others = false;
+    for (int64_t r = 0; width > 0 && r < tensor.dims[0]; ++r) {
+      const auto row = values.subspan(r * width, width);
+      if (!absl::c_all_of(row, [](float x) { return x == 0; })) {
+        has_others = true;
+      } else if (!first.has_value()) {
+        first = r;
+      }
+      if (has_others && first.has_value()) return first;
+    }
+    return std::nullopt;
+  }
+
+  void FindScaledEmbeddings() {
+    for (const ExportRecord::Place& place : record_.scaled_by_frequency) {
+      const ValueId id = graph_.FindValue(place.value);
+      if (id == kNoValue || !reached_[id]) continue;
+      lines_.push_back(absl::StrCat(
+          "model: the program's embedding ", Quote(place.value), At(place),
+          " has scale_grad_by_freq, which an ONNX file does not have: its "
+          "gradient is not scaled"));
+    }
+  }
+
+  static std::string At(const ExportRecord::Place& place) {
+    return place.where.empty() ? "" : absl::StrCat(" (", place.where, ")");
+  }
+
+  // By ValueId: a trained parameter's gradient goes through it.
+  std::vector<bool> Trained() const {
+    std::vector<bool> trained(graph_.values.size(), false);
+    for (const auto& parameter : training_.parameters) {
+      if (!parameter.momentum.has_value()) trained[parameter.value] = true;
+    }
+    for (const TrainingTable& table : training_.tables) {
+      if (table.value != kNoValue) trained[table.value] = true;
+    }
+    for (const Node& node : graph_.nodes) {
+      const std::vector<bool> inputs = InputsWithGradient(graph_, node);
+      bool any = false;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        any |= inputs[i] && trained[node.inputs[i]];
+      }
+      if (!any) continue;
+      for (const ValueId v : OutputsWithGradient(graph_, node)) {
+        trained[v] = true;
+      }
+    }
+    return trained;
+  }
+
+  void FindBlocks() {
+    if (record_.in_blocks.empty()) return;
+    const std::vector<bool> trained = Trained();
+    absl::flat_hash_map<absl::string_view, ValueId> ids;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      ids[graph_.values[v].name] = static_cast<ValueId>(v);
+    }
+    std::vector<std::string> names;
+    for (const ExportRecord::Place& place : record_.in_blocks) {
+      const auto id = ids.find(place.value);
+      if (id == ids.end() || !reached_[id->second] || !trained[id->second]) {
+        continue;
+      }
+      if (names.size() == kNamesShown) {
+        names.push_back("...");
+        break;
+      }
+      names.push_back(absl::StrCat(
+          Quote(place.value),
+          place.where.empty() ? "" : absl::StrCat(" after ", place.where)));
+    }
+    if (names.empty()) return;
+    lines_.push_back(absl::StrCat(
+        "model: the program computes ", absl::StrJoin(names, ", "),
+        " in a block under torch.no_grad() or torch.autocast; the file does "
+        "not say which, and gradients flow through it. If it is no_grad(), "
+        "write .detach() behind the block, or freeze all that comes before it "
+        "(model.freeze)"));
+  }
+
+  void FindInferenceMode() {
+    if (HasTrainingMode(graph_)) return;
+    absl::flat_hash_set<ValueId> moving;
+    for (const auto& parameter : training_.parameters) {
+      if (parameter.momentum.has_value()) moving.insert(parameter.value);
+    }
+    int count = 0;
+    std::string first;
+    for (const Node& node : graph_.nodes) {
+      if (node.op_type != "BatchNormalization" || node.since_version < 14 ||
+          !moving.contains(node.inputs[kRunningMean])) {
+        continue;
+      }
+      if (count++ == 0) first = NameOf(node.inputs[kRunningMean]);
+    }
+    if (count == 0) return;
+    lines_.push_back(absl::StrCat(
+        "model: the file is in inference mode, but its ", count,
+        count == 1 ? " BatchNormalization normalises"
+                   : " BatchNormalizations normalise",
+        " by each batch while training, and the running statistics (",
+        Quote(first), count == 1 ? "" : ", ...",
+        ") follow. To keep them, as PyTorch's eval() does, name them in "
+        "model.freeze"));
+  }
+
+  const Graph& graph_;
+  const ExportRecord& record_;
+  const TrainingGraph& training_;
+  const std::vector<bool>& reached_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> DescribeFileGaps(const Model& model,
+                                          const TrainingGraph& training,
+                                          const std::vector<bool>& reached) {
+  return GapFinder(model, training, reached).Find();
+}
+
+}  // namespace syncline

@@ -1,0 +1,26 @@
+#ifndef SYNCLINE_COMMON_MODEL_FILE_GAPS_H_
+#define SYNCLINE_COMMON_MODEL_FILE_GAPS_H_
+
+// What a PyTorch program may have said of its training that an ONNX file does
+// not hold: it is to be said before the job runs.
+
+#include <string>
+#include <vector>
+
+#include "common/model/training_graph.h"
+
+namespace syncline {
+
+// One line for each: a row of an embedding that PyTorch would not train
+// (padding_idx), a block that may be under torch.no_grad(), layers in inference
+// mode that train by their batches.
+//   training  its parameters and tables
+//   reached   by ValueId: a gradient of the loss reaches it
+// REQUIRES: the model is whole.
+std::vector<std::string> DescribeFileGaps(const Model& model,
+                                          const TrainingGraph& training,
+                                          const std::vector<bool>& reached);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_MODEL_FILE_GAPS_H_

@@ -1,0 +1,158 @@
+// Goal: what a file lacks of a PyTorch program is said, and nothing is said
+// where nothing lacks. Method: small models, with PyTorch's notes of their
+// nodes as bytes; the exact lines, or what must be in them.
+
+#include "common/model/file_gaps.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "onnx/defs/parser.h"
+#include "onnx/onnx_pb.h"
+
+namespace syncline {
+namespace {
+
+using ::google::protobuf::TextFormat;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kJob[] = R"(
+  name: "a"
+  model { path: "m" }
+  data {
+    train { libsvm { path: "t" dimension: 2 } }
+    feeds { input: "x" field: "features" }
+  }
+  loss { kind: SOFTMAX_CROSS_ENTROPY }
+  optimizer { kind: SGD }
+  learning_rate { base: 0.1 }
+  training { batch_size: 8 }
+)";
+
+struct Note {
+  std::string output;  // of the node that it is about
+  std::string key;     // after "pkg.torch.onnx."
+  std::string value;
+};
+
+struct Found {
+  std::vector<std::string> warnings;
+  std::vector<std::string> trained;
+};
+
+Found FoundIn(const std::string& text, const std::vector<Note>& notes,
+              const std::string& edit = "") {
+  onnx::ModelProto file;
+  onnx::OnnxParser parser(text.c_str());
+  const auto parsed = parser.Parse(file);
+  EXPECT_TRUE(parsed.IsOK()) << parsed.ErrorMessage();
+  for (const Note& note : notes) {
+    for (onnx::NodeProto& node : *file.mutable_graph()->mutable_node()) {
+      if (node.output(0) != note.output) continue;
+      onnx::StringStringEntryProto entry;
+      entry.set_key("pkg.torch.onnx." + note.key);
+      entry.set_value(note.value);
+      node.GetReflection()->MutableUnknownFields(&node)->AddLengthDelimited(
+          9, entry.SerializeAsString());
+    }
+  }
+  JobSpec spec;
+  EXPECT_TRUE(TextFormat::ParseFromString(kJob, &spec));
+  EXPECT_TRUE(TextFormat::MergeFromString(edit, &spec)) << edit;
+  spec = WithDefaults(spec);
+  const auto model = ParseJobModel(spec, file.SerializeAsString(), "m");
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  std::vector<std::string> problems;
+  const TrainingGraph training =
+      ResolveTrainingGraph(spec, **model, &problems);
+  EXPECT_THAT(problems, IsEmpty());
+  Found found;
+  found.warnings = training.warnings;
+  for (const auto& parameter : training.parameters) {
+    found.trained.push_back(parameter.name);
+  }
+  return found;
+}
+
+constexpr char kEmbedding[] = R"(<ir_version: 8, opset_import: ["" : 15]>
+g (int64[N,2] x) => (float[N,2] y)
+<float[3,2] emb = {0.5,1,0,0,1,1}, int64[1] one = {1}>
+{ rows = Gather(emb, x) y = ReduceSum<keepdims = 0>(rows, one) })";
+
+TEST(FileGapsTest, ARowOfZerosIsSaid) {
+  EXPECT_THAT(
+      FoundIn(kEmbedding, {}).warnings,
+      ElementsAre(
+          "model: row 1 of 'emb' is all zeros, as padding_idx leaves it, but "
+          "an ONNX file has no padding_idx: the row is trained like others. "
+          "Where it must stay, multiply the rows by (ids != 1) in the model"));
+  // What a rule fills has no such row.
+  EXPECT_THAT(FoundIn(kEmbedding, {},
+                      R"(model { initialize { pattern: "emb"
+                                             scheme: XAVIER_UNIFORM } })")
+                  .warnings,
+              IsEmpty());
+}
+
+TEST(FileGapsTest, PaddingIdxOfTheProgramIsSaid) {
+  const std::string call =
+      "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding."
+      "default](args = (%p_emb, %x, 2, True), kwargs = {})";
+  EXPECT_THAT(
+      FoundIn(kEmbedding, {{"rows", "fx_node", call}}).warnings,
+      ElementsAre(HasSubstr("row 2 of 'emb' is padding_idx of the program's"),
+                  HasSubstr("scale_grad_by_freq")));
+}
+
+constexpr char kLayers[] = R"(<ir_version: 8, opset_import: ["" : 15]>
+g (float[N,2] x) => (float[N,2] y)
+<float[2,2] a = {1,2,3,4}, float[2,2] b = {1,2,3,4}>
+{ h = MatMul(x, a) d = Identity(h) y = MatMul(d, b) })";
+
+TEST(FileGapsTest, NothingIsTrainedThroughDetach) {
+  EXPECT_THAT(FoundIn(kLayers, {}).trained, ElementsAre("a", "b"));
+  const Found found = FoundIn(
+      kLayers, {{"d", "fx_node", "[target=torch.ops.aten.detach.default]"}});
+  EXPECT_THAT(found.trained, ElementsAre("b"));
+  EXPECT_THAT(found.warnings, IsEmpty());
+}
+
+TEST(FileGapsTest, ABlockThatMayBeUnderNoGradIsSaid) {
+  const std::vector<Note> notes = {
+      {"h", "stack_trace", "File \"/home/me/m.py\", line 7, in forward"},
+      {"d", "stack_trace", "File \"<eval_with_key>.4\", line 5, in forward"}};
+  EXPECT_THAT(FoundIn(kLayers, notes).warnings,
+              ElementsAre(AllOf(HasSubstr("'d' after m.py, line 7"),
+                                HasSubstr("torch.no_grad()"))));
+  // Nothing is trained before it.
+  EXPECT_THAT(FoundIn(kLayers, notes, R"(model { freeze: "a" })").warnings,
+              IsEmpty());
+}
+
+constexpr char kNorm[] = R"(<ir_version: 8, opset_import: ["" : 15]>
+g (float[N,2] x) => (float[N,2] y)
+<float[2] s = {1,1}, float[2] m = {0,0}, float[2] v = {1,2}>
+{ y = BatchNormalization(x, s, s, m, v) })";
+
+TEST(FileGapsTest, InferenceModeThatTrainsByBatchesIsSaid) {
+  const Found found = FoundIn(kNorm, {});
+  ASSERT_FALSE(found.warnings.empty());
+  EXPECT_THAT(found.warnings.back(),
+              AllOf(HasSubstr("is in inference mode"), HasSubstr("'m'"),
+                    HasSubstr("model.freeze")));
+  EXPECT_THAT(
+      FoundIn(kNorm, {}, R"(model { freeze: "m" freeze: "v" })").warnings,
+      ::testing::Not(::testing::Contains(HasSubstr("inference mode"))));
+}
+
+}  // namespace
+}  // namespace syncline
