@@ -79,10 +79,12 @@ class GapFinder {
     } else {
       return;
     }
-    lines_.push_back(absl::StrCat(
-        "model: ", what, ", but an ONNX file has no padding_idx: the row is "
-        "trained like others. Where it must stay, multiply the rows by (ids != ",
-        row, ") in the model"));
+    lines_.push_back(
+        absl::StrCat("model: ", what,
+                     ", but an ONNX file has no padding_idx: the row is "
+                     "trained like others. Where it must stay, multiply the "
+                     "rows by (ids != ",
+                     row, ") in the model"));
   }
 
   // The first row that is all zeros, of a table that is not.

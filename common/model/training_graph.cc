@@ -57,6 +57,12 @@ class Resolver {
     for (std::string& line : DescribeFileGaps(model_, result_, reached_)) {
       result_.warnings.push_back(std::move(line));
     }
+    if (spec_.optimizer().kind() == OptimizerSpec::ADAMW &&
+        spec_.optimizer().weight_decay() == 0) {
+      result_.warnings.emplace_back(
+          "optimizer.weight_decay: is 0, and ADAMW without it is ADAM; "
+          "PyTorch's AdamW has 0.01 where nothing is given");
+    }
     CheckFoldedStatistics();
     CheckBatchShapes(spec_, model_, result_.loss_output, problems_);
     return std::move(result_);
@@ -142,9 +148,8 @@ void Resolver::MarkStatistics() {
               "; it must be in [0, 1]");
     }
     if (momentum == 1 && (IsFillable(mean) || IsFillable(variance))) {
-      Problem("model: the momentum of ", NameOf(node),
-              " is 1, so ", Quote(value(mean).name), " and ",
-              Quote(value(variance).name),
+      Problem("model: the momentum of ", NameOf(node), " is 1, so ",
+              Quote(value(mean).name), " and ", Quote(value(variance).name),
               " would never move, as PyTorch writes momentum=None or 0; give "
               "the layer a momentum before the export, or freeze both");
     }
@@ -156,12 +161,13 @@ void Resolver::MarkStatistic(const Node& node, size_t input) {
   const ValueId id = node.inputs[input];
   const std::string name = Quote(value(id).name);
   if (value(id).producer >= 0 && !value(id).folded) {
-    Problem("model: ", NameOf(node), " normalises by ", name,
-            ", which is computed; it must be an initializer, so that training "
-            "can keep it there. PyTorch writes this for track_running_stats=False, "
-            "which has no statistics to keep: leave that out, or use another "
-            "normalisation, as GroupNorm. Else export the model in training "
-            "mode");
+    Problem(
+        "model: ", NameOf(node), " normalises by ", name,
+        ", which is computed; it must be an initializer, so that training "
+        "can keep it there. PyTorch writes this for track_running_stats=False, "
+        "which has no statistics to keep: leave that out, or use another "
+        "normalisation, as GroupNorm. Else export the model in training "
+        "mode");
   }
   if (!IsFillable(id)) return;
   CheckShared(node, id);

@@ -5,8 +5,8 @@
 namespace syncline {
 namespace {
 
-constexpr size_t kDropoutMode = 2;    // input of Dropout
-constexpr size_t kRunningMean = 3;    // inputs of BatchNormalization
+constexpr size_t kDropoutMode = 2;  // input of Dropout
+constexpr size_t kRunningMean = 3;  // inputs of BatchNormalization
 constexpr size_t kStatisticsEnd = 5;
 
 bool IsTraining(const Graph& graph, const Node& node) {

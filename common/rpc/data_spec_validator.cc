@@ -1,6 +1,7 @@
 #include "common/rpc/data_spec_validator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -375,6 +376,12 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
   }
   absl::flat_hash_map<float, int> seen;
   for (int i = 0; i < classes; ++i) {
+    if (std::fabs(label.classes(i)) >= static_cast<float>(kLabelMax)) {
+      problems->Add(Indexed("data.label.classes", i), label.classes(i),
+                    ": labels are float32, which from 2^24 on does not tell "
+                    "neighbouring integers apart; number the classes from 0 "
+                    "in the data");
+    }
     if (!seen.emplace(label.classes(i), i).second) {
       problems->Add(Indexed("data.label.classes", i), label.classes(i),
                     " is listed twice");

@@ -72,8 +72,7 @@ Found FoundIn(const std::string& text, const std::vector<Note>& notes,
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};
   std::vector<std::string> problems;
-  const TrainingGraph training =
-      ResolveTrainingGraph(spec, **model, &problems);
+  const TrainingGraph training = ResolveTrainingGraph(spec, **model, &problems);
   EXPECT_THAT(problems, IsEmpty());
   Found found;
   found.warnings = training.warnings;

@@ -210,6 +210,10 @@ TEST(TrainingGraphTest, ConstantsAreNotTrained) {
   EXPECT_EQ(resolved.training.parameters[1].reason, WeightReason::kAssumed);
   EXPECT_THAT(FixedNames(resolved.training), ElementsAre("root", "hidden"));
   EXPECT_THAT(resolved.training.warnings, IsEmpty());
+  EXPECT_THAT(Resolve("optimizer { kind: ADAMW }").training.warnings,
+              ElementsAre("optimizer.weight_decay: is 0, and ADAMW without it "
+                          "is ADAM; PyTorch's AdamW has 0.01 where nothing is "
+                          "given"));
 }
 
 TEST(TrainingGraphTest, TheJobSaysWhatIsTrained) {

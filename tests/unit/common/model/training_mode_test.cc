@@ -21,20 +21,20 @@ using ::testing::IsEmpty;
 std::string Norm(const std::string& y, const std::string& x,
                  const std::string& mean, const std::string& variance,
                  bool training) {
-  return absl::StrCat(y, training ? ", u, v" : "",
-                      " = BatchNormalization<training_mode = ",
-                      training ? 1 : 0, ">(", x, ", s, s, ", mean, ", ",
-                      variance, ")\n");
+  return absl::StrCat(
+      y, training ? ", u, v" : "",
+      " = BatchNormalization<training_mode = ", training ? 1 : 0, ">(", x,
+      ", s, s, ", mean, ", ", variance, ")\n");
 }
 
 std::shared_ptr<const Model> ModelOf(const std::string& nodes) {
-  const auto model = Model::Parse(
-      absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 15]>
+  const auto model =
+      Model::Parse(absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 15]>
       g (float[N,2] x) => (float[N,2] y)
       <float[2] s = {1,1}, float[2] m1 = {0,0}, float[2] v1 = {1,2},
        float[2] m2 = {0,0}, float[2] v2 = {1,2}> {)",
-                   nodes, "}"),
-      "test");
+                                nodes, "}"),
+                   "test");
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *model : nullptr;
 }
@@ -57,11 +57,10 @@ TEST(TrainingModeTest, InferenceBesideTrainingKeeps) {
 }
 
 TEST(TrainingModeTest, DropoutTellsToo) {
-  EXPECT_THAT(
-      Kept(Norm("h", "x", "m1", "v1", false) +
-           "r = Constant<value = float {0.5}>()\n"
-           "t = Constant<value = bool {1}>()\ny = Dropout(h, r, t)"),
-      ElementsAre("m1", "v1"));
+  EXPECT_THAT(Kept(Norm("h", "x", "m1", "v1", false) +
+                   "r = Constant<value = float {0.5}>()\n"
+                   "t = Constant<value = bool {1}>()\ny = Dropout(h, r, t)"),
+              ElementsAre("m1", "v1"));
   EXPECT_THAT(Kept(Norm("h", "x", "m1", "v1", false) + "y = Dropout(h)"),
               IsEmpty());
 }

@@ -74,6 +74,10 @@ TEST(DataSpecValidatorTest, OneProblemEach) {
       {"data { sharing: 7 }", "data.sharing: 7 is no value of Sharing"},
       {"data { label { classes: 1 } }",
        "data.label.classes: needs at least 2 values"},
+      {"data { label { classes: [1, 16777217] } }",
+       "data.label.classes[1]: 1.67772e+07: labels are float32, which from "
+       "2^24 on does not tell neighbouring integers apart; number the classes "
+       "from 0 in the data"},
       {"data { label { classes: [1, 2, 1] } }",
        "data.label.classes[2]: 1 is listed twice"},
       {"data { label { classes: [1, 2, 3] } } "
