@@ -32,7 +32,7 @@ TEST(BrokenPairTest, ThePairIsNamed) {
   ASSERT_OK(cluster.Start());
   JobSpec job = EndlessJob();
   job.mutable_resources()->set_workers(1);
-  job.mutable_limits()->set_step_timeout_seconds(15);
+  job.mutable_limits()->set_step_timeout_seconds(30);
   ASSERT_OK_AND_ASSIGN(
       const std::string job_id,
       cluster.Submit(WriteJob(cluster.dir(), job, MlpModel(784, 32, 10))));
