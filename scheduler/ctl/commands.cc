@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/table_text.h"
@@ -303,12 +306,21 @@ int RunDownload(const std::string& scheduler, const std::string& job_id,
   const auto job = client.Get(job_id);
   if (!job.ok()) return console.PrintError(job.status());
   const std::string wanted = to.empty() ? job_id : to;
+  // Before it is looked at: two jobs must not both find it free.
+  const auto claim = FolderClaim::Take(wanted);
+  if (!claim.ok()) return console.PrintError(claim.status());
   const auto folder = ChooseFolder(*job, names, wanted);
   if (!folder.ok()) return console.PrintError(folder.status());
   if (*folder != wanted) {
     console.err << "synctl: " << wanted
                 << " has files of another job; those of " << job_id << " go to "
                 << *folder << std::endl;
+  }
+  std::optional<FolderClaim> second;
+  if (*folder != wanted) {
+    auto taken = FolderClaim::Take(*folder);
+    if (!taken.ok()) return console.PrintError(taken.status());
+    second.emplace(*std::move(taken));
   }
   const absl::Status status =
       DownloadArtifacts(&client, *job, names, *folder, console, &interrupts);
@@ -366,6 +378,7 @@ absl::Status DownloadArtifacts(JobsClient* client, const JobStatus& job,
     const std::filesystem::path file =
         std::filesystem::path(to) / artifact.name();
     SYNCLINE_RETURN_IF_ERROR(MakeDirs(file.parent_path().string()));
+    RemoveParts(file.string());
     SYNCLINE_RETURN_IF_ERROR(Annotate(
         client->Download(job.job_id(), artifact, file.string(),
                          ShowTransfer(artifact.name(), console, interrupts)),

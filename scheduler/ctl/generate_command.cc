@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/job_text.h"
 
 namespace syncline {
@@ -58,7 +59,7 @@ absl::Status Check(const GenerateCriteoOptions& options) {
 absl::StatusOr<Logits> WriteLines(const GenerateCriteoOptions& options,
                                   const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      std::fopen(path.c_str(), "we"), std::fclose);
+      std::fopen(path.c_str(), "wxe"), std::fclose);
   if (file == nullptr) return FileError(errno, "write", path);
   const CriteoGenerator generator(options.generator);
   Logits logits;
@@ -78,10 +79,11 @@ absl::StatusOr<Logits> WriteLines(const GenerateCriteoOptions& options,
   return logits;
 }
 
-// The same into a ".part" file, renamed at the end and removed after a failure.
+// The same into a file of its own, renamed at the end and removed after a
+// failure.
 absl::StatusOr<Logits> Generate(const GenerateCriteoOptions& options) {
   SYNCLINE_RETURN_IF_ERROR(Check(options));
-  const std::string part = absl::StrCat(options.path, ".part");
+  const std::string part = PartName(options.path);
   absl::StatusOr<Logits> logits = WriteLines(options, part);
   if (logits.ok() && std::rename(part.c_str(), options.path.c_str()) != 0) {
     logits = FileError(errno, "write", options.path);

@@ -16,6 +16,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "scheduler/stopping.h"
 
 namespace syncline {
@@ -59,6 +60,20 @@ void Pause(absl::Duration duration) {
   CondVar never;
   MutexLock lock(&mu);
   while (MonotonicNow() < until) never.WaitUntil(&mu, until);
+}
+
+// The file has on the disk what came from the scheduler.
+absl::Status CheckWritten(const std::string& path,
+                          const FileChunkWriter& written) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto reader, FileChunkReader::Open(path));
+  FileChunk chunk;
+  while (!chunk.last()) SYNCLINE_RETURN_IF_ERROR(reader->Next(&chunk));
+  if (reader->size_bytes() == written.size_bytes() &&
+      chunk.crc32c() == written.crc32c()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      path, " is not what was written to it: has another process used it?"));
 }
 
 // The status of a unary call, with the address where that is what failed.
@@ -211,9 +226,9 @@ absl::Status JobsClient::Download(const std::string& job_id,
   DownloadRequest request;
   request.set_job_id(job_id);
   request.set_name(artifact.name());
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto file,
-      FileChunkWriter::Create(absl::StrCat(to_file, ".part"), kAnySize));
+  const std::string part = PartName(to_file);
+  SYNCLINE_ASSIGN_OR_RETURN(const auto file,
+                            FileChunkWriter::Create(part, kAnySize));
   const auto reader = stub_->Download(context.get(), request);
   FileChunk chunk;
   absl::Status received;
@@ -231,6 +246,7 @@ absl::Status JobsClient::Download(const std::string& job_id,
   if (!file->whole()) {
     return absl::DataLossError("the scheduler sent only a part of it");
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckWritten(part, *file));
   return file->Commit(to_file);
 }
 

@@ -16,6 +16,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/commands.h"
 #include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/jobs_client.h"
@@ -242,6 +243,8 @@ class LocalRun {
 
   absl::StatusOr<int> Report(JobsClient* client, const JobStatus& job) {
     const int code = PrintOutcome(job, console_);
+    SYNCLINE_ASSIGN_OR_RETURN(const FolderClaim claim,
+                              FolderClaim::Take(out_dir_));
     const absl::Status fetched =
         DownloadArtifacts(client, job, {}, out_dir_, Quiet(), &interrupts_);
     if (job.state() == SUCCEEDED) {

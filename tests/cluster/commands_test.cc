@@ -1,6 +1,8 @@
 // Goal: synctl does what its user expects of it, and its exit codes and JSON
 // can be relied on. Method: one small cluster, the real synctl.
 
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -13,6 +15,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
@@ -115,6 +118,15 @@ TEST_F(CommandsTest, ADownloadBringsTheResults) {
   EXPECT_EQ(unknown.exit.code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("it has: "));
   EXPECT_THAT(unknown.err, HasSubstr("trained.onnx"));
+
+  ASSERT_OK_AND_ASSIGN(const FolderClaim other, FolderClaim::Take(to));
+  ASSERT_OK_AND_ASSIGN(
+      const auto second,
+      cluster_->Synctl({"download", job.job_id(), "--to", to}));
+  EXPECT_EQ(second.exit.code, 1);
+  EXPECT_THAT(second.err,
+              HasSubstr(absl::StrCat("another download (pid ", getpid(),
+                                     ") writes to ", to)));
 }
 
 TEST_F(CommandsTest, ATrainedModelOfManyChunksIsAModelToSubmit) {

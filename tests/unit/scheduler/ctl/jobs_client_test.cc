@@ -191,6 +191,25 @@ TEST_F(JobsClientTest, ADownloadIsWholeOrNotThere) {
   }
 }
 
+TEST_F(JobsClientTest, TwoDownloadsOfOneFileDoNotMix) {
+  Artifact artifact;
+  artifact.set_name("good");
+  artifact.set_size_bytes(10);
+  int inner = 0;
+  const absl::Status outer = client_->Download(
+      "j-0001", artifact, dir_.File("file"), [&](uint64_t, uint64_t) {
+        ++inner;
+        EXPECT_TRUE(Download("good").ok());
+        EXPECT_EQ(*ReadFile(dir_.File("file"), 100), "half whole");
+        return true;
+      });
+  EXPECT_TRUE(outer.ok()) << outer;
+  EXPECT_EQ(inner, 2);
+  EXPECT_EQ(*ReadFile(dir_.File("file"), 100), "half whole");
+  std::filesystem::remove(dir_.File("file"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
+}
+
 TEST_F(JobsClientTest, WatchRidesOverABrokenStream) {
   int statuses = 0;
   JobsClient::WatchOptions options;
