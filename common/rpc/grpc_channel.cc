@@ -1,11 +1,9 @@
 #include "common/rpc/grpc_channel.h"
 
-#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -31,31 +29,11 @@ constexpr int kReconnectMaxMs = 2'000;
 constexpr int kConnectTimeoutMs = 5'000;
 constexpr int kStreamWindowBytes = 1 << 20;
 
-// gRPC says only that it failed; the system says why.
-std::string WhyNotBound(const HostPort& address) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int resolved = getaddrinfo(
-      address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (resolved != 0) return gai_strerror(resolved);
-  std::string why = "gRPC could not start a server on it";
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-    if (fd < 0) continue;
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0) {
-      why = std::strerror(errno);
-    } else if (listen(fd, 1) != 0) {
-      why = std::strerror(errno);
-    }
-    close(fd);
-  }
-  freeaddrinfo(found);
-  return why;
+// As gRPC sets it on the connections that it accepts itself.
+void EndWhenSilent(int connection) {
+  const int milliseconds = kKeepAliveTimeoutMs;
+  setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds,
+             sizeof(milliseconds));
 }
 
 }  // namespace
@@ -95,11 +73,26 @@ std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address) {
                                    grpc::InsecureChannelCredentials(), args);
 }
 
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server,
+                       std::unique_ptr<ConnectionAcceptor> acceptor)
+    : server_(std::move(server)), acceptor_(std::move(acceptor)) {}
+
+GrpcServer::~GrpcServer() { acceptor_->Stop(); }
+
+void GrpcServer::Shutdown(std::chrono::system_clock::time_point deadline) {
+  acceptor_->Stop();
+  server_->Shutdown(deadline);
+}
+
+void GrpcServer::Shutdown() {
+  acceptor_->Stop();
+  server_->Shutdown();
+}
+
 absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
                                             absl::string_view listen_address) {
-  SYNCLINE_ASSIGN_OR_RETURN(HostPort address,
+  SYNCLINE_ASSIGN_OR_RETURN(const HostPort address,
                             ParseHostPort(listen_address, PortZero::kAllowed));
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Half of what our clients do, or their pings count as abuse.
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepAliveMs / 2);
@@ -115,17 +108,33 @@ absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
                               kStreamWindowBytes);
   builder->SetMaxReceiveMessageSize(kMessageBytesMax);
   builder->SetMaxSendMessageSize(kMessageBytesMax);
-  int port = 0;
-  builder->AddListeningPort(address.ToString(),
-                            grpc::InsecureServerCredentials(), &port);
+  const auto cannot_listen = [&](absl::string_view why) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", listen_address, ": ", why));
+  };
+  auto acceptor = ConnectionAcceptor::Listen(address);
+  if (!acceptor.ok()) return cannot_listen(acceptor.status().message());
+  // Shared with the acceptor's thread, which Shutdown ends.
+  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> taker =
+      builder->experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::
+              FROM_FD,
+          grpc::InsecureServerCredentials());
+  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
+  if (server == nullptr) return cannot_listen("gRPC could not start a server");
+  const int listener = (*acceptor)->listener();
+  (*acceptor)->Start([taker, listener](FileDescriptor connection) {
+    EndWhenSilent(connection.get());
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        taken;
+    taken.listener_fd = listener;
+    taken.fd = connection.Release();
+    taker->HandleNewConnection(&taken);
+  });
   ListeningServer listening;
-  listening.server = builder->BuildAndStart();
-  if (listening.server == nullptr || port == 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", listen_address, ": ", WhyNotBound(address)));
-  }
-  address.port = static_cast<uint16_t>(port);
-  listening.address = address.ToString();
+  listening.address = (*acceptor)->address().ToString();
+  listening.server =
+      std::make_unique<GrpcServer>(std::move(server), *std::move(acceptor));
   return listening;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/rpc/connection_acceptor.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/server_builder.h"
@@ -33,13 +34,38 @@ std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline);
 // fails; calls on it do. Channels to one address share a connection.
 std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address);
 
+// A running gRPC server with the port that its connections come from. It goes
+// on when there was no file descriptor for a connection. Thread-safe.
+class GrpcServer {
+ public:
+  // Both outlive their parts. REQUIRES: none is null.
+  GrpcServer(std::unique_ptr<grpc::Server> server,
+             std::unique_ptr<ConnectionAcceptor> acceptor);
+  ~GrpcServer();
+
+  // Closes the port, then waits for the calls; those that are left at the
+  // deadline are cancelled. At most once.
+  void Shutdown(std::chrono::system_clock::time_point deadline);
+  void Shutdown();
+  // Until Shutdown.
+  void Wait() { server_->Wait(); }
+  // Null where there is none.
+  grpc::HealthCheckServiceInterface* GetHealthCheckService() const {
+    return server_->GetHealthCheckService();
+  }
+
+ private:
+  const std::unique_ptr<grpc::Server> server_;
+  const std::unique_ptr<ConnectionAcceptor> acceptor_;
+};
+
 // A listening port. gRPC lets two servers share a port silently; this does not.
 // Usage:
 //   grpc::ServerBuilder builder;  builder.RegisterService(&service);
 //   SYNCLINE_ASSIGN_OR_RETURN(auto server, StartServer(&builder,
 //   "127.0.0.1:0"));
 struct ListeningServer {
-  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<GrpcServer> server;
   std::string address;  // host:port with the real port
 };
 // Errors: InvalidArgument: not an address; Unavailable: it cannot be bound (in

@@ -57,7 +57,7 @@ class PsFixture {
  private:
   struct Node {
     std::unique_ptr<PsServer> server;
-    std::unique_ptr<grpc::Server> grpc;
+    std::unique_ptr<GrpcServer> grpc;
     std::unique_ptr<ParameterServer::Stub> stub;
     std::string address;
   };

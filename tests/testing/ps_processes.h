@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "grpcpp/server.h"
+#include "common/rpc/grpc_channel.h"
 #include "proto/job.pb.h"
 #include "scheduler/ctl/child_process.h"
 #include "tests/testing/temp_dir.h"
@@ -46,7 +46,7 @@ class PsProcesses {
 
   TempDir dir_;
   std::unique_ptr<FakeScheduler> scheduler_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<GrpcServer> server_;
   std::vector<std::unique_ptr<ChildProcess>> processes_;
   JobAssignment assignment_;
 };

@@ -121,7 +121,7 @@ class Exchange {
 
  private:
   const BlockMap map_ = *BlockMap::Create({TensorSize{"w", 4096}}, 2);
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<NormExchange> exchange_;
 };
 
