@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/host_port.h"
 #include "common/base/version.h"
+#include "common/rpc/number_flag.h"
 
 namespace syncline {
 namespace {
@@ -150,6 +151,7 @@ void AddMemberFlags(CLI::App* app, Flags* flags) {
                   "stopped here, and in a cluster with --job this process "
                   "exits with code 138")
       ->check(CLI::Range(1.0, 86400.0))
+      ->check(RefuseNaN)
       ->capture_default_str();
   app->add_option("--shared-memory", flags->shared_memory,
                   "on: values go between a worker and a ps on one host "
@@ -215,15 +217,18 @@ void AddSchedulerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--keep-days", flags->keep_days,
                   "Results of a job are deleted this long after its end")
       ->check(CLI::Range(0.0, 36500.0))
+      ->check(RefuseNaN)
       ->capture_default_str();
   app->add_option("--lease-seconds", flags->lease_seconds,
                   "A daemon that is silent this long is lost")
       ->check(CLI::Range(0.5, 3600.0))
+      ->check(RefuseNaN)
       ->capture_default_str();
   app->add_option("--prepare-timeout-seconds", flags->prepare_timeout_seconds,
                   "A job fails whose members have not loaded model and data "
                   "by then")
       ->check(CLI::Range(1.0, 604800.0))
+      ->check(RefuseNaN)
       ->capture_default_str();
   app->add_option("--job", flags->job,
                   "Submit this job file, and end the cluster with its exit "
