@@ -136,12 +136,31 @@ absl::Status Membership::CheckFree(const TaskKey& task,
   return absl::OkStatus();
 }
 
+// One process may be several members, with one address.
+absl::Status Membership::CheckAddressFree(const Member& member) const {
+  for (const auto& [task, entry] : live_) {
+    const Member& other = entry.member;
+    if (other.address() != member.address() ||
+        (other.hostname() == member.hostname() &&
+         other.pid() == member.pid())) {
+      continue;
+    }
+    return absl::AlreadyExistsError(absl::StrCat(
+        TaskText(member.task()), ", host ", member.hostname(), ", pid ",
+        member.pid(), ", advertises the address of a live process: ",
+        MemberTextWithIncarnation(other), ", host ", other.hostname(), ", pid ",
+        other.pid(), "; give each its own --advertise"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<const Membership::Entry*> Membership::Admit(
     SessionId session, const Register& request, absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckRequest(request));
   SYNCLINE_CHECK(FindIncarnation(request.member().incarnation()) == nullptr);
   const TaskKey task = ChooseTask(request);
   SYNCLINE_RETURN_IF_ERROR(CheckFree(task, request));
+  SYNCLINE_RETURN_IF_ERROR(CheckAddressFree(request.member()));
 
   TakeOver(task, request.member().incarnation());
 

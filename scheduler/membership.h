@@ -40,7 +40,8 @@ class Membership {
   // Makes the process live and returns it with the index it was given.
   // REQUIRES: its incarnation is not live. Errors: InvalidArgument (task,
   // address, incarnation, version, texts that are too long), AlreadyExists (a
-  // live process holds the task), FailedPrecondition (fenced).
+  // live process holds the task, or has the address), FailedPrecondition
+  // (fenced).
   absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
                                      absl::Time now);
   void Remove(SessionId session);
@@ -63,6 +64,7 @@ class Membership {
   absl::Status CheckRequest(const Register& request) const;
   TaskKey ChooseTask(const Register& request) const;
   absl::Status CheckFree(const TaskKey& task, const Register& request) const;
+  absl::Status CheckAddressFree(const Member& member) const;
   void TakeOver(const TaskKey& task, uint64_t incarnation);
   void Fence(uint64_t incarnation);
 

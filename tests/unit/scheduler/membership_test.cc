@@ -54,6 +54,27 @@ TEST_F(MembershipTest, ALiveTaskIsRefusedToOthersByName) {
   EXPECT_TRUE(Admit(3, Request(WORKER, 2, 0xdef)).ok());  // another task
 }
 
+TEST_F(MembershipTest, AnAddressIsThatOfOneProcess) {
+  const auto at = [](Register request, const std::string& host, uint32_t pid) {
+    request.mutable_member()->set_address("10.0.0.1:7071");
+    request.mutable_member()->set_hostname(host);
+    request.mutable_member()->set_pid(pid);
+    return request;
+  };
+  ASSERT_TRUE(Admit(1, at(Request(PS, 0, 1), "a", 17)).ok());
+  const absl::Status refused = Admit(2, at(Request(WORKER, 1, 2), "b", 17));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("worker 1, host b, pid 17"),
+                    HasSubstr("ps 0 at 10.0.0.1:7071"), HasSubstr("host a")));
+  // A process that is two members.
+  EXPECT_TRUE(Admit(3, at(Request(WORKER, 0, 3), "a", 17)).ok());
+  // Both have gone: the address is free.
+  membership_.Remove(1);
+  membership_.Remove(3);
+  EXPECT_TRUE(Admit(4, at(Request(WORKER, 1, 2), "b", 17)).ok());
+}
+
 TEST_F(MembershipTest, WhatAStrangerSaysIsBounded) {
   const auto refused = [&](auto change) {
     Register request = Request(PS, 0, 1);
