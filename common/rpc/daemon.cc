@@ -23,6 +23,7 @@
 #include "common/base/log.h"
 #include "common/base/malloc_policy.h"
 #include "common/base/printable.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "grpc/support/log.h"
@@ -37,6 +38,8 @@ constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kExitFailed = 1;
 constexpr int kExitRetryable = 138;
 constexpr int kMallocArenas = 4;
+// A connection for each member and each client, and files beside them.
+constexpr uint64_t kOpenFilesLow = 4096;
 constexpr char kWorkPrefix[] = "syncline-work-";
 
 // What fails while a process starts is told once, in our words.
@@ -144,6 +147,7 @@ absl::Status Daemon::OpenLog() {
 }
 
 void Daemon::LogStart() const {
+  const uint64_t open_files = RaiseOpenFilesLimit();
   LogInfo("started")
       .Field("version", kVersion)
       .Field("listen", options_.listen)
@@ -162,7 +166,13 @@ void Daemon::LogStart() const {
       .Field("keep", absl::FormatDuration(options_.keep))
       .Field("lease", absl::FormatDuration(options_.lease))
       .Field("job", options_.job_file)
+      .Field("open_files", open_files)
       .Field("pid", getpid());
+  if (open_files < kOpenFilesLow) {
+    LogWarning("few open files are allowed; each connection takes one")
+        .Field("open_files", open_files)
+        .Field("hint", "raise the hard limit (ulimit -Hn)");
+  }
   for (const std::string& note : options_.notes) {
     LogWarning("note").Field("text", note);
   }
@@ -380,6 +390,7 @@ int DaemonMain(
     return *line.exit_code;
   }
   const std::string program = line.options.program;
+  ExplainUncaughtExceptions(program);
   if (line.options.validate_only) {
     const absl::Status valid =
         validate != nullptr ? validate(line.options) : absl::OkStatus();

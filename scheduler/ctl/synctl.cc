@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/process_limits.h"
 #include "common/base/version.h"
+#include "common/rpc/number_flag.h"
 #include "common/rpc/profile_limits.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/commands.h"
@@ -391,7 +393,8 @@ class CommandLine {
     profile
         ->add_option("--timeout", profile_.timeout_seconds,
                      "Seconds to wait for the steps; default 300")
-        ->check(CLI::Range(1.0, 1e6));
+        ->check(CLI::Range(1.0, 1e6))
+        ->check(RefuseNaN);
     SetFooter(profile, kProfileFooter);
   }
 
@@ -571,6 +574,7 @@ class CommandLine {
 }  // namespace
 
 int RunSynctl(int argc, char** argv, const SynctlEnvironment& environment) {
+  ExplainUncaughtExceptions("synctl");
   return CommandLine(environment).Run(argc, argv);
 }
 
