@@ -19,12 +19,12 @@ namespace {
 
 using Response = HttpServer::Response;
 
-// A thread waits for one connection's request. Whoever opens connections and
-// says nothing holds this many threads for this long, so a probe that waits a
-// few seconds is answered even then. An idle thread costs a stack's first page.
-constexpr char kThreads[] = "64";
-constexpr char kRequestTimeoutMs[] = "2000";
-constexpr char kQueuedConnections[] = "256";
+// A thread waits for one connection's request. A peer that opens connections
+// and says nothing holds this many threads for this long: 500 of them hold up a
+// probe for about one such time. An idle thread costs a stack's first page.
+constexpr char kThreads[] = "256";
+constexpr char kRequestTimeoutMs[] = "500";
+constexpr char kQueuedConnections[] = "1024";
 // Requests are a line and a few headers.
 constexpr char kRequestBytesMax[] = "8192";
 

@@ -99,7 +99,7 @@ FileDescriptor HalfOpen(const std::string& address, absl::string_view sent) {
 // process. A fetch gives up after 10 s.
 TEST_F(HttpServerTest, HalfSentRequestsHoldNobodyUp) {
   std::vector<FileDescriptor> silent;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 250; ++i) {
     silent.push_back(
         HalfOpen(server_->address(), i % 2 == 0 ? "GET /healthz HTT" : ""));
   }
