@@ -63,10 +63,12 @@ absl::Status ArtifactStore::CheckRoom(uint64_t bytes) const {
   if (space.available >= reserve && space.available - reserve >= bytes) {
     return absl::OkStatus();
   }
+  const std::string asked = bytes == 0
+                                ? "; free some, or give another --state-dir"
+                                : absl::StrCat(", and ", bytes, " are needed");
   return absl::ResourceExhaustedError(absl::StrCat(
       "No space left: the disk of ", incoming_, " has ", space.available,
-      " bytes free; ", reserve,
-      " of them are kept for the records of jobs, and ", bytes, " are needed"));
+      " bytes free; ", reserve, " are kept for the records of jobs", asked));
 }
 
 absl::StatusOr<std::unique_ptr<FileChunkWriter>> ArtifactStore::BeginUpload(

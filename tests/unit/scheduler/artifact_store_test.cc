@@ -63,6 +63,7 @@ TEST_F(ArtifactStoreTest, TheDiskKeepsAReserve) {
               ::testing::HasSubstr(absl::StrCat(free, " are needed")));
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "incoming"));
   EXPECT_TRUE(store_->BeginUpload(~0ull, 1).ok());
+  EXPECT_EQ(refused.message().find("another --state-dir"), std::string::npos);
   std::filesystem::remove_all(dir_);
   EXPECT_EQ(store_->CheckRoom(0).code(), absl::StatusCode::kNotFound);
 }
