@@ -23,7 +23,7 @@ using Response = HttpServer::Response;
 // and says nothing holds this many threads for this long: 500 of them hold up a
 // probe for about one such time. An idle thread costs a stack's first page.
 constexpr char kThreads[] = "256";
-constexpr char kRequestTimeoutMs[] = "500";
+constexpr char kRequestTimeoutMs[] = "1000";
 constexpr char kQueuedConnections[] = "1024";
 // Requests are a line and a few headers.
 constexpr char kRequestBytesMax[] = "8192";
