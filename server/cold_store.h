@@ -12,7 +12,7 @@
 
 namespace syncline {
 
-// What a spilled row is found by.
+// The key that a spilled row is found by.
 struct ColdKey {
   uint32_t partition = 0;
   int64_t key = 0;

@@ -522,7 +522,8 @@ bool ConsistencyController::CanRead(ParkedPull* pull) const {
   if (facts.cut_id != 0) return cuts_.Find(facts.cut_id)->passed;
   const uint32_t rank = pull->call.rank;
   if (facts.blocks.empty()) return CanReadShard(rank, facts.clock);
-  // What is ready stays ready, so each block is looked at until it is, once.
+  // A block that is ready stays ready, so no block is checked again after it
+  // was ready once.
   while (pull->ready_blocks < facts.blocks.size()) {
     const BlockIndex block = facts.blocks[pull->ready_blocks];
     if (!CanReadBlock(block, rank, facts.clock)) return false;

@@ -20,8 +20,9 @@ namespace syncline {
 
 enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 
-// What the shell must do. Actions on one block take effect in the order they
-// are given; that order is the consistency, nothing is reported back.
+// An instruction of the controller to its shell. Actions on one block take
+// effect in the order of the list. That order alone guarantees consistency: the
+// shell reports no completion.
 struct ShardAction {
   enum class Kind {
     kInit,       // Write the value of `block` from call `token`.
@@ -98,8 +99,8 @@ class ConsistencyController {
     std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
     size_t parked_max = 65536;  // calls; above it they are refused
 
-    // Whether nothing of a clock is applied before its gradient's norm is
-    // known.
+    // True if no gradient of a clock is applied before the norm of the clock's
+    // whole gradient is known.
     bool FoldsGradient() const {
       return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
     }
@@ -107,7 +108,7 @@ class ConsistencyController {
     size_t caller_count() const {
       return workers.size() + (evaluator.has_value() ? 1 : 0);
     }
-    // Whether the process `incarnation` is the job's participant of this rank.
+    // OK if the process `incarnation` is the job's participant of this rank.
     // Errors: InvalidArgument: the job has no such rank; FailedPrecondition: it
     // is another process.
     absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
@@ -159,18 +160,19 @@ class ConsistencyController {
   // Ends all parked calls, and every later one, with `status`.
   void Close(const absl::Status& status, ShardActions* out);
 
-  // Whether this is the chief, who alone may initialise. Errors: as OnInit
-  // fails its call.
+  // OK if the caller is the chief; only the chief may initialise. Errors: as
+  // OnInit fails its call.
   absl::Status CheckChief(uint32_t rank, uint64_t incarnation) const;
 
-  // Whether this caller may read at the cut now, because this shard has passed
-  // it and it is held. Errors: as a call's, FailedPrecondition.
+  // OK if this caller may read at the cut now: this shard has passed the cut,
+  // and the cut is held. Errors: as a call's, FailedPrecondition.
   absl::Status CheckHeldCut(uint32_t rank, uint64_t incarnation,
                             uint64_t cut_id) const;
 
-  // Whether something of the call's push is not recorded yet, so that accepting
-  // it would bring gradients that need room. False for what OnCall refuses
-  // whatever room there is, and for repeats of what was accepted.
+  // True if accepting the call's push would record a part of it that is not
+  // recorded yet, and so bring gradients that need room. False for a call that
+  // OnCall refuses whatever room there is, and for a repeat of an accepted
+  // push.
   bool BringsGradients(const ShardCall& call) const;
 
   bool closed() const { return !closed_.ok(); }
@@ -191,8 +193,8 @@ class ConsistencyController {
   // When something last came forward: a gradient, an initial value, a cut, an
   // activity that counts. InfinitePast: never.
   absl::Time moved_at() const { return moved_at_; }
-  // What the worker says it does instead of its open clock, or what was last
-  // heard of the evaluator; empty: nothing.
+  // The worker's last report of what it does instead of its open clock, or the
+  // evaluator's last report; empty: none.
   std::string ActivityText(uint32_t rank) const;
 
  private:
@@ -202,9 +204,9 @@ class ConsistencyController {
     size_t ready_blocks = 0;  // blocks before it need no second look
   };
 
-  // Who may call.
+  // OK if the caller is the job's participant of this rank.
   absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
-  // Whether this one may announce and end cuts: the chief or the evaluator.
+  // OK if the caller may announce and end cuts: the chief or the evaluator.
   absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
   absl::Status CheckPusher(const ShardCall& call) const;
 
@@ -219,7 +221,7 @@ class ConsistencyController {
   // The clock that sync is folding.
   void StartSyncClock();
   void ResolveBlock(BlockIndex block, ShardActions* out);
-  // Whether nothing happens to a block before a fold.
+  // True if a block must stay as it is until a fold has ended.
   bool WaitsForFold(BlockIndex block) const;
   void FinishSyncClock(ShardActions* out);
   void Fold(FoldStage stage, ShardActions* out);
@@ -249,7 +251,7 @@ class ConsistencyController {
   std::string FoldText() const;
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
-  // Who ends cuts, and what was last heard of it.
+  // For messages: the participant that ends cuts, and its last report.
   std::string CutterText() const;
   absl::Status Overdue(const ShardCall& call, absl::string_view what,
                        const std::string& why) const;

@@ -41,7 +41,7 @@ class CutSchedule {
   // The cut that makes this push wait; null: none. Valid until the next change.
   const Cut* Gate(uint32_t rank, int64_t clock) const;
 
-  // Whether a cut that has been passed is still to be ended.
+  // True if a cut was passed and has not ended.
   bool Holds() const { return !cuts_.empty() && cuts_.front().passed; }
 
   // Announced, or one of the latest that were.

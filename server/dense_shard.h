@@ -53,8 +53,8 @@ class DenseShard {
     size_t element = 0;  // of the block, the first
   };
 
-  // What one lane needs while it works; contents do not matter between calls,
-  // but for `non_finite`, which is what the last Fold, Apply or Advance found.
+  // Memory that one lane works in. Its contents do not matter between calls,
+  // except `non_finite`, which is what the last Fold, Apply or Advance found.
   struct Scratch {
     Scratch() : sum(kPieceElements), addend(kPieceElements) {}
     AlignedFloats sum;
@@ -121,8 +121,9 @@ class DenseShard {
                     double squared_norm, Scratch* scratch);
   void Finish(BlockIndex block, int64_t clock, double trust_ratio);
 
-  // What a clock's steps have in common, tables' included: turns a summed
-  // gradient into the mean, scaled down as Apply says; and the learning rate.
+  // Factor that turns a summed gradient into the mean, scaled down as Apply
+  // says. It and the learning rate are the same for all of a clock's steps,
+  // those of tables included.
   float GradientScale(uint64_t sample_count, double squared_norm) const;
   float LearningRateAt(int64_t clock) const {
     return static_cast<float>(options_.learning_rate.At(clock));
@@ -179,7 +180,7 @@ class DenseShard {
   // are left; 0: no gradient is.
   static uint64_t KeepFinite(Block* block, uint64_t sample_count,
                              Scratch* scratch);
-  // What is to be applied: samples, 0: nothing.
+  // The number of samples whose gradients are to be applied; 0: none.
   uint64_t Begin(Block* block, uint64_t sample_count, Scratch* scratch) const;
   // Apply of a running mean.
   void Average(Block* block, uint64_t sample_count, Scratch* scratch);

@@ -6,8 +6,8 @@
 
 namespace syncline {
 
-// What all shards of a job fold together before any of them goes on with a
-// clock in SYNC, in this order; a job has none of them, one or both.
+// A reduction over all shards of a job, which SYNC needs before any shard goes
+// on with a clock. A job has none of these stages, one or both, in this order.
 enum class FoldStage {
   kGradient,  // the norm of the mean gradient over all tensors
   kTrust,     // by tensor, the norms of its values and of their update

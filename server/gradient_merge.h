@@ -25,7 +25,7 @@ class GradientMerge {
  public:
   GradientMerge(const TableMap& map, size_t dim) : map_(map), dim_(dim) {}
 
-  // What `ranks` refers to must stay until the last Next.
+  // The arrays that `ranks` refers to must stay until the last Next.
   void Start(absl::Span<const GradientRows> ranks);
 
   // The next rows, at most `limit`: their keys, and sums [rows x dim]. 0: that

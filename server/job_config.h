@@ -16,7 +16,7 @@
 
 namespace syncline {
 
-// What one shard takes from a job's assignment.
+// The part of a job's assignment that one shard needs.
 struct JobConfig {
   std::string job_id;
   uint32_t ps_rank = 0;
@@ -59,12 +59,13 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
 // How gradients travel. Errors: InvalidArgument: a type that is not built.
 absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec);
 
-// What the spec alone says of how workers are kept in step. Errors:
+// The controller's options, as far as the spec gives them. Errors:
 // InvalidArgument: a mode or policy that is not built, or LAMB but for SYNC.
 absl::StatusOr<ConsistencyController::Options> ReadController(
     const JobSpec& spec);
 
-// What messages may say of the job's blocks and tables on this shard.
+// The layout that messages about the job's blocks and tables on this shard must
+// have.
 ShardLayout LayoutOf(const JobConfig& config);
 
 // "worker:2 at 10.0.0.7:4000".

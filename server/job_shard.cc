@@ -129,12 +129,13 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
       pending.pulled = call.pull->blocks;
       pending.pulled_type = call.pull->type;
     }
-    // What does not fit travels.
+    // An answer larger than its shared-memory area is sent over the network.
     if (AnswerBytes(pending) > pending.answer.bytes) pending.answer = {};
     pending.taken = std::move(taken);
     pending.done = std::move(done);
     ShardActions actions;
-    // Who repeats what was accepted, or may not push, must hear that.
+    // Duplicate and unauthorised calls keep their own reply; only new gradients
+    // are refused.
     if (!room.ok() && controller_.BringsGradients(call)) {
       actions.push_back(
           {.kind = Kind::kFail, .token = token, .status = std::move(room)});
@@ -298,9 +299,9 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       return;
     }
     case Kind::kAccept:
-      // What was delivered is held by the lanes now: bounded by the controller
-      // once they have taken it, by the client's window until then. A repeat
-      // must not take the room of what it waits for.
+      // The lanes hold the delivered gradients now. The client's window bounds
+      // them until the lanes have taken them, the controller afterwards. A
+      // repeat must not take the room that it waits for.
       outcome->accepted.push_back(action.token);
       ReleasePayload(&calls_.at(action.token));
       return CountParked(&calls_.at(action.token),

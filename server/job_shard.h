@@ -158,7 +158,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     Done done;
     absl::Status status;
   };
-  // What an event brought about, before it is carried out.
+  // The effects of one event, before they are carried out.
   struct Outcome {
     std::vector<std::vector<LaneStep>> lanes;
     std::vector<int> here;            // lanes that this thread is to run
@@ -223,7 +223,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void SubmitFewSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AreFew(const Outcome& outcome) const;
   Lanes::Task RunLater(int lane, Outcome* outcome);
-  // What is left to do without the lock.
+  // Carries out the rest of an event's effects, which needs no lock.
   void Conclude(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
@@ -236,7 +236,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   size_t SlotOf(BlockIndex block) const {
     return block - layout_.counts().size();
   }
-  // What a call holds of the budget: payload, list of blocks, keys of rows.
+  // Bytes of the budget that a call holds: payload, list of blocks, keys of
+  // rows.
   static uint64_t BytesHeld(const PendingCall& call);
   void CountParked(PendingCall* call, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -270,7 +271,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   CallToken next_token_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<CallToken, PendingCall> calls_ ABSL_GUARDED_BY(mu_);
   std::vector<Unsent> unsent_ ABSL_GUARDED_BY(mu_);  // by rank
-  // What the first Init said.
+  // The number of clocks that the first Init named.
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> kept_bytes_ ABSL_GUARDED_BY(mu_);  // by block

@@ -45,7 +45,8 @@ class JobTable {
       const Caller& caller) const;
 
   std::vector<std::shared_ptr<const JobEntry>> All() const;
-  // Whether this one is open still, and not another of its name.
+  // True if this job is still open; another job of the same name does not
+  // count.
   bool Has(const JobEntry& job) const;
   // From now on every call is refused.
   void StartDraining();

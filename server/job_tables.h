@@ -37,17 +37,17 @@ class JobTables {
       TableBudget::Reservation reserved);
 
   bool empty() const { return tables_.empty(); }
-  // Whether Push and Read may wait for a disk.
+  // True if Push and Read may wait for a disk.
   bool spills() const { return spills_; }
   int LaneOf(uint32_t table, uint32_t slot) const {
     return tables_[table].shard->LaneOf(slot);
   }
   uint32_t dim(uint32_t table) const { return tables_[table].dim; }
 
-  // Whether rows may be pushed to these tables now. Errors, with the table's
+  // OK if rows may be pushed to these tables now. Errors, with the table's
   // name: ResourceExhausted: memory and disk are full, which may pass;
   // DataLoss, Unavailable: the disk failed under rows that had been accepted,
-  // which stays.
+  // which is permanent.
   absl::Status AcceptsPushes(absl::Span<const RowList> lists) const;
 
   // One update of every key in `ranks`, which are lists of one table. What

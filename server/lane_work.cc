@@ -65,8 +65,8 @@ LaneWork::LaneWork(const JobConfig* config, const ShardLayout* layout,
 void LaneWork::Run(int lane, std::vector<LaneStep>& steps,
                    DenseShard::Scratch* scratch) {
   for (LaneStep& step : steps) {
-    // What a step used goes with it: the countdown behind it may answer the
-    // call, and what that holds of the budget must be free by then.
+    // A step's memory is freed with the step: the countdown behind it may
+    // answer the call, and the call's hold on the budget must be free by then.
     if (step.rows != nullptr) {
       const std::unique_ptr<RowsStep> rows = std::move(step.rows);
       RunRows(lane, *rows);
@@ -148,7 +148,7 @@ void LaneWork::RunRows(int lane, const RowsStep& step) {
                         .gradient_scale = dense_.GradientScale(
                             step.sample_count, step.squared_norm)};
   if (step.kind == Kind::kFold) return FoldRows(lane, step, rows);
-  // What was folded has been looked at.
+  // Gradients that went through a fold were checked for NaN and infinity there.
   tables_->Push(lane, step.ranks, rows,
                 config_->controller.FoldsGradient() ? nullptr : &non_finite_);
 }

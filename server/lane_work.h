@@ -42,7 +42,8 @@ struct PullValues {
   AnswerArea area;
   size_t bytes = 0;
   ElementType type = ElementType::kFloat32;
-  // What is held until the values are sent, and who is told then.
+  // Kept until the values are sent: their part of the budget, and the owner
+  // that is destroyed then.
   InFlightBudget::Hold hold;
   std::shared_ptr<void> sent;
 
@@ -92,7 +93,7 @@ struct RowsStep {
   std::shared_ptr<PullReading> reading;
 };
 
-// What follows when each of some lanes has come to it.
+// A function that runs when each of some lanes has reached it in its queue.
 struct Countdown {
   std::atomic<size_t> left = 0;
   absl::AnyInvocable<void()> then;
@@ -114,9 +115,9 @@ struct LaneStep {
   std::shared_ptr<Countdown> countdown = nullptr;
 };
 
-// What the lanes do for one job: carries out, block by block and slot by slot,
-// what JobShard has put into their queues. A block, and a slot of a table, is
-// touched by its own lane only, so there is no lock.
+// The work of the lanes for one job. A lane carries out, block by block and
+// slot by slot, the steps that JobShard has put into its queue. A block, and a
+// slot of a table, is touched by its own lane only, so there is no lock.
 class LaneWork {
  public:
   // `config` and `layout` outlive it.
@@ -135,9 +136,10 @@ class LaneWork {
   NonFiniteLog& non_finite() { return non_finite_; }
   const NonFiniteLog& non_finite() const { return non_finite_; }
 
-  // What kFold or kAdvance has found, FoldWidth for each block: kGradient: of
-  // blocks and slots, kTrust: of blocks. 0 where there was none since Clear.
-  // While all lanes are done with the clock's.
+  // The norms that kFold or kAdvance has found, FoldWidth for each block.
+  // kGradient: of blocks and slots; kTrust: of blocks. 0 for a block without a
+  // gradient since Clear. Call it while all lanes are done with the clock's
+  // steps.
   std::vector<double> Norms(FoldStage stage) const;
   void ClearNorms(FoldStage stage);
 
@@ -146,7 +148,7 @@ class LaneWork {
                 DenseShard::Scratch* scratch);
   void RunRows(int lane, const RowsStep& step);
   void FoldRows(int lane, const RowsStep& step, const RowStep& rows);
-  // What a step on a block has found.
+  // Reports the blocks in which a step has found NaN or infinity.
   void TellNonFinite(const LaneStep& step,
                      absl::Span<const DenseShard::NonFinite> found);
 

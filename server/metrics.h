@@ -56,7 +56,7 @@ inline constexpr int kPsRpcCount = 13;
 //   them
 class PsMetrics {
  public:
-  // What is sampled now and then rather than counted.
+  // Values that are sampled from time to time, not counted.
   struct Sample {
     double in_flight_bytes = 0;
     double in_flight_limit_bytes = 0;

@@ -14,9 +14,9 @@
 
 namespace syncline {
 
-// What one shard has seen of gradients that are not finite: counts them by
-// worker, says so in the log now and then, and, where the job's policy is to
-// fail, keeps the first as the job's failure. Thread-safe.
+// One shard's record of gradients that are not finite. It counts them by worker
+// and logs them from time to time. Where the job's policy is to fail, it keeps
+// the first as the job's failure. Thread-safe.
 class NonFiniteLog {
  public:
   // `workers`: names by rank. `label`: "job j-0001 on ps:0 at 10.0.0.5:4000".

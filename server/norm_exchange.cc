@@ -58,7 +58,7 @@ constexpr absl::Duration kCloseMax = absl::Seconds(5);
 
 }  // namespace
 
-// What one FoldNorm call needs while it is out.
+// The state of one FoldNorm call while it is under way.
 struct NormExchange::Asking {
   std::unique_ptr<grpc::ClientContext> context;
   FoldNormRequest request;

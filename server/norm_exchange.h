@@ -72,7 +72,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   struct Asking;
   void Ask(const FoldRound& round, const std::vector<double>& squared_norms,
            Done done);
-  // What was answered. Errors: Internal: other sums than were asked for.
+  // The sums in the answer. Errors: Internal: other sums than were asked for.
   Sums SumsOf(const Asking& asking) const;
   // Takes note of whether a call got through, and tells.
   void NoteReach(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);

@@ -72,7 +72,7 @@ class NormFolder {
   absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
                      const FoldRound& round, absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
-  // What a shard sends norms of.
+  // The blocks whose norms a shard sends.
   absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
   size_t BlockCount(FoldStage stage) const;
   void Fold(Answers* out);

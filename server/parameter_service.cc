@@ -76,8 +76,8 @@ std::shared_ptr<const PayloadSource> MakeSource(PayloadView view,
   }
 }
 
-// What the values of a request's payload are written in; initial values always
-// alike.
+// The type in which a request's payload is written. Initial values are always
+// float32.
 WireType PayloadType(const PushPullHeader& header) {
   return header.push().wire_type();
 }
@@ -88,7 +88,7 @@ WireType PayloadType(const Header&) {
 }
 
 constexpr size_t kActivityBytesMax = 64;
-// What a call takes up besides its lists, roughly.
+// Rough number of bytes that a call takes besides its lists.
 constexpr uint64_t kWaitingCallBytes = 1024;
 
 // A message without any field.
@@ -255,8 +255,8 @@ absl::Time ParkDeadline(const CallbackServerContext& context,
   return now + std::min(wait, left - margin);
 }
 
-// Whether gradients are looked at before they are used: then the memory they
-// are in must not change in between.
+// True if gradients are checked before they are used: the memory that holds
+// them must not change in between.
 bool LooksTwice(const JobEntry& job) {
   return job.config.shard.on_non_finite != OnNonFinite::kFailJob;
 }

@@ -24,8 +24,8 @@ uint64_t DefaultTableMemory() {
                                                            : available / 2;
 }
 
-// What rows may take on disk. An operator who asks for disk hears at once if
-// there is none; where nobody asked, rows then stay in memory.
+// Bytes that rows may take on disk. If the operator asked for disk and there is
+// none, that is an error at once. If nobody asked, rows then stay in memory.
 absl::StatusOr<uint64_t> TableDisk(const DaemonOptions& options) {
   if (options.table_disk_bytes == 0) return 0;
   const absl::StatusOr<uint64_t> free = FreeDiskBytes(options.spill_dir);

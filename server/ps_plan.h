@@ -15,10 +15,10 @@
 
 namespace syncline {
 
-// What each ps of a job takes for its dense tensors, by shard, with the code
-// that a shard is opened with; rows of tables are in the messages alone. Takes
-// no memory. REQUIRES: `spec` has its defaults. Errors: InvalidArgument:
-// something that is not built; BlockMap's.
+// Bytes that each ps of a job needs for its dense tensors, by shard, computed
+// with the code that opens a shard. Rows of tables are in the messages alone.
+// Takes no memory. REQUIRES: `spec` has its defaults. Errors:
+// InvalidArgument: something that is not built; BlockMap's.
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
 
@@ -29,8 +29,8 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
                  absl::Span<const size_t> counts, uint32_t workers,
                  ElementType wire_type, bool has_tables);
 
-// What a row takes of each table of a job, which are `tables`. REQUIRES: as
-// PlanPs. Errors: InvalidArgument: an optimizer that is not built.
+// Bytes that a row of each table of a job needs; `tables` are the job's tables.
+// REQUIRES: as PlanPs. Errors: InvalidArgument: an optimizer that is not built.
 absl::StatusOr<std::vector<PlannedTable>> PlanTables(
     const JobSpec& spec, absl::Span<const TrainingTable> tables);
 

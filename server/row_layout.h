@@ -7,14 +7,15 @@
 
 namespace syncline {
 
-// What a row of a table is in memory:
+// The layout of a row of a table in memory:
 //
 //   key int64 | score float32 | clock uint32 | values [dim] | state [state]
 //
-// score: its pushes, decayed up to `clock`; clock: of its last push. On disk
-// the key comes first all the same, but as part of the store's own key: what is
-// spilled is the rest, rows keep their optimizer state and their past. Rows lie
-// four bytes apart from alignment, so keys are copied and never pointed at.
+// `score` is the number of pushes of the row, decayed up to `clock`, the clock
+// of its last push. A spilled row keeps its optimizer state and its past; only
+// its key is left out, which the cold store keeps in a place of its own
+// (spill_shelf.h). Rows are aligned to four bytes, so keys are copied and never
+// pointed at.
 class RowLayout {
  public:
   RowLayout(size_t dim, size_t state_floats)
@@ -28,7 +29,7 @@ class RowLayout {
   static int64_t Key(const char* row) { return Load<int64_t>(row); }
   static void SetKey(char* row, int64_t key) { Store(row, key); }
 
-  // What is spilled of a row in memory, and how to read it.
+  // The part of a row in memory that is spilled, and how to read it.
   static char* Spilled(char* row) { return row + kScoreOffset; }
   static float SpilledScore(const char* spilled) {
     return Load<float>(spilled);

@@ -53,7 +53,7 @@ uint64_t RowPartition::memory_bytes() const {
 }
 
 void RowPartition::PrefetchRow(uint32_t row) const {
-  // What comes after the first few lines the processor fetches by itself.
+  // The processor prefetches the lines behind the first few by itself.
   constexpr size_t kBytesAtMost = 4 * kCacheLineBytes;
   const char* const begin = At(row);
   const size_t bytes = std::min(layout_.bytes(), kBytesAtMost);

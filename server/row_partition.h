@@ -22,8 +22,9 @@ class RowPartition {
  public:
   static constexpr uint32_t kNone = RowIndex::kNone;
 
-  // What a row of `row_bytes` takes with its share of index and marks, once all
-  // rows are there, and how many rows `bytes` are enough for.
+  // Bytes that a row of `row_bytes` takes with its share of index and marks,
+  // once all rows are there; and the number of rows that `bytes` are enough
+  // for.
   static uint64_t CostOf(uint64_t row_bytes);
   static uint32_t RowsFor(uint64_t row_bytes, uint64_t bytes);
 

@@ -88,7 +88,7 @@ class ShelfStore final : public ColdStore {
     for (size_t i = ShelfOf(shelves, from); i < shelves.size() && limit > 0;
          ++i) {
       const absl::Status scanned = shelves[i]->Scan(from, &limit, keys, rows);
-      // What could be read is there, and *limit is what it left.
+      // The readable rows were appended, and *limit is what they left.
       if (damaged == Damaged::kLeftOut && absl::IsDataLoss(scanned)) continue;
       SYNCLINE_RETURN_IF_ERROR(scanned);
     }
@@ -252,7 +252,8 @@ class ShelfStore final : public ColdStore {
 }  // namespace
 
 uint64_t RowSpill::MemoryFor(uint64_t table_memory_bytes, uint64_t disk_bytes) {
-  // What rows of a few values take; wider ones take less.
+  // Ratio of disk to memory for rows of a few values; wider rows need less
+  // memory.
   constexpr uint64_t kDiskPerMemory = 160;
   constexpr uint64_t kShare = 10;
   return std::max(kMemoryMin, std::min(table_memory_bytes / kShare,

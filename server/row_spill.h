@@ -53,7 +53,7 @@ class RowSpill {
   static constexpr uint64_t kMemoryMin = 64 << 10;
   static constexpr uint64_t kDiskMin = 1 << 20;
 
-  // What a store for so much on disk does well with.
+  // Bytes of memory that suffice for a store of so much disk.
   static uint64_t MemoryFor(uint64_t table_memory_bytes, uint64_t disk_bytes);
 
   // Errors, naming the folder: InvalidArgument: a limit below its least;

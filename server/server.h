@@ -54,7 +54,8 @@ class PsServer {
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
-  // What a job with tables had in the end; none the second time.
+  // Returns the job's last report on its tables; nothing if it has none, or at
+  // a second call.
   virtual std::optional<PsReport> CloseJob(const std::string& job_id,
                                            absl::string_view reason) = 0;
   // The open jobs that have tables, as their shards last looked at them.

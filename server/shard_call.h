@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_SERVER_SHARD_CALL_H_
 #define SYNCLINE_SERVER_SHARD_CALL_H_
 
-// What the consistency controller needs to know of a call: the facts of its
+// The part of a call that the consistency controller needs: the facts of its
 // header, checked against the block map, without its payload.
 
 #include <cstdint>

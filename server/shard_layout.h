@@ -112,7 +112,7 @@ class ShardLayout {
  private:
   using TableList = google::protobuf::RepeatedPtrField<TableRows>;
 
-  // What a message is written in must be the job's.
+  // OK if a message's values are of the job's wire type.
   absl::Status CheckWireType(absl::string_view field, WireType type) const;
   absl::Status CheckPushFields(const PushHeader& header) const;
   absl::Status CheckPullFields(const PullHeader& header) const;

@@ -102,7 +102,7 @@ class SharedRegions {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes in connections that wait, a bounded number, and what came over them.
   void Receive(absl::Time now) ABSL_LOCKS_EXCLUDED(receive_mu_, mu_);
-  // Whether an offer has this token; it is used up then.
+  // True if an offer has this token, which is used up then.
   bool TakeToken(const std::string& token) ABSL_LOCKS_EXCLUDED(mu_);
   // Regions whose workers have gone.
   std::vector<uint64_t> Abandoned() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(
   std::unique_ptr<SpillFile> made(
       new SpillFile(folder, file, chunk_bytes, bytes_max, reserve_bytes));
   if (file < 0) return made->Error(error, "make a file");
-  // What is read next is somewhere else.
+  // Consecutive reads are of distant places, so read-ahead would not help.
   posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
   return made;
 }

@@ -24,7 +24,7 @@ constexpr size_t kBaseToLog = 8;
 // A partition's share of the disk is for so many chunks, logs at least.
 constexpr uint64_t kPartsOfShare = 16;
 constexpr uint64_t kLastPosition = std::numeric_limits<uint64_t>::max();
-// What a deleted row's checksum is changed by.
+// The checksum of a deleted row is changed by this value.
 constexpr uint32_t kDeleted = 0x5de1e7ed;
 
 template <typename T>

@@ -14,7 +14,7 @@
 
 namespace syncline {
 
-// What is the same for all shelves of a store.
+// Sizes that all shelves of a store share.
 struct SpillLayout {
   // A row on disk: checksum uint32 | key int64 | row. The checksum is of what
   // follows it, on from the shelf's seed, so that another partition's row, or
@@ -28,7 +28,8 @@ struct SpillLayout {
   static SpillLayout For(size_t row_bytes, uint64_t partition_disk_bytes,
                          uint64_t partition_memory_bytes);
 
-  // What one merge takes before it gives back: in whole chunks, two bases.
+  // Bytes of disk that one merge needs before it frees any: in whole chunks,
+  // two bases.
   uint64_t merge_bytes() const {
     return ((split_entries + log_entries) / chunk_entries + 2) * chunk_bytes;
   }
@@ -58,7 +59,7 @@ class SpillShelf {
   // checksums, the partition's own.
   SpillShelf(SpillFile* file, const SpillLayout* layout, uint32_t seed,
              uint64_t begin, int depth);
-  // What it has on disk is given back.
+  // Frees the shelf's part of the file.
   ~SpillShelf();
   SpillShelf(const SpillShelf&) = delete;
   SpillShelf& operator=(const SpillShelf&) = delete;
@@ -95,8 +96,8 @@ class SpillShelf {
   absl::Status Scan(uint64_t from, size_t* limit, std::vector<int64_t>* keys,
                     std::vector<char>* rows) const;
 
-  // What the log is searched by: bits that neither the slot (among a position's
-  // lowest) nor the fence has told.
+  // The bits of a position by which the log is searched. Neither the slot (the
+  // lowest bits of a position) nor the fence contains them.
   static uint16_t Tag(uint64_t position) {
     return static_cast<uint16_t>(position >> 16);
   }

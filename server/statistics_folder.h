@@ -90,7 +90,8 @@ class StatisticsFolder {
   bool Missing(const Standing& standing) const {
     return !standing.absent && standing.values.empty();
   }
-  // Who is missing, and what was last heard of each.
+  // For messages: the participants that are missing, and the last report of
+  // each.
   std::string MissingText() const;
   size_t OpenWidth() const;
   void Park(const Part& part, Answers* out);

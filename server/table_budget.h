@@ -23,7 +23,8 @@ class TableBudget : public std::enable_shared_from_this<TableBudget> {
     uint64_t disk_bytes = 0;
   };
 
-  // What is set aside for a job's tables, until it dies. Move-only.
+  // Memory and disk that are reserved for a job's tables, until this object is
+  // destroyed. Move-only.
   class Reservation {
    public:
     Reservation() = default;

@@ -14,8 +14,8 @@ namespace {
 // at most 256 KiB of gradients, or one row.
 constexpr size_t kMissingRows = 256;
 constexpr size_t kMissingFloats = 64 << 10;
-// What one Maintain looks at: a few milliseconds, and as long again if the disk
-// has to be asked.
+// The part of the rows that one Maintain looks at: it takes a few milliseconds,
+// and as long again if the disk has to be read.
 constexpr UpkeepBudget kUpkeep = {.rows = 256 << 10, .disk_bytes = 4 << 20};
 
 // Clocks are kept in 32 bits: 4 billion steps, and then they stand still.

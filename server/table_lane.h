@@ -20,7 +20,7 @@
 
 namespace syncline {
 
-// What is the same for all rows of one push.
+// Values that all rows of one push share.
 struct RowStep {
   int64_t clock = 0;
   float learning_rate = 0;
@@ -115,13 +115,14 @@ class TableLane {
   // gradients are finite, in front. False: that was all.
   bool NextGroup(const RowStep& step);
   void KeepFinite(const RowStep& step);
-  // What a push changes of a row besides its values; the row.
+  // Updates the score and the clock of a row for one push. Returns the row.
   char* Record(TablePartition* partition, uint32_t row, uint32_t clock);
   void Apply(const RowStep& step, size_t count);
   absl::Status PushGroup(const float* gradients, const RowStep& step);
   absl::Status ReadGroup(uint32_t clock, float* out);
   void PutAside(size_t i);
-  // What the cold store has of the missing rows: found_ and SpilledOf say.
+  // Reads the missing rows that the cold store has into cold_rows_. found_ and
+  // SpilledOf tell which it has.
   absl::Status LoadMissing();
   const char* SpilledOf(size_t i) const {
     return found_[i] == ColdFound::kYes ? cold_rows_.data() + cold_at_[i]

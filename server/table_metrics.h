@@ -9,8 +9,8 @@
 
 namespace syncline {
 
-// What a ps tells of its embedding tables, each metric with a label `table`: of
-// all open jobs together that have a table of this name. Thread-compatible.
+// Metrics of a ps about its embedding tables, each with a label `table`. Tables
+// of one name in several open jobs are added up. Thread-compatible.
 //
 //   syncline_ps_table_rows{tier}                  memory, disk
 //   syncline_ps_table_bytes{tier}                 rows, slots, index and filter

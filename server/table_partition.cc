@@ -18,7 +18,7 @@ constexpr uint32_t kSpillBatchShare = 16;
 // Of so many rows one goes: with more, those that came for one use go sooner
 // and take less room from others, and looking takes longer.
 constexpr size_t kLooksPerVictim = 8;
-// What is left of the disk's bytes for rows that were accepted already.
+// Share of the disk's bytes that is kept for rows that were accepted already.
 constexpr double kDiskReserve = 0.1;
 constexpr size_t kDiskSweepBatch = 4096;
 constexpr size_t kDiskSweepBytes = 1 << 20;
@@ -191,7 +191,7 @@ absl::Status TablePartition::Maintain(uint32_t clock, UpkeepBudget* budget,
   }
   while (sweeps_disk_ && budget->left()) {
     const absl::Status removed = RemoveExpiredOnDisk(clock, budget);
-    // What is in memory must not stay because of what is on disk.
+    // An error of the disk must not end the expiry of rows in memory.
     if (!removed.ok()) sweeps_disk_ = false;
     SYNCLINE_RETURN_IF_ERROR(removed);
   }

@@ -21,7 +21,7 @@
 
 namespace syncline {
 
-// Whether a table has room, as its partitions find it. Thread-safe.
+// State of a table's room, as its partitions find it. Thread-safe.
 class TableRoom {
  public:
   // OK, or the last reason why rows found none.
@@ -40,7 +40,7 @@ class TableRoom {
   absl::Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the partitions of a table have in common.
+// State that the partitions of a table share.
 struct TableContext {
   TableContext(const TableOptions& table_options, size_t slab_bytes,
                bool huge_pages, std::unique_ptr<ColdStore> cold_store);
@@ -55,8 +55,8 @@ struct TableContext {
   TableRoom room;
 };
 
-// What the partitions of a lane work with, one at a time: too much for each to
-// keep its own.
+// Memory that the partitions of a lane use one at a time: it is too large for
+// each to keep its own.
 struct PartitionScratch {
   std::vector<std::pair<float, uint32_t>> candidates;  // worth, row
   std::vector<uint32_t> victims;
@@ -65,7 +65,7 @@ struct PartitionScratch {
   std::vector<char> cold_bytes;
 };
 
-// What one upkeep of a lane may still look at.
+// The number of rows and bytes that one upkeep of a lane may still look at.
 struct UpkeepBudget {
   size_t rows = 0;
   size_t disk_bytes = 0;  // of rows that are read
@@ -127,7 +127,7 @@ class TablePartition {
   // Errors: as TableShard::Push; *row is then kNone.
   absl::Status Enter(int64_t key, uint64_t hash, uint32_t clock,
                      const char* spilled, uint32_t* row);
-  // Whether the spilled row of `key` still counts at `clock`.
+  // True if the spilled row of `key` has not expired at `clock`.
   bool LivesOnDisk(const char* spilled, uint32_t clock) const;
   // Takes a row that lives on disk into memory, if there is room: it was read.
   void Promote(int64_t key, uint64_t hash, uint32_t clock, const char* spilled);

@@ -108,7 +108,7 @@ TableShard::Plan TableShard::PlanOf(const TableOptions& options,
   plan.rows_per_slab = static_cast<uint32_t>(std::bit_floor(
       std::clamp<uint64_t>(kSlabBytes / row_bytes, 1,
                            std::max<uint32_t>(1, rows / kSlabsPerPartition))));
-  // What the pool rounds a slab up to is shared by its rows.
+  // The rows of a slab share the bytes by which the pool rounds it up.
   const uint64_t slab_row_bytes =
       row_bytes + (kCacheLineBytes - 1) / plan.rows_per_slab + 1;
   plan.rows_max = RowPartition::RowsFor(slab_row_bytes, share - kFixed) /

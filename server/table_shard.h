@@ -52,9 +52,9 @@ class TableShard {
   // optimizer that is not one for rows, admission, expiry, memory_bytes below
   // the filter and a row.
   static absl::Status CheckOptions(const TableOptions& options);
-  // What a row takes in memory, with its share of index and marks.
+  // Bytes that a row takes in memory, with its share of index and marks.
   static uint64_t MemoryRowBytes(const TableOptions& options);
-  // What the cold store keeps of a row.
+  // Bytes of a row that the cold store keeps.
   static size_t SpilledRowBytes(const TableOptions& options);
 
   // `cold`: null: rows that find no room in memory are refused.
@@ -128,12 +128,12 @@ class TableShard {
     return cursor.partition >= partition_of_.partitions();
   }
 
-  // Whether pushes should be taken at all; thread-safe, two relaxed loads.
+  // OK if pushes should be accepted at all; thread-safe, two relaxed loads.
   // Errors: ResourceExhausted: memory is full, and disk but for a reserve, or
-  // it failed when it was last asked to make room; the message says how full
-  // each is. Refuse with it before accepting a push: what was accepted may
-  // still find room in the reserve. Maintain clears it when there is room
-  // again.
+  // the disk failed when it was last asked to make room; the message says how
+  // full each is. Callers refuse a push with this error before they accept it:
+  // an accepted push may still find room in the reserve. Maintain clears the
+  // error when there is room again.
   absl::Status AcceptsPushes() const { return context_.room.Check(); }
 
   // Of one lane, called in that lane; sums over lanes with TableStats::Add.
