@@ -14,8 +14,8 @@ inline constexpr float kIgnoredLabel = -1;
 struct Batch {
   // Samples; 0 for a worker that has run out of data in this epoch.
   int64_t size = 0;
-  // What a symbolic dimension of the graph's inputs is for these samples: a
-  // length of LengthBuckets; 0: there are none.
+  // The size of the graph inputs' symbolic dimension for these samples: a
+  // length of LengthBuckets; 0: there is no symbolic dimension.
   int64_t length = 0;
   // By DataSpec.feeds index: [size, elements of the field], float32, row-major,
   // scale and offset applied. Empty where the graph input is int64.

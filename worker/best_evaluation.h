@@ -15,8 +15,9 @@ class BestEvaluation {
   // METRIC_UNSPECIFIED: none ever is.
   explicit BestEvaluation(Metric by) : by_(by) {}
 
-  // Whether it is better than all before it; one that is as good is not, nor
-  // one whose value is absent or not a number.
+  // True if `evaluation` is better than all before it. An evaluation that is as
+  // good as the best is not better, nor is one whose value is absent or not a
+  // number.
   bool Offer(const Evaluation& evaluation);
 
  private:

@@ -8,8 +8,8 @@
 namespace syncline {
 namespace {
 
-// What an operator does with the layout of its first input and output. All of
-// its others are row-major.
+// An operator's demand on the layout of its first input and output. All of its
+// other inputs and outputs are row-major.
 enum class Role {
   kRowMajor,     // takes no other
   kElementwise,  // the same for all that have the output's shape
@@ -51,7 +51,7 @@ class LayoutSets {
     row_major_[a] = row_major_[a] || row_major_[b];
     convolved_[a] = convolved_[a] || convolved_[b];
   }
-  // What has a say in the layout of `value`, which may be absent.
+  // Users of `value`, which may be absent, decide on its layout with these two.
   void KeepRowMajor(ValueId value) {
     if (value != kNoValue) row_major_[RootOf(value)] = true;
   }

@@ -39,8 +39,9 @@ class ChunkBuilder {
   // Two lists of this many block ids fit into a header (common/wire/frame.h).
   static constexpr size_t kBlocksMax = 4096;
 
-  // What is worth a message of its own while the next tensor is computed: its
-  // transfer takes as long as a call costs at all, 0.27 ms.
+  // Bytes that are worth a message of their own while the next tensor is
+  // computed: their transfer takes as long as the fixed cost of a call, 0.27
+  // ms.
   static constexpr size_t kWorthSending = 256 << 10;
 
   // Chunks have at most `chunk_bytes_max` bytes, or one block if that is

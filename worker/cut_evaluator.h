@@ -33,9 +33,9 @@ using OnEvaluation = std::function<void(const Evaluation& evaluation,
 // reports what comes out. Single thread.
 class CutEvaluator {
  public:
-  // What is referred to outlives this. `on_activity` is told in words what goes
-  // on, when an evaluation begins and about once a second, and "" when it ends;
-  // may be null. REQUIRES: job.test is not null.
+  // The objects that are referred to must outlive this one. `on_activity` gets
+  // a text for people when an evaluation begins, about once a second while it
+  // runs, and "" when it ends; may be null. REQUIRES: job.test is not null.
   CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
                WorkerMetrics* metrics, OnEvaluation on_evaluation,
                std::function<void(const std::string&)> on_activity);

@@ -21,7 +21,7 @@ struct Differentiation {
   // The loss's output depends on a parameter at all.
   bool loss_has_gradient = false;
 
-  // Whether the node at this position takes part in the backward pass.
+  // True if the node at this position takes part in the backward pass.
   bool RunsBackward(size_t position) const;
 };
 

@@ -16,7 +16,7 @@
 
 namespace syncline {
 
-// What a job's evaluator does while the others train: evaluates the state at
+// The evaluator's work while the other members train: it evaluates the state at
 // each epoch's end, in order, each once. One use, one thread; Stop from any.
 //
 //   read the cut -> announce the next -> end this one -> evaluate

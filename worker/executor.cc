@@ -212,7 +212,7 @@ class CpuExecutor : public Executor {
   // Shorter and longer ones; 0 alone: there is one, the model's.
   absl::Span<const int64_t> Lengths() const;
   absl::Status PlanLength(int64_t length, ExecutorPlan* plan);
-  // What is said of the whole job, by the plan of the longest batches.
+  // Describes the whole job by the plan of the longest batches.
   void Describe(const StepPlan& step, ExecutorPlan* plan) const;
   // Samples [first, first + size) of a batch.
   struct Part {

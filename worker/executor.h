@@ -58,9 +58,9 @@ class Executor {
       const Options& options);
   virtual ~Executor() = default;
 
-  // What Create with the same arguments takes, and what a step of
-  // options.batch_size samples computes; takes no memory for either. Errors:
-  // Create's.
+  // Memory that Create with the same arguments takes, and operations that a
+  // step of options.batch_size samples computes. Takes no memory for either.
+  // Errors: Create's.
   static absl::StatusOr<ExecutorPlan> Plan(std::shared_ptr<const Model> model,
                                            const TrainingGraph& training,
                                            const Options& options);

@@ -141,7 +141,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
                ? 0
                : active.call.rank;
   }
-  // Whether the call may use shared memory, as things are.
+  // The call's route: shared memory, if the call may use it now.
   Route ChooseRoute(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves the payload of an attempt into shared memory if it can.
   void PrepareShared(ActiveCall* active) ABSL_LOCKS_EXCLUDED(mu_);
@@ -187,7 +187,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   // Cuts short what is under way; its callbacks then finish it.
   void CancelActive() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Describe(const ActiveCall& active, absl::Status status) const;
-  // What a call ends with for which nothing has come forward for too long.
+  // The error of a call that has made no progress for too long.
   absl::Status GivenUp(const ActiveCall& active) const;
 
   const Options options_;
@@ -290,7 +290,7 @@ void FanoutCall::State::AttemptAgain(const ActiveCallPtr& active) {
 }
 
 void FanoutCall::State::OnTaken(const ActiveCallPtr& active) {
-  // What is in shared memory takes up room there until it is answered.
+  // A payload in shared memory takes up room there until the call is answered.
   if (active->call.direction != Direction::kPush ||
       active->route == Route::kShared) {
     return;

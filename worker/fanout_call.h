@@ -31,7 +31,8 @@ class FanoutCall {
     std::string address;  // host:port
   };
   // Payloads between processes of one host go through memory that both map.
-  // What does not work goes over the network instead, and is counted.
+  // A call that shared memory cannot carry goes over the network, and is
+  // counted.
   struct SharedMemory {
     bool enabled = false;
     Caller caller = {};
@@ -99,7 +100,7 @@ class FanoutCall {
   FanoutCall(const FanoutCall&) = delete;
   FanoutCall& operator=(const FanoutCall&) = delete;
 
-  // Whether payloads to this shard go through shared memory, as things are.
+  // True if payloads to this shard go through shared memory now.
   bool SharesMemory(uint32_t shard) const;
 
   // Sends, or queues for the window. Does not block.

@@ -12,7 +12,7 @@
 namespace syncline {
 namespace {
 
-// What a dimension of the weights is counted in.
+// The fan that a dimension of the weights counts for.
 enum class Role { kNone, kIn, kOut, kBoth };
 using Roles = std::vector<Role>;
 

@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// Whether the scheme scales by fans.
+// True if the scheme scales by fans.
 bool LooksAtFans(InitializerRule::Scheme scheme);
 
 // Fills `values` by `rule`. The values depend on the rule, `fans`, `seed` and

@@ -16,7 +16,7 @@ namespace syncline {
 // How the ranks of a job use their PsClient: what it is made of, and the cuts
 // at the ends of epochs.
 
-// What a process of a job is, besides the job.
+// The properties of a job's process that are not the job's.
 struct JobProcess {
   uint64_t incarnation = 0;
   bool shared_memory = true;         // with a ps on this host

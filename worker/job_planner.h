@@ -11,10 +11,10 @@
 
 namespace syncline {
 
-// What the chief of a job would take and compute, with the planning code of a
-// run. Opens no data and takes no memory to speak of. REQUIRES: `spec` has its
-// defaults; `training` is what it is over `model`. Errors: InvalidArgument:
-// what cannot be trained.
+// Memory that the chief of a job would take, and operations that it would
+// compute, found with the planning code of a run. Opens no data and takes
+// little memory. REQUIRES: `spec` has its defaults; `training` is what it is
+// over `model`. Errors: InvalidArgument: something cannot be trained.
 absl::StatusOr<WorkerPlan> PlanWorker(const JobSpec& spec,
                                       std::shared_ptr<const Model> model,
                                       const TrainingGraph& training);

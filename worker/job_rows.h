@@ -52,7 +52,7 @@ class JobRows {
   JobRows() = default;
   RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
   struct Sizes;
-  // What each table of a job takes.
+  // Sizes of each table of a job.
   static absl::StatusOr<std::vector<Sizes>> SizesOf(
       const JobSpec& spec, const Model& model, const TrainingGraph& training,
       bool evaluates);

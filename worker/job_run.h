@@ -44,7 +44,8 @@ class JobRun {
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
   };
-  // What is pointed to outlives this. `send` is thread-safe and does not block.
+  // The objects that are pointed to must outlive this one. `send` is
+  // thread-safe and does not block.
   JobRun(const JobAssignment& assignment, const Options& options,
          ArtifactTransfer* artifacts, WorkerMetrics* metrics,
          std::function<void(DaemonMessage)> send);
@@ -63,7 +64,7 @@ class JobRun {
   bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Whether nobody uses the executor any more.
+  // `gone` becomes true when nothing uses the executor any more.
   struct Gone {
     Mutex mu;
     CondVar changed;
@@ -82,7 +83,7 @@ class JobRun {
   // Reports success, or answers the stop that came, if one did. A stop that
   // comes later is not taken.
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
-  // What is trained and what is not, and why.
+  // Logs the tensors that are trained, those that are not, and the reasons.
   void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);

@@ -74,7 +74,7 @@ class Preparation {
     return problems_.size() == before;
   }
 
-  // What is said to have an initializer: parameters or tables.
+  // Frees the initializers' values of parameters or tables.
   template <typename T>
   void ReleaseValuesOf(const std::vector<T>& list) {
     std::vector<int> initializers;

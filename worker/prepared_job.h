@@ -72,10 +72,10 @@ struct PrepareOptions {
   ReadWatch::OnRead on_read = nullptr;
 };
 
-// Whether steps fold statistics of their batches with other workers.
+// True if steps reduce the statistics of their batches over all workers.
 bool FoldsStatistics(const JobSpec& spec);
 
-// What a job wants of a worker's executor; but for threads and shared
+// The options of a job's executor on a worker, except threads and shared
 // gradients, which are the daemon's. REQUIRES: `spec` has its defaults.
 Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);
 

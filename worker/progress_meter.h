@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// What a worker's training thread has done and where its time went. Written by
+// Progress of a worker's training thread, and where its time went. Written by
 // that thread, reported by another. Thread-safe.
 class ProgressMeter {
  public:

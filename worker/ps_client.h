@@ -101,8 +101,9 @@ class PsClient {
     std::vector<absl::Span<float>> values;
     std::vector<absl::Span<const float>> gradients;
     std::vector<std::string> names;  // for messages; empty: by index
-    // Whether each is a running mean: the servers fold it without clipping, so
-    // it is no part of a push's norm, unless it is not finite. Empty: none is.
+    // By tensor: true for a running mean. The servers average a running mean
+    // without clipping, so it is no part of a push's norm, unless it is not
+    // finite. Empty: no tensor is one.
     std::vector<bool> running_means;
     // When a step first reads each tensor, as a position in that order: where
     // bytes have to wait, those that are needed first go first. Empty: in the
@@ -159,7 +160,7 @@ class PsClient {
     uint64_t sample_count = 0;
     // The worker's last step.
     bool finished = false;
-    // Whether the values for the next step are wanted.
+    // True if the values for the next step are wanted.
     bool pull = true;
     // By table: the rows of the step's batch, whose gradients are pushed.
     // Theirs is the memory's rule above.
@@ -186,7 +187,7 @@ class PsClient {
   void EndBackward(absl::Span<RowBatch* const> next_rows = {});
   absl::Status Wait();
 
-  // What the latest Wait waited for, one after the other.
+  // The latest Wait's time by cause, one after the other.
   struct WaitTimes {
     absl::Duration push;  // until the last gradient had left
     absl::Duration wait;  // until the servers let the last value be read
@@ -247,7 +248,7 @@ class PsClient {
   PullHeader MakePullHeader(absl::Span<const uint32_t> blocks, int64_t clock,
                             uint64_t cut_id) const;
   std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
-  // What travels for a pull.
+  // The type of a pull's values in the message.
   ElementType PulledType(uint64_t cut_id) const {
     return cut_id == 0 ? options_.wire_type : ElementType::kFloat32;
   }
@@ -264,8 +265,8 @@ class PsClient {
   // not drop.
   absl::StatusOr<double> SquaredNorm() const;
   bool RowsAreFinite() const;
-  // What a shard says of this worker's gradients; a larger number than before
-  // is news.
+  // Records how many of this worker's gradients a shard found not finite; only
+  // a larger number than before is news.
   void TakeNonFinite(uint32_t shard, uint64_t count) ABSL_LOCKS_EXCLUDED(mu_);
   FanoutCall::Call MakeCall(uint32_t shard, const char* method, int64_t clock,
                             size_t bytes) const;

@@ -127,7 +127,7 @@ class Planner {
 
   // ---- What to keep, and what to run again ----
 
-  // What shares memory is kept together.
+  // Values that share memory are kept together.
   void FindKept() {
     result_.kept.assign(graph_.values.size(), true);
     for (size_t v = 0; v < graph_.values.size(); ++v) {

@@ -8,11 +8,12 @@
 
 namespace syncline {
 
-// What a training step computes twice so as to keep less. The forward pass is
-// cut into segments of consecutive positions. Of all but the last, only what a
-// later one reads is kept; before the backward steps of a segment, what these
-// read is computed again. The last segment's follow at once, so it keeps all.
-// Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
+// The part of a training step that is computed twice so as to keep less. The
+// forward pass is cut into segments of consecutive positions. Each segment but
+// the last keeps only the values that a later one reads; before the backward
+// steps of a segment, the values that they read are computed again. The last
+// segment's backward steps follow at once, so it keeps all. Source: Chen et al.
+// 2016, "Training deep nets with sublinear memory cost".
 struct Recomputation {
   // First position of each segment, ascending; the first is 0. As many as
   // asked for, or fewer where a node alone is as large as a segment.

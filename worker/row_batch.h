@@ -74,7 +74,7 @@ class RowBatch {
     return gradients_.data() + (1 + key) * dim_;
   }
 
-  // Whether `key` is among keys().
+  // True if `key` is among keys().
   bool Reads(int64_t key) const {
     return index_.Find(key) != KeyIndex::kAbsent;
   }
@@ -83,7 +83,7 @@ class RowBatch {
   int64_t as_of(size_t key) const { return as_of_[key]; }
   void SetAsOf(size_t key, int64_t clock) { as_of_[key] = clock; }
 
-  // What is to be pulled: keys, and where in keys() each one is. First those
+  // The keys to be pulled, and where in keys() each one is. First come those
   // that are wanted early, then the others; in each part a subsequence of
   // keys(). Collect wants all of them, none early.
   absl::Span<const int64_t> wanted_keys() const { return wanted_keys_; }

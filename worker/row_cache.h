@@ -16,7 +16,7 @@ namespace syncline {
 // clock algorithm). Thread-compatible.
 class RowCache {
  public:
-  // What one takes, at most.
+  // Bytes that a cache takes at most.
   static uint64_t BytesFor(size_t rows_max, size_t dim);
   // `rows_max` rows of `dim` values, taken at once; each is good for `clocks`
   // clocks after the one it was read for.
@@ -31,8 +31,8 @@ class RowCache {
   // in it. Replaces an older one.
   void Put(int64_t key, int64_t clock, const float* row,
            int64_t as_of = std::numeric_limits<int64_t>::max());
-  // What is kept of `key`, whatever its age, for the worker's own change; null:
-  // nothing. Borrowed likewise.
+  // The kept row of `key`, whatever its age, for the worker's own change; null:
+  // there is none. Borrowed likewise.
   float* Own(int64_t key);
 
   size_t size() const { return slot_of_.size(); }

@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<RowChunk>> CutGradients(
     absl::Span<RowBatch* const> tables, uint32_t shard, ElementType type,
     size_t chunk_bytes, size_t message_bytes);
 
-// What is wanted, early or not: ranges of wanted(), cut anywhere.
+// The wanted rows, early or not: ranges of wanted(), cut anywhere.
 enum class WantedPart { kEarly, kRest };
 std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
                                 uint32_t shard, ElementType type,

@@ -26,7 +26,7 @@ grpc::Slice NarrowSlice(ElementType type, const float* values, size_t count) {
   return slice;
 }
 
-// Whether `header` lists exactly the rows of `chunk`.
+// True if `header` lists exactly the rows of `chunk`.
 bool Lists(const PullResponseHeader& header, const RowChunk& chunk) {
   if (header.tables_size() != static_cast<int>(chunk.ranges.size())) {
     return false;

@@ -27,7 +27,7 @@ class SendWindow {
     return true;
   }
 
-  // Whether TryEnter would say so.
+  // True if TryEnter would return true.
   bool HasRoom(size_t bytes) const { return queue_.empty() && Fits(bytes); }
 
   // An item that was sent has its outcome. Returns the queued ones that may be

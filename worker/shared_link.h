@@ -59,7 +59,8 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
   // there need no area. At most once.
   void AddPayloads(std::shared_ptr<const SharedRegion> region, uint64_t name,
                    FileDescriptor connection) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the ps calls these bytes; nothing if they do not lie there.
+  // The ps's name for these bytes; nothing if they are not in memory that it
+  // has mapped.
   std::optional<SharedRange> Find(const void* bytes, size_t size) const
       ABSL_LOCKS_EXCLUDED(mu_);
 

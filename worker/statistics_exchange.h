@@ -9,7 +9,8 @@
 
 namespace syncline {
 
-// What a worker brings to a fold, or the sums of all workers'.
+// True if a worker's part of a reduction, or the sums of all workers', are
+// finite.
 inline bool AreFinite(absl::Span<const double> values) {
   return std::all_of(values.begin(), values.end(),
                      [](double value) { return std::isfinite(value); });

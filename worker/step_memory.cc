@@ -106,7 +106,8 @@ class Planner {
     ReadAt(spec_.loss_output, loss_step());
   }
 
-  // What is kept of the outputs is written once more, with the same bits.
+  // Running a node again writes those of its outputs that are kept once more,
+  // with the same bits.
   void FindReadsAgain(int p) {
     for (ValueId v : node(p).inputs) ReadAgainAt(v, again_step_[p]);
     for (ValueId v : node(p).outputs) {

@@ -71,7 +71,8 @@ struct StepMemory {
     bool again = false;  // forward once more; else backward
   };
   std::vector<Step> after_loss;
-  // What those read and write: as above, or a second copy.
+  // Places that the steps after the loss read and write: as above, or a second
+  // copy.
   std::vector<Place> again_values;      // by ValueId
   std::vector<Place> again_workspaces;  // by position
   std::vector<Place> again_scratch;     // by position: of the forward pass
@@ -83,7 +84,7 @@ struct StepMemory {
   std::vector<int> ready_steps;
 };
 
-// What StepMemory is made from.
+// The input of StepMemory.
 struct StepMemorySpec {
   const Graph* graph = nullptr;
   const Differentiation* flow = nullptr;

@@ -26,7 +26,7 @@ int64_t FirstNonFinite(absl::Span<const float> values) {
   return -1;
 }
 
-// What a step knows of its values, by ValueId.
+// Facts about the values of a step, by ValueId.
 struct Values {
   const Graph& graph;
   absl::Span<const Dims> shapes;
@@ -216,7 +216,7 @@ std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
 
 std::vector<PlannedTensor> StepPlan::ArenaTensors() const {
   std::vector<PlannedTensor> tensors;
-  // What is written in place of something else has its memory.
+  // A value that is written in place of another one has that one's memory.
   std::vector<bool> listed(offsets_.size(), false);
   for (size_t p = 0; p < calls_.size(); ++p) {
     for (ValueId v : calls_[p].node->outputs) {

@@ -59,14 +59,15 @@ class StepPlan {
   // Besides the gradients' memory, as far as that is lent.
   int64_t arena_bytes() const { return arena_bytes_; }
 
-  // What a run computes, node by node.
+  // Operations that a run computes, node by node.
   struct NodeCost {
     const Node* node = nullptr;
     OpFlops flops;
     bool runs_again = false;  // forward, in the backward pass
   };
   std::vector<NodeCost> Costs() const;
-  // What forward puts into the arena: values, and workspaces by node.
+  // The tensors that forward puts into the arena: values, and workspaces by
+  // node.
   std::vector<PlannedTensor> ArenaTensors() const;
   const Loss& loss() const { return loss_; }
 

@@ -65,7 +65,7 @@ class StepRecorder {
     return static_cast<uint32_t>(profile_.steps_size()) == steps_;
   }
 
-  // What ended just now, one after the other, and how long each took.
+  // Intervals that ended just now, one after the other.
   struct Timed {
     Kind kind;
     absl::Duration duration;

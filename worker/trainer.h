@@ -61,7 +61,8 @@ class Trainer {
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error)>
         on_unreachable = nullptr;
-    // What RequestProfile asked for, from a thread of the trainer. May block.
+    // Gets the profiles that RequestProfile asked for, from a thread of the
+    // trainer. May block.
     std::function<void(const std::string& name, const StepProfile&)> on_profile;
   };
   // `job` is complete (PrepareJob found no problem) and outlives the trainer.
@@ -107,10 +108,10 @@ class Trainer {
   // Says so where this step has no part in folds of statistics to come, which
   // others may wait with.
   absl::Status LeaveFolds(const Batch& batch);
-  // Whether the job wants steps whose loss is not finite to be left out.
+  // True if the job wants steps whose loss is not finite to be left out.
   bool GoesOnWithout(const absl::Status& loss);
-  // Whether another worker's part in this step's folds was not finite, and none
-  // of this one's.
+  // True if another worker's part in this step's reductions was not finite, and
+  // all of this worker's were.
   bool IsSpoiltByOthers() const {
     return statistics_ != nullptr && statistics_->spoilt_by_others();
   }
@@ -122,8 +123,8 @@ class Trainer {
   absl::StatusOr<const Batch*> NextBatch();
   // Has the rows of `batch`, which is that of `clock`.
   absl::Status ReadyRows(int64_t clock, const Batch& batch);
-  // What the batch after `clock` reads; empty if it is not known yet. `early`:
-  // what this step does not push is wanted early.
+  // The rows that the batch after `clock` reads; empty if the batch is not
+  // known yet. `early`: rows that this step does not push are wanted early.
   absl::Span<RowBatch* const> RowsAfter(int64_t clock, bool early);
   // Wants of `rows`, which step `clock` reads, what is not kept. `current`, of
   // the step before, is still to be pushed; or empty.
@@ -135,7 +136,8 @@ class Trainer {
   void PullRowsEarly(int64_t clock);
   // The gradients of `clock` are known.
   void UpdateKeptRows(int64_t clock, uint64_t samples);
-  // What is wanted of `rows`, for step `clock`, is there.
+  // Called when the wanted rows of `rows`, for step `clock`, have been read:
+  // keeps them.
   void KeepRows(int64_t clock, absl::Span<RowBatch* const> rows);
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
@@ -146,7 +148,7 @@ class Trainer {
   StepRecorder* recorder() {
     return recorder_.has_value() ? &*recorder_ : nullptr;
   }
-  // What ended just now, one after the other.
+  // Records intervals that ended just now, one after the other.
   void Record(std::initializer_list<StepRecorder::Timed> sequence);
   // Hands over what was recorded, if anything was.
   void FinishProfile() ABSL_LOCKS_EXCLUDED(mu_);
@@ -154,7 +156,7 @@ class Trainer {
   // because of Stop. One at a time, so that reports need not wait for all.
   bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTables() const { return job_.rows != nullptr; }
-  // Whether this rank reads the state at an epoch's end before it goes on.
+  // True if this rank reads the state at an epoch's end before it goes on.
   bool ReadsCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(int64_t clock);

@@ -25,12 +25,13 @@ namespace syncline {
 absl::StatusOr<FileDescriptor> OpenWithin(const DataRoot& root,
                                           const std::string& path);
 
-// What matches `pattern`, which has * ? or [, in byte order; empty: nothing.
-// Error: PermissionDenied: part of it leads outside, wherever that may be.
+// The paths that match `pattern`, which has * ? or [, in byte order; empty:
+// there is none. Error: PermissionDenied: a part of the pattern leads outside,
+// to whatever place.
 absl::StatusOr<std::vector<std::string>> MatchWithin(
     const DataRoot& root, const std::string& pattern);
 
-// What a path that leads outside is answered. Says nothing of what is there.
+// The error for a path that leads outside. It does not tell what is there.
 absl::Status OutsideError(absl::string_view path);
 bool IsOutside(const absl::Status& status);
 

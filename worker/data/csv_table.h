@@ -26,8 +26,8 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
     const CsvSource& source, absl::Span<const FieldRequest> fields,
     const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
-// Whether a field that feeds `width` elements a sample is a list: the one rule,
-// which who makes room for padding follows too.
+// True if a field that feeds `width` elements a sample is a list. LoadCsv and
+// the code that makes room for padding both follow this rule.
 bool IsCsvList(const CsvSource& source, absl::string_view field, int64_t width);
 
 }  // namespace syncline

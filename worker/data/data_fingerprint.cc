@@ -29,7 +29,7 @@ constexpr size_t kNameBytesMax = 256 << 10;
 constexpr uint64_t kEndBytes = 64 << 10;
 constexpr int64_t kDrawnSamples = 16;
 
-// Whether a feed or the label reads `field`.
+// True if a feed or the label reads `field`.
 bool IsRead(const DataSpec& data, absl::string_view field) {
   return field == LabelField(data.label()) ||
          absl::c_any_of(data.feeds(), [field](const Feed& feed) {

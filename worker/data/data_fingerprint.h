@@ -10,11 +10,11 @@
 
 namespace syncline {
 
-// What tells this host's copy of a data source from another's: the files that
-// `data` reads of `source`, by their names below `root`, and of drawn samples
-// the first ones. `dataset` is the source, opened; `field` is what the job
-// calls it, "data.train". Reads 128 KiB of each file. Errors: FindFiles', and
-// errno's of a file that went away meanwhile.
+// A fingerprint that differs between two hosts whose copies of a data source
+// differ: of the files that `data` reads of `source`, by their names below
+// `root`, and of drawn samples the first ones. `dataset` is the source, opened;
+// `field` is its name in the job, "data.train". Reads 128 KiB of each file.
+// Errors: FindFiles', and errno's of a file that went away meanwhile.
 absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
                                                       const DataSource& source,
                                                       const DataSpec& data,

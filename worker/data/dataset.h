@@ -17,7 +17,7 @@
 
 namespace syncline {
 
-// What a graph input takes of each sample.
+// The elements of each sample that a graph input takes.
 struct FeedShape {
   int64_t elements = 0;
   bool integers = false;  // int64; else float32
@@ -25,7 +25,8 @@ struct FeedShape {
   SampleDims dims = {};
 };
 
-// What batches of one of several lengths (LengthBuckets) take of each sample.
+// The elements of each sample that a batch of one of several lengths
+// (LengthBuckets) takes.
 struct BucketShape {
   int64_t length = 0;
   std::vector<int64_t> elements;  // by feed

@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// What a .npy file says of the array in it.
+// The header of a .npy file: type and shape of its array.
 struct NpyHeader {
   enum class Kind { kUnsigned, kSigned, kFloat, kBool };
   Kind kind = Kind::kUnsigned;

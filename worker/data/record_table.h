@@ -15,7 +15,7 @@
 
 namespace syncline {
 
-// What the formats have in common that keep a field in files of its own, as
+// The part that the formats share that keep a field in files of its own, as
 // records of equal shape, one per sample: IDX and .npy.
 
 // The content of one file. Elements are as the file has them, little-endian.

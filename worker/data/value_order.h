@@ -15,8 +15,8 @@ namespace syncline {
 // Shapes are of one sample, without the batch dimension.
 using SampleDims = std::vector<int64_t>;
 
-// Whether values of shape `from` are those of shape `to` in the same order, and
-// mean the same: dimensions of 1 aside both are equal, or `to` is flat.
+// True if values of shape `from` are those of shape `to` in the same order, and
+// mean the same: both are equal apart from dimensions of 1, or `to` is flat.
 bool SameOrder(absl::Span<const int64_t> from, absl::Span<const int64_t> to);
 
 // "[32, 32, 3]".

@@ -20,7 +20,7 @@ namespace {
 enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kKeyCounts };
 enum Output { kY, kPresentKey, kPresentValue, kScores };
 
-// Whether Q, K, V or Y (`at`: 0 to 3) of a fused node has rows before heads.
+// True if Q, K, V or Y (`at`: 0 to 3) of a fused node has rows before heads.
 bool AreRowsFirst(const Node& node, size_t at) {
   const std::vector<int64_t> rows_first = node.Ints(kRowsFirst);
   return at < rows_first.size() && rows_first[at] != 0;
@@ -32,7 +32,7 @@ absl::StatusOr<AttentionHeads> HeadsOf(const OpSpec& spec, size_t at,
                           AreRowsFirst(*spec.node, at));
 }
 
-// What a node comes to.
+// The kernels' parameters for a node.
 struct Plan {
   Attention::Shape shape;
   Attention::Mask mask;  // its strides
@@ -148,7 +148,7 @@ class AttentionOp : public Op {
     }
   }
 
-  // What comes to joined keys or values from their own output.
+  // Starts the gradient of joined keys or values with that of their own output.
   static void StartJoined(const Gradients& g, Output output, int64_t count,
                           float* d) {
     const float* const up =

@@ -224,7 +224,7 @@ class BatchNormOp : public Op {
     return g;
   }
 
-  // What the operator says of its input after this batch.
+  // Writes an output of running statistics as they are after this batch.
   void WriteRunning(const float* running, float factor, const float* batch,
                     float* out) const {
     if (out == nullptr) return;

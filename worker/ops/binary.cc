@@ -72,7 +72,7 @@ class BinaryOp : public Op {
                     g.accumulate(i), g.in(i) + part.result});
     });
   }
-  // What a gradient does not read may be null.
+  // An array that a gradient does not read may be null.
   static const float* Moved(const float* array, int64_t offset) {
     return array == nullptr ? nullptr : array + offset;
   }

@@ -8,7 +8,7 @@
 
 namespace syncline {
 
-// What one gradient of a binary operation is computed from.
+// The arrays from which one gradient of a binary operation is computed.
 struct BinaryBackward {
   const Broadcast& shape;
   const float* a;

@@ -9,7 +9,8 @@
 namespace syncline {
 namespace {
 
-// What C++ leaves undefined is the nearest value there is; NaN becomes 0.
+// Converts as C++ does. Where C++ leaves the result undefined, it is the
+// nearest value of the type; NaN becomes 0.
 template <typename To, typename From>
 To Convert(From value) {
   if constexpr (std::is_same_v<To, bool>) {

@@ -80,7 +80,7 @@ class ClassLossOp : public Op {
   }
 
  private:
-  // What Forward leaves for Backward.
+  // Arrays that Forward leaves for Backward.
   struct Kept {
     int64_t* at;     // by label: where its log probability is
     float* weights;  // by label; 0 if it is ignored

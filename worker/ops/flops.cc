@@ -130,7 +130,8 @@ OpFlops FlopsOf(const OpSpec& spec) {
   if (OnlyMoves(spec.node->op_type)) return {};
   if (const auto product = ProductFlops(spec)) return *product;
   OpFlops result;
-  // What reduces looks at all it is given.
+  // One operation for each element of the input or the output, whichever is
+  // larger: a reduction reads all of its input.
   result.forward = std::max(Count(spec.input(0)), Count(spec.output(0)));
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     if (spec.WantsGradient(i)) {

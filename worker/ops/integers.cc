@@ -93,7 +93,7 @@ T Apply(T a, T b) {
   return a;
 }
 
-// Whether the function has no result for some second operands.
+// True if the function has no result for some second operands.
 constexpr bool IsPartial(IntegerFunction function) {
   return function == IntegerFunction::kDivide ||
          function == IntegerFunction::kModulo ||

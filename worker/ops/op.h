@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_WORKER_OPS_OP_H_
 #define SYNCLINE_WORKER_OPS_OP_H_
 
-// What the executor knows of an operator. One Op is one node of the graph for
+// The executor's interface to an operator. One Op is one node of the graph for
 // one batch size on one device: made when the plan is made, with concrete
 // shapes, and run many times without allocating.
 
@@ -35,7 +35,7 @@ struct TensorType {
   int64_t count() const { return ElementCount(dims); }
 };
 
-// What a factory is given.
+// The arguments of a factory.
 struct OpSpec {
   const Node* node = nullptr;       // outlives the Op
   std::vector<TensorType> inputs;   // as many as the operator's schema may have
@@ -63,7 +63,7 @@ struct OpSpec {
 
 class Op {
  public:
-  // What the memory plan needs to know.
+  // The facts that the memory plan needs.
   struct Traits {
     // The inputs and outputs that Backward reads, as HasPosition
     // (operator_list.h) counts them; anything else may be gone by then.

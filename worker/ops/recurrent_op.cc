@@ -315,7 +315,8 @@ void RecurrentOp::AddState(const float* from, int64_t direction,
   }
 }
 
-// What the input's products of one direction have added to them; null: nothing.
+// The biases that the input's products of one direction have added to them;
+// null: none.
 const float* RecurrentOp::SumBiases(const Tensors& t, int64_t direction,
                                     float* sums) const {
   if (!shape_.has_bias) return nullptr;

@@ -12,10 +12,10 @@
 
 namespace syncline {
 
-// What RNN, GRU and LSTM share. The input's products of all steps are one
-// matrix product for each direction; a step then adds the state's and applies
-// the cell. Backwards, steps leave the gradients of their gates' sums, from
-// which those of the weights are one product over all steps each.
+// The part that RNN, GRU and LSTM share. The input's products of all steps are
+// one matrix product for each direction; a step then adds the state's and
+// applies the cell. Backwards, steps leave the gradients of their gates' sums,
+// from which those of the weights are one product over all steps each.
 //
 // A sample's steps from its length on (input 4) are none: its state is held,
 // its output is zero there, and its input may be anything, NaN included.
@@ -56,8 +56,9 @@ class RecurrentOp : public Op {
   absl::Status Backward(const Tensors& t, const Gradients& g) final;
 
  protected:
-  // What a cell keeps of its own, one array of the state's size for each step
-  // and one more. kMemory: a second state beside h, inputs and outputs with it.
+  // The array that a cell keeps besides h: of the state's size, one for each
+  // step and one more. kMemory: a second state, which is an input and an output
+  // too.
   enum class Kept { kNothing, kOfStep, kMemory };
 
   // One step in one direction; arrays are [samples, hidden] unless said
@@ -100,8 +101,8 @@ class RecurrentOp : public Op {
 
   const RecurrentShape& shape() const { return shape_; }
   bool has_gradients() const { return has_gradients_; }
-  // What a cell may use whose gates all see the state: gates += h_before * R^T,
-  // and dh += dgates * R.
+  // For a cell whose gates all see the state: gates += h_before * R^T, and dh
+  // += dgates * R.
   absl::Status AddStateProduct(const Step& s);
   absl::Status AddStateGradient(const Step& s, const StepGradient& g);
   // out[i] += d[row * stride + i] over all rows, i < count.
@@ -110,7 +111,7 @@ class RecurrentOp : public Op {
 
   // Makes the products that the cell's other functions use.
   virtual absl::Status CompileCell();
-  // Whether the state's bias is part of what `gates` come with.
+  // True if the initial `gates` contain the state's bias.
   virtual bool FoldsStateBias(int64_t) const { return true; }
   // `gates` come with the input's products and biases. Writes h, and what it
   // keeps.

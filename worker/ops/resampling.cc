@@ -142,7 +142,7 @@ Resampling MakeResampling(const Interpolation& how, int64_t in, int64_t out,
     if (how.exclude_outside || how.antialias) Normalize(&taps.weights);
     r.taps = static_cast<int64_t>(taps.weights.size());
     for (size_t t = 0; t < taps.weights.size(); ++t) {
-      // What is outside repeats the border.
+      // A place outside repeats the border.
       r.places.push_back(std::clamp<int64_t>(place(t), 0, in - 1));
       r.weights.push_back(static_cast<float>(taps.weights[t]));
     }

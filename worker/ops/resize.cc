@@ -26,7 +26,7 @@ struct Pass {
   int64_t out_count() const { return outer * weights.out * inner; }
 };
 
-// What lies between the passes, in bytes.
+// Bytes of the arrays between the passes.
 int64_t ScratchBytes(const std::vector<Pass>& passes) {
   int64_t count = 0;
   for (size_t p = 0; p + 1 < passes.size(); ++p) count += passes[p].out_count();

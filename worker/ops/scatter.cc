@@ -40,8 +40,8 @@ class ScatterOp : public Op {
     const auto* const begins = static_cast<const int64_t*>(t.workspace);
     if (g.in(2) != nullptr) UpdatesGradient(begins, g);
     if (g.in(0) == nullptr) return absl::OkStatus();
-    // What was replaced has no part in the result: there the gradient is what
-    // it was before.
+    // An element that was replaced has no part in the result: its gradient
+    // stays as it was before.
     float* const dx = g.in(0);
     const float* const dy = g.out();
     float* const before = static_cast<float*>(t.scratch);
