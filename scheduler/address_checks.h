@@ -29,8 +29,8 @@ class AddressChecks {
   std::vector<SessionId> TakeDue(absl::Time now);
 
   enum class Outcome { kIgnored, kConfirmed, kFirstFailure, kFailure };
-  // What came of asking `address`. Ignored: the session is not here any more,
-  // or its member confirmed.
+  // Takes the outcome of asking `address`. kIgnored: the session has ended, or
+  // its member was confirmed already.
   Outcome OnAnswer(SessionId session, absl::string_view address,
                    const absl::Status& answer, absl::Time now);
 

@@ -28,9 +28,9 @@ class ArtifactStore {
   // InvalidArgument.
   static absl::Status CheckName(const std::string& name);
 
-  // Whether the disk has room for `bytes` more and its reserve, which is kept
-  // for job records and logs. Errors: ResourceExhausted, with the numbers;
-  // NotFound and others by errno: the directory is gone or cannot be asked.
+  // OK if the disk has room for `bytes` more and its reserve, which is kept for
+  // job records and logs. Errors: ResourceExhausted, with the numbers; NotFound
+  // and others by errno: the directory is gone or cannot be asked.
   absl::Status CheckRoom(uint64_t bytes) const;
   // Where an upload collects its chunks; `declared_bytes` as FileChunkWriter's.
   // Errors: as CheckRoom, of the bytes that are declared; ResourceExhausted:

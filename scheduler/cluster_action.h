@@ -12,7 +12,8 @@
 
 namespace syncline {
 
-// What the pure core of the scheduler asks its shell to do, in order.
+// An instruction of the scheduler's pure core to its shell. The shell carries
+// them out in order.
 
 struct SendCommand {
   SessionId session = 0;

@@ -73,7 +73,7 @@ class ClusterCore {
                  absl::Time now, ClusterActions* actions);
   void OnStreamClosed(SessionId session, absl::Time now,
                       ClusterActions* actions);
-  // What came of a ConfirmAddress; AddressConfirmer has the codes.
+  // The outcome of a ConfirmAddress; AddressConfirmer has the codes.
   void OnAddressAnswer(SessionId session, const absl::Status& answer,
                        absl::Time now, ClusterActions* actions);
   // At least twice per second.

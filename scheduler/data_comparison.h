@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// Whether the members of a job see the same data. Each of them plans its
+// Compares the data that the members of a job see. Each of them plans its
 // batches from its own files, so a file that one host lacks would change which
 // samples a step takes. Pure, thread-compatible.
 class DataComparison {

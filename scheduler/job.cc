@@ -30,7 +30,8 @@ std::string Shortened(absl::string_view text,
   return absl::StrCat(Utf8Prefix(text, bytes_max), " ...");
 }
 
-// Whether a failure with this code may go away if the job is run again.
+// kExitRetryable if a failure with this code may go away when the job is run
+// again; else kExitPermanent.
 int ExitCodeFor(int code) {
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kUnavailable:

@@ -62,7 +62,7 @@ class Job {
 
   Job(StoredJob stored, Timing timing);
 
-  // Whether an evaluator would have something to do.
+  // True if the job has test data for an evaluator.
   bool WantsEvaluator() const { return status_.spec().data().has_test(); }
 
   // QUEUED -> PREPARING with these, by rank; tells them to prepare. Without an
@@ -123,7 +123,7 @@ class Job {
   const JobStatus& status() const { return status_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<TableInfo>& tables() const { return tables_; }
-  // What the ps have said of their tables.
+  // The tables as the ps last reported them.
   JobTableStatus TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
   // Of the worker with this rank. Errors: InvalidArgument: there is none, or it
@@ -176,7 +176,7 @@ class Job {
   std::string WithWaitingFor(absl::string_view reason) const;
   bool WorkersAreDone() const;
   void Join(const Place& place, Role role, uint32_t rank, Participant* out);
-  // Whether evaluations are this one's business.
+  // True if this participant evaluates: the evaluator, or else the chief.
   bool Evaluates(const Party& party) const;
   static Participant* AddParticipant(Role role, JobAssignment* assignment);
   void SendPrepare(ClusterActions* actions);

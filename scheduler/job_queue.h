@@ -32,9 +32,9 @@ class JobQueue {
   std::deque<std::string> ids_;
 };
 
-// What a queued job waits for: "needs 3 workers and 2 ps; free: 2 workers, 2
-// ps". `total` are all members; a job that needs more says so, for nothing but
-// more daemons will start it.
+// The reason why a queued job waits: "needs 3 workers and 2 ps; free: 2
+// workers, 2 ps". `total` are all members. The text of a job that needs more
+// than `total` says so, because only more daemons will start it.
 std::string WaitingText(const Capacity& need, const Capacity& free,
                         const Capacity& total);
 

@@ -14,7 +14,7 @@ class JobsService final : public Jobs::CallbackService {
  public:
   explicit JobsService(const ServiceContext& context) : context_(context) {}
 
-  // What GetCluster names.
+  // Sets the address that GetCluster returns.
   void SetAddress(const std::string& address) ABSL_LOCKS_EXCLUDED(mu_);
 
   grpc::ServerReadReactor<SubmitRequest>* Submit(

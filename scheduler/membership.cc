@@ -124,7 +124,8 @@ absl::Status Membership::CheckFree(const TaskKey& task,
         holder->second.member.hostname(), ", pid ",
         holder->second.member.pid()));
   }
-  // Who asks for any index gives up the task it was fenced from.
+  // A process that asks for any index gives up the task that it was fenced
+  // from.
   if (!request.auto_index() && fenced_.contains(member.incarnation())) {
     return absl::FailedPreconditionError(
         absl::StrCat(MemberTextWithIncarnation(member),

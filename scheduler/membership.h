@@ -71,7 +71,7 @@ class Membership {
   const std::string version_;
   std::map<TaskKey, Entry> live_;
   absl::flat_hash_map<SessionId, TaskKey> by_session_;
-  // Who held a task last, live or not; says whom a newcomer replaces.
+  // The last holder of each task, live or not; tells whom a newcomer replaces.
   std::map<TaskKey, uint64_t> last_holder_;
   // Oldest first; bounded, an incarnation that old is not coming back.
   std::deque<uint64_t> fenced_order_;

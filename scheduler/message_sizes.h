@@ -11,14 +11,14 @@
 
 namespace syncline {
 
-// What one answer or command may take up: gRPC's limit on a message, less room
-// for what is around it.
+// Bytes that one answer or command may take up: gRPC's limit on a message, less
+// room for its envelope.
 inline constexpr size_t kCommandBytesMax = (4 << 20) - (64 << 10);
 
-// Whether all that will be said of a job fits into a message: PrepareJob, with
+// OK if every message about a job will be within that limit: PrepareJob, with
 // the spec, every participant and every parameter, and JobStatus, with the
-// spec, the participants and what the job will have come to. Participants count
-// with the longest address and names that a registration may have. Errors:
+// spec, the participants and the outcome of the job. Participants count with
+// the longest address and names that a registration may have. Errors:
 // InvalidArgument, with the numbers.
 absl::Status CheckMessageSizes(const JobSpec& spec,
                                absl::Span<const ParameterInfo> parameters,

@@ -33,7 +33,7 @@ void ProgressWatchdog::OnReport(uint64_t incarnation,
   }
   if (report.has_evaluation()) watched.moved = evaluation_moved_ = now;
   if (!report.has_activity()) return;
-  // What is said about results, or about loading data, has limits of its own.
+  // Reports about results, or about loading data, have limits of their own.
   const std::string activity(
       absl::StartsWith(report.activity(), "evaluating")
           ? Utf8Prefix(report.activity(), kActivityBytesMax)

@@ -11,13 +11,13 @@ namespace syncline {
 // process that dies at the same clock each time, for want of memory or by a
 // fault of its own, dies there the next time, too. Pure.
 
-// What went wrong and at which clock, without what differs between two runs:
+// The failure and its clock, without the parts that differ between two runs:
 // addresses, incarnations, job ids and measured times. Empty if the job has not
-// failed, the reason names no clock, or it may be the network's or an
-// operator's doing: only a process that died or stands still counts.
+// failed, if the reason names no clock, or if the network or an operator may be
+// the cause: only a process that died or stands still counts.
 std::string FaultOf(const JobStatus& job);
 
-// Whether both jobs have the same model and the same spec.
+// True if both jobs have the same model and the same spec.
 bool IsSameWork(const JobStatus& a, const JobStatus& b);
 
 }  // namespace syncline

@@ -37,7 +37,7 @@ class SingleJob {
   bool running() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // What became of the submission.
+  // The state of the submission.
   enum class Found { kNothing, kRuns, kWasOver };
   void Run();
   // The exit code of the job, or what Abandon said.

@@ -11,7 +11,8 @@
 
 namespace syncline {
 
-// What the page shows; copies, so that nothing is locked while it is written.
+// The data that the page shows. They are copies, so that nothing is locked
+// while the page is written.
 struct StatusPageData {
   struct JobView {
     JobStatus status;

@@ -5,8 +5,8 @@
 
 namespace syncline {
 
-// What a scheduler that was told to end answers, until it has: its clients tell
-// that from a scheduler that was lost.
+// The error of a scheduler that was told to end, until it has ended. By it
+// clients tell a scheduler that ends from one that was lost.
 inline constexpr char kSchedulerStopping[] = "the scheduler is stopping";
 
 inline absl::Status SchedulerStopping() {

@@ -29,7 +29,8 @@ std::optional<std::string> UnreachablePairs::Longest(absl::Duration grace,
                                                      absl::Time now) const {
   const Pair* longest = nullptr;
   for (const auto& [ids, pair] : pairs_) {
-    // What was reported counts: the peer may have been reached since.
+    // The outage counts until its last report: the peer may have been reached
+    // since.
     if (now - pair.heard > kFresh || pair.heard - pair.since < grace) continue;
     if (longest == nullptr || pair.since < longest->since) longest = &pair;
   }

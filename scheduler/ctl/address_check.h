@@ -13,8 +13,8 @@ namespace syncline {
 // timeout and attempts). Errors: NotFound.
 std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts);
 
-// Whether a daemon could listen on this TCP port of this machine now. Errors:
-// by errno; AlreadyExists: in use.
+// OK if a daemon could listen on this TCP port of this machine now. Errors: by
+// errno; AlreadyExists: in use.
 absl::Status CheckPortIsFree(int port);
 
 }  // namespace syncline

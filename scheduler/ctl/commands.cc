@@ -165,8 +165,8 @@ std::string Numbered(const std::string& path, int number) {
   return absl::StrCat(folder.string(), "-", number);
 }
 
-// Whose files a folder has: the id, and when it was submitted, for another
-// cluster has the same ids.
+// Names the job whose files a folder has: its id, and when it was submitted,
+// because another cluster has the same ids.
 std::string OwnerText(const JobStatus& job) {
   std::string text = job.job_id();
   if (!job.transitions().empty()) {

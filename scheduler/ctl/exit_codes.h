@@ -6,7 +6,7 @@
 
 namespace syncline {
 
-// What synctl's exit codes mean. `synctl --help` shows the same table.
+// synctl's exit codes. `synctl --help` shows the same table.
 inline constexpr int kExitOk = 0;
 // The job failed for good, or what was asked is wrong: a bad job file, an
 // unknown job, an unusable configuration.

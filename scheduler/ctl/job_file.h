@@ -19,11 +19,12 @@ struct JobFile {
   std::string model_file;
   // How the spec, with its defaults, lies over the model.
   TrainingGraph training;
-  // What the user must know before training (Model::notes), one line each.
+  // Notes that the user must read before training (Model::notes), one line
+  // each.
   std::vector<std::string> notes;
 };
 
-// What a command line may set over the file.
+// Fields of the file that a command line may override.
 struct JobOverrides {
   std::optional<uint32_t> workers = std::nullopt;
   std::optional<uint32_t> ps = std::nullopt;

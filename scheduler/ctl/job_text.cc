@@ -65,7 +65,7 @@ double TotalSeconds(const WorkerProgress& worker) {
          worker.wait_seconds() + worker.pull_seconds() + worker.data_seconds();
 }
 
-// What it went to, in percent.
+// A worker's progress, with the shares of its time in percent.
 std::string WorkerText(const WorkerProgress& worker) {
   const double total = TotalSeconds(worker);
   const auto percent = [&](double seconds) {

@@ -213,7 +213,8 @@ class LocalRun {
       dead_daemon_ = alive;
       SetEndDeadline();
     }
-    // Who has joined a job is missed by the scheduler, who has not is not.
+    // The scheduler notices the loss of a daemon that has joined a job. Nobody
+    // else notices the loss of one that has not.
     const bool missed =
         latest.state() == PREPARING || latest.state() == RUNNING;
     if (!dead_daemon_.ok() && !missed && !HasEnded(latest.state())) {

@@ -17,8 +17,8 @@
 
 namespace syncline {
 
-// What the worker and the ps say that a job will take; theirs to know. `spec`
-// has its defaults, `training` is what it is over `model`.
+// Plans the memory and the operations of a job, with the code of the worker and
+// the ps. `spec` has its defaults, `training` is what it is over `model`.
 using JobPlanner = std::function<absl::StatusOr<JobPlan>(
     const JobSpec& spec, std::shared_ptr<const Model> model,
     const TrainingGraph& training)>;

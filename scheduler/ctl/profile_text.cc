@@ -36,7 +36,7 @@ struct Row {
   }
 };
 
-// What a step spends its time on, and how much, in order.
+// A part of a step's time.
 struct Share {
   std::string name;
   std::string about;

@@ -8,7 +8,7 @@
 
 namespace syncline {
 
-// Whether its columns fit together. REQUIRED below.
+// True if the profile's columns fit together. REQUIRED below.
 bool IsWellFormed(const StepProfile& profile);
 
 // For people: what a step's time went into, operators and nodes by time.

@@ -17,11 +17,11 @@ class ProgressView {
   enum class Style { kLines, kLive, kJson };
   ProgressView(Style style, int width) : style_(style), width_(width) {}
 
-  // What to write for `job` now; may be empty. Statuses may repeat.
+  // Text to write for `job` now; may be empty. Statuses may repeat.
   std::string Update(const JobStatus& job, absl::Time now);
 
-  // What to write when nothing has come for `silence`: says so at once, then
-  // now and then.
+  // Text to write when nothing has come for `silence`: at once, and then from
+  // time to time.
   std::string Silence(absl::Duration silence);
 
   // Text that leaves the cursor at the start of an empty line.

@@ -8,7 +8,7 @@
 
 namespace syncline {
 
-// What synctl takes from its process besides the arguments.
+// The inputs of synctl from its process besides the arguments.
 struct SynctlEnvironment {
   std::optional<std::string> tf_config;  // TF_CONFIG
   std::string scheduler;                 // SYNCLINE_SCHEDULER

@@ -9,8 +9,8 @@
 
 namespace syncline {
 
-// What a job trains and what it does not, and why, a line for each reason; then
-// its warnings, a line each. For people.
+// The tensors that a job trains and those that it does not, a line for each
+// reason; then the job's warnings, a line each. For people.
 std::string WeightsText(const TrainingGraph& training);
 
 // The lines on `out`, the warnings on `err`: where a job starts. Nothing with
