@@ -46,7 +46,7 @@ bool Cancellation::Add(Scope* scope) {
 
 void Cancellation::Remove(Scope* scope) {
   MutexLock lock(&mu_);
-  // What Cancel calls does not block.
+  // The functions that Cancel calls do not block, so the wait is short.
   while (ending_) changed_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
   scopes_.erase(std::remove(scopes_.begin(), scopes_.end(), scope),
                 scopes_.end());

@@ -24,7 +24,8 @@ bool IsIpv6(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
-// What DNS and Kubernetes allow, and underscores, which some networks use.
+// The names that DNS and Kubernetes allow, and underscores, which some networks
+// use.
 bool IsHostName(absl::string_view host) {
   constexpr size_t kHostBytesMax = 253;
   if (host.empty() || host.size() > kHostBytesMax) return false;

@@ -41,12 +41,12 @@ struct ReceivedDescriptor {
   std::string text;
   FileDescriptor descriptor;
 };
-// What SendDescriptor sent. Errors: Unavailable: nothing has come yet;
-// InvalidArgument: something else has.
+// Receives the text and the descriptor of SendDescriptor. Errors: Unavailable:
+// nothing has come yet; InvalidArgument: something else has come.
 absl::StatusOr<ReceivedDescriptor> ReceiveDescriptor(
     const FileDescriptor& connection);
 
-// Whether the other end has let go of the connection.
+// True if the other end has closed the connection.
 bool IsClosedByPeer(const FileDescriptor& connection);
 
 }  // namespace syncline

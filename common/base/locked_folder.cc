@@ -79,7 +79,7 @@ absl::StatusOr<FileDescriptor> LockFolder(const std::string& path) {
   return FileDescriptor();
 }
 
-// Whether this user has made it, as a file or a folder.
+// True if this user made `path`, as a file or a folder.
 bool IsOurs(const std::string& path) {
   struct stat info;
   return lstat(path.c_str(), &info) == 0 && info.st_uid == geteuid() &&
@@ -104,8 +104,8 @@ absl::StatusOr<FileDescriptor> MakeEmpty(const std::string& path) {
   return LockFolder(path);
 }
 
-// What OpenFirst puts behind a prefix, or version 0.1 did: "ps-NUMBER" there.
-// A folder that a user named alike is none of ours.
+// True for the text that OpenFirst puts behind a prefix. Version 0.1 put
+// "ps-NUMBER" there. A folder that a user gave a similar name is not ours.
 bool IsNumbered(absl::string_view rest) {
   absl::ConsumePrefix(&rest, "syncline-ps-");
   absl::ConsumePrefix(&rest, "ps-");

@@ -7,8 +7,8 @@
 
 namespace syncline {
 
-// Whether one peer can be reached, by what comes of the calls to it. Pure,
-// thread-compatible.
+// Tells from the outcomes of calls to one peer if the peer can be reached.
+// Pure, thread-compatible.
 class PeerReach {
  public:
   // A shorter outage is told to nobody.

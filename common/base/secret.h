@@ -12,7 +12,7 @@ namespace syncline {
 // Errors: Unavailable: the kernel gives none; nothing weaker is used instead.
 absl::StatusOr<std::string> NewSecret();
 
-// Whether `said` is `secret`. An empty secret equals nothing. The time it takes
+// True if `said` is `secret`. An empty secret equals nothing. The time it takes
 // depends on the lengths alone, so it says nothing of where they differ.
 bool SecretsEqual(absl::string_view secret, absl::string_view said);
 

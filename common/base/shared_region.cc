@@ -28,8 +28,9 @@ absl::Status SystemError(const char* what, size_t bytes) {
 
 absl::StatusOr<uint8_t*> MapMemory(int fd, size_t bytes,
                                    SharedRegion::Access access) {
-  // What is only read is large, and mapped when it is touched, many pages at a
-  // time; what is written would be touched page by page.
+  // A region that is only read is large, and its pages are mapped when they are
+  // touched, many at a time. A region that is written would be touched page by
+  // page, so it is mapped at once.
   const bool writes = access == SharedRegion::Access::kReadWrite;
   void* const data =
       mmap(nullptr, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,

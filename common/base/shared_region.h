@@ -45,7 +45,7 @@ class SharedRegion {
   // To hand to another process; invalid in a region that was mapped.
   const FileDescriptor& memory() const { return memory_; }
 
-  // Whether [bytes, bytes + size) lies within.
+  // True if [bytes, bytes + size) lies within the region.
   bool Contains(const void* bytes, size_t size) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace syncline {
 
-// Whether protobuf takes it as a string: what is not can be written into a
-// message, but then nobody can read that message.
+// True if protobuf accepts `text` as a string. Protobuf writes other text into
+// a message too, but then no reader can parse the message.
 bool IsUtf8(absl::string_view text);
 
 // `text` with each byte that is no part of a character written as "\xe4": what

@@ -28,7 +28,7 @@ std::string DescribeTensor(DType dtype, absl::Span<const int64_t> dims);
 // for any one character.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// Whether a tensor of these dims is within the limits of Model; no product
+// True if a tensor of these dims is within the limits of Model; no product
 // overflows then, even where a dimension is 0. kBatchDim counts as 1.
 bool WithinLimits(absl::Span<const int64_t> dims);
 

@@ -28,15 +28,15 @@ struct ExportRecord {
   absl::flat_hash_map<std::string, Kind> kinds;
   // Names of the model's parameters, in its order; empty: nothing is said.
   std::vector<std::string> parameters;
-  // What the exporter says of nodes; by the name of a node's first output.
+  // Entries about nodes; `value` is the name of the node's first output.
   struct Place {
     std::string value;
     std::string where;  // "model.py, line 12"; empty: not said
   };
   // Results of detach(), through which PyTorch has no gradient.
   std::vector<Place> detached;
-  // What a block under torch.no_grad() or torch.autocast computes; the exporter
-  // does not say which of them. `where` is the line before the block.
+  // Results of a block under torch.no_grad() or torch.autocast; the exporter
+  // does not record which of the two. `where` is the line before the block.
   std::vector<Place> in_blocks;
   // Rows of embeddings that PyTorch does not train (padding_idx).
   absl::flat_hash_map<std::string, int64_t> padding_rows;

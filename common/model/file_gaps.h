@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_COMMON_MODEL_FILE_GAPS_H_
 #define SYNCLINE_COMMON_MODEL_FILE_GAPS_H_
 
-// What a PyTorch program may have said of its training that an ONNX file does
-// not hold: it is to be said before the job runs.
+// Training settings of a PyTorch program that an ONNX file does not hold. The
+// user must read of them before the job runs.
 
 #include <string>
 #include <vector>

@@ -23,7 +23,8 @@ ConstantTensor ToTensor(const Marks& marks, const Dims& dims) {
   return tensor;
 }
 
-// Whose result consists of elements of its first input, or of all.
+// Operators whose result consists of elements of their first input, or of all
+// inputs.
 bool MovesElements(absl::string_view op_type) {
   static constexpr absl::string_view kOps[] = {
       "Cast",    "CastLike", "Concat",  "Flatten",   "Gather",   "Identity",
@@ -37,7 +38,8 @@ int ShapeInputOf(absl::string_view op_type) {
   return op_type == "Reshape" || op_type == "Expand" ? 1 : -1;
 }
 
-// Whose result's shape depends on the values of other inputs than the first.
+// Operators whose result's shape depends on the values of other inputs than the
+// first.
 bool ResizesByValue(absl::string_view op_type) {
   static constexpr absl::string_view kOps[] = {
       "OneHot", "Pad", "Range", "Resize", "Slice", "Split", "Tile", "TopK"};
@@ -96,8 +98,8 @@ class OpenElements {
     return Evaluated(node, {EvaluatorInput{true, marks, nullptr}}, out.dims);
   }
 
-  // Whether a dimension of `v` may be open although trials do not show it: the
-  // smaller of the length and 100, say.
+  // True if a dimension of `v` may be open although trials do not show it, such
+  // as the smaller of the length and 100.
   bool HidesOpenDims(const Node& node, ValueId v) const {
     for (const ValueId x : node.inputs) {
       if (x != kNoValue && hides_open_dims_[x]) return true;

@@ -57,7 +57,7 @@ void SetCastTarget(int type, onnx::NodeProto* cast) {
   to->set_i(type);
 }
 
-// Whether float64 is named anywhere: else there is none.
+// True if the graph names float64 anywhere; else it has no float64 value.
 bool NamesDouble(const onnx::GraphProto& graph) {
   for (const TensorProto& tensor : graph.initializer()) {
     if (tensor.data_type() == TensorProto::DOUBLE) return true;
@@ -134,7 +134,7 @@ class Float64Analysis {
     return std::any_of(open_.begin(), open_.end(),
                        [&](const std::string& n) { return IsWide(n); });
   }
-  // Whether it runs in a step, of float64 or not.
+  // True if the node runs in a step, of float64 or not.
   bool IsOpen(const onnx::NodeProto& node) const {
     if (node.op_type() == "Shape" || node.op_type() == "Size") return false;
     return std::any_of(node.input().begin(),
@@ -240,7 +240,8 @@ class Float64Rewriter {
         exact_contents_(exact_contents),
         analysis_(opset_version, *graph) {}
 
-  // What is rounded, for a note.
+  // Rewrites the graph. Returns a note of the values that are rounded; empty:
+  // none.
   std::string Run() {
     IndexConstants();
     std::vector<std::string> rounded;

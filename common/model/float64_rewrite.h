@@ -25,7 +25,7 @@ namespace syncline {
 // Content of float64 initializers that float32 rounds, by name.
 using ExactContents = absl::flat_hash_map<std::string, std::string>;
 
-// Whether a graph has such values.
+// True if a graph has such values.
 bool ComputesInFloat64(int opset_version, const onnx::GraphProto& graph);
 
 // Rewrites them in place. Initializers keep their order. Appends one line per

@@ -11,7 +11,7 @@ namespace {
 constexpr int kNobody = -1;
 constexpr int kSeveral = -2;
 
-// What patterns are looked for with.
+// Tests on nodes and values that the patterns are made of.
 class NodePatterns {
  public:
   NodePatterns(const FoldedNumbers& numbers, Graph* graph)
@@ -108,7 +108,7 @@ class GeluFusion : NodePatterns {
     int last = kNobody;  // node
   };
 
-  // What `v` is the product of with 1 / divisor.
+  // `v` times `divisor`, if a node divides by `divisor` to compute `v`.
   std::optional<ValueId> Quotient(ValueId v, double divisor) const {
     const Node* const quotient = Producer(v, "Div");
     if (quotient != nullptr && IsNumber(quotient->inputs[1], divisor)) {
@@ -259,7 +259,8 @@ class AttentionFusion : NodePatterns {
     return order == Permutation{0, 1, 3, 2};
   }
 
-  // What `v` is the product of with known numbers; multiplies `factor` by them.
+  // `v` without the known numbers that nodes multiply it by; `factor` is
+  // multiplied by these.
   ValueId WithoutFactors(ValueId v, float* factor) const {
     for (;;) {
       const Node* const quotient = Producer(v, "Div");

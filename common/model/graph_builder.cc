@@ -485,8 +485,8 @@ void GraphBuilder::AddNodes() {
     if (good && node.op_type == "Constant") {
       AddConstant(node, file_->node(i).output(0), label);
     } else {
-      // What a bad node defines is defined all the same: its users are not to
-      // blame.
+      // The outputs of a bad node are defined all the same: a problem of the
+      // nodes that use them would only follow from it.
       AddNode(i, std::move(node), good, label);
     }
   }

@@ -321,8 +321,8 @@ bool HasSequences(const onnx::GraphProto& graph) {
   });
 }
 
-// What the messages call a node that has no name does not depend on what is
-// rewritten.
+// Names nodes without a name before any rewrite, so that messages name them by
+// their place in the file.
 void NameNodes(onnx::GraphProto* graph) {
   for (int i = 0; i < graph->node_size(); ++i) {
     onnx::NodeProto& node = *graph->mutable_node(i);

@@ -7,10 +7,11 @@ class GraphProto;
 
 namespace syncline {
 
-// What an exporter wrote for training becomes what others run: a Dropout loses
-// its training_mode, which means false then, and a BatchNormalization its own
-// with the running statistics that it would compute, unless something reads
-// them. Both train here all the same when the file is submitted again.
+// Turns a graph that an exporter wrote for training into the form that other
+// runtimes run. A Dropout loses its training_mode input, which then means
+// false. A BatchNormalization loses its training_mode attribute, and with it
+// the running statistics that it would compute, unless something reads them.
+// Both still train here when the file is submitted again.
 void MakeInferenceForm(onnx::GraphProto* graph);
 
 }  // namespace syncline

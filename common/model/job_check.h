@@ -13,9 +13,9 @@
 
 namespace syncline {
 
-// What is wrong with a job as a whole: one list from its spec, its model and
-// how the one lies over the other. Nothing is said twice: what a misfit comes
-// from is enough.
+// Problems of a job as a whole: one list from its spec, its model and how the
+// one lies over the other. A problem that only follows from another one is left
+// out.
 struct JobProblems {
   std::vector<std::string> of_fields;  // "field.path: what"
   std::vector<std::string> of_model;   // "label: what"

@@ -11,7 +11,7 @@
 
 namespace syncline {
 
-// What a job takes of memory and computes in a step, known before it runs: the
+// The memory and the operations of a job's step, known before the job runs. The
 // worker and the ps each fill in their part, with the code that plans a run.
 
 // Memory with a name.
@@ -50,10 +50,10 @@ struct ExecutorPlan {
   int64_t parameters = 0;  // numbers
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
-  // What a training step and an evaluation (0: none, or no more) keep of
-  // activations, their gradients and workspaces, beyond what lies in the memory
-  // of parameters' gradients before these are written. One runs at a time, in
-  // the same memory.
+  // Bytes that a training step and an evaluation (0: none, or no more than a
+  // step) take for activations, their gradients and workspaces, beyond what
+  // fits into the memory of parameters' gradients before these are written. One
+  // of the two runs at a time, in the same memory.
   int64_t training_arena_bytes = 0;
   int64_t evaluation_arena_bytes = 0;
   std::vector<PlannedTensor> tensors;      // largest first

@@ -87,15 +87,15 @@ class Model {
   // False only from ParseWithProblems.
   bool whole() const { return whole_; }
   const Graph& graph() const { return graph_; }
-  // What PyTorch's exporter wrote down beside the graph (export_record.h).
+  // PyTorch's exporter's notes beside the graph (export_record.h).
   const ExportRecord& export_record() const;
 
-  // What the user must know before training, one line each: what is computed
-  // otherwise than the file says (import_rewrites.h).
+  // Notes that the user must read before training, one line each: operations
+  // that are computed otherwise than the file says (import_rewrites.h).
   const std::vector<std::string>& notes() const;
 
-  // What the file has in place of the model's parameters, one line each
-  // (older_export.h); it would not train as the original does.
+  // Values that the file has in place of the model's parameters, one line each
+  // (older_export.h). Such a file would not train as the original does.
   const std::vector<std::string>& folded_parameters() const;
 
   // Concrete shape of every value, indexed by ValueId, with the batch dimension

@@ -399,7 +399,8 @@ OpSchema Einsum() {
       .TypeAndShapeInferenceFunction(InferEinsum);
 }
 
-// What the inputs say, as far as they are known; an empty one is none.
+// Resize's inputs, as far as they are known; an empty one is absent or not
+// known.
 ResizeGiven GivenTo(InferenceContext& context) {
   ResizeGiven given;
   const onnx::TensorProto* const scales =

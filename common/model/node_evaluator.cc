@@ -205,7 +205,7 @@ class Evaluation {
   void Concat();
   bool Fill();
   absl::Status Range();
-  // Whether integers have a result with them.
+  // OK if integers have a result with the second operands.
   absl::Status CheckSecondOperands() const;
   absl::StatusOr<bool> Arithmetic();
   bool Compare();
@@ -614,7 +614,8 @@ bool Evaluation::Unary() {
   return true;
 }
 
-// What two elements of a reduction come to; empty: not one of these.
+// The operator that combines two elements in a reduction; empty: `op` is none
+// of these.
 std::string CombinerOf(const std::string& op) {
   if (op == "ReduceMax") return "Max";
   if (op == "ReduceMin") return "Min";

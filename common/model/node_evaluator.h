@@ -9,7 +9,7 @@
 
 namespace syncline {
 
-// What is known of a node's input before training.
+// The facts about a node's input that are known before training.
 struct EvaluatorInput {
   bool present = false;
   Dims dims;

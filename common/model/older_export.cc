@@ -122,9 +122,9 @@ absl::flat_hash_set<absl::string_view> SettingsOf(
   return settings;
 }
 
-// What the exporter computed from parameters or constants and stored in their
-// place. These operators' weights it only transposes, reorders or reshapes, and
-// they train as the originals do.
+// Weights that the exporter computed from parameters or constants and stored in
+// their place. These operators' weights it only transposes, reorders or
+// reshapes, and they train as the originals do.
 std::vector<std::string> FoldedWeights(const onnx::GraphProto& graph) {
   constexpr absl::string_view kOnlyMoved[] = {"GRU", "LSTM", "MatMul", "PRelu",
                                               "RNN"};

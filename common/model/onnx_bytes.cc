@@ -116,7 +116,7 @@ class WireReader {
  public:
   explicit WireReader(absl::string_view bytes) : bytes_(bytes) {}
 
-  // What is wrong; empty: nothing.
+  // Returns the problem; empty: there is none.
   std::string Read(const Descriptor* message, size_t end, int depth = 0) {
     if (depth > kDepthMax) {
       return absl::StrCat("messages nest deeper than ", kDepthMax, " at byte ",

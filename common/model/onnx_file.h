@@ -45,7 +45,7 @@ absl::Status WriteOnnxFile(
 absl::StatusOr<DType> DTypeFromOnnx(int onnx_type);
 int DTypeToOnnx(DType dtype);
 
-// Whether a declared type allows this one; open dimensions (symbols and values
+// True if a declared type allows this one; open dimensions (symbols and values
 // below 1) and an absent shape allow any.
 bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
             absl::Span<const int64_t> dims);

@@ -16,7 +16,7 @@ namespace syncline {
 // however many a node has, or some among the first 32.
 inline constexpr uint32_t kEvery = ~uint32_t{0};
 
-// Whether `positions` has this one.
+// True if `positions` contains `position`.
 constexpr bool HasPosition(uint32_t positions, size_t position) {
   return positions == kEvery ||
          (position < 32 && (positions >> position & 1) != 0);

@@ -23,7 +23,7 @@ constexpr OperatorInfo kOperators[] = {
     SYNCLINE_OPERATORS(SYNCLINE_TABULATE_SCHEMA)};
 #undef SYNCLINE_TABULATE_SCHEMA
 
-// What the import makes something else of.
+// Operators that the import replaces.
 constexpr OperatorInfo kResolvedAtImport[] = {
     {"CastLike", 0b1, 0b1, {15, 19, 21, 23, 24, 25}},
     {"Constant", 0, 0, {11, 12, 13, 19, 21, 23, 24, 25}},

@@ -33,8 +33,8 @@ struct OperatorInfo {
   std::array<int, 10> versions;
 };
 
-// Whether a file's node of this type becomes something else, so that no
-// executor sees it: a Constant an initializer, a CastLike a Cast.
+// True if the import replaces a file's node of this type, so that no executor
+// sees it: a Constant by an initializer, a CastLike by a Cast.
 bool IsResolvedAtImport(absl::string_view op_type);
 
 // Null if the operator is not supported. Those resolved at import are included.

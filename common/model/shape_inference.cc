@@ -39,7 +39,7 @@ onnx::TypeProto ToOnnxType(const InferredValue& value) {
   return type;
 }
 
-// What libonnx's rules ask about one node.
+// One node, as libonnx's rules ask for it.
 class NodeContext : public onnx::InferenceContext {
  public:
   NodeContext(const Graph& graph, const Node& node,
@@ -137,8 +137,8 @@ void DropWindowsOnPadding(const Node& node, const Dims& in,
   }
 }
 
-// What a ConvTranspose is told its output has along spatial axis i: by
-// output_shape, or by auto_pad a stride for each input; -1: it is not told.
+// The size along spatial axis i that a ConvTranspose's output_shape asks for,
+// or its auto_pad, which asks for a stride for each input; -1: neither does.
 int64_t ToldSize(const Node& node, const Dims& in, size_t i) {
   const std::vector<int64_t> given = node.Ints("output_shape");
   if (i < given.size()) return given[i];
@@ -255,7 +255,7 @@ class ValueInference {
   absl::Status Evaluate(const Node& node);
   // Null: not known, or trained.
   const ConstantTensor* UntrainedValue(ValueId id) const;
-  // What libonnx 1.12 leaves unchecked.
+  // Checks that libonnx 1.12 leaves out.
   absl::Status CheckInputValues(const Node& node) const;
   absl::Status CheckFit(const Node& node) const;
   // Reads the inferred type of `id`, falling back to what the file declares.
@@ -311,7 +311,7 @@ class ValueInference {
   std::vector<InferredValue> values_;
   int64_t evaluated_bytes_ = 0;  // of `constant`s
   std::string batch_symbol_;     // as the file's inputs have it
-  // What the file says about computed values and outputs.
+  // Types that the file declares for computed values and outputs.
   absl::flat_hash_map<std::string, const onnx::TypeProto::Tensor*> declared_;
 };
 

@@ -307,7 +307,8 @@ void Resolver::CheckMerged() {
 }
 
 void Resolver::CheckLostGradients() {
-  // What is only ever a setting, as a limit of Clip, is no parameter.
+  // A value that is only ever a setting, such as a limit of Clip, is no
+  // parameter.
   std::vector<bool> has_gradient(graph_.values.size(), false);
   for (const Node& node : graph_.nodes) {
     const std::vector<bool> inputs = InputsWithGradient(graph_, node);

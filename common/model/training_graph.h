@@ -51,7 +51,8 @@ struct TrainingGraph {
   std::vector<Parameter> parameters;  // trained float32 ones, in initializer
                                       // order: the file's, then declared ones
   std::vector<Fixed> fixed;           // in initializer order
-  // What is no mistake, but should be known before the job runs, a line each.
+  // Warnings, a line each: facts that are no mistake, but that the user should
+  // read before the job runs.
   std::vector<std::string> warnings;
   std::vector<TrainingTable> tables;  // by JobSpec.tables index
   std::vector<ValueId> feeds;         // by DataSpec.feeds index

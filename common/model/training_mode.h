@@ -15,7 +15,7 @@ namespace syncline {
 // other nodes in training mode: it keeps its value.
 std::vector<bool> KeptStatistics(const Graph& graph);
 
-// Whether any BatchNormalization or Dropout is in training mode.
+// True if any BatchNormalization or Dropout is in training mode.
 bool HasTrainingMode(const Graph& graph);
 
 }  // namespace syncline

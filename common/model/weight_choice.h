@@ -40,14 +40,14 @@ bool IsTrained(WeightReason reason);
 // For people: "the file calls them BUFFER".
 absl::string_view Explain(WeightReason reason);
 
-// What nodes make of initializers. REQUIRES: the graph outlives it.
+// Uses of initializers by nodes. REQUIRES: the graph outlives it.
 class WeightUses {
  public:
   explicit WeightUses(const Graph& graph);
 
-  // What can be told from values and use alone: one of the reasons kStatistic,
-  // kLayer, kAssumed, kSingleNumber, kZeroState, kMask, kFrequencies and
-  // kPositions. Cost: as many steps as the initializer has values, and uses.
+  // The reason that follows from values and use alone: kStatistic, kLayer,
+  // kAssumed, kSingleNumber, kZeroState, kMask, kFrequencies or kPositions.
+  // Cost: as many steps as the initializer has values, and uses.
   WeightReason Judge(const Initializer& initializer) const;
 
   // How many nodes compute with the value, seen through those that only move

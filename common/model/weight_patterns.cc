@@ -54,7 +54,7 @@ class Planner {
   }
 
  private:
-  // What the model's names say about one rule.
+  // The use of one rule for the names of this model.
   struct RuleUse {
     bool matches = false;
     bool wins = false;  // is the first one for some initializer

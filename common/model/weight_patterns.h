@@ -10,7 +10,7 @@
 
 namespace syncline {
 
-// What a job and its model say about one initializer.
+// The plan for one initializer, from the job and its model.
 struct WeightPlan {
   bool is_float = false;  // float32, not of a Constant node, and no table
   // A parameter if a gradient of the loss reaches it.

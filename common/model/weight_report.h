@@ -1,7 +1,8 @@
 #ifndef SYNCLINE_COMMON_MODEL_WEIGHT_REPORT_H_
 #define SYNCLINE_COMMON_MODEL_WEIGHT_REPORT_H_
 
-// What a job trains and what it does not, and why: said before it runs.
+// A report on the tensors that a job trains, those that it does not, and the
+// reasons. It is written before the job runs.
 
 #include <cstdint>
 #include <string>

@@ -92,7 +92,7 @@ absl::StatusOr<std::string> WriteTfConfig(const std::vector<TaskAddress>& tasks,
   std::map<absl::string_view, AddressesByIndex> cluster;
   bool sparse = false;
   for (const TaskAddress& entry : tasks) {
-    // What goes between the quotes is an address and nothing else.
+    // The text between the quotes must be an address and nothing else.
     SYNCLINE_RETURN_IF_ERROR(
         Annotate(ParseHostPort(entry.address).status(), TaskName(entry.task)));
     cluster[TaskKindName(entry.task.kind)][entry.task.index] = entry.address;

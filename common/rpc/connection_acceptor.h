@@ -49,7 +49,8 @@ class ConnectionAcceptor {
 
   absl::Status Bind(int family, const void* where, uint32_t where_bytes);
   void Run();
-  // False: the system lets none be taken for now.
+  // Accepts all connections that wait. False: the system refuses to hand out
+  // any for now.
   bool AcceptAll(int listener);
   void TellRefused();
 

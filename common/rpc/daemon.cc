@@ -42,7 +42,8 @@ constexpr int kMallocArenas = 4;
 constexpr uint64_t kOpenFilesLow = 4096;
 constexpr char kWorkPrefix[] = "syncline-work-";
 
-// What fails while a process starts is told once, in our words.
+// Drops gRPC's log. A failure while a process starts is reported once, in our
+// words.
 void DropGrpcLog(gpr_log_func_args*) {}
 
 void GrpcLog(gpr_log_func_args* args) {

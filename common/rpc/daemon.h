@@ -29,7 +29,7 @@
 
 namespace syncline {
 
-// What the three daemons have in common: log, metrics, the gRPC server with
+// The part that the three daemons share: log, metrics, the gRPC server with
 // gRPC's health service, the HTTP server, membership, and the end. A main.cc
 // calls, in this order:
 //
@@ -61,10 +61,10 @@ class Daemon {
   // A role that the scheduler is to know. Owned by the daemon; before Listen.
   MemberLink* AddMember();
 
-  // What /readyz asks besides membership, for as long as HTTP is served: an
-  // error is the reason why this process is not ready. `ready` must not block
-  // for long and is called from any thread. gRPC's health service follows
-  // membership alone. Before Listen.
+  // Adds a condition of /readyz besides membership, for as long as HTTP is
+  // served. An error of `ready` is the reason why this process is not ready.
+  // `ready` must not block for long and is called from any thread. gRPC's
+  // health service follows membership alone. Before Listen.
   void AddReadiness(std::function<absl::Status()> ready);
 
   // Starts gRPC, then HTTP with `pages` besides the usual ones; writes the port

@@ -15,7 +15,7 @@ namespace syncline {
 // Which binary: they share most flags.
 enum class DaemonKind { kPs, kWorker, kScheduler };
 
-// What a daemon was told, by flags and by TF_CONFIG, checked as a whole. Frozen
+// A daemon's options from flags and TF_CONFIG, checked as a whole. Not changed
 // after ReadDaemonOptions.
 struct DaemonOptions {
   DaemonKind kind = DaemonKind::kWorker;
@@ -67,7 +67,7 @@ struct DaemonOptions {
   int cluster_tasks = 0;
   bool cluster_has_evaluator = false;  // among them
 
-  // What an operator should know about how the above came about; logged once.
+  // Notes for the operator on how the options above came about; logged once.
   std::vector<std::string> notes;
 };
 
@@ -87,8 +87,8 @@ DaemonCommandLine ReadDaemonOptions(DaemonKind kind,
                                     const std::vector<std::string>& args,
                                     absl::string_view tf_config);
 
-// What follows from the flags and TF_CONFIG, for --validate-only: one
-// "name: value" per line, then the notes.
+// The effective options of flags and TF_CONFIG, for --validate-only: one "name:
+// value" per line, then the notes.
 std::string Describe(const DaemonOptions& options);
 
 }  // namespace syncline

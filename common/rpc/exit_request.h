@@ -10,7 +10,8 @@
 
 namespace syncline {
 
-// What made a process end. Exactly one of `signal` and `exit_code` counts.
+// The reason why a process ends. Exactly one of `signal` and `exit_code`
+// counts.
 struct ExitReason {
   int signal = 0;  // SIGTERM or SIGINT; 0: asked for with an exit code
   int exit_code = 0;

@@ -11,10 +11,10 @@ namespace syncline {
 // Tells when the wall clock was set back. Pure. Thread-compatible.
 class WallClockSteps {
  public:
-  // What is still taken for a clock that is adjusted slowly.
+  // A smaller step is taken for a clock that is adjusted slowly.
   static constexpr absl::Duration kSmallest = absl::Milliseconds(100);
 
-  // Whether the wall clock has lost more than kSmallest against the monotonic
+  // True if the wall clock has lost more than kSmallest against the monotonic
   // clock since the last call.
   bool SetBack(absl::Time wall, absl::Time monotonic);
 

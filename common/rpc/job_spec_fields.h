@@ -1,8 +1,9 @@
 #ifndef SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
 #define SYNCLINE_COMMON_RPC_JOB_SPEC_FIELDS_H_
 
-// What those who check a job specification, fill its defaults and carry it out
-// all know about its fields.
+// Facts about the fields of a job specification. The code that checks a
+// specification, the code that fills its defaults and the code that carries it
+// out all use them.
 
 #include <initializer_list>
 #include <string>
@@ -54,7 +55,7 @@ inline absl::string_view MeasuredField(absl::string_view field) {
 // Of LengthBuckets.lengths; a sample's bucket is a byte.
 inline constexpr int kLengthBucketsMax = 64;
 
-// What holds for every field, whatever it means: numbers are finite, enum
+// Checks the rules for every field, whatever it means: numbers are finite, enum
 // values known, text is UTF-8 without control characters and not too long,
 // lists are not too long, and there is no field that this version does not
 // know. Appends one "field.path: problem" each.

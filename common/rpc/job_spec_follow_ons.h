@@ -20,8 +20,9 @@ namespace syncline {
 class ReportedFields {
  public:
   explicit ReportedFields(const JobSpec& spec) : spec_(spec) {}
-  // What was read of a job file: `reading` must outlive it. If the file could
-  // not be read to its end, problems about what is missing do not count either.
+  // Takes the problems of reading a job file; `reading` must outlive it. If the
+  // file could not be read to its end, problems about what is missing do not
+  // count either.
   explicit ReportedFields(const JobReading& reading);
 
   bool complete() const { return complete_; }

@@ -71,8 +71,9 @@ struct Problem {
   std::string message;
 };
 
-// What protobuf's parser says about a text: at most one error, where it stops,
-// and unknown fields, which it passes over and warns of.
+// Collects the messages of protobuf's parser about a text: at most one error,
+// where the parser stops, and unknown fields, which it passes over and warns
+// of.
 class Complaints : public pb::io::ErrorCollector {
  public:
   explicit Complaints(absl::string_view text) : text_(text) {}

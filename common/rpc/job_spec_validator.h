@@ -25,7 +25,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
 std::vector<std::string> ValidateJobSpec(const JobSpec& spec);
 
 // The spec with every default written out, so that no reader needs to know one.
-// What is invalid in it stays so.
+// An invalid field stays invalid.
 JobSpec WithDefaults(const JobSpec& spec);
 
 // All problems as one status: OK, or InvalidArgument with a line each.

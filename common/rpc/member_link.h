@@ -41,7 +41,7 @@ class MemberLink {
   void Join(SchedulerSession::Options options, Callbacks callbacks)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the role has to say. Never blocks.
+  // Sends a message of the role. Never blocks.
   void Send(DaemonMessage message) ABSL_LOCKS_EXCLUDED(mu_);
 
   // If a job runs: tells the scheduler that it fails here (Aborted, `reason`),

@@ -10,9 +10,9 @@
 
 namespace syncline {
 
-// What a member tells the scheduler about another member of its job that has
-// not answered for `out_of_reach` (PeerReach says when). `error` is what the
-// network said; its text is cut to what a person reads.
+// The report of a member to the scheduler about another member of its job that
+// has not answered for `out_of_reach` (PeerReach says when). `error` is the
+// network's error; its text is cut to a readable length.
 PeerUnreachable MakePeerUnreachable(const std::string& job_id,
                                     const Member& peer,
                                     absl::Duration out_of_reach,

@@ -6,9 +6,9 @@
 
 namespace syncline {
 
-// What may be asked for with Jobs.Profile (proto/scheduler.proto). Steps of one
-// profile, from 1; profiles that one worker has still to record; profiles that
-// one job has and will have.
+// Limits of Jobs.Profile (proto/scheduler.proto): steps of one profile, from 1;
+// profiles that one worker has still to record; profiles that one job has and
+// will have.
 inline constexpr uint32_t kProfileStepsMax = 1000;
 inline constexpr size_t kProfilesPerWorkerMax = 8;
 inline constexpr int kProfilesPerJobMax = 100;

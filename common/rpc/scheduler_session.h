@@ -51,8 +51,9 @@ class SchedulerSession {
 
   // Queued and sent in order; dropped while disconnected, except `done` and
   // `prepared`, which are kept (at most 64) and sent after re-registration.
-  // What had left when the connection broke may not have arrived; nobody needs
-  // it, for who loses a member's stream has ended the member's job.
+  // A message that had left when the connection broke may not have arrived.
+  // Nobody needs it: a scheduler that loses a member's stream has ended the
+  // member's job.
   virtual void Send(DaemonMessage message) = 0;
   // The job to name when registering again; empty for none.
   virtual void SetRunningJob(std::string job_id) = 0;

@@ -14,7 +14,7 @@
 
 namespace syncline {
 
-// What the shell of a session must do, in order.
+// The actions that the shell of a session must take, in order.
 struct OpenStream {};   // and write the Register that follows
 struct CloseStream {};  // its end is reported by OnStreamEnded
 struct WriteEvent {
@@ -101,7 +101,7 @@ class SessionCore {
   std::string running_job_;
   bool ends_with_scheduler_ = false;
   bool told_to_end_ = false;  // by Shutdown
-  // What the orphan timeout asks for was done.
+  // The job was stopped as the orphan timeout asks for.
   bool orphan_stopped_ = false;
   // `done` and `prepared` said while not registered.
   std::deque<DaemonMessage> kept_;

@@ -8,7 +8,7 @@ namespace syncline {
 inline constexpr double kStepTimeoutSecondsMin = 0.1;
 inline constexpr double kStepTimeoutSecondsMax = 24 * 60 * 60;
 
-// What a ps accepts follows: a call waits for a step timeout at most
+// Limits of a ps that follow from it: a call waits for a step timeout at most
 // (PullHeader.wait_seconds), and a cut is held for kHoldTimeouts of them unless
 // rows are read under it (BeginCutRequest.hold_seconds).
 inline constexpr double kWaitSecondsMax = kStepTimeoutSecondsMax;

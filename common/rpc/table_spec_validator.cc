@@ -134,7 +134,8 @@ void CheckBytes(const std::string& path, uint64_t bytes, Problems* problems) {
   problems->Add(path, bytes, " is outside ", kBytesMin, "..", kBytesMax);
 }
 
-// What lets a worker follow its own pushes, and others' age.
+// Refuses a cache where a worker could not follow its own pushes, or the age of
+// others'.
 void CheckCacheClocks(const std::string& field, const JobSpec& spec,
                       const TableSpec& table, Problems* problems) {
   const ConsistencySpec& consistency = spec.consistency();

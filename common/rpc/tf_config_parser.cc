@@ -30,7 +30,7 @@ using google::protobuf::Value;
 
 constexpr uint32_t kIndexMax = std::numeric_limits<uint32_t>::max();
 
-// What was found, for messages.
+// Names the value that was found, for messages.
 std::string Describe(const Value& value) {
   switch (value.kind_case()) {
     case Value::kStringValue: {

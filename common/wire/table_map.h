@@ -30,9 +30,9 @@ struct SlotRun {
 //           by binary search, and a shard's slots by its lanes in the same way
 class TableMap {
  public:
-  // What a job's tables get: 32 slots a shard, rounded up to a power of two,
-  // and at least 256, so that even one shard has enough of them to move some
-  // away.
+  // The number of slots of a job's tables: 32 slots a shard, rounded up to a
+  // power of two, and at least 256, so that even one shard has enough of them
+  // to move some away.
   static uint32_t DefaultSlots(uint32_t shard_count);
 
   // Errors: InvalidArgument: `slots` is not a power of two in 2..65,536, or

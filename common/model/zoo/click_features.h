@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_ZOO_CLICK_FEATURES_H_
 #define SYNCLINE_COMMON_MODEL_ZOO_CLICK_FEATURES_H_
 
-// What click-through models read. Internal to this folder.
+// The inputs of click-through models. Internal to this folder.
 
 #include <cstdint>
 #include <string>

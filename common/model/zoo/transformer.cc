@@ -155,8 +155,8 @@ std::string TransformerWriter::Attention(const std::string& layer,
                        {"kv_num_heads", shape_.heads}});
 }
 
-// What adds to the residual starts smaller, by sqrt(2 layers) (Radford et al.
-// 2019).
+// The weights of a layer that adds to the residual start smaller, by sqrt(2
+// layers) (Radford et al. 2019).
 std::string TransformerWriter::SelfAttention(const std::string& layer,
                                              const std::string& x,
                                              const std::string& mask) {

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_COMMON_MODEL_ZOO_TRANSFORMER_H_
 #define SYNCLINE_COMMON_MODEL_ZOO_TRANSFORMER_H_
 
-// What language models of the zoo share (Vaswani et al., NIPS 2017). Internal
-// to this folder.
+// The part that language models of the zoo share (Vaswani et al., NIPS 2017).
+// Internal to this folder.
 
 #include <cstdint>
 #include <string>
@@ -77,7 +77,7 @@ class TransformerWriter {
                              const std::string& mask);
   std::string Heads(const std::string& name, const std::string& x,
                     const std::vector<int64_t>& order);
-  // What attention adds so that no position sees what comes after it.
+  // The mask that attention adds so that no position sees those after it.
   std::string CausalMask();
   std::string SelfAttention(const std::string& layer, const std::string& x,
                             const std::string& mask);

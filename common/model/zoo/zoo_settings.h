@@ -11,8 +11,8 @@
 
 namespace syncline {
 
-// What a person set of a model, as key and text. A model asks for each of its
-// settings once; what is wrong is collected. Thread-compatible.
+// The settings that a person gave for a model, as key and text. A model asks
+// for each of its settings once. Problems are collected. Thread-compatible.
 class ZooSettings {
  public:
   explicit ZooSettings(std::map<std::string, std::string> given);
