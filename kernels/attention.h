@@ -48,9 +48,10 @@ class Attention {
     bool keeps_weights = true;
     Layout q, k, v, y;
   };
-  // What is added to the scores, or which of them are replaced, in strides as
-  // BroadcastStrides gives them: `added` or `seen`, or neither. A query all of
-  // whose scores are minus infinity has weights and a result of 0.
+  // Values that are added to the scores, or marks of the scores that are
+  // replaced, in strides as BroadcastStrides gives them: `added` or `seen`, or
+  // neither. A query all of whose scores are minus infinity has weights and a
+  // result of 0.
   struct Mask {
     const float* added = nullptr;
     const uint8_t* seen = nullptr;
@@ -100,7 +101,7 @@ class Attention {
                         float* scratch, const Gradients& out);
 
  private:
-  // What one thread multiplies with.
+  // The matrix products of one thread.
   struct Products {
     static absl::StatusOr<Products> Compile(const Shape& shape, bool backward);
     absl::Status CompileBackward(const Shape& shape);

@@ -159,7 +159,7 @@ class Operation {
   }
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  // Whether arrays of samples are; weights always may be.
+  // True if arrays of samples are rewritten; weights always may be.
   bool RewritesSamples() const {
     const auto rewritten = [](const Operand& o) {
       const bool of_samples = o.id == DNNL_ARG_SRC || o.id == DNNL_ARG_DST ||
@@ -171,8 +171,8 @@ class Operation {
            absl::c_any_of(results_, rewritten);
   }
 
-  // Whether `other` leaves its first input in scratch memory where this one
-  // wants its own.
+  // True if `other` leaves its first input in scratch memory in the place and
+  // layout in which this operation wants its own.
   bool StagesFirstInputLike(const Operation& other) const {
     const Operand& a = inputs_.front();
     const Operand& b = other.inputs_.front();
@@ -408,7 +408,7 @@ struct Convolution::Compiled {
   bool shares_dy = false;  // in scratch memory, from weights to data
 };
 
-// What oneDNN chooses for a usual convolution.
+// Asks for the layout that oneDNN chooses for a usual convolution.
 int64_t Convolution::FindBlockOfChannels() {
   const Shape shape = {
       .batch = 1,

@@ -38,7 +38,7 @@ class Convolution {
   };
   // The block that spares most rewriting on this machine; 1: none does.
   static int64_t BlockOfChannels();
-  // What will be called.
+  // The calls that will be made.
   struct Uses {
     bool forward = false;
     bool backward_data = false;
@@ -52,7 +52,7 @@ class Convolution {
   ~Convolution();
 
   // Bytes of 64-byte aligned memory that each call wants to have to itself.
-  // What is there does not matter.
+  // Its contents do not matter.
   int64_t forward_scratch_bytes() const;
   int64_t backward_data_scratch_bytes() const;
   int64_t backward_weights_scratch_bytes() const;

@@ -10,7 +10,7 @@
 namespace syncline {
 namespace {
 
-// What one of F16C's instructions converts.
+// The number of values that one of F16C's instructions converts.
 constexpr size_t kVector = 8;
 
 uint16_t ToBfloat16(float value) {

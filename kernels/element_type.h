@@ -21,7 +21,7 @@ void Narrow(ElementType type, const float* values, void* out, size_t count);
 // The same values in float32, exactly. `in`: as Narrow's `out`.
 void Widen(ElementType type, const void* in, float* values, size_t count);
 
-// Whether all values are finite once they are narrowed.
+// True if all values are finite once they are narrowed.
 bool AllFiniteAs(ElementType type, const float* values, size_t count);
 
 }  // namespace syncline

@@ -5,12 +5,12 @@
 
 namespace syncline {
 
-// What a job does about gradients with NaN or infinity: NonFinitePolicy in
+// A job's policy for gradients with NaN or infinity: NonFinitePolicy in
 // proto/job_spec.proto.
 enum class OnNonFinite { kFailJob, kSkipStep, kDropBlock };
 
-// Whether none of the values is NaN or infinite; of none: true. Looks at all of
-// them, without branches: as fast as they are read.
+// True if none of the values is NaN or infinite; also for no values. Looks at
+// all of them, without branches: as fast as they are read.
 bool AllFinite(const float* values, size_t count);
 
 // Index of the first that is NaN or infinite; `count` if there is none.

@@ -40,7 +40,7 @@ struct RowNormGradients {
   void* scratch = nullptr;
 };
 
-// What their sums over all rows take.
+// Bytes that the sums of dscale and dbias over all rows take.
 constexpr int64_t RowNormScratchBytes(int64_t n) {
   return 2 * n * static_cast<int64_t>(sizeof(double) + sizeof(float));
 }

@@ -59,9 +59,9 @@ void Adagrad(const OptimizerParams& params, const OptimizerStep& step,
   }
 }
 
-// What the parameters leave out is not in the loop. `squares` is never behind
-// what its mean's square is, but for rounding: hence the comparison, which lets
-// NaN through.
+// A part that the parameters leave out is not in the loop. `squares` is at
+// least the square of its mean, apart from rounding; hence the comparison,
+// which lets NaN through.
 template <bool kCentered, bool kMomentum>
 void RmsProp(const OptimizerParams& params, const OptimizerStep& step,
              const float* __restrict gradient, float* __restrict value,

@@ -19,8 +19,8 @@ enum class OptimizerKind {
   kRowWiseAdagrad  // rows of tables only: kernels/row_optimizer.h
 };
 
-// What stays the same for a whole job. The fields are those of OptimizerSpec in
-// proto/job_spec.proto, with every default filled in.
+// Parameters that stay the same for a whole job. The fields are those of
+// OptimizerSpec in proto/job_spec.proto, with every default filled in.
 struct OptimizerParams {
   OptimizerKind kind = OptimizerKind::kSgd;
   float momentum = 0.9f;  // kRmsProp: 0 is none
@@ -38,7 +38,7 @@ struct OptimizerParams {
   float learning_rate_power = -0.5f;  // kFtrl; [-1, 0]
 };
 
-// What changes from step to step.
+// Parameters that change from step to step.
 struct OptimizerStep {
   float learning_rate = 0;
   // Turns the gradient of the summed loss into that of the mean: 1 / samples,
@@ -93,8 +93,8 @@ void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
                     const float* gradient, float* value, float* const* slots,
                     size_t count);
 
-// What undoes the bias of Adam's moments, which start at zero: a function of t,
-// dearer to compute than a short range is to update.
+// Factors that undo the bias of Adam's moments, which start at zero. They are a
+// function of t, and cost more to compute than the update of a short range.
 struct AdamCorrection {
   double first = 1;        // 1 - beta1^t
   double second_root = 1;  // sqrt(1 - beta2^t)

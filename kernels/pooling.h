@@ -23,9 +23,9 @@ void MaxPoolGradient(int64_t planes, const Window& window,
                      const int32_t* indices, const float* dy, bool accumulate,
                      float* dx);
 
-// What an element of each window counts for in its mean, [out...]: one over the
-// elements inside the plane, or with `include_pad` over those of its padding
-// too, as far as pad_begin and pad_end reach.
+// The weight of an element of each window in its mean, [out...]: one over the
+// number of elements inside the plane, or with `include_pad` over those of its
+// padding too, as far as pad_begin and pad_end reach.
 std::vector<float> AverageWeights(const Window& window, bool include_pad);
 // y = the sum of each window's elements inside the plane, times its weight.
 void AveragePool(int64_t planes, const Window& window, const float* weights,

@@ -1,11 +1,10 @@
 #ifndef SYNCLINE_KERNELS_RECURRENT_H_
 #define SYNCLINE_KERNELS_RECURRENT_H_
 
-// What a recurrent network does to one row, of n hidden units, in one step,
-// once the matrix products are there; and the gradients. (A plain network's
-// step is Apply of kernels/cell_function.h.) float32. Gates lie one after
-// another in ONNX's order, n elements each. Arrays overlap only where they are
-// one.
+// One step of a recurrent network on one row of n hidden units, after the
+// matrix products; and its gradients. (A plain network's step is Apply of
+// kernels/cell_function.h.) float32. Gates lie one after another in ONNX's
+// order, n elements each. Arrays overlap only where they are one.
 //
 // Each cell is there twice: with its usual functions, sigmoid and tanh, whose
 // derivatives follow from the gates; and with any, then from the gates' sums,

@@ -88,7 +88,8 @@ class AttentionCase {
   T Value(int64_t b, int64_t h, int64_t j, int64_t c) const {
     return Row(5, 2, v_, b, h, j, c);
   }
-  // Whether query i sees key j; and what a mask adds if it does.
+  // True if causality, the number of keys and the columns of the mask let query
+  // i see key j.
   bool Sees(int64_t b, int64_t i, int64_t j) const {
     const bool counted = !a_.key_counts.empty();
     const int64_t before = counted ? a_.key_counts[b] - q_.rows : past_;

@@ -8,7 +8,7 @@
 namespace syncline {
 namespace {
 
-// What weighs nothing is left out: infinity there must not make NaN.
+// A value of weight zero is left out: infinity there must not make NaN.
 float Weighted(float weight, float value) {
   return weight == 0 ? 0.0f : weight * value;
 }

@@ -8,10 +8,10 @@
 
 namespace syncline {
 
-// What a row of an embedding table holds before its first update: a function of
+// The initial values of a row of an embedding table. They are a function of
 // (seed, table name, key) alone, so neither the order in which keys are seen
-// nor where they live matters, and whoever knows these three can tell an absent
-// row's values. Immutable, hence thread-safe.
+// nor the place where they live matters, and code that knows these three can
+// tell an absent row's values. Immutable, hence thread-safe.
 //
 // Element j is made from counter j by two rounds of a 32-bit mixer keyed with
 // the key's hash; 23 of its bits become an odd multiple of 2^-23 in (-1, 1),

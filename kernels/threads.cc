@@ -14,8 +14,8 @@ extern "C" void omp_set_num_threads(int threads);
 extern "C" int omp_get_max_threads();
 extern "C" int omp_get_num_threads();
 extern "C" int omp_get_thread_num();
-// What gcc makes of `#pragma omp parallel`: a team of threads, oneDNN's, each
-// calls run(data).
+// The function that gcc calls for `#pragma omp parallel`: each thread of a
+// team, which is oneDNN's, calls run(data).
 extern "C" void GOMP_parallel(void (*run)(void*), void* data, unsigned threads,
                               unsigned flags);
 

@@ -96,7 +96,7 @@ inline float Log(float x) {
 // log(1 + x) for x in [0, 2^23], within 2 units in the last place, near 0 too.
 inline float LogOnePlus(float x) {
   const float sum = 1.0f + x;
-  // What rounding the sum has lost is added again.
+  // Adds what the rounding of `sum` has lost.
   return Log(sum) + (x - (sum - 1.0f)) / sum;
 }
 
