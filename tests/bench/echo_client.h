@@ -17,9 +17,9 @@
 
 namespace syncline {
 
-// What gRPC alone can do: sends values to ServedPeer::Echo in messages of
+// The baseline of gRPC alone: sends values to ServedPeer::Echo in messages of
 // `chunk_bytes`, at most `window_bytes` leaving at a time, as the worker's
-// client does, and takes back what comes.
+// client does, and receives the answers.
 class EchoClient {
  public:
   // `values` outlive it.

@@ -1,5 +1,5 @@
-// What a ps does with every byte, without the ps: optimizer steps, and values
-// to 16 bits and back, on memory that is larger than any cache.
+// Measures the work of a ps on every byte, without the ps: optimizer steps, and
+// values to 16 bits and back, on memory that is larger than any cache.
 
 #include <cmath>
 #include <cstring>

@@ -189,7 +189,7 @@ absl::StatusOr<double> TimeMs(int count, Run run) {
   return absl::ToDoubleMilliseconds(absl::Now() - begin) / count;
 }
 
-// What is measured, in turn.
+// The measurements, in turn.
 class PushPullBench {
  public:
   PushPullBench(const BenchOptions& options, Report* report)

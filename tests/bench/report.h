@@ -11,7 +11,7 @@
 
 namespace syncline {
 
-// What the project promises of a measurement or ratio.
+// The project's goal for a measurement or ratio.
 struct Goal {
   enum class Kind { kAtLeast, kAtMost };
   // A number alone is the least that is promised.
@@ -27,9 +27,9 @@ struct Goal {
 };
 inline Goal AtMost(double value) { return {Goal::Kind::kAtMost, value}; }
 
-// What one benchmark has measured. Numbers of one report may be compared with
+// The measurements of one benchmark. Numbers of one report may be compared with
 // each other, and with nothing else: they come from one machine and one run,
-// repetitions of what is compared taken in turn. Thread-compatible.
+// and repetitions of the compared sides are taken in turn. Thread-compatible.
 class Report {
  public:
   // `what` says in one sentence what is compared with what.

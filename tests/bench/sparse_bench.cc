@@ -248,8 +248,8 @@ std::vector<std::string> Addresses(const PsProcesses& ps) {
   return addresses;
 }
 
-// What is promised of a load: rows a second against the map's, and, in
-// millions, over TCP and through shared memory.
+// The goals for a load: rows a second against the map's, and, in millions, over
+// TCP and through shared memory.
 struct LoadGoals {
   std::optional<Goal> against_map;
   std::optional<Goal> network;

@@ -37,7 +37,7 @@ absl::StatusOr<double> RowsPerSecond(
          absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
-// What of the pulls since `before` was found where.
+// Reports where the rows pulled since `before` were found.
 void ReportTiers(const ShardStatus::Table& before,
                  const ShardStatus::Table& after, Report* report) {
   const double memory = static_cast<double>(after.pulled_from_memory() -

@@ -48,7 +48,7 @@ constexpr int kVerifiedSteps = 5;
 // Processes of each side: PyTorch's peaks differ by as much as half.
 constexpr int kMemoryRepetitions = 5;
 constexpr double kMemoryGoal = 0.8;
-// What one side runs before it is the other's turn.
+// The time that one side runs before it is the other's turn.
 constexpr double kTurnMilliseconds = 400;
 
 double Median(std::vector<double> values) {

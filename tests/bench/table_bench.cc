@@ -142,7 +142,7 @@ struct Resident {
   Traffic traffic;
 };
 
-// What one would write first: the baseline.
+// The simplest table that one would write first: the baseline.
 class MapTable {
  public:
   MapTable(uint32_t dim, size_t batch_rows)
@@ -236,7 +236,7 @@ void SetRows(benchmark::State& state, int64_t rows) {
                                                 benchmark::Counter::kIsRate);
 }
 
-// What `run` takes of the shard's rows, by lane.
+// The time that `run` takes for the shard's rows, by lane.
 template <typename Run>
 void RunOnGradients(benchmark::State& state, Run run) {
   const uint32_t dim = static_cast<uint32_t>(state.range(0));
@@ -270,7 +270,7 @@ void BM_TablePush(benchmark::State& state) {
                  });
 }
 
-// What clip_norm takes more.
+// The additional time of clip_norm.
 void BM_TableNorms(benchmark::State& state) {
   std::vector<double> norms(Map().slots());
   RunOnGradients(

@@ -30,7 +30,7 @@ class TorchServer {
       const std::string& name, const std::string& folder, bool small);
   ~TorchServer();
 
-  // What trains the same on our side.
+  // The options with which StepRunner trains the same.
   const StepRunner::Options& options() const { return options_; }
   const std::string& version() const { return version_; }
 

@@ -1,6 +1,6 @@
-// What the parameter server costs a worker: the same job, trained once by a
-// worker daemon through one ps daemon, and once in this process with nothing
-// but the worker's own parts and the optimizer kernel of the ps.
+// Measures the parameter server's cost to a worker: the same job, trained once
+// by a worker daemon through one ps daemon, and once in this process with
+// nothing but the worker's own parts and the optimizer kernel of the ps.
 //
 // Both read the same digits through the same prefetcher, run the same executor
 // with the same number of threads, and end with the same loss, which is checked

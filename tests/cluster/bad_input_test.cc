@@ -112,8 +112,8 @@ TEST_F(BadInputTest, AllProblemsOfAJobComeAtOnce) {
             HasSubstr("digits.textproto:")));
 }
 
-// What the parser, the validator, the model's check and their fit find, and
-// nothing that only follows from it.
+// Expects the problems of the parser, the validator, the model's check and
+// their fit, and none that only follows from another.
 void ExpectAllLayers(const std::string& err, const std::string& file) {
   const std::vector<std::string> lines =
       absl::StrSplit(absl::StripSuffix(err, "\n"), '\n');

@@ -65,7 +65,7 @@ TEST_F(DataAgreementTest, AFileThatOneHostLacksFailsTheJobBeforeItRuns) {
   ASSERT_OK(result);
   EXPECT_EQ(result->exit.code, 1);
   EXPECT_THAT(result->out, Not(HasSubstr("running\n")));
-  // Who prepares last says it.
+  // The member that prepares last reports it.
   EXPECT_THAT(result->err, AllOf(HasSubstr("data.train: \"p-2.csv\" is "),
                                  HasSubstr("chief 0 at 127.0.0.1:"),
                                  HasSubstr("worker 0 at 127.0.0.1:")));

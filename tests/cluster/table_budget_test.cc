@@ -20,8 +20,8 @@ namespace {
 
 constexpr uint64_t kBudget = 16 << 20;
 constexpr uint64_t kRows = 8 * kBudget / ZipfTrainer::kRowBytes;
-// What a ps takes for its calls: gRPC's buffers and messages on their way, most
-// of which it has after WarmUp.
+// Bytes that a ps takes for its calls: gRPC's buffers and messages on their
+// way, most of which it has after WarmUp.
 constexpr uint64_t kCalls = 16 << 20;
 
 TEST(TableBudgetTest, ATableOfEightTimesItsMemoryStaysWithinIt) {

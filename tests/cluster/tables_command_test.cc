@@ -220,8 +220,8 @@ TEST_F(TablesCommandTest, SaysWhereRowsAreWhileAJobRunsAndAfterIt) {
   EXPECT_THAT(none.err, HasSubstr("no job is running"));
 }
 
-// What a job asks of its tables and cannot have: said before anything is
-// submitted where that can be known, and else by the ps, before it runs.
+// Tables that a job asks for and cannot have are refused before anything is
+// submitted where that can be known, and else by the ps, before the job runs.
 TEST_F(TablesCommandTest, TablesThatCannotBeAreRefusedByField) {
   const auto refusal = [&](const JobSpec& job, absl::string_view model) {
     const auto result = cluster_->Synctl(

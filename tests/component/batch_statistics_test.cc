@@ -297,7 +297,8 @@ TEST_F(AbandonedStepTest, KeepsNobodyWaiting) {
         }
         JobSpec alone = Regression("", FAIL_JOB);
         alone.mutable_training()->set_micro_batches(parts);
-        // Who has folded before the other's loss overflowed has a gradient.
+        // A worker that has folded before the other's loss overflowed has a
+        // gradient.
         const bool is_dropped = policy == DROP_BLOCK && bad == kBadLabel;
         EXPECT_EQ(outcome.weights == Run(alone).weights, !is_dropped);
       }

@@ -287,7 +287,7 @@ TEST_F(BucketTrainingTest, PaddingChangesNothingThatIsLearned) {
   ASSERT_EQ(without.status, absl::OkStatus());
   EXPECT_EQ(with.weights, without.weights) << "bit for bit";
 
-  // What the three buckets say of these weights is what the one says.
+  // The evaluation of these weights over three buckets equals the one over one.
   JobSpec three = MakeSpec();
   JobSpec one = Padded();
   for (JobSpec* spec : {&three, &one}) {

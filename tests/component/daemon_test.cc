@@ -53,9 +53,10 @@ SchedulerMessage ShutdownWith(int exit_code) {
 constexpr int kServing = 1;
 constexpr int kNotServing = 2;
 
-// What grpc-health-probe would read; negative: the call failed. The packages
-// have no stub for it. HealthCheckRequest's only field is a string, its
-// response's an enum; an Artifact and a Task of ours have the same first field.
+// The health that grpc-health-probe would read; negative: the call failed. The
+// packages have no stub for it. HealthCheckRequest's only field is a string,
+// its response's an enum; an Artifact and a Task of ours have the same first
+// field.
 int HealthOf(const std::string& address, const std::string& service) {
   grpc::TemplatedGenericStub<Artifact, Task> stub(MakeChannel(address));
   const auto context = MakeContext(absl::Now() + absl::Seconds(20));

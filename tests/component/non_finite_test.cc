@@ -98,7 +98,7 @@ class NonFiniteTest : public ::testing::Test {
                              .data_root = dir_.path()});
     return cluster.RunJob(spec, kModel);
   }
-  // What rank 0's samples alone give, or with `initial` for `w`.
+  // The weights that rank 0's samples alone give, or with `initial` for `w`.
   Weights Alone(float initial = 0) {
     JobSpec spec = Spec("ordinary.csv", FAIL_JOB);
     StartAt(initial, &spec);
@@ -218,7 +218,7 @@ TEST_F(NonFiniteTest, ALossThatIsNotFiniteIsAStepWithoutSamples) {
   }
 }
 
-// What is evaluated overflows as above; what is trained on does not.
+// The evaluation data overflow as above; the training data do not.
 TEST_F(NonFiniteTest, AnEvaluationThatIsNotFiniteIsRecordedUnlessTheJobFails) {
   for (const auto policy : {FAIL_JOB, SKIP_STEP, DROP_BLOCK}) {
     SCOPED_TRACE(NonFinitePolicy_Name(policy));

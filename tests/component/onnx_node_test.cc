@@ -192,8 +192,8 @@ absl::Status Compare(const ConstantTensor& got, const ConstantTensor& want) {
   return absl::InternalError("its elements differ");
 }
 
-// What is known of a random Dropout: each element is 0 or scaled up, and a
-// mask says which.
+// Checks the known facts of a random Dropout: each element is 0 or scaled up,
+// and a mask says which.
 absl::Status CheckDropped(const OnnxNodeCase& test, const NodeTest& run) {
   const float ratio = test.inputs.at("r").floats()[0];
   const auto x = test.inputs.at("x").floats();
@@ -291,7 +291,7 @@ TEST(OnnxNodeTest, EveryCaseOfOurOperatorsPassesOrIsListed) {
   if (PackageFolders().empty()) return;
   // So that neither the list nor the suite can go out of date unnoticed.
   EXPECT_THAT(unused, ::testing::IsEmpty());
-  // Whose cases are of opset 7 or 9.
+  // Operators whose cases are of opset 7 or 9.
   operators.insert({"And", "Not", "Shrink", "Xor"});
   for (const std::string& op : SupportedOperators()) {
     EXPECT_EQ(operators.count(op), 1u) << "no case of " << op << " passes";

@@ -437,7 +437,7 @@ TEST_F(PsClientRowsTest, RowsThatTheStepDoesNotPushMayComeEarly) {
   Random random(6);
   Collect(RandomIds(&random), current_);
   for (int64_t clock = 0; clock < 20; ++clock) {
-    // What comes too old is read once more.
+    // An answer that is too old is read once more.
     const bool stale = clock % 3 == 0;
     for (auto& shard : shards_) shard->SetMinClock(stale ? clock - 3 : clock);
     const int pulls = shards_[0]->pulls() + shards_[1]->pulls();

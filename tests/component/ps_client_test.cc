@@ -65,7 +65,7 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
     MutexLock lock(&mu_);
     hold_pulls_ = true;
   }
-  // What answers say they waited; by default nothing.
+  // Sets the time that answers claim to have waited; by default none.
   void ClaimToHaveWaited(double seconds) { claimed_wait_ = seconds; }
   // PushPulls stay in the queue until Take.
   void TakeNothing() { untaken_ = true; }

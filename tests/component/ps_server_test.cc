@@ -392,7 +392,7 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
   const absl::Status refused = chief.Send(0, push(chief, 3, 1));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(refused), HasSubstr("calls that must wait hold"));
-  // What can be accepted still is, and what has been accepted holds no room.
+  // Pushes that can be accepted still are, and accepted ones hold no room.
   for (uint32_t block = 0; block + 3 <= 30; block += 3) {
     EXPECT_OK(other.Send(0, push(other, block, 0)));
   }

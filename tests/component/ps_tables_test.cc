@@ -51,7 +51,7 @@ ElementType TypeOf(WireType type) {
   return type == WIRE_BFLOAT16 ? ElementType::kBfloat16 : ElementType::kFloat32;
 }
 
-// What is left of a row that travels.
+// The row as it arrives after travelling in `type`.
 Row Rounded(Row row, ElementType type) {
   std::string bytes(row.size() * ElementBytes(type), '\0');
   Narrow(type, row.data(), bytes.data(), row.size());
@@ -83,7 +83,7 @@ Row InitialRow(int64_t key) {
   return row;
 }
 
-// What a row becomes by these summed gradients, one update each.
+// The row after these summed gradients, one update each.
 Row Updated(int64_t key, const std::vector<std::pair<Row, float>>& sums) {
   const RowOptimizer optimizer(
       {.kind = OptimizerKind::kAdagrad, .epsilon = 1e-10f}, kDim);
@@ -328,7 +328,8 @@ Rows TrainSync(uint32_t ps_count, float clip_norm = 0) {
   return pulled.ok() ? *pulled : Rows();
 }
 
-// What the three workers of TrainSync push at a clock, in rank order.
+// The gradients that the three workers of TrainSync push at a clock, summed in
+// rank order.
 Rows SyncSums(int64_t clock) {
   Rows sums;
   for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -529,7 +530,8 @@ TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
   }
   EXPECT_EQ(pushed.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(pushed.message()), HasSubstr("table 'emb'"));
-  // What was accepted is confirmed, and who may not push is not told to wait.
+  // A repeat of an accepted push is confirmed, and a caller that may not push
+  // is not told to wait.
   const auto repeat = [&](int64_t clock) {
     Rows gradients;
     for (int64_t key = 2000 * clock; key < 2000 * (clock + 1); ++key) {
@@ -544,7 +546,7 @@ TEST(PsTablesTest, PushesAreHeldBackWhenThereIsNoRoom) {
   zombies.mutable_header()->mutable_caller()->set_incarnation(1);
   EXPECT_EQ(worker.plain().Send(0, zombies).code(),
             absl::StatusCode::kFailedPrecondition);
-  // What is there can be read.
+  // Existing rows can be read.
   ASSERT_OK_AND_ASSIGN(const Rows first, worker.Pull(0, {{0, {}}}));
   EXPECT_EQ(first.at(0), Updated(0, {{Row(kDim, 1), 1.0f}}));
 }

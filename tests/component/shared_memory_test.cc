@@ -151,7 +151,7 @@ PsFixture::Options Cluster(uint32_t ps, uint32_t workers) {
 
 using Values = std::vector<std::vector<float>>;
 
-// What every worker has after some steps, all of one kind of transport.
+// The values of every worker after some steps, all of one kind of transport.
 std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
                           const PsFixture::Options& cluster,
                           Gradients gradients = Gradients::kPrivate) {
@@ -483,7 +483,7 @@ TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
   pushing.join();
 }
 
-// What lies in shared memory fills no window that its sender waits to leave.
+// Payloads in shared memory fill no window that their sender waits to leave.
 TEST(SharedMemoryPeerTest, OnlyWhatTravelledIsSaidToBeTaken) {
   PsFixture fixture(FourValues(2));
   HandMade peer(&fixture);

@@ -375,7 +375,7 @@ TEST_F(TableTrainingTest, BoundedStalenessAndAsyncTrain) {
   }
 }
 
-// What a metric of the chief says.
+// The value of a metric of the chief.
 double Metric(const MetricsRegistry& metrics, absl::string_view name) {
   const std::string text = metrics.Render();
   const size_t at = text.find(absl::StrCat("\n", name, " "));

@@ -134,8 +134,8 @@ class ProcessLossTest : public testing::Test {
                                "  y = MatMul (n", kNorms, ", w1)\n}\n"));
   }
 
-  // Whether no ps has heard of job "j-0001" for a while, and has nobody's push
-  // or pull waiting: then those who can go on wait in a fold.
+  // True if no ps has heard of job "j-0001" for a while, and no push or pull
+  // waits at one: then the workers that can go on wait in a fold.
   bool AllWaitInAFold() {
     const auto members = cluster_.Members();
     EXPECT_OK(members);

@@ -61,7 +61,7 @@ TEST_F(SchedulerLossTest, KilledInTheMiddleOfAJob) {
                        cluster_.WaitForEnd(queued, absl::Seconds(90)));
   EXPECT_EQ(next.state(), SUCCEEDED);
   EXPECT_OK(cluster_.WaitForFreeMembers(kMembers, absl::Seconds(30)));
-  // What was done before is still there, results and all.
+  // The jobs that were done before are still there, results and all.
   ASSERT_OK_AND_ASSIGN(const auto list, cluster_.Synctl({"list"}));
   for (const std::string& id : {done.job_id(), queued, std::string("j-0002")}) {
     EXPECT_THAT(list.out, HasSubstr(id));

@@ -13,7 +13,7 @@ import sys
 
 FOLDERS = ("common", "kernels", "server", "worker", "scheduler")
 
-# What is not code: comments, strings, characters, preprocessor lines.
+# Text that is not code: comments, strings, characters, preprocessor lines.
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)"'
     r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'|^[ \t]*\#(?:\\\n|[^\n])*',

@@ -27,8 +27,8 @@ namespace {
 
 constexpr char kFolder[] = "tests/peers/pytorch/exports";
 
-// What PyTorch made of a parameter: of final - kept * initial, where kept is 1
-// but for running statistics, whose part of the initial value fades.
+// PyTorch's result for a parameter: final - kept * initial, where kept is 1
+// except for running statistics, whose part of the initial value fades.
 struct ExpectedParameter {
   std::set<std::string> names;  // several of one that is tied
   double kept = 1;
@@ -192,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(Exports, TrainedExportTest,
 
 class RefusedExportTest : public testing::TestWithParam<ExportCase> {};
 
-// What an exporter merged or folded away, with the call that does not.
+// A file in which an exporter merged or folded weights is refused, with the
+// export call that keeps them.
 TEST_P(RefusedExportTest, IsRefusedWithTheRemedy) {
   ExpectedRun run = ReadExpected(GetParam().folder());
   run.options.model =

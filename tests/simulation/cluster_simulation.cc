@@ -353,7 +353,7 @@ void ClusterSimulation::BreakStream(size_t i) {
   if (session == 0) return;
   ++losses_;
   streams_[session].lost = now_;
-  // What is under way may still arrive after the end.
+  // Messages that are under way may still arrive after the end.
   After(Delay(absl::Milliseconds(20)), [=, this] { OnStreamGone(session); });
   After(Delay(absl::Seconds(8)), [=, this] { Connect(i); });
 }

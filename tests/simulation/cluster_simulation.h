@@ -28,7 +28,7 @@ class ClusterSimulation {
   // nothing more can happen.
   void Run();
 
-  // What broke, with the time; empty if nothing did.
+  // The rules that were broken, with the time; empty if none was.
   const std::vector<std::string>& violations() const { return violations_; }
   // That the history was worth it.
   int submitted() const { return static_cast<int>(seen_.size()); }
@@ -55,7 +55,7 @@ class ClusterSimulation {
     absl::Time last_down;
     absl::Time lost = absl::InfiniteFuture();  // when its daemon left it
   };
-  // What was seen of a job last.
+  // The last seen state of a job.
   struct Seen {
     JobState state = QUEUED;
     int transitions = 0;

@@ -9,7 +9,8 @@
 
 namespace syncline {
 
-// What every worker of a simulated job sends, and what must come of it.
+// The calls of every worker of a simulated job, and the values that must come
+// of them.
 class ShardScript {
  public:
   explicit ShardScript(const SimulationOptions& options);

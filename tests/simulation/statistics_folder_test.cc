@@ -207,7 +207,7 @@ class Simulation {
     if (worker.at.fold < FoldsOf(call.rank, worker.at.clock)) {
       if (answer.sums != Expected(worker.at)) error_ = "other sums";
       ++worker.at.fold;
-      // Who has as many folds as anybody can just goes on.
+      // A worker that has as many folds as anybody can goes on at once.
       if (worker.at.fold < 3) return Next(call.rank);
     }
     worker.waits = true;

@@ -118,8 +118,8 @@ void ToFloat32(ConstantTensor* tensor) {
   tensor->bytes = std::move(bytes);
 }
 
-// What is float64 in the file and float32 in the graph is fed, and comes out,
-// as such.
+// Feeds as float32 the values that are float64 in the file and float32 in the
+// graph, and expects them as float32.
 void Narrow(const Graph& graph, OnnxNodeCase* test) {
   const auto narrow = [&](ValueId v, ConstantTensor* tensor) {
     if (tensor->dtype == DType::kFloat64 &&

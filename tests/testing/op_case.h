@@ -51,7 +51,7 @@ struct OpCase {
   // Channels of a block of the first input and of the output.
   int64_t input_block = 1;
   int64_t output_block = 1;
-  // What is drawn becomes this much larger, and then more by that.
+  // Drawn values are multiplied by this, and then the next is added.
   double drawn_factor = 1;
   double drawn_offset = 0;
 

@@ -1,7 +1,8 @@
 #ifndef SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
 #define SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
 
-// What this process has open and mapped: for tests that nothing is left behind.
+// The files and mappings that this process has open: for tests that nothing is
+// left behind.
 
 #include <cstddef>
 #include <filesystem>

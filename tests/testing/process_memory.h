@@ -30,9 +30,9 @@ inline uint64_t ProcessMemoryBytes(pid_t pid, const std::string& field) {
   return 0;
 }
 
-// What a ps may have resident for one job: its parameters and optimizer slots
-// with a fifth for what they need around them, its program, and the gradients
-// that the consistency mode makes it keep for others.
+// Bytes that a ps may have resident for one job: its parameters and optimizer
+// slots with a fifth for what they need around them, its program, and the
+// gradients that the consistency mode makes it keep for others.
 inline double PsMemoryLimitBytes(double state_bytes,
                                  double waiting_gradient_bytes) {
   return 1.2 * state_bytes + 64 * kMiB + waiting_gradient_bytes;

@@ -43,8 +43,8 @@ class RowClient {
   // Of `keys`, unique and in any order, those of this shard.
   RowBatch MakeBatch(absl::Span<const int64_t> keys) const;
 
-  // What the shard waits for before it takes pushes: the value of the job's one
-  // dense element on shard 0, nothing on the others.
+  // Writes the value that the shard waits for before it takes pushes: the value
+  // of the job's one dense element on shard 0, nothing on the others.
   absl::Status Init();
   // Hands memory of so many bytes to the ps, which has to be on this host. Then
   // payloads may go through it.

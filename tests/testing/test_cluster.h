@@ -42,7 +42,7 @@ class RunningProgram {
           environment);
 
   ChildProcess& process() { return *process_; }
-  // What it has written so far.
+  // The output so far.
   std::string out() const;
   std::string err() const;
   // Waits for its end. Errors: DeadlineExceeded; it runs on.

@@ -29,7 +29,8 @@ namespace syncline {
 // RunJob. Thread- compatible.
 class TrainingCluster {
  public:
-  // What workers fetch and upload: a map in place of the scheduler's files.
+  // The store that workers fetch from and upload to: a map in place of the
+  // scheduler's files.
   class Artifacts;
 
   struct Options {

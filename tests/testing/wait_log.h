@@ -13,7 +13,7 @@ namespace syncline {
 // How long a test waits for what should come at once.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
 
-// What happened, in order; a test can wait for more of it. Thread-safe.
+// A list of events in order; a test can wait for more of them. Thread-safe.
 template <typename T>
 class WaitLog {
  public:

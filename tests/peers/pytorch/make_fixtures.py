@@ -22,7 +22,8 @@ import onnx
 import measure
 
 FILE_BYTES_MAX = 100_000
-# What a refusal must say, and the models whose refused files are kept.
+# The remedy that a refusal must name, and the models whose refused files are
+# kept.
 REMEDIES = {"default": "optimize=False",
             "older-plain": "do_constant_folding=False"}
 REFUSED = ("batchnorm-cnn", "gpt-sdpa", "hf-albert", "hf-bert-eager",
@@ -81,7 +82,8 @@ def expected_lines(folder):
     for loss, bound in zip(reference.losses, reference.loss_bound()):
         yield f"step {loss:.9g} {bound:.3g}"
     for names in tied_names(reference):
-        # What stays as it is has no direction that tells it from another.
+        # A tensor that stays as it is has no direction that tells it from
+        # another.
         changed = reference.has_moved(names[0]) or (
             names[0] in reference.momenta)
         if not changed and names[0] not in reference.trained:

@@ -27,7 +27,7 @@ constexpr Format kFormats[] = {{ElementType::kBfloat16, 8, 7},
                                {ElementType::kFloat16, 5, 10}};
 constexpr uint32_t kPatterns = 1 << 16;
 
-// What IEEE 754 says a pattern is.
+// The value of a pattern by IEEE 754.
 double Value(const Format& format, uint32_t pattern) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const uint32_t fraction = pattern & ((1 << format.fraction_bits) - 1);

@@ -164,7 +164,8 @@ TEST_F(ClusterCoreTest, TheSameLossTwiceIsNotWorthAThirdTry) {
               AllOf(HasSubstr("last clock 7"), HasSubstr("job j-0003")));
 }
 
-// What a failed job is told to be stays, whatever befalls an earlier one later.
+// The cause that a failed job was given stays, whatever happens to an earlier
+// job later.
 TEST_F(ClusterCoreTest, AFailureIsComparedOnceWhenItHappens) {
   const auto start = [&](uint32_t index) {
     Join(1 + index, PS, index, 21 + index);

@@ -40,7 +40,7 @@ DataFingerprint Data(const std::vector<std::string>& names) {
   return data;
 }
 
-// What a worker hears that comes after the chief.
+// The problems of a worker that prepares after the chief.
 std::vector<std::string> Compare(const DataFingerprint& chief,
                                  const DataFingerprint& worker) {
   DataComparison comparison;

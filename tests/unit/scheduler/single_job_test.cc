@@ -79,7 +79,7 @@ class SingleJobTest : public ::testing::Test {
       changed_.SignalAll();
     };
   }
-  // What the process was told to exit with, once.
+  // The exit code that the process was given, once.
   int AwaitCode() {
     const absl::Time deadline = absl::Now() + absl::Seconds(30);
     MutexLock lock(&mu_);

@@ -185,7 +185,7 @@ TEST_F(FullDiskTest, WritesResumeWhenThereIsRoomAgain) {
   for (int round = 0; round < 3; ++round) {
     SCOPED_TRACE(round);
     Fill();
-    // What the log has room for may still be taken.
+    // Records that the log has room for may still be taken.
     absl::Status written;
     int taken = 0;
     do {

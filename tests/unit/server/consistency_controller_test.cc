@@ -606,7 +606,7 @@ class EvaluatorTest : public ControllerTest {
         controller_->OnEndCut(kRank, 12, cut_id, kStart, &actions).ok());
     return Kinds(actions);
   }
-  // Whether it counted as progress.
+  // True if the report counted as progress.
   bool Says(uint64_t done, absl::Duration after) {
     const absl::Time now = kStart + after;
     EXPECT_TRUE(

@@ -219,7 +219,7 @@ class JobShardTest : public ::testing::Test {
     AddPull(clock, keys, &call, &payload);
     return Start(std::move(call), std::move(payload));
   }
-  // What has come once the lanes have done what they were told.
+  // The answer after the lanes have done all their steps.
   Answer Seen(const std::shared_ptr<Answer>& answer) {
     lanes_.Drain();
     MutexLock lock(&mu_);
@@ -298,7 +298,7 @@ TEST_F(JobShardTest, CallsThatMustWaitLeaveHalfOfTheBudgetFree) {
   AddPull(1, Keys(0, 500), &call, &payload);
   EXPECT_EQ(Seen(Start(std::move(call), std::move(payload))).status.code(),
             absl::StatusCode::kResourceExhausted);
-  // What they wait for finds room.
+  // The push that they wait for finds room.
   EXPECT_OK(Seen(Push(1, 0, Keys(250, 500))).status);
   for (int i = 0; i < 4; ++i) {
     const Answer pulled = Seen(pulls[i]);

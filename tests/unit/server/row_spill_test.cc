@@ -50,7 +50,7 @@ std::unique_ptr<ColdStore> MustOpen(const RowSpill::Options& options) {
   return *std::move(store);
 }
 
-// What the row of a key is in its n-th version.
+// The row of a key in its n-th version.
 std::vector<char> RowOf(ColdKey key, int version) {
   Random random(SeedFor(key.partition, key.key) + version);
   std::vector<char> row(kRowBytes);

@@ -41,7 +41,7 @@ class SharedRegionsTest : public testing::Test {
   SharedRegionsTest()
       : regions_({.bytes_max = 3 * kBytes, .boot_id = "here"}) {}
 
-  // What a worker does; returns the region's name.
+  // Hands memory over as a worker does; returns the region's name.
   absl::StatusOr<uint64_t> HandOver(const FileDescriptor& memory,
                                     Access access = Access::kReadWrite) {
     const auto offer = regions_.MakeOffer("here", kStart);

@@ -335,7 +335,7 @@ TEST(SpillShelfTest, ADamagedLogCostsItsOwnRowsAlone) {
     size_t limit = 1000;
     EXPECT_EQ(shelves.Of(0)->Scan(0, &limit, &keys, &rows).code(),
               absl::StatusCode::kDataLoss);
-    // What is written anew is there again.
+    // A row that is written anew is there again.
     ASSERT_OK(shelves.Put(5, RowOf(5, 3)));
     ASSERT_OK(shelves.Merge(shelves.Of(0)));
     std::string row;

@@ -137,7 +137,7 @@ TEST_F(ThreeWorkers, AnOverdueCallNamesTheMissing) {
                     HasSubstr("missing: worker:0 at a:1 (not heard of yet), "
                               "worker:2 at c:3 (not heard of yet)"),
                     Not(HasSubstr("worker:1"))));
-  // What was sent counts.
+  // The values that were sent first count.
   EXPECT_THAT(Send(2, 0, {7, 0}, {1}), IsEmpty());
   EXPECT_THAT(Send(3, 2, {7, 0}, {1}), SizeIs(2));
   for (const uint32_t rank : {1, 2}) Send(4 + rank, rank, {7, 1}, {1});

@@ -740,7 +740,7 @@ TEST(TableShardTest, WithoutDiskAFullTableRefusesNewRowsOnly) {
   EXPECT_LE(stats.memory_bytes, options.memory_bytes);
   EXPECT_GT(stats.memory_bytes, options.memory_bytes * 7 / 10);
 
-  // What is there can be pushed to and read.
+  // Existing rows can be pushed to and read.
   const Gradients before = table.Scan(0, 1000, [] {});
   EXPECT_EQ(before.size(), stats.rows_in_memory);
   Gradients again;

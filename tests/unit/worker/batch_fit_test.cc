@@ -47,7 +47,7 @@ class DescribeFitTest : public ::testing::Test {
     options.eval_batch_size = evaluated;
     return options;
   }
-  // What is available if exactly these batches fit.
+  // The memory that is available if exactly these batches fit.
   uint64_t RoomFor(int64_t batch, int64_t evaluated) const {
     // In parts, which take more than whole batches.
     Executor::Options options = OptionsFor(2 * batch, evaluated);

@@ -371,7 +371,7 @@ std::vector<GraphCase> GraphCases() {
        "k = Transpose <perm = [0, 2, 3, 1]> (d)\n s = MatMul(q, k)\n"
        "m = Where(hides, never, s)\n p = Softmax(m)\n o = MatMul(p, q)\n"
        "z = Transpose <perm = [0, 2, 1, 3]> (o)\n y = Reshape(z, joined)"},
-      // What is hidden has a weight, but no gradient.
+      // A hidden score has a weight, but no gradient.
       {"AttentionWithHiddenScores", kSquare,
        "(float[N,2,4] x, float[4,4] w_a, float[4,4] w_b) => (float[N,2,4] y)",
        "bool[2,2] seen = {0, 0, 1, 0}, int64[4] by_head = {0, 2, 2, 2}, "
@@ -1033,8 +1033,8 @@ TEST(ExecutorTest, RunningStatisticsFollowTheBatches) {
   }
 }
 
-// What is handed out of one sample are the running statistics themselves, and
-// the scores are those of an evaluation.
+// A batch of one sample hands out the running statistics themselves, and its
+// scores are those of an evaluation.
 TEST(ExecutorTest, ALastBatchOfOneSampleLeavesRunningStatisticsAsTheyAre) {
   Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 4);
   const float values[] = {3, 1, 10, 4};  // scale, bias, mean, variance
@@ -1198,7 +1198,8 @@ TEST(ExecutorTest, OnlyTheStepItselfFoldsStatistics) {
   EXPECT_EQ(folds.count(), 2);
 }
 
-// Whether all have one element shows when they are folded.
+// The reduction of the statistics shows whether the other workers' parts have
+// one element too.
 TEST(ExecutorTest, PartsOfOneElementMayFoldTheirStatistics) {
   ThreadFolds folds(1);
   Trainer t(NormalizedColumn(), LossSpec::MEAN_SQUARED_ERROR, 4, 4, 1, 1,

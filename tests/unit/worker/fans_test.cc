@@ -181,7 +181,7 @@ TEST(FansTest, ThroughWhatOnlyRearranges) {
                             window.Makes("Identity", {64, 32, 5})));
   ExpectFans(window.Fans(), 160, 320);
 
-  // What puts numbers elsewhere is not followed.
+  // An operator that puts numbers elsewhere is not followed.
   GraphOf other({64, 32});
   other.Reads("MatMul", 1, {}, other.Makes("Reshape", {32, 64}));
   EXPECT_THAT(other.Fans().doubt, HasSubstr("no node"));

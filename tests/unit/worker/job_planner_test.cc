@@ -198,7 +198,7 @@ TEST(JobPlannerTest, ValuesOfTheFileAreHeldOnce) {
   EXPECT_EQ(trained->graph().initializers[0].tensor.floats()[0], 0.5f);
 }
 
-// What a scheduler of before there were parts of batches sends.
+// A scheduler from before there were parts of batches sends no number of parts.
 TEST(JobPlannerTest, NoNumberOfPartsIsOne) {
   JobSpec spec = WithDefaults(DigitsJob());
   const auto model = *ParseJobModel(spec, MlpModel(784, 32, 10), "model");

@@ -137,7 +137,7 @@ TEST_F(ResultUploadTest, WhatIsGivenUpIsKeptAndNamed) {
   ASSERT_TRUE(Put("trained.onnx", "model").ok());
   const int attempts = scheduler_.attempts;
   EXPECT_GE(attempts, 1);
-  // What comes later is tried once.
+  // A file that comes later is tried once.
   ASSERT_TRUE(Put("tables/t.safetensors", "rows").ok());
   EXPECT_EQ(scheduler_.attempts, attempts + 1);
   const absl::Status end = upload_->Finish();

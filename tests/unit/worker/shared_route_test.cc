@@ -29,7 +29,7 @@ class SharedRouteTest : public testing::Test {
     request_ = EncodeFrame(header_, {grpc::Slice("abcd"), grpc::Slice("efgh")});
   }
 
-  // What the ps reads of an attempt.
+  // The part of an attempt that the ps reads.
   SharedMemory Sent(const grpc::ByteBuffer& message) {
     PushHeader header;
     PayloadView payload;

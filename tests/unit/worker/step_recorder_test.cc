@@ -96,7 +96,7 @@ TEST(StepRecorderTest, WhatHasEndedIsLaidOneBehindTheOther) {
                     {StepProfile::PULL, half}});
   recorder.EndStep(1);
   const StepProfile& profile = recorder.profile();
-  // What took no time did not happen.
+  // An interval that took no time is not recorded.
   EXPECT_THAT(Intervals(profile), ElementsAre("PUSH", "PULL"));
   EXPECT_EQ(profile.interval_begin_ns(1),
             profile.interval_begin_ns(0) + profile.interval_duration_ns(0));

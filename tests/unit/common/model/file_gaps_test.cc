@@ -94,7 +94,7 @@ TEST(FileGapsTest, ARowOfZerosIsSaid) {
           "model: row 1 of 'emb' is all zeros, as padding_idx leaves it, but "
           "an ONNX file has no padding_idx: the row is trained like others. "
           "Where it must stay, multiply the rows by (ids != 1) in the model"));
-  // What a rule fills has no such row.
+  // An initializer that a rule fills has no such row.
   EXPECT_THAT(FoundIn(kEmbedding, {},
                       R"(model { initialize { pattern: "emb"
                                              scheme: XAVIER_UNIFORM } })")

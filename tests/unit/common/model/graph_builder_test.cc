@@ -61,7 +61,8 @@ TEST(GraphBuilderTest, OneMoreSymbolMayBeTheLengthOfSamples) {
   std::vector<std::string> problems;
   const Graph graph =
       BuildGraph({"w"}, &model, &problems, {"w"}, {"S", 12}).graph;
-  // What depends on the length is neither a parameter nor a table.
+  // A tensor whose shape depends on the length is neither a parameter nor a
+  // table.
   EXPECT_THAT(problems,
               ElementsAre("graph input 'w': its first dimension is the batch, "
                           "but 'S' is the length of samples"));

@@ -311,7 +311,8 @@ TEST(ModelTest, ExportedFilesPassOnnxOwnChecker) {
     onnx::ModelProto proto;
     ASSERT_TRUE(proto.ParseFromString(*bytes));
     EXPECT_NO_THROW(onnx::checker::check_model(proto)) << ir_version;
-    // What the job initialised is no input any more, as far as ONNX allows.
+    // An initializer that the job filled is no input any more, as far as ONNX
+    // allows.
     EXPECT_EQ(proto.graph().input_size(), ir_version[0] == '3' ? 3 : 1);
   }
 }
@@ -358,7 +359,7 @@ TEST(ModelTest, OnnxNodeTestsOfSupportedOperatorsParse) {
   EXPECT_GE(parsed, 89);
 }
 
-// What is exported of a table: its rows where they are given, else an input.
+// A table is exported with its rows where they are given, else as an input.
 TEST(ModelTest, ATableWithoutRowsIsAnInputOfTheExport) {
   constexpr char kText[] = R"(<ir_version: 8, opset_import: ["" : 13]>
       g (int64[N,2] ids, float[rows,2] open, float[3,2] declared) =>

@@ -247,7 +247,7 @@ TEST(NodeEvaluatorTest, PowersOfIntegersAreExactAndWrapAround) {
   EXPECT_EQ(power(0, 0), 1);
   EXPECT_EQ(power(1, kMost), 1);
   EXPECT_EQ(power(-1, kMost), -1);
-  // What a number is raised to may be of another type.
+  // The exponent may be of another type than the base.
   const std::vector<int32_t> bases = {3};
   const ConstantTensor narrow = {
       DType::kInt32,

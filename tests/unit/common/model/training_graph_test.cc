@@ -222,7 +222,7 @@ TEST(TrainingGraphTest, TheJobSaysWhatIsTrained) {
   EXPECT_THAT(resolved.problems, IsEmpty());
   EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "root:-1", "w1:0"));
   EXPECT_THAT(FixedNames(resolved.training), ElementsAre("hidden", "gain"));
-  // What no gradient reaches cannot be.
+  // An initializer that no gradient reaches cannot be trained.
   EXPECT_THAT(Resolve("model { train: 'ratio' }").problems,
               ElementsAre("model.train[0]: 'ratio' matches 'ratio', but no "
                           "gradient of the loss reaches it"));

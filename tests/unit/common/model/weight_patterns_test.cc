@@ -125,7 +125,7 @@ TEST(WeightPatternsTest, TheFileIsTakenAtItsWord) {
       ElementsAre("model.initialize[1].pattern: 'gain' matches 'gain', which "
                   "is not trained (the file calls them BUFFER); if it is a "
                   "weight, name it in model.train"));
-  // What was merged or folded has lost its name.
+  // Weights that were merged or folded have lost their names.
   EXPECT_THAT(Plan("accept_merged: true", file).reasons,
               UnorderedElementsAre(
                   Pair("w1", R::kDeclared), Pair("b", R::kLayer),

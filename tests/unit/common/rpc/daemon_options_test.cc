@@ -299,7 +299,7 @@ TEST(DaemonOptionsTest, AllProblemsComeAtOnce) {
   EXPECT_THAT(line.text, HasSubstr("syncline-ps: TF_CONFIG: task: missing"));
   EXPECT_THAT(line.text, HasSubstr("syncline-ps: --listen: "));
   EXPECT_THAT(line.text, HasSubstr("syncline-ps: --http: "));
-  // What only follows from the bad TF_CONFIG is not another problem.
+  // A problem that only follows from the bad TF_CONFIG is not reported.
   EXPECT_THAT(line.text, Not(HasSubstr("--scheduler")));
 }
 

@@ -104,7 +104,7 @@ TEST(ChildProcessTest, NamesAnExecutableThatIsNotThere) {
 TEST(StopAllTest, KillsWhoDoesNotListen) {
   const std::string ready =
       testing::TempDir() + "/stop_all_test." + std::to_string(getpid());
-  // What is ignored stays ignored across exec.
+  // A signal that is ignored stays ignored across exec.
   const auto stubborn =
       SpawnShell("trap '' TERM; : > " + ready + "; exec sleep 1000");
   const absl::Time deadline = Soon();

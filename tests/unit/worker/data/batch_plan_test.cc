@@ -21,7 +21,7 @@ using ::testing::Ne;
 
 using Samples = std::vector<int64_t>;
 
-// What all ranks together see in a step, in rank order.
+// The samples that all ranks together see in a step, in rank order.
 Samples Step(BatchPlan::Options options, int64_t epoch, int64_t step) {
   Samples all;
   for (options.rank = 0; options.rank < options.workers; ++options.rank) {

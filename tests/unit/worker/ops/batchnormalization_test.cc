@@ -152,7 +152,7 @@ class Bench {
                                                   nullptr, nullptr};
     std::array<bool, 5> accumulates;
     accumulates.fill(accumulate);
-    // What is not declared as read may be gone.
+    // Arrays that are not declared as read may be gone.
     for (size_t i = 0; i < 5; ++i) {
       if (op_->traits().backward_inputs >> i & 1) continue;
       floats_[i].assign(floats_[i].size(), kNan);

@@ -99,7 +99,7 @@ void AddResizeCases(std::vector<OpCase>* cases) {
     return [=](double o) { return std::floor(o / scale); };
   };
   for (const bool by_sizes : {false, true}) {
-    // What PyTorch's exporter writes for Upsample(mode="nearest").
+    // The node that PyTorch's exporter writes for Upsample(mode="nearest").
     cases->push_back(ResizeCase({{"mode", std::string("nearest")},
                                  {mode, std::string("asymmetric")},
                                  {"nearest_mode", std::string("floor")}},

@@ -314,7 +314,7 @@ std::vector<OpCase> Cases() {
   return cases;
 }
 
-// What a case comes to, which may take long to say.
+// The expected result of a case, which may take long to write out.
 struct Expected {
   explicit Expected(const OpCase& c)
       : in(c.DrawInputs()),
@@ -630,7 +630,7 @@ TEST(OpTableTest, DifferentiableInputsAreThoseOfTheReference) {
   }
 }
 
-// Whether such a node between two convolutions reads blocks.
+// True if such a node between two convolutions reads blocks.
 bool IsGivenBlocks(const std::string& op_type) {
   enum : ValueId { kX, kFilters, kRead, kMade, kY };
   Graph graph;
@@ -691,7 +691,7 @@ TEST(OpTableTest, WhatIsGivenBlocksDoesNotCareForTheOrder) {
   EXPECT_FALSE(IsGivenBlocks("Softmax"));
 }
 
-// What a factory refuses, and what it says.
+// The error with which a factory refuses a node.
 absl::Status Refused(const std::string& op_type, std::vector<TensorType> inputs,
                      std::map<std::string, Attribute> attributes = {}) {
   Node node;

@@ -302,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, RecurrentOpTest,
                          ::testing::ValuesIn(Settings()),
                          [](const auto& info) { return info.param.Name(); });
 
-// What is refused, and what it says.
+// The text with which a node is refused.
 std::string Refusal(std::map<std::string, Attribute> attributes,
                     int64_t peepholes = 15, int64_t hidden = 5) {
   OpRun run("LSTM", 14, std::move(attributes));

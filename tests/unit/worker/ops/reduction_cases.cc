@@ -11,7 +11,7 @@ namespace {
 
 using reference::Dims;
 
-// What a reduction makes of one list of values, and its gradient.
+// A reduction's result for one list of values, and its gradient.
 struct Reducer {
   std::string op_type;
   std::function<double(const std::vector<double>&)> value;

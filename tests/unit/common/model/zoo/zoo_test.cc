@@ -98,7 +98,7 @@ TEST(ZooTest, WeightsAreCounted) {
                      {"hidden", "5"},
                      {"layers", "2"}}),
       7 * 3 + (20 * 3 + 20 * 5 + 40) + (20 * 5 + 20 * 5 + 40) + 5 * 7 + 7);
-  // What torchvision counts, and two running values for each channel.
+  // torchvision's count, and two running values for each channel.
   EXPECT_EQ(count("resnet18", {}), 11'689'512 + 2 * 4800);
   EXPECT_EQ(count("resnet50", {}), 25'557'032 + 2 * 26'560);
   // The stem is 3x3 in place of 7x7, and there are fewer classes.
