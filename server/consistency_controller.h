@@ -61,7 +61,7 @@ using ShardActions = std::vector<ShardAction>;
 
 // Decides what happens to the pushes and pulls of one job on one shard: which
 // gradients count, in which order they are applied, who may read when, and
-// whom everybody is waiting for. The rules are in design.md section 7;
+// whom everybody is waiting for. The rules are in docs/consistency.md;
 // README.md in this folder has the table of invariants and their tests.
 //
 // A pure state machine: events and `now` in, actions appended to `out`. Each

@@ -4,8 +4,8 @@
 #   tests/run.sh             everything
 #   tests/run.sh STAGE...    some of: lint release asan clang tsan tests
 #
-#   lint     clang-format, include rules, clocks, one definition of each type, the
-#            mirror of tests and sources
+#   lint     clang-format, include rules, clocks, one definition of each type, what
+#            documents say of the repository, the mirror of tests and sources
 #   release  gcc, optimised: all binaries and tests
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
@@ -36,6 +36,8 @@ stage_lint() {
     python3 tests/lint/clocks.py &&
     python3 tests/lint/one_definition_test.py &&
     python3 tests/lint/one_definition.py &&
+    python3 tests/lint/documents_test.py &&
+    python3 tests/lint/documents.py &&
     configure_release >/dev/null &&
     python3 tests/lint/mirror.py build/release
 }

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Goal: documents.py names what a document says and the repository has not,
+and nothing else. Method: it is run over small trees written here."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LINT = pathlib.Path(__file__).with_name("documents.py")
+TREE = {
+    "server/lane.cc": "void Lane::Run() { Step(); }\n",
+    "server/lane.h": "class Lane;\n",
+    "server/README.md": "# The server\n\n## Two words, here\n\n## Two words, here\n",
+    "tests/unit/server/lane_test.cc": "TEST(Lane, RunsOnce) {}\n",
+    "tests/unit/server/CMakeLists.txt": "syncline_test(one_more_test)\n",
+}
+
+# name -> (text of docs/a.md, what the output must say; None: nothing is wrong)
+CASES = {
+    "paths that exist": (
+        "`server/lane.cc`, `server/lane.h:1`, `server/lane`, `server/`, `server/l*.h`,\n"
+        "`server/lane.{h,cc}`, `lane.cc`, `a.md` and `tests/unit`", None),
+    "a file that does not": (
+        "one\n`server/lanes.cc`", "docs/a.md:2: `server/lanes.cc` does not exist"),
+    "a folder that does not": (
+        "`tests/system`", "docs/a.md:1: `tests/system` does not exist"),
+    "a glob of nothing": ("`server/k*.cc`", "docs/a.md:1: `server/k*.cc` does not exist"),
+    "one of several that does not": (
+        "`server/lane.{h,cu}`", "docs/a.md:1: `server/lane.{h,cu}` does not exist"),
+    "a bare name of nothing": ("`lanes.cc`", "docs/a.md:1: `lanes.cc` does not exist"),
+    "what is no path of the repository": (
+        "`build/release/bin`, `x.cc`, `ops/x_test.cc`, `trained.onnx`, `a/b`, `tests/<folder>/a.cc`,\n"
+        "`job.textproto`, `/metrics`, `application/json`, `data/train.tsv`, `sys/pidfd.h`, `$OUT/a.h`\n"
+        "and [a page](https://example.org/a.md)", None),
+    "what is in fenced code": ("```sh\ncat `server/lanes.cc`\n```", None),
+    "functions that occur": (
+        "`server/lane.cc: Run`, `server/lane.cc: Lane::Run, Step`, `server/lane.cc:\nStep`", None),
+    "a function that does not": (
+        "`server/lane.cc: Run, Stop`",
+        "docs/a.md:1: `server/lane.cc: Run, Stop`: Stop does not occur in server/lane.cc"),
+    "a function of no file": (
+        "`server/lanes.cc: Run`",
+        "docs/a.md:1: `server/lanes.cc: Run`: there is no file server/lanes.cc"),
+    "a part of a name": (
+        "`server/lane.cc: Ru`",
+        "docs/a.md:1: `server/lane.cc: Ru`: Ru does not occur in server/lane.cc"),
+    "tests": ("`lane_test`, `server_lane_test`, `one_more_test`", None),
+    "no test": ("`lanes_test`", "docs/a.md:1: `lanes_test` is no test"),
+    "links that lead somewhere": (
+        "# Above\n[a](../server/README.md), [b](../server/README.md#the-server), [c](#above),\n"
+        "[d](../server/README.md#two-words-here-1) and [e](../server)", None),
+    "a link that does not": (
+        "[a](../server/READ.md)", "docs/a.md:1: the link ../server/READ.md leads nowhere"),
+    "a link to no heading": (
+        "[a](../server/README.md#the-servers)",
+        "docs/a.md:1: the link ../server/README.md#the-servers names no heading of "
+        "server/README.md"),
+    "a link out of the tree": (
+        "[a](../../b.md)", "docs/a.md:1: the link ../../b.md leads out of the repository"),
+}
+
+
+def run(text):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in {**TREE, "docs/a.md": text}.items():
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        done = subprocess.run([sys.executable, LINT, folder], capture_output=True, text=True)
+        return done.returncode, done.stdout.strip()
+
+
+def main():
+    failed = 0
+    for name, (text, wanted) in CASES.items():
+        code, said = run(text)
+        fits = code == (0 if wanted is None else 1) and (wanted is None or said == wanted)
+        if not fits:
+            failed += 1
+            print(f"documents_test: {name}: exit {code}, said: {said}")
+    if not failed:
+        print(f"documents_test: {len(CASES)} cases")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
