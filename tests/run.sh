@@ -5,7 +5,8 @@
 #   tests/run.sh STAGE...    some of: lint release asan clang tsan tests
 #
 #   lint     clang-format, include rules, clocks, one definition of each type, what
-#            documents say of the repository, the mirror of tests and sources
+#            documents say of the repository, the wire contract against the last
+#            release's, the mirror of tests and sources
 #   release  gcc, optimised: all binaries and tests
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
@@ -38,6 +39,8 @@ stage_lint() {
     python3 tests/lint/one_definition.py &&
     python3 tests/lint/documents_test.py &&
     python3 tests/lint/documents.py &&
+    python3 tests/lint/proto_compatibility_test.py &&
+    python3 tests/lint/proto_compatibility.py &&
     configure_release >/dev/null &&
     python3 tests/lint/mirror.py build/release
 }
