@@ -32,7 +32,7 @@ LAYERS = {
 EXTERNAL = {
     r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_node_case\.cc$))",
     r"dnnl|oneapi/dnnl": r"^kernels/",
-    r"rocksdb/": r"^(scheduler/state_store|server/row_spill|tests/)",
+    r"rocksdb/": r"^(scheduler/state_store|tests/)",
     r"prometheus/": r"^common/rpc/metrics\.cc$",
     r"civetweb": r"^(common/rpc/http_server\.cc$|tests/)",
     r"CLI/": r"^(common|scheduler|server|worker|tests)/.*\.cc$",
