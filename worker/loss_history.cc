@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/unsigned_nan.h"
 
 namespace syncline {
 
@@ -35,7 +36,7 @@ void LossHistory::Thin() {
 std::string LossHistory::Csv(
     const Epochs& epochs,
     const std::function<double(int64_t clock)>& rate) const {
-  std::string csv = "clock,epoch,samples,loss,learning_rate\n";
+  std::string csv = "clock,epoch,chief_samples,chief_loss,learning_rate\n";
   uint64_t samples = 0;
   for (const Point& point : points_) {
     samples += point.samples;
@@ -44,7 +45,8 @@ std::string LossHistory::Csv(
                     ",");
     if (point.samples > 0) {
       absl::StrAppendFormat(
-          &csv, "%.9g", point.loss_sum / static_cast<double>(point.samples));
+          &csv, "%.9g",
+          UnsignedNan(point.loss_sum / static_cast<double>(point.samples)));
     }
     absl::StrAppendFormat(&csv, ",%.7g\n", rate(point.last_clock));
   }

@@ -11,7 +11,8 @@
 
 namespace syncline {
 
-// One worker's training loss over a job, for history.csv. Bounded: where there
+// The chief's training loss over a job, for history.csv: of its own part of
+// each batch, because no worker has the others' losses. Bounded: where there
 // are too many points, neighbours become one, with the mean over the samples of
 // both. Thread-compatible.
 class LossHistory {
@@ -26,8 +27,9 @@ class LossHistory {
   // A line of names, then one line per point, in order:
   //   clock          steps closed at the point's end
   //   epoch          that its last step is in, from 1
-  //   samples        that this worker has trained on up to there
-  //   loss           mean per sample over the point's steps; empty: no samples
+  //   chief_samples  that the chief has trained on up to there
+  //   chief_loss     its mean per sample over the point's steps; empty: no
+  //                  samples
   //   learning_rate  of its last step, as rate(clock of the step) says
   std::string Csv(const Epochs& epochs,
                   const std::function<double(int64_t clock)>& rate) const;

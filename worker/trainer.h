@@ -96,7 +96,7 @@ class Trainer {
   absl::Status EndTables();
   // Of the whole run.
   WorkerProgress Totals() const;
-  // history.csv of this worker, after Run.
+  // history.csv, after Run. REQUIRES: this is the chief.
   std::string HistoryCsv() const;
 
  private:

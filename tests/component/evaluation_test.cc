@@ -126,9 +126,10 @@ TEST_F(EvaluationTest, TheBestEpochIsStoredByWhoEvaluates) {
               outcome.artifacts.at("trained.safetensors").size());
     if (!evaluator) best_of_chief = best;
     EXPECT_TRUE(best == best_of_chief) << "bit for bit";
-    EXPECT_THAT(outcome.artifacts.at("history.csv"),
-                AllOf(HasSubstr("clock,epoch,samples,loss,learning_rate\n"),
-                      HasSubstr("\n1,1,32,"), HasSubstr("\n30,3,960,")));
+    EXPECT_THAT(
+        outcome.artifacts.at("history.csv"),
+        AllOf(HasSubstr("clock,epoch,chief_samples,chief_loss,learning_rate\n"),
+              HasSubstr("\n1,1,32,"), HasSubstr("\n30,3,960,")));
   }
   job.clear_export_();
   const auto outcome = Train(/*evaluator=*/false, job);

@@ -4,6 +4,7 @@
 
 #include "worker/loss_history.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@
 namespace syncline {
 namespace {
 
-constexpr char kNames[] = "clock,epoch,samples,loss,learning_rate";
+constexpr char kNames[] = "clock,epoch,chief_samples,chief_loss,learning_rate";
 
 std::vector<std::string> Lines(const LossHistory& history) {
   const Epochs epochs = {.steps_per_epoch = 2, .clocks_total = 1 << 20};
@@ -33,6 +34,12 @@ TEST(LossHistoryTest, AFewStepsAreEachALine) {
   EXPECT_THAT(Lines(history),
               testing::ElementsAre(kNames, "1,1,10,2.5,0.5", "2,1,10,,0.25",
                                    "3,2,15,0.2,0.1666667"));
+}
+
+TEST(LossHistoryTest, ANanHasNoSign) {
+  LossHistory history;
+  history.Add(0, 10, -std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(Lines(history), testing::ElementsAre(kNames, "1,1,10,nan,0.5"));
 }
 
 TEST(LossHistoryTest, ManyStepsAreMeansOfNeighbours) {
