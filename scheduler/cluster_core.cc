@@ -167,7 +167,7 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
     job->OnReport(session, message.report(), now, actions);
   } else if (message.has_ps_report() &&
              message.ps_report().job_id() == job->id()) {
-    job->OnPsReport(session, message.ps_report(), now);
+    job->OnPsReport(session, message.ps_report(), now, actions);
   } else if (message.has_unreachable() &&
              message.unreachable().job_id() == job->id()) {
     job->OnUnreachable(session, message.unreachable(), now);

@@ -317,17 +317,36 @@ std::string Job::StepWarning() const {
                       ": each pass over the data is one smaller step");
 }
 
-void Job::OnPsReport(SessionId session, const PsReport& report,
-                     absl::Time now) {
+void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,
+                     ClusterActions* actions) {
   const Party* party = Find(session);
   if (party == nullptr || party->role != Role::kPs) return;
   ps_views_[party->participant.rank()] = {now, report};
+  CountSkipped(actions);
+}
+
+void Job::CountSkipped(ClusterActions* actions) {
+  uint64_t clocks = 0;
+  uint64_t blocks = 0;
+  for (const auto& [rank, view] : ps_views_) {
+    clocks = std::max(clocks, view.report.skipped_clocks());
+    blocks += view.report.dropped_blocks();
+  }
+  const JobProgress& known = status_.progress();
+  if (known.skipped_clocks() == clocks && known.dropped_blocks() == blocks) {
+    return;
+  }
+  status_.mutable_progress()->set_skipped_clocks(clocks);
+  status_.mutable_progress()->set_dropped_blocks(blocks);
+  actions->push_back(PersistJob{id(), /*durable=*/false});
+  actions->push_back(JobChanged{id()});
 }
 
 JobTableStatus Job::TableStatus(absl::Time now) const {
   JobTableStatus status;
   status.set_job_id(id());
   for (const auto& [rank, view] : ps_views_) {
+    if (view.report.tables().empty()) continue;
     JobTableStatus::Ps* ps = status.add_ps();
     ps->set_rank(rank);
     ps->set_age_seconds(absl::ToDoubleSeconds(now - view.time));
@@ -664,7 +683,10 @@ void Job::ClearArtifacts(ClusterActions* actions) {
 JobStatus Job::Status(absl::Time now) const {
   JobStatus status = status_;
   if (progress_.has_value() && status_.state() == RUNNING) {
-    *status.mutable_progress() = progress_->Summary(now - running_since_);
+    JobProgress progress = progress_->Summary(now - running_since_);
+    progress.set_skipped_clocks(status_.progress().skipped_clocks());
+    progress.set_dropped_blocks(status_.progress().dropped_blocks());
+    *status.mutable_progress() = std::move(progress);
   }
   return status;
 }

@@ -77,7 +77,9 @@ class Job {
                   absl::Time now, ClusterActions* actions);
   void OnReport(SessionId session, const WorkerReport& report, absl::Time now,
                 ClusterActions* actions);
-  void OnPsReport(SessionId session, const PsReport& report, absl::Time now);
+  // The last one comes after the outcome is known, and counts.
+  void OnPsReport(SessionId session, const PsReport& report, absl::Time now,
+                  ClusterActions* actions);
   // The participant cannot reach another one.
   void OnUnreachable(SessionId session, const PeerUnreachable& report,
                      absl::Time now);
@@ -165,6 +167,8 @@ class Job {
   };
 
   Party* Find(SessionId session);
+  // Takes what the ps have skipped into the progress.
+  void CountSkipped(ClusterActions* actions);
   bool All(Stage stage) const;
   void AddDoneRank(uint32_t rank);
   // Says whom the job waits for: while it prepares those who have not answered;

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/evaluation_values.h"
+#include "common/rpc/skipped_text.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -57,6 +58,14 @@ void LogWaiting(const JobStatus& status, std::string* said) {
 
 void LogOutcome(const JobStatus& status, const std::string& files) {
   LogInfo line("the job is over");
+  const std::string skipped = SkippedText(status);
+  if (AllWereSkipped(status)) {
+    LogWarning("nothing was trained")
+        .Job(status.job_id())
+        .Field("why", skipped);
+  } else if (!skipped.empty()) {
+    line.Field("skipped", skipped);
+  }
   line.Job(status.job_id())
       .Field("state", JobState_Name(status.state()))
       .Field("exit_code", status.exit_code())

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/rpc/evaluation_values.h"
+#include "common/rpc/skipped_text.h"
 #include "scheduler/describe.h"
 
 namespace syncline {
@@ -98,6 +99,19 @@ std::string SinceText(const JobStatus& job, absl::Time now) {
       " ago");
 }
 
+// As a warning if nothing was trained.
+void AppendSkipped(const JobStatus& job, std::string* html) {
+  const std::string skipped = SkippedText(job);
+  if (skipped.empty()) return;
+  if (AllWereSkipped(job)) {
+    absl::StrAppend(html,
+                    "<div class=\"failed\"><b>Warning: ", Escaped(skipped),
+                    "</b></div>");
+  } else {
+    absl::StrAppend(html, "<div>", Escaped(skipped), "</div>");
+  }
+}
+
 void AppendJob(const StatusPageData::JobView& view, absl::Time now,
                std::string* html) {
   const JobStatus& job = view.status;
@@ -119,8 +133,9 @@ void AppendJob(const StatusPageData::JobView& view, absl::Time now,
                     " left");
   }
   absl::StrAppend(html, "</td><td>", RenderLossCurve(view.curve));
-  absl::StrAppend(html, "<div>", Escaped(EvaluationText(job)),
-                  "</div><div class=\"why\">", Escaped(ReasonText(job)),
+  absl::StrAppend(html, "<div>", Escaped(EvaluationText(job)), "</div>");
+  AppendSkipped(job, html);
+  absl::StrAppend(html, "<div class=\"why\">", Escaped(ReasonText(job)),
                   "</div></td></tr>\n");
 }
 

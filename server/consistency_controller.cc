@@ -352,9 +352,14 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
 void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   const PushFacts& push = *call.push;
   PushLedger& worker = workers_[call.rank];
-  if (worker.Open(push) && sync()) {
-    sync_samples_ += push.sample_count;
-    sync_skipped_ |= options_.skip_non_finite && push.non_finite;
+  if (worker.Open(push)) {
+    if (sync()) {
+      sync_samples_ += push.sample_count;
+      sync_skipped_ |= options_.skip_non_finite && push.non_finite;
+      sync_left_out_ += push.non_finite ? 1 : 0;
+    } else if (push.non_finite) {
+      ++skipped_clocks_;
+    }
   }
   for (uint32_t position = 0; position < push.blocks.size(); ++position) {
     const BlockIndex block = push.blocks[position];
@@ -425,6 +430,7 @@ void ConsistencyController::StartSyncClock() {
   sync_open_ = sync_active_;
   sync_samples_ = 0;
   sync_skipped_ = false;
+  sync_left_out_ = 0;
   fold_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), sync_active_);
   delivered_.assign(delivered_.size(), false);
@@ -457,9 +463,14 @@ bool ConsistencyController::WaitsForFold(BlockIndex block) const {
 }
 
 void ConsistencyController::FinishSyncClock(ShardActions* out) {
-  if (sync_skipped_) {
+  const bool is_empty = sync_samples_ == 0 && sync_left_out_ > 0;
+  if (sync_skipped_ || is_empty) {
     ++skipped_clocks_;
-  } else if (WaitsForFold(0) && sync_samples_ > 0) {
+  } else {
+    left_out_pushes_ += sync_left_out_;
+  }
+  if (sync_skipped_) return EndSyncClock();
+  if (WaitsForFold(0) && sync_samples_ > 0) {
     return Fold(
         options_.FoldsGradient() ? FoldStage::kGradient : FoldStage::kTrust,
         out);

@@ -187,7 +187,12 @@ class ConsistencyController {
   size_t parked_pulls() const { return parked_pulls_.size(); }
   uint64_t duplicate_blocks() const { return duplicate_blocks_; }
   uint64_t abandoned_cuts() const { return abandoned_cuts_; }
+  // kSync: clocks at which nothing was applied because of what was not finite.
+  // Else: pushes without gradient, whose worker found it not to be finite.
   uint64_t skipped_clocks() const { return skipped_clocks_; }
+  // kSync: pushes without gradient, for the same reason, at clocks at which
+  // gradients of other workers were applied.
+  uint64_t left_out_pushes() const { return left_out_pushes_; }
   int64_t min_clock() const;  // over active workers
   int64_t max_clock() const;
   // When something last came forward: a gradient, an initial value, a cut, an
@@ -287,6 +292,7 @@ class ConsistencyController {
   uint32_t sync_open_ = 0;            // those that have not closed it
   uint64_t sync_samples_ = 0;         // of those that have started it
   bool sync_skipped_ = false;         // a worker says that it is not finite
+  uint64_t sync_left_out_ = 0;        // of those that have started it, likewise
   std::vector<uint32_t> expecting_;   // by block: workers still to come
   std::vector<bool> delivered_;       // by block: somebody had a gradient
   std::vector<int64_t> version_;      // by block: clocks applied
@@ -302,6 +308,7 @@ class ConsistencyController {
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_clocks_ = 0;
+  uint64_t left_out_pushes_ = 0;
 };
 
 }  // namespace syncline

@@ -824,6 +824,24 @@ ShardStatus::Job JobShard::Status() const {
   return status;
 }
 
+uint64_t JobShard::SkippedClocks() const {
+  MutexLock lock(&mu_);
+  return controller_.skipped_clocks();
+}
+
+uint64_t JobShard::DroppedBlocks() const {
+  const OnNonFinite policy = config_.shard.on_non_finite;
+  const bool sync = config_.controller.mode == ConsistencyMode::kSync;
+  // SYNC with SKIP_STEP has skipped the clock of what was found.
+  if (policy == OnNonFinite::kFailJob ||
+      (policy == OnNonFinite::kSkipStep && sync)) {
+    return 0;
+  }
+  const uint64_t blocks = std::max<uint64_t>(1, layout_.counts().size());
+  MutexLock lock(&mu_);
+  return work_.non_finite().total() + controller_.left_out_pushes() * blocks;
+}
+
 uint64_t JobShard::NewDuplicateBlocks() {
   MutexLock lock(&mu_);
   const uint64_t before =

@@ -122,6 +122,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t NewDuplicateBlocks();
   uint64_t NewAbandonedCuts();
   uint64_t NewSkippedClocks();
+  // Of JobSpec.non_finite, as in PsReport. 0 where the job fails instead.
+  uint64_t SkippedClocks() const;
+  uint64_t DroppedBlocks() const;
   NonFiniteLog& non_finite() { return work_.non_finite(); }
 
  private:

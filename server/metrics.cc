@@ -48,8 +48,8 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
                              "Cuts that were held for too long and given up.");
   skipped_clocks_ = &registry_->AddCounter(
       "syncline_ps_skipped_clocks_total",
-      "Clocks at which nothing was applied, because a gradient was not "
-      "finite.");
+      "Clocks at which nothing was applied because a gradient was not finite; "
+      "pushes of a worker, where workers do not wait for each other.");
   in_flight_bytes_ = &registry_->AddGauge(
       "syncline_ps_in_flight_bytes", "Bytes of requests and responses held.");
   in_flight_limit_bytes_ =

@@ -25,6 +25,7 @@ NonFiniteLog::NonFiniteLog(OnNonFinite policy, std::vector<std::string> workers,
 void NonFiniteLog::Found(uint32_t rank, int64_t clock,
                          const std::string& what) {
   const bool sum = rank >= workers_.size();
+  total_.fetch_add(1);
   if (!sum) counts_[rank].fetch_add(1);
   const bool fails = policy_ == OnNonFinite::kFailJob;
   const absl::Time now = MonotonicNow();

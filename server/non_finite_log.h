@@ -37,6 +37,8 @@ class NonFiniteLog {
   uint64_t CountOf(uint32_t rank) const {
     return rank < counts_.size() ? counts_[rank].load() : 0;
   }
+  // How often something was found, in a sum over all workers too.
+  uint64_t total() const { return total_.load(); }
   // Since it was last asked.
   uint64_t TakeNew(uint32_t rank) {
     const uint64_t count = counts_[rank].load();
@@ -53,6 +55,7 @@ class NonFiniteLog {
   const std::string label_;
   std::vector<std::atomic<uint64_t>> counts_;  // by rank
   std::vector<std::atomic<uint64_t>> told_;    // by rank
+  std::atomic<uint64_t> total_{0};
   std::atomic<bool> failed_{false};
 
   mutable Mutex mu_;

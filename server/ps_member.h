@@ -28,7 +28,7 @@ class PsMember {
 
  private:
   PsMember(std::unique_ptr<PsServer> server, Daemon* daemon, MemberLink* link);
-  // Tells the scheduler how the jobs' tables fare.
+  // Tells the scheduler how the jobs' tables fare and what jobs have skipped.
   void Report();
 
   Daemon* const daemon_;

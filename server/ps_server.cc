@@ -49,6 +49,21 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
   return std::max<int64_t>(most - least, 0);
 }
 
+// Whether the scheduler is told of the job, see PsReport.
+bool IsReported(const JobConfig& config) {
+  return !config.tables.empty() ||
+         config.shard.on_non_finite != OnNonFinite::kFailJob;
+}
+
+// What the report of `shard` says besides its tables.
+PsReport ReportOf(const std::string& job_id, const JobShard& shard) {
+  PsReport report;
+  report.set_job_id(job_id);
+  report.set_skipped_clocks(shard.SkippedClocks());
+  report.set_dropped_blocks(shard.DroppedBlocks());
+  return report;
+}
+
 class PsServerImpl final : public PsServer {
  public:
   PsServerImpl(const Options& options, int lanes,
@@ -236,8 +251,8 @@ std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
     job->shard->Close(closed);
     lanes_.Drain();
     CountEvents(job->shard.get());
-    if (!job->config.tables.empty()) {
-      last.emplace().set_job_id(job_id);
+    if (IsReported(job->config)) {
+      last = ReportOf(job_id, *job->shard);
       for (ShardStatus::Table& table : job->shard->FinalTables()) {
         *last->add_tables() = std::move(table);
       }
@@ -256,9 +271,9 @@ std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
 std::vector<PsReport> PsServerImpl::Reports() const {
   std::vector<PsReport> reports;
   for (const auto& job : jobs_.All()) {
-    if (job->shard == nullptr || job->config.tables.empty()) continue;
-    PsReport& report = reports.emplace_back();
-    report.set_job_id(job->config.job_id);
+    if (job->shard == nullptr || !IsReported(job->config)) continue;
+    PsReport& report =
+        reports.emplace_back(ReportOf(job->config.job_id, *job->shard));
     *report.mutable_tables() = job->shard->Status().tables();
   }
   return reports;

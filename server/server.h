@@ -54,11 +54,12 @@ class PsServer {
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
-  // Returns the job's last report on its tables; nothing if it has none, or at
-  // a second call.
+  // Returns the job's last PsReport; nothing if it has none, or at a second
+  // call.
   virtual std::optional<PsReport> CloseJob(const std::string& job_id,
                                            absl::string_view reason) = 0;
-  // The open jobs that have tables, as their shards last looked at them.
+  // One for each open job that has tables, as their shards last looked at them,
+  // or whose non_finite policy is not FAIL_JOB.
   virtual std::vector<PsReport> Reports() const = 0;
   // Refuses new calls with Unavailable and ends the parked ones by `deadline`.
   virtual void Drain(absl::Time deadline) = 0;

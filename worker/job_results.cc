@@ -69,9 +69,12 @@ absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
 
 absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, absl::Span<const Evaluation> evaluations,
-    const WorkerProgress* totals) {
+    const WorkerProgress* totals, const JobProgress& skipped) {
   JobStatus status;
   status.set_job_id(job_id);
+  if (skipped.skipped_clocks() > 0 || skipped.dropped_blocks() > 0) {
+    *status.mutable_progress() = skipped;
+  }
   if (totals != nullptr) *status.mutable_progress()->add_workers() = *totals;
   for (const Evaluation& evaluation : evaluations) {
     *status.add_evaluations() = evaluation;

@@ -29,9 +29,10 @@ absl::Status WriteWeights(const PreparedJob& job, const DenseTables& tables,
 // `progress.workers[0]`, the chief's totals; null where the evaluator writes
 // it, which has none. Every loss is there, 0 too. JSON has no numbers that are
 // not finite: they are the strings "NaN", "Infinity" and "-Infinity".
+// `skipped`: AskSkippedCounts; `progress` has what is not 0 of it.
 absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, absl::Span<const Evaluation> evaluations,
-    const WorkerProgress* totals);
+    const WorkerProgress* totals, const JobProgress& skipped = {});
 
 }  // namespace syncline
 

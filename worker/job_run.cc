@@ -19,6 +19,7 @@
 #include "common/rpc/utf8_fields.h"
 #include "worker/file_growth.h"
 #include "worker/job_results.h"
+#include "worker/skipped_counts.h"
 
 namespace syncline {
 namespace {
@@ -31,6 +32,8 @@ constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
 // A small part of the shortest step timeout.
 constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
+// Results do not wait longer for a ps that does not say what it skipped.
+constexpr absl::Duration kSkippedTimeout = absl::Seconds(5);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
 constexpr char kBestModel[] = "best.onnx";
 constexpr char kBestWeights[] = "best.safetensors";
@@ -400,8 +403,17 @@ absl::Status JobRun::PutBest() {
 
 absl::Status JobRun::PutMetrics(absl::Span<const Evaluation> evaluations,
                                 const WorkerProgress* totals) {
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string metrics,
-                            MetricsJson(job_id(), evaluations, totals));
+  absl::StatusOr<JobProgress> skipped =
+      AskSkippedCounts(job_->assignment, MonotonicNow() + kSkippedTimeout);
+  if (!skipped.ok()) {
+    LogWarning("metrics.json does not say how many steps were skipped")
+        .Job(job_id())
+        .Status(skipped.status());
+    skipped = JobProgress();
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const std::string metrics,
+      MetricsJson(job_id(), evaluations, totals, *skipped));
   return PutText("metrics.json", metrics);
 }
 

@@ -11,7 +11,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/base/unsigned_nan.h"
 #include "common/rpc/evaluation_values.h"
+#include "common/rpc/skipped_text.h"
 #include "scheduler/ctl/exit_codes.h"
 
 namespace syncline {
@@ -161,18 +163,28 @@ std::string ProgressText(const JobProgress& progress) {
                     FormatElapsed(absl::Seconds(progress.seconds_left())),
                     " left");
   }
+  if (progress.skipped_clocks() > 0) {
+    absl::StrAppend(&text, "  ", FormatCount(progress.skipped_clocks()),
+                    " skipped");
+  }
+  if (progress.dropped_blocks() > 0) {
+    absl::StrAppend(&text, "  ", FormatCount(progress.dropped_blocks()),
+                    " dropped");
+  }
   return text;
 }
 
 std::string EvaluationText(const Evaluation& evaluation) {
-  std::string text = absl::StrFormat("epoch %d: test loss %.4f",
-                                     evaluation.epoch(), evaluation.loss());
+  std::string text =
+      absl::StrFormat("epoch %d: test loss %.4f", evaluation.epoch(),
+                      UnsignedNan(evaluation.loss()));
   for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
     if (metric.is_fraction) {
       absl::StrAppendFormat(&text, ", %s %.2f%%", metric.title,
-                            100 * metric.value);
+                            UnsignedNan(100 * metric.value));
     } else {
-      absl::StrAppendFormat(&text, ", %s %.4f", metric.title, metric.value);
+      absl::StrAppendFormat(&text, ", %s %.4f", metric.title,
+                            UnsignedNan(metric.value));
     }
   }
   return absl::StrCat(text, " (", FormatCount(evaluation.samples()),
@@ -239,6 +251,10 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   for (const WorkerProgress& worker : progress.workers()) {
     absl::StrAppend(&text, WorkerText(worker));
   }
+  if (const std::string skipped = SkippedText(job); !skipped.empty()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n",
+                          AllWereSkipped(job) ? "WARNING" : "skipped", skipped);
+  }
   title = "results";
   for (const Evaluation& evaluation : job.evaluations()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", title,
@@ -265,7 +281,9 @@ std::string JobTable(const ListResponse& jobs, absl::Time now) {
                                ToTime(job.transitions(0).time()),
                                absl::LocalTimeZone());
     std::string detail;
-    if (job.state() == PREPARING || job.state() == RUNNING) {
+    if (AllWereSkipped(job)) {
+      detail = absl::StrCat("WARNING: ", SkippedText(job));
+    } else if (job.state() == PREPARING || job.state() == RUNNING) {
       detail = ProgressText(job.progress());
     } else if (job.state() == SUCCEEDED && !job.evaluations().empty()) {
       detail = EvaluationText(*job.evaluations().rbegin());

@@ -22,7 +22,8 @@ std::string FormatElapsed(absl::Duration time);  // "0:07", "1:02:03"
 std::string FormatAmount(uint64_t count, absl::string_view noun);
 absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
 
-// "epoch 2/5  step 1,250/3,130  loss 0.1234  24,310 samples/s  0:12 left"
+// "epoch 2/5  step 1,250/3,130  loss 0.1234  24,310 samples/s  0:12 left"; then
+// "12 skipped" and "3 dropped" if JobProgress says so.
 std::string ProgressText(const JobProgress& progress);
 
 // "epoch 2: test loss 0.1012, accuracy 96.92%, AUC 0.9021 (10,000 samples)"

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/rpc/skipped_text.h"
 #include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/progress_view.h"
@@ -34,6 +35,20 @@ absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
   return end;
 }
 
+namespace {
+
+void PrintSkipped(const JobStatus& job, const Console& console) {
+  const std::string skipped = SkippedText(job);
+  if (skipped.empty()) return;
+  if (AllWereSkipped(job)) {
+    console.err << "WARNING: " << skipped << "." << std::endl;
+  } else {
+    console.out << "  " << skipped << std::endl;
+  }
+}
+
+}  // namespace
+
 int PrintOutcome(const JobStatus& job, const Console& console) {
   const int code = ExitCodeOf(job);
   if (console.json) return code;
@@ -47,12 +62,14 @@ int PrintOutcome(const JobStatus& job, const Console& console) {
       console.out << "  " << EvaluationText(*job.evaluations().rbegin())
                   << std::endl;
     }
+    PrintSkipped(job, console);
     return code;
   }
   const char* what = job.state() == CANCELLED ? " was cancelled" : " failed";
   console.err << name << what << after << ":\n  "
               << absl::StrReplaceAll(ReasonText(job), {{"\n", "\n  "}})
               << std::endl;
+  PrintSkipped(job, console);
   if (code == kExitRetryable) {
     console.err << "  The job itself is not at fault; it may be submitted "
                    "again (exit code "

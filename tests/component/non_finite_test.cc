@@ -27,6 +27,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 float LargestDifference(const std::vector<float>& a,
                         const std::vector<float>& b) {
@@ -52,6 +53,19 @@ logistic (float[N, 2] x, float[2, 3] w, float[3] b) => (float[N, 3] logits)
 
 constexpr char kLines[] =
     "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";  // rank 0's batch
+
+// What the ps have told of a job, as the scheduler adds it up.
+JobProgress SkippedIn(const TrainingCluster::Outcome& outcome) {
+  JobProgress sum;
+  for (const auto& report : outcome.ps_reports) {
+    EXPECT_TRUE(report.has_value());
+    if (!report.has_value()) continue;
+    sum.set_skipped_clocks(
+        std::max(sum.skipped_clocks(), report->skipped_clocks()));
+    sum.set_dropped_blocks(sum.dropped_blocks() + report->dropped_blocks());
+  }
+  return sum;
+}
 
 class NonFiniteTest : public ::testing::Test {
  protected:
@@ -156,6 +170,10 @@ TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
     for (const uint32_t ps : {1u, 2u}) {
       const auto outcome = Train(2, ps, Spec("large.csv", DROP_BLOCK, mode));
       ASSERT_EQ(outcome.status, absl::OkStatus());
+      EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 0u);
+      EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), 1u);
+      EXPECT_THAT(outcome.artifacts.at("metrics.json"),
+                  HasSubstr("\"dropped_blocks\": \"1\""));
       if (mode == ConsistencySpec::SYNC) {
         EXPECT_EQ(outcome.weights.at("w"), alone.at("w"));
       }
@@ -178,18 +196,26 @@ TEST_F(NonFiniteTest, SkippingAStepInSyncIsForAllShards) {
   for (const uint32_t ps : {1u, 2u}) {
     const auto outcome = Train(2, ps, Spec("large.csv", SKIP_STEP));
     ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 1u);
+    EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), 0u);
+    EXPECT_THAT(outcome.artifacts.at("metrics.json"),
+                HasSubstr("\"skipped_clocks\": \"1\""));
     for (const auto& [name, values] : outcome.weights) {
       for (const float value : values) EXPECT_EQ(value, 0.0f) << name;
     }
   }
   JobSpec finite = Spec("ordinary.csv", SKIP_STEP);
-  EXPECT_EQ(Train(1, 2, finite).weights, Alone()) << "what is finite counts";
+  const auto outcome = Train(1, 2, finite);
+  EXPECT_EQ(outcome.weights, Alone()) << "what is finite counts";
+  EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 0u);
+  EXPECT_THAT(outcome.artifacts.at("metrics.json"), Not(HasSubstr("skipped")));
 }
 
 TEST_F(NonFiniteTest, SkippingAStepInAsyncIsForItsWorker) {
   const auto outcome =
       Train(2, 2, Spec("large.csv", SKIP_STEP, ConsistencySpec::ASYNC));
   ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 1u);
   EXPECT_EQ(outcome.weights, Alone());
 }
 
@@ -214,6 +240,12 @@ TEST_F(NonFiniteTest, ALossThatIsNotFiniteIsAStepWithoutSamples) {
       } else {
         EXPECT_EQ(outcome.weights, alone);
       }
+      // In SYNC rank 0's samples count at the clock: nothing of rank 1's two
+      // tensors does.
+      const bool dropped =
+          policy == DROP_BLOCK && mode == ConsistencySpec::SYNC;
+      EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), dropped ? 0u : 1u);
+      EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), dropped ? 2u : 0u);
     }
   }
 }
@@ -319,6 +351,8 @@ TEST_F(NonFiniteRowTest, DroppingIsOfTheRow) {
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
     const auto outcome = TrainRows(DROP_BLOCK, mode);
     ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 0u);
+    EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), 1u);
     EXPECT_FALSE(HasMoved(outcome.weights, 7));
     for (const size_t key : {1, 2, 4, 8}) {
       EXPECT_TRUE(HasMoved(outcome.weights, key)) << key;
@@ -358,6 +392,7 @@ TEST_F(NonFiniteRowTest, ASumOfRowsThatOverflowsSkipsTheStep) {
              "3e38,7,0\n3e38,7,0\n1,3,1\n1,4,2\n");
   const auto outcome = TrainRows(SKIP_STEP, ConsistencySpec::SYNC);
   ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 1u);
   for (const size_t key : {1, 2, 3, 4, 7}) {
     EXPECT_FALSE(HasMoved(outcome.weights, key)) << key;
   }

@@ -252,7 +252,10 @@ absl::Status TrainingCluster::Stop(absl::Duration timeout) {
   command.mutable_stop()->set_job_id(job_id_);
   command.mutable_stop()->set_reason("the test stops it");
   for (const auto& worker : workers_) worker->OnCommand(command);
-  for (Ps& ps : ps_) ps.server->CloseJob(job_id_, "the test stops it");
+  ps_reports_.clear();
+  for (Ps& ps : ps_) {
+    ps_reports_.push_back(ps.server->CloseJob(job_id_, "the test stops it"));
+  }
   const auto is_released = [](const DaemonMessage& m) {
     return m.has_done() && m.done().released();
   };
@@ -294,6 +297,7 @@ TrainingCluster::Outcome TrainingCluster::TakeOutcome() {
     }
   }
   outcome.artifacts = artifacts_->OfJob(job_id_);
+  outcome.ps_reports = ps_reports_;
   const auto trained = outcome.artifacts.find("trained.onnx");
   if (trained == outcome.artifacts.end()) return outcome;
   const auto model =

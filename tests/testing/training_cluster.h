@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class TrainingCluster {
     // Parameters of "trained.onnx".
     Weights weights;
     WorkerProgress last_progress;  // of the chief
+    // What each ps said in the end, by rank; none: it has nothing to say.
+    std::vector<std::optional<PsReport>> ps_reports;
   };
   // Prepare, run, wait, stop, all of it. resources are set to the cluster's.
   Outcome RunJob(JobSpec spec, absl::string_view model);
@@ -105,7 +108,8 @@ class TrainingCluster {
   std::shared_ptr<Artifacts> artifacts_;
   std::vector<Ps> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  std::vector<std::unique_ptr<Worker>> workers_;  // by rank
+  std::vector<std::unique_ptr<Worker>> workers_;     // by rank
+  std::vector<std::optional<PsReport>> ps_reports_;  // of the last job
   int jobs_ = 0;
   std::string job_id_;
   LengthDimension length_;  // of the job's model

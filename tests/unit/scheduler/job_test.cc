@@ -363,6 +363,50 @@ TEST_F(JobTest, CancellingKeepsTheProgress) {
   EXPECT_EQ(job_.StopReason(), "CANCELLED: enough");
 }
 
+// The largest count of skipped clocks, because all ps skip the same; blocks are
+// of one ps each.
+TEST_F(JobTest, WhatThePsHaveSkippedIsInTheProgress) {
+  constexpr SessionId kOtherPs = 4;
+  job_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7), At(kOtherPs, PS, 8)},
+             std::nullopt, now_, &actions_);
+  for (const SessionId session : {kChief, kPs, kOtherPs}) Prepare(session);
+  Report(kChief, 7);
+  const auto skip = [this](SessionId session, uint64_t clocks,
+                           uint64_t blocks) {
+    PsReport report;
+    report.set_skipped_clocks(clocks);
+    report.set_dropped_blocks(blocks);
+    job_.OnPsReport(session, report, now_, &actions_);
+  };
+  skip(kPs, 3, 10);
+  actions_.clear();
+  skip(kOtherPs, 2, 1);
+  EXPECT_EQ(actions_.size(), 2u) << "kept, and told";
+  skip(kOtherPs, 2, 1);
+  EXPECT_EQ(actions_.size(), 2u) << "nothing new";
+  JobProgress progress = job_.Status(now_).progress();
+  EXPECT_EQ(progress.clock(), 7);
+  EXPECT_EQ(progress.skipped_clocks(), 3u);
+  EXPECT_EQ(progress.dropped_blocks(), 11u);
+  EXPECT_THAT(job_.TableStatus(now_).ps(), IsEmpty());
+  skip(kChief, 100, 0);
+  EXPECT_EQ(job_.Status(now_).progress().skipped_clocks(), 3u);
+
+  // A later scheduler knows it too.
+  StoredJob stored = Stored();
+  stored.status = job_.status();
+  Job restarted(stored, {.prepare_timeout = absl::Seconds(60),
+                         .grace = absl::Seconds(2)});
+  restarted.OnRestart(now_, &actions_);
+  EXPECT_EQ(restarted.Status(now_).progress().skipped_clocks(), 3u);
+
+  job_.Cancel("enough", now_, &actions_);
+  skip(kPs, 4, 10);
+  progress = job_.Status(now_).progress();
+  EXPECT_EQ(progress.clock(), 7);
+  EXPECT_EQ(progress.skipped_clocks(), 4u);
+}
+
 TEST_F(JobTest, StrangersAreIgnored) {
   StartAndRun();
   Done(99, 3, "I am not of this job");

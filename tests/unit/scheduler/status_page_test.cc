@@ -72,6 +72,20 @@ TEST(StatusPageTest, NumbersThatAreNoneAreNotShown) {
   EXPECT_THAT(RenderStatusPage(data), HasSubstr("loss 0<br>"));
 }
 
+TEST(StatusPageTest, SaysWhatHadNoEffect) {
+  StatusPageData data = OneJob(RUNNING);
+  JobStatus* status = &data.jobs[0].status;
+  status->mutable_progress()->set_clock(50);
+  EXPECT_THAT(RenderStatusPage(data), Not(HasSubstr("skipped")));
+  status->mutable_progress()->set_skipped_clocks(12);
+  EXPECT_THAT(RenderStatusPage(data),
+              HasSubstr("<div>12 of 50 steps were skipped: "));
+  status->mutable_progress()->set_skipped_clocks(50);
+  status->set_state(SUCCEEDED);
+  EXPECT_THAT(RenderStatusPage(data),
+              HasSubstr("<b>Warning: all 50 steps were skipped: "));
+}
+
 TEST(StatusPageTest, SaysWhomARunningJobWaitsFor) {
   StatusPageData data = OneJob(RUNNING);
   data.jobs[0].status.set_waiting_for("evaluator 0 at h:1");

@@ -337,6 +337,31 @@ TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
   EXPECT_THAT(Push(3, 0, 0, {0, 1}),
               ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
                           Kind::kApply, Kind::kAck));
+  EXPECT_EQ(controller_->skipped_clocks(), 0u);
+  EXPECT_EQ(controller_->left_out_pushes(), 1u);
+  // At the next clock there is no gradient at all.
+  without.clock = 1;
+  Push(4, 0, without);
+  Push(5, 1, without);
+  EXPECT_EQ(controller_->skipped_clocks(), 1u);
+  EXPECT_EQ(controller_->left_out_pushes(), 1u);
+}
+
+TEST_F(ControllerTest, EachPushWithoutGradientCountsWhereNobodyWaits) {
+  for (const auto mode :
+       {ConsistencyMode::kAsync, ConsistencyMode::kBoundedStaleness}) {
+    OpenAndInit(mode);
+    PushFacts without;
+    without.non_finite = true;
+    Push(2, 0, without);
+    Push(3, 1, without);
+    without.clock = 1;
+    Push(4, 0, without);
+    Push(5, 0, without);  // again
+    Push(6, 1, 1, {0, 1});
+    EXPECT_EQ(controller_->skipped_clocks(), 3u);
+    EXPECT_EQ(controller_->left_out_pushes(), 0u);
+  }
 }
 
 TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {

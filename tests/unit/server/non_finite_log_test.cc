@@ -35,6 +35,7 @@ TEST(NonFiniteLogTest, OtherPoliciesCount) {
     EXPECT_EQ(log.TakeNew(1), 0u);
     log.Found(1, 9, "element 12 of 'w1'");
     EXPECT_EQ(log.TakeNew(1), 1u);
+    EXPECT_EQ(log.total(), 4u);
   }
 }
 

@@ -18,6 +18,7 @@ namespace syncline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -59,6 +60,18 @@ TEST(MetricsJsonTest, NumbersThatAreNotFiniteAreStrings) {
   EXPECT_TRUE(std::isnan(status.evaluations(0).loss()));
   EXPECT_EQ(status.evaluations(1).loss(), kInfinity);
   EXPECT_TRUE(std::isnan(status.progress().workers(0).loss()));
+}
+
+TEST(MetricsJsonTest, SaysWhatWasSkipped) {
+  JobProgress skipped;
+  ASSERT_OK_AND_ASSIGN(std::string json,
+                       MetricsJson("j-1", {}, nullptr, skipped));
+  EXPECT_FALSE(Read(json).has_progress());
+  skipped.set_skipped_clocks(12);
+  ASSERT_OK_AND_ASSIGN(json, MetricsJson("j-1", {}, nullptr, skipped));
+  EXPECT_EQ(Read(json).progress().skipped_clocks(), 12u);
+  EXPECT_THAT(json, HasSubstr("\"skipped_clocks\": \"12\""));
+  EXPECT_THAT(json, Not(HasSubstr("dropped_blocks")));
 }
 
 }  // namespace

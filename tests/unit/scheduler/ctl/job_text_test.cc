@@ -4,6 +4,7 @@
 #include "scheduler/ctl/job_text.h"
 
 #include <cmath>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,7 +12,9 @@
 namespace syncline {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 
 void AddTransition(JobStatus* job, JobState state, int64_t seconds,
                    const std::string& reason = "") {
@@ -66,6 +69,40 @@ TEST(ProgressTextTest, LeavesOutWhatIsNotKnown) {
   progress.set_loss(0);
   EXPECT_EQ(ProgressText(progress),
             "epoch 2/5  step 1,250  loss 0.0000  24,310 samples/s");
+}
+
+TEST(ProgressTextTest, EndsWithWhatHadNoEffect) {
+  JobProgress progress = RunningJob().progress();
+  progress.set_skipped_clocks(1200);
+  EXPECT_THAT(ProgressText(progress), EndsWith("0:12 left  1,200 skipped"));
+  progress.set_dropped_blocks(3);
+  EXPECT_THAT(ProgressText(progress), EndsWith("  1,200 skipped  3 dropped"));
+}
+
+TEST(JobDetailsTest, SaysWhatHadNoEffect) {
+  JobStatus job = RunningJob();
+  const absl::Time now = absl::FromUnixSeconds(1100);
+  EXPECT_THAT(JobDetails(job, now), Not(HasSubstr("skipped")));
+  job.mutable_progress()->set_skipped_clocks(12);
+  EXPECT_THAT(JobDetails(job, now),
+              HasSubstr("\nskipped   12 of 1250 steps were skipped: "));
+  AddTransition(&job, SUCCEEDED, 1090, "all workers are done");
+  job.mutable_progress()->set_skipped_clocks(1250);
+  EXPECT_THAT(JobDetails(job, now),
+              HasSubstr("\nWARNING   all 1250 steps were skipped: "));
+  ListResponse list;
+  *list.add_jobs() = job;
+  EXPECT_THAT(JobTable(list, now), HasSubstr("WARNING: all 1250 steps"));
+}
+
+TEST(EvaluationTextTest, ANanHasNoSign) {
+  Evaluation evaluation;
+  evaluation.set_epoch(3);
+  evaluation.set_loss(-std::numeric_limits<double>::quiet_NaN());
+  evaluation.set_auc(-std::numeric_limits<double>::quiet_NaN());
+  evaluation.set_samples(1);
+  EXPECT_EQ(EvaluationText(evaluation),
+            "epoch 3: test loss nan, AUC nan (1 samples)");
 }
 
 TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
