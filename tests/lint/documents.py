@@ -40,7 +40,8 @@ def files_of(root):
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
             cwd=root, capture_output=True, text=True, check=True).stdout.split("\n")
         return {name for name in listed if name and (root / name).exists()}
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {name for name in found if not name.startswith("build/")}
 
 
 def prose(text):
