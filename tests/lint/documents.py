@@ -30,7 +30,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 PLACEHOLDER = re.compile(r"(?:^|/)x(?:_\w+)?\.\w+$|\bNNN\b|\.\.\.")
 # Named like sources, but made by users, or the system's.
-OTHERS = re.compile(r"job\.textproto|sys/.*|data/.*|results/.*|build/.*")
+OTHERS = re.compile(
+    r"job\.textproto|(?:data|results|build)/.*|(?:sys|linux|absl|google|grpc|grpcpp|rocksdb|onnx)/.*")
 
 
 def files_of(root):

@@ -31,7 +31,7 @@ CASES = {
     "a bare name of nothing": ("`lanes.cc`", "docs/a.md:1: `lanes.cc` does not exist"),
     "what is no path of the repository": (
         "`build/release/bin`, `x.cc`, `ops/x_test.cc`, `trained.onnx`, `a/b`, `tests/<folder>/a.cc`,\n"
-        "`job.textproto`, `/metrics`, `application/json`, `data/train.tsv`, `sys/pidfd.h`, `$OUT/a.h`\n"
+        "`job.textproto`, `/metrics`, `application/json`, `data/train.tsv`, `sys/pidfd.h`, `absl/a.h`,\n`$OUT/a.h`\n"
         "and [a page](https://example.org/a.md)", None),
     "what is in fenced code": ("```sh\ncat `server/lanes.cc`\n```", None),
     "functions that occur": (
