@@ -1,6 +1,7 @@
 #include "scheduler/address_checks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -34,6 +35,14 @@ void AddressChecks::Add(SessionId session, absl::Time now) {
 }
 
 void AddressChecks::Remove(SessionId session) { checks_.erase(session); }
+
+void AddressChecks::Rebind(SessionId older, SessionId session, absl::Time now) {
+  auto moved = checks_.extract(older);
+  if (moved.empty()) return;
+  moved.key() = session;
+  if (std::exchange(moved.mapped().asking, false)) moved.mapped().ask_at = now;
+  checks_.insert(std::move(moved));
+}
 
 std::vector<SessionId> AddressChecks::TakeDue(absl::Time now) {
   std::vector<SessionId> due;

@@ -15,7 +15,8 @@ namespace syncline {
 // Which members have answered, at the address that they claim, as the process
 // that registered. An address is a claim until then: a typo, a NAT, or somebody
 // who names another's. Asks again, at growing intervals, until the answer is
-// yes; a yes holds for as long as the session. Pure and thread-compatible.
+// yes; a yes holds for as long as its process is a member. Pure and
+// thread-compatible.
 class AddressChecks {
  public:
   // Not `required`: everybody is taken at his word, nobody is asked.
@@ -24,6 +25,9 @@ class AddressChecks {
   // A session whose member is to be asked, at once.
   void Add(SessionId session, absl::Time now);
   void Remove(SessionId session);
+  // The member of `older` has `session` now: a yes holds for it, too. An answer
+  // that is still to come for `older` is ignored, so that one is asked again.
+  void Rebind(SessionId older, SessionId session, absl::Time now);
 
   // Those to ask now. Each is due again only after OnAnswer.
   std::vector<SessionId> TakeDue(absl::Time now);

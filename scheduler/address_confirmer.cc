@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
@@ -18,6 +19,16 @@ namespace {
 // Within a data centre an answer takes milliseconds.
 constexpr absl::Duration kAnswerLimit = absl::Seconds(3);
 constexpr absl::Duration kEndWarning = absl::Seconds(5);
+
+// gRPC has no code of its own for ECONNREFUSED; a text that it words otherwise
+// one day counts as no answer.
+absl::Status Outcome(absl::Status status) {
+  if (!absl::IsUnavailable(status) ||
+      !absl::StrContains(status.message(), "Connection refused")) {
+    return status;
+  }
+  return absl::NotFoundError(status.message());
+}
 
 struct Call {
   std::unique_ptr<Identity::Stub> stub;
@@ -62,7 +73,7 @@ class GrpcConfirmer final : public AddressConfirmer {
     call->stub->async()->Confirm(
         call->context.get(), &call->request, &call->response,
         [this, call, done = std::move(done)](const grpc::Status& status) {
-          done(FromGrpcStatus(status));
+          done(Outcome(FromGrpcStatus(status)));
           MutexLock lock(&mu_);
           call->over = true;
           --under_way_;

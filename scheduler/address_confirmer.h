@@ -21,7 +21,8 @@ class AddressConfirmer {
 
   // Never blocks. `done` runs once, on any thread, with OK; FailedPrecondition:
   // another process answers there; Unimplemented: nobody there knows the
-  // question; any other error: there is no answer.
+  // question; NotFound: its host refuses connections, so nobody listens; any
+  // other error: there is no answer.
   virtual void Confirm(const std::string& address, uint64_t incarnation,
                        std::function<void(absl::Status)> done) = 0;
 };

@@ -27,6 +27,7 @@ namespace {
 constexpr int kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
+constexpr char kStreamClosed[] = "stream closed";
 
 Capacity NeedOf(const Job& job) {
   const ResourcesSpec& resources = job.status().spec().resources();
@@ -45,6 +46,17 @@ std::string SpecDifference(const JobSpec& a, const JobSpec& b) {
       ", ");
 }
 
+// Whether a registration with the incarnation of `member` is of that process,
+// which may not have heard yet which index it was given.
+bool IsSameProcess(const Member& member, const Register& request) {
+  const Member& other = request.member();
+  return other.address() == member.address() &&
+         other.hostname() == member.hostname() && other.pid() == member.pid() &&
+         other.task().type() == member.task().type() &&
+         (request.auto_index() ||
+          other.task().index() == member.task().index());
+}
+
 bool IsWorker(const Member& member) {
   return member.task().type() == CHIEF || member.task().type() == WORKER;
 }
@@ -54,7 +66,8 @@ bool IsWorker(const Member& member) {
 ClusterCore::ClusterCore(Options options)
     : options_(std::move(options)),
       membership_(options_.version),
-      address_checks_(options_.confirms_addresses) {}
+      address_checks_(options_.confirms_addresses),
+      closed_streams_(options_.register_limit) {}
 
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
@@ -91,6 +104,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
   if (same != nullptr) {
+    if (Resume(*same, session, request, now, actions)) return;
     const SessionId older = same->session;
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
@@ -101,8 +115,22 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     actions->push_back(EndSession{session, entry.status()});
     return;
   }
+  Welcome(session, request, actions);
+  // Whatever it worked for has ended while it was not here.
+  if (!request.job_id().empty()) {
+    SendStop(session, request.job_id(), "the job is not running any more", now,
+             actions);
+  }
+  address_checks_.Add(session, now);
+  ConfirmAddresses(now, actions);
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Welcome(SessionId session, const Register& request,
+                          ClusterActions* actions) {
   SchedulerMessage reply;
-  *reply.mutable_registered()->mutable_task() = (*entry)->member.task();
+  *reply.mutable_registered()->mutable_task() =
+      membership_.Find(session)->member.task();
   reply.mutable_registered()->set_heartbeat_seconds(
       absl::ToDoubleSeconds(options_.heartbeat));
   reply.mutable_registered()->set_lease_seconds(
@@ -110,25 +138,48 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   reply.mutable_registered()->set_ends_with_scheduler(
       options_.ends_with_scheduler);
   actions->push_back(SendCommand{session, std::move(reply)});
-  // Whatever it worked for has failed when its last stream broke.
-  if (!request.job_id().empty()) {
-    SendStop(session, request.job_id(), "the job is not running any more", now,
-             actions);
+  if (!shut_down_) return;
+  actions->push_back(SendCommand{session, shutdown_});
+  told_.insert(request.member().incarnation());
+}
+
+bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
+                         const Register& request, absl::Time now,
+                         ClusterActions* actions) {
+  const SessionId older = member.session;
+  Job* const job = JobOf(older);
+  if (job == nullptr || job->stopping() ||
+      engaged_.at(older).release_by != absl::InfiniteFuture() ||
+      !IsSameProcess(member.member, request)) {
+    return false;
   }
-  if (shut_down_) {
-    actions->push_back(SendCommand{session, shutdown_});
-    told_.insert(request.member().incarnation());
+  // A daemon that names none has not been told of the job yet, or has said that
+  // it is done with it, and says so again after this.
+  if (!request.job_id().empty() && request.job_id() != job->id()) return false;
+  if (!closed_streams_.Contains(older)) {
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
   }
-  address_checks_.Add(session, now);
-  ConfirmAddresses(now, actions);
-  StartJobs(now, actions);
+  membership_.Rebind(older, session, now);
+  address_checks_.Rebind(older, session, now);
+  closed_streams_.Remove(older);
+  auto engagement = engaged_.extract(older);
+  engagement.key() = session;
+  engaged_.insert(std::move(engagement));
+  Welcome(session, request, actions);
+  job->OnResumed(older, session, /*has_job=*/!request.job_id().empty(),
+                 actions);
+  return true;
 }
 
 void ClusterCore::ConfirmAddresses(absl::Time now, ClusterActions* actions) {
-  for (const SessionId session : address_checks_.TakeDue(now)) {
-    const Member& member = membership_.Find(session)->member;
-    actions->push_back(
-        ConfirmAddress{session, member.address(), member.incarnation()});
+  for (const auto& due :
+       {address_checks_.TakeDue(now), closed_streams_.TakeDue(now)}) {
+    for (const SessionId session : due) {
+      const Member& member = membership_.Find(session)->member;
+      actions->push_back(
+          ConfirmAddress{session, member.address(), member.incarnation()});
+    }
   }
 }
 
@@ -136,6 +187,16 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
                                   absl::Time now, ClusterActions* actions) {
   const Membership::Entry* entry = membership_.Find(session);
   if (entry == nullptr) return;
+  if (closed_streams_.Contains(session)) {
+    switch (closed_streams_.OnAnswer(session, answer, now)) {
+      case ClosedStreams::Outcome::kAlive:
+        return membership_.Heard(session, now);
+      case ClosedStreams::Outcome::kDead:
+        return Lose(session, kStreamClosed, now, actions);
+      case ClosedStreams::Outcome::kUnknown:
+        return;
+    }
+  }
   using Outcome = AddressChecks::Outcome;
   switch (
       address_checks_.OnAnswer(session, entry->member.address(), answer, now)) {
@@ -190,7 +251,12 @@ void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
 
 void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
                                  ClusterActions* actions) {
-  Lose(session, "stream closed", now, actions);
+  const Job* const job = JobOf(session);
+  if (!options_.confirms_addresses || job == nullptr || job->stopping()) {
+    return Lose(session, kStreamClosed, now, actions);
+  }
+  closed_streams_.Add(session, now);
+  ConfirmAddresses(now, actions);
 }
 
 void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
@@ -200,6 +266,7 @@ void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
   settled_at_ = now + options_.settle;
   membership_.Remove(session);
   address_checks_.Remove(session);
+  closed_streams_.Remove(session);
   const auto engagement = engaged_.find(session);
   if (engagement != engaged_.end()) {
     Job* job = MutableJob(engagement->second.job_id);
@@ -259,7 +326,7 @@ void ClusterCore::SendStop(SessionId session, const std::string& job_id,
   engaged_[session] = {job_id, now + options_.release_timeout};
 }
 
-void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
+void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
   for (const SessionId session : membership_.Expired(now, options_.lease)) {
     const absl::Duration silence = now - membership_.Find(session)->last_heard;
     const std::string why = absl::StrCat("silent for ", SecondsText(silence));
@@ -269,6 +336,18 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
                                 SecondsText(options_.lease)))});
     Lose(session, why, now, actions);
   }
+  for (const SessionId session : closed_streams_.Overdue(now)) {
+    Lose(session,
+         absl::StrCat("it answers at its address, but has not registered again "
+                      "within ",
+                      SecondsText(options_.register_limit),
+                      " of the end of its stream"),
+         now, actions);
+  }
+}
+
+void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
+  LoseExpired(now, actions);
   std::vector<SessionId> overdue;
   std::set<std::string> running;
   for (const auto& [session, engagement] : engaged_) {
@@ -510,14 +589,12 @@ absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
   }
   SYNCLINE_ASSIGN_OR_RETURN(const SessionId worker,
                             job->WorkerSession(request.rank()));
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string artifact,
-                            job->WishForProfile(request.rank()));
-  SchedulerMessage message;
-  message.mutable_profile()->set_job_id(request.job_id());
-  message.mutable_profile()->set_steps(request.steps());
-  message.mutable_profile()->set_artifact(artifact);
-  actions->push_back(SendCommand{worker, std::move(message)});
-  return artifact;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const SchedulerMessage message,
+      job->WishForProfile(request.rank(), request.steps()));
+  // A worker whose stream has closed is told when it has registered again.
+  actions->push_back(SendCommand{worker, message});
+  return message.profile().artifact();
 }
 
 void ClusterCore::Shutdown(int exit_code, absl::string_view reason,

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/address_checks.h"
+#include "scheduler/closed_streams.h"
 #include "scheduler/cluster_action.h"
 #include "scheduler/job.h"
 #include "scheduler/job_queue.h"
@@ -49,8 +50,14 @@ class ClusterCore {
     // The cluster is there for one job (Registered.ends_with_scheduler).
     bool ends_with_scheduler = false;
     uint32_t queue_max = 1000;
-    // A job is placed only on members whose address has answered as theirs.
+    // A job is placed only on members whose address has answered as theirs, and
+    // a member whose stream closes is asked there whether it is alive. Without:
+    // a closed stream is a loss.
     bool confirms_addresses = false;
+    // How long a job waits for a member that is alive and whose stream has
+    // closed. The daemon is back within 5 s: gRPC and the session each pause
+    // for up to 2 s between two attempts.
+    absl::Duration register_limit = absl::Seconds(10);
   };
   // Of a member that works for a job, or is being freed from it.
   struct Engagement {
@@ -71,6 +78,8 @@ class ClusterCore {
                   ClusterActions* actions);
   void OnMessage(SessionId session, const DaemonMessage& message,
                  absl::Time now, ClusterActions* actions);
+  // A member that works for a job is asked at its address first
+  // (ClosedStreams): its process may live, and registers again then.
   void OnStreamClosed(SessionId session, absl::Time now,
                       ClusterActions* actions);
   // The outcome of a ConfirmAddress; AddressConfirmer has the codes.
@@ -145,6 +154,13 @@ class ClusterCore {
     Capacity capacity() const;
   };
 
+  // The process of `request` is a member already, with another stream, and goes
+  // on as that. False: it cannot; nothing has changed.
+  bool Resume(const Membership::Entry& member, SessionId session,
+              const Register& request, absl::Time now, ClusterActions* actions);
+  void Welcome(SessionId session, const Register& request,
+               ClusterActions* actions);
+  void LoseExpired(absl::Time now, ClusterActions* actions);
   void Lose(SessionId session, absl::string_view why, absl::Time now,
             ClusterActions* actions);
   void OnJobDone(SessionId session, const JobDone& done, absl::Time now,
@@ -178,6 +194,7 @@ class ClusterCore {
   const Options options_;
   Membership membership_;
   AddressChecks address_checks_;
+  ClosedStreams closed_streams_;
   JobQueue queue_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
   std::map<std::string, uint64_t> by_client_key_;  // numbers of jobs

@@ -338,7 +338,7 @@ void ControlLoop::OnClosed(SessionId id) {
   // its successor.
   if (draining_) return;
   if (const std::string member = MemberOf(id); !member.empty()) {
-    LogInfo("member left").Field("member", member);
+    LogInfo("a member's stream has closed").Field("member", member);
   }
   (void)Post([id](ClusterCore* core, absl::Time now, ClusterActions* actions) {
     core->OnStreamClosed(id, now, actions);
@@ -556,10 +556,11 @@ absl::Status ControlLoop::CheckUpload(const UploadBegin& begin) const {
       SecretsEqual(stream->second.secret, begin.session_secret())) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
+  return absl::UnavailableError(
       absl::StrCat("the upload for job ", begin.job_id(),
-                   " does not name the secret of its process's stream; that ",
-                   "process may have registered anew since"));
+                   " does not name the secret of its process's stream; a ",
+                   "process whose stream broke has a new secret when it has ",
+                   "registered again"));
 }
 
 absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {

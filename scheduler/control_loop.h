@@ -123,8 +123,8 @@ class ControlLoop {
   // long; those of the state store: a record could not be written, and has not
   // been since.
   absl::Status Healthy() const;
-  // As ClusterCore says; FailedPrecondition too if the secret is not that of
-  // the stream which this process has now.
+  // As ClusterCore says; Unavailable if the secret is not that of the stream
+  // which this process has now, and may be after its next registration.
   absl::Status CheckUpload(const UploadBegin& begin) const;
   absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
   absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id) const;

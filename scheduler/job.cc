@@ -1,6 +1,7 @@
 #include "scheduler/job.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -60,6 +61,15 @@ absl::Duration UnreachableMax(const JobSpec& spec) {
 absl::Duration StandstillMax(const JobSpec& spec) {
   // Reports come every second or so.
   return std::max(absl::Seconds(10), 10 * StepTimeout(spec));
+}
+
+// Whether an evaluation is not a repeat: a daemon that has registered again
+// says again what may not have arrived.
+bool IsNew(const Evaluation& evaluation, const JobStatus& status) {
+  if (status.evaluations().empty()) return true;
+  const Evaluation& last = *status.evaluations().rbegin();
+  return std::tuple(last.epoch(), last.clock(), last.final()) <
+         std::tuple(evaluation.epoch(), evaluation.clock(), evaluation.final());
 }
 
 // Drops every second one, not the first.
@@ -206,7 +216,10 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   started_ = now;
   Transition(PREPARING, where, now, actions);
   UpdateWaitingFor(actions);
-  SendPrepare(actions);
+  const SchedulerMessage prepare = PrepareMessage();
+  for (const Party& party : parties_) {
+    actions->push_back(SendCommand{party.session, prepare});
+  }
 }
 
 Participant* Job::AddParticipant(Role role, JobAssignment* assignment) {
@@ -221,7 +234,7 @@ Participant* Job::AddParticipant(Role role, JobAssignment* assignment) {
   return assignment->add_ps();
 }
 
-void Job::SendPrepare(ClusterActions* actions) {
+SchedulerMessage Job::PrepareMessage() const {
   SchedulerMessage message;
   JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
   assignment->set_job_id(id());
@@ -235,9 +248,15 @@ void Job::SendPrepare(ClusterActions* actions) {
   for (const TableInfo& table : tables_) *assignment->add_tables() = table;
   assignment->set_routing_version(1);
   assignment->set_model_artifact("model.onnx");
-  for (const Party& party : parties_) {
-    actions->push_back(SendCommand{party.session, message});
-  }
+  return message;
+}
+
+SchedulerMessage Job::RunMessage() const {
+  SchedulerMessage message;
+  message.mutable_run()->set_job_id(id());
+  message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch_);
+  message.mutable_run()->set_clocks_total(clocks_total_);
+  return message;
 }
 
 void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
@@ -297,13 +316,33 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   Transition(RUNNING,
              absl::StrCat("all participants are prepared", StepWarning()), now,
              actions);
-  SchedulerMessage message;
-  message.mutable_run()->set_job_id(id());
-  message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch_);
-  message.mutable_run()->set_clocks_total(clocks_total_);
+  const SchedulerMessage run = RunMessage();
   for (const Party& party : parties_) {
     if (party.role == Role::kPs) continue;
-    actions->push_back(SendCommand{party.session, message});
+    actions->push_back(SendCommand{party.session, run});
+  }
+}
+
+void Job::OnResumed(SessionId older, SessionId session, bool has_job,
+                    ClusterActions* actions) {
+  Party* const party = Find(older);
+  SYNCLINE_CHECK(party != nullptr);
+  party->session = session;
+  if (party->stage == Stage::kPreparing && !has_job) {
+    actions->push_back(SendCommand{session, PrepareMessage()});
+  }
+  if (status_.state() != RUNNING || party->role == Role::kPs || party->done) {
+    return;
+  }
+  actions->push_back(SendCommand{session, RunMessage()});
+  for (const Wish& wish : wishes_) {
+    if (party->role != Role::kWorker ||
+        wish.rank != party->participant.rank()) {
+      continue;
+    }
+    SchedulerMessage message;
+    *message.mutable_profile() = wish.steps;
+    actions->push_back(SendCommand{session, std::move(message)});
   }
 }
 
@@ -384,7 +423,8 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
   if (report.has_progress() && party->role == Role::kWorker) {
     progress_->OnReport(party->participant.rank(), report.progress());
   }
-  if (report.has_evaluation() && Evaluates(*party)) {
+  if (report.has_evaluation() && Evaluates(*party) &&
+      IsNew(report.evaluation(), status_)) {
     Evaluation evaluation = report.evaluation();
     if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
     ThinEvaluations(&status_);
@@ -400,7 +440,12 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   Party* party = Find(session);
   if (party == nullptr || party->done || stopping()) return;
   if (done.code() == 0) {
-    // A ps has nothing to finish, and nobody is done before it was told to run.
+    // A ps has nothing to finish, but nobody can go on without it.
+    if (party->role == Role::kPs && done.released()) {
+      return Fail(LossText(*party, "it released the job"), kExitRetryable, now,
+                  actions);
+    }
+    // Nobody is done before it was told to run.
     if (party->role == Role::kPs || status_.state() != RUNNING) return;
     party->done = true;
     watchdog_->End(party->participant.member().incarnation());
@@ -621,11 +666,12 @@ bool Job::HasProfile(absl::string_view prefix) const {
                           return absl::StartsWith(artifact.name(), prefix);
                         }) ||
          absl::c_any_of(wishes_, [&](const Wish& wish) {
-           return absl::StartsWith(wish.artifact, prefix);
+           return absl::StartsWith(wish.steps.artifact(), prefix);
          });
 }
 
-absl::StatusOr<std::string> Job::WishForProfile(uint32_t rank) {
+absl::StatusOr<SchedulerMessage> Job::WishForProfile(uint32_t rank,
+                                                     uint32_t steps) {
   const auto waiting = absl::c_count_if(
       wishes_, [&](const Wish& wish) { return wish.rank == rank; });
   if (static_cast<size_t>(waiting) == kProfilesPerWorkerMax) {
@@ -637,8 +683,13 @@ absl::StatusOr<std::string> Job::WishForProfile(uint32_t rank) {
   for (int number = 1; number <= kProfilesPerJobMax; ++number) {
     const std::string prefix = absl::StrCat("profiles/", number, "-");
     if (HasProfile(prefix)) continue;
-    wishes_.push_back({rank, absl::StrCat(prefix, "rank-", rank, ".pb")});
-    return wishes_.back().artifact;
+    SchedulerMessage message;
+    message.mutable_profile()->set_job_id(id());
+    message.mutable_profile()->set_steps(steps);
+    message.mutable_profile()->set_artifact(
+        absl::StrCat(prefix, "rank-", rank, ".pb"));
+    wishes_.push_back({rank, message.profile()});
+    return message;
   }
   return absl::ResourceExhaustedError(
       absl::StrCat("job ", id(), " has ", kProfilesPerJobMax,
@@ -646,8 +697,9 @@ absl::StatusOr<std::string> Job::WishForProfile(uint32_t rank) {
 }
 
 void Job::ForgetWishesUpTo(const std::string& artifact) {
-  const auto stored = absl::c_find_if(
-      wishes_, [&](const Wish& wish) { return wish.artifact == artifact; });
+  const auto stored = absl::c_find_if(wishes_, [&](const Wish& wish) {
+    return wish.steps.artifact() == artifact;
+  });
   if (stored == wishes_.end()) return;
   const auto last = stored + 1;
   const auto kept = std::remove_if(

@@ -89,6 +89,11 @@ class Job {
   // lost, for the reason `lost` ("stream closed"), empty if not lost.
   void OnGone(SessionId session, absl::string_view lost, absl::Time now,
               ClusterActions* actions);
+  // The participant of `older` has the stream `session` now. It is told again
+  // what it may not have heard: a repeat changes nothing there. `has_job`: it
+  // has been told to prepare.
+  void OnResumed(SessionId older, SessionId session, bool has_job,
+                 ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
   // A scheduler has started with this job, which is neither queued nor final.
   // It has succeeded if all were done, else failed.
@@ -132,9 +137,11 @@ class Job {
   // is the evaluator's; FailedPrecondition: it has done all its steps.
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
   // Remembers that this worker was asked for a profile until it has stored it;
-  // returns the name to store it by. Errors: ResourceExhausted: too many are
-  // still to come from the worker, or there and to come of the job.
-  absl::StatusOr<std::string> WishForProfile(uint32_t rank);
+  // returns what to ask, with the name to store it by. Errors:
+  // ResourceExhausted: too many are still to come from the worker, or there and
+  // to come of the job.
+  absl::StatusOr<SchedulerMessage> WishForProfile(uint32_t rank,
+                                                  uint32_t steps);
   // Sessions that have not gone.
   std::vector<SessionId> Participants() const;
 
@@ -163,7 +170,7 @@ class Job {
   // A profile to come.
   struct Wish {
     uint32_t rank = 0;
-    std::string artifact;
+    ProfileSteps steps;
   };
 
   Party* Find(SessionId session);
@@ -183,7 +190,8 @@ class Job {
   // True if this participant evaluates: the evaluator, or else the chief.
   bool Evaluates(const Party& party) const;
   static Participant* AddParticipant(Role role, JobAssignment* assignment);
-  void SendPrepare(ClusterActions* actions);
+  SchedulerMessage PrepareMessage() const;
+  SchedulerMessage RunMessage() const;
   // Why the job cannot go on although everybody is there; nothing if it can.
   std::optional<std::string> Obstacle(absl::Time now) const;
   void FailUnprepared(absl::Time now, ClusterActions* actions);

@@ -1,5 +1,7 @@
 #include "scheduler/membership.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
@@ -198,6 +200,16 @@ void Membership::Remove(SessionId session) {
   if (it == by_session_.end()) return;
   live_.erase(it->second);
   by_session_.erase(it);
+}
+
+void Membership::Rebind(SessionId older, SessionId session, absl::Time now) {
+  auto moved = by_session_.extract(older);
+  SYNCLINE_CHECK(!moved.empty());
+  moved.key() = session;
+  Entry& entry = live_.at(moved.mapped());
+  entry.session = session;
+  entry.last_heard = now;
+  by_session_.insert(std::move(moved));
 }
 
 void Membership::Heard(SessionId session, absl::Time now) {

@@ -45,6 +45,9 @@ class Membership {
   absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
                                      absl::Time now);
   void Remove(SessionId session);
+  // The member of `older` has `session` now, and was heard of. REQUIRES: it is
+  // live.
+  void Rebind(SessionId older, SessionId session, absl::Time now);
 
   void Heard(SessionId session, absl::Time now);
   // Sessions that were silent for longer than `lease`.

@@ -1,5 +1,6 @@
 #include "worker/job_run.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -8,10 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/incarnation.h"
 #include "common/base/log.h"
+#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/model/weight_report.h"
@@ -29,6 +32,10 @@ constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
 constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
+// A scheduler that is out of reach for less costs no job.
+constexpr absl::Duration kFetchPatience = absl::Minutes(1);
+constexpr Backoff kFetchBackoff = {.initial = absl::Milliseconds(500),
+                                   .max = absl::Seconds(4)};
 constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
 // A small part of the shortest step timeout.
 constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
@@ -111,6 +118,7 @@ bool JobRun::RequestStop(const std::string& reason) {
   LogInfo("job stopping").Job(job_id()).Field("reason", reason);
   MutexLock lock(&mu_);
   if (ended_) return false;
+  if (!stop_) stop_reason_ = reason;
   stop_ = true;
   changed_.SignalAll();
   if (trainer_ != nullptr) trainer_->Stop();
@@ -168,12 +176,18 @@ void JobRun::Execute() {
 }
 
 void JobRun::End(bool succeeded) {
+  // A scheduler that has not asked for the stop, because it was out of reach,
+  // must not take it for success.
+  absl::Status outcome;
   {
     MutexLock lock(&mu_);
     ended_ = true;
     if (!succeeded && !stop_) return;
+    if (!succeeded) {
+      outcome = absl::AbortedError(absl::StrCat("stopped: ", stop_reason_));
+    }
   }
-  SendDone(absl::OkStatus(), /*released=*/true);
+  SendDone(outcome, /*released=*/true);
 }
 
 std::vector<std::string> JobRun::Prepare() {
@@ -213,11 +227,28 @@ absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
 absl::Status JobRun::LoadModel(std::string* bytes) {
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(dir_));
   const std::string file = absl::StrCat(dir_, "/model.onnx");
-  SYNCLINE_RETURN_IF_ERROR(
-      artifacts_->Fetch(job_id(), assignment_.model_artifact(), file,
-                        MonotonicNow() + kFetchTimeout, &cancellation_));
+  SYNCLINE_RETURN_IF_ERROR(FetchModel(file));
   SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
   return absl::OkStatus();
+}
+
+absl::Status JobRun::FetchModel(const std::string& file) {
+  const absl::Time deadline = MonotonicNow() + kFetchTimeout;
+  absl::Time give_up_at = absl::InfiniteFuture();
+  Random random(EntropySeed());
+  for (int failures = 0;; ++failures) {
+    const absl::Status fetched = artifacts_->Fetch(
+        job_id(), assignment_.model_artifact(), file, deadline, &cancellation_);
+    if (!absl::IsUnavailable(fetched)) return fetched;
+    const absl::Time now = MonotonicNow();
+    give_up_at = std::min(give_up_at, now + kFetchPatience);
+    if (now >= give_up_at) return fetched;
+    const absl::Time next =
+        now + BackoffDelay(kFetchBackoff, failures, random.Uniform());
+    MutexLock lock(&mu_);
+    while (!stop_ && MonotonicNow() < next) changed_.WaitUntil(&mu_, next);
+    if (stop_) return absl::CancelledError("stopped while loading");
+  }
 }
 
 void JobRun::WarnOfLargeSteps() const {

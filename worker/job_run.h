@@ -74,6 +74,8 @@ class JobRun {
   // Empty: ready to run.
   std::vector<std::string> Prepare();
   absl::Status LoadModel(std::string* bytes);
+  // Tries again while the scheduler is out of reach.
+  absl::Status FetchModel(const std::string& file) ABSL_LOCKS_EXCLUDED(mu_);
   // Says what is being read, and ends it when the job is stopped.
   absl::Status OnRead(const std::string& path, size_t bytes);
   void WarnOfLargeSteps() const;
@@ -138,6 +140,7 @@ class JobRun {
   CondVar changed_;
   std::optional<RunJob> run_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::string stop_reason_ ABSL_GUARDED_BY(mu_);
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Of before there was a trainer.
   std::vector<ProfileSteps> profiles_wanted_ ABSL_GUARDED_BY(mu_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -143,6 +144,12 @@ void Trainer::Stop() {
 
 void Trainer::RequestProfile(const ProfileSteps& wish) {
   MutexLock lock(&mu_);
+  // The scheduler repeats it after a broken stream.
+  if (absl::c_any_of(wishes_, [&](const ProfileSteps& earlier) {
+        return earlier.artifact() == wish.artifact();
+      })) {
+    return;
+  }
   if (wishes_.size() == kProfilesPerWorkerMax) {
     LogWarning("too many profiles are wanted")
         .Job(wish.job_id())

@@ -18,6 +18,7 @@
 namespace syncline {
 namespace {
 
+// Of a job that nothing is left of here: it has failed, or was never known.
 DaemonMessage Released(const std::string& job_id) {
   DaemonMessage message;
   message.mutable_done()->set_job_id(job_id);

@@ -62,11 +62,6 @@ class SessionStream final
     outgoing_.push_back(std::move(message));
     if (outgoing_.size() == 1 && !ended_) StartWrite(&outgoing_.front());
   }
-  // After OnEnded: what it could not write, in order.
-  std::deque<DaemonMessage> TakeUnwritten() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    return std::move(outgoing_);
-  }
   // OnEnded follows.
   void Cancel() { context_->TryCancel(); }
 
@@ -172,9 +167,6 @@ class SchedulerSessionImpl final : public SchedulerSession,
     SessionActions actions;
     core_.OnStreamEnded(status, MonotonicNow(), &actions);
     if (!closing_ && !core_.closed()) Complain(status);
-    for (DaemonMessage& message : stream_->TakeUnwritten()) {
-      core_.Send(std::move(message), &actions);
-    }
     Execute(&actions);
     stream_open_ = false;
     stream_ended_.SignalAll();

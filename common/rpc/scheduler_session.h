@@ -49,11 +49,10 @@ class SchedulerSession {
   // Closes the stream and joins; no callback runs after it.
   virtual ~SchedulerSession() = default;
 
-  // Queued and sent in order; dropped while disconnected, except `done` and
-  // `prepared`, which are kept (at most 64) and sent after re-registration.
-  // A message that had left when the connection broke may not have arrived.
-  // Nobody needs it: a scheduler that loses a member's stream has ended the
-  // member's job.
+  // Queued and sent in order; dropped while disconnected, except `done`,
+  // `prepared` and `report`. Of these the running job's last 64 are sent again
+  // after each registration, of reports without an evaluation the newest:
+  // what had left when the connection broke may not have arrived.
   virtual void Send(DaemonMessage message) = 0;
   // The job to name when registering again; empty for none.
   virtual void SetRunningJob(std::string job_id) = 0;

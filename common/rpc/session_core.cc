@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/backoff.h"
 
@@ -14,8 +15,26 @@ constexpr Backoff kBackoff = {.initial = absl::Milliseconds(100),
 // How soon a task that another process holds is asked for again.
 constexpr absl::Duration kTakenRetry = absl::Milliseconds(500);
 
+// What the scheduler would miss: answers, evaluations, and of reports the
+// newest. Heartbeats and reports of a ps are made anew all the time.
 bool IsKept(const DaemonMessage& event) {
-  return event.has_done() || event.has_prepared();
+  return event.has_done() || event.has_prepared() || event.has_report();
+}
+
+// A report of progress or activity, which the next one of its kind replaces.
+bool IsReplacedBy(const DaemonMessage& earlier, const DaemonMessage& event) {
+  if (!earlier.has_report() || !event.has_report()) return false;
+  const WorkerReport& a = earlier.report();
+  const WorkerReport& b = event.report();
+  return !a.has_evaluation() && !b.has_evaluation() &&
+         a.has_progress() == b.has_progress() &&
+         a.has_activity() == b.has_activity();
+}
+
+const std::string& JobOf(const DaemonMessage& event) {
+  if (event.has_done()) return event.done().job_id();
+  if (event.has_prepared()) return event.prepared().job_id();
+  return event.report().job_id();
 }
 
 SchedulerMessage StopCommand(const std::string& job_id, std::string reason) {
@@ -36,6 +55,11 @@ SessionCore::SessionCore(Options options)
 void SessionCore::SetRunningJob(std::string job_id) {
   running_job_ = std::move(job_id);
   orphan_stopped_ = false;
+  if (running_job_.empty()) return;
+  // It was told to prepare, so its scheduler has heard the end of those before.
+  std::erase_if(said_, [this](const DaemonMessage& event) {
+    return JobOf(event) != running_job_;
+  });
 }
 
 void SessionCore::Start(absl::Time now, SessionActions* actions) {
@@ -62,6 +86,10 @@ void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
     OnRegistered(message.registered(), now, actions);
   } else if (state_ == State::kRegistered && !message.has_registered()) {
     told_to_end_ = told_to_end_ || message.has_shutdown();
+    // Before the daemon gets to it: the stream may break meanwhile.
+    if (message.has_prepare()) {
+      SetRunningJob(message.prepare().assignment().job_id());
+    }
     actions->push_back(DeliverCommand{message});
   }
 }
@@ -82,10 +110,9 @@ void SessionCore::OnRegistered(const Registered& registered, absl::Time now,
   }
   heartbeat_at_ = now + heartbeat_;
   actions->push_back(DeliverRegistered{registered});
-  for (DaemonMessage& event : kept_) {
-    actions->push_back(WriteEvent{std::move(event)});
+  for (const DaemonMessage& event : said_) {
+    actions->push_back(WriteEvent{event});
   }
-  kept_.clear();
 }
 
 void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
@@ -208,12 +235,25 @@ void SessionCore::OnOrphanTimeout(SessionActions* actions) {
 }
 
 void SessionCore::Send(DaemonMessage event, SessionActions* actions) {
+  if (state_ == State::kClosed) return;
+  if (IsKept(event)) Remember(event);
   if (state_ == State::kRegistered) {
     actions->push_back(WriteEvent{std::move(event)});
-  } else if (state_ != State::kClosed && IsKept(event)) {
-    if (kept_.size() == kKeptMax) kept_.pop_front();
-    kept_.push_back(std::move(event));
   }
+}
+
+void SessionCore::Remember(const DaemonMessage& event) {
+  std::erase_if(said_, [&](const DaemonMessage& earlier) {
+    return IsReplacedBy(earlier, event);
+  });
+  if (said_.size() == kKeptMax) {
+    // An evaluation so long ago has arrived; an answer is not given up for it.
+    const auto report = absl::c_find_if(
+        said_,
+        [](const DaemonMessage& earlier) { return earlier.has_report(); });
+    said_.erase(report == said_.end() ? said_.begin() : report);
+  }
+  said_.push_back(event);
 }
 
 }  // namespace syncline

@@ -88,6 +88,7 @@ class SessionCore {
   bool RefusedForGood(const absl::Status& why, absl::Time now);
   bool HasGivenUp(absl::Time now) const;
   void Announce(const absl::Status& why, SessionActions* actions) const;
+  void Remember(const DaemonMessage& event);
   void OnOrphanTimeout(SessionActions* actions);
   absl::Status OutOfReach() const;
 
@@ -103,8 +104,10 @@ class SessionCore {
   bool told_to_end_ = false;  // by Shutdown
   // The job was stopped as the orphan timeout asks for.
   bool orphan_stopped_ = false;
-  // `done` and `prepared` said while not registered.
-  std::deque<DaemonMessage> kept_;
+  // Of the job that it works for, or worked for last, in order: what the
+  // scheduler must have heard. It is said again after each registration,
+  // because what left on a stream that broke may not have arrived.
+  std::deque<DaemonMessage> said_;
   absl::Status last_error_;
   bool ever_registered_ = false;
   absl::Time connect_by_ = absl::InfiniteFuture();

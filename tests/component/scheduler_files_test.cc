@@ -238,7 +238,8 @@ TEST_F(SchedulerFilesTest, AnUploadNamesTheSecretOfItsStream) {
     UploadBegin wrong = right;
     wrong.set_session_secret(secret);
     const absl::Status refused = upload(wrong);
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    // A process whose stream broke tries again with its next secret.
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(refused.message(), HasSubstr("secret"));
   }
   UploadBegin stranger = right;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/file.h"
 #include "common/base/version.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -18,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/scheduler.h"
+#include "tests/testing/relay.h"
 #include "tests/testing/scheduler_fixture.h"
 
 namespace syncline {
@@ -99,6 +101,29 @@ TEST_F(SchedulerAddressTest, AnAddressWhereNobodyIsIsNotBelieved) {
   EXPECT_THAT(TroubleOf("127.0.0.1:1"), HasSubstr("nothing answers"));
 }
 
+// What tells a killed process from a network that is cut.
+TEST_F(SchedulerAddressTest, APortThatIsClosedIsToldFromNoAnswer) {
+  std::string address;
+  {
+    grpc::ServerBuilder builder;
+    IdentityService identity;
+    builder.RegisterService(&identity);
+    auto listening = StartServer(&builder, "127.0.0.1:0");
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    address = listening->address;
+    listening->server->Shutdown(absl::ToChronoTime(absl::Now()));
+  }
+  WaitLog<absl::Status> answers;
+  {
+    const auto confirmer = AddressConfirmer::OverGrpc();
+    confirmer->Confirm(
+        address, 1, [&](const absl::Status& answer) { answers.Add(answer); });
+    ASSERT_EQ(answers.Await(1).size(), 1);
+  }
+  EXPECT_EQ(answers.Await(1)[0].code(), absl::StatusCode::kNotFound)
+      << answers.Await(1)[0];
+}
+
 TEST_F(SchedulerMembersTest, ATaskThatIsTakenIsRefusedWithItsHolder) {
   AddDaemon(WORKER, 0);
   FakeDaemon second(server_.address, WORKER, 0);
@@ -166,6 +191,49 @@ TEST_F(SchedulerMembersTest, WhoSaysNothingIsGivenUp) {
   StartScheduler(server_.address);
   AddDaemon(WORKER, 0);
   EXPECT_TRUE(Submit(TinyJob(1, 1)).ok());
+}
+
+// A connection that breaks is no dead process.
+TEST_F(SchedulerMembersTest, AConnectionThatBreaksCostsNoJob) {
+  Relay relay(server_.address);
+  FakeDaemon* const ps = AddDaemon(PS, 0);
+  FakeDaemon worker(relay.address(), WORKER, 0, {.finishes = false});
+  worker.AwaitRegistered();
+  const std::string job_id = MustSubmit(TinyJob(1, 1));
+  worker.AwaitRun();
+  AwaitState(job_id, RUNNING);
+  const std::string file = dir_ / "metrics.json";
+  ASSERT_TRUE(WriteFileAtomically(file, "{}").ok());
+  for (size_t registrations = 2; registrations < 5; ++registrations) {
+    relay.Break();
+    ASSERT_EQ(worker.registered.Await(registrations).size(), registrations);
+    // Uploads prove the new stream.
+    const absl::Status stored =
+        UploadArtifact(server_.address, worker.Upload(job_id, "metrics.json"),
+                       file, absl::Now() + kPatience);
+    EXPECT_TRUE(stored.ok()) << stored;
+  }
+  // What is said while there is no stream arrives.
+  relay.Break();
+  worker.SendDone(job_id, /*released=*/false);
+  AwaitState(job_id, SUCCEEDED);
+  EXPECT_EQ(ps->registered.Await(1).size(), 1);
+}
+
+TEST_F(SchedulerMembersTest, AMemberKilledWithoutAStreamIsLostByItsName) {
+  AddDaemon(PS, 0);
+  Relay relay(server_.address);
+  auto worker = std::make_unique<FakeDaemon>(relay.address(), WORKER, 0,
+                                             Script{.finishes = false});
+  worker->AwaitRegistered();
+  const std::string job_id = MustSubmit(TinyJob(1, 1));
+  AwaitState(job_id, RUNNING);
+  relay.Stall(true);  // it cannot come back
+  relay.Break();
+  confirmer_->OnKilled(worker->incarnation());
+  EXPECT_THAT(
+      LastReason(AwaitState(job_id, FAILED)),
+      AllOf(HasSubstr("worker 0 at 10.0.0.1:7000"), HasSubstr("was lost: ")));
 }
 
 // Secrets and incarnations prove membership: no answer or page may show one.

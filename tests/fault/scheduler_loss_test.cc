@@ -1,7 +1,8 @@
 // Goal: the loss of the scheduler is told within ten seconds; a restarted one
 // knows every job: the running one has failed with that reason, queued ones
-// run, finished ones keep their results; the daemons come back by themselves.
-// Method: the real executables; SIGKILL, then a start with the same state.
+// run, finished ones keep their results; the daemons come back by themselves. A
+// scheduler that was frozen goes on with its jobs. Method: the real
+// executables; SIGKILL, then a start with the same state; SIGSTOP and SIGCONT.
 
 #include <csignal>
 #include <memory>
@@ -18,7 +19,10 @@
 namespace syncline {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 constexpr int kMembers = 3;
 
@@ -138,21 +142,73 @@ TEST_F(SchedulerLossTest, AWatchSaysThatAFrozenSchedulerIsSilent) {
   EXPECT_THAT(told->err, HasSubstr(cluster_.scheduler_address()));
 }
 
+// A scheduler that does not run for a while.
+class FrozenSchedulerTest : public SchedulerLossTest {
+ protected:
+  // Longer than the keep-alive of its daemons, which then have left their
+  // streams, and shorter than their --orphan-seconds.
+  static constexpr absl::Duration kLong = absl::Seconds(21);
+
+  void StartJob() {
+    ASSERT_OK_AND_ASSIGN(job_id_, cluster_.Submit(Write(EndlessJob())));
+    ASSERT_OK(cluster_.WaitForClock(job_id_, 5, absl::Seconds(60)));
+  }
+  void Freeze(absl::Duration time, const std::string& killed_meanwhile = "") {
+    ChildProcess& scheduler = cluster_.daemon("scheduler");
+    scheduler.Signal(SIGSTOP);
+    if (!killed_meanwhile.empty()) {
+      cluster_.daemon(killed_meanwhile).Signal(SIGKILL);
+    }
+    EXPECT_FALSE(scheduler.WaitUntil(absl::Now() + time).has_value());
+    scheduler.Signal(SIGCONT);
+  }
+  void ExpectTheJobGoesOn() {
+    ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(job_id_));
+    EXPECT_EQ(after.state(), RUNNING);
+    // For longer than it waits for anybody.
+    const absl::Time until = absl::Now() + absl::Seconds(12);
+    int64_t clock = after.progress().clock();
+    do {
+      ++clock;
+      ASSERT_OK_AND_ASSIGN(
+          const JobStatus now,
+          cluster_.WaitForClock(job_id_, clock, absl::Seconds(60)));
+      clock = now.progress().clock();
+    } while (absl::Now() < until);
+    ASSERT_OK(cluster_.Synctl({"cancel", job_id_}));
+    EXPECT_OK(cluster_.WaitForFreeMembers(kMembers, absl::Seconds(30)));
+  }
+
+  std::string job_id_;
+};
+
 // Its members were not silent: it was not there to hear them.
-TEST_F(SchedulerLossTest, AFrozenSchedulerLosesNobody) {
-  ASSERT_OK_AND_ASSIGN(const std::string job_id,
-                       cluster_.Submit(Write(EndlessJob())));
-  ASSERT_OK(cluster_.WaitForClock(job_id, 5, absl::Seconds(60)));
-  ChildProcess& scheduler = cluster_.daemon("scheduler");
-  scheduler.Signal(SIGSTOP);
-  // Longer than a lease.
-  EXPECT_FALSE(scheduler.WaitUntil(absl::Now() + absl::Seconds(8)).has_value());
-  scheduler.Signal(SIGCONT);
-  ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(job_id));
-  EXPECT_EQ(after.state(), RUNNING);
-  EXPECT_OK(cluster_.WaitForClock(job_id, after.progress().clock() + 5,
-                                  absl::Seconds(60)));
-  EXPECT_EQ(cluster_.LogOf("scheduler").find("silent for"), std::string::npos);
+TEST_F(FrozenSchedulerTest, ForLongerThanALeaseItLosesNobody) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  Freeze(absl::Seconds(8));
+  ExpectTheJobGoesOn();
+  EXPECT_THAT(cluster_.LogOf("scheduler"), Not(HasSubstr("silent for")));
+}
+
+// Their streams are closed when it wakes, but they live and come back.
+TEST_F(FrozenSchedulerTest, ForLongerThanTheKeepAliveItLosesNobody) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  Freeze(kLong);
+  ExpectTheJobGoesOn();
+  EXPECT_THAT(cluster_.LogOf("scheduler"), HasSubstr("stream has closed"));
+}
+
+TEST_F(FrozenSchedulerTest, AMemberThatDiedMeanwhileIsLostByItsName) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  Freeze(kLong, "ps-0");
+  ASSERT_OK_AND_ASSIGN(const JobStatus end,
+                       cluster_.WaitForEnd(job_id_, absl::Seconds(30)));
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_EQ(end.exit_code(), 138);
+  EXPECT_THAT(end.transitions().rbegin()->reason(),
+              AllOf(StartsWith("ps 0 at 127.0.0.1:"),
+                    HasSubstr("was lost: stream closed; last clock ")));
+  EXPECT_OK(cluster_.WaitForFreeMembers(kMembers - 1, absl::Seconds(30)));
 }
 
 TEST_F(SchedulerLossTest, OneSchedulerPerStateFolder) {

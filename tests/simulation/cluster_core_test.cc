@@ -1,8 +1,9 @@
 // Goal: whatever happens to its daemons, its users and itself, the scheduler
 // keeps its promises: one job per member, first in first out, a job with a lost
-// member fails at once, every job ends, everybody is freed, states only move
-// forward, and a start is on disk before it is told. Method: many seeded
-// histories in simulated time; the promises are checked after every event.
+// member fails at once, nobody is lost who lives and comes back in time, every
+// job ends, everybody is freed, states only move forward, and a start is on
+// disk before it is told. Method: many seeded histories in simulated time; the
+// promises are checked after every event.
 
 #include "scheduler/cluster_core.h"
 
@@ -23,6 +24,8 @@ TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
   int cancelled = 0;
   int losses = 0;
   int restarts = 0;
+  int freezes = 0;
+  int outlived_freezes = 0;
   int repeated = 0;
   for (int seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
@@ -36,6 +39,8 @@ TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
     cancelled += simulation.ended_in(CANCELLED);
     losses += simulation.losses();
     restarts += simulation.restarts();
+    freezes += simulation.freezes();
+    outlived_freezes += simulation.outlived_freezes();
     repeated += simulation.repeated_messages();
   }
   // The histories are neither too kind nor too cruel to show anything.
@@ -44,6 +49,8 @@ TEST(ClusterCoreSimulation, PromisesAreKeptInEveryHistory) {
   EXPECT_GT(cancelled, 2 * kSeeds / 5);
   EXPECT_GT(losses, 2 * kSeeds);
   EXPECT_GT(restarts, 2 * kSeeds / 5);
+  EXPECT_GT(freezes, 2 * kSeeds / 5);
+  EXPECT_GT(outlived_freezes, kSeeds / 20);
   EXPECT_GT(repeated, 2 * kSeeds);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
 
@@ -16,13 +17,21 @@ constexpr absl::Duration kChaos = absl::Seconds(90);
 constexpr absl::Duration kPeace = absl::Minutes(10);
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kBeat = absl::Seconds(1);
-// A lease, the message that was under way, and a tick.
-constexpr absl::Duration kNoticedWithin = absl::Milliseconds(5800);
+// How long the connections of a scheduler live that does not answer.
+constexpr absl::Duration kKeepAlive = absl::Seconds(10);
+constexpr absl::Duration kKeepAliveTimeout = absl::Seconds(5);
+// What the core's clock counts of a freeze (SlewedClock::kGapMax).
+constexpr absl::Duration kCounted = absl::Seconds(1);
+// Events that wait while it is frozen are handled within.
+constexpr absl::Duration kCatchUp = absl::Milliseconds(200);
+// A lease, the message that was under way, a tick, and a freeze before it.
+constexpr absl::Duration kNoticedWithin = absl::Milliseconds(6800);
 
 ClusterCore::Options CoreOptions() {
   ClusterCore::Options options;
   options.version = "0.1.0";
   options.prepare_timeout = absl::Seconds(20);
+  options.confirms_addresses = true;
   return options;
 }
 
@@ -45,8 +54,7 @@ void ClusterSimulation::Run() {
     After(Delay(absl::Seconds(10)), [=, this] { Start(i); });
   }
   for (absl::Time t = now_; t < chaos_end + kPeace; t += kTick) {
-    At(t,
-       [this] { Feed([this](ClusterActions* a) { core_->OnTick(now_, a); }); });
+    At(t, [this] { Tick(); });
   }
   const int jobs = 6 + static_cast<int>(random_.Below(10));
   for (int i = 0; i < jobs; ++i) After(Delay(kChaos), [this] { Submit(); });
@@ -71,8 +79,63 @@ bool ClusterSimulation::IsQuiet() const {
 }
 
 void ClusterSimulation::Tick() {
-  Feed([this](ClusterActions* a) { core_->OnTick(now_, a); });
-  After(kTick, [this] { Tick(); });
+  if (frozen()) return;
+  Feed([this](ClusterActions* a) { core_->OnTick(CoreNow(), a); });
+}
+
+absl::Time ClusterSimulation::CoreNow() {
+  core_now_ = std::max(core_now_, now_ - lag_);
+  return core_now_;
+}
+
+// Its daemons find out that it does not answer, leave their streams, and
+// register again as soon as they can: perhaps while it is frozen, so that it
+// has the end of the old stream and the new one to handle, in any order.
+void ClusterSimulation::Freeze() {
+  CoreNow();  // stands here
+  ++freezes_;
+  const absl::Duration length = absl::Seconds(2) + Delay(absl::Seconds(28));
+  awake_at_ = now_ + length;
+  lag_ += std::max(length - kCounted, absl::ZeroDuration());
+  if (length > kKeepAlive + kKeepAliveTimeout) {
+    for (const auto& [id, seen] : seen_) {
+      if (seen.state == RUNNING) was_frozen_.insert(id);
+    }
+  }
+  for (size_t i = 0; i < daemons_.size(); ++i) {
+    After(kKeepAliveTimeout + Delay(kKeepAlive),
+          [=, this, session = daemons_[i].session] {
+            if (frozen() && daemons_[i].session == session) BreakStream(i);
+          });
+  }
+}
+
+void ClusterSimulation::Arrive(SessionId session, std::function<void()> event) {
+  absl::Time& handled = streams_[session].handled;
+  handled = std::max(handled, frozen() ? awake_at_ + Delay(kCatchUp) : now_);
+  At(handled, std::move(event));
+}
+
+void ClusterSimulation::Ask(const ConfirmAddress& ask) {
+  const auto answer = [=, this](const absl::Status& status) {
+    Arrive(ask.session, [=, this] {
+      Feed([&](ClusterActions* a) {
+        core_->OnAddressAnswer(ask.session, status, CoreNow(), a);
+      });
+    });
+  };
+  After(Delay(absl::Milliseconds(30)), [=, this] {
+    const Daemon& daemon = daemons_[streams_[ask.session].daemon];
+    if (chaos_ && Chance(0.05)) {
+      return answer(absl::UnavailableError("socket closed"));
+    }
+    if (daemon.alive && daemon.incarnation == ask.incarnation) {
+      return answer(absl::OkStatus());
+    }
+    if (daemon.alive) return answer(absl::FailedPreconditionError("another"));
+    if (!daemon.machine_gone) return answer(absl::NotFoundError("refused"));
+    After(absl::Seconds(3), [=] { answer(absl::DeadlineExceededError("")); });
+  });
 }
 
 int ClusterSimulation::ended_in(JobState state) const {
@@ -134,6 +197,8 @@ void ClusterSimulation::Execute(const ClusterActions& actions) {
       const SessionId session = end->session;
       After(Delay(absl::Milliseconds(50)),
             [=, this] { OnStreamGone(session); });
+    } else if (auto* ask = std::get_if<ConfirmAddress>(&action)) {
+      Ask(*ask);
     } else if (auto* persist = std::get_if<PersistJob>(&action)) {
       // A write that is not synced may be lost with the machine.
       if (!persist->durable && Chance(0.5)) continue;
@@ -148,6 +213,7 @@ void ClusterSimulation::Execute(const ClusterActions& actions) {
 
 void ClusterSimulation::RestartScheduler() {
   ++restarts_;
+  was_frozen_.clear();
   core_ = std::make_unique<ClusterCore>(CoreOptions());
   for (auto& [session, stream] : streams_) {
     stream.open = false;
@@ -156,7 +222,7 @@ void ClusterSimulation::RestartScheduler() {
   }
   std::vector<StoredJob> jobs;
   for (const auto& [id, job] : durable_) jobs.push_back(job);
-  Feed([&](ClusterActions* a) { core_->Restore(jobs, {}, now_, a); });
+  Feed([&](ClusterActions* a) { core_->Restore(jobs, {}, CoreNow(), a); });
   for (const StoredJob& job : jobs) {
     const JobStatus& before = job.status;
     if (before.state() != RUNNING) continue;
@@ -172,6 +238,7 @@ void ClusterSimulation::RestartScheduler() {
 }
 
 void ClusterSimulation::Submit() {
+  if (frozen()) return At(awake_at_, [this] { Submit(); });
   JobSpec spec;
   spec.set_name("sim");
   spec.mutable_training()->set_epochs(1);
@@ -182,15 +249,16 @@ void ClusterSimulation::Submit() {
   if (Chance(0.7)) spec.mutable_data()->mutable_test()->mutable_digits();
   // Some workers never finish: the job must.
   spec.mutable_limits()->set_max_seconds(30);
-  auto job = core_->Prepare(spec, {}, {}, core_->NextJobId(), now_);
+  auto job = core_->Prepare(spec, {}, {}, core_->NextJobId(), CoreNow());
   if (!job.ok()) return Violation(job.status().ToString());
   const std::string id = job->status.job_id();
   durable_[id] = *job;
   seen_[id] = {QUEUED, 1};
-  Feed([&](ClusterActions* a) { core_->Submit(*job, now_, a); });
+  Feed([&](ClusterActions* a) { core_->Submit(*job, CoreNow(), a); });
 }
 
 void ClusterSimulation::CancelSomething() {
+  if (frozen()) return;
   std::vector<std::string> open;
   for (const auto& [id, seen] : seen_) {
     if (!IsFinal(seen.state)) open.push_back(id);
@@ -198,7 +266,7 @@ void ClusterSimulation::CancelSomething() {
   if (open.empty()) return;
   const std::string id = open[random_.Below(open.size())];
   Feed([&](ClusterActions* a) {
-    const absl::Status status = core_->Cancel(id, "", now_, a);
+    const absl::Status status = core_->Cancel(id, "", CoreNow(), a);
     if (!status.ok()) Violation(status.ToString());
   });
 }
@@ -214,20 +282,39 @@ void ClusterSimulation::Check(const ClusterActions& actions) {
     auto* send = std::get_if<SendCommand>(&action);
     if (send == nullptr || !send->message.has_prepare()) continue;
     const std::string& id = send->message.prepare().assignment().job_id();
-    if (!written.contains(id)) Violation(absl::StrCat(id, " begins unwritten"));
+    const bool is_repeated = durable_[id].status.state() != QUEUED;
+    if (!is_repeated && !written.contains(id))
+      Violation(absl::StrCat(id, " begins unwritten"));
   }
 }
 
 bool ClusterSimulation::FitsIntoTheCluster(const Job& job) const {
   uint32_t workers = 0;
   uint32_t ps = 0;
-  for (const Membership::Entry* entry : core_->membership().All()) {
-    const TaskType type = entry->member.task().type();
-    if (type == EVALUATOR) continue;
+  const ClusterStatus cluster = core_->Cluster(core_now_);
+  for (const ClusterStatus::Entry& entry : cluster.members()) {
+    const TaskType type = entry.member().task().type();
+    if (type == EVALUATOR || absl::StartsWith(entry.job_id(), "(")) continue;
     ++(type == PS ? ps : workers);
   }
   const ResourcesSpec& need = job.status().spec().resources();
   return need.workers() <= workers && need.ps() <= ps;
+}
+
+// Nobody is blamed who lives and comes back in time.
+void ClusterSimulation::CheckLoss(const std::string& reason) {
+  for (const Daemon& daemon : daemons_) {
+    if (!daemon.alive ||
+        !absl::StartsWith(
+            reason, absl::StrCat(MemberTextWithIncarnation(MemberOf(daemon)),
+                                 " was lost"))) {
+      continue;
+    }
+    const bool stayed_away =
+        daemon.away_until != absl::InfinitePast() &&
+        absl::StrContains(reason, "has not registered again");
+    if (!stayed_away) Violation(absl::StrCat("wrong blame: ", reason));
+  }
 }
 
 void ClusterSimulation::CheckJob(const Job& job) {
@@ -237,6 +324,12 @@ void ClusterSimulation::CheckJob(const Job& job) {
     if (IsFinal(seen.state) || status.state() < seen.state) {
       Violation(absl::StrCat(job.id(), " went from ", JobState_Name(seen.state),
                              " to ", JobState_Name(status.state())));
+    }
+    if (status.state() == FAILED) {
+      CheckLoss(status.transitions().rbegin()->reason());
+    }
+    if (status.state() == SUCCEEDED && was_frozen_.contains(job.id())) {
+      ++outlived_freezes_;
     }
     if (seen.state == QUEUED && status.state() == PREPARING) {
       for (const auto& [id, other] : seen_) {
@@ -270,7 +363,7 @@ void ClusterSimulation::CheckJob(const Job& job) {
     if (core_->membership().Find(session) == nullptr) {
       Violation(absl::StrCat(job.id(), " goes on with a lost member"));
     }
-    if (now_ - streams_[session].lost > kNoticedWithin) {
+    if (CoreNow() - streams_[session].lost > kNoticedWithin) {
       Violation(absl::StrCat(job.id(), " does not notice a dead member"));
     }
   }
@@ -310,19 +403,29 @@ void ClusterSimulation::Start(size_t i) {
 void ClusterSimulation::Connect(size_t i) {
   Daemon& daemon = daemons_[i];
   if (!daemon.alive || daemon.session != 0) return;
+  if (now_ < daemon.away_until) {
+    return At(daemon.away_until, [=, this] { Connect(i); });
+  }
   const SessionId session = next_session_++;
   daemon.session = session;
-  streams_[session] = {.daemon = i, .last_up = now_, .last_down = now_};
+  streams_[session] = {
+      .daemon = i, .last_up = now_, .last_down = now_, .handled = now_};
   DaemonMessage hello;
   Register* reg = hello.mutable_register_();
-  reg->mutable_member()->mutable_task()->set_type(daemon.type);
-  reg->mutable_member()->mutable_task()->set_index(daemon.index);
-  reg->mutable_member()->set_address("a:1");
-  reg->mutable_member()->set_incarnation(daemon.incarnation);
-  reg->mutable_member()->set_version("0.1.0");
+  *reg->mutable_member() = MemberOf(daemon);
   reg->set_job_id(daemon.job_id);
   Say(i, hello);
   Beat(i, session);
+}
+
+Member ClusterSimulation::MemberOf(const Daemon& daemon) {
+  Member member;
+  member.mutable_task()->set_type(daemon.type);
+  member.mutable_task()->set_index(daemon.index);
+  member.set_address("a:1");
+  member.set_incarnation(daemon.incarnation);
+  member.set_version("0.1.0");
+  return member;
 }
 
 void ClusterSimulation::Beat(size_t i, SessionId session) {
@@ -339,10 +442,14 @@ void ClusterSimulation::Kill(size_t i) {
   ++losses_;
   daemon.alive = false;
   const SessionId session = std::exchange(daemon.session, 0);
-  streams_[session].lost = now_;
+  const absl::Time known = frozen() ? awake_at_ + kCatchUp : now_;
+  for (auto& [id, stream] : streams_) {
+    if (stream.daemon == i) stream.lost = std::min(stream.lost, known - lag_);
+  }
   // The scheduler sees the connection break; or, where the machine went with
   // the process, nothing until the lease ends.
-  if (session != 0 && Chance(0.7)) {
+  daemon.machine_gone = Chance(0.3);
+  if (session != 0 && (!daemon.machine_gone || Chance(0.3))) {
     After(Delay(absl::Milliseconds(50)), [=, this] { OnStreamGone(session); });
   }
   After(Delay(absl::Seconds(12)), [=, this] { Start(i); });
@@ -352,7 +459,9 @@ void ClusterSimulation::BreakStream(size_t i) {
   const SessionId session = std::exchange(daemons_[i].session, 0);
   if (session == 0) return;
   ++losses_;
-  streams_[session].lost = now_;
+  if (chaos_ && Chance(0.1)) {
+    daemons_[i].away_until = now_ + Delay(absl::Seconds(20));
+  }
   // Messages that are under way may still arrive after the end.
   After(Delay(absl::Milliseconds(20)), [=, this] { OnStreamGone(session); });
   After(Delay(absl::Seconds(8)), [=, this] { Connect(i); });
@@ -361,7 +470,11 @@ void ClusterSimulation::BreakStream(size_t i) {
 void ClusterSimulation::OnStreamGone(SessionId session) {
   Stream& stream = streams_[session];
   if (std::exchange(stream.open, false)) {
-    Feed([&](ClusterActions* a) { core_->OnStreamClosed(session, now_, a); });
+    Arrive(session, [=, this] {
+      Feed([&](ClusterActions* a) {
+        core_->OnStreamClosed(session, CoreNow(), a);
+      });
+    });
   }
   Daemon& daemon = daemons_[stream.daemon];
   if (daemon.session == session) daemon.session = 0;
@@ -372,6 +485,15 @@ void ClusterSimulation::OnStreamGone(SessionId session) {
 
 void ClusterSimulation::Say(size_t i, DaemonMessage message) {
   const SessionId session = daemons_[i].session;
+  if (!daemons_[i].alive) return;
+  if (message.has_prepared() || message.has_done()) {
+    daemons_[i].said.push_back(message);
+  }
+  Send(i, session, std::move(message));
+}
+
+void ClusterSimulation::Send(size_t i, SessionId session,
+                             const DaemonMessage& message) {
   if (session == 0 || !daemons_[i].alive) return;
   Stream& stream = streams_[session];
   stream.last_up =
@@ -379,19 +501,22 @@ void ClusterSimulation::Say(size_t i, DaemonMessage message) {
   const bool twice = chaos_ && !message.has_register_() && Chance(0.1);
   repeated_ += twice ? 1 : 0;
   for (int copy = 0; copy < (twice ? 2 : 1); ++copy) {
-    At(stream.last_up, [=, this] {
-      // A message of a stream that has ended meanwhile must change nothing; one
-      // that registers cannot come after its own end.
-      if (message.has_register_()) {
-        if (!streams_[session].open) return;
-        Feed([&](ClusterActions* a) {
-          core_->OnRegister(session, message.register_(), now_, a);
-        });
-      } else {
-        Feed([&](ClusterActions* a) {
-          core_->OnMessage(session, message, now_, a);
-        });
-      }
+    At(stream.last_up,
+       [=, this] { Arrive(session, [=, this] { Take(session, message); }); });
+  }
+}
+
+void ClusterSimulation::Take(SessionId session, const DaemonMessage& message) {
+  // A message of a stream that has ended meanwhile must change nothing; one
+  // that registers cannot come after its own end.
+  if (message.has_register_()) {
+    if (!streams_[session].open) return;
+    Feed([&](ClusterActions* a) {
+      core_->OnRegister(session, message.register_(), CoreNow(), a);
+    });
+  } else {
+    Feed([&](ClusterActions* a) {
+      core_->OnMessage(session, message, CoreNow(), a);
     });
   }
 }
@@ -400,6 +525,9 @@ void ClusterSimulation::Hear(size_t i, SessionId session,
                              const SchedulerMessage& message) {
   const Daemon& daemon = daemons_[i];
   if (!daemon.alive || daemon.session != session) return;
+  if (message.has_registered()) {
+    for (const DaemonMessage& said : daemon.said) Send(i, session, said);
+  }
   if (message.has_prepare()) OnPrepare(i, message.prepare().assignment());
   if (message.has_run()) OnRun(i, message.run().job_id());
   if (message.has_stop()) OnStop(i, message.stop().job_id());
@@ -415,6 +543,8 @@ void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
   }
   daemon.job_id = job_id;
   daemon.stopping = false;
+  daemon.running = false;
+  daemon.said.clear();
   if (chaos_ && Chance(0.02)) return;  // never answers
   const bool has_problem = chaos_ && Chance(0.05);
   After(Delay(absl::Seconds(2)), [=, this] {
@@ -428,6 +558,7 @@ void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
 
 void ClusterSimulation::OnRun(size_t i, const std::string& job_id) {
   if (daemons_[i].job_id != job_id) return Violation("run of another job");
+  if (std::exchange(daemons_[i].running, true)) return;  // repeated
   for (int report = 1; report <= 3; ++report) {
     After(report * absl::Milliseconds(500), [=, this] {
       if (daemons_[i].job_id != job_id) return;
@@ -466,14 +597,18 @@ void ClusterSimulation::OnStop(size_t i, const std::string& job_id) {
 void ClusterSimulation::Wreak() {
   const size_t i = random_.Below(daemons_.size());
   const double kind = random_.Uniform();
-  if (kind < 0.4) {
+  if (kind < 0.35) {
     Kill(i);
-  } else if (kind < 0.7) {
+  } else if (kind < 0.65) {
     BreakStream(i);
-  } else if (kind < 0.9) {
+  } else if (kind < 0.82) {
     CancelSomething();
-  } else {
+  } else if (frozen()) {
+    return;
+  } else if (kind < 0.92) {
     RestartScheduler();
+  } else {
+    Freeze();
   }
 }
 

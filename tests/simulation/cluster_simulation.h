@@ -17,9 +17,10 @@
 namespace syncline {
 
 // A cluster in simulated time around a real ClusterCore: daemons that join,
-// die, fall silent, lose their stream, answer late, twice or never; users who
-// submit and cancel; a scheduler that is killed and starts again from what it
-// had made durable. Everything follows from the seed.
+// die, fall silent, lose their stream and come back, answer late, twice or
+// never; users who submit and cancel; a scheduler that is frozen for up to 30
+// s, and one that is killed and starts again from what it had made durable.
+// Everything follows from the seed.
 class ClusterSimulation {
  public:
   explicit ClusterSimulation(uint64_t seed);
@@ -35,6 +36,10 @@ class ClusterSimulation {
   int ended_in(JobState state) const;
   int losses() const { return losses_; }
   int restarts() const { return restarts_; }
+  int freezes() const { return freezes_; }
+  // Jobs that a scheduler had running when it was frozen for longer than the
+  // keep-alive, and that ended well.
+  int outlived_freezes() const { return outlived_freezes_; }
   int repeated_messages() const { return repeated_; }
 
  private:
@@ -46,6 +51,11 @@ class ClusterSimulation {
     SessionId session = 0;    // 0: none
     std::string job_id = {};  // what it works for
     bool stopping = false;
+    bool running = false;
+    bool machine_gone = false;  // with the process: nobody answers
+    absl::Time away_until = absl::InfinitePast();  // it does not connect
+    // What it says again when it has registered.
+    std::vector<DaemonMessage> said = {};
   };
   // Of a stream, which keeps the order of its messages each way.
   struct Stream {
@@ -53,7 +63,9 @@ class ClusterSimulation {
     bool open = true;  // as the scheduler sees it
     absl::Time last_up;
     absl::Time last_down;
-    absl::Time lost = absl::InfiniteFuture();  // when its daemon left it
+    absl::Time handled;  // what comes next is, no sooner
+    // When its daemon died, by the core's clock.
+    absl::Time lost = absl::InfiniteFuture();
   };
   // The last seen state of a job.
   struct Seen {
@@ -76,7 +88,14 @@ class ClusterSimulation {
   bool Chance(double probability);
   void Violation(const std::string& what);
 
-  // The scheduler's side.
+  // The scheduler's side. Its clock stands still while it is frozen.
+  bool frozen() const { return now_ < awake_at_; }
+  absl::Time CoreNow();
+  void Freeze();
+  // Runs `event` of this stream when the scheduler gets to it.
+  void Arrive(SessionId session, std::function<void()> event);
+  void Ask(const ConfirmAddress& ask);
+  void CheckLoss(const std::string& reason);
   void Feed(const std::function<void(ClusterActions*)>& event);
   void Execute(const ClusterActions& actions);
   void RestartScheduler();
@@ -97,11 +116,14 @@ class ClusterSimulation {
   void BreakStream(size_t daemon);
   void OnStreamGone(SessionId session);
   void Say(size_t daemon, DaemonMessage message);
+  void Send(size_t daemon, SessionId session, const DaemonMessage& message);
+  void Take(SessionId session, const DaemonMessage& message);
   void Hear(size_t daemon, SessionId session, const SchedulerMessage& message);
   void OnPrepare(size_t daemon, const JobAssignment& assignment);
   void OnRun(size_t daemon, const std::string& job_id);
   void OnStop(size_t daemon, const std::string& job_id);
   void Beat(size_t daemon, SessionId session);
+  static Member MemberOf(const Daemon& daemon);
   void Wreak();  // one random misfortune
 
   Random random_;
@@ -122,6 +144,12 @@ class ClusterSimulation {
   int losses_ = 0;
   int restarts_ = 0;
   int repeated_ = 0;
+  int freezes_ = 0;
+  int outlived_freezes_ = 0;
+  absl::Time awake_at_ = absl::InfinitePast();
+  absl::Duration lag_;  // of the core's clock
+  absl::Time core_now_ = absl::InfinitePast();
+  std::set<std::string> was_frozen_;  // jobs that ran then
 };
 
 }  // namespace syncline

@@ -47,6 +47,8 @@ class Relay {
   // Where the client connects to.
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   void Stall(bool stalls) { stalls_ = stalls; }
+  // Closes all connections, soon; clients may connect again.
+  void Break() { breaks_ = true; }
 
  private:
   struct Pair {
@@ -64,6 +66,7 @@ class Relay {
   void Run(int target_port) {
     std::vector<Pair> pairs;
     while (!stop_) {
+      if (breaks_.exchange(false)) pairs.clear();
       const short from_server = stalls_ ? short{0} : short{POLLIN};
       std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
       for (const Pair& pair : pairs) {
@@ -105,6 +108,7 @@ class Relay {
   int port_ = 0;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> stalls_ = false;
+  std::atomic<bool> breaks_ = false;
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -177,13 +178,27 @@ class FakeDaemon {
   std::unique_ptr<SchedulerSession> session_ ABSL_GUARDED_BY(mu_);
 };
 
-// Confirms every address: a FakeDaemon answers at none.
+// Confirms every address, but those of processes that were killed: a FakeDaemon
+// answers at none.
 class TrustingConfirmer final : public AddressConfirmer {
  public:
-  void Confirm(const std::string&, uint64_t,
+  void Confirm(const std::string&, uint64_t incarnation,
                std::function<void(absl::Status)> done) override {
-    done(absl::OkStatus());
+    bool killed = false;
+    {
+      MutexLock lock(&mu_);
+      killed = killed_.contains(incarnation);
+    }
+    done(killed ? absl::NotFoundError("connection refused") : absl::OkStatus());
   }
+  void OnKilled(uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    killed_.insert(incarnation);
+  }
+
+ private:
+  Mutex mu_;
+  std::set<uint64_t> killed_ ABSL_GUARDED_BY(mu_);
 };
 
 // A scheduler with its state in a directory of its own, daemons and a client of
@@ -191,7 +206,7 @@ class TrustingConfirmer final : public AddressConfirmer {
 class SchedulerFixture : public ::testing::Test {
  protected:
   void SetUp() override {
-    options_.confirmer = std::make_shared<TrustingConfirmer>();
+    options_.confirmer = confirmer_;
     dir_ = std::filesystem::path(::testing::TempDir()) /
            absl::StrCat("scheduler_", absl::Hex(EntropySeed()));
     std::filesystem::create_directory(dir_);
@@ -237,6 +252,7 @@ class SchedulerFixture : public ::testing::Test {
   }
   // The daemon's process is killed.
   void Kill(FakeDaemon* daemon) {
+    confirmer_->OnKilled(daemon->incarnation());
     std::erase_if(daemons_, [&](const auto& d) { return d.get() == daemon; });
   }
 
@@ -324,6 +340,8 @@ class SchedulerFixture : public ::testing::Test {
     return status.transitions(status.transitions_size() - 1).reason();
   }
 
+  const std::shared_ptr<TrustingConfirmer> confirmer_ =
+      std::make_shared<TrustingConfirmer>();
   std::filesystem::path dir_;
   Scheduler::Options options_;
   std::unique_ptr<Scheduler> scheduler_;

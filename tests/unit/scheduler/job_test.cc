@@ -433,6 +433,28 @@ TEST_F(JobTest, OnlyTheChiefEvaluatesAndTheListIsBounded) {
   }
 }
 
+// A daemon that has registered again repeats what may not have arrived.
+TEST_F(JobTest, ARepeatedEvaluationIsOne) {
+  StartAndRun();
+  WorkerReport report;
+  Evaluation* const evaluation = report.mutable_evaluation();
+  for (const auto& [epoch, clock, final] : {std::tuple(1, 10, false),
+                                            {2, 20, false},
+                                            {1, 10, false},
+                                            {2, 20, false},
+                                            {2, 20, true},
+                                            {2, 20, true}}) {
+    evaluation->set_epoch(epoch);
+    evaluation->set_clock(clock);
+    evaluation->set_final(final);
+    job_.OnReport(kChief, report, now_, &actions_);
+  }
+  ASSERT_EQ(job_.status().evaluations_size(), 3);
+  EXPECT_EQ(job_.status().evaluations(0).clock(), 10);
+  EXPECT_EQ(job_.status().evaluations(1).clock(), 20);
+  EXPECT_TRUE(job_.status().evaluations(2).final());
+}
+
 void AddSource(JobPrepared* prepared, const std::string& field,
                const std::string& file) {
   DataFingerprint::Source* source = prepared->mutable_data()->add_sources();

@@ -59,6 +59,47 @@ TEST(JobRunTest, AStopEndsTheFetchOfTheModel) {
   ASSERT_EQ(messages[0].prepared().problems_size(), 1);
   EXPECT_THAT(messages[0].prepared().problems(0), HasSubstr("ended"));
   EXPECT_TRUE(messages[1].done().released());
+  // It is not done: a scheduler that was out of reach has not asked for this.
+  EXPECT_EQ(messages[1].done().code(),
+            static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(messages[1].done().message(), "stopped: cancelled");
+}
+
+// Out of reach for a moment, then without the file.
+class FlakyScheduler final : public ArtifactTransfer {
+ public:
+  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
+                     absl::Time, Cancellation*) override {
+    return ++fetches_ == 1 ? absl::UnavailableError("frozen")
+                           : absl::NotFoundError("no model");
+  }
+  absl::Status Upload(const std::string&, const std::string&,
+                      const std::string&, absl::Time, Cancellation*) override {
+    return absl::UnimplementedError("");
+  }
+
+ private:
+  int fetches_ = 0;
+};
+
+TEST(JobRunTest, ASchedulerThatIsOutOfReachForAMomentIsAskedAgain) {
+  const TempDir dir;
+  FlakyScheduler scheduler;
+  WorkerMetrics metrics(nullptr);
+  WaitLog<DaemonMessage> sent;
+  JobAssignment assignment;
+  assignment.set_job_id("j-0001");
+  assignment.add_workers()->mutable_member()->set_incarnation(7);
+  JobRun::Options options;
+  options.work_dir = dir.File("work");
+  options.incarnation = 7;
+  JobRun run(assignment, options, &scheduler, &metrics,
+             [&](DaemonMessage message) { sent.Add(std::move(message)); });
+  run.Execute();
+  const std::vector<DaemonMessage> messages = sent.Await(1);
+  ASSERT_EQ(messages.size(), 1u);
+  ASSERT_EQ(messages[0].prepared().problems_size(), 1);
+  EXPECT_THAT(messages[0].prepared().problems(0), HasSubstr("no model"));
 }
 
 }  // namespace

@@ -86,6 +86,12 @@ class SessionCoreTest : public ::testing::Test {
   std::vector<std::string> Send(const DaemonMessage& message) {
     return Run([&](SessionActions* a) { core_.Send(message, a); });
   }
+  void Prepare(const std::string& job_id) {
+    SchedulerMessage message;
+    message.mutable_prepare()->mutable_assignment()->set_job_id(job_id);
+    EXPECT_THAT(Run([&](auto* a) { core_.OnMessage(message, now_, a); }),
+                ElementsAre("command"));
+  }
   std::vector<std::string> Tick(absl::Duration later) {
     now_ += later;
     return Run([&](SessionActions* a) { core_.OnTick(now_, a); });
@@ -140,6 +146,18 @@ DaemonMessage Done(const std::string& job_id) {
   return message;
 }
 
+DaemonMessage Prepared(const std::string& job_id) {
+  DaemonMessage message;
+  message.mutable_prepared()->set_job_id(job_id);
+  return message;
+}
+
+DaemonMessage PsHasReported() {
+  DaemonMessage message;
+  message.mutable_ps_report()->set_job_id("j-0001");
+  return message;
+}
+
 DaemonMessage Report() {
   DaemonMessage message;
   message.mutable_report()->set_job_id("j-0001");
@@ -177,15 +195,69 @@ TEST_F(SessionCoreTest, ComesBackAfterABrokenStreamAndNamesItsJob) {
   EXPECT_THAT(Accept(), ElementsAre("registered"));
 }
 
-TEST_F(SessionCoreTest, KeepsDoneAndPreparedWhileDisconnectedButNoReports) {
+TEST_F(SessionCoreTest, KeepsWhatTheSchedulerWouldMissWhileDisconnected) {
   Start();
   Accept();
   End(absl::UnavailableError("reset"));
-  EXPECT_THAT(Send(Done("j-0001")), IsEmpty());
+  EXPECT_THAT(Send(Prepared("j-0001")), IsEmpty());
   EXPECT_THAT(Send(Report()), IsEmpty());
+  EXPECT_THAT(Send(PsHasReported()), IsEmpty());
+  EXPECT_THAT(Send(Done("j-0001")), IsEmpty());
   TickUntilAction(absl::Seconds(1));
-  EXPECT_THAT(Accept(), ElementsAre("registered", "done"));
+  EXPECT_THAT(Accept(),
+              ElementsAre("registered", "prepared", "report", "done"));
   EXPECT_THAT(Send(Report()), ElementsAre("report"));
+}
+
+// What left just before the stream broke may not have arrived.
+TEST_F(SessionCoreTest, RepeatsItselfAfterEachRegistration) {
+  Start();
+  Accept();
+  Prepare("j-0001");
+  EXPECT_THAT(Send(Prepared("j-0001")), ElementsAre("prepared"));
+  for (int i = 1; i <= 3; ++i) {
+    DaemonMessage progress = Report();
+    progress.mutable_report()->mutable_progress()->set_clock(i);
+    DaemonMessage activity = Report();
+    activity.mutable_report()->set_activity("reading");
+    DaemonMessage evaluation = Report();
+    evaluation.mutable_report()->mutable_evaluation()->set_clock(i);
+    for (const auto& message : {progress, activity, evaluation}) Send(message);
+  }
+  Send(Done("j-0001"));
+  for (int i = 0; i < 2; ++i) {
+    End(absl::UnavailableError("reset"));
+    ASSERT_THAT(TickUntilAction(absl::Seconds(1)),
+                ElementsAre("open", "register"));
+    // Three evaluations; of the other reports the last.
+    EXPECT_THAT(Accept(),
+                ElementsAre("registered", "prepared", "report", "report",
+                            "report", "report", "report", "done"));
+  }
+  Prepare("j-0002");
+  End(absl::UnavailableError("reset"));
+  TickUntilAction(absl::Seconds(1));
+  EXPECT_EQ(LastRegister().job_id(), "j-0002");
+  EXPECT_THAT(Accept(), ElementsAre("registered"));
+}
+
+TEST_F(SessionCoreTest, AnswersAreKeptBeforeReports) {
+  Start();
+  Accept();
+  Prepare("j-0001");
+  Send(Prepared("j-0001"));
+  for (int i = 1; i <= 100; ++i) {
+    DaemonMessage evaluation = Report();
+    evaluation.mutable_report()->mutable_evaluation()->set_clock(i);
+    Send(evaluation);
+  }
+  Send(Done("j-0001"));
+  End(absl::UnavailableError("reset"));
+  TickUntilAction(absl::Seconds(1));
+  const std::vector<std::string> words = Accept();
+  EXPECT_EQ(words.size(), 1 + 64);
+  EXPECT_EQ(words[1], "prepared");
+  EXPECT_EQ(words.back(), "done");
 }
 
 TEST_F(SessionCoreTest, KeepsAtMostSixtyFourMessages) {
