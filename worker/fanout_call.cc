@@ -35,6 +35,12 @@ constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 // A shard that ends a wait itself says who is missing; this much longer is it
 // given to say so.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(2);
+// These two come after half of the patience, and a ps that did not answer them
+// is reported before all of it is over.
+absl::Duration ShareOf(absl::Duration patience, absl::Duration most) {
+  return std::min(most, patience / 8);
+}
+
 // With one ps: the first, and a few in place of worn out ones.
 constexpr int kHandoversMax = 8;
 
@@ -62,6 +68,7 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
   absl::Time queued = absl::InfiniteFuture();
   absl::Time started;  // of the latest attempt or probe, and when it had left
   absl::Time left;
+  absl::Time end;  // of its deadline
   grpc::ByteBuffer response;
   std::shared_ptr<grpc::ClientContext> context;  // guarded by State::mu_
   std::shared_ptr<grpc::Alarm> alarm;            // guarded by State::mu_
@@ -109,7 +116,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
           push_window(options.push_window_bytes),
           pull_window(options.pull_window_bytes),
           shared_push_window(options.shared.window_bytes),
-          shared_pull_window(options.shared.window_bytes) {}
+          shared_pull_window(options.shared.window_bytes),
+          reach(options.patience) {}
     grpc::GenericStub stub;
     // All that follows is guarded by mu_.
     SendWindow<ActiveCallPtr> push_window;
@@ -175,8 +183,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
   // Takes note of whether an attempt or a probe got through, and tells.
-  void NoteReach(const ActiveCall& active, const absl::Status& status)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void NoteReach(const ActiveCall& active, bool is_probe,
+                 const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   SendWindow<ActiveCallPtr>& WindowOf(const Call& call, Route route)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the queued calls that may go now.
@@ -247,7 +255,7 @@ void FanoutCall::State::Attempt(const ActiveCallPtr& active) {
   if (queued < now) active->retry->OnHeldBack(now - queued);
   const std::shared_ptr<grpc::ClientContext> context =
       Enter(active, active->retry->NextAttempt(MonotonicNow()) +
-                        std::min(kAnswerGrace, options_.patience / 4));
+                        ShareOf(options_.patience, kAnswerGrace));
   if (context == nullptr) {
     Finish(active, absl::CancelledError("closed"));
     return;
@@ -311,15 +319,19 @@ std::vector<ActiveCallPtr> FanoutCall::State::LeaveWindow(ActiveCall* active) {
   return next;
 }
 
-void FanoutCall::State::NoteReach(const ActiveCall& active,
+void FanoutCall::State::NoteReach(const ActiveCall& active, bool is_probe,
                                   const absl::Status& status) {
-  // A call that ran out of time may have been parked at the shard.
-  if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
+  // A call that ran out of time may have been parked at the shard; a probe is
+  // answered at once.
+  if (absl::IsDeadlineExceeded(status) && !is_probe) return;
+  if (absl::IsCancelled(status)) return;
   std::optional<absl::Duration> out_of_reach;
   {
     MutexLock lock(&mu_);
     PeerReach& reach = links_[active.call.shard]->reach;
-    if (absl::IsUnavailable(status)) {
+    if (absl::IsDeadlineExceeded(status)) {
+      out_of_reach = reach.OnSilence(active.started, MonotonicNow());
+    } else if (absl::IsUnavailable(status)) {
       out_of_reach = reach.OnFailure(MonotonicNow());
     } else {
       reach.OnAnswer();
@@ -333,7 +345,7 @@ void FanoutCall::State::NoteReach(const ActiveCall& active,
 void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
                                   const grpc::Status& grpc_status) {
   absl::Status status = FromGrpcStatus(grpc_status);
-  NoteReach(*active, status);
+  NoteReach(*active, /*is_probe=*/false, status);
   if (active->shared_request.Valid() && LeaveShared(active.get(), &status)) {
     return Resend(active, absl::ZeroDuration());
   }
@@ -348,8 +360,12 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
   if (absl::IsResourceExhausted(status) && options_.held_back != nullptr) {
     options_.held_back->Add();
   }
+  const absl::Time now = MonotonicNow();
+  const bool is_unanswered =
+      absl::IsDeadlineExceeded(status) && now >= active->end;
   const RetryPolicy::Decision decision =
-      active->retry->OnResult(status.code(), MonotonicNow());
+      is_unanswered ? active->retry->OnUnanswered(now)
+                    : active->retry->OnResult(status.code(), now);
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
       return Finish(active, status);
@@ -367,7 +383,7 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
 
 void FanoutCall::State::Probe(const ActiveCallPtr& active) {
   const std::shared_ptr<grpc::ClientContext> context =
-      Enter(active, std::min(kProbeTimeout, options_.patience / 4));
+      Enter(active, ShareOf(options_.patience, kProbeTimeout));
   if (context == nullptr) {
     Finish(active, absl::CancelledError("closed"));
     return;
@@ -390,7 +406,7 @@ void FanoutCall::State::Probe(const ActiveCallPtr& active) {
 
 void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
-  NoteReach(*active, FromGrpcStatus(status));
+  NoteReach(*active, /*is_probe=*/true, FromGrpcStatus(status));
   const RetryPolicy::Decision decision = active->retry->OnProbe(
       status.ok() ? QuietFrom(active->response) : std::nullopt, MonotonicNow());
   if (decision.next == RetryPolicy::Next::kResend) {
@@ -470,12 +486,13 @@ void FanoutCall::State::Finish(const ActiveCallPtr& active,
 
 std::shared_ptr<grpc::ClientContext> FanoutCall::State::Enter(
     const ActiveCallPtr& active, absl::Duration timeout) {
-  std::shared_ptr<grpc::ClientContext> context =
-      MakeContext(MonotonicNow() + timeout);
+  const absl::Time end = MonotonicNow() + timeout;
+  std::shared_ptr<grpc::ClientContext> context = MakeContext(end);
   MutexLock lock(&mu_);
   if (!error_.ok()) return nullptr;
   active->context = context;
   active->started = MonotonicNow();
+  active->end = end;
   ++callbacks_;
   return context;
 }

@@ -68,6 +68,12 @@ RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
   }
 }
 
+RetryPolicy::Decision RetryPolicy::OnUnanswered(absl::Time now) {
+  ++attempts_;
+  SkipFrozen(now);
+  return {Next::kProbe};
+}
+
 RetryPolicy::Decision RetryPolicy::OnProbe(std::optional<absl::Duration> quiet,
                                            absl::Time now) {
   if (quiet.has_value()) {

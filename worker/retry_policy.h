@@ -48,6 +48,9 @@ class RetryPolicy {
   absl::Duration NextAttempt(absl::Time now);
 
   Decision OnResult(absl::StatusCode code, absl::Time now);
+  // The attempt ended because the ps had said nothing when it should have, not
+  // even that it waits: it is asked whether it can be reached.
+  Decision OnUnanswered(absl::Time now);
   // `quiet`: for how long nothing has come forward on the shard; none if it
   // could not be asked. Returns kResend or kFinish.
   Decision OnProbe(std::optional<absl::Duration> quiet, absl::Time now);

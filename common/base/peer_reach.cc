@@ -7,9 +7,14 @@ namespace syncline {
 void PeerReach::OnAnswer() { since_ = absl::InfiniteFuture(); }
 
 std::optional<absl::Duration> PeerReach::OnFailure(absl::Time now) {
-  since_ = std::min(since_, now);
+  return OnSilence(now, now);
+}
+
+std::optional<absl::Duration> PeerReach::OnSilence(absl::Time asked,
+                                                   absl::Time now) {
+  since_ = std::min(since_, asked);
   const absl::Duration out_of_reach = now - since_;
-  if (out_of_reach < kUntold || now < told_ + kTellPeriod) return std::nullopt;
+  if (out_of_reach < untold_ || now < told_ + kTellPeriod) return std::nullopt;
   told_ = now;
   return out_of_reach;
 }

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -27,6 +28,7 @@
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/relay.h"
 
 namespace syncline {
 namespace {
@@ -248,8 +250,10 @@ class PsClientTest : public ::testing::Test {
     std::vector<std::vector<float>> gradients;
   };
 
+  // `relayed`: the shard that is reached through relay_.
   void SetUpCluster(std::vector<int64_t> counts, uint32_t shards,
-                    PsClient::Options options = {}) {
+                    PsClient::Options options = {},
+                    std::optional<uint32_t> relayed = std::nullopt) {
     std::vector<TensorSize> sizes;
     memory_ = std::make_shared<Memory>();
     for (const int64_t count : counts) {
@@ -265,8 +269,12 @@ class PsClientTest : public ::testing::Test {
     map_ = std::make_unique<BlockMap>(*BlockMap::Create(sizes, shards));
     for (uint32_t shard = 0; shard < shards; ++shard) {
       shards_.push_back(std::make_unique<FakeShard>(map_.get()));
-      options.ps.push_back(
-          {absl::StrCat("ps:", shard), shards_.back()->address()});
+      std::string address = shards_.back()->address();
+      if (shard == relayed) {
+        relay_ = std::make_unique<Relay>(address);
+        address = relay_->address();
+      }
+      options.ps.push_back({absl::StrCat("ps:", shard), address});
     }
     options.job_id = "j-7";
     options.rank = 2;
@@ -326,6 +334,7 @@ class PsClientTest : public ::testing::Test {
   std::shared_ptr<Memory> memory_;
   std::unique_ptr<BlockMap> map_;
   std::vector<std::unique_ptr<FakeShard>> shards_;
+  std::unique_ptr<Relay> relay_;
   std::unique_ptr<PsClient> client_;
 };
 
@@ -535,8 +544,32 @@ TEST_F(PsClientTest, APsThatIsOutOfReachIsToldBeforeThePatienceEnds) {
   ASSERT_THAT(told, ::testing::Not(IsEmpty()));
   for (const auto& [shard, out_of_reach] : told) {
     EXPECT_EQ(shard, 1u);
-    EXPECT_GE(out_of_reach, absl::Seconds(2));
+    EXPECT_GE(out_of_reach, options.step_timeout / 16);
   }
+}
+
+// A network that swallows everything breaks no call before the keep-alive
+// does, which takes longer than this patience.
+TEST_F(PsClientTest, APsThatSaysNothingIsToldBeforeThePatienceEnds) {
+  PsClient::Options options;
+  options.step_timeout = absl::Seconds(4);
+  Mutex mu;
+  std::vector<std::pair<uint32_t, absl::Duration>> told;
+  options.on_unreachable = [&](uint32_t shard, absl::Duration out_of_reach,
+                               const absl::Status&) {
+    MutexLock lock(&mu);
+    told.emplace_back(shard, out_of_reach);
+  };
+  SetUpCluster({3000, 70}, 2, options, /*relayed=*/1);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  ASSERT_EQ(RunStep(0), absl::OkStatus());
+  relay_->Stall(true);
+  EXPECT_EQ(RunStep(1).code(), absl::StatusCode::kDeadlineExceeded);
+  client_.reset();  // nobody tells any more
+  MutexLock lock(&mu);
+  ASSERT_THAT(told, ::testing::Not(IsEmpty()));
+  EXPECT_EQ(told[0].first, 1u);
+  EXPECT_LT(told[0].second, options.step_timeout);
 }
 
 TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {

@@ -184,6 +184,21 @@ TEST(RetryPolicyTest, AShardThatNeverAnswersIsGivenUpWithThePatience) {
   EXPECT_LE(now, kStart + kPatience);
 }
 
+// A network that swallows everything: the ps is asked long before it is given
+// up, so that it can be reported as out of reach.
+TEST(RetryPolicyTest, AnUnansweredAttemptIsFollowedByAProbe) {
+  RetryPolicy policy(kStart, kPatience, 1);
+  absl::Time now = kStart + policy.NextAttempt(kStart) + kPatience / 8;
+  ASSERT_EQ(policy.OnUnanswered(now).next, Next::kProbe);
+  now += kPatience / 8;
+  EXPECT_LT(now, kStart + kPatience);
+  ASSERT_EQ(policy.OnProbe(std::nullopt, now).next, Next::kResend);
+  now += policy.NextAttempt(now) + kPatience / 8;
+  ASSERT_EQ(policy.OnUnanswered(now).next, Next::kProbe);
+  EXPECT_EQ(policy.OnProbe(std::nullopt, now + kPatience / 8).next,
+            Next::kFinish);
+}
+
 TEST(RetryPolicyTest, AProbeThatFailsOnceProvesNothing) {
   RetryPolicy policy(kStart, kPatience, 1);
   absl::Time now = kStart + kPatience;

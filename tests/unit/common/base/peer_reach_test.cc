@@ -33,6 +33,25 @@ TEST_F(PeerReachTest, AnOutageIsToldAgainAndAgain) {
   EXPECT_EQ(reach_.OnFailure(At(5)), absl::Seconds(4));
 }
 
+// A caller that gives up soon tells sooner.
+TEST_F(PeerReachTest, ALittlePatienceMeansToTellEarlier) {
+  PeerReach reach(absl::Seconds(8));
+  EXPECT_EQ(reach.OnFailure(At(1)), std::nullopt);
+  EXPECT_EQ(reach.OnFailure(At(1.4)), std::nullopt);
+  EXPECT_EQ(reach.OnFailure(At(1.6)), absl::Seconds(0.6));
+  PeerReach patient(absl::Seconds(60));
+  EXPECT_EQ(patient.OnFailure(At(1)), std::nullopt);
+  EXPECT_EQ(patient.OnFailure(At(2.9)), std::nullopt);
+  EXPECT_EQ(patient.OnFailure(At(3)), absl::Seconds(2));
+}
+
+TEST_F(PeerReachTest, AnUnansweredQuestionCountsFromWhenItWasAsked) {
+  EXPECT_EQ(reach_.OnSilence(At(5), At(7)), absl::Seconds(2));
+  reach_.OnAnswer();
+  EXPECT_EQ(reach_.OnSilence(At(8), At(9)), std::nullopt);
+  EXPECT_EQ(reach_.OnSilence(At(9), At(11)), absl::Seconds(3));
+}
+
 // A call may have been parked at the peer for long before the connection broke.
 TEST_F(PeerReachTest, ItBeginsWithTheFirstFailure) {
   EXPECT_EQ(reach_.OnFailure(At(30)), std::nullopt);
