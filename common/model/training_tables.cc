@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/describe.h"
+#include "common/rpc/job_spec_fields.h"
 
 namespace syncline {
 namespace {
@@ -152,19 +153,11 @@ std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
 }
 
 uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim) {
-  const uint64_t values = uint64_t{dim} * sizeof(float);
-  const uint64_t key = sizeof(int64_t);
-  switch (optimizer) {
-    case OptimizerSpec::ADAGRAD:
-      return key + 2 * values;
-    case OptimizerSpec::ROW_WISE_ADAGRAD:
-      return key + values + sizeof(float);
-    case OptimizerSpec::ADAM:
-    case OptimizerSpec::FTRL:
-      return key + 3 * values;
-    default:
-      return key + values;
-  }
+  const TableOptimizer* const found = FindTableOptimizer(optimizer);
+  const TableOptimizer state = found != nullptr ? *found : TableOptimizer();
+  return sizeof(int64_t) +
+         sizeof(float) *
+             (uint64_t{dim} * (1 + state.value_floats) + state.row_floats);
 }
 
 }  // namespace syncline

@@ -37,7 +37,8 @@ std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
                                          absl::Span<const ValueId> feeds,
                                          std::vector<std::string>* problems);
 
-// Bytes of a row with its key and optimizer slots, bookkeeping aside.
+// Bytes of a row with its key and optimizer state, bookkeeping aside. An
+// optimizer that is not for tables, which validation refuses, counts as SGD.
 uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim);
 
 }  // namespace syncline

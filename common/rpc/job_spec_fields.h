@@ -5,6 +5,7 @@
 // specification, the code that fills its defaults and the code that carries it
 // out all use them.
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -21,6 +22,28 @@ bool IsOneOf(T value, std::initializer_list<T> values) {
     if (v == value) return true;
   }
   return false;
+}
+
+// An optimizer that rows of embedding tables may have, with the floats of
+// optimizer state that a row has for each of its values, and for itself.
+struct TableOptimizer {
+  OptimizerSpec::Kind kind = OptimizerSpec::KIND_UNSPECIFIED;
+  uint32_t value_floats = 0;
+  uint32_t row_floats = 0;
+};
+inline constexpr TableOptimizer kTableOptimizers[] = {
+    {OptimizerSpec::SGD, 0, 0},
+    {OptimizerSpec::ADAGRAD, 1, 0},
+    {OptimizerSpec::ROW_WISE_ADAGRAD, 0, 1},
+    {OptimizerSpec::ADAM, 2, 1},  // the row's own number of updates
+    {OptimizerSpec::FTRL, 2, 0},
+};
+// Null: `kind` is not for tables.
+inline const TableOptimizer* FindTableOptimizer(OptimizerSpec::Kind kind) {
+  for (const TableOptimizer& optimizer : kTableOptimizers) {
+    if (optimizer.kind == kind) return &optimizer;
+  }
+  return nullptr;
 }
 
 // Which fields a learning-rate schedule reads.

@@ -1,5 +1,7 @@
 #include "common/rpc/table_spec_validator.h"
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,13 +20,20 @@ constexpr uint64_t kFilterBytesMin = 4096;
 constexpr uint32_t kSightingsMax = 255;
 constexpr uint32_t kCacheRowsMax = 10'000'000;
 constexpr uint64_t kClocksMax = uint64_t{1} << 62;
-constexpr char kTableOptimizers[] =
-    "SGD, ADAGRAD, ROW_WISE_ADAGRAD, ADAM or FTRL";
 
 bool IsTableOptimizer(OptimizerSpec::Kind kind) {
-  using O = OptimizerSpec;
-  return IsOneOf(kind,
-                 {O::SGD, O::ADAGRAD, O::ROW_WISE_ADAGRAD, O::ADAM, O::FTRL});
+  return FindTableOptimizer(kind) != nullptr;
+}
+
+// "SGD, ADAGRAD or ADAM".
+std::string TableOptimizerNames() {
+  constexpr size_t kCount = std::size(kTableOptimizers);
+  std::string names;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (i > 0) names += i + 1 < kCount ? ", " : " or ";
+    names += OptimizerSpec::Kind_Name(kTableOptimizers[i].kind);
+  }
+  return names;
 }
 
 void CheckScheme(const std::string& path, const TableSpec& table,
@@ -51,7 +60,7 @@ void CheckTableOptimizer(const std::string& path, const TableSpec& table,
         !IsTableOptimizer(of_job.kind())) {
       problems->Add(path + ".optimizer", "is required, because the job's own, ",
                     OptimizerSpec::Kind_Name(of_job.kind()),
-                    ", is not for tables; use ", kTableOptimizers);
+                    ", is not for tables; use ", TableOptimizerNames());
     }
     return;
   }
@@ -63,7 +72,7 @@ void CheckTableOptimizer(const std::string& path, const TableSpec& table,
   }
   if (!IsTableOptimizer(own.kind())) {
     problems->Add(optimizer + ".kind", OptimizerSpec::Kind_Name(own.kind()),
-                  " is not for tables; use ", kTableOptimizers);
+                  " is not for tables; use ", TableOptimizerNames());
     return;
   }
   CheckOptimizerFields(optimizer, own, problems);

@@ -248,7 +248,7 @@ TEST_F(TablesCommandTest, TablesThatCannotBeAreRefusedByField) {
   small.mutable_tables(0)->mutable_admission()->set_min_sightings(2);
   small.mutable_tables(0)->mutable_admission()->set_filter_bytes(512 << 10);
   EXPECT_THAT(refusal(small, with_dim("65536")),
-              HasSubstr("tables[0].memory_bytes: 'large' has rows of 786440 "
+              HasSubstr("tables[0].memory_bytes: 'large' has rows of 786444 "
                         "bytes with optimizer state, but only 524288"));
   JobSpec large = job;
   large.mutable_tables(1)->set_memory_bytes(uint64_t{1} << 50);

@@ -3,9 +3,13 @@
 
 #include "server/ps_plan.h"
 
+#include "common/model/training_tables.h"
+#include "common/rpc/job_spec_fields.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gtest/gtest.h"
+#include "kernels/row_optimizer.h"
 #include "server/dense_shard.h"
+#include "server/job_config.h"
 
 namespace syncline {
 namespace {
@@ -124,6 +128,27 @@ TEST(PsPlanTest, ARowHasItsStateItsPastAndItsPlace) {
   EXPECT_EQ((*plan)[0].row_bytes, kSgd);
   EXPECT_EQ((*plan)[1].row_bytes, kSgd + 4);
   EXPECT_EQ((*plan)[2].row_bytes, kSgd + (2 * 16 + 1) * 4);
+}
+
+// The jobs' checks and the ps count a row's optimizer state alike, and both
+// accept the same optimizers for tables.
+TEST(PsPlanTest, TheListOfTableOptimizersIsThePssOwn) {
+  constexpr uint32_t kDim = 16;
+  for (int kind = 1; kind < OptimizerSpec::Kind_ARRAYSIZE; ++kind) {
+    if (!OptimizerSpec::Kind_IsValid(kind)) continue;
+    OptimizerSpec spec;
+    spec.set_kind(static_cast<OptimizerSpec::Kind>(kind));
+    SCOPED_TRACE(OptimizerSpec::Kind_Name(spec.kind()));
+    const auto params = ReadOptimizer("optimizer", spec);
+    ASSERT_TRUE(params.ok()) << params.status();
+    ASSERT_EQ(RowOptimizer::Supports(params->kind),
+              FindTableOptimizer(spec.kind()) != nullptr);
+    if (!RowOptimizer::Supports(params->kind)) continue;
+    EXPECT_EQ(
+        sizeof(int64_t) +
+            (kDim + RowOptimizer(*params, kDim).state_floats()) * sizeof(float),
+        TableRowBytes(spec.kind(), kDim));
+  }
 }
 
 TEST(PsPlanTest, WhatIsNotBuiltIsNamed) {
