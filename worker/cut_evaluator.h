@@ -19,18 +19,20 @@
 
 namespace syncline {
 
-// The bytes that are stored so far of what an evaluation leads to. Calls come
-// one after the other, from any thread, and may block.
+// Takes the bytes of an evaluation's files that are stored so far. Calls may
+// block. They may come from another thread than OnEvaluation's, but one after
+// the other, and the last returns before OnEvaluation goes on: no state behind
+// them has a lock.
 using StoringProgress = std::function<void(uint64_t bytes)>;
 // Sees an evaluation while the executor still has the parameters that it is of.
-// Where it takes long, it says to `storing` how far it is, 0 first: else those
-// who wait for this rank give up.
+// A function that takes long tells `storing` how far it is, 0 first: else the
+// members that wait for this rank give up.
 using OnEvaluation = std::function<void(const Evaluation& evaluation,
                                         const StoringProgress& storing)>;
 
 // Evaluates a job's state at its cuts, on the rank whose business that is:
 // reads the rows that each batch needs, tells the shards that it goes on, and
-// reports what comes out. Single thread.
+// reports what comes out. One thread, apart from StoringProgress.
 class CutEvaluator {
  public:
   // The objects that are referred to must outlive this one. `on_activity` gets

@@ -14,7 +14,8 @@ namespace syncline {
 // calls `on_growth` with the bytes of all files of `folder`, from a thread of
 // its own, whenever there are more than the last time; looks once a `period`.
 // A write that hangs is therefore not told of. A folder that is not there has
-// no bytes. The destructor waits for a call that is going on.
+// no bytes. The thread starts in the constructor, and the destructor joins it,
+// so `on_growth` needs no lock for state that the owner leaves alone meanwhile.
 class FileGrowth {
  public:
   FileGrowth(std::string folder, absl::Duration period,

@@ -37,11 +37,16 @@ namespace syncline {
 // straight out of the gradient memory: both belong to the caller, who leaves
 // them alone from the moment a tensor is handed over until Wait returns.
 //
-// Calls come from one thread; Cancel from any. Errors end the job: the first is
-// kept and every later call returns it. It names ps, address, job, clock and
-// call. FailedPrecondition, InvalidArgument, Aborted: refused by the ps;
-// DeadlineExceeded: nobody moved for step_timeout, with the names of the
-// missing; Unavailable: a ps was out of reach that long; Cancelled: by Cancel.
+// One thread at a time makes calls; only Cancel may come from any thread at any
+// time. The calls may move to another thread if that thread starts after the
+// last call and is joined before the next one: FileGrowth's thread calls
+// ReportActivity while the training thread writes files and makes no call.
+//
+// Errors end the job: the first is kept and every later call returns it. It
+// names ps, address, job, clock and call. FailedPrecondition, InvalidArgument,
+// Aborted: refused by the ps; DeadlineExceeded: nobody moved for step_timeout,
+// with the names of the missing; Unavailable: a ps was out of reach that long;
+// Cancelled: by Cancel.
 class PsClient {
  public:
   struct Options {

@@ -52,7 +52,7 @@ std::string SourceDir() { return SYNCLINE_SOURCE_DIR; }
 
 std::string TestDataDir() {
   const char* set = std::getenv("SYNCLINE_TEST_DATA");
-  return set != nullptr ? set : SourceDir() + "/../shared/data";
+  return set != nullptr ? set : SYNCLINE_SOURCE_DIR "/../shared/data";
 }
 
 }  // namespace syncline
