@@ -11,8 +11,12 @@
 
 namespace syncline {
 
-// e^x, within 2 units in the last place; 0 below -86, infinity above 88.73.
-inline float Exp(float x) {
+// x, clamped to [-86, 89], is n * ln(2) + r with |r| <= ln(2) / 2.
+struct PowerOfTwoAndRest {
+  float half_power;  // 2^(n-1): 2^128 is no float
+  float r;
+};
+inline PowerOfTwoAndRest ReduceByLn2(float x) {
   constexpr float kLow = -86.0f;
   constexpr float kHigh = 89.0f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
@@ -23,8 +27,15 @@ inline float Exp(float x) {
   v = v > kHigh ? kHigh : v;
   const float rounded = v * kLog2E + kRound;
   const float n = rounded - kRound;
-  const float r = (v - n * kLn2High) - n * kLn2Low;
-  // Taylor; |r| <= ln(2) / 2, so the next term is below 2^-27.
+  // The exponent is made from the rounded sum's low bits.
+  const uint32_t bits = (std::bit_cast<uint32_t>(rounded) << 23) + (126u << 23);
+  return {std::bit_cast<float>(bits), (v - n * kLn2High) - n * kLn2Low};
+}
+
+// e^x, within 2 units in the last place; 0 below -86, infinity above 88.73.
+inline float Exp(float x) {
+  const auto [half_power, r] = ReduceByLn2(x);
+  // Taylor; the next term is below 2^-27.
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
@@ -33,28 +44,15 @@ inline float Exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // 2^(n-1) from the rounded sum's low bits, then doubled: 2^128 is no float.
-  const uint32_t bits = (std::bit_cast<uint32_t>(rounded) << 23) + (126u << 23);
-  const float result = p * std::bit_cast<float>(bits) * 2.0f;
-  return x < kLow ? 0.0f : result;
+  const float result = p * half_power * 2.0f;
+  return x < -86.0f ? 0.0f : result;
 }
 
 // e^x - 1, within 2 units in the last place, near 0 too; -1 below -86, infinity
 // above 88.73.
 inline float ExpMinusOne(float x) {
-  constexpr float kLow = -86.0f;
-  constexpr float kHigh = 89.0f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
-  constexpr float kLog2E = 1.44269504f;
-  constexpr float kLn2High = 0.693359375f;  // few bits: n * kLn2High is exact
-  constexpr float kLn2Low = -2.12194440e-4f;
-  float v = x < kLow ? kLow : x;
-  v = v > kHigh ? kHigh : v;
-  const float rounded = v * kLog2E + kRound;
-  const float n = rounded - kRound;
-  const float r = (v - n * kLn2High) - n * kLn2Low;
-  // Taylor of (e^r - 1 - r) / r^2; |r| <= ln(2) / 2, so the next term is below
-  // 2^-27 of r.
+  const auto [half_power, r] = ReduceByLn2(x);
+  // Taylor of (e^r - 1 - r) / r^2; the next term is below 2^-27 of r.
   float p = 1.0f / 40320;
   p = p * r + 1.0f / 5040;
   p = p * r + 1.0f / 720;
@@ -63,9 +61,7 @@ inline float ExpMinusOne(float x) {
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
   const float less_one = r + r * r * p;
-  // 2^n (e^r - 1) + (2^n - 1), halved: 2^128 is no float.
-  const uint32_t bits = (std::bit_cast<uint32_t>(rounded) << 23) + (126u << 23);
-  const float half_power = std::bit_cast<float>(bits);
+  // 2^n (e^r - 1) + (2^n - 1), halved.
   return (half_power * less_one + (half_power - 0.5f)) * 2.0f;
 }
 
