@@ -7,43 +7,26 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/model/describe.h"
+#include "common/model/job_over_model.h"
 
 namespace syncline {
 namespace {
 
-class ShapeChecker {
+class ShapeChecker : private JobOverModel {
  public:
-  ShapeChecker(const JobSpec& spec, const Model& model, ValueId loss_output,
-               std::vector<std::string>* problems)
-      : spec_(spec),
-        model_(model),
-        graph_(model.graph()),
-        loss_output_(loss_output),
-        problems_(problems) {}
+  using JobOverModel::JobOverModel;
 
   // Of each length, where batches have several.
   void CheckBuckets();
   void CheckBatchSizes();
 
  private:
-  template <typename... Parts>
-  void Problem(const Parts&... parts) {
-    problems_->push_back(absl::StrCat(parts...));
-  }
-  const Value& value(ValueId id) const { return graph_.values[id]; }
-
   void CheckShapes(const std::string& path, int64_t batch_size, int64_t length);
   // Scores may depend on the length in their positions only, which must not
   // become fewer as it grows; true if they do depend on it. `score_count` is
   // the length's before, and becomes this one's.
   bool CheckPositions(const std::string& path, int64_t length,
                       int64_t* score_count);
-
-  const JobSpec& spec_;
-  const Model& model_;
-  const Graph& graph_;
-  const ValueId loss_output_;
-  std::vector<std::string>* const problems_;
 };
 
 // Shapes fit for every batch size once they fit for one (Model::Parse); what

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/model/describe.h"
+#include "common/model/job_over_model.h"
 
 namespace syncline {
 namespace {
@@ -129,36 +130,18 @@ void LossResolver::CheckClasses(const std::string& output, int64_t count) {
   }
 }
 
-class FeedResolver {
+class FeedResolver : private JobOverModel {
  public:
-  FeedResolver(const JobSpec& spec, const Model& model, ValueId loss_output,
-               std::vector<std::string>* problems)
-      : spec_(spec),
-        model_(model),
-        graph_(model.graph()),
-        loss_output_(loss_output),
-        problems_(problems) {}
+  using JobOverModel::JobOverModel;
 
   std::vector<ValueId> Resolve();
 
  private:
-  template <typename... Parts>
-  void Problem(const Parts&... parts) {
-    problems_->push_back(absl::StrCat(parts...));
-  }
-  const Value& value(ValueId id) const { return graph_.values[id]; }
-
   // By ValueId: only nodes that the loss output does not depend on read it, as
   // the labels of a loss that the graph computes beside its scores.
   std::vector<bool> ReadInVain() const;
   void ReportNoInput(const std::string& path, const std::string& name);
   void CheckFedInput(int feed, const Value& input);
-
-  const JobSpec& spec_;
-  const Model& model_;
-  const Graph& graph_;
-  const ValueId loss_output_;
-  std::vector<std::string>* const problems_;
 };
 
 std::vector<bool> FeedResolver::ReadInVain() const {
