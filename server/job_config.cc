@@ -211,6 +211,34 @@ absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
   return absl::OkStatus();
 }
 
+// Sets the controller's options: those of the spec, the shard's blocks, and the
+// participants. REQUIRES: the blocks and tables of `config` are set.
+absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
+  SYNCLINE_ASSIGN_OR_RETURN(config->controller,
+                            ReadController(assignment.spec()));
+  config->controller.label = config->label;
+  config->folds_statistics =
+      assignment.spec().training().sync_batch_statistics();
+  if (config->folds_statistics &&
+      config->controller.mode != ConsistencyMode::kSync) {
+    return Unsupported("training.sync_batch_statistics", "true but for SYNC");
+  }
+  const ShardLayout layout = LayoutOf(*config);
+  config->controller.block_count = layout.block_count();
+  config->controller.slot_count =
+      layout.block_count() - static_cast<uint32_t>(layout.ids().size());
+  for (const Participant& worker : assignment.workers()) {
+    config->controller.workers.push_back(
+        {worker.member().incarnation(), MemberName(worker.member())});
+  }
+  if (assignment.has_evaluator()) {
+    const Member& evaluator = assignment.evaluator().member();
+    config->controller.evaluator = ConsistencyController::Worker{
+        evaluator.incarnation(), MemberName(evaluator)};
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
@@ -360,26 +388,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
         "job ", config.job_id, " has neither parameters nor tables"));
   }
 
-  SYNCLINE_ASSIGN_OR_RETURN(config.controller, ReadController(spec));
-  config.controller.label = config.label;
-  config.folds_statistics = spec.training().sync_batch_statistics();
-  if (config.folds_statistics &&
-      config.controller.mode != ConsistencyMode::kSync) {
-    return Unsupported("training.sync_batch_statistics", "true but for SYNC");
-  }
-  const ShardLayout layout = LayoutOf(config);
-  config.controller.block_count = layout.block_count();
-  config.controller.slot_count =
-      layout.block_count() - static_cast<uint32_t>(layout.ids().size());
-  for (const Participant& worker : assignment.workers()) {
-    config.controller.workers.push_back(
-        {worker.member().incarnation(), MemberName(worker.member())});
-  }
-  if (assignment.has_evaluator()) {
-    const Member& evaluator = assignment.evaluator().member();
-    config.controller.evaluator = ConsistencyController::Worker{
-        evaluator.incarnation(), MemberName(evaluator)};
-  }
+  SYNCLINE_RETURN_IF_ERROR(SetController(assignment, &config));
   return config;
 }
 
