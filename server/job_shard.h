@@ -74,8 +74,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     BufferPool* buffers = nullptr;
   };
 
-  // A worker that does not take its answers gets no more than this at a time;
-  // so much is also enough to keep a network busy.
+  // Once a worker has left this many bytes of answers untaken, no more are read
+  // for it, so nearly twice as many can be on their way. It is enough to keep a
+  // network busy.
   static constexpr uint64_t kUnsentBytesMax = 4 << 20;
 
   using ScanDone = absl::AnyInvocable<void(absl::StatusOr<JobTables::Scanned>)>;

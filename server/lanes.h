@@ -13,9 +13,10 @@
 
 namespace syncline {
 
-// Threads that own blocks: block b of every shard belongs to lane b mod count,
-// and only that lane touches it. Tasks of one lane run in the order in which
-// they were submitted, so data needs no lock. Thread-safe.
+// Threads that own blocks and slots of tables: only its lane touches one. Dense
+// block b of every shard belongs to lane b mod count; TableShard::LaneOf deals
+// out slots. Tasks of one lane run in the order in which they were submitted,
+// so data needs no lock. Thread-safe.
 class Lanes {
  public:
   using Task = absl::AnyInvocable<void(DenseShard::Scratch*)>;

@@ -6,7 +6,8 @@
 //
 //   0x0a  varint header_bytes   header (a serialised message)
 //   0x1a  varint shared_bytes   what lies in shared memory (SharedMemory)
-//   0x12  varint payload_bytes  payload (raw little-endian float32)
+//   0x12  varint payload_bytes  payload (little-endian values of the header's
+//                               WireType, and keys; parameter_server.proto)
 //
 // in this order and nothing after. The second is there between peers of one
 // host only; the third is absent when there is no payload, or when it is in
