@@ -12,21 +12,14 @@
 #include "common/model/training_graph.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/testing/job_text.h"
 
 namespace syncline::testing {
 
-inline constexpr char kResolvedJob[] = R"(
-  name: "a"
-  model { path: "m" initialize { pattern: "w*" scheme: HE_NORMAL } }
-  data {
-    train { libsvm { path: "t" dimension: 4 } }
-    feeds { input: "x" field: "features" }
-  }
-  loss { kind: SOFTMAX_CROSS_ENTROPY }
-  optimizer { kind: SGD }
-  learning_rate { base: 0.1 }
+// Merged into kSmallJob.
+inline constexpr char kResolvedEdit[] = R"(
+  model { initialize { pattern: "w*" scheme: HE_NORMAL } }
   training { batch_size: 8 }
 )";
 
@@ -52,15 +45,11 @@ struct Resolved {
   std::vector<std::string> problems;
 };
 
-// Lays a job over a model: kResolvedJob with `edit` merged into it, which must
-// be valid, over a model that can be parsed.
+// Lays a job over a model: kSmallJob with kResolvedEdit and `edit` merged into
+// it, which must be valid, over a model that can be parsed.
 inline Resolved Resolve(const std::string& edit,
                         const std::string& text = kResolvedModel) {
-  JobSpec spec;
-  EXPECT_TRUE(
-      google::protobuf::TextFormat::ParseFromString(kResolvedJob, &spec));
-  EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(edit, &spec))
-      << edit;
+  JobSpec spec = JobFromText(kSmallJob, kResolvedEdit + edit);
   EXPECT_THAT(ValidateJobSpec(spec), ::testing::IsEmpty());
   spec = WithDefaults(spec);
   auto model = ParseJobModel(spec, text, "m");

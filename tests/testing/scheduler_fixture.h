@@ -21,10 +21,10 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/scheduler_session.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/scheduler.h"
+#include "tests/testing/job_text.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline::testing {
@@ -38,19 +38,11 @@ g (float[N, 4] x) => (float[N, 1] y)
 })";
 
 inline JobSpec TinyJob(uint32_t workers, uint32_t ps) {
-  JobSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+  JobSpec spec = JobFromText(kSmallJob, R"(
     name: "tiny"
     model { path: "tiny.onnxtxt" initialize { pattern: "*" scheme: ZEROS } }
-    data {
-      train { libsvm { path: "t" dimension: 4 } }
-      feeds { input: "x" field: "features" }
-    }
     loss { kind: SIGMOID_CROSS_ENTROPY }
-    optimizer { kind: SGD }
-    learning_rate { base: 0.1 }
-  )",
-                                                            &spec));
+  )");
   spec.mutable_resources()->set_workers(workers);
   spec.mutable_resources()->set_ps(ps);
   return spec;

@@ -10,30 +10,22 @@
 
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
+#include "tests/testing/job_text.h"
 
 namespace syncline {
 namespace {
 
-using ::google::protobuf::TextFormat;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr char kJob[] = R"(
-  name: "a"
-  model { path: "m" }
-  data {
-    train { libsvm { path: "t" dimension: 2 } }
-    feeds { input: "x" field: "features" }
-  }
-  loss { kind: SOFTMAX_CROSS_ENTROPY }
-  optimizer { kind: SGD }
-  learning_rate { base: 0.1 }
+// Merged into kSmallJob.
+constexpr char kEdit[] = R"(
+  data { train { libsvm { dimension: 2 } } }
   training { batch_size: 8 }
 )";
 
@@ -64,10 +56,8 @@ Found FoundIn(const std::string& text, const std::vector<Note>& notes,
           9, entry.SerializeAsString());
     }
   }
-  JobSpec spec;
-  EXPECT_TRUE(TextFormat::ParseFromString(kJob, &spec));
-  EXPECT_TRUE(TextFormat::MergeFromString(edit, &spec)) << edit;
-  spec = WithDefaults(spec);
+  const JobSpec spec =
+      WithDefaults(testing::JobFromText(testing::kSmallJob, kEdit + edit));
   const auto model = ParseJobModel(spec, file.SerializeAsString(), "m");
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/testing/job_text.h"
 
 namespace syncline {
 namespace {
@@ -22,24 +23,8 @@ using ::google::protobuf::TextFormat;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr char kValid[] = R"(
-  name: "mnist"
-  model { path: "model.onnxtxt" initialize { pattern: "*" scheme: ZEROS } }
-  data {
-    train { idx { images: "i.gz" labels: "l.gz" } }
-    test { idx { images: "ti.gz" labels: "tl.gz" } }
-    feeds { input: "image" field: "image" }
-  }
-  loss { kind: SOFTMAX_CROSS_ENTROPY }
-  optimizer { kind: SGD }
-  learning_rate { base: 0.1 }
-)";
-
 JobSpec Edited(const std::string& edit) {
-  JobSpec spec;
-  EXPECT_TRUE(TextFormat::ParseFromString(kValid, &spec));
-  EXPECT_TRUE(TextFormat::MergeFromString(edit, &spec)) << edit;
-  return spec;
+  return testing::JobFromText(testing::kImageJob, edit);
 }
 
 TEST(DataSpecValidatorTest, OneProblemEach) {

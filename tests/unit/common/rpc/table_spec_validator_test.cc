@@ -11,13 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/testing/job_text.h"
 
 namespace syncline {
 namespace {
 
-using ::google::protobuf::TextFormat;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -38,10 +37,7 @@ constexpr char kValid[] = R"(
 )";
 
 std::vector<std::string> ProblemsOf(const std::string& edit) {
-  JobSpec spec;
-  EXPECT_TRUE(TextFormat::ParseFromString(kValid, &spec));
-  EXPECT_TRUE(TextFormat::MergeFromString(edit, &spec)) << edit;
-  return ValidateJobSpec(spec);
+  return ValidateJobSpec(testing::JobFromText(kValid, edit));
 }
 
 // The edit is a second table.
