@@ -46,7 +46,7 @@ std::string SpecDifference(const JobSpec& a, const JobSpec& b) {
       ", ");
 }
 
-// Whether a registration with the incarnation of `member` is of that process,
+// True if a registration with the incarnation of `member` is of that process,
 // which may not have heard yet which index it was given.
 bool IsSameProcess(const Member& member, const Register& request) {
   const Member& other = request.member();
@@ -116,7 +116,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     return;
   }
   Welcome(session, request, actions);
-  // Whatever it worked for has ended while it was not here.
+  // The job that it worked for has ended while it was not here.
   if (!request.job_id().empty()) {
     SendStop(session, request.job_id(), "the job is not running any more", now,
              actions);

@@ -63,8 +63,8 @@ absl::Duration StandstillMax(const JobSpec& spec) {
   return std::max(absl::Seconds(10), 10 * StepTimeout(spec));
 }
 
-// Whether an evaluation is not a repeat: a daemon that has registered again
-// says again what may not have arrived.
+// True if an evaluation is not a repeat: a daemon that has registered again
+// repeats the reports that may not have arrived.
 bool IsNew(const Evaluation& evaluation, const JobStatus& status) {
   if (status.evaluations().empty()) return true;
   const Evaluation& last = *status.evaluations().rbegin();

@@ -123,9 +123,9 @@ void SingleJob::Run() {
   done_(exit_code);
 }
 
-// After a job that ran, those who are needed are there. A bad one is known
-// before anybody has come: whoever is not told now would look for a scheduler
-// for minutes.
+// After a job that ran, all members that it needed are there. A bad job is
+// known before any member has come: a member that is not told now would look
+// for a scheduler for minutes.
 void SingleJob::EndCluster(int exit_code) {
   if (found_ == Found::kRuns) {
     scheduler_->ShutdownCluster(exit_code, "the job of --job is over",

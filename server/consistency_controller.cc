@@ -439,7 +439,7 @@ void ConsistencyController::StartSyncClock() {
 // Every active worker has delivered the block or closed the clock without it,
 // so all have started the clock and the sample count is complete.
 void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
-  // Whoever has nothing to deliver has said why by now.
+  // A worker that has nothing to deliver has said so by now.
   const bool waits = WaitsForFold(block) && !sync_skipped_;
   if (delivered_[block]) {
     Kind next = Kind::kApply;

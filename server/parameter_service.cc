@@ -168,8 +168,8 @@ class ShardReactor : public ServerUnaryReactor {
   }
 
  private:
-  // gRPC does not let metadata and answer be sent at the same time: whoever
-  // comes while the other sends leaves the rest to it.
+  // gRPC does not let metadata and answer be sent at the same time: the one
+  // that comes while the other sends leaves the rest to it.
   class Early {
    public:
     // False: answered already, and the reactor may be gone.
@@ -182,7 +182,7 @@ class ShardReactor : public ServerUnaryReactor {
       State sending = State::kSending;
       return state_.compare_exchange_strong(sending, State::kOpen);
     }
-    // False: whoever called Begin finishes the call.
+    // False: the caller of Begin finishes the call.
     bool Answer() { return state_.exchange(State::kAnswered) == State::kOpen; }
     absl::Status status;  // set before Answer
 

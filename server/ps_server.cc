@@ -49,13 +49,13 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
   return std::max<int64_t>(most - least, 0);
 }
 
-// Whether the scheduler is told of the job, see PsReport.
+// True if the scheduler gets reports on the job, see PsReport.
 bool IsReported(const JobConfig& config) {
   return !config.tables.empty() ||
          config.shard.on_non_finite != OnNonFinite::kFailJob;
 }
 
-// What the report of `shard` says besides its tables.
+// The report of `shard` without its tables.
 PsReport ReportOf(const std::string& job_id, const JobShard& shard) {
   PsReport report;
   report.set_job_id(job_id);

@@ -18,7 +18,8 @@ using Region = std::shared_ptr<const SharedRegion>;
 
 constexpr absl::Duration kTokenLifetime = absl::Minutes(1);
 // Between a connection and what is sent over it lies no more than two system
-// calls of the peer. Whoever only connects pushes out those before it.
+// calls of the peer. A peer that connects and sends nothing can push out
+// connections before it.
 constexpr absl::Duration kWaitingLifetime = absl::Seconds(10);
 constexpr size_t kWaitingMax = 64;
 // Connections that are taken in at a time.

@@ -18,7 +18,7 @@ void SpaceSaving::Count(int64_t key) {
     place_of_[key] = static_cast<uint32_t>(heap_.size() - 1);
     return SiftUp(heap_.size() - 1);
   }
-  // Whoever is counted least gives its counter away, with what it counted.
+  // The least counted key gives its counter away, with its count.
   const Counter least = heap_[0];
   place_of_.erase(least.key);
   Place(0, {key, least.count + 1, least.count});

@@ -371,7 +371,7 @@ absl::Status SpillShelf::Walk(size_t first_page, Losses* losses,
   std::vector<Gap>* const gaps = &losses->gaps;
   auto next = sorted.begin();
   bool more = true;
-  // Those of the log before `position`, or all.
+  // Visits the log's entries before `position`, or all that are left.
   const auto log_before = [&](uint64_t position, bool all) -> absl::Status {
     for (; more && next != sorted.end() && (all || next->position < position);
          ++next) {

@@ -388,7 +388,7 @@ absl::Status TablePartition::Spill(uint32_t clock) {
                 clock);
   const absl::Status written = WriteVictims();
   WatchDisk();
-  // Those that are on disk as they are can go whatever the disk says.
+  // Rows that are on disk unchanged can go even if the disk fails.
   bool room = false;
   for (const uint32_t row : scratch_->victims) {
     if (!written.ok() && (rows_.mark(row) & kChanged)) {

@@ -170,8 +170,8 @@ class CpuExecutor : public Executor {
     const int64_t parts = options_.micro_batches;
     return (options_.batch_size + parts - 1) / parts;
   }
-  // The least that a part of a full batch has. What is smaller is of a short
-  // batch.
+  // The least number of samples that a part of a full batch has. A smaller part
+  // is of a short batch.
   int64_t SmallestPart() const {
     return std::max<int64_t>(1, options_.batch_size / options_.micro_batches);
   }
@@ -382,7 +382,7 @@ absl::Status CpuExecutor::CheckInputs() const {
   return absl::OkStatus();
 }
 
-// Those without values in the file stay zero until they are written.
+// Parameters without values in the file stay zero until they are written.
 void CpuExecutor::FillParameters() {
   const Graph& graph = model_->graph();
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -24,8 +24,9 @@ struct Use {
   const Node* node = nullptr;
 };
 
-// [.., in, out], or [.., out, in] if `transposed`. What stands before is a
-// batch of matrices and feeds other outputs. One dimension is summed over.
+// [.., in, out], or [.., out, in] if `transposed`. The dimensions before these
+// two are a batch of matrices and feed other outputs. One dimension is summed
+// over.
 Roles MatrixRoles(size_t rank, bool transposed) {
   Roles roles(rank, Role::kNone);
   if (rank == 1) return {Role::kIn};

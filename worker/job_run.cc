@@ -575,7 +575,8 @@ void JobRun::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
   send_(std::move(message));
 }
 
-// Whoever asked for it gives up in time; the job goes on without.
+// A failure costs the profile alone: the command that waits for it gives up in
+// time, and the job goes on.
 void JobRun::UploadProfile(const std::string& name,
                            const StepProfile& profile) {
   StepProfile readable = profile;

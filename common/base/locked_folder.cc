@@ -97,7 +97,7 @@ absl::StatusOr<FileDescriptor> MakeEmpty(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0) {
     return FileError(errno, "create directory", path);
   }
-  // That a folder is there does not mean that it can be written.
+  // A folder that is there need not be writable.
   const std::string probe = absl::StrCat(path, "/probe");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(probe, "probe"));
   SYNCLINE_RETURN_IF_ERROR(RemoveTree(probe));

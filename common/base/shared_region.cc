@@ -60,7 +60,7 @@ absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
     errno = error;
     return SystemError("allocation", bytes);
   }
-  // Whoever reads it may seal it further.
+  // The peer that reads it may seal it further.
   if (fcntl(memory.get(), F_ADD_SEALS, kSizeSeals) != 0) {
     return SystemError("sealing", bytes);
   }

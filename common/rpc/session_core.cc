@@ -15,8 +15,9 @@ constexpr Backoff kBackoff = {.initial = absl::Milliseconds(100),
 // How soon a task that another process holds is asked for again.
 constexpr absl::Duration kTakenRetry = absl::Milliseconds(500);
 
-// What the scheduler would miss: answers, evaluations, and of reports the
-// newest. Heartbeats and reports of a ps are made anew all the time.
+// True for events that the scheduler would miss: answers, evaluations, and of
+// reports the newest. Heartbeats and reports of a ps are made anew all the
+// time.
 bool IsKept(const DaemonMessage& event) {
   return event.has_done() || event.has_prepared() || event.has_report();
 }

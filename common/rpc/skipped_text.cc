@@ -13,7 +13,7 @@ bool IsSync(const JobStatus& job) {
          mode == ConsistencySpec::MODE_UNSPECIFIED;
 }
 
-// What skipped_clocks counts, skipped or not.
+// The steps of a job that skipped_clocks may count, skipped or not.
 uint64_t StepsDone(const JobStatus& job) {
   int64_t steps = 0;
   if (IsSync(job)) {

@@ -7,11 +7,11 @@
 
 namespace syncline {
 
-// Whether a job has succeeded though none of its steps was applied: its
+// True if a job has succeeded though none of its steps was applied: its
 // parameters are the initial ones.
 bool AllWereSkipped(const JobStatus& job);
 
-// What of the job's gradients had no effect because it was not finite, in one
+// The job's gradients that had no effect because they were not finite, in one
 // line: "12 of 500 steps were skipped: their gradients were not finite". Steps
 // of SYNC jobs; in the other modes each worker's push is one. Empty: nothing.
 std::string SkippedText(const JobStatus& job);

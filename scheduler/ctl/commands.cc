@@ -61,7 +61,8 @@ std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
   return cluster.ok() ? CapacityWarning(spec, *cluster) : "";
 }
 
-// One object in JSON: whoever reads the id reads the warning too.
+// One object in JSON, so that a program that reads the id reads the warnings
+// too.
 void PrintSubmitted(const SubmitResponse& submitted, const JobFile& job,
                     const std::vector<std::string>& warnings,
                     const Console& console) {

@@ -218,7 +218,7 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
     absl::StrAppendFormat(&text, "%-9s %s\n", title, line);
     title = "";
   }
-  // Those of the state that it is in are among the reasons.
+  // Warnings of the state that the job is in are among the reasons.
   title = "warning";
   for (int i = 0; i + 1 < job.transitions_size(); ++i) {
     for (absl::string_view line :

@@ -18,7 +18,7 @@ constexpr char kClearLine[] = "\r\033[K";
 constexpr int kBarWidthMax = 24;
 constexpr int kBarWidthMin = 4;
 
-// The state in a line; the end of a job is told by whoever watches, in full.
+// The state in a line. The command that watches the job tells its end in full.
 std::string StateLine(const JobStatus& job) {
   switch (job.state()) {
     case QUEUED:

@@ -54,7 +54,7 @@ logistic (float[N, 2] x, float[2, 3] w, float[3] b) => (float[N, 3] logits)
 constexpr char kLines[] =
     "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";  // rank 0's batch
 
-// What the ps have told of a job, as the scheduler adds it up.
+// The reports of the ps on a job, as the scheduler adds them up.
 JobProgress SkippedIn(const TrainingCluster::Outcome& outcome) {
   JobProgress sum;
   for (const auto& report : outcome.ps_reports) {

@@ -101,7 +101,7 @@ TEST_F(SchedulerAddressTest, AnAddressWhereNobodyIsIsNotBelieved) {
   EXPECT_THAT(TroubleOf("127.0.0.1:1"), HasSubstr("nothing answers"));
 }
 
-// What tells a killed process from a network that is cut.
+// A closed port tells a killed process from a network that is cut.
 TEST_F(SchedulerAddressTest, APortThatIsClosedIsToldFromNoAnswer) {
   std::string address;
   {

@@ -187,7 +187,8 @@ absl::Status CheckLabels(const SampleTable& table, int field,
   return absl::OkStatus();
 }
 
-// That none takes less than a shorter one, and the last what is read.
+// OK if no bucket takes less than a shorter one, and the last takes all that is
+// read.
 absl::Status CheckBuckets(absl::Span<const BucketShape> buckets,
                           absl::Span<const FeedShape> feeds,
                           int64_t label_width) {

@@ -160,8 +160,8 @@ class AttentionOp : public Op {
     }
   }
 
-  // Those of queries, keys and values wait in scratch memory, to be written
-  // from the last input to the first.
+  // The gradients of queries, keys and values wait in scratch memory, to be
+  // written from the last input to the first.
   absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
                               Attention::Gradients out) {
     out.dk =
