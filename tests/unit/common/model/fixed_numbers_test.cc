@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
 #include "gtest/gtest.h"
+#include "tests/testing/attention_text.h"
 
 namespace syncline {
 namespace {
@@ -18,10 +19,10 @@ namespace {
 // not fixed. With `has_lengths` the second dimension is 128 at most.
 std::optional<float> FixedScale(const std::string& body, bool has_lengths) {
   const std::string rows = has_lengths ? "T" : "128";
-  const auto model =
-      Model::Parse(absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 17]>
+  const auto model = Model::Parse(
+      absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 17]>
           g (float[N,)",
-                                rows, ",2,4] x) => (float[N,", rows, R"(,2,4] y)
+                   rows, ",2,4] x) => (float[N,", rows, R"(,2,4] y)
           <int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3},
            int64[1] last = {-1}, int64[1] hundred = {100}, int64[1] end = {9}>
           {
@@ -29,20 +30,13 @@ std::optional<float> FixedScale(const std::string& body, bool has_lengths) {
             batch = Gather (shape, zero)
             length = Gather (shape, one)
             width = Slice (shape, last, end))",
-                                body, R"(
-            number = Cast <to = 1> (found)
-            q = Transpose <perm = [0, 2, 1, 3]> (x)
-            k = Transpose <perm = [0, 2, 3, 1]> (x)
-            v = Transpose <perm = [0, 2, 1, 3]> (x)
-            scores = MatMul (q, k)
-            ready = Div (scores, number)
-            weights = Softmax <axis = -1> (ready)
-            mixed = MatMul (weights, v)
-            y = Transpose <perm = [0, 2, 1, 3]> (mixed)
-          })"),
-                   "test", {}, {},
-                   has_lengths ? LengthDimension{.symbol = "T", .longest = 128}
-                               : LengthDimension{});
+                   body, R"(
+            number = Cast <to = 1> (found))",
+                   testing::kHeads, testing::kProduct,
+                   "ready = Div (scores, number)", testing::kRest, "}"),
+      "test", {}, {},
+      has_lengths ? LengthDimension{.symbol = "T", .longest = 128}
+                  : LengthDimension{});
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return std::nullopt;
   const Graph& graph = (*model)->graph();

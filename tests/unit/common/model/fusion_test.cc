@@ -13,9 +13,14 @@
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "gtest/gtest.h"
+#include "tests/testing/attention_text.h"
 
 namespace syncline {
 namespace {
+
+using testing::kHeads;
+using testing::kProduct;
+using testing::kRest;
 
 struct Form {
   std::string name;
@@ -37,7 +42,7 @@ constexpr char kNumbers[] = R"(
     scaled = Div (x, root)
 )";
 
-class FusionTest : public testing::TestWithParam<Form> {};
+class FusionTest : public ::testing::TestWithParam<Form> {};
 
 TEST_P(FusionTest, Gelu) {
   const Form& form = GetParam();
@@ -61,60 +66,60 @@ TEST_P(FusionTest, Gelu) {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, FusionTest,
-    testing::Values(Form{"Torch", R"(
+    ::testing::Values(Form{"Torch", R"(
     erf = Erf (scaled)
     more = Add (erf, one)
     twice = Mul (x, more)
     y = Mul (twice, half)
 )"},
-                    Form{"TurnedRound", R"(
+                      Form{"TurnedRound", R"(
     times = Mul (over_root, x)
     erf = Erf (times)
     more = Add (one, erf)
     twice = Mul (more, x)
     y = Mul (half, twice)
 )"},
-                    Form{"HalfFirst", R"(
+                      Form{"HalfFirst", R"(
     erf = Erf (scaled)
     more = Add (erf, one)
     some = Mul (more, half)
     y = Mul (x, some)
 )"},
-                    Form{"HalfOfX", R"(
+                      Form{"HalfOfX", R"(
     small = Mul (x, half)
     erf = Erf (scaled)
     more = Add (erf, one)
     y = Mul (small, more)
 )"},
-                    Form{"AnotherNumber", R"(
+                      Form{"AnotherNumber", R"(
     erf = Erf (scaled)
     more = Add (erf, two)
     twice = Mul (x, more)
     y = Mul (twice, half)
 )",
-                         false},
-                    Form{"AnotherFactor", R"(
+                           false},
+                      Form{"AnotherFactor", R"(
     erf = Erf (scaled)
     more = Add (erf, one)
     twice = Mul (scaled, more)
     y = Mul (twice, half)
 )",
-                         false},
-                    Form{"ReadBetween", R"(
+                           false},
+                      Form{"ReadBetween", R"(
     erf = Erf (scaled)
     more = Add (erf, one)
     twice = Mul (x, more)
     y = Mul (twice, half)
     z = Identity (erf)
 )",
-                         false, "float[N,4] y, float[N,4] z"},
-                    Form{"AnOutputBetween", R"(
+                           false, "float[N,4] y, float[N,4] z"},
+                      Form{"AnOutputBetween", R"(
     erf = Erf (scaled)
     more = Add (erf, one)
     twice = Mul (x, more)
     y = Mul (twice, half)
 )",
-                         false, "float[N,4] y, float[N,4] twice"}),
+                           false, "float[N,4] y, float[N,4] twice"}),
     [](const auto& info) { return info.param.name; });
 
 // Some exporters store the numbers as initializers, which could be weights.
@@ -179,23 +184,14 @@ std::ostream& operator<<(std::ostream& out, const AttentionForm& form) {
   return out << form.name;
 }
 
-constexpr char kHeads[] = R"(
+constexpr char kAttentionNumbers[] = R"(
     four = Constant <value_float = 4.0> ()
     half = Constant <value_float = 0.5> ()
     root = Sqrt (half)
     never = Constant <value_float = -1000.0> ()
-    q = Transpose <perm = [0, 2, 1, 3]> (x)
-    k = Transpose <perm = [0, 2, 3, 1]> (x)
-    v = Transpose <perm = [0, 2, 1, 3]> (x)
-)";
-constexpr char kProduct[] = "scores = MatMul (q, k)\n";
-constexpr char kRest[] = R"(
-    weights = Softmax <axis = -1> (ready)
-    mixed = MatMul (weights, v)
-    y = Transpose <perm = [0, 2, 1, 3]> (mixed)
 )";
 
-class AttentionFusionTest : public testing::TestWithParam<AttentionForm> {};
+class AttentionFusionTest : public ::testing::TestWithParam<AttentionForm> {};
 
 TEST_P(AttentionFusionTest, Attention) {
   const AttentionForm& form = GetParam();
@@ -203,8 +199,8 @@ TEST_P(AttentionFusionTest, Attention) {
       absl::StrCat("<ir_version: 8, opset_import: [\"\" : 17]>\n",
                    "g (float[N,3,2,4] x) => (", form.outputs, ")\n<",
                    "float[3,3] mask = {0,-9,-9,0,0,-9,0,0,0}, ",
-                   "bool[3,3] seen = {1,0,0,1,1,0,1,1,1}>\n{", kHeads,
-                   form.body, "}\n"),
+                   "bool[3,3] seen = {1,0,0,1,1,0,1,1,1}>\n{",
+                   kAttentionNumbers, kHeads, form.body, "}\n"),
       "test");
   ASSERT_TRUE(model.ok()) << model.status();
   const Graph& graph = (*model)->graph();
@@ -221,31 +217,6 @@ TEST_P(AttentionFusionTest, Attention) {
   const auto shapes = (*model)->InferShapes(5);
   ASSERT_TRUE(shapes.ok()) << shapes.status();
   EXPECT_EQ(ElementCount((*shapes)[y]), 5 * 3 * 2 * 4);
-}
-
-// A factor that is the length of the sequence.
-TEST(AttentionFusionTest, ANumberOfTheLengthIsNoneWhereLengthsDiffer) {
-  for (const bool has_lengths : {false, true}) {
-    const auto model = Model::Parse(
-        absl::StrCat("<ir_version: 8, opset_import: [\"\" : 17]>\n",
-                     "g (float[N,", has_lengths ? "T" : "3",
-                     ",2,4] x) => (float[N,", has_lengths ? "T" : "3",
-                     ",2,4] y)\n{", kHeads, kProduct, R"(
-    shape = Shape (x)
-    at = Constant <value_int = 1> ()
-    rows = Gather (shape, at)
-    number = Cast <to = 1> (rows)
-    ready = Div (scores, number)
-)",
-                     kRest, "}\n"),
-        "test", {}, {},
-        has_lengths ? LengthDimension{.symbol = "T", .longest = 3}
-                    : LengthDimension{});
-    ASSERT_TRUE(model.ok()) << model.status();
-    const Graph& graph = (*model)->graph();
-    const Node& last = graph.nodes[graph.values[graph.FindValue("y")].producer];
-    EXPECT_EQ(last.is_fused, !has_lengths);
-  }
 }
 
 AttentionForm Attends(std::string name, const std::string& between,
@@ -265,7 +236,7 @@ AttentionForm Differs(std::string name, const std::string& body,
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, AttentionFusionTest,
-    testing::Values(
+    ::testing::Values(
         AttentionForm{.name = "Plain",
                       .body = "ready = MatMul (q, k)\n" + std::string(kRest)},
         Attends("Divided", "ready = Div (scores, four)\n", 0.25),
