@@ -30,33 +30,17 @@
 #include "tests/testing/open_files.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_metrics.h"
 #include "worker/ps_client.h"
 
 namespace syncline {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
+using testing::TestCounter;
+using testing::TestGauge;
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
-
-class TestCounter final : public Counter {
- public:
-  void Add(double amount) override { value_ += static_cast<int64_t>(amount); }
-  int64_t value() const { return value_; }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
-
-class TestGauge final : public Gauge {
- public:
-  void Set(double value) override { value_ = static_cast<int64_t>(value); }
-  void Add(double amount) override { value_ += static_cast<int64_t>(amount); }
-  int64_t value() const { return value_; }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
 
 enum class Gradients { kPrivate, kShared };
 
@@ -403,7 +387,7 @@ TEST(SharedMemoryPeerTest, HandMadeCallsWork) {
   EXPECT_EQ(response.shared().payload(0).size(), 16u);
   float values[4];
   std::memcpy(values, region->data() + 4096, sizeof(values));
-  EXPECT_THAT(values, testing::ElementsAre(9, 18, 27, 36));
+  EXPECT_THAT(values, ::testing::ElementsAre(9, 18, 27, 36));
 }
 
 TEST(SharedMemoryPeerTest, HostileRangesAreRefusedAndChangeNothing) {
@@ -447,7 +431,7 @@ TEST(SharedMemoryPeerTest, HostileRangesAreRefusedAndChangeNothing) {
             absl::StatusCode::kAlreadyExists);  // it is still there
   ASSERT_OK_AND_ASSIGN(const Flat values,
                        peer.worker().PushPull(0, {1, 1, 1, 1}, 1));
-  EXPECT_THAT(values, testing::ElementsAre(9, 19, 29, 39));
+  EXPECT_THAT(values, ::testing::ElementsAre(9, 19, 29, 39));
 }
 
 // A gradient that is checked before it is used: what its sender writes in
@@ -479,7 +463,7 @@ TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
   const float another[] = {1000, 1000, 1000, 1000};
   std::memcpy(region->data(), another, sizeof(another));
   ASSERT_OK_AND_ASSIGN(const Flat values, other.PushPull(0, {1, 1, 1, 1}, 1));
-  EXPECT_THAT(values, testing::ElementsAre(9, 19, 29, 39));
+  EXPECT_THAT(values, ::testing::ElementsAre(9, 19, 29, 39));
   pushing.join();
 }
 
@@ -575,7 +559,7 @@ TEST(SharedMemoryPeerTest, AnAcknowledgedPushNeedsItsMemoryNoMore) {
   ASSERT_OK(peer.Push(0, shared));
   std::memset(region->data(), 0x7f, 8192);
   ASSERT_OK_AND_ASSIGN(const Flat values, other.PushPull(0, {0, 0, 0, 0}, 1));
-  EXPECT_THAT(values, testing::ElementsAre(9, 18, 27, 36));
+  EXPECT_THAT(values, ::testing::ElementsAre(9, 18, 27, 36));
 }
 
 TEST(SharedMemoryPeerTest, TheMemoryOfAWorkerGoesWithIt) {

@@ -18,34 +18,19 @@
 #include "tests/testing/eventually.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_metrics.h"
 #include "worker/ps_client.h"
 
 namespace syncline {
 namespace {
 
+using testing::TestCounter;
+using testing::TestGauge;
+
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 constexpr uint32_t kDims[] = {16, 5};
 constexpr int64_t kIds = 3000;  // of a batch
 constexpr int64_t kClocks = 4;
-
-class TestCounter final : public Counter {
- public:
-  void Add(double amount) override { value_ += static_cast<int64_t>(amount); }
-  int64_t value() const { return value_; }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
-
-class TestGauge final : public Gauge {
- public:
-  void Set(double value) override { value_ = static_cast<int64_t>(value); }
-  void Add(double amount) override { value_ += static_cast<int64_t>(amount); }
-  int64_t value() const { return value_; }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
 
 PsFixture::Options Cluster(ConsistencySpec::Mode mode, uint32_t ps,
                            uint32_t workers) {

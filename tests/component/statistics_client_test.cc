@@ -4,7 +4,6 @@
 
 #include "worker/statistics_client.h"
 
-#include <atomic>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_metrics.h"
 
 namespace syncline {
 namespace {
@@ -25,15 +25,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-class Tally : public Counter {
- public:
-  void Add(double amount) override { count_ += static_cast<int>(amount); }
-  int count() const { return count_; }
-
- private:
-  std::atomic<int> count_{0};
-};
 
 class StatisticsClientTest : public ::testing::Test {
  protected:
@@ -120,7 +111,7 @@ TEST_F(StatisticsClientTest, AWaitInVainNamesTheMissing) {
 TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
   // An attempt waits for half of it.
   constexpr absl::Duration kStepTimeout = absl::Seconds(4);
-  Tally retries;
+  testing::TestCounter retries;
   StatisticsClient::Options options = OptionsOf(0, kStepTimeout);
   options.retries = &retries;
   StatisticsClient chief(options);
@@ -129,7 +120,7 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
   other.BeginStep(0, nullptr);
   std::thread late([&] {
     EXPECT_TRUE(
-        Eventually(absl::Seconds(20), [&] { return retries.count() > 0; }));
+        Eventually(absl::Seconds(20), [&] { return retries.value() > 0; }));
     EXPECT_OK(FoldOne(&other));
   });
   EXPECT_OK(FoldOne(&chief));
@@ -139,7 +130,7 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
 // The other has gone on to the next fold meanwhile.
 TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   Relay relay(fixture_.address(0));
-  Tally retries;
+  testing::TestCounter retries;
   StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
   options.ps.address = relay.address();
   options.retries = &retries;
@@ -154,7 +145,7 @@ TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   relay.Stall(true);
   std::thread restore([&] {
     EXPECT_TRUE(
-        Eventually(absl::Seconds(20), [&] { return retries.count() > 0; }));
+        Eventually(absl::Seconds(20), [&] { return retries.value() > 0; }));
     relay.Stall(false);
   });
   for (int fold = 1; fold < 3; ++fold) {
