@@ -258,6 +258,8 @@ class ValueInference {
   // Checks that libonnx 1.12 leaves out.
   absl::Status CheckInputValues(const Node& node) const;
   absl::Status CheckFit(const Node& node) const;
+  // Of LSTM, GRU and RNN: weights and states are for hidden_size.
+  absl::Status CheckRecurrence(const Node& node) const;
   // Reads the inferred type of `id`, falling back to what the file declares.
   absl::Status SetOutput(ValueId id, const onnx::TypeProto& type);
   // Where nothing can be inferred: what the file declares, if that is a shape
@@ -318,6 +320,7 @@ class ValueInference {
 absl::Status ValueInference::InferNode(const Node& node,
                                        const onnx::NodeProto& file_node) {
   SYNCLINE_RETURN_IF_ERROR(CheckInputValues(node));
+  SYNCLINE_RETURN_IF_ERROR(CheckRecurrence(node));
   const onnx::OpSchema* schema =
       FindSchema(*FindOperator(node.op_type), graph_.opset_version);
   NodeContext context(graph_, node, file_node, values_);
@@ -415,6 +418,36 @@ absl::Status ValueInference::CheckInputValues(const Node& node) const {
   return absl::InvalidArgumentError(
       absl::StrCat("the values of ", Quote(graph_.values[node.inputs[at]].name),
                    " are too large for a shape"));
+}
+
+absl::Status ValueInference::CheckRecurrence(const Node& node) const {
+  constexpr size_t kCellState = 6;
+  const bool is_lstm = node.op_type == "LSTM";
+  if ((!is_lstm && node.op_type != "GRU" && node.op_type != "RNN") ||
+      !node.Has("hidden_size")) {
+    return absl::OkStatus();
+  }
+  const int64_t hidden = node.Int("hidden_size", 0);
+  // Recurrent weights and initial states, whose last dimension is the state's.
+  for (const size_t input : {size_t{2}, size_t{5}, kCellState}) {
+    if (input >= node.inputs.size() || node.inputs[input] == kNoValue) continue;
+    const Dims& dims = values_[node.inputs[input]].dims;
+    if (dims.size() != 3 || dims[2] == hidden) continue;
+    std::string problem =
+        absl::StrCat("hidden_size is ", hidden, ", but input ", input, " (",
+                     Quote(graph_.values[node.inputs[input]].name),
+                     ") is for a state of ", dims[2]);
+    // PyTorch's exporter takes proj_size for hidden_size, and as many of the
+    // weights. Only the cell state tells it.
+    if (is_lstm && input == kCellState && dims[2] > hidden) {
+      absl::StrAppend(&problem, "; so torch.nn.LSTM(hidden_size=", dims[2],
+                      ", proj_size=", hidden,
+                      ") is exported, with a part of its weights: ONNX has no "
+                      "projection. Export a model with proj_size=0");
+    }
+    return absl::InvalidArgumentError(problem);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValueInference::SetOutput(ValueId id,

@@ -20,9 +20,11 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 struct Inferred {
   Graph graph;
@@ -314,6 +316,29 @@ TEST(ShapeInferenceTest, RecurrentNetworksHaveUpToThreeOutputs) {
     EXPECT_EQ(batch_first["y"], "float32[2,7,1,5]");
     EXPECT_EQ(batch_first["h"], "float32[2,1,5]");
   }
+}
+
+// As PyTorch's exporter writes nn.LSTM(3, 5, proj_size=2): with the first rows
+// of its weights, and without the projection's.
+TEST(ShapeInferenceTest, AProjectionThatTheFileLacksIsNamed) {
+  const Inferred projected = Infer(20, R"(
+      (float[7,2,3] x, float[1,8,3] w, float[1,8,2] r, float[1,2,2] h,
+       float[1,2,5] c) => (y)
+      { y = LSTM <hidden_size=2> (x, w, r, , , h, c) })");
+  EXPECT_THAT(projected.problems,
+              ElementsAre(AllOf(
+                  HasSubstr("node 'LSTM#0' (LSTM, opset 20)"),
+                  HasSubstr("hidden_size is 2, but input 6 ('c') is for a "
+                            "state of 5; so torch.nn.LSTM(hidden_size=5, "
+                            "proj_size=2) is exported"),
+                  HasSubstr("Export a model with proj_size=0"))));
+  const Inferred other = Infer(20, R"(
+      (float[7,2,3] x, float[1,15,3] w, float[1,15,4] r) => (y)
+      { y = GRU <hidden_size=5> (x, w, r) })");
+  EXPECT_THAT(
+      other.problems,
+      ElementsAre(AllOf(HasSubstr("but input 2 ('r') is for a state of 4"),
+                        Not(HasSubstr("proj_size")))));
 }
 
 TEST(ShapeInferenceTest, PadsMayBeNegativeAndTheirAxesNamed) {
