@@ -117,8 +117,39 @@ struct Schema {
   int64_t column_count = 0;
 };
 
+// The column of this name; -1: there is none.
+int64_t ColumnNamed(const Schema& schema, absl::string_view name) {
+  const auto& header = schema.header;
+  const auto named = std::find(header.begin(), header.end(), name);
+  return named == header.end() ? -1 : named - header.begin();
+}
+
+// A field of numbers, where columns of these numbers have other names and other
+// columns are named so: nobody knows which are meant.
+absl::Status CheckMeaning(const std::string& field, const Schema& schema) {
+  ColumnRange range;
+  if (schema.header.empty() || !ParseRange(field, &range) ||
+      range.begin >= range.end || range.end > schema.column_count) {
+    return absl::OkStatus();
+  }
+  const std::string first = absl::StrCat(range.begin);
+  const std::string last = absl::StrCat(range.end - 1);
+  const int64_t named_first = ColumnNamed(schema, first);
+  const int64_t named_last = ColumnNamed(schema, last);
+  if (named_first < 0 || named_last < 0 || named_first == range.begin) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field \"", field, "\" may be column numbers, from 0, or names, and ",
+      "these differ: column ", named_first, " is named \"", first, "\"",
+      first == last ? ""
+                    : absl::StrCat(", column ", named_last, " \"", last, "\""),
+      ". Give the columns of the header names that are no numbers"));
+}
+
 absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
                                          const Schema& schema) {
+  SYNCLINE_RETURN_IF_ERROR(CheckMeaning(field, schema));
   const auto& header = schema.header;
   const auto named = std::find(header.begin(), header.end(), field);
   if (named != header.end()) {

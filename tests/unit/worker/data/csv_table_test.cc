@@ -176,6 +176,28 @@ TEST_F(CsvTableTest, FieldsAreNamesOfTheHeader) {
   EXPECT_THAT(All(**quoted, 2), ElementsAre(30, 1.5));
 }
 
+// As a data frame without column names writes them.
+TEST_F(CsvTableTest, NumbersThatAreNamesOfOtherColumnsAreRefused) {
+  source_.set_has_header(true);
+  const std::string shifted = "label,0,1,2\n7,10,11,12\n";
+  EXPECT_THAT(Error(shifted, {"1"}),
+              HasSubstr("field \"1\" may be column numbers, from 0, or names, "
+                        "and these differ: column 2 is named \"1\". Give"));
+  EXPECT_THAT(Error(shifted, {"0:3"}),
+              HasSubstr("column 1 is named \"0\", column 3 \"2\""));
+  // Clear: there is no name "3", and no fifth column.
+  const auto by_number = Load(shifted, {"label", "1:4"});
+  ASSERT_TRUE(by_number.ok()) << by_number.status();
+  EXPECT_THAT(All(**by_number, 1), ElementsAre(10, 11, 12));
+  const auto by_name = Load("label,0,1,9\n7,10,11,12\n", {"label", "9"});
+  ASSERT_TRUE(by_name.ok()) << by_name.status();
+  EXPECT_THAT(All(**by_name, 1), ElementsAre(12));
+  const auto same = Load("0,1,2,label\n10,11,12,7\n", {"label", "0:3", "1"});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_THAT(All(**same, 1), ElementsAre(10, 11, 12));
+  EXPECT_THAT(All(**same, 2), ElementsAre(11));
+}
+
 TEST_F(CsvTableTest, ColumnsThatNoFieldNamesMayHoldAnything) {
   const auto table = Load("x,1,\"a,\"\"b\",\nNaN,2,,z\n", {"1"});
   ASSERT_TRUE(table.ok()) << table.status();
