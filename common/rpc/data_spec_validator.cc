@@ -332,8 +332,9 @@ void CheckIgnoredLabel(const JobSpec& spec, Problems* problems) {
   const auto add = [&](const auto&... message) {
     problems->Add("data.label.ignore", message...);
   };
-  if (label.ignore() < -kLabelMax || label.ignore() > kLabelMax) {
-    add(label.ignore(), " is outside -", kLabelMax, "..", kLabelMax);
+  // Labels are floats: one that is read as 2^24 may have been 2^24 + 1.
+  if (label.ignore() <= -kLabelMax || label.ignore() >= kLabelMax) {
+    add(label.ignore(), " is outside -", kLabelMax - 1, "..", kLabelMax - 1);
   }
   if (IsOneOf(spec.loss().kind(), {LossSpec::SIGMOID_CROSS_ENTROPY,
                                    LossSpec::MEAN_SQUARED_ERROR})) {
