@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace syncline {
@@ -34,6 +35,10 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
     // Nobody else will come to be told.
     if (!job_file->ok() && options.alone) return job_file->status();
     if (!job_file->ok()) daemon->Report(job_file->status());
+    for (const std::string& note :
+         job_file->ok() ? (*job_file)->notes : std::vector<std::string>()) {
+      LogWarning("the job of --job").Field("note", note);
+    }
   }
   Scheduler::Options scheduler_options;
   scheduler_options.state_dir = options.state_dir;

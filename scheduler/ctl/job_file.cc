@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -21,6 +23,8 @@ namespace syncline {
 namespace {
 
 constexpr uint64_t kJobFileBytesMax = 4 << 20;
+// Enough to tell what a file is.
+constexpr size_t kKindBytes = 256;
 // Protocol buffers end there, and so does ONNX.
 constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
 
@@ -68,10 +72,46 @@ bool IsAbout(absl::string_view problem, absl::Span<const std::string> paths) {
   });
 }
 
+// What a file is that is no job file, as far as its name and its first bytes
+// say; empty: it may be one.
+absl::string_view OtherKind(const std::string& path) {
+  const std::string suffix =
+      absl::AsciiStrToLower(std::filesystem::path(path).extension().string());
+  if (suffix == ".onnx" || suffix == ".onnxtxt") return "an ONNX model";
+  if (suffix == ".safetensors") return "a file of weights";
+  if (suffix == ".pt" || suffix == ".pth") return "a file of PyTorch";
+  std::ifstream in(path, std::ios::binary);
+  std::string begin(kKindBytes, '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(std::max<std::streamsize>(0, in.gcount())));
+  const absl::string_view text = absl::StripLeadingAsciiWhitespace(begin);
+  // Field 1 of ModelProto, the version as a varint; and the text form.
+  if (absl::StartsWith(begin, "\x08") ||
+      (absl::StartsWith(text, "<") && absl::StrContains(text, "ir_version"))) {
+    return "an ONNX model";
+  }
+  if (absl::StartsWith(begin, "PK\x03\x04")) return "a file of PyTorch";
+  return "";
+}
+
+absl::Status CheckIsJobFile(const std::string& path) {
+  const absl::string_view kind = OtherKind(path);
+  std::error_code error;
+  if (kind.empty() || !std::filesystem::is_regular_file(path, error)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " is ", kind, ", and a job file belongs here: a text that names ",
+      "the model, as in model { path: \"model.onnx\" }. `synctl help job` "
+      "lists ",
+      "its fields; deploy/examples has such files"));
+}
+
 }  // namespace
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
                                     const JobOverrides& overrides) {
+  SYNCLINE_RETURN_IF_ERROR(CheckIsJobFile(path));
   SYNCLINE_ASSIGN_OR_RETURN(const std::string text,
                             ReadFile(path, kJobFileBytesMax));
   JobReading reading = ReadJobSpec(text, path);
@@ -114,6 +154,13 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
     all.insert(all.end(), located.begin(), located.end());
   }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(all));
+  // Here alone: the scheduler writes it into each spec that does not set it.
+  if (spec.durability() == CHECKPOINT) {
+    job.notes.push_back(absl::StrCat(
+        "warning: ", path,
+        ": durability: nothing is stored until the end of the job; losing a "
+        "process fails it"));
+  }
   job.spec = std::move(spec);
   return job;
 }

@@ -19,8 +19,8 @@ struct JobFile {
   std::string model_file;
   // How the spec, with its defaults, lies over the model.
   TrainingGraph training;
-  // Notes that the user must read before training (Model::notes), one line
-  // each.
+  // Notes that the user must read before training, one line each: Model::notes,
+  // and warnings about fields that are accepted but have no effect.
   std::vector<std::string> notes;
 };
 
@@ -38,8 +38,9 @@ struct JobOverrides {
 // Reads and checks everything that can be checked without the cluster: syntax,
 // fields, the model, and how they fit. Errors: InvalidArgument with all
 // problems, one per line, each "file:line: problem" where a line is known, or
-// "--set: problem" where `overrides.settings` has the field; NotFound,
-// PermissionDenied: a file that cannot be read.
+// "--set: problem" where `overrides.settings` has the field, or that the file
+// is something else, such as a model; NotFound, PermissionDenied: a file that
+// cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
                                     const JobOverrides& overrides = {});
 

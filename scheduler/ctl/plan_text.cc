@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -290,7 +291,8 @@ std::string PlanText(const PlanReport& report) {
   std::string out;
   AppendHeading(report, &out);
   for (const std::string& note : report.notes) {
-    absl::StrAppend(&out, "note: ", note, "\n");
+    absl::StrAppend(
+        &out, absl::StartsWith(note, "warning: ") ? "" : "note: ", note, "\n");
   }
   std::vector<Line> plain;
   if (report.plain) plain = LinesOf(report.plain->worker);

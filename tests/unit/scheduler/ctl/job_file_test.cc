@@ -57,6 +57,42 @@ TEST_F(LoadJobFileTest, FindsTheModelBesideTheJobFile) {
   EXPECT_EQ(job->training.parameters.size(), 2u);
 }
 
+TEST_F(LoadJobFileTest, AModelIsNoJobFile) {
+  WriteModel(kModel);
+  const std::string big(5 << 20, 'x');
+  for (const std::string& file :
+       {dir_.File("models/tiny.onnxtxt"),                // by its name
+        dir_.Write("text", kModel),                      // by its text
+        dir_.Write("bytes", "\x08\x0a\x12\x07pytorch"),  // binary
+        dir_.Write("large.onnx", absl::StrCat("\x08\x0a", big))}) {
+    const absl::Status status = LoadJobFile(file).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(testing::StartsWith(file + " is an ONNX model"),
+                      HasSubstr("a job file belongs here"),
+                      HasSubstr("synctl help job")));
+  }
+  EXPECT_THAT(
+      std::string(LoadJobFile(dir_.Write("net.pt", "PK")).status().message()),
+      HasSubstr("is a file of PyTorch"));
+  EXPECT_TRUE(absl::IsNotFound(LoadJobFile(dir_.File("none.onnx")).status()));
+}
+
+TEST_F(LoadJobFileTest, CheckpointsThatAreNotWrittenAreAWarning) {
+  WriteModel(kModel);
+  const auto unset = LoadJobFile(WriteJob(kJob));
+  ASSERT_TRUE(unset.ok()) << unset.status();
+  EXPECT_THAT(unset->notes, testing::IsEmpty());
+  const auto set =
+      LoadJobFile(WriteJob(absl::StrCat(kJob, "durability: CHECKPOINT")));
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_THAT(set->notes,
+              testing::ElementsAre(absl::StrCat(
+                  "warning: ", dir_.File("job.textproto"),
+                  ": durability: nothing is stored until the end of the job; "
+                  "losing a process fails it")));
+}
+
 TEST_F(LoadJobFileTest, OverridesGoOverTheFile) {
   WriteModel(kModel);
   const auto job = LoadJobFile(

@@ -100,6 +100,8 @@ TEST(PlanTextTest, SaysWhatTheModelNotes) {
               HasSubstr("\nnote: m.onnx: computes in float64\n"));
   EXPECT_THAT(ToJson(PlanJson(report)),
               HasSubstr(R"("note":"m.onnx: computes in float64")"));
+  report.notes = {"warning: job.textproto: durability: nothing is stored"};
+  EXPECT_THAT(PlanText(report), HasSubstr("\nwarning: job.textproto: dura"));
 }
 
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
