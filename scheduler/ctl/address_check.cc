@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/host_port.h"
 #include "common/base/thread_pool.h"
 
 namespace syncline {
@@ -24,6 +25,15 @@ absl::Status Resolve(const std::string& host) {
 }
 
 }  // namespace
+
+absl::Status CheckSchedulerAddress(const std::string& text) {
+  const absl::Status form = ParseHostPort(text).status();
+  const std::string completed = absl::StrCat(text, ":", kDefaultSchedulerPort);
+  if (form.ok() || !ParseHostPort(completed).ok()) return form;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", text, "\" has no port; give host:port, as in ", completed, " (",
+      kDefaultSchedulerPort, " is the port where synctl is told none)"));
+}
 
 std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts) {
   std::vector<absl::Status> statuses(

@@ -8,6 +8,13 @@
 
 namespace syncline {
 
+// The port of a scheduler where nobody names another one.
+inline constexpr int kDefaultSchedulerPort = 7070;
+
+// Whether the user's word for a scheduler is host:port. Resolves nothing.
+// Errors: InvalidArgument: what to write instead.
+absl::Status CheckSchedulerAddress(const std::string& text);
+
 // Looks host names up, many at a time; a status for each, in the same order.
 // Blocks until the system's resolver has answered or given up (resolv.conf's
 // timeout and attempts). Errors: NotFound.

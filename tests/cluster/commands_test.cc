@@ -320,6 +320,11 @@ TEST_F(CommandsTest, TheSchedulerMayBeNamedBeforeTheCommand) {
       cluster_->Synctl({"--scheduler", here, "local", "job.textproto"}));
   EXPECT_EQ(unused.exit.code, 2);
   EXPECT_THAT(unused.err, HasSubstr("synctl local asks no scheduler"));
+  ASSERT_OK_AND_ASSIGN(const auto no_port,
+                       cluster_->Synctl({"--scheduler", "foo", "list"}));
+  EXPECT_EQ(no_port.exit.code, 2);
+  EXPECT_THAT(no_port.err, HasSubstr("\"foo\" has no port; give host:port, as "
+                                     "in foo:7070"));
 }
 
 TEST_F(CommandsTest, WrongUsageIsJsonWhereJsonIsAskedFor) {
@@ -455,7 +460,7 @@ TEST_F(CommandsTest, HelpTeaches) {
   for (const char* command :
        {"submit", "watch", "list", "get", "cancel", "download", "local",
         "cluster", "doctor", "tf-config", "tables", "plan", "profile",
-        "version"}) {
+        "version", "help"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     ASSERT_OK_AND_ASSIGN(const auto sub, cluster_->Synctl({command, "--help"}));
     EXPECT_EQ(sub.exit.code, 0) << command;
@@ -465,6 +470,20 @@ TEST_F(CommandsTest, HelpTeaches) {
         << "its own examples";
     EXPECT_THAT(sub.out, Not(HasSubstr("synctl list --state running")))
         << command << " repeats the general ones";
+  }
+  ASSERT_OK_AND_ASSIGN(const auto list, cluster_->Synctl({"help", "list"}));
+  EXPECT_THAT(list.out, HasSubstr("synctl list --state queued"));
+  ASSERT_OK_AND_ASSIGN(const auto job,
+                       cluster_->Synctl({"help", "job", "optimizer"}));
+  EXPECT_EQ(job.exit.code, 0) << job.err;
+  EXPECT_THAT(job.out, HasSubstr("clip_norm"));
+  for (const std::vector<std::string>& unknown :
+       std::vector<std::vector<std::string>>{{"help", "no-such"},
+                                             {"help", "list", "limit"},
+                                             {"help", "job", "optimiser"}}) {
+    ASSERT_OK_AND_ASSIGN(const auto nothing, cluster_->Synctl(unknown));
+    EXPECT_EQ(nothing.exit.code, 2) << nothing.out;
+    EXPECT_THAT(nothing.err, HasSubstr(unknown.back()));
   }
 }
 

@@ -35,6 +35,17 @@ class ListeningSocket {
   int port_ = 0;
 };
 
+TEST(CheckSchedulerAddressTest, WantsAPort) {
+  EXPECT_TRUE(CheckSchedulerAddress("sched.example:7070").ok());
+  EXPECT_TRUE(CheckSchedulerAddress("[::1]:1").ok());
+  EXPECT_EQ(CheckSchedulerAddress("foo").message(),
+            "\"foo\" has no port; give host:port, as in foo:7070 (7070 is the "
+            "port where synctl is told none)");
+  for (const char* const bad : {"", "foo:", "foo:bar", "foo:0", "http://a:1"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckSchedulerAddress(bad))) << bad;
+  }
+}
+
 TEST(CheckPortIsFreeTest, RefusesAPortThatSomebodyListensOn) {
   const ListeningSocket listening;
   const absl::Status status = CheckPortIsFree(listening.port());
