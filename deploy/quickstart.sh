@@ -32,4 +32,6 @@ else
   echo "quickstart: no MNIST in $data; training on drawn digits"
   data=.
 fi
-exec build/release/bin/synctl local "$job" --ps 2 --workers 3 --data-root "$data"
+# Not --data-root, which reads nothing that links of the folder lead to.
+export SYNCLINE_DATA="$data"
+exec build/release/bin/synctl local "$job" --ps 2 --workers 3

@@ -95,7 +95,7 @@ on them and ends them, also after Ctrl-C and after a failure. Writes
 trained.onnx, its weights, tables, metrics.json, history.csv and all logs to the
 output folder; one that has files already is left alone, and NAME-2 is taken.
 Prints where the scheduler listens: other commands reach it there while the job
-runs.
+runs. Workers that are given a --data-root read nothing outside it.
 
 Examples:
   synctl local mnist.textproto --ps 2 --workers 3

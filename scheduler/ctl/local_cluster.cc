@@ -97,13 +97,15 @@ absl::Status LocalCluster::StartMembers() {
 
 absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
   const std::string name = absl::StrCat(type, "-", index);
-  return Spawn(name, "syncline-worker",
-               {absl::StrCat("--scheduler=", scheduler_address_),
-                absl::StrCat("--task=", type, ":", index),
-                absl::StrCat("--threads=", options_.threads_per_worker),
-                absl::StrCat("--data-root=", options_.data_root),
-                "--data-outside-root",  // the user's own files
-                absl::StrCat("--work-dir=", options_.run_dir, "/", name)});
+  std::vector<std::string> flags = {
+      absl::StrCat("--scheduler=", scheduler_address_),
+      absl::StrCat("--task=", type, ":", index),
+      absl::StrCat("--threads=", options_.threads_per_worker),
+      absl::StrCat("--data-root=", options_.data_root),
+      absl::StrCat("--work-dir=", options_.run_dir, "/", name)};
+  // They are the user's own files, unless the user has drawn a line.
+  if (!options_.bounds_data) flags.push_back("--data-outside-root");
+  return Spawn(name, "syncline-worker", flags);
 }
 
 absl::Status LocalCluster::CheckAlive() {

@@ -26,6 +26,8 @@ class LocalCluster {
     // Each daemon's output: "worker-1.log"; exists.
     std::string log_dir;
     std::string data_root;
+    // Workers read nothing outside of data_root, as daemons do.
+    bool bounds_data = false;
     int workers = 1;
     int ps = 1;
     bool evaluator = false;

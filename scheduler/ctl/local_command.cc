@@ -161,6 +161,7 @@ class LocalRun {
         options_.data_root.empty()
             ? fs::absolute(options_.job_file).parent_path().string()
             : fs::absolute(options_.data_root).string();
+    cluster.bounds_data = options_.bounds_data;
     cluster.workers = static_cast<int>(resources.workers());
     cluster.ps = static_cast<int>(resources.ps());
     cluster.evaluator = options_.evaluator;

@@ -18,6 +18,8 @@ struct LocalOptions {
   int threads = 0;
   // Empty: the job file's folder.
   std::string data_root;
+  // The workers read nothing outside of data_root.
+  bool bounds_data = false;
   // Empty: syncline-out/<job name>-<time>.
   std::string out_dir;
   // Keeps the scheduler's state and the workers' files too.

@@ -299,6 +299,7 @@ class CommandLine {
         Add("local", "Run one job on a cluster of its own on this machine",
             [this](const Console& console) {
               local_.binary_dir = environment_.binary_dir;
+              local_.bounds_data = !local_.data_root.empty();
               if (local_.data_root.empty()) {
                 local_.data_root = environment_.data_root;
               }
@@ -318,8 +319,9 @@ class CommandLine {
                      "shared equally")
         ->check(CLI::Range(0, 1024));
     local->add_option("--data-root", local_.data_root,
-                      "Folder of the job's data; else $SYNCLINE_DATA, else "
-                      "the job file's");
+                      "Folder of the job's data, and nothing outside it is "
+                      "read; else $SYNCLINE_DATA, else the job file's, and "
+                      "paths may lead out of these");
     local->add_option("--out", local_.out_dir,
                       "Folder for results; default: syncline-out/NAME-TIME");
     local->add_flag("--keep", local_.keep, "Keep the cluster's own state too");

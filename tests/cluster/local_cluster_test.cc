@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
@@ -105,6 +106,49 @@ TEST_F(LocalClusterTest, AnEvaluatorEvaluatesWhileTheOthersTrain) {
   EXPECT_THAT(result.out, HasSubstr("test loss"));
   EXPECT_TRUE(std::filesystem::exists(OutDir() + "/logs/evaluator-0.log"));
   EXPECT_TRUE(std::filesystem::exists(OutDir() + "/metrics.json"));
+}
+
+// No step is applied: the loss is not finite from the start.
+TEST_F(LocalClusterTest, SaysThatAllStepsWereSkipped) {
+  JobSpec job = DigitsJob();
+  for (InitializerRule& rule : *job.mutable_model()->mutable_initialize()) {
+    rule.set_scheme(InitializerRule::CONSTANT);
+    rule.set_value(3e38f);
+  }
+  job.set_non_finite(SKIP_STEP);
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(120)));
+  EXPECT_EQ(result.exit.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              testing::ContainsRegex(
+                  "WARNING: all [0-9]+ steps were skipped: their gradients "
+                  "were not finite. Nothing was trained"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("-nan")));
+  ASSERT_OK_AND_ASSIGN(const std::string metrics,
+                       ReadFile(OutDir() + "/metrics.json", 1 << 20));
+  EXPECT_THAT(metrics, HasSubstr("skipped_clocks"));
+}
+
+TEST_F(LocalClusterTest, DataOutsideTheDataRootIsRefused) {
+  const std::string outside = dir_.File("outside.csv");
+  std::string line = "1";
+  for (int i = 0; i < 784; ++i) absl::StrAppend(&line, ",0");
+  dir_.Write("outside.csv", line + "\n" + line + "\n" + line + "\n");
+  std::filesystem::create_directory(dir_.File("data"));
+  JobSpec job = DigitsJob();
+  job.mutable_data()->mutable_train()->mutable_csv()->set_path(outside);
+  job.mutable_data()->mutable_feeds(0)->set_field("1:785");
+  job.mutable_data()->mutable_label()->set_field("0");
+  ASSERT_OK_AND_ASSIGN(auto bound,
+                       StartLocal(job, {"--data-root", dir_.File("data")}));
+  ASSERT_OK_AND_ASSIGN(const auto refused, bound->Finish(absl::Seconds(120)));
+  EXPECT_EQ(refused.exit.code, 1);
+  EXPECT_THAT(refused.err,
+              testing::AllOf(HasSubstr("leads outside --data-root"),
+                             HasSubstr("leave --data-root out")));
+  ASSERT_OK_AND_ASSIGN(auto free, StartLocal(job));
+  ASSERT_OK_AND_ASSIGN(const auto result, free->Finish(absl::Seconds(120)));
+  EXPECT_EQ(result.exit.code, 0) << result.out << result.err;
 }
 
 TEST_F(LocalClusterTest, CtrlCCancelsAndLeavesNoProcess) {

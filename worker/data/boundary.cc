@@ -192,7 +192,9 @@ absl::Status Match(const DataRoot& root, const std::string& folder,
 absl::Status OutsideError(absl::string_view path) {
   absl::Status status = absl::PermissionDeniedError(absl::StrCat(
       "\"", path, "\" leads outside --data-root, and this daemon reads no ",
-      "data from anywhere else (--data-outside-root allows it)"));
+      "data from anywhere else. Give a --data-root that holds all data, or "
+      "start the daemon with --data-outside-root; with synctl local, leave "
+      "--data-root out"));
   status.SetPayload(kOutsidePayload, absl::Cord("1"));
   return status;
 }

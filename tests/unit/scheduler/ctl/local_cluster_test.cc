@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
@@ -33,6 +35,7 @@ class LocalClusterStartTest : public testing::Test {
     options.binary_dir = options.run_dir = options.log_dir = dir_.path();
     options.workers = 2;
     options.evaluator = true;
+    options.bounds_data = bounds_data_;
     return LocalCluster::Start(options, &interrupts_);
   }
 
@@ -44,6 +47,7 @@ exec sleep 1000)";
 
   const TempDir dir_;
   InterruptSignals interrupts_;
+  bool bounds_data_ = false;
 };
 
 TEST_F(LocalClusterStartTest, AnExecutableThatIsNotThereIsNamed) {
@@ -89,6 +93,29 @@ TEST_F(LocalClusterStartTest, ADaemonThatDiesIsNamed) {
   EXPECT_THAT(
       std::string(alive.message()),
       AllOf(HasSubstr("ps-0 exited with code 1"), HasSubstr("cannot do it")));
+}
+
+TEST_F(LocalClusterStartTest, WorkersAreBoundWhereTheUserSaysSo) {
+  Script("syncline-scheduler", kListens);
+  Script("syncline-ps", "exec sleep 1000");
+  // Written at once, so that who finds the file finds all flags.
+  Script("syncline-worker",
+         absl::StrCat("echo $* > ", dir_.File("flags.$$"), "; mv ",
+                      dir_.File("flags.$$"), " ", dir_.File("flags"),
+                      "; exec sleep 1000"));
+  for (const bool bound : {false, true}) {
+    bounds_data_ = bound;
+    std::filesystem::remove(dir_.File("flags"));
+    const auto cluster = Start();
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    absl::StatusOr<std::string> flags = ReadFile(dir_.File("flags"), 1 << 16);
+    while (!flags.ok()) {
+      interrupts_.WaitFor(absl::Milliseconds(5));  // ctest's timeout ends it
+      flags = ReadFile(dir_.File("flags"), 1 << 16);
+    }
+    EXPECT_THAT(*flags, HasSubstr("--data-root="));
+    EXPECT_EQ(absl::StrContains(*flags, "--data-outside-root"), !bound);
+  }
 }
 
 TEST(LastLinesTest, TakesTheEndOnly) {
