@@ -220,6 +220,14 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
   membership_.Heard(session, now);
   if (message.has_done())
     return OnJobDone(session, message.done(), now, actions);
+  // Also of a job that has ended, or that an earlier scheduler ran.
+  if (message.has_report() && message.report().has_activity()) {
+    Job* const reported = MutableJob(message.report().job_id());
+    if (reported != nullptr) {
+      reported->OnKeptResults(membership_.Find(session)->member,
+                              message.report().activity(), actions);
+    }
+  }
   Job* job = JobOf(session);
   if (job == nullptr) return;
   if (message.has_prepared() && message.prepared().job_id() == job->id()) {

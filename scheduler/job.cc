@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/utf8.h"
+#include "common/rpc/kept_results.h"
 #include "common/rpc/profile_limits.h"
 #include "scheduler/describe.h"
 
@@ -545,6 +546,35 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
   }
   party->stage = Stage::kGone;
   FinishIfAllGone(now, actions);
+}
+
+bool Job::HasWorker(const Member& member) const {
+  const auto is_same = [&](const Participant& participant) {
+    const Member& other = participant.member();
+    return other.address() == member.address() &&
+           other.hostname() == member.hostname() && other.pid() == member.pid();
+  };
+  return absl::c_any_of(status_.workers(), is_same) ||
+         (status_.has_evaluator() && is_same(status_.evaluator()));
+}
+
+void Job::OnKeptResults(const Member& member, const std::string& activity,
+                        ClusterActions* actions) {
+  if ((status_.state() != FAILED && status_.state() != CANCELLED) ||
+      !absl::StartsWith(activity, kNotStored) || !HasWorker(member)) {
+    return;
+  }
+  const std::string text = Shortened(Utf8Text(activity), kActivityBytesMax);
+  std::string* const reason =
+      status_.mutable_transitions()->rbegin()->mutable_reason();
+  // It says so again when it has registered again.
+  if (absl::StrContains(*reason, text) ||
+      reason->size() + text.size() > kReasonBytesMax) {
+    return;
+  }
+  absl::StrAppend(reason, "\n", MemberText(member), ": ", text);
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
 }
 
 void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {

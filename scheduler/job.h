@@ -94,6 +94,10 @@ class Job {
   // has been told to prepare.
   void OnResumed(SessionId older, SessionId session, bool has_job,
                  ClusterActions* actions);
+  // `member` says, in an activity, which results it has kept. If it took part
+  // in the job, and that has ended without them, the reason names them.
+  void OnKeptResults(const Member& member, const std::string& activity,
+                     ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
   // A scheduler has started with this job, which is neither queued nor final.
   // It has succeeded if all were done, else failed.
@@ -174,6 +178,8 @@ class Job {
   };
 
   Party* Find(SessionId session);
+  // Whether this process trained or evaluated, as the record has it.
+  bool HasWorker(const Member& member) const;
   // Takes what the ps have skipped into the progress.
   void CountSkipped(ClusterActions* actions);
   bool All(Stage stage) const;

@@ -12,7 +12,6 @@
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
-#include "common/base/incarnation.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
@@ -22,6 +21,7 @@
 #include "common/rpc/utf8_fields.h"
 #include "worker/file_growth.h"
 #include "worker/job_results.h"
+#include "worker/kept_results.h"
 #include "worker/skipped_counts.h"
 
 namespace syncline {
@@ -67,18 +67,21 @@ const Member* FindSelf(const JobAssignment& assignment, uint64_t incarnation) {
                                           : &assignment.evaluator().member();
 }
 
+std::string HostOf(const JobAssignment& assignment, uint64_t incarnation) {
+  const Member* const self = FindSelf(assignment, incarnation);
+  return self == nullptr ? "" : self->hostname();
+}
+
 ResultUpload::Options ResultOptions(const JobAssignment& assignment,
                                     const JobRun::Options& options) {
-  const Member* const self = FindSelf(assignment, options.incarnation);
   return {.job_id = assignment.job_id(),
-          .hostname = self == nullptr ? "" : self->hostname(),
+          .hostname = HostOf(assignment, options.incarnation),
           .folder = absl::StrCat(options.work_dir, "/", assignment.job_id(),
                                  "/results"),
-          .kept_folder =
-              absl::StrCat(options.results_root.empty() ? options.work_dir
-                                                        : options.results_root,
-                           "/syncline-results-", assignment.job_id(), "-",
-                           IncarnationText(options.incarnation)),
+          .kept_folder = KeptResultsFolder(
+              options.results_root.empty() ? options.work_dir
+                                           : options.results_root,
+              assignment.job_id(), options.incarnation),
           .limit = options.store_limit};
 }
 
@@ -162,6 +165,7 @@ void JobRun::Execute() {
       SendDone(status, /*released=*/false);
     }
   }
+  TellKeptResults();
   ReleaseMemory();
   LogInfo("job released").Job(job_id());
   if (!log_name.empty()) {
@@ -173,6 +177,24 @@ void JobRun::Execute() {
   const absl::Status removed = RemoveTree(dir_);
   if (!removed.ok()) LogWarning("work directory not removed").Status(removed);
   End(succeeded);
+}
+
+// To the scheduler too: a job that has ended names it in its reason.
+void JobRun::TellKeptResults() {
+  const absl::Status stored = results_.Finish();
+  const std::string folder = results_.LeftFolder();
+  if (stored.ok() || folder.empty()) return;
+  LogError("results are on this host alone")
+      .Job(job_id())
+      .Field("host", HostOf(assignment_, options_.incarnation))
+      .Field("folder", folder)
+      .Field("what_to_do",
+             absl::StrCat("copy the folder: the scheduler does not have these "
+                          "files, and a worker that starts here removes them "
+                          "when they are older than ",
+                          absl::FormatDuration(kKeptResultsAge)))
+      .Status(stored);
+  SendActivity(std::string(stored.message()));
 }
 
 void JobRun::End(bool succeeded) {

@@ -82,6 +82,8 @@ class JobRun {
   // False: stopped before.
   bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
   bool stop_requested() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Says which results stay on this host, and where, if any do.
+  void TellKeptResults();
   // Reports success, or answers the stop that came, if one did. A stop that
   // comes later is not taken.
   void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/kept_results.h"
 
 namespace syncline {
 namespace {
@@ -65,7 +66,7 @@ absl::Status ResultUpload::Put(const std::string& name, const Write& write) {
 absl::Status ResultUpload::Finish() const {
   if (unstored_.empty()) return absl::OkStatus();
   return Annotate(last_failure_,
-                  absl::StrCat("not stored: ", absl::StrJoin(unstored_, ", "),
+                  absl::StrCat(kNotStored, absl::StrJoin(unstored_, ", "),
                                "; kept on ", options_.hostname, " in ",
                                kept_ ? options_.kept_folder : options_.folder));
 }

@@ -51,6 +51,11 @@ class ResultUpload {
   // of what is not.
   absl::Status Finish() const;
 
+  // Where what is not stored stays when this is gone; empty: nothing does.
+  std::string LeftFolder() const {
+    return kept_ && !unstored_.empty() ? options_.kept_folder : "";
+  }
+
   // Ends waits, and an upload that is under way. Thread-safe.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 

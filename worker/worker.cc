@@ -13,6 +13,7 @@
 #include "common/base/thread_name.h"
 #include "worker/artifact_transfer.h"
 #include "worker/job_run.h"
+#include "worker/kept_results.h"
 #include "worker/worker_metrics.h"
 
 namespace syncline {
@@ -151,6 +152,7 @@ class JobWorker final : public Worker {
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(
     const Options& options, std::function<void(DaemonMessage)> send) {
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(options.work_dir));
+  if (!options.results_root.empty()) RemoveOldResults(options.results_root);
   Options complete = options;
   if (complete.threads <= 0) {
     complete.threads =

@@ -29,6 +29,7 @@ WALL = {
     "scheduler/ctl/local_command.cc": "the name of a folder",
     "scheduler/ctl/watch.cc": "the age of a record",
     "worker/evaluator.cc": "the time of a record",
+    "worker/kept_results.cc": "the age of files",
 }
 READS = re.compile(r"absl::Now\(|system_clock|gettimeofday|CLOCK_REALTIME|"
                    r"absl::ToChronoTime|\btime\((nullptr|NULL|0)\)")

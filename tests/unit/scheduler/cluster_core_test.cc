@@ -839,6 +839,53 @@ TEST_F(ClusterCoreStreamTest, AFreeMemberThatLeavesIsNotAskedForEver) {
   EXPECT_EQ(core_.membership().Find(1), nullptr);
 }
 
+// A scheduler that was killed while results were stored: the worker tells its
+// successor where they are.
+TEST_F(ClusterCoreStreamTest, AJobThatARestartFailedNamesResultsThatWereKept) {
+  Run();
+  ClusterCore next(Options());
+  ClusterActions actions;
+  const auto take = [&](SessionId session, const Register& request) {
+    next.OnRegister(session, request, now_, &actions);
+  };
+  next.Restore({{(*core_.FindJob(job_))->status(), {}, {}}}, {}, now_,
+               &actions);
+  Register request;
+  *request.mutable_member() = core_.membership().Find(1)->member;
+  request.set_job_id(job_);
+  take(1, request);
+  Register stranger = request;
+  stranger.mutable_member()->set_incarnation(99);
+  stranger.mutable_member()->mutable_task()->set_index(5);
+  stranger.mutable_member()->set_address("h:9");
+  stranger.set_job_id("");
+  take(2, stranger);
+  const auto say = [&](SessionId session, const std::string& activity) {
+    DaemonMessage message;
+    message.mutable_report()->set_job_id(job_);
+    message.mutable_report()->set_activity(activity);
+    actions.clear();
+    next.OnMessage(session, message, now_, &actions);
+    return (*next.FindJob(job_))->status().transitions().rbegin()->reason();
+  };
+  const std::string failed = say(1, "reading a.csv");
+  EXPECT_EQ(failed, "the scheduler was restarted while the job was running");
+  EXPECT_EQ(say(2, "not stored: a stranger's"), failed);
+  const std::string text = "not stored: trained.onnx; kept on host-a in /w/r";
+  const std::string named = failed + "\nworker 0 at h:1: " + text;
+  EXPECT_EQ(say(1, text), named);
+  ASSERT_FALSE(actions.empty());
+  EXPECT_TRUE(std::holds_alternative<PersistJob>(actions[0]));
+  EXPECT_EQ(say(1, text), named) << "once";
+  // Also when it has been freed.
+  DaemonMessage released;
+  released.mutable_done()->set_job_id(job_);
+  released.mutable_done()->set_released(true);
+  next.OnMessage(1, released, now_, &actions);
+  EXPECT_EQ(say(1, "not stored: b; kept on host-a in /w/r"),
+            named + "\nworker 0 at h:1: not stored: b; kept on host-a in /w/r");
+}
+
 TEST_F(ClusterCoreTest, ShutdownReachesThoseWhoComeLate) {
   Join(1, WORKER, 0, 1);
   actions_.clear();

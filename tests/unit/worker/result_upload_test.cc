@@ -100,6 +100,7 @@ TEST_F(ResultUploadTest, NothingIsLeftOfWhatIsStored) {
   EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
   EXPECT_EQ(scheduler_.stored.at("tables/t.safetensors"), "rows");
   EXPECT_THAT(activities_, IsEmpty());
+  EXPECT_EQ(upload_->LeftFolder(), "");
   EXPECT_FALSE(fs::exists(dir_.File("kept")));
   EXPECT_FALSE(fs::exists(dir_.File("job/results/trained.onnx")));
 }
@@ -191,6 +192,7 @@ TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
   stopper.join();
   EXPECT_EQ(scheduler_.attempts, 1);
   EXPECT_THAT(std::string(upload_->Finish().message()), HasSubstr("ended"));
+  EXPECT_EQ(upload_->LeftFolder(), dir_.File("kept/j-0001"));
   upload_.reset();
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
 }
