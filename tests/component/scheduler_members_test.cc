@@ -213,7 +213,7 @@ TEST_F(SchedulerMembersTest, AConnectionThatBreaksCostsNoJob) {
                        file, absl::Now() + kPatience);
     EXPECT_TRUE(stored.ok()) << stored;
   }
-  // What is said while there is no stream arrives.
+  // A report that is made while there is no stream arrives.
   relay.Break();
   worker.SendDone(job_id, /*released=*/false);
   AwaitState(job_id, SUCCEEDED);

@@ -20,7 +20,7 @@ constexpr absl::Duration kBeat = absl::Seconds(1);
 // How long the connections of a scheduler live that does not answer.
 constexpr absl::Duration kKeepAlive = absl::Seconds(10);
 constexpr absl::Duration kKeepAliveTimeout = absl::Seconds(5);
-// What the core's clock counts of a freeze (SlewedClock::kGapMax).
+// The part of a freeze that the core's clock counts (SlewedClock::kGapMax).
 constexpr absl::Duration kCounted = absl::Seconds(1);
 // Events that wait while it is frozen are handled within.
 constexpr absl::Duration kCatchUp = absl::Milliseconds(200);

@@ -54,7 +54,7 @@ class ClusterSimulation {
     bool running = false;
     bool machine_gone = false;  // with the process: nobody answers
     absl::Time away_until = absl::InfinitePast();  // it does not connect
-    // What it says again when it has registered.
+    // The messages that it repeats when it has registered again.
     std::vector<DaemonMessage> said = {};
   };
   // Of a stream, which keeps the order of its messages each way.

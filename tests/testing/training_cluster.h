@@ -59,7 +59,7 @@ class TrainingCluster {
     // Parameters of "trained.onnx".
     Weights weights;
     WorkerProgress last_progress;  // of the chief
-    // What each ps said in the end, by rank; none: it has nothing to say.
+    // The last report of each ps, by rank; none: it has nothing to report.
     std::vector<std::optional<PsReport>> ps_reports;
   };
   // Prepare, run, wait, stop, all of it. resources are set to the cluster's.

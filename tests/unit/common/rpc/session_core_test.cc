@@ -209,7 +209,7 @@ TEST_F(SessionCoreTest, KeepsWhatTheSchedulerWouldMissWhileDisconnected) {
   EXPECT_THAT(Send(Report()), ElementsAre("report"));
 }
 
-// What left just before the stream broke may not have arrived.
+// A message that left just before the stream broke may not have arrived.
 TEST_F(SessionCoreTest, RepeatsItselfAfterEachRegistration) {
   Start();
   Accept();
