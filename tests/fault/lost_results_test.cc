@@ -211,8 +211,20 @@ TEST_F(FullStateDiskTest, ASchedulerThatIsKilledThenSaysWhereTheModelIs) {
     }
   }
   ASSERT_FALSE(kept.empty());
-  EXPECT_THAT(cluster_.LogOf("chief-0"), HasSubstr(kept));
+  EXPECT_THAT(cluster_.LogOf("chief-0"),
+              AllOf(HasSubstr("results are on this host alone"),
+                    HasSubstr("folder=" + kept), HasSubstr("copy the folder")));
   EXPECT_OK(ReadWeights(kept + "/trained.onnx"));
+  // The scheduler that has come back knows it from the worker.
+  std::string reason;
+  EXPECT_TRUE(Eventually(kPatience, [&] {
+    const auto known = cluster_.Get(id);
+    if (known.ok()) reason = known->transitions().rbegin()->reason();
+    return reason.find("not stored: trained.onnx") != std::string::npos;
+  }));
+  EXPECT_THAT(reason,
+              AllOf(HasSubstr("the scheduler was restarted"),
+                    HasSubstr("\nchief 0 at "), HasSubstr(" in " + kept)));
 }
 
 }  // namespace
