@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,16 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+
+// What `run` returns in a process of another user, or -1. REQUIRES: root.
+int AsAnotherUser(const std::function<int()>& run) {
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = fork();
+  if (child == 0) _exit(setuid(kNobody) == 0 ? run() : 99);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 class LockedFolderTest : public ::testing::Test {
  protected:
@@ -143,6 +154,35 @@ TEST_F(LockedFolderTest, APathThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(std::string(below_file.status().message()),
               HasSubstr(root_ + "/file"));
   EXPECT_FALSE(LockedFolder::OpenFirst("/proc/nowhere", "work-").ok());
+}
+
+// Daemons of two users may share a folder, as in /tmp. The lock file of the one
+// cannot be opened by the other: that says "taken", and not "broken".
+TEST_F(LockedFolderTest, AnotherUsersLockIsPassedOver) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  const auto ours = LockedFolder::OpenFirst(root_, "work-");
+  ASSERT_TRUE(ours.ok()) << ours.status();
+  ASSERT_EQ(fs::status(root_ + "/work-0.lock").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+  // As /tmp is: everybody writes, nobody removes what is another user's.
+  fs::permissions(root_, fs::perms::all | fs::perms::sticky_bit);
+  EXPECT_EQ(AsAnotherUser([&] {
+              const auto folder = LockedFolder::OpenFirst(root_, "work-");
+              if (!folder.ok()) return 1;
+              return (*folder)->path() == root_ + "/work-1" ? 0 : 2;
+            }),
+            0);
+  // A folder that a name demands is refused, and stays as it is.
+  EXPECT_EQ(AsAnotherUser([&] {
+              const auto named = LockedFolder::Open(root_, "work-0");
+              return absl::IsPermissionDenied(named.status()) ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(AsAnotherUser(
+                [&] { return LockedFolder::RemoveLeftovers(root_, "work-"); }),
+            0);
+  EXPECT_TRUE(fs::is_directory((*ours)->path()));
+  EXPECT_TRUE(fs::exists(root_ + "/work-0.lock"));
 }
 
 }  // namespace
