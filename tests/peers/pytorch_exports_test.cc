@@ -27,6 +27,19 @@ namespace {
 
 constexpr char kFolder[] = "tests/peers/pytorch/exports";
 
+// The names of files that train as in PyTorch, and of those that are refused.
+const std::set<std::string>& TrainedWays() {
+  static const auto* const ways =
+      new std::set<std::string>{"older", "older-plain", "unoptimized"};
+  return *ways;
+}
+
+const std::set<std::string>& RefusedWays() {
+  static const auto* const ways =
+      new std::set<std::string>{"refused-default", "refused-older-plain"};
+  return *ways;
+}
+
 // PyTorch's result for a parameter: final - kept * initial, where kept is 1
 // except for running statistics, whose part of the initial value fades.
 struct ExpectedParameter {
@@ -187,8 +200,7 @@ TEST_P(TrainedExportTest, TrainsAsInPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Exports, TrainedExportTest,
-                         testing::ValuesIn(CasesOf({"older", "unoptimized"})),
-                         NameOfTest);
+                         testing::ValuesIn(CasesOf(TrainedWays())), NameOfTest);
 
 class RefusedExportTest : public testing::TestWithParam<ExportCase> {};
 
@@ -207,9 +219,19 @@ TEST_P(RefusedExportTest, IsRefusedWithTheRemedy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Exports, RefusedExportTest,
-                         testing::ValuesIn(CasesOf({"refused-default",
-                                                    "refused-older-plain"})),
-                         NameOfTest);
+                         testing::ValuesIn(CasesOf(RefusedWays())), NameOfTest);
+
+// A file of a way that no suite names would be in the folder for nothing.
+TEST(ExportFoldersTest, EveryFileIsInASuite) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(kFolder)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() != ".onnx") continue;
+    EXPECT_EQ(
+        TrainedWays().count(path.stem()) + RefusedWays().count(path.stem()), 1u)
+        << path;
+  }
+}
 
 }  // namespace
 }  // namespace syncline
