@@ -79,12 +79,19 @@ TEST(OnnxBytesTest, ATruncatedModelSaysWhere) {
 
 TEST(OnnxBytesTest, ADamagedModelSaysWhere) {
   std::string binary = Binary();
-  // Field 0 in the graph, which no message has.
-  const size_t graph = binary.find("Add");
-  binary[graph - 2] = '\0';
-  EXPECT_THAT(DescribeBrokenBytes(binary),
-              AnyOf(HasSubstr(absl::StrCat("byte ", graph - 2)),
-                    HasSubstr("at byte ")));
+  // Field 0 in place of the node's op_type: no message has a field 0.
+  const size_t tag = binary.find("Add") - 2;
+  binary[tag] = '\0';
+  EXPECT_EQ(
+      DescribeBrokenBytes(binary),
+      absl::StrCat("truncated or damaged ONNX: no field begins at byte ", tag));
+  // A length that leads beyond the message around it.
+  binary = Binary();
+  binary[tag + 1] = '\x7f';
+  EXPECT_THAT(
+      DescribeBrokenBytes(binary),
+      StartsWith(absl::StrCat("truncated or damaged ONNX: the op_type at byte ",
+                              tag, " has 127 bytes, but only ")));
 }
 
 TEST(OnnxBytesTest, AnythingElseIsNeither) {
