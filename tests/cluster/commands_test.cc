@@ -27,6 +27,9 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+// What is trained of MlpModel(784, 32, 10), before the reason.
+constexpr char kWeightsLine[] = "  trained         4 (25450 numbers): ";
+
 class CommandsTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -61,10 +64,41 @@ TEST_F(CommandsTest, SubmitWatchShowsProgressAndSucceeds) {
       cluster_->Synctl({"submit", Write(EvaluatedJob("watched")), "--watch"}));
   EXPECT_EQ(result.exit.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("submitted j-"));
+  EXPECT_THAT(result.out, HasSubstr(kWeightsLine));
   EXPECT_THAT(result.out, HasSubstr("epoch 1: test loss"));
   EXPECT_THAT(result.out, HasSubstr("epoch 2: test loss"));
   EXPECT_THAT(result.out, HasSubstr("succeeded"));
   EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "plain lines in a file";
+}
+
+// The same option in each command that takes a job file.
+TEST_F(CommandsTest, SettingsGoOverTheJobFile) {
+  JobSpec spec = EvaluatedJob("set");
+  spec.mutable_training()->set_epochs(1000000);
+  const std::string file = Write(spec);
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      cluster_->Synctl({"plan", "--set", "training.batch_size=16", file}));
+  EXPECT_EQ(plan.exit.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("batch 16"));
+
+  ASSERT_OK_AND_ASSIGN(const auto result,
+                       cluster_->Synctl({"submit", "--set", "training.epochs=1",
+                                         "--set", "learning_rate.base=0.25",
+                                         file, "--watch", "--output", "json"}));
+  EXPECT_EQ(result.exit.code, 0) << result.err;
+  SubmitResponse submitted;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(
+          result.out.substr(0, result.out.find('\n')), &submitted, options)
+          .ok())
+      << result.out;
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_->Get(submitted.job_id()));
+  EXPECT_EQ(job.spec().training().epochs(), 1u);
+  EXPECT_EQ(job.spec().learning_rate().base(), 0.25f);
+  EXPECT_EQ(job.spec().training().batch_size(), 32u) << "as the file has it";
 }
 
 TEST_F(CommandsTest, WatchInJsonIsOneStatusPerLine) {
@@ -82,6 +116,13 @@ TEST_F(CommandsTest, WatchInJsonIsOneStatusPerLine) {
   ASSERT_TRUE(
       google::protobuf::util::JsonStringToMessage(lines[0], &submitted, options)
           .ok());
+  google::protobuf::Struct said;
+  ASSERT_TRUE(
+      google::protobuf::util::JsonStringToMessage(lines[0], &said).ok());
+  ASSERT_EQ(said.fields().count("weights"), 1u) << lines[0];
+  const auto& weights = said.fields().at("weights").list_value().values();
+  ASSERT_EQ(weights.size(), 1);
+  EXPECT_EQ(weights[0].struct_value().fields().at("count").number_value(), 4);
   for (size_t i = 1; i < lines.size(); ++i) {
     JobStatus job;
     ASSERT_TRUE(

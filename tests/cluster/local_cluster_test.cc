@@ -22,8 +22,18 @@
 namespace syncline {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
+
+constexpr char kTableModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+tables (int64[N, 2] x, float[rows, 4] users, float[4, 1] v)
+    => (float[N, 1] logit) <int64[1] one = {1}> {
+  rows_of_x = Gather (users, x)
+  sum = ReduceSum <keepdims = 0> (rows_of_x, one)
+  logit = MatMul (sum, v)
+})";
 
 // Processes whose command line names a file below `dir`: the daemons of one
 // run, whose --work-dir or --state-dir is there.
@@ -48,10 +58,11 @@ class LocalClusterTest : public testing::Test {
   std::string OutDir() const { return dir_.File("out"); }
 
   absl::StatusOr<std::unique_ptr<RunningProgram>> StartLocal(
-      const JobSpec& job, const std::vector<std::string>& flags = {}) {
+      const JobSpec& job, const std::vector<std::string>& flags = {},
+      const std::string& model = MlpModel(784, 32, 10)) {
     std::vector<std::string> argv = {BinaryDir() + "/synctl",
                                      "local",
-                                     WriteJob(dir_, job, MlpModel(784, 32, 10)),
+                                     WriteJob(dir_, job, model),
                                      "--ps",
                                      "2",
                                      "--workers",
@@ -63,6 +74,10 @@ class LocalClusterTest : public testing::Test {
         dir_.path(), argv,
         // Another cluster's variables must not reach this one.
         {{"TF_CONFIG", "{\"cluster\": \"not even valid\"}"}});
+  }
+
+  absl::StatusOr<std::string> Log(const std::string& daemon) const {
+    return ReadFile(OutDir() + "/logs/" + daemon + ".log", 1 << 20);
   }
 
   const TempDir dir_;
@@ -81,13 +96,47 @@ TEST_F(LocalClusterTest, TrainsAndCleansUp) {
   ASSERT_OK_AND_ASSIGN(const Weights weights,
                        ReadWeights(OutDir() + "/trained.onnx"));
   EXPECT_EQ(weights.size(), 4u);
+  EXPECT_THAT(result.out, HasSubstr(OutDir() + "/trained.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(OutDir() + "/trained.safetensors"));
   for (const char* log :
        {"scheduler", "ps-0", "ps-1", "chief-0", "worker-0", "worker-1"}) {
     EXPECT_TRUE(std::filesystem::exists(OutDir() + "/logs/" + log + ".log"))
         << log;
   }
+  // What is trained is said by synctl, and by the chief alone.
+  EXPECT_THAT(result.out, HasSubstr("  trained         4 (25450 numbers): "));
+  ASSERT_OK_AND_ASSIGN(const std::string chief, Log("chief-0"));
+  EXPECT_THAT(chief, ContainsRegex("weights are trained.* count=4 "
+                                   "numbers=25450 .*w1.*b1.*w2.*b2"));
+  ASSERT_OK_AND_ASSIGN(const std::string other, Log("worker-0"));
+  EXPECT_THAT(other, Not(HasSubstr("weights are trained")));
   EXPECT_FALSE(std::filesystem::exists(OutDir() + "/run"));
   EXPECT_THAT(ProcessesUsing(OutDir()), IsEmpty());
+}
+
+TEST_F(LocalClusterTest, ATableOfAnyKeysIsAmongTheResults) {
+  JobSpec job = DigitsJob();
+  job.set_name("tables");
+  job.mutable_model()->clear_initialize();
+  InitializerRule* const rule = job.mutable_model()->add_initialize();
+  rule->set_pattern("v");
+  rule->set_scheme(InitializerRule::CONSTANT);
+  rule->set_value(0.5f);
+  job.mutable_data()->mutable_train()->mutable_csv()->set_path("keys.csv");
+  job.mutable_data()->mutable_feeds(0)->set_field("1:3");
+  job.mutable_data()->mutable_feeds(0)->clear_scale();
+  job.mutable_data()->mutable_label()->set_field("0");
+  job.mutable_loss()->set_kind(LossSpec::SIGMOID_CROSS_ENTROPY);
+  job.add_tables()->set_name("users");
+  std::string lines;
+  for (int i = 0; i < 200; ++i) absl::StrAppend(&lines, i % 2, ",-5,", i, "\n");
+  dir_.Write("keys.csv", lines);
+  ASSERT_OK_AND_ASSIGN(auto local, StartLocal(job, {}, kTableModel));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(120)));
+  EXPECT_EQ(result.exit.code, 0) << result.out << result.err;
+  const std::string file = OutDir() + "/tables/users.safetensors";
+  EXPECT_THAT(result.out, HasSubstr("table          " + file));
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST_F(LocalClusterTest, AnEvaluatorEvaluatesWhileTheOthersTrain) {
@@ -157,7 +206,7 @@ TEST_F(LocalClusterTest, CtrlCCancelsAndLeavesNoProcess) {
       Eventually(absl::Seconds(60),
                  [&] { return absl::StrContains(local->out(), "epoch 1"); }))
       << local->out() << local->err();
-  EXPECT_THAT(ProcessesUsing(OutDir()), testing::Not(IsEmpty()));
+  EXPECT_THAT(ProcessesUsing(OutDir()), Not(IsEmpty()));
   local->process().Signal(SIGINT);
   ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(30)));
   EXPECT_EQ(result.exit.code, 130);
@@ -210,6 +259,15 @@ TEST_F(LocalClusterTest, ABadJobFileStartsNothing) {
   ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(60)));
   EXPECT_EQ(result.exit.code, 1);
   EXPECT_THAT(result.err, HasSubstr("learning_rate.base"));
+  EXPECT_FALSE(std::filesystem::exists(OutDir()));
+}
+
+TEST_F(LocalClusterTest, ABadSettingStartsNothingAndIsNotBlamedOnTheFile) {
+  ASSERT_OK_AND_ASSIGN(
+      auto local, StartLocal(DigitsJob(), {"--set", "learning_rate.base=-1"}));
+  ASSERT_OK_AND_ASSIGN(const auto result, local->Finish(absl::Seconds(60)));
+  EXPECT_EQ(result.exit.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("--set: learning_rate.base: "));
   EXPECT_FALSE(std::filesystem::exists(OutDir()));
 }
 

@@ -66,6 +66,14 @@ TEST_F(PlanCommandTest, PlansWhatIsAskedForAndWithoutItToo) {
   EXPECT_THAT(out_.str(), HasSubstr(R"("plain":{)"));
 }
 
+TEST_F(PlanCommandTest, SettingsGoOverTheFile) {
+  PlanOptions options{.job_file = file_};
+  options.overrides.settings = {"training.batch_size=16", "resources.ps=2"};
+  ASSERT_EQ(Run(options), kExitOk) << err_.str();
+  EXPECT_THAT(asked_, ElementsAre("16 in 1, 4 tensors"));
+  EXPECT_THAT(out_.str(), HasSubstr("1 worker, 2 ps, batch 16\n"));
+}
+
 TEST_F(PlanCommandTest, SaysWhatIsWrong) {
   EXPECT_EQ(Run({.job_file = dir_.File("none")}), kExitFailed);
   EXPECT_THAT(err_.str(), HasSubstr("none"));
