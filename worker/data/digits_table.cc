@@ -5,10 +5,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "worker/data/digit_drawing.h"
+#include "worker/data/read_watch.h"
 
 namespace syncline {
 namespace {
+
+// Between two questions whether digits are still wanted: milliseconds.
+constexpr size_t kWatchedBytes = size_t{1000} * kDigitPixels;
 
 class DigitsTable : public SampleTable {
  public:
@@ -19,10 +24,20 @@ class DigitsTable : public SampleTable {
       is_label_.push_back(field.name == "label");
     }
     kept_.resize(std::min(size_, kept_bytes_max / kDigitPixels) * kDigitPixels);
+  }
+
+  // Draws what is kept. Errors: those of the thread's ReadWatch.
+  absl::Status Draw() {
+    const std::string what = absl::StrCat("digits with seed ", seed_);
     for (size_t at = 0; at < kept_.size(); at += kDigitPixels) {
+      if (at % kWatchedBytes == 0) {
+        SYNCLINE_RETURN_IF_ERROR(ReadWatch::BeforeRead(
+            what, std::min(kWatchedBytes, kept_.size() - at)));
+      }
       DrawDigit(seed_, at / kDigitPixels,
                 absl::MakeSpan(&kept_[at], kDigitPixels));
     }
+    return absl::OkStatus();
   }
 
   int64_t size() const override { return size_; }
@@ -80,7 +95,9 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
   // Images that are not kept are drawn again: nothing fails for want of memory.
   const auto quarter =
       static_cast<int64_t>(std::min<uint64_t>(available / 4, kept_bytes_max));
-  return std::make_unique<DigitsTable>(source, fields, quarter);
+  auto table = std::make_unique<DigitsTable>(source, fields, quarter);
+  SYNCLINE_RETURN_IF_ERROR(table->Draw());
+  return table;
 }
 
 }  // namespace syncline

@@ -1,5 +1,6 @@
-// Goal: the table hands out the generator's digits, kept or drawn again.
-// Method: reads compared with the generator, on both sides of the bound.
+// Goal: the table hands out the generator's digits, kept or drawn again, and
+// drawing ends when a job is stopped. Method: reads compared with the
+// generator, on both sides of the bound; a watch that refuses.
 
 #include "worker/data/digits_table.h"
 
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/digit_drawing.h"
+#include "worker/data/read_watch.h"
 
 namespace syncline {
 namespace {
@@ -63,6 +65,29 @@ TEST(DigitsTableTest, DrawsAgainWhatItDoesNotKeep) {
   for (const int64_t sample : {kKept - 1, kKept, kKept + 1}) {
     ExpectGenerated(**table, 1, sample);
   }
+}
+
+TEST(DigitsTableTest, DrawingIsAnnouncedAndCanBeStopped) {
+  std::string name;
+  size_t bytes = 0;
+  {
+    const ReadWatch watch([&](const std::string& what, size_t count) {
+      name = what;
+      bytes += count;
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(LoadDigits(Source(2500, 5), {"image"}).ok());
+  }
+  EXPECT_EQ(name, "digits with seed 5");
+  EXPECT_EQ(bytes, 2500u * kDigitPixels);
+  int asked = 0;
+  const ReadWatch watch([&](const std::string&, size_t) {
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("stopped");
+  });
+  // Ten million would take minutes.
+  EXPECT_EQ(LoadDigits(Source(10'000'000, 5), {"image"}).status(),
+            absl::CancelledError("stopped"));
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(DigitsTableTest, NamesAnUnknownFieldAndAnEmptySource) {
