@@ -43,7 +43,7 @@ uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
   return bytes;
 }
 
-absl::Status DenseShard::MakeResident() {
+absl::Status DenseShard::MakeResident(const GoOnCheck& go_on) {
   constexpr char kWhat[] = "parameters and optimizer state";
   // Blocks are small: what is left is asked for once in a while.
   constexpr uint64_t kStepBytes = uint64_t{64} << 20;
@@ -52,11 +52,12 @@ absl::Status DenseShard::MakeResident() {
     const size_t bytes = block.memory.size() * sizeof(float);
     unchecked += bytes;
     if (unchecked >= kStepBytes) {
+      if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
       SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(kWhat, unchecked));
       unchecked = 0;
     }
     SYNCLINE_RETURN_IF_ERROR(TouchMemory(
-        kWhat, {reinterpret_cast<char*>(block.memory.data()), bytes}));
+        kWhat, {reinterpret_cast<char*>(block.memory.data()), bytes}, go_on));
   }
   return absl::OkStatus();
 }

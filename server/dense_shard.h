@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/memory_claim.h"
 #include "kernels/finite.h"
 #include "kernels/lamb.h"
 #include "kernels/learning_rate.h"
@@ -131,8 +132,8 @@ class DenseShard {
 
   // Takes the memory of values and slots from the system before they are
   // needed. REQUIRES: no other call runs. Errors: ResourceExhausted: it is not
-  // there.
-  absl::Status MakeResident();
+  // there; those of `go_on`, which is asked at least every 64 MiB.
+  absl::Status MakeResident(const GoOnCheck& go_on);
 
   absl::Span<const float> values(BlockIndex block) const {
     return {blocks_[block].memory.data(), blocks_[block].count};

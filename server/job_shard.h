@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/memory_claim.h"
 #include "common/base/mutex.h"
 #include "proto/parameter_server.pb.h"
 #include "server/buffer_pool.h"
@@ -88,7 +89,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const JobConfig& config() const { return config_; }
 
   // DenseShard::MakeResident, before the first call.
-  absl::Status MakeResident() { return work_.dense().MakeResident(); }
+  absl::Status MakeResident(const GoOnCheck& go_on) {
+    return work_.dense().MakeResident(go_on);
+  }
 
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
             int64_t total_clocks, Payload payload, Done done);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/incarnation.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 
 namespace syncline {
 
@@ -26,15 +27,27 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
           Prepare(assignment);
         });
   } else if (command.has_stop()) {
+    {
+      MutexLock lock(&mu_);
+      ++stops_[command.stop().job_id()];
+    }
     queued = thread_.TrySubmit([this, stop = command.stop()] { Stop(stop); });
   }
   if (!queued) LogWarning("a command came after the end");
 }
 
+absl::Status PsCommands::CheckNotStopped(const std::string& job_id) {
+  MutexLock lock(&mu_);
+  if (stops_.find(job_id) == stops_.end()) return absl::OkStatus();
+  return absl::CancelledError("stopped while its shard was opened");
+}
+
 absl::Status PsCommands::Open(const JobAssignment& assignment) {
   for (const Participant& ps : assignment.ps()) {
     if (ps.member().incarnation() != incarnation_) continue;
-    return server_->OpenJob(assignment, ps.rank());
+    const auto go_on = [&] { return CheckNotStopped(assignment.job_id()); };
+    SYNCLINE_RETURN_IF_ERROR(go_on());
+    return server_->OpenJob(assignment, ps.rank(), go_on);
   }
   return absl::FailedPreconditionError(
       absl::StrCat("this process (incarnation ", IncarnationText(incarnation_),
@@ -53,6 +66,10 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
 }
 
 void PsCommands::Stop(const StopJob& stop) {
+  {
+    MutexLock lock(&mu_);
+    if (--stops_[stop.job_id()] == 0) stops_.erase(stop.job_id());
+  }
   std::optional<PsReport> report =
       server_->CloseJob(stop.job_id(), stop.reason());
   if (report.has_value()) {

@@ -99,8 +99,8 @@ class PsServerImpl final : public PsServer {
   void RegisterService(grpc::ServerBuilder* builder) override {
     builder->RegisterService(service_.get());
   }
-  absl::Status OpenJob(const JobAssignment& assignment,
-                       uint32_t ps_rank) override;
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
+                       const GoOnCheck& go_on) override;
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override;
   std::vector<PsReport> Reports() const override;
@@ -194,7 +194,7 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
 }
 
 absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
-                                   uint32_t ps_rank) {
+                                   uint32_t ps_rank, const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
                             ReadJobConfig(assignment, ps_rank));
   SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
@@ -222,7 +222,7 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
         std::move(tables));
   }
   if (job->shard != nullptr) {
-    if (const auto there = job->shard->MakeResident(); !there.ok()) {
+    if (const auto there = job->shard->MakeResident(go_on); !there.ok()) {
       return Annotate(there, config.label);
     }
   }

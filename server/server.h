@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/memory_claim.h"
 #include "common/rpc/metrics.h"
 #include "grpcpp/server_builder.h"
 #include "proto/cluster.pb.h"
@@ -50,9 +51,13 @@ class PsServer {
 
   // Opens the shard of rank `ps_rank` of a job. Errors: AlreadyExists,
   // InvalidArgument (spec, block map), ResourceExhausted (memory, or disk for
-  // tables).
+  // tables); those of `go_on`, which is asked every 64 MiB or sooner while
+  // memory is taken. After an error the job is not open.
   virtual absl::Status OpenJob(const JobAssignment& assignment,
-                               uint32_t ps_rank) = 0;
+                               uint32_t ps_rank, const GoOnCheck& go_on) = 0;
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank) {
+    return OpenJob(assignment, ps_rank, nullptr);
+  }
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
   // Returns the job's last PsReport; nothing if it has none, or at a second
   // call.

@@ -55,9 +55,10 @@ class ParameterSlab {
       at += AlignedCount(count);
     }
   }
-  // Shared memory is resident from the start. Errors: ResourceExhausted.
-  absl::Status Touch(absl::string_view what) {
-    return TouchMemory(what, BytesOf(&memory_));
+  // Shared memory is resident from the start. Errors: ResourceExhausted, and
+  // those of `go_on`.
+  absl::Status Touch(absl::string_view what, const GoOnCheck& go_on) {
+    return TouchMemory(what, BytesOf(&memory_), go_on);
   }
   // Of an array's beginning, by its place in the list.
   static std::vector<int64_t> OffsetsFor(absl::Span<const int64_t> counts) {
@@ -149,7 +150,7 @@ class CpuExecutor : public Executor {
   void UseStatistics(StatisticsExchange* statistics) override {
     statistics_ = statistics;
   }
-  absl::Status MakeResident() override;
+  absl::Status MakeResident(const GoOnCheck& go_on) override;
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
     return ParameterSlab::BytesFor(counts_) +
@@ -342,10 +343,10 @@ absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status CpuExecutor::MakeResident() {
-  SYNCLINE_RETURN_IF_ERROR(values_.Touch("parameters"));
-  SYNCLINE_RETURN_IF_ERROR(gradients_.Touch("gradients"));
-  return TouchMemory("activations", BytesOf(&arena_));
+absl::Status CpuExecutor::MakeResident(const GoOnCheck& go_on) {
+  SYNCLINE_RETURN_IF_ERROR(values_.Touch("parameters", go_on));
+  SYNCLINE_RETURN_IF_ERROR(gradients_.Touch("gradients", go_on));
+  return TouchMemory("activations", BytesOf(&arena_), go_on);
 }
 
 void CpuExecutor::EnsureArena(int64_t bytes) {

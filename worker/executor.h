@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/memory_claim.h"
 #include "common/base/shared_region.h"
 #include "common/model/job_plan.h"
 #include "common/model/model.h"
@@ -125,8 +126,8 @@ class Executor {
   // Takes the memory that steps need from the system, so that none of them can
   // find it gone: until then only parameters with values of the file are
   // resident. Errors: ResourceExhausted: less is there than when this was
-  // created.
-  virtual absl::Status MakeResident() = 0;
+  // created; those of `go_on`, which is asked every 64 MiB.
+  virtual absl::Status MakeResident(const GoOnCheck& go_on) = 0;
 
   // Bytes of the activation arena for the longest training batch, or a part of
   // it, that do not find room in the memory of gradients before these are

@@ -228,7 +228,13 @@ std::vector<std::string> JobRun::Prepare() {
        .threads = options_.threads,
        .shared_memory = options_.shared_memory,
        .on_read = [this](const std::string& path,
-                         size_t bytes) { return OnRead(path, bytes); }},
+                         size_t bytes) { return OnRead(path, bytes); },
+       .go_on =
+           [this] {
+             return stop_requested()
+                        ? absl::CancelledError("stopped while taking memory")
+                        : absl::OkStatus();
+           }},
       &problems);
   WatchExecutor();
   return problems;

@@ -242,7 +242,7 @@ class Preparation {
     ReleaseValuesOf(job_.training.parameters);
     // A freed copy of the file's values makes room for the gradients.
     ReturnFreedMemory();
-    const absl::Status resident = job_.executor->MakeResident();
+    const absl::Status resident = job_.executor->MakeResident(options_.go_on);
     if (!resident.ok()) AddProblems("model", resident);
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/base/memory_claim.h"
 #include "common/model/training_graph.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
@@ -70,6 +71,8 @@ struct PrepareOptions {
   bool shared_memory = false;
   // Sees what is read while data is loaded; an error ends that. May be null.
   ReadWatch::OnRead on_read = nullptr;
+  // An error ends the taking of memory. May be null.
+  GoOnCheck go_on = nullptr;
 };
 
 // True if steps reduce the statistics of their batches over all workers.

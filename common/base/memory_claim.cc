@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
 
 namespace syncline {
 namespace {
@@ -41,8 +42,10 @@ absl::Status CheckMemoryFor(absl::string_view what, uint64_t bytes,
 }
 
 absl::Status TouchMemory(absl::string_view what, absl::Span<char> memory,
+                         const GoOnCheck& go_on,
                          const std::function<uint64_t()>& available) {
   for (size_t step = 0; step < memory.size(); step += kStepBytes) {
+    if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
     const size_t end = std::min(memory.size(), step + kStepBytes);
     if (end - step == kStepBytes) {
       const uint64_t there = available();

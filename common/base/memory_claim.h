@@ -25,13 +25,17 @@ absl::Status CheckMemoryFor(
     absl::string_view what, uint64_t bytes,
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
+// Asked between pieces of long work; an error ends the work. Null: nothing ends
+// it.
+using GoOnCheck = std::function<absl::Status()>;
+
 // Makes every page of `memory` resident, so that what was promised to a job is
-// there when it is needed. Contents stay. Asks for what is available again
-// every 64 MiB, because other processes take memory at the same time. REQUIRES:
-// nobody else writes `memory`. Errors: ResourceExhausted, as above; part of the
-// pages is resident then.
+// there when it is needed. Contents stay. Before each 64 MiB it asks `go_on`,
+// and again for what is available, because other processes take memory at the
+// same time. REQUIRES: nobody else writes `memory`. Errors: ResourceExhausted,
+// as above; those of `go_on`. Part of the pages is resident then.
 absl::Status TouchMemory(
-    absl::string_view what, absl::Span<char> memory,
+    absl::string_view what, absl::Span<char> memory, const GoOnCheck& go_on,
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
 }  // namespace syncline

@@ -3,20 +3,26 @@
 // Method: servers in this process and a client made of nothing but generated
 // code; integer gradients where sums must be exact.
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/busy.h"
+#include "common/base/malloc_policy.h"
 #include "common/base/random.h"
 #include "common/rpc/grpc_status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/process_memory.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 
@@ -405,6 +411,67 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
                                    ShardStatusRequest(), &status);
     return status.in_flight_bytes() == 0;
   }));
+}
+
+TEST(PsServerTest, WaitingPullsHoldAtMostHalfOfTheBudget) {
+  // A waiting pull holds 1 KiB and 8 bytes for each of its blocks: 129 KiB
+  // here. So 31 of them fit into half of the budget, and nearly 32.
+  constexpr uint32_t kFit = 31;
+  PsFixture fixture({.tensor_sizes = std::vector<int64_t>(1 << 14, 1),
+                     .in_flight_bytes = 8 << 20});
+  std::vector<absl::Status> ended(kFit + 1);
+  std::vector<std::thread> waiting;
+  std::atomic<uint32_t> refused = 0;
+  for (absl::Status& status : ended) {
+    waiting.emplace_back([&] {
+      PlainWorker worker(&fixture, 0);
+      status = worker.Send(0, worker.MakePull(0, 0));
+      if (IsBusy(status)) ++refused;
+    });
+  }
+  EXPECT_TRUE(Eventually(kTimeout, [&] { return refused == 1; }));
+  EXPECT_TRUE(
+      Eventually(kTimeout, [&] { return HasParked(&fixture, kFit, 0); }));
+  fixture.server(0).CloseJob("j-0001", "enough");
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_EQ(refused, 1u);
+  for (const absl::Status& status : ended) {
+    if (IsBusy(status)) {
+      EXPECT_THAT(Message(status),
+                  AllOf(HasSubstr("calls that must wait hold"),
+                        HasSubstr("at most half of 8388608 are allowed")));
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    }
+  }
+}
+
+TEST(PsServerTest, WhatAJobIsPromisedIsResidentBeforeTheFirstCall) {
+  ReturnFreedMemory();
+  const uint64_t before = ProcessMemoryBytes(getpid(), "RssAnon");
+  const PsFixture fixture(
+      {.tensor_sizes = std::vector<int64_t>(16, 1 << 20)});  // 64 MiB
+  EXPECT_GE(ProcessMemoryBytes(getpid(), "RssAnon"), before + 62 * (1 << 20));
+}
+
+// So a ps that takes gigabytes answers a stop soon.
+TEST(PsServerTest, OpeningEndsWhereTheJobIsNoLongerWanted) {
+  PsFixture fixture({.tensor_sizes = std::vector<int64_t>(64, 1 << 20)});
+  fixture.server(0).CloseJob("j-0001", "opened again");
+  int asked = 0;
+  EXPECT_EQ(fixture.server(0)
+                .OpenJob(fixture.assignment(), 0,
+                         [&] {
+                           return ++asked == 1
+                                      ? absl::OkStatus()
+                                      : absl::CancelledError("stopped");
+                         })
+                .code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(asked, 2);
+  // It is not open, and can be opened.
+  EXPECT_EQ(fixture.server(0).CloseJob("j-0001", "is it?"), std::nullopt);
+  EXPECT_OK(fixture.server(0).OpenJob(fixture.assignment(), 0));
 }
 
 TEST(PsServerTest, AnswersBeyondWhatIsSentAtATimeFollow) {

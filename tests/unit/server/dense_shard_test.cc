@@ -49,6 +49,21 @@ DenseShard::Options Adam() {
   return options;
 }
 
+TEST(DenseShardTest, MakingResidentCanBeStopped) {
+  // Blocks of 1 MiB: what is asked for before each, and each 64 of them.
+  const std::vector<size_t> counts(80, size_t{1} << 18);
+  DenseShard::Options options;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  DenseShard shard(options, counts);
+  int asked = 0;
+  EXPECT_EQ(shard.MakeResident([&] {
+    return ++asked < 70 ? absl::OkStatus() : absl::CancelledError("stopped");
+  }),
+            absl::CancelledError("stopped"));
+  EXPECT_EQ(asked, 70);
+  EXPECT_EQ(shard.MakeResident(nullptr), absl::OkStatus());
+}
+
 TEST(DenseShardTest, InitTakesValuesFromAnyOffset) {
   DenseShard shard(Adam(), kCounts);
   const auto source = RandomValues(1, 100);

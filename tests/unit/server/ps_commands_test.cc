@@ -1,17 +1,21 @@
 // Goal: each command of the scheduler is carried out once, in order, and
-// answered; a ps that cannot open a job says why. Method: a PsServer that
+// answered; a ps that cannot open a job says why, and a stop need not wait for
+// the opening. Method: a PsServer that
 // records what it was asked, and the answers in a list.
 
 #include "server/ps_commands.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 
 namespace syncline {
 namespace {
@@ -24,10 +28,10 @@ constexpr uint64_t kIncarnation = 77;
 class RecordingServer final : public PsServer {
  public:
   void RegisterService(grpc::ServerBuilder*) override {}
-  absl::Status OpenJob(const JobAssignment& assignment,
-                       uint32_t ps_rank) override {
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
+                       const GoOnCheck& go_on) override {
     calls.push_back(absl::StrCat("open ", assignment.job_id(), " ", ps_rank));
-    return open_result;
+    return while_opening == nullptr ? open_result : while_opening(go_on);
   }
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override {
@@ -38,6 +42,7 @@ class RecordingServer final : public PsServer {
   void Drain(absl::Time) override {}
 
   absl::Status open_result;
+  std::function<absl::Status(const GoOnCheck&)> while_opening;
   std::optional<PsReport> last_report;
   std::vector<std::string> calls;
 };
@@ -78,8 +83,18 @@ class PsCommandsTest : public ::testing::Test {
 };
 
 TEST_F(PsCommandsTest, OpensAtItsRankAndClosesInOrder) {
-  Run({PrepareOf("j-1", {5, kIncarnation}), StopOf("j-1"),
-       PrepareOf("j-2", {kIncarnation})});
+  absl::Notification opened;
+  {
+    PsCommands commands(&server_, kIncarnation, [&](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+      if (answers_.size() == 1) opened.Notify();
+    });
+    commands.OnCommand(PrepareOf("j-1", {5, kIncarnation}));
+    // A stop that came before would end the opening.
+    ASSERT_TRUE(opened.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    commands.OnCommand(StopOf("j-1"));
+    commands.OnCommand(PrepareOf("j-2", {kIncarnation}));
+  }
   EXPECT_THAT(server_.calls,
               ElementsAre("open j-1 1", "close j-1 over", "open j-2 0"));
   ASSERT_EQ(answers_.size(), 3u);
@@ -89,6 +104,49 @@ TEST_F(PsCommandsTest, OpensAtItsRankAndClosesInOrder) {
   EXPECT_TRUE(answers_[1].done().released());
   EXPECT_EQ(answers_[1].done().code(), 0);
   EXPECT_EQ(answers_[2].prepared().job_id(), "j-2");
+}
+
+// The scheduler waits ten seconds for the release of a ps, and taking memory
+// may last longer.
+TEST_F(PsCommandsTest, AStopEndsTheOpeningOfItsJob) {
+  absl::Notification opening;
+  server_.while_opening = [&](const GoOnCheck& go_on) {
+    EXPECT_TRUE(go_on().ok()) << "nobody has stopped it";
+    opening.Notify();
+    absl::Status status;
+    EXPECT_TRUE(Eventually(absl::Seconds(60), [&] {
+      status = go_on();
+      return !status.ok();
+    }));
+    return status;
+  };
+  {
+    PsCommands commands(&server_, kIncarnation, [&](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+    });
+    commands.OnCommand(PrepareOf("j-1", {kIncarnation}));
+    ASSERT_TRUE(opening.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    commands.OnCommand(PrepareOf("j-2", {kIncarnation}));
+    commands.OnCommand(StopOf("j-2"));
+    commands.OnCommand(StopOf("j-1"));
+  }
+  // The second has not been begun.
+  EXPECT_THAT(server_.calls,
+              ElementsAre("open j-1 0", "close j-2 over", "close j-1 over"));
+  ASSERT_EQ(answers_.size(), 4u);
+  for (const int i : {0, 1}) {
+    EXPECT_THAT(answers_[i].prepared().problems(),
+                ElementsAre("stopped while its shard was opened"));
+  }
+  EXPECT_EQ(answers_[2].done().job_id(), "j-2");
+  EXPECT_TRUE(answers_[2].done().released());
+  EXPECT_EQ(answers_[3].done().job_id(), "j-1");
+  EXPECT_TRUE(answers_[3].done().released());
+}
+
+TEST_F(PsCommandsTest, AJobThatWasStoppedMayComeAgain) {
+  Run({StopOf("j-1"), PrepareOf("j-1", {kIncarnation})});
+  EXPECT_THAT(server_.calls, ElementsAre("close j-1 over", "open j-1 0"));
 }
 
 TEST_F(PsCommandsTest, AJobThatCannotBeOpenedIsAProblem) {

@@ -73,7 +73,9 @@ class ConstantExecutor final : public Executor {
   void UseTables(absl::Span<RowBatch* const>) override {}
   void UseRecorder(StepRecorder*) override {}
   void UseStatistics(StatisticsExchange*) override {}
-  absl::Status MakeResident() override { return absl::OkStatus(); }
+  absl::Status MakeResident(const GoOnCheck&) override {
+    return absl::OkStatus();
+  }
   int64_t arena_bytes() const override { return 0; }
   int64_t memory_bytes() const override { return 0; }
   const std::vector<int64_t>& batches() const { return batches_; }

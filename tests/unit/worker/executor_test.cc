@@ -846,7 +846,7 @@ TEST(ExecutorTest, WhatOnlyEvaluatesHasNoGradients) {
   EXPECT_EQ(plan->training_arena_bytes, 0);
   EXPECT_EQ((*executor)->memory_bytes(), plan->memory_bytes());
   EXPECT_LT(plan->memory_bytes(), trained->memory_bytes());
-  ASSERT_TRUE((*executor)->MakeResident().ok());
+  ASSERT_TRUE((*executor)->MakeResident(nullptr).ok());
   for (int i = 0; i < trainer.count(); ++i) {
     EXPECT_TRUE((*executor)->gradient(i).empty());
     const absl::Span<const float> values = trainer.executor().parameter(i);

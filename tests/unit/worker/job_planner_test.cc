@@ -15,6 +15,7 @@
 #include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assigned_job.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/process_memory.h"
 #include "tests/testing/temp_dir.h"
@@ -46,34 +47,9 @@ Batch WholeBatch(const PreparedJob& job) {
   return batch;
 }
 
-struct Assigned {
-  JobAssignment assignment;
-  std::shared_ptr<const Model> model;
-  TrainingGraph training;
-};
-
-Assigned Assign(const JobSpec& spec, const std::string& model_text) {
-  Assigned job;
-  *job.assignment.mutable_spec() = WithDefaults(spec);
-  job.assignment.add_workers();
-  job.assignment.add_ps();
-  auto model = ParseJobModel(job.assignment.spec(), model_text, "model");
-  EXPECT_TRUE(model.ok()) << model.status();
-  job.model = *std::move(model);
-  std::vector<std::string> problems;
-  job.training =
-      ResolveTrainingGraph(job.assignment.spec(), *job.model, &problems);
-  for (const auto& parameter : job.training.parameters) {
-    ParameterInfo* const info = job.assignment.add_parameters();
-    info->set_name(parameter.name);
-    for (const int64_t dim : parameter.dims) info->add_dims(dim);
-  }
-  return job;
-}
-
 Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
   Prepared result;
-  const Assigned assigned = Assign(spec, model_text);
+  const AssignedJob assigned = AssignToOne(spec, model_text);
   const JobAssignment& assignment = assigned.assignment;
   const auto plan =
       PlanWorker(assignment.spec(), assigned.model, assigned.training);
@@ -145,7 +121,7 @@ TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
   spec.mutable_training()->set_eval_batch_size(4096);
   *spec.mutable_data()->mutable_test() = spec.data().train();
   const std::string text = MlpModel(784, 32, 10);
-  Assigned assigned = Assign(spec, text);
+  AssignedJob assigned = AssignToOne(spec, text);
   assigned.assignment.mutable_evaluator()->set_rank(1);
   const JobSpec& planned = assigned.assignment.spec();
   const auto plan = PlanEvaluator(planned, assigned.model, assigned.training);

@@ -68,8 +68,9 @@ TEST(MemoryClaimTest, TouchedPagesAreResidentAndKeepTheirContents) {
   Pages pages(3 * kMiB);
   pages.span()[kMiB + 5] = 'x';
   ASSERT_LT(pages.Resident(), 3 * kMiB);
-  ASSERT_TRUE(
-      TouchMemory("values", pages.span(), [] { return 500 * kMiB; }).ok());
+  ASSERT_TRUE(TouchMemory("values", pages.span(), nullptr, [] {
+                return 500 * kMiB;
+              }).ok());
   EXPECT_EQ(pages.Resident(), 3 * kMiB);
   EXPECT_EQ(pages.span()[kMiB + 5], 'x');
   EXPECT_EQ(pages.span()[2 * kMiB], 0);
@@ -79,7 +80,7 @@ TEST(MemoryClaimTest, StopsWhereOthersHaveTakenTheRest) {
   Pages pages(192 * kMiB);
   int asked = 0;
   // There is enough for one step of 64 MiB when the second is asked for.
-  const absl::Status status = TouchMemory("values", pages.span(), [&] {
+  const absl::Status status = TouchMemory("values", pages.span(), nullptr, [&] {
     return ++asked == 1 ? 512 * kMiB : 100 * kMiB;
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -88,8 +89,22 @@ TEST(MemoryClaimTest, StopsWhereOthersHaveTakenTheRest) {
   EXPECT_LT(pages.Resident(), 70 * kMiB);
 }
 
+TEST(MemoryClaimTest, StopsWhereItIsNoLongerWanted) {
+  Pages pages(192 * kMiB);
+  int asked = 0;
+  const auto go_on = [&] {
+    return ++asked == 1 ? absl::OkStatus() : absl::CancelledError("stopped");
+  };
+  EXPECT_EQ(
+      TouchMemory("values", pages.span(), go_on, [] { return 512 * kMiB; }),
+      absl::CancelledError("stopped"));
+  EXPECT_GE(pages.Resident(), 64 * kMiB);
+  EXPECT_LT(pages.Resident(), 70 * kMiB);
+}
+
 TEST(MemoryClaimTest, NothingIsTouchedOfNothing) {
-  EXPECT_TRUE(TouchMemory("values", {}, [] { return uint64_t{0}; }).ok());
+  EXPECT_TRUE(
+      TouchMemory("values", {}, nullptr, [] { return uint64_t{0}; }).ok());
 }
 
 }  // namespace
