@@ -372,14 +372,9 @@ struct Convolution::Compiled {
   void CompileBackwardWeights(
       const dnnl::convolution_forward::primitive_desc& hint) {
     const Geometry& g = geometry;
-    const auto desc =
-        has_bias ? dnnl::convolution_backward_weights::desc(
-                       kDirect, AnyLayout(g.x), AnyLayout(g.w),
-                       RowMajor(g.bias), AnyLayout(g.y), g.strides, g.dilations,
-                       g.pads_begin, g.pads_end)
-                 : dnnl::convolution_backward_weights::desc(
-                       kDirect, AnyLayout(g.x), AnyLayout(g.w), AnyLayout(g.y),
-                       g.strides, g.dilations, g.pads_begin, g.pads_end);
+    const dnnl::convolution_backward_weights::desc desc(
+        kDirect, AnyLayout(g.x), AnyLayout(g.w), AnyLayout(g.y), g.strides,
+        g.dilations, g.pads_begin, g.pads_end);
     const dnnl::convolution_backward_weights::primitive_desc primitive(
         desc, attributes, engine, hint);
     backward_weights.emplace(engine);
@@ -388,10 +383,6 @@ struct Convolution::Compiled {
     backward_weights->AddInput(DNNL_ARG_SRC, g.X(), primitive.src_desc());
     backward_weights->AddResult(DNNL_ARG_DIFF_WEIGHTS, g.W(),
                                 primitive.diff_weights_desc());
-    if (has_bias) {
-      backward_weights->AddResult(DNNL_ARG_DIFF_BIAS, g.Bias(),
-                                  primitive.diff_bias_desc());
-    }
     backward_weights->SetPrimitive(
         dnnl::convolution_backward_weights(primitive),
         primitive.scratchpad_desc());
@@ -497,15 +488,13 @@ absl::Status Convolution::BackwardData(const float* dy, const float* w,
 }
 
 absl::Status Convolution::BackwardWeights(const float* x, const float* dy,
-                                          bool accumulate_w, float* dw,
-                                          bool accumulate_b, float* db,
+                                          bool accumulate, float* dw,
                                           void* scratch) {
   Compiled& c = *compiled_;
   for (int64_t p = 0; p < c.parts; ++p) {
     SYNCLINE_RETURN_IF_ERROR(c.backward_weights->Run(
         c.stream, {dy + p * c.y_count, x + p * c.x_count},
-        {{dw, accumulate_w || p > 0}, {db, accumulate_b || p > 0}},
-        static_cast<char*>(scratch)));
+        {{dw, accumulate || p > 0}}, static_cast<char*>(scratch)));
   }
   return absl::OkStatus();
 }

@@ -70,11 +70,10 @@ class Convolution {
   absl::Status BackwardData(const float* dy, const float* w, bool accumulate,
                             float* dx, void* scratch,
                             bool after_weights = false);
-  // dw likewise; db = dy summed over all but filters; or +=, each for itself.
-  // Either may be null: not wanted.
-  absl::Status BackwardWeights(const float* x, const float* dy,
-                               bool accumulate_w, float* dw, bool accumulate_b,
-                               float* db, void* scratch);
+  // dw likewise. The bias's gradient is SumChannels of dy
+  // (kernels/channel_sums.h).
+  absl::Status BackwardWeights(const float* x, const float* dy, bool accumulate,
+                               float* dw, void* scratch);
 
  private:
   struct Compiled;

@@ -43,35 +43,6 @@ void WithBlock(const PlaneNorm& s, Run run) {
   run(std::integral_constant<int64_t, 8>());
 }
 
-// sums[j] = the sum of value(i, j) over a tile's columns j, i being the
-// element; in blocks, of four partial sums each, so that additions need not
-// wait for each other.
-template <int64_t kBlock, typename Value>
-void SumTile(int64_t plane, Value value, float* sums) {
-  constexpr int64_t kParts = 4;
-  double totals[kBlock] = {};
-  for (int64_t p = 0; p < plane;) {
-    const int64_t end = std::min(plane, p + kParts * kRowBlock);
-    float parts[kParts][kBlock] = {};
-    for (; p + kParts <= end; p += kParts) {
-      for (int64_t part = 0; part < kParts; ++part) {
-        for (int64_t j = 0; j < kBlock; ++j) {
-          parts[part][j] += value((p + part) * kBlock + j, j);
-        }
-      }
-    }
-    for (; p < end; ++p) {
-      for (int64_t j = 0; j < kBlock; ++j) {
-        parts[0][j] += value(p * kBlock + j, j);
-      }
-    }
-    for (int64_t j = 0; j < kBlock; ++j) {
-      totals[j] += (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
-    }
-  }
-  for (int64_t j = 0; j < kBlock; ++j) sums[j] = static_cast<float>(totals[j]);
-}
-
 // out[i] = value(i, j) over a tile, or +=.
 template <int64_t kBlock, typename Value>
 void EmitTile(int64_t plane, bool accumulate, float* out, Value value) {

@@ -75,6 +75,35 @@ class ShortRowSums {
   RowSums sums_;
 };
 
+// sums[j] = the sum of value(i, j) over the columns j of a tile, `rows` rows of
+// kWidth elements, i being the element; in blocks, of four partial sums each,
+// so that additions need not wait for each other.
+template <int64_t kWidth, typename Value>
+void SumTile(int64_t rows, Value value, float* sums) {
+  constexpr int64_t kParts = 4;
+  double totals[kWidth] = {};
+  for (int64_t p = 0; p < rows;) {
+    const int64_t end = std::min(rows, p + kParts * kRowBlock);
+    float parts[kParts][kWidth] = {};
+    for (; p + kParts <= end; p += kParts) {
+      for (int64_t part = 0; part < kParts; ++part) {
+        for (int64_t j = 0; j < kWidth; ++j) {
+          parts[part][j] += value((p + part) * kWidth + j, j);
+        }
+      }
+    }
+    for (; p < end; ++p) {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        parts[0][j] += value(p * kWidth + j, j);
+      }
+    }
+    for (int64_t j = 0; j < kWidth; ++j) {
+      totals[j] += (parts[0][j] + parts[1][j]) + (parts[2][j] + parts[3][j]);
+    }
+  }
+  for (int64_t j = 0; j < kWidth; ++j) sums[j] = static_cast<float>(totals[j]);
+}
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_ROW_SUMS_H_

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/channel_sums.h"
 #include "worker/ops/convolution.h"
 #include "worker/ops/window.h"
 
@@ -22,8 +23,11 @@ Op::Traits TraitsOf(const OpSpec& spec, const Convolution& convolution) {
 
 class ConvOp : public Op {
  public:
-  ConvOp(const OpSpec& spec, Convolution convolution)
-      : Op(TraitsOf(spec, convolution)), convolution_(std::move(convolution)) {}
+  // `y`: the output's planes.
+  ConvOp(const OpSpec& spec, Convolution convolution, ChannelPlanes y)
+      : Op(TraitsOf(spec, convolution)),
+        convolution_(std::move(convolution)),
+        y_(y) {}
 
   absl::Status Forward(const Tensors& t) override {
     return convolution_.Forward(t.in(0), t.in(1), t.in(2),
@@ -31,11 +35,13 @@ class ConvOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const bool of_weights = g.in(1) != nullptr || g.in(2) != nullptr;
+    if (g.in(2) != nullptr) {
+      SumChannels(y_, g.out(), g.accumulate(2), g.in(2));
+    }
+    const bool of_weights = g.in(1) != nullptr;
     if (of_weights) {
       SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
-          t.in(0), g.out(), g.accumulate(1), g.in(1), g.accumulate(2), g.in(2),
-          t.scratch));
+          t.in(0), g.out(), g.accumulate(1), g.in(1), t.scratch));
     }
     if (g.in(0) == nullptr) return absl::OkStatus();
     return convolution_.BackwardData(g.out(), t.in(1), g.accumulate(0), g.in(0),
@@ -44,6 +50,7 @@ class ConvOp : public Op {
 
  private:
   Convolution convolution_;
+  const ChannelPlanes y_;
 };
 
 }  // namespace
@@ -63,13 +70,17 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
         absl::StrCat("the bias is ", DimsToString(spec.input(2).dims),
                      "; it must be [", shape.filters, "]"));
   }
+  const ChannelPlanes planes = {
+      .batch = shape.batch,
+      .channels = shape.filters,
+      .plane = ElementCount(absl::MakeConstSpan(y).subspan(2)),
+      .block = shape.y_block};
   SYNCLINE_ASSIGN_OR_RETURN(
       Convolution convolution,
       Convolution::Create(shape, {.forward = true,
                                   .backward_data = spec.WantsGradient(0),
-                                  .backward_weights = spec.WantsGradient(1) ||
-                                                      spec.WantsGradient(2)}));
-  return std::make_unique<ConvOp>(spec, std::move(convolution));
+                                  .backward_weights = spec.WantsGradient(1)}));
+  return std::make_unique<ConvOp>(spec, std::move(convolution), planes);
 }
 
 }  // namespace syncline

@@ -46,8 +46,7 @@ class ConvTransposeOp : public Op {
     }
     if (g.in(1) != nullptr) {
       SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
-          g.out(), t.in(0), g.accumulate(1), g.in(1), /*accumulate_b=*/false,
-          /*db=*/nullptr, t.scratch));
+          g.out(), t.in(0), g.accumulate(1), g.in(1), t.scratch));
     }
     if (g.in(0) == nullptr) return absl::OkStatus();
     return convolution_.Forward(g.out(), t.in(1), /*bias=*/nullptr,

@@ -134,5 +134,23 @@ TEST(LongSumTest, OfABiasGradient) {
   EXPECT_NEAR(gradients[2][1], sum, kRelative * sum);
 }
 
+TEST(LongSumTest, OfAConvolutionsBiasGradient) {
+  for (const int64_t side : {260, 896}) {
+    OpRun run("Conv", 11);
+    run.Input(Numbers({1, 1, side, side})).Input(Numbers({16, 1, 1, 1}));
+    run.Input(Numbers({16})).Output({1, 16, side, side});
+    ASSERT_TRUE(run.Forward().ok());
+    const DoubleArray dy = Numbers({1, 16, side, side});
+    const std::vector<float> db = run.Backward({dy})[2];
+    for (int64_t c = 0; c < 16; ++c) {
+      double sum = 0;
+      for (int64_t i = 0; i < side * side; ++i) {
+        sum += dy.values[c * side * side + i];
+      }
+      EXPECT_NEAR(db[c], sum, kRelative * sum) << side;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline
