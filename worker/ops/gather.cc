@@ -3,13 +3,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/named_rows.h"
 #include "worker/ops/axes.h"
 
 namespace syncline {
 namespace {
 
 struct GatherShape {
+  NamedRows Rows() const { return {data.outer, data.n, indices, data.inner}; }
+
   AroundAxis data;
   int64_t indices = 1;
   DType index_type = DType::kInt64;
@@ -19,7 +21,10 @@ struct GatherShape {
 class GatherOp : public Op {
  public:
   explicit GatherOp(const GatherShape& shape)
-      : Op({.backward_inputs = 0b10}), shape_(shape) {}
+      : Op({.backward_inputs = 0b10,
+            .backward_scratch_bytes = static_cast<int64_t>(
+                NamedRowsScratch(shape.Rows()) * sizeof(uint32_t))}),
+        shape_(shape) {}
 
   absl::Status Forward(const Tensors& t) override {
     return shape_.index_type == DType::kInt64 ? Copy<int64_t>(t)
@@ -53,24 +58,21 @@ class GatherOp : public Op {
     return absl::OkStatus();
   }
 
-  // In the order of the indices: what repeats adds up in the same order
-  // wherever the rows lie.
+  // What repeats adds up to the same wherever the rows lie.
   template <typename Index>
   void Add(const Tensors& t, const Gradients& g) const {
     const AroundAxis& data = shape_.data;
     const auto* const indices = static_cast<const Index*>(t.inputs[1]);
-    float* dx = g.in(0);
-    const float* dy = g.out();
+    float* const dx = g.in(0);
     if (!g.accumulate(0)) {
       std::fill(dx, dx + data.outer * data.n * data.inner, 0.0f);
     }
-    for (int64_t o = 0; o < data.outer; ++o, dx += data.n * data.inner) {
-      for (int64_t i = 0; i < shape_.indices; ++i, dy += data.inner) {
-        const int64_t at = indices[i] < 0 ? indices[i] + data.n : indices[i];
-        Emit(data.inner, /*accumulate=*/true, dx + at * data.inner,
-             [&](int64_t k) { return dy[k]; });
-      }
-    }
+    AddNamedRows(
+        shape_.Rows(),
+        [indices, n = data.n](int64_t i) -> int64_t {
+          return indices[i] < 0 ? indices[i] + n : indices[i];
+        },
+        g.out(), dx, static_cast<uint32_t*>(t.scratch));
   }
 
   absl::Status OutOfRange(int64_t index, int64_t i) const {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/named_rows.h"
 #include "kernels/strided.h"
 
 namespace syncline {
@@ -17,7 +17,8 @@ class IndexedOp : public Op {
   // The workspace has where each run begins.
   IndexedOp(const OpSpec& spec, IndexedShape shape)
       : Op({.workspace_bytes =
-                static_cast<int64_t>(shape.runs * sizeof(int64_t))}),
+                static_cast<int64_t>(shape.runs * sizeof(int64_t)),
+            .backward_scratch_bytes = AddingScratchBytes(shape)}),
         element_bytes_(DTypeBytes(spec.input(0).dtype)),
         data_count_(spec.input(0).count()),
         places_(spec.input(1), std::move(shape)) {}
@@ -37,12 +38,7 @@ class IndexedOp : public Op {
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (!g.accumulate(0)) std::fill_n(g.in(0), data_count_, 0.0f);
     const auto* const begins = static_cast<const int64_t*>(t.workspace);
-    const float* dy = g.out();
-    const int64_t n = places_.run_length();
-    for (int64_t i = 0; i < places_.runs(); ++i, dy += n) {
-      Emit(n, /*accumulate=*/true, g.in(0) + begins[i],
-           [=](int64_t k) { return dy[k]; });
-    }
+    places_.Add(begins, data_count_, g.out(), g.in(0), t.scratch);
     return absl::OkStatus();
   }
 
@@ -150,6 +146,21 @@ absl::Status RunPlaces::Find(const void* indices, int64_t* begins) {
     }
   }
   return absl::OkStatus();
+}
+
+int64_t AddingScratchBytes(const IndexedShape& shape) {
+  return static_cast<int64_t>(NamedRowsScratch({.named = shape.runs}) *
+                              sizeof(uint32_t));
+}
+
+void RunPlaces::Add(const int64_t* begins, int64_t count, const float* from,
+                    float* to, void* scratch) const {
+  const int64_t n = shape_.run_length;
+  if (n == 0) return;
+  AddNamedRows(
+      {.rows = count / n, .named = shape_.runs, .width = n},
+      [=](int64_t i) { return begins[i] / n; }, from, to,
+      static_cast<uint32_t*>(scratch));
 }
 
 }  // namespace syncline

@@ -30,8 +30,12 @@ absl::StatusOr<IndexedShape> PartsByTuple(const Dims& data, const Dims& indices,
 
 // An operator whose output is runs of its first input, at the places that the
 // second one says. Any dtype. In the gradient what repeats adds up in order.
+// REQUIRES: places of runs are multiples of their length.
 absl::StatusOr<std::unique_ptr<Op>> MakeIndexed(const OpSpec& spec,
                                                 IndexedShape shape);
+
+// Bytes of scratch memory that RunPlaces::Add wants.
+int64_t AddingScratchBytes(const IndexedShape& shape);
 
 // The second input of an operator, as the runs' places.
 class RunPlaces {
@@ -45,6 +49,12 @@ class RunPlaces {
   int64_t run_length() const { return shape_.run_length; }
   // Writes where each run begins. Errors: InvalidArgument: an index is outside.
   absl::Status Find(const void* indices, int64_t* begins);
+  // Adds runs, [runs * run_length], to those of `to`, `count` elements, that
+  // begin there; what goes to one place in order (kernels/named_rows.h).
+  // `scratch` has AddingScratchBytes. REQUIRES: places of runs are multiples of
+  // their length.
+  void Add(const int64_t* begins, int64_t count, const float* from, float* to,
+           void* scratch) const;
 
  private:
   const IndexedShape shape_;

@@ -1,6 +1,7 @@
 #include "worker/ops/scatter_reduction.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,11 @@ class ReducingScatterOp : public Op {
         places_.Find(t.inputs[1], static_cast<int64_t*>(t.workspace)));
     float* const y = t.out(0);
     std::copy_n(t.in(0), data_count_, y);
+    if constexpr (std::is_same_v<Reduction, Sum>) {
+      places_.Add(static_cast<const int64_t*>(t.workspace), data_count_,
+                  t.in(2), y, t.scratch);
+      return absl::OkStatus();
+    }
     ForEachRun(t, [&](int64_t at, int64_t begin) {
       const float* const updates = t.in(2) + at;
       float* const to = y + begin;
@@ -84,7 +90,7 @@ class ReducingScatterOp : public Op {
 class AddingScatterOp : public ReducingScatterOp<Sum> {
  public:
   AddingScatterOp(const OpSpec& spec, IndexedShape shape)
-      : ReducingScatterOp(spec, shape, BaseTraits(shape)) {}
+      : ReducingScatterOp(spec, shape, TraitsOf(shape)) {}
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (g.in(2) != nullptr) {
@@ -99,6 +105,13 @@ class AddingScatterOp : public ReducingScatterOp<Sum> {
     Emit(data_count(), g.accumulate(0), g.in(0),
          [=](int64_t k) { return dy[k]; });
     return absl::OkStatus();
+  }
+
+ private:
+  static Traits TraitsOf(const IndexedShape& shape) {
+    Traits traits = BaseTraits(shape);
+    traits.forward_scratch_bytes = AddingScratchBytes(shape);
+    return traits;
   }
 };
 

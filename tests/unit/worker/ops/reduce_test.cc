@@ -152,5 +152,66 @@ TEST(LongSumTest, OfAConvolutionsBiasGradient) {
   }
 }
 
+// The sum of every other row of `dy`, rows of two: of those that name one row.
+double SumOfHalf(const DoubleArray& dy, int64_t column) {
+  double sum = 0;
+  for (int64_t i = 0; i < kLong; i += 2) sum += dy.values[2 * i + column];
+  return sum;
+}
+
+// Row 1 of three is named by every other index.
+template <typename Index>
+std::vector<Index> HalfName(Index one, int64_t each) {
+  std::vector<Index> indices;
+  for (int64_t i = 0; i < kLong; ++i) {
+    indices.insert(indices.end(), each, i % 2 == 0 ? one : Index{2});
+  }
+  return indices;
+}
+
+TEST(LongSumTest, OfRowsThatAreGatheredAgainAndAgain) {
+  const DoubleArray dy = Numbers({kLong, 2});
+  for (const int64_t one : {1, -2}) {
+    for (const std::string op : {"Gather", "GatherND", "GatherElements"}) {
+      OpRun run(op, 13);
+      run.Input(Numbers({3, 2}));
+      if (op == "Gather") {
+        run.Integers<int64_t>(DType::kInt64, {kLong}, HalfName(one, 1));
+      } else {
+        const int64_t each = op == "GatherND" ? 1 : 2;
+        run.Integers<int64_t>(DType::kInt64, {kLong, each},
+                              HalfName(one, each));
+      }
+      run.Output({kLong, 2});
+      ASSERT_TRUE(run.Forward().ok());
+      const std::vector<float> dx = run.Backward({dy})[0];
+      EXPECT_EQ(dx[0], 0);
+      for (const int64_t column : {0, 1}) {
+        const double sum = SumOfHalf(dy, column);
+        EXPECT_NEAR(dx[2 + column], sum, kRelative * sum) << op;
+      }
+    }
+  }
+}
+
+TEST(LongSumTest, OfRowsThatAreScatteredToOnePlace) {
+  const DoubleArray updates = Numbers({kLong, 2});
+  for (const std::string op : {"ScatterND", "ScatterElements"}) {
+    OpRun run(op, 16, {{"reduction", std::string("add")}});
+    // ScatterElements has as many indices as the data has elements, or fewer.
+    const int64_t each = op == "ScatterND" ? 1 : 2;
+    run.Input(Numbers({3, 2}));
+    run.Integers<int64_t>(DType::kInt64, {kLong, each},
+                          HalfName(int64_t{1}, each));
+    run.Input(updates).Output({3, 2});
+    ASSERT_TRUE(run.Forward().ok());
+    for (const int64_t column : {0, 1}) {
+      const double sum =
+          Numbers({3, 2}).values[2 + column] + SumOfHalf(updates, column);
+      EXPECT_NEAR(run.output(0)[2 + column], sum, kRelative * sum) << op;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline
