@@ -72,9 +72,12 @@ template <typename Sa, typename Sb, typename Term>
 void AddUpSums(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
                Sb sb, float* dx, Term term) {
   constexpr int64_t kWidth = ShortRowSums::kWidth;
-  const LoopsAround::Loop& last = loops.moving.back();
-  const absl::Span<const LoopsAround::Loop> others(loops.moving.data(),
-                                                   loops.moving.size() - 1);
+  absl::Span<const LoopsAround::Loop> others = loops.moving;
+  LoopsAround::Loop last = {.count = 1};
+  if (!others.empty()) {
+    last = others.back();
+    others.remove_suffix(1);
+  }
   const int64_t stride = side == Side::kA ? last.a_stride : last.b_stride;
   ForEachRound(others, [&](int64_t o, int64_t a, int64_t b) {
     for (int64_t c = 0; c < last.count; c += kWidth) {
@@ -127,8 +130,10 @@ void AddUpGradient(const Broadcast& s, Side side, float* dx, Term term) {
     run(Moves(), Moves());
   } else if (s.a_moves) {
     run(Moves(), Still());
-  } else {
+  } else if (s.b_moves) {
     run(Still(), Moves());
+  } else {
+    run(Still(), Still());
   }
 }
 

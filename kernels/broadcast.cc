@@ -59,6 +59,12 @@ absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const int64_t> a,
                                         absl::Span<const int64_t> b) {
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> out,
                             BroadcastDims(a, b));
+  return MakeBroadcastUnder(a, b, out);
+}
+
+Broadcast MakeBroadcastUnder(absl::Span<const int64_t> a,
+                             absl::Span<const int64_t> b,
+                             absl::Span<const int64_t> out) {
   Broadcast s;
   // Innermost first; neighbours in which both arrays behave alike are one loop.
   struct Run {

@@ -35,6 +35,11 @@ absl::StatusOr<std::vector<int64_t>> BroadcastDims(absl::Span<const int64_t> a,
 // Errors: as above.
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const int64_t> a,
                                         absl::Span<const int64_t> b);
+// The same under a result that may be larger than both arrays. REQUIRES: both
+// are broadcast to `out`.
+Broadcast MakeBroadcastUnder(absl::Span<const int64_t> a,
+                             absl::Span<const int64_t> b,
+                             absl::Span<const int64_t> out);
 
 // Part of a result: elements [begin, end) of its outermost loop, and where that
 // begins in each array.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/binary_loop.h"
 #include "kernels/broadcast.h"
 #include "kernels/strided.h"
 #include "kernels/threads.h"
@@ -25,7 +26,8 @@ class WhereOp : public Op {
       : Op({.backward_inputs = 0b001}),
         walk_(std::move(walk)),
         element_bytes_(DTypeBytes(spec.input(1).dtype)),
-        counts_{0, spec.input(1).count(), spec.input(2).count()} {}
+        chosen_(OverCondition(spec, 1)),
+        other_(OverCondition(spec, 2)) {}
 
   absl::Status Forward(const Tensors& t) override {
     switch (element_bytes_) {
@@ -42,8 +44,8 @@ class WhereOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (g.in(2) != nullptr) Add<2, false>(t, g);
-    if (g.in(1) != nullptr) Add<1, true>(t, g);
+    if (g.in(2) != nullptr) Add<2, false>(other_, t, g);
+    if (g.in(1) != nullptr) Add<1, true>(chosen_, t, g);
     return absl::OkStatus();
   }
 
@@ -72,29 +74,26 @@ class WhereOp : public Op {
                     });
   }
 
+  // An operand and the condition under the result.
+  static Broadcast OverCondition(const OpSpec& spec, size_t input) {
+    return MakeBroadcastUnder(spec.input(input).dims, spec.input(0).dims,
+                              spec.output(0).dims);
+  }
+
   // The gradient of an operand: dy where it was chosen, else zero.
   template <size_t kInput, bool kChosen>
-  void Add(const Tensors& t, const Gradients& g) const {
+  static void Add(const Broadcast& s, const Tensors& t, const Gradients& g) {
     const auto* const condition = static_cast<const uint8_t*>(t.inputs[0]);
-    float* const dx = g.in(kInput);
-    if (!g.accumulate(kInput)) std::fill_n(dx, counts_[kInput], 0.0f);
     const float* const dy = g.out();
-    const int64_t n = walk_.inner();
-    const int64_t by_c = walk_.inner_strides()[0];
-    const int64_t by_x = walk_.inner_strides()[kInput];
-    walk_.ForEachRow([=](int64_t o, const Walk::Offsets& at) {
-      const uint8_t* const c = condition + at[0];
-      float* const x = dx + at[kInput];
-      for (int64_t i = 0; i < n; ++i) {
-        const bool chosen = (At(c, i, by_c) != 0) == kChosen;
-        x[i * by_x] += chosen ? dy[o + i] : 0.0f;
-      }
-    });
+    BinaryGradient(s, Side::kA, g.accumulate(kInput), g.in(kInput),
+                   [=](int64_t o, int64_t, int64_t c) {
+                     return (condition[c] != 0) == kChosen ? dy[o] : 0.0f;
+                   });
   }
 
   const Walk walk_;
   const size_t element_bytes_;
-  const std::array<int64_t, 3> counts_;
+  const Broadcast chosen_, other_;
 };
 
 }  // namespace

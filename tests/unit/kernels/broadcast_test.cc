@@ -65,6 +65,31 @@ TEST(BroadcastTest, OffsetsAreTheReferences) {
   }
 }
 
+TEST(BroadcastTest, AResultMayBeLargerThanBoth) {
+  const Dims out = {2, 3, 4, 5};
+  for (const auto& [a, b] :
+       std::vector<std::pair<Dims, Dims>>{{{}, {}},
+                                          {{1, 4, 1}, {4, 1}},
+                                          {{5}, {3, 1, 5}},
+                                          {{2, 1, 1, 1}, {1, 5}},
+                                          {{2, 3, 4, 5}, {}},
+                                          {{3, 4, 1}, {2, 1, 1, 1}}}) {
+    const Broadcast s = MakeBroadcastUnder(a, b, out);
+    EXPECT_EQ(s.count, reference::Product(out));
+    EXPECT_EQ(s.a_count, reference::Product(a));
+    EXPECT_EQ(s.b_count, reference::Product(b));
+    int64_t visited = 0;
+    ForEachRow(s, [&](auto sa, auto sb, int64_t o, int64_t ia, int64_t ib) {
+      for (int64_t i = 0; i < s.inner; ++i, ++visited) {
+        ASSERT_EQ(o + i, visited);
+        ASSERT_EQ(ia + i * sa, reference::BroadcastOffset(visited, out, a));
+        ASSERT_EQ(ib + i * sb, reference::BroadcastOffset(visited, out, b));
+      }
+    });
+    EXPECT_EQ(visited, s.count);
+  }
+}
+
 TEST(BroadcastTest, CommonCasesAreFewLoops) {
   const std::vector<std::tuple<Dims, Dims, size_t>> cases = {
       {{2, 3, 4}, {2, 3, 4}, 0},  // same shape

@@ -213,5 +213,32 @@ TEST(LongSumTest, OfRowsThatAreScatteredToOnePlace) {
   }
 }
 
+// Operands are a number, a row, and a column; the condition is of every place,
+// of a row, of a column, and one.
+TEST(LongSumTest, OfWhatWhereRepeats) {
+  const DoubleArray dy = Numbers({kLong, 2});
+  for (const reference::Dims& x : {reference::Dims{}, {2}, {1, 2}}) {
+    for (const reference::Dims& c :
+         {reference::Dims{kLong, 2}, {2}, {kLong, 1}, {}}) {
+      OpRun run("Where", 16);
+      std::vector<uint8_t> chosen(reference::Product(c));
+      for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i % 3 != 1;
+      run.Integers<uint8_t>(DType::kBool, c, chosen);
+      run.Input(Numbers(x)).Input(Numbers({kLong, 2})).Output({kLong, 2});
+      ASSERT_TRUE(run.Forward().ok());
+      const std::vector<float> dx = run.Backward({dy})[1];
+      std::vector<double> sums(dx.size());
+      for (int64_t i = 0; i < 2 * kLong; ++i) {
+        const int64_t at = reference::BroadcastOffset(i, {kLong, 2}, c);
+        if (chosen[at] != 0) sums[x.empty() ? 0 : i % 2] += dy.values[i];
+      }
+      for (size_t k = 0; k < sums.size(); ++k) {
+        EXPECT_NEAR(dx[k], sums[k], kRelative * sums[k])
+            << x.size() << " " << c.size();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline
