@@ -250,7 +250,7 @@ absl::Status Attention::Backward(const float* q, const float* k, const float* v,
   const Operands in = {q, k, v, mask};
   const int64_t own = backward_scratch_count() / parts();
   // Heads of one mask add to one gradient.
-  const bool may_share = out.dmask == nullptr;
+  const bool may_share = !out.WantsMask();
   return ForHeads(may_share, [&](int64_t part, const Head& h) -> absl::Status {
     Products& products = products_[part];
     float* const d = scratch + part * own;
@@ -277,7 +277,7 @@ absl::Status Attention::HeadGradients(Products& products, const Head& h,
     SYNCLINE_RETURN_IF_ERROR(Into(*products.dv, weights, dy_head,
                                   h.shares_keys || out.add_dv, out.dv + v_at));
   }
-  if (out.dq == nullptr && out.dk == nullptr && out.dmask == nullptr) {
+  if (out.dq == nullptr && out.dk == nullptr && !out.WantsMask()) {
     return absl::OkStatus();
   }
   SYNCLINE_RETURN_IF_ERROR(
@@ -285,11 +285,8 @@ absl::Status Attention::HeadGradients(Products& products, const Head& h,
   SoftmaxGradient({.outer = s.queries, .n = s.keys, .inner = 1}, weights, d,
                   /*accumulate=*/false, d);
   if (in.mask.hidden_is_finite()) DropHidden(in.mask, h, d);
-  if (out.dmask != nullptr) {
-    AddMaskGradient(
-        in.mask, d,
-        out.dmask + h.batch * in.mask.batch + h.head * in.mask.head);
-  }
+  AddMaskGradient(in.mask, h, d, out.dmask);
+  AddMaskGradient(in.mask, h, d, out.long_dmask);
   if (s.softcap != 0) {
     SYNCLINE_RETURN_IF_ERROR(CapGradient(products, h, in, capped, d));
   }
@@ -317,8 +314,11 @@ void Attention::DropHidden(const Mask& mask, const Head& head, float* d) const {
   }
 }
 
-void Attention::AddMaskGradient(const Mask& mask, const float* d,
-                                float* dmask) const {
+template <typename Sum>
+void Attention::AddMaskGradient(const Mask& mask, const Head& head,
+                                const float* d, Sum* dmask) const {
+  if (dmask == nullptr) return;
+  dmask += head.batch * mask.batch + head.head * mask.head;
   const int64_t columns = std::min(shape_.keys, mask.columns);
   for (int64_t i = 0; i < shape_.queries; ++i) {
     for (int64_t j = 0; j < columns; ++j) {

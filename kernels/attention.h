@@ -72,8 +72,12 @@ class Attention {
     float* scores = nullptr;  // [batch, heads, queries, keys]; null: none
   };
   struct Gradients {
-    // Null: not wanted. The mask's is of what is added, and always added to.
+    // Null: not wanted. The mask's is of what is added, and always added to;
+    // one of the two, the second for a mask that many rows share, whose sum in
+    // float32 would lose digits.
     float *dq = nullptr, *dk = nullptr, *dv = nullptr, *dmask = nullptr;
+    double* long_dmask = nullptr;
+    bool WantsMask() const { return dmask != nullptr || long_dmask != nullptr; }
     // Add to what is there; else overwrite.
     bool add_dq = false, add_dk = false, add_dv = false;
   };
@@ -155,7 +159,9 @@ class Attention {
                              const Gradients& out) const;
   // None flows to scores that were replaced.
   void DropHidden(const Mask& mask, const Head& head, float* d) const;
-  void AddMaskGradient(const Mask& mask, const float* d, float* dmask) const;
+  template <typename Sum>
+  void AddMaskGradient(const Mask& mask, const Head& head, const float* d,
+                       Sum* dmask) const;
   // From d, that of the capped scores, to that of the products, in place.
   absl::Status CapGradient(Products& products, const Head& head,
                            const Operands& in, float* capped, float* d) const;

@@ -10,6 +10,7 @@
 #include "common/model/fusion.h"
 #include "kernels/broadcast.h"
 #include "kernels/loop.h"
+#include "kernels/row_sums.h"
 #include "kernels/strided.h"
 #include "worker/ops/attention_heads.h"
 #include "worker/ops/op.h"
@@ -40,6 +41,16 @@ struct Plan {
   std::optional<JoinedHeads> keys, values;  // both or neither
 };
 
+// Elements of the mask's gradient that are added up in fp64: all where many
+// rows of scores share each, else none.
+int64_t LongMaskCount(const OpSpec& spec, const Plan& plan) {
+  if (!spec.WantsGradient(kMask)) return 0;
+  const Attention::Shape& s = plan.shape;
+  const int64_t count = spec.input(kMask).count();
+  const int64_t scores = s.batch * s.heads * s.queries * s.keys;
+  return scores / kRowBlock > count ? count : 0;
+}
+
 Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
                     const Attention& attention) {
   Op::Traits traits;
@@ -54,7 +65,8 @@ Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
       attention.forward_scratch_count() * sizeof(float);
   traits.backward_scratch_bytes = (attention.backward_scratch_count() + joined +
                                    (joins ? spec.input(kQ).count() : 0)) *
-                                  sizeof(float);
+                                      sizeof(float) +
+                                  LongMaskCount(spec, plan) * sizeof(double);
   return traits;
 }
 
@@ -66,6 +78,7 @@ class AttentionOp : public Op {
         plan_(std::move(plan)),
         attention_(std::move(attention)),
         mask_is_bool_(spec.input(kMask).dtype == DType::kBool),
+        long_mask_count_(LongMaskCount(spec, plan_)),
         q_count_(spec.input(kQ).count()),
         mask_count_(spec.input(kMask).count()) {}
 
@@ -86,14 +99,35 @@ class AttentionOp : public Op {
                                 .dk = g.in(kK),
                                 .dv = g.in(kV),
                                 .dmask = g.in(kMask),
+                                .long_dmask = nullptr,
                                 .add_dq = g.accumulate(kQ),
                                 .add_dk = g.accumulate(kK),
                                 .add_dv = g.accumulate(kV)};
-    return plan_.keys.has_value() ? JoinedGradient(t, g, out)
-                                  : AttentionGradient(t, g, out);
+    if (out.dmask == nullptr || long_mask_count_ == 0) {
+      return OperandGradients(t, g, out);
+    }
+    auto* const sums = static_cast<double*>(t.scratch);
+    std::fill_n(sums, long_mask_count_, 0.0);
+    out.dmask = nullptr;
+    out.long_dmask = sums;
+    SYNCLINE_RETURN_IF_ERROR(OperandGradients(t, g, out));
+    Emit(long_mask_count_, /*accumulate=*/true, g.in(kMask),
+         [=](int64_t i) { return static_cast<float>(sums[i]); });
+    return absl::OkStatus();
   }
 
  private:
+  absl::Status OperandGradients(const Tensors& t, const Gradients& g,
+                                const Attention::Gradients& out) {
+    return plan_.keys.has_value() ? JoinedGradient(t, g, out)
+                                  : AttentionGradient(t, g, out);
+  }
+  // In the backward pass, after the mask's sums.
+  float* ScratchOf(const Tensors& t) const {
+    return reinterpret_cast<float*>(static_cast<double*>(t.scratch) +
+                                    long_mask_count_);
+  }
+
   static const int64_t* KeyCounts(const Tensors& t) {
     return t.inputs.size() > kKeyCounts
                ? static_cast<const int64_t*>(t.inputs[kKeyCounts])
@@ -164,8 +198,7 @@ class AttentionOp : public Op {
   // written from the last input to the first.
   absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
                               Attention::Gradients out) {
-    out.dk =
-        static_cast<float*>(t.scratch) + attention_.backward_scratch_count();
+    out.dk = ScratchOf(t) + attention_.backward_scratch_count();
     out.dv = out.dk + plan_.keys->count();
     out.dq = out.dv + plan_.values->count();
     out.add_dk = out.add_dv = true;
@@ -193,13 +226,13 @@ class AttentionOp : public Op {
       return absl::OkStatus();
     }
     return attention_.Backward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
-                               WeightsOf(t), g.out(),
-                               static_cast<float*>(t.scratch), out);
+                               WeightsOf(t), g.out(), ScratchOf(t), out);
   }
 
   const Plan plan_;
   Attention attention_;
   const bool mask_is_bool_;
+  const int64_t long_mask_count_;
   const int64_t q_count_;
   const int64_t mask_count_;
 };

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/gemm.h"
+#include "kernels/loop.h"
+#include "kernels/row_sums.h"
 #include "kernels/strided.h"
 #include "worker/ops/strided_copy.h"
 
@@ -175,32 +177,46 @@ void ForEachTerm(const Walk& walk, Visit visit) {
   });
 }
 
-template <typename T>
-void AddTerms(const Walk& walk, const T* a, const T* b, int64_t count, T* y) {
-  std::fill_n(y, count, T(0));
+// sums[o] += a term of each combination; computed in T, added up in S.
+template <typename T, typename S>
+void AddTerms(const Walk& walk, const T* a, const T* b, S* sums) {
   ForEachTerm(walk, [=](int64_t o, int64_t i, int64_t j) {
-    y[o] += b == nullptr ? a[i] : a[i] * b[j];
+    sums[o] += b == nullptr ? a[i] : a[i] * b[j];
   });
+}
+
+// Whether `count` sums of what the walk visits are so long that they are added
+// up in fp64.
+bool AreLong(const Walk& walk, int64_t count) {
+  return walk.count() / kRowBlock > count;
+}
+
+// out = the sums that add(sums) adds to, or += with `accumulate`; in fp64, in
+// scratch, if they are long.
+template <typename Add>
+void AddUp(const Walk& walk, int64_t count, bool accumulate, float* out,
+           void* scratch, Add add) {
+  if (!AreLong(walk, count)) {
+    if (!accumulate) std::fill_n(out, count, 0.0f);
+    return add(out);
+  }
+  auto* const sums = static_cast<double*>(scratch);
+  std::fill_n(sums, count, 0.0);
+  add(sums);
+  Emit(count, accumulate, out,
+       [=](int64_t i) { return static_cast<float>(sums[i]); });
 }
 
 class EinsumOp : public Op {
  public:
   struct Products {
     std::unique_ptr<Contraction> y, da, db;  // null: term by term
-
-    int64_t scratch_bytes() const {
-      int64_t most = 0;
-      for (const auto* part : {&y, &da, &db}) {
-        if (*part != nullptr) most = std::max(most, (*part)->scratch_count());
-      }
-      return most * static_cast<int64_t>(sizeof(float));
-    }
   };
 
   EinsumOp(const OpSpec& spec, const EinsumLabels& labels, Products products)
       : Op({.backward_inputs = spec.inputs.size() > 1 ? 0b11u : 0u,
-            .forward_scratch_bytes = products.scratch_bytes(),
-            .backward_scratch_bytes = products.scratch_bytes()}),
+            .forward_scratch_bytes = ScratchBytes(spec, labels, products),
+            .backward_scratch_bytes = ScratchBytes(spec, labels, products)}),
         walk_(WalkOf(labels)),
         products_(std::move(products)),
         is_double_(spec.input(0).dtype == DType::kFloat64),
@@ -210,16 +226,20 @@ class EinsumOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     const bool two = t.inputs.size() > 1;
     if (is_double_) {
+      auto* const y = static_cast<double*>(t.outputs[0]);
+      std::fill_n(y, y_count_, 0.0);
       AddTerms(walk_, static_cast<const double*>(t.inputs[0]),
-               two ? static_cast<const double*>(t.inputs[1]) : nullptr,
-               y_count_, static_cast<double*>(t.outputs[0]));
+               two ? static_cast<const double*>(t.inputs[1]) : nullptr, y);
       return absl::OkStatus();
     }
     if (products_.y != nullptr) {
       return products_.y->Run(t.in(0), t.in(1), /*accumulate=*/false, t.out(0),
                               static_cast<float*>(t.scratch));
     }
-    AddTerms(walk_, t.in(0), two ? t.in(1) : nullptr, y_count_, t.out(0));
+    AddUp(walk_, y_count_, /*accumulate=*/false, t.out(0), t.scratch,
+          [&](auto* sums) {
+            AddTerms(walk_, t.in(0), two ? t.in(1) : nullptr, sums);
+          });
     return absl::OkStatus();
   }
 
@@ -236,6 +256,24 @@ class EinsumOp : public Op {
   }
 
  private:
+  // The most that a product or long sums want.
+  static int64_t ScratchBytes(const OpSpec& spec, const EinsumLabels& labels,
+                              const Products& products) {
+    const Walk walk = WalkOf(labels);
+    int64_t most = 0;
+    const auto add = [&](const std::unique_ptr<Contraction>& product,
+                         int64_t count) {
+      const int64_t floats = product != nullptr     ? product->scratch_count()
+                             : AreLong(walk, count) ? 2 * count
+                                                    : 0;
+      most = std::max(most, floats * static_cast<int64_t>(sizeof(float)));
+    };
+    add(products.y, spec.output(0).count());
+    add(products.da, spec.input(0).count());
+    add(products.db, spec.input(1).count());
+    return most;
+  }
+
   absl::Status RunGradient(const std::unique_ptr<Contraction>& product,
                            size_t input, const float* other, const Tensors& t,
                            const Gradients& g) {
@@ -247,11 +285,14 @@ class EinsumOp : public Op {
       return product->Run(a, b, g.accumulate(input), dx,
                           static_cast<float*>(t.scratch));
     }
-    if (!g.accumulate(input)) std::fill_n(dx, counts_[input], 0.0f);
-    ForEachTerm(walk_, [=](int64_t o, int64_t i, int64_t j) {
-      const float factor = other == nullptr ? 1.0f : other[input == 0 ? j : i];
-      dx[input == 0 ? i : j] += dy[o] * factor;
-    });
+    AddUp(walk_, counts_[input], g.accumulate(input), dx, t.scratch,
+          [&](auto* sums) {
+            ForEachTerm(walk_, [=](int64_t o, int64_t i, int64_t j) {
+              const float factor =
+                  other == nullptr ? 1.0f : other[input == 0 ? j : i];
+              sums[input == 0 ? i : j] += dy[o] * factor;
+            });
+          });
     return absl::OkStatus();
   }
 

@@ -145,5 +145,24 @@ TEST(AttentionTest, MoreKeysThanThereAreEndTheStep) {
             "nonpad_kv_seqlen of sample 0 is 4; there are 3 keys");
 }
 
+// 70,000 queries that share a row of it, each with the same gradient.
+TEST(AttentionTest, AMaskOfManyQueriesKeepsItsGradientsDigits) {
+  constexpr int64_t kQueries = 70'000;
+  OpRun run("Attention", 23);
+  DoubleArray ones({1, 1, kQueries, 1});
+  ones.values.assign(kQueries, 1);
+  run.Input(ones).Input(MakeArray({1, 1, 2, 1}, {0.5, -0.25}));
+  run.Input(MakeArray({1, 1, 2, 1}, {0.75, -0.5}));
+  run.Input(MakeArray({1, 2}, {0.25, 0.125})).Output({1, 1, kQueries, 1});
+  ASSERT_TRUE(run.Forward().ok());
+  const std::vector<float> dmask = run.Backward({ones})[3];
+  const double p = 1 / (1 + std::exp((-0.25 + 0.125) - (0.5 + 0.25)));
+  const double want = kQueries * p * (1 - p) * (0.75 + 0.5);
+  // Of each query's, and of the sum.
+  const double bound = (8 + 72) * 6e-8 * want;
+  EXPECT_NEAR(dmask[0], want, bound);
+  EXPECT_NEAR(dmask[1], -want, bound);
+}
+
 }  // namespace
 }  // namespace syncline

@@ -240,5 +240,24 @@ TEST(LongSumTest, OfWhatWhereRepeats) {
   }
 }
 
+// Term by term: a sum over one operand, the other repeated; and a diagonal.
+TEST(LongSumTest, OfAnEinsum) {
+  const DoubleArray x = Numbers({kLong, 2});
+  OpRun run("Einsum", 12, {{"equation", std::string("ij,k->jk")}});
+  run.Input(x).Input(Numbers({1})).Output({2, 1});
+  ASSERT_TRUE(run.Forward().ok());
+  const DoubleArray dy = Numbers({2, 1});
+  const std::vector<float> db = run.Backward({dy})[1];
+  const double b = Numbers({1}).values[0];
+  double gradient = 0;
+  for (int64_t j = 0; j < 2; ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < kLong; ++i) sum += x.values[2 * i + j];
+    EXPECT_NEAR(run.output(0)[j], sum * b, kRelative * sum * b);
+    gradient += sum * dy.values[j];
+  }
+  EXPECT_NEAR(db[0], gradient, kRelative * gradient);
+}
+
 }  // namespace
 }  // namespace syncline
