@@ -7,6 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <ostream>
+#include <vector>
+
 #include "tests/testing/arrays.h"
 
 namespace syncline {
@@ -131,55 +135,124 @@ TEST_P(PlaneNormTest, PartsHaveTheBitsOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Planes, PlaneNormTest, ::testing::Values(1, 3, 4, 21));
 
 // Of 30,000 planes, or of planes of 90,000 elements.
-TEST(LongPlaneNormTest, MomentsAndGradientsKeepTheirDigits) {
-  struct Case {
-    int64_t batch, channels, plane, block;
-    bool across_batch;
-    int64_t group;
-  };
-  for (const Case& c :
-       {Case{30'000, 2, 3, 1, true, 1}, Case{30'000, 1, 1, 1, true, 1},
-        Case{3'000, 8, 5, 8, true, 1}, Case{1, 8, 90'000, 8, true, 1},
-        Case{2, 1, 90'000, 1, true, 1}, Case{1, 30'000, 3, 1, false, 30'000},
-        Case{2, 70, 4, 1, false, 35}, Case{3, 130, 2, 1, true, 1}}) {
-    SCOPED_TRACE(::testing::Message() << c.batch << " x " << c.channels << " x "
-                                      << c.plane << " block " << c.block);
-    PlaneNorm shape;
-    shape.batch = c.batch;
-    shape.channels = c.channels;
-    shape.plane = c.plane;
-    shape.across_batch = c.across_batch;
-    shape.group = c.group;
-    shape.block = c.block;
-    std::vector<float> x(c.batch * c.channels * c.plane);
-    for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = 7.1f + 0.3f * static_cast<float>(i * i % 11);
-    }
-    const auto statistic_of = [&](int64_t i) {
-      const int64_t per_sample = c.channels * c.plane;
+struct LongCase {
+  int64_t batch, channels, plane, block;
+  bool across_batch;
+  int64_t group;
+};
+
+std::ostream& operator<<(std::ostream& out, const LongCase& c) {
+  return out << c.batch << " x " << c.channels << " x " << c.plane << " block "
+             << c.block;
+}
+
+class LongPlaneNormTest : public ::testing::TestWithParam<LongCase> {
+ protected:
+  LongPlaneNormTest() {
+    const LongCase& c = GetParam();
+    shape_.batch = c.batch;
+    shape_.channels = c.channels;
+    shape_.plane = c.plane;
+    shape_.across_batch = c.across_batch;
+    shape_.group = c.group;
+    shape_.block = c.block;
+    const int64_t per_sample = c.channels * c.plane;
+    for (int64_t i = 0; i < c.batch * per_sample; ++i) {
+      x_.push_back(7.1f + 0.3f * static_cast<float>(i * i % 11));
+      dy_.push_back(0.1f + 1e-3f * static_cast<float>(i * i % 11));
       const int64_t in_sample = i % per_sample;
-      const int64_t channel =
-          c.block == 1
-              ? in_sample / c.plane
-              : in_sample / (c.plane * c.block) * c.block + i % c.block;
-      return shape.StatisticOf(i / per_sample, channel);
-    };
-    std::vector<double> sums(shape.statistic_count());
-    std::vector<double> squares(sums.size());
-    const double share = 1.0 / static_cast<double>(shape.elements());
-    for (size_t i = 0; i < x.size(); ++i) sums[statistic_of(i)] += x[i] * share;
-    for (size_t i = 0; i < x.size(); ++i) {
-      const double deviation = x[i] - sums[statistic_of(i)];
-      squares[statistic_of(i)] += deviation * deviation * share;
+      channel_.push_back(c.block == 1
+                             ? in_sample / c.plane
+                             : in_sample / (c.plane * c.block) * c.block +
+                                   i % c.block);
+      statistic_.push_back(shape_.StatisticOf(i / per_sample, channel_.back()));
     }
-    std::vector<float> mean(sums.size()), variance(sums.size());
-    PlaneMoments(shape, x.data(), mean.data(), variance.data());
-    for (size_t i = 0; i < sums.size(); ++i) {
-      EXPECT_NEAR(mean[i], sums[i], 4e-6 * sums[i]);
-      EXPECT_NEAR(variance[i], squares[i], 5e-6 * squares[i]);
-    }
+    mean_.resize(shape_.statistic_count());
+    variance_.resize(shape_.statistic_count());
+    PlaneMoments(shape_, x_.data(), mean_.data(), variance_.data());
+  }
+
+  PlaneNorm shape_;
+  std::vector<float> x_, dy_;
+  std::vector<int64_t> channel_, statistic_;  // of each element
+  std::vector<float> mean_, variance_;
+};
+
+TEST_P(LongPlaneNormTest, MomentsKeepTheirDigits) {
+  std::vector<double> sums(mean_.size()), squares(mean_.size());
+  const double share = 1.0 / static_cast<double>(shape_.elements());
+  for (size_t i = 0; i < x_.size(); ++i) sums[statistic_[i]] += x_[i] * share;
+  for (size_t i = 0; i < x_.size(); ++i) {
+    const double deviation = x_[i] - sums[statistic_[i]];
+    squares[statistic_[i]] += deviation * deviation * share;
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_NEAR(mean_[i], sums[i], 4e-6 * sums[i]);
+    EXPECT_NEAR(variance_[i], squares[i], 5e-6 * squares[i]);
   }
 }
+
+TEST_P(LongPlaneNormTest, GradientsKeepTheirDigits) {
+  std::vector<float> inverse(mean_.size());
+  InverseDeviation(shape_.statistic_count(), 1e-3f, variance_.data(),
+                   inverse.data());
+  const std::vector<float> scale(shape_.channels, 1.5f);
+  std::vector<float> dx(x_.size()), dscale(scale.size()), dbias(scale.size());
+  std::vector<double> memory(GradientSums(shape_));
+  NormalizePlanesGradient(shape_, {.x = x_.data(),
+                                   .dy = dy_.data(),
+                                   .mean = mean_.data(),
+                                   .inverse = inverse.data(),
+                                   .scale = scale.data(),
+                                   .fixed_statistics = false,
+                                   .dx = dx.data(),
+                                   .accumulate_x = false,
+                                   .dscale = dscale.data(),
+                                   .accumulate_scale = false,
+                                   .dbias = dbias.data(),
+                                   .accumulate_bias = false,
+                                   .sums = memory.data()});
+  // Means of scale * dy and of that times the normalised x, by statistic; sums
+  // by channel, and of absolute values, which errors go by.
+  std::vector<double> of_dy(mean_.size()), of_dy_x(mean_.size());
+  std::vector<double> bias(scale.size()), slope(scale.size());
+  std::vector<double> bound(scale.size());
+  const double share = 1.5 / static_cast<double>(shape_.elements());
+  const auto normalised = [&](size_t i) {
+    const int64_t at = statistic_[i];
+    return (double{x_[i]} - mean_[at]) * inverse[at];
+  };
+  for (size_t i = 0; i < x_.size(); ++i) {
+    of_dy[statistic_[i]] += dy_[i] * share;
+    of_dy_x[statistic_[i]] += dy_[i] * normalised(i) * share;
+    bias[channel_[i]] += dy_[i];
+    slope[channel_[i]] += dy_[i] * normalised(i);
+    bound[channel_[i]] += std::fabs(dy_[i] * normalised(i));
+  }
+  constexpr double kRounding = 1.0 / (1 << 24);
+  for (size_t c = 0; c < scale.size(); ++c) {
+    EXPECT_NEAR(dbias[c], bias[c], 72 * kRounding * bias[c]);
+    EXPECT_NEAR(dscale[c], slope[c], 76 * kRounding * bound[c]);
+  }
+  for (size_t i = 0; i < dx.size(); ++i) {
+    const int64_t at = statistic_[i];
+    ASSERT_NEAR(
+        dx[i],
+        inverse[at] * (1.5 * dy_[i] - of_dy[at] - normalised(i) * of_dy_x[at]),
+        1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Planes, LongPlaneNormTest,
+                         ::testing::Values(LongCase{30'000, 2, 3, 1, true, 1},
+                                           LongCase{30'000, 1, 1, 1, true, 1},
+                                           LongCase{3'000, 8, 5, 8, true, 1},
+                                           LongCase{1, 8, 90'000, 8, true, 1},
+                                           LongCase{2, 1, 90'000, 1, true, 1},
+                                           LongCase{1, 30'000, 3, 1, false,
+                                                    30'000},
+                                           LongCase{2, 70, 4, 1, false, 35},
+                                           LongCase{3, 130, 2, 1, true, 1}));
 
 }  // namespace
 }  // namespace syncline
