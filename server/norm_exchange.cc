@@ -188,7 +188,7 @@ void NormExchange::NoteReach(const absl::Status& status) {
     if (absl::IsUnavailable(status)) {
       out_of_reach = reach_.OnFailure(MonotonicNow());
     } else {
-      reach_.OnAnswer();
+      reach_.OnAnswer(MonotonicNow());
     }
   }
   if (out_of_reach.has_value() && on_unreachable_ != nullptr) {

@@ -334,7 +334,7 @@ void FanoutCall::State::NoteReach(const ActiveCall& active, bool is_probe,
     } else if (absl::IsUnavailable(status)) {
       out_of_reach = reach.OnFailure(MonotonicNow());
     } else {
-      reach.OnAnswer();
+      reach.OnAnswer(MonotonicNow());
     }
   }
   if (out_of_reach.has_value() && options_.on_unreachable != nullptr) {

@@ -4,7 +4,10 @@
 
 namespace syncline {
 
-void PeerReach::OnAnswer() { since_ = absl::InfiniteFuture(); }
+void PeerReach::OnAnswer(absl::Time now) {
+  since_ = absl::InfiniteFuture();
+  answered_ = now;
+}
 
 std::optional<absl::Duration> PeerReach::OnFailure(absl::Time now) {
   return OnSilence(now, now);
@@ -12,6 +15,7 @@ std::optional<absl::Duration> PeerReach::OnFailure(absl::Time now) {
 
 std::optional<absl::Duration> PeerReach::OnSilence(absl::Time asked,
                                                    absl::Time now) {
+  if (asked < answered_) return std::nullopt;
   since_ = std::min(since_, asked);
   const absl::Duration out_of_reach = now - since_;
   if (out_of_reach < untold_ || now < told_ + kTellPeriod) return std::nullopt;
