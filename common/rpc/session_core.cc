@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/backoff.h"
+#include "common/rpc/kept_results.h"
 
 namespace syncline {
 namespace {
@@ -30,6 +32,14 @@ bool IsReplacedBy(const DaemonMessage& earlier, const DaemonMessage& event) {
   return !a.has_evaluation() && !b.has_evaluation() &&
          a.has_progress() == b.has_progress() &&
          a.has_activity() == b.has_activity();
+}
+
+// True for an activity that is over: what a member waited for before it was
+// prepared, or done. Where results are that were not stored stays true.
+bool IsEndedBy(const DaemonMessage& earlier, const DaemonMessage& event) {
+  return (event.has_prepared() || event.has_done()) && earlier.has_report() &&
+         earlier.report().has_activity() &&
+         !absl::StartsWith(earlier.report().activity(), kNotStored);
 }
 
 const std::string& JobOf(const DaemonMessage& event) {
@@ -89,7 +99,11 @@ void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
     told_to_end_ = told_to_end_ || message.has_shutdown();
     // Before the daemon gets to it: the stream may break meanwhile.
     if (message.has_prepare()) {
-      SetRunningJob(message.prepare().assignment().job_id());
+      const std::string& job_id = message.prepare().assignment().job_id();
+      // A job of the same id may be another one: that of a scheduler with a new
+      // state directory.
+      if (job_id != running_job_) said_.clear();
+      SetRunningJob(job_id);
     }
     actions->push_back(DeliverCommand{message});
   }
@@ -245,7 +259,7 @@ void SessionCore::Send(DaemonMessage event, SessionActions* actions) {
 
 void SessionCore::Remember(const DaemonMessage& event) {
   std::erase_if(said_, [&](const DaemonMessage& earlier) {
-    return IsReplacedBy(earlier, event);
+    return IsReplacedBy(earlier, event) || IsEndedBy(earlier, event);
   });
   if (said_.size() == kKeptMax) {
     // An evaluation so long ago has arrived; an answer is not given up for it.

@@ -229,16 +229,74 @@ TEST_F(SessionCoreTest, RepeatsItselfAfterEachRegistration) {
     End(absl::UnavailableError("reset"));
     ASSERT_THAT(TickUntilAction(absl::Seconds(1)),
                 ElementsAre("open", "register"));
-    // Three evaluations; of the other reports the last.
-    EXPECT_THAT(Accept(),
-                ElementsAre("registered", "prepared", "report", "report",
-                            "report", "report", "report", "done"));
+    // Three evaluations and the last progress. It waits for nothing any more.
+    EXPECT_THAT(Accept(), ElementsAre("registered", "prepared", "report",
+                                      "report", "report", "report", "done"));
   }
   Prepare("j-0002");
   End(absl::UnavailableError("reset"));
   TickUntilAction(absl::Seconds(1));
   EXPECT_EQ(LastRegister().job_id(), "j-0002");
   EXPECT_THAT(Accept(), ElementsAre("registered"));
+}
+
+DaemonMessage Activity(const std::string& text) {
+  DaemonMessage message = Report();
+  message.mutable_report()->set_activity(text);
+  return message;
+}
+
+// The scheduler would take it for what the job waits for now.
+TEST_F(SessionCoreTest, AWaitThatIsOverIsNotRepeated) {
+  Start();
+  Accept();
+  Prepare("j-0001");
+  Send(Activity("reading a.csv"));
+  const auto after_a_break = [&] {
+    End(absl::UnavailableError("reset"));
+    TickUntilAction(absl::Seconds(1));
+    return Accept();
+  };
+  EXPECT_THAT(after_a_break(), ElementsAre("registered", "report"));
+  Send(Prepared("j-0001"));
+  EXPECT_THAT(after_a_break(), ElementsAre("registered", "prepared"));
+  Send(Activity("storing trained.onnx"));
+  EXPECT_THAT(after_a_break(), ElementsAre("registered", "prepared", "report"));
+  Send(Done("j-0001"));
+  EXPECT_THAT(after_a_break(), ElementsAre("registered", "prepared", "done"));
+}
+
+// Where results are that were not stored stays true when the job has ended.
+TEST_F(SessionCoreTest, ResultsThatWereKeptAreNamedAgain) {
+  Start();
+  Accept();
+  Prepare("j-0001");
+  Send(Activity("not stored: trained.onnx; kept on host-a in /w/r"));
+  Send(Done("j-0001"));
+  End(absl::UnavailableError("reset"));
+  TickUntilAction(absl::Seconds(1));
+  EXPECT_THAT(Accept(), ElementsAre("registered", "report", "done"));
+}
+
+// Its answers would be taken for those of the other job.
+TEST_F(SessionCoreTest, AnotherJobOfTheSameIdIsNotAnsweredByTheFirst) {
+  Start();
+  Accept();
+  Prepare("j-0001");
+  Send(Prepared("j-0001"));
+  Send(Done("j-0001"));
+  core_.SetRunningJob("");
+  Prepare("j-0001");
+  End(absl::UnavailableError("reset"));
+  TickUntilAction(absl::Seconds(1));
+  EXPECT_EQ(LastRegister().job_id(), "j-0001");
+  EXPECT_THAT(Accept(), ElementsAre("registered"));
+  // The command may come again for the job that it prepares.
+  Send(Prepared("j-0001"));
+  Prepare("j-0001");
+  End(absl::UnavailableError("reset"));
+  TickUntilAction(absl::Seconds(1));
+  EXPECT_THAT(Accept(), ElementsAre("registered", "prepared"));
 }
 
 TEST_F(SessionCoreTest, AnswersAreKeptBeforeReports) {
