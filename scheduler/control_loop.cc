@@ -129,8 +129,12 @@ void ControlLoop::Confirm(const ConfirmAddress& confirm) {
   confirmer_->Confirm(
       confirm.address, confirm.incarnation,
       [this, session = confirm.session](const absl::Status& answer) {
-        const auto event = [session, answer](ClusterCore* core, absl::Time now,
-                                             ClusterActions* actions) {
+        const auto event = [this, session, answer](ClusterCore* core,
+                                                   absl::Time now,
+                                                   ClusterActions* actions) {
+          // As with the ends of streams: nobody is lost to a scheduler that
+          // stops.
+          if (draining_) return;
           core->OnAddressAnswer(session, answer, now, actions);
         };
         if (Post(event)) return;

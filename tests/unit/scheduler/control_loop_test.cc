@@ -75,14 +75,14 @@ class ControlLoopTest : public ::testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  absl::StatusOr<std::string> Submit() {
-    const auto submission = SubmitWithKey("");
+  absl::StatusOr<std::string> Submit(ControlLoop* loop = nullptr) {
+    const auto submission = SubmitWithKey("", "model", 1, loop);
     if (!submission.ok()) return submission.status();
     return submission->job_id;
   }
   absl::StatusOr<ControlLoop::Submission> SubmitWithKey(
       const std::string& key, const std::string& content = "model",
-      uint32_t epochs = 1) {
+      uint32_t epochs = 1, ControlLoop* loop = nullptr) {
     auto model = *artifacts_->BeginUpload(100);
     FileChunk chunk;
     chunk.set_data(content);
@@ -94,7 +94,8 @@ class ControlLoopTest : public ::testing::Test {
     job.spec.mutable_training()->set_epochs(epochs);
     job.client_key = key;
     WaitLog<absl::StatusOr<ControlLoop::Submission>> outcome;
-    loop_.Submit(job, model.get(), [&](auto s) { outcome.Add(s); });
+    (loop == nullptr ? loop_ : *loop)
+        .Submit(job, model.get(), [&](auto s) { outcome.Add(s); });
     const auto outcomes = outcome.Await(1);
     EXPECT_EQ(outcomes.size(), 1);
     return outcomes.at(0);
@@ -225,6 +226,44 @@ class NoteConfirmer final : public AddressConfirmer {
   WaitLog<std::function<void(absl::Status)>> asked;
 };
 
+DaemonMessage Hello() {
+  DaemonMessage hello;
+  Member* self = hello.mutable_register_()->mutable_member();
+  self->mutable_task()->set_type(WORKER);
+  self->set_address("h:1");
+  self->set_incarnation(1);
+  self->set_version("0.1.0");
+  return hello;
+}
+
+// A scheduler and its members that are told to end at the same time: what runs
+// is marked by the scheduler's successor.
+TEST_F(ControlLoopTest, ADrainedLoopLosesNobody) {
+  NoteConfirmer confirmer;
+  ControlLoop loop({.core = {.version = "0.1.0", .confirms_addresses = true},
+                    .idle_limit = kIdleLimit,
+                    .confirmer = &confirmer},
+                   {}, &store_, artifacts_.get(), &metrics_);
+  const std::string job_id = *Submit(&loop);
+  const SessionId session = loop.AddSession(std::make_shared<NoteSession>());
+  loop.OnMessage(session, Hello(), [] {});
+  const auto asked = confirmer.asked.Await(1);
+  ASSERT_EQ(asked.size(), 1);
+  asked[0](absl::OkStatus());
+  ASSERT_TRUE(Eventually(kPatience, [&] {
+    return loop.Get(job_id)->state() == PREPARING;
+  }));
+  loop.OnClosed(session);
+  const auto asked_again = confirmer.asked.Await(2);
+  ASSERT_EQ(asked_again.size(), 2);
+  loop.Drain();
+  asked_again[1](absl::NotFoundError("connection refused"));
+  absl::Notification handled;
+  loop.Cancel("none", "", [&](const auto&) { handled.Notify(); });
+  ASSERT_TRUE(handled.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_EQ(loop.Get(job_id)->state(), PREPARING);
+}
+
 // A member is asked once until it answers: a lost answer would leave it without
 // jobs for as long as it lives.
 TEST_F(ControlLoopTest, AnAnswerThatFindsTheQueueFullIsNotLost) {
@@ -236,13 +275,7 @@ TEST_F(ControlLoopTest, AnAnswerThatFindsTheQueueFullIsNotLost) {
                     .idle_limit = kIdleLimit,
                     .confirmer = &confirmer},
                    {}, &store_, artifacts_.get(), &metrics_);
-  DaemonMessage hello;
-  Member* self = hello.mutable_register_()->mutable_member();
-  self->mutable_task()->set_type(WORKER);
-  self->set_address("h:1");
-  self->set_incarnation(1);
-  self->set_version("0.1.0");
-  loop.OnMessage(loop.AddSession(std::make_shared<NoteSession>()), hello,
+  loop.OnMessage(loop.AddSession(std::make_shared<NoteSession>()), Hello(),
                  [] {});
   const auto asked = confirmer.asked.Await(1);
   ASSERT_EQ(asked.size(), 1);
