@@ -406,11 +406,24 @@ void Job::OnUnreachable(SessionId session, const PeerUnreachable& report,
   }
 }
 
+void Job::Watch(const Party& party, const WorkerReport& report,
+                bool has_new_evaluation, absl::Time now) {
+  if (!watchdog_.has_value()) return;
+  const uint64_t incarnation = party.participant.member().incarnation();
+  if (!report.has_evaluation() || has_new_evaluation) {
+    return watchdog_->OnReport(incarnation, report, now);
+  }
+  WorkerReport others = report;
+  others.clear_evaluation();
+  watchdog_->OnReport(incarnation, others, now);
+}
+
 void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
   Party* party = Find(session);
   if (party == nullptr) return;
-  if (report.has_activity() && status_.state() <= RUNNING) {
+  // A party that is done waits for nothing: a late or repeated report.
+  if (report.has_activity() && status_.state() <= RUNNING && !party->done) {
     // An evaluation is work and no wait; the watchdog has its text.
     party->activity = absl::StartsWith(report.activity(), "evaluating")
                           ? ""
@@ -418,14 +431,13 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
     UpdateWaitingFor(actions);
   }
   if (status_.state() != RUNNING) return;
-  if (watchdog_.has_value()) {
-    watchdog_->OnReport(party->participant.member().incarnation(), report, now);
-  }
+  const bool is_new = report.has_evaluation() && Evaluates(*party) &&
+                      IsNew(report.evaluation(), status_);
+  Watch(*party, report, is_new, now);
   if (report.has_progress() && party->role == Role::kWorker) {
     progress_->OnReport(party->participant.rank(), report.progress());
   }
-  if (report.has_evaluation() && Evaluates(*party) &&
-      IsNew(report.evaluation(), status_)) {
+  if (is_new) {
     Evaluation evaluation = report.evaluation();
     if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
     ThinEvaluations(&status_);
@@ -440,6 +452,10 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
                  ClusterActions* actions) {
   Party* party = Find(session);
   if (party == nullptr || party->done || stopping()) return;
+  // Its first word is the cause. What comes later is the end of what is left of
+  // the job there.
+  if (party->failed || !party->problems.empty()) return;
+  party->failed = done.code() != 0;
   if (done.code() == 0) {
     // A ps has nothing to finish, but nobody can go on without it.
     if (party->role == Role::kPs && done.released()) {

@@ -157,7 +157,8 @@ class Job {
     Participant participant;
     Role role = Role::kWorker;
     Stage stage = Stage::kPreparing;
-    bool done = false;  // with its part; results are stored
+    bool done = false;    // with its part; results are stored
+    bool failed = false;  // JobDone with another code than 0
     std::vector<std::string> problems = {};  // of preparing
     std::string activity = {};               // as it said last; empty: none
   };
@@ -188,6 +189,9 @@ class Job {
   // then those who say what they wait for, and the evaluator if the workers are
   // done and it is not.
   void UpdateWaitingFor(ClusterActions* actions);
+  // The repeat of an evaluation is no progress.
+  void Watch(const Party& party, const WorkerReport& report,
+             bool has_new_evaluation, absl::Time now);
   void AddWaitingFor(const Party& party, std::string* text) const;
   // `reason`, and where results are that could not be stored.
   std::string WithWaitingFor(absl::string_view reason) const;

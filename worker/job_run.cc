@@ -145,12 +145,17 @@ void JobRun::Execute() {
   const JobLogCapture log(job_id());
   LogInfo("job preparing").Job(job_id());
   const std::vector<std::string> problems = Prepare();
+  // A run that was stopped says so at its end. Its problems are those of the
+  // stop, and would be taken for some of the job.
+  const bool stopped = stop_requested();
   for (const std::string& problem : problems) {
-    LogWarning("job refused").Job(job_id()).Field("problem", problem);
+    LogWarning(stopped ? "job stopped while it was prepared" : "job refused")
+        .Job(job_id())
+        .Field("problem", problem);
   }
   const std::string log_name = job_ != nullptr ? LogName(*job_) : "";
   if (!problems.empty()) ReleaseMemory();
-  SendPrepared(problems);
+  if (!stopped) SendPrepared(problems);
 
   if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;

@@ -19,11 +19,16 @@
 namespace syncline {
 namespace {
 
-// Of a job that nothing is left of here: it has failed, or was never known.
+// Of a job that nothing is left of here: it has failed, was done, or was never
+// known. The code says that this is no success: a scheduler that has not asked
+// for the stop, because it was out of reach, would take it for one.
 DaemonMessage Released(const std::string& job_id) {
   DaemonMessage message;
-  message.mutable_done()->set_job_id(job_id);
-  message.mutable_done()->set_released(true);
+  JobDone* const done = message.mutable_done();
+  done->set_job_id(job_id);
+  done->set_code(static_cast<int>(absl::StatusCode::kAborted));
+  done->set_message("stopped: nothing of the job is left here");
+  done->set_released(true);
   return message;
 }
 

@@ -674,10 +674,14 @@ class ClusterCoreStreamTest : public ClusterCoreAddressTest {
     actions_.clear();
     core_.OnStreamClosed(session, now_, &actions_);
   }
-  void Done(SessionId session, bool released = false) {
+  void Done(SessionId session, bool released = false,
+            absl::StatusCode code = absl::StatusCode::kOk,
+            const std::string& text = "") {
     DaemonMessage message;
     message.mutable_done()->set_job_id(job_);
     message.mutable_done()->set_released(released);
+    message.mutable_done()->set_code(static_cast<int>(code));
+    message.mutable_done()->set_message(text);
     actions_.clear();
     core_.OnMessage(session, message, now_, &actions_);
   }
@@ -799,6 +803,45 @@ TEST_F(ClusterCoreStreamTest, TheEndOfAWorkersPartMayArriveOnTheNextStream) {
   EXPECT_EQ(State(job_), RUNNING);
   Done(3, /*released=*/true);
   EXPECT_THAT(Commands(), ElementsAre("3 stop", "2 stop"));
+}
+
+// A scheduler and a ps that were paused together: the worker has given up, and
+// has stopped as an orphan what it had failed. It says both again.
+TEST_F(ClusterCoreStreamTest, AFailureStaysOneWhenWhatIsLeftIsStopped) {
+  for (const auto stopped :
+       {absl::StatusCode::kOk, absl::StatusCode::kAborted}) {
+    SCOPED_TRACE(static_cast<int>(stopped));
+    Run();
+    Close(1);
+    Join(3, WORKER, 0, 11);
+    Done(3, /*released=*/false, absl::StatusCode::kUnavailable, "ps 0 is away");
+    Done(3, /*released=*/true, stopped, "stopped: no scheduler");
+    EXPECT_EQ(State(job_), RUNNING) << "a better reason may come";
+    Tick(absl::Seconds(3));
+    EXPECT_EQ(State(job_), FAILED);
+    EXPECT_EQ((*core_.FindJob(job_))->status().exit_code(), 138);
+    EXPECT_EQ(Reason(), "worker 0 at h:1: ps 0 is away");
+    EXPECT_THAT(Commands(), ElementsAre("3 stop", "2 stop"));
+    Released(3, job_);
+    Released(2, job_);
+    EXPECT_EQ(State(job_), FAILED);
+    // The next round, on the first session again.
+    Join(1, WORKER, 0, 11);
+    Answer(1, absl::OkStatus());
+    job_ = Submit(1, 1);
+  }
+}
+
+// The others are prepared, and the job would run without it.
+TEST_F(ClusterCoreStreamTest, AStopWhileAMemberPreparesIsWorthARetry) {
+  Prepared(2, job_);
+  Close(1);
+  Join(3, WORKER, 0, 11);
+  Done(3, /*released=*/true, absl::StatusCode::kAborted,
+       "stopped: no scheduler");
+  EXPECT_EQ(State(job_), FAILED);
+  EXPECT_EQ((*core_.FindJob(job_))->status().exit_code(), 138);
+  EXPECT_EQ(Reason(), "worker 0 at h:1: stopped: no scheduler");
 }
 
 TEST_F(ClusterCoreStreamTest, APsThatReleasesAJobByItselfFailsIt) {

@@ -94,8 +94,9 @@ class ControlLoopTest : public ::testing::Test {
     job.spec.mutable_training()->set_epochs(epochs);
     job.client_key = key;
     WaitLog<absl::StatusOr<ControlLoop::Submission>> outcome;
-    (loop == nullptr ? loop_ : *loop)
-        .Submit(job, model.get(), [&](auto s) { outcome.Add(s); });
+    (loop == nullptr ? loop_ : *loop).Submit(job, model.get(), [&](auto s) {
+      outcome.Add(s);
+    });
     const auto outcomes = outcome.Await(1);
     EXPECT_EQ(outcomes.size(), 1);
     return outcomes.at(0);
@@ -250,9 +251,8 @@ TEST_F(ControlLoopTest, ADrainedLoopLosesNobody) {
   const auto asked = confirmer.asked.Await(1);
   ASSERT_EQ(asked.size(), 1);
   asked[0](absl::OkStatus());
-  ASSERT_TRUE(Eventually(kPatience, [&] {
-    return loop.Get(job_id)->state() == PREPARING;
-  }));
+  ASSERT_TRUE(Eventually(
+      kPatience, [&] { return loop.Get(job_id)->state() == PREPARING; }));
   loop.OnClosed(session);
   const auto asked_again = confirmer.asked.Await(2);
   ASSERT_EQ(asked_again.size(), 2);

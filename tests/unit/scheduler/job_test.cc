@@ -161,6 +161,19 @@ TEST_F(JobTest, AProblemDoesNotWaitForThoseWhoAreSilent) {
   EXPECT_THAT(Told(SchedulerMessage::kRun), IsEmpty());
 }
 
+// A member that has refused the job and then stops, as an orphan, what is left
+// of it.
+TEST_F(JobTest, AProblemIsNotHiddenByAStop) {
+  Start();
+  Prepare(kWorker, {"data.train: no file"});
+  Done(kWorker, static_cast<int>(absl::StatusCode::kAborted), "stopped");
+  EXPECT_EQ(state(), PREPARING);
+  Tick(absl::Seconds(2));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(reason(), "worker 4 at h:1: data.train: no file");
+  EXPECT_EQ(job_.status().exit_code(), 1);
+}
+
 TEST_F(JobTest, PreparingEndsWithTheNamesOfTheMissing) {
   Start();
   Prepare(kPs);
@@ -243,6 +256,16 @@ TEST_F(JobTest, WhileItPreparesItSaysWhoHasNotAnswered) {
   EXPECT_EQ(job_.status().waiting_for(), "worker 4 at h:1: reading data.train");
   Tick(absl::Seconds(61));
   EXPECT_THAT(reason(), HasSubstr("worker 4 at h:1: reading data.train"));
+}
+
+// A report that was on its way, or that a daemon repeats.
+TEST_F(JobTest, NobodyWaitsForAMemberThatIsDone) {
+  StartAndRun();
+  Done(kWorker);
+  WorkerReport report;
+  report.set_activity("reading a.csv");
+  job_.OnReport(kWorker, report, now_, &actions_);
+  EXPECT_EQ(job_.status().waiting_for(), "");
 }
 
 TEST_F(JobTest, ItSaysWhereResultsAreThatCannotBeStored) {
@@ -681,31 +704,59 @@ TEST_F(JobTest, OnlyMembersOfTheJobCanBeOutOfReach) {
   EXPECT_EQ(state(), RUNNING);
 }
 
-TEST_F(JobTest, AWorkerThatStandsStillFailsTheJob) {
-  StoredJob stored = Stored();
-  stored.status.mutable_spec()->mutable_limits()->set_max_seconds(0);
-  stored.status.mutable_spec()->mutable_limits()->set_step_timeout_seconds(1);
-  Job job(stored,
-          {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)});
-  job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
-            &actions_);
-  JobPrepared prepared;
-  prepared.set_clocks_per_epoch(100);
-  prepared.set_clocks_total(100);
-  job.OnPrepared(kChief, prepared, now_, &actions_);
-  job.OnPrepared(kPs, JobPrepared(), now_, &actions_);
+// A job of a chief and a ps whose chief may stand still for 10 s.
+class StandstillTest : public JobTest {
+ protected:
+  StandstillTest()
+      : chiefs_(Impatient(), {.prepare_timeout = absl::Seconds(60),
+                              .grace = absl::Seconds(2)}) {
+    chiefs_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
+                  &actions_);
+    JobPrepared prepared;
+    prepared.set_clocks_per_epoch(100);
+    prepared.set_clocks_total(100);
+    chiefs_.OnPrepared(kChief, prepared, now_, &actions_);
+    chiefs_.OnPrepared(kPs, JobPrepared(), now_, &actions_);
+  }
+  static StoredJob Impatient() {
+    StoredJob stored = Stored();
+    stored.status.mutable_spec()->mutable_limits()->set_max_seconds(0);
+    stored.status.mutable_spec()->mutable_limits()->set_step_timeout_seconds(1);
+    return stored;
+  }
+  void Pass(absl::Duration time) {
+    now_ += time;
+    chiefs_.OnTick(now_, &actions_);
+  }
+
+  Job chiefs_;
+};
+
+TEST_F(StandstillTest, AWorkerThatStandsStillFailsTheJob) {
   WorkerReport report;
   report.mutable_progress()->set_clock(3);
-  job.OnReport(kChief, report, now_, &actions_);
-  now_ += absl::Seconds(10);
-  job.OnTick(now_, &actions_);
-  EXPECT_EQ(job.status().state(), RUNNING);
-  now_ += absl::Seconds(1);
-  job.OnTick(now_, &actions_);
-  EXPECT_EQ(job.status().state(), FAILED);
-  EXPECT_EQ(job.status().exit_code(), 138);
-  EXPECT_THAT(job.status().transitions().rbegin()->reason(),
+  chiefs_.OnReport(kChief, report, now_, &actions_);
+  Pass(absl::Seconds(10));
+  EXPECT_EQ(chiefs_.status().state(), RUNNING);
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(chiefs_.status().state(), FAILED);
+  EXPECT_EQ(chiefs_.status().exit_code(), 138);
+  EXPECT_THAT(chiefs_.status().transitions().rbegin()->reason(),
               AllOf(HasSubstr("chief 0 at h:1"), HasSubstr("clock 3")));
+}
+
+// A daemon says its evaluations again each time that its stream has broken.
+TEST_F(StandstillTest, AnEvaluationIsProgressOnce) {
+  WorkerReport report;
+  report.mutable_evaluation()->set_epoch(1);
+  Pass(absl::Seconds(6));
+  chiefs_.OnReport(kChief, report, now_, &actions_);
+  Pass(absl::Seconds(6));
+  EXPECT_EQ(chiefs_.status().state(), RUNNING);
+  report.mutable_progress()->set_clock(0);
+  chiefs_.OnReport(kChief, report, now_, &actions_);
+  Pass(absl::Seconds(5));
+  EXPECT_EQ(chiefs_.status().state(), FAILED);
 }
 
 // A record that is cut within a character is one that nobody can parse.
