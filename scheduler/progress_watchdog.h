@@ -13,13 +13,20 @@
 namespace syncline {
 
 // Finds a member of a running job that heartbeats, but whose work stands still:
-// a thread that hangs in an operator or in reading data. Pure,
-// thread-compatible.
+// a thread that hangs in an operator, in reading data or in writing results.
+// Pure, thread-compatible.
 //
-// A worker works until it has closed its last clock. The evaluator works while
-// its latest activity begins with "evaluating". Closing a clock, an evaluation,
-// and such an activity that differs from the last one are progress. An
-// evaluation may hold all workers at its cut, so it counts as everybody's.
+// A worker works from Begin to End. The evaluator works while its latest
+// activity begins with "evaluating", and from its final evaluation to End.
+// Closing a clock and an evaluation are progress. So is an activity that
+// differs from the last one: one that begins with "evaluating" at any time,
+// every one after the last clock or the final evaluation, where a member writes
+// and stores results. Other activities do not count, and have limits of their
+// own.
+//
+// An evaluation may hold all workers at its cut, so it counts as everybody's. A
+// worker that has closed its last clock may wait for the slowest one, so all
+// progress of all members counts as its own.
 class ProgressWatchdog {
  public:
   // REQUIRES: limit > 0.
@@ -34,25 +41,30 @@ class ProgressWatchdog {
   // It has done all its work.
   void End(uint64_t incarnation);
 
-  // Says that a member has stood still for longer than the limit, of several
-  // the one that is furthest behind.
+  // Says that a member has stood still for longer than the limit, and what it
+  // said last; of several the one that is furthest behind.
   std::optional<std::string> Check(absl::Time now) const;
 
  private:
   struct Watched {
     Member member;
-    int64_t clock = 0;
+    int64_t clock = 0;  // closed; of an evaluator, its final evaluation's
     int64_t clocks = 0;
-    std::string activity;  // empty: none
+    bool evaluated_all = false;  // it has sent a final evaluation
+    std::string activity;        // empty: none
     absl::Time moved;
   };
-  bool Works(const Watched& watched) const {
-    return watched.clock < watched.clocks || !watched.activity.empty();
-  }
+  // It has only results left to write and to store.
+  static bool IsFinishing(const Watched& watched);
+  static bool Works(const Watched& watched);
+  // The last progress that counts as this member's.
+  absl::Time MovedAt(const Watched& watched) const;
+  std::string Text(const Watched& watched, absl::Time now) const;
 
   const absl::Duration limit_;
   std::map<uint64_t, Watched> members_;  // by incarnation
   absl::Time evaluation_moved_ = absl::InfinitePast();
+  absl::Time anyone_moved_ = absl::InfinitePast();
 };
 
 }  // namespace syncline

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -454,6 +455,48 @@ TEST_F(JobTest, OnlyTheChiefEvaluatesAndTheListIsBounded) {
   for (int i = 1; i < evaluations.size(); ++i) {
     EXPECT_LT(evaluations[i - 1].epoch(), evaluations[i].epoch());
   }
+}
+
+// Its step time-out is the default, so its limit is ten minutes.
+TEST_F(JobTest, AChiefThatHangsAfterItsLastClockFailsTheJob) {
+  StoredJob stored = Stored();
+  stored.status.mutable_spec()->mutable_limits()->clear_max_seconds();
+  Job job(std::move(stored),
+          {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)});
+  job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
+            &actions_);
+  JobPrepared prepared;
+  prepared.set_clocks_total(9);
+  job.OnPrepared(kChief, prepared, now_, &actions_);
+  job.OnPrepared(kPs, JobPrepared(), now_, &actions_);
+  WorkerReport report;
+  report.mutable_progress()->set_clock(9);
+  job.OnReport(kChief, report, now_, &actions_);
+  // Its results may take much longer, while it says that they come forward.
+  const auto says = [&](const std::string& activity) {
+    WorkerReport said;
+    said.set_activity(activity);
+    job.OnReport(kChief, said, now_, &actions_);
+  };
+  for (int i = 1; i <= 10; ++i) {
+    says(absl::StrCat("writing trained.onnx, ", i, " bytes so far"));
+    now_ += absl::Minutes(10);
+    job.OnTick(now_, &actions_);
+    ASSERT_EQ(job.status().state(), RUNNING);
+  }
+  EXPECT_THAT(job.status().waiting_for(),
+              HasSubstr("writing trained.onnx, 10 bytes so far"));
+  says("writing trained.onnx, 10 bytes so far");
+  now_ += absl::Seconds(1);
+  job.OnTick(now_, &actions_);
+  ASSERT_EQ(job.status().state(), FAILED);
+  EXPECT_EQ(job.status().exit_code(), 138);
+  EXPECT_THAT(
+      job.status().transitions().rbegin()->reason(),
+      AllOf(HasSubstr("chief 0 at h:1 has not come forward for 601.0 s"),
+            HasSubstr("it has closed clock 9, its last one, but is not done"),
+            HasSubstr("it said last: writing trained.onnx, 10 bytes so far"),
+            HasSubstr("the limit is 600.0 s")));
 }
 
 // A daemon that has registered again repeats what may not have arrived.

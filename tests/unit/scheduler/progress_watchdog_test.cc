@@ -1,6 +1,6 @@
 // Goal: a member whose work stands still is found, and one that comes forward
-// slowly, waits for an evaluation, or has nothing to do is left alone. Method:
-// reports at invented times.
+// slowly, waits for an evaluation or for others, or has nothing to do is left
+// alone, until all its results are stored. Method: reports at invented times.
 
 #include "scheduler/progress_watchdog.h"
 
@@ -75,12 +75,84 @@ TEST_F(ProgressWatchdogTest, ASlowStepIsNoStandstill) {
   }
 }
 
-TEST_F(ProgressWatchdogTest, WhoIsDoneNeedNotMove) {
+TEST_F(ProgressWatchdogTest, AMemberThatIsDoneNeedNotMove) {
   BeginAll();
   AtClock(kChief, kClocks);
+  watchdog_.End(kChief);
   watchdog_.End(kWorker);
   now_ += 10 * kLimit;
   EXPECT_EQ(Check(), "");
+}
+
+TEST_F(ProgressWatchdogTest, AChiefThatHangsWhileItWritesResultsIsFound) {
+  BeginAll();
+  AtClock(kChief, kClocks);
+  watchdog_.End(kWorker);
+  now_ += kLimit;
+  Does(kChief, "writing trained.onnx, 512 bytes so far");
+  now_ += kLimit;
+  EXPECT_EQ(Check(), "");
+  // What has been said before is no progress.
+  Does(kChief, "writing trained.onnx, 512 bytes so far");
+  AtClock(kChief, kClocks);
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(
+      Check(),
+      AllOf(HasSubstr("chief 0 at h:1"), HasSubstr("101.0 s"),
+            HasSubstr("it has closed clock 50, its last one, but is not done"),
+            HasSubstr("it said last: writing trained.onnx, 512 bytes so far")));
+}
+
+TEST_F(ProgressWatchdogTest, AWorkerThatIsNotDoneAfterItsLastClockIsFound) {
+  BeginAll();
+  AtClock(kWorker, kClocks);
+  watchdog_.End(kChief);
+  now_ += kLimit + absl::Seconds(1);
+  EXPECT_THAT(Check(), HasSubstr("worker 0 at h:1"));
+}
+
+// As long as it says more than before, its own limits hold.
+TEST_F(ProgressWatchdogTest, ResultsThatTakeLongAreNoStandstill) {
+  BeginAll();
+  AtClock(kChief, kClocks);
+  watchdog_.End(kWorker);
+  for (int i = 0; i < 30; ++i) {
+    now_ += kLimit;
+    Does(kChief,
+         "trained.onnx is on h until the scheduler has it, given up in " +
+             std::to_string(1800 - i) + " s");
+    EXPECT_EQ(Check(), "");
+  }
+}
+
+// It waits for the end of the others' clocks.
+TEST_F(ProgressWatchdogTest, AFastWorkerMayWaitForTheSlowestOne) {
+  BeginAll();
+  AtClock(kChief, kClocks);
+  for (int64_t clock = 1; clock < 30; ++clock) {
+    now_ += kLimit;
+    AtClock(kWorker, clock);
+    EXPECT_EQ(Check(), "");
+  }
+  now_ += kLimit + absl::Seconds(1);
+  EXPECT_THAT(Check(), AllOf(HasSubstr("worker 0"), HasSubstr("clock 29")));
+}
+
+TEST_F(ProgressWatchdogTest, AnEvaluatorThatHangsAfterItsLastEvaluation) {
+  Begin(kEvaluator, EVALUATOR, 0);
+  WorkerReport report;
+  report.mutable_evaluation()->set_clock(kClocks);
+  report.mutable_evaluation()->set_final(true);
+  watchdog_.OnReport(kEvaluator, report, now_);
+  now_ += kLimit;
+  EXPECT_EQ(Check(), "");
+  Does(kEvaluator, "storing metrics.json");
+  now_ += kLimit;
+  EXPECT_EQ(Check(), "");
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Check(), AllOf(HasSubstr("evaluator 0 at h:1"),
+                             HasSubstr("it has evaluated clock 50"),
+                             HasSubstr("storing metrics.json")));
 }
 
 // It holds all workers at its cut.
@@ -102,7 +174,8 @@ TEST_F(ProgressWatchdogTest, AnEvaluatorThatWaitsForItsCutIsNotWatched) {
   Does(kEvaluator, "");
   now_ += 10 * kLimit;
   EXPECT_EQ(Check(), "");
-  Does(kEvaluator, "metrics.json is not stored yet");
+  // It was said while the job was prepared, and is repeated.
+  Does(kEvaluator, "reading test.csv, 5 MiB of it so far");
   now_ += 10 * kLimit;
   EXPECT_EQ(Check(), "");
 }
