@@ -5,8 +5,6 @@
 #include <utility>
 
 namespace syncline {
-namespace {
-
 uint64_t BytesIn(const std::string& folder) {
   uint64_t bytes = 0;
   std::error_code error;
@@ -19,8 +17,6 @@ uint64_t BytesIn(const std::string& folder) {
   }
   return bytes;
 }
-
-}  // namespace
 
 FileGrowth::FileGrowth(std::string folder, absl::Duration period,
                        std::function<void(uint64_t bytes)> on_growth)

@@ -10,6 +10,9 @@
 
 namespace syncline {
 
+// The bytes of all files of `folder` itself; 0 if it is not there.
+uint64_t BytesIn(const std::string& folder);
+
 // Sees from outside how far the writing of files has come. While it lives,
 // calls `on_growth` with the bytes of all files of `folder`, from a thread of
 // its own, whenever there are more than the last time; looks once a `period`.

@@ -493,11 +493,19 @@ absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
   uint64_t bytes_left = kDenseTableBytesMax;
   for (size_t t = 0; t < dense.size(); ++t) {
     const TrainingTable& table = job_->training.tables[t];
+    absl::Time tell_at = MonotonicNow();
+    const TableReader reader = Counted(
+        trainer->ReaderOf(static_cast<uint32_t>(t)), [&](uint64_t rows) {
+          if (MonotonicNow() < tell_at) return;
+          tell_at = MonotonicNow() + kActivityPeriod;
+          SendActivity(absl::StrCat("reading table ", table.name, ", ", rows,
+                                    " rows so far"));
+        });
     SYNCLINE_ASSIGN_OR_RETURN(
-        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left,
-                                 trainer->ReaderOf(static_cast<uint32_t>(t))));
+        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left, reader));
     if (dense[t].has_value()) bytes_left -= dense[t]->size() * sizeof(float);
   }
+  if (!dense.empty()) SendActivity("");
   return dense;
 }
 

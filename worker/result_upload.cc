@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +13,11 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/periodic_task.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/kept_results.h"
+#include "worker/file_growth.h"
 
 namespace syncline {
 namespace {
@@ -94,12 +97,10 @@ absl::Status ResultUpload::WriteFile(const std::string& name,
                                      const Write& write) {
   for (;;) {
     if (stopped()) return absl::CancelledError("stopped");
-    const std::string path = PathOf(name);
-    absl::Status written = MakeParent(path);
-    if (written.ok()) written = write(path);
+    absl::Status written = WriteOnce(name, write);
     if (written.ok()) return written;
     // Half a file is of no use, and takes room.
-    RemoveTree(path).IgnoreError();
+    RemoveTree(PathOf(name)).IgnoreError();
     written = Annotate(written, absl::StrCat("writing ", name));
     if (!absl::IsResourceExhausted(written) || !Pause(name, written)) {
       return stopped() ? absl::CancelledError("stopped") : written;
@@ -107,12 +108,29 @@ absl::Status ResultUpload::WriteFile(const std::string& name,
   }
 }
 
+absl::Status ResultUpload::WriteOnce(const std::string& name,
+                                     const Write& write) {
+  const std::string path = PathOf(name);
+  SYNCLINE_RETURN_IF_ERROR(MakeParent(path));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const uint64_t before = BytesIn(folder);
+  std::optional<uint64_t> said;
+  const PeriodicTask says("results", options_.say_period, [&] {
+    const uint64_t now = BytesIn(folder);
+    const uint64_t bytes = now - std::min(now, before);
+    if (said.has_value() && bytes <= *said) return;
+    said = bytes;
+    Say(absl::StrCat("writing ", name, ", ", bytes, " bytes so far"));
+  });
+  return write(path);
+}
+
 absl::Status ResultUpload::Upload(const std::string& name) {
   for (;;) {
     if (stopped()) return absl::CancelledError("stopped");
     const absl::Status uploaded = UploadOnce(name);
     if (uploaded.ok()) {
-      OnProgress();
+      OnStored();
       return RemoveTree(PathOf(name));
     }
     Keep();
@@ -131,8 +149,18 @@ absl::Status ResultUpload::Upload(const std::string& name) {
 absl::Status ResultUpload::UploadOnce(const std::string& name) {
   const std::string path = PathOf(name);
   SYNCLINE_ASSIGN_OR_RETURN(const uint64_t bytes, FileSize(path));
-  return artifacts_->Upload(options_.job_id, name, path,
-                            MonotonicNow() + UploadTimeout(bytes),
+  const absl::Duration timeout = UploadTimeout(bytes);
+  const absl::Time deadline = MonotonicNow() + timeout;
+  const PeriodicTask says("results", options_.say_period, [&] {
+    const absl::Duration left = deadline - MonotonicNow();
+    Say(absl::StrCat(
+        "storing ", name, ", ", bytes, " bytes, for ",
+        absl::FormatDuration(absl::Trunc(timeout - left, absl::Seconds(1))),
+        " of at most ", absl::FormatDuration(timeout),
+        kept_ ? absl::StrCat("; it is on ", options_.hostname, " as ", path)
+              : ""));
+  });
+  return artifacts_->Upload(options_.job_id, name, path, deadline,
                             &cancellation_);
 }
 
@@ -164,24 +192,44 @@ bool ResultUpload::Pause(const std::string& name, const absl::Status& why) {
   const absl::Time now = MonotonicNow();
   if (failures_ == 0) give_up_at_ = now + options_.limit;
   Random random(EntropySeed());
-  const absl::Duration pause =
-      BackoffDelay(options_.backoff, failures_++, random.Uniform());
-  on_activity_(absl::StrCat(
+  const absl::Time next =
+      now + BackoffDelay(options_.backoff, failures_++, random.Uniform());
+  SayWaiting(name, why, now);
+  const bool is_worth_it = next < give_up_at_;
+  absl::Time say_at = now + options_.say_period;
+  while (is_worth_it) {
+    {
+      MutexLock lock(&mu_);
+      while (!stopped_ && MonotonicNow() < std::min(next, say_at)) {
+        changed_.WaitUntil(&mu_, std::min(next, say_at));
+      }
+      if (stopped_) return false;
+    }
+    if (MonotonicNow() >= next) return true;
+    say_at = MonotonicNow() + options_.say_period;
+    SayWaiting(name, why, MonotonicNow());
+  }
+  return false;
+}
+
+void ResultUpload::SayWaiting(const std::string& name, const absl::Status& why,
+                              absl::Time now) {
+  Say(absl::StrCat(
       name, " is on ", options_.hostname, " as ", PathOf(name),
       " until the scheduler has it (given up in ",
       absl::FormatDuration(absl::Trunc(
           std::max(give_up_at_ - now, absl::ZeroDuration()), absl::Seconds(1))),
       "): ", why.message()));
-  MutexLock lock(&mu_);
-  const absl::Time next = now + pause;
-  while (!stopped_ && MonotonicNow() < next && next < give_up_at_) {
-    changed_.WaitUntil(&mu_, next);
-  }
-  return !stopped_ && next < give_up_at_;
 }
 
-void ResultUpload::OnProgress() {
-  if (failures_ > 0) on_activity_("");
+void ResultUpload::Say(const std::string& activity) {
+  has_said_ = true;
+  on_activity_(activity);
+}
+
+void ResultUpload::OnStored() {
+  if (has_said_) on_activity_("");
+  has_said_ = false;
   failures_ = 0;
 }
 

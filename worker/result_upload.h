@@ -19,9 +19,11 @@ namespace syncline {
 // The results of a job on their way from this process to the scheduler. A file
 // stays here until the scheduler has it: a failed attempt is repeated, with
 // growing pauses, until it succeeds, the job is stopped, or nothing has been
-// stored for `limit`. From the first failure on the files lie in `kept_folder`,
-// and those that were never stored stay there when the process ends.
-// Used by one thread; Stop from any.
+// stored for `limit`. Meanwhile it says what it does. As long as that comes
+// forward it says more each time; of a write that hangs it says no more. From
+// the first failure on the files lie in `kept_folder`, and those that were
+// never stored stay there when the process ends. Used by one thread; Stop from
+// any.
 class ResultUpload {
  public:
   struct Options {
@@ -31,11 +33,14 @@ class ResultUpload {
     std::string kept_folder;  // in the same file system; made when needed
     absl::Duration limit = absl::Minutes(30);
     Backoff backoff = {.initial = absl::Seconds(1), .max = absl::Seconds(30)};
+    // How often it is said what is done; a shorter step is not spoken of.
+    absl::Duration say_period = absl::Seconds(2);
   };
   // Writes the file at `path`, which replaces what is there.
   using Write = std::function<absl::Status(const std::string& path)>;
-  // `on_activity` is told what is waited for, and where the files are; "" when
-  // nothing is any more. `artifacts` outlives this.
+  // `on_activity` is told what is written, stored or waited for, and where the
+  // files are; "" when nothing is any more. It is called by the thread that
+  // calls Put, and by another one while that waits. `artifacts` outlives this.
   ResultUpload(Options options, ArtifactTransfer* artifacts,
                std::function<void(const std::string&)> on_activity);
   ~ResultUpload();
@@ -62,6 +67,8 @@ class ResultUpload {
  private:
   std::string PathOf(const std::string& name) const;
   absl::Status WriteFile(const std::string& name, const Write& write);
+  // One attempt.
+  absl::Status WriteOnce(const std::string& name, const Write& write);
   // OK: stored, or given up.
   absl::Status Upload(const std::string& name);
   absl::Status UploadOnce(const std::string& name);
@@ -71,14 +78,18 @@ class ResultUpload {
   // the pause before it is over. False: stopped, or it has taken too long.
   bool Pause(const std::string& name, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnProgress();
+  void OnStored();
+  void Say(const std::string& activity);
+  void SayWaiting(const std::string& name, const absl::Status& why,
+                  absl::Time now);
   bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   ArtifactTransfer* const artifacts_;
   const std::function<void(const std::string&)> on_activity_;
   bool kept_ = false;
-  int failures_ = 0;  // since the last progress
+  bool has_said_ = false;  // what is still to be taken back
+  int failures_ = 0;       // since the last progress
   absl::Time give_up_at_ = absl::InfiniteFuture();
   std::vector<std::string> unstored_;
   absl::Status last_failure_;

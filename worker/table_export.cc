@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,30 @@ absl::Status FillUntouched(const std::vector<bool>& seen, int64_t dim,
 }
 
 }  // namespace
+
+TableReader Counted(TableReader reader,
+                    std::function<void(uint64_t rows)> on_rows) {
+  const auto count = [rows = std::make_shared<uint64_t>(0),
+                      on_rows = std::move(on_rows)](size_t more) {
+    on_rows(*rows += more);
+  };
+  return {.scan =
+              [scan = std::move(reader.scan), count](TableReader::Sink sink) {
+                return scan([&](absl::Span<const int64_t> keys,
+                                absl::Span<const float> values) {
+                  count(keys.size());
+                  return sink(keys, values);
+                });
+              },
+          .keys_max = reader.keys_max,
+          .read =
+              [read = std::move(reader.read), count](
+                  absl::Span<const int64_t> keys, float* values) {
+                SYNCLINE_RETURN_IF_ERROR(read(keys, values));
+                count(keys.size());
+                return absl::OkStatus();
+              }};
+}
 
 absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
     int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader) {

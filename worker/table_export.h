@@ -31,6 +31,11 @@ struct TableReader {
       read;
 };
 
+// `reader`, which tells `on_rows` how many rows it has read so far, after each
+// message of a scan and each read.
+TableReader Counted(TableReader reader,
+                    std::function<void(uint64_t rows)> on_rows);
+
 // The table as a tensor [rows, dim]; a row that was never touched has its
 // initial value. None if it cannot be one: `rows` is 0 (open), it would be
 // larger than `bytes_max`, or there is a key outside [0, rows).

@@ -6,6 +6,8 @@
 #include "worker/result_upload.h"
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -68,17 +70,22 @@ class FakeScheduler final : public ArtifactTransfer {
 
 class ResultUploadTest : public ::testing::Test {
  protected:
-  void Begin(absl::Duration limit = absl::Minutes(10)) {
+  // By default it says nothing of what takes a while.
+  void Begin(absl::Duration limit = absl::Minutes(10),
+             absl::Duration say_period = absl::Hours(1),
+             absl::Duration pause = absl::Milliseconds(1)) {
     upload_ = std::make_unique<ResultUpload>(
         ResultUpload::Options{.job_id = "j-0001",
                               .hostname = "host-a",
                               .folder = dir_.File("job/results"),
                               .kept_folder = dir_.File("kept/j-0001"),
                               .limit = limit,
-                              .backoff = {.initial = absl::Milliseconds(1),
-                                          .max = absl::Milliseconds(2)}},
-        &scheduler_,
-        [this](const std::string& text) { activities_.push_back(text); });
+                              .backoff = {.initial = pause, .max = 2 * pause},
+                              .say_period = say_period},
+        &scheduler_, [this](const std::string& text) {
+          activities_.push_back(text);
+          if (on_activity_) on_activity_(text);
+        });
   }
   absl::Status Put(const std::string& name, const std::string& content) {
     return upload_->Put(name, [&](const std::string& path) {
@@ -88,7 +95,9 @@ class ResultUploadTest : public ::testing::Test {
 
   const TempDir dir_;
   FakeScheduler scheduler_;
+  // Calls do not overlap.
   std::vector<std::string> activities_;
+  std::function<void(const std::string&)> on_activity_ = nullptr;
   std::unique_ptr<ResultUpload> upload_;
 };
 
@@ -195,6 +204,57 @@ TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
   EXPECT_EQ(upload_->LeftFolder(), dir_.File("kept/j-0001"));
   upload_.reset();
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
+}
+
+// The scheduler ends the job of a member that stands still.
+TEST_F(ResultUploadTest, AWriteSaysHowFarItHasCome) {
+  Begin(absl::Minutes(10), /*say_period=*/absl::Milliseconds(1));
+  WaitLog<std::string> said;
+  on_activity_ = [&](const std::string& text) { said.Add(text); };
+  ASSERT_TRUE(upload_
+                  ->Put("tables/t.safetensors",
+                        [&](const std::string& path) -> absl::Status {
+                          said.Await(1);  // also of one that hangs at once
+                          std::ofstream(path) << "123456";
+                          said.Await(2);
+                          return absl::OkStatus();
+                        })
+                  .ok());
+  ASSERT_GE(activities_.size(), 3u);
+  EXPECT_EQ(activities_[0], "writing tables/t.safetensors, 0 bytes so far");
+  EXPECT_EQ(activities_[1], "writing tables/t.safetensors, 6 bytes so far");
+  EXPECT_EQ(activities_.back(), "");
+}
+
+TEST_F(ResultUploadTest, AnUploadThatTakesLongSaysSo) {
+  Begin(absl::Minutes(10), /*say_period=*/absl::Milliseconds(1));
+  scheduler_.stalls = true;
+  WaitLog<std::string> said;
+  on_activity_ = [&](const std::string& text) {
+    if (text.starts_with("storing ")) said.Add(text);
+  };
+  std::thread stopper([&] {
+    said.Await(2);
+    upload_->Stop();
+  });
+  EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
+  stopper.join();
+  EXPECT_THAT(said.Await(1)[0],
+              AllOf(HasSubstr("storing trained.onnx, 5 bytes, for "),
+                    HasSubstr(" of at most 30")));
+}
+
+TEST_F(ResultUploadTest, ALongPauseSaysHowMuchTimeIsLeft) {
+  Begin(absl::Hours(10), /*say_period=*/absl::Milliseconds(1),
+        /*pause=*/absl::Hours(1));
+  scheduler_.failures = 1;
+  int told = 0;
+  on_activity_ = [&](const std::string& text) {
+    if (text.find("given up in ") != text.npos && ++told == 3) upload_->Stop();
+  };
+  EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(told, 3);
+  EXPECT_EQ(scheduler_.attempts, 1);
 }
 
 TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {

@@ -123,6 +123,19 @@ TEST(TableExportTest, RowsAreWrittenAsSafetensors) {
   EXPECT_FALSE(ReadFile(path + ".keys", 1 << 20).ok()) << "is removed";
 }
 
+TEST(TableExportTest, AReaderTellsHowManyRowsItHasRead) {
+  const Rows rows = {{0, {1, 2}}, {1, {3, 4}}, {3, {5, 6}}};
+  std::vector<uint64_t> told;
+  const auto dense = ReadDenseTable(
+      6, kDim, kBytesMax,
+      Counted(ReaderOf(&rows), [&](uint64_t count) { told.push_back(count); }));
+  ASSERT_TRUE(dense.ok());
+  ASSERT_TRUE(dense->has_value());
+  EXPECT_THAT(**dense, ElementsAre(1, 2, 3, 4, -2, 0, 5, 6, -4, 0, -5, 0));
+  // Two and one by the scan; three that it has not shown.
+  EXPECT_THAT(told, ElementsAre(2, 3, 6));
+}
+
 TEST(TableExportTest, ErrorsOfFilesNameThem) {
   const TempDir dir;
   const Rows rows;
