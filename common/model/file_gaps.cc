@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +12,7 @@
 #include "common/model/export_record.h"
 #include "common/model/gradient_flow.h"
 #include "common/model/training_mode.h"
+#include "common/model/value_index.h"
 
 namespace syncline {
 namespace {
@@ -113,8 +113,10 @@ class GapFinder {
   }
 
   void FindScaledEmbeddings() {
+    if (record_.scaled_by_frequency.empty()) return;
+    const ValueIndex index(graph_);
     for (const ExportRecord::Place& place : record_.scaled_by_frequency) {
-      const ValueId id = graph_.FindValue(place.value);
+      const ValueId id = index.Find(place.value);
       if (id == kNoValue || !reached_[id]) continue;
       lines_.push_back(absl::StrCat(
           "model: the program's embedding ", Quote(place.value), At(place),
@@ -153,16 +155,11 @@ class GapFinder {
   void FindBlocks() {
     if (record_.in_blocks.empty()) return;
     const std::vector<bool> trained = Trained();
-    absl::flat_hash_map<absl::string_view, ValueId> ids;
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
-      ids[graph_.values[v].name] = static_cast<ValueId>(v);
-    }
+    const ValueIndex index(graph_);
     std::vector<std::string> names;
     for (const ExportRecord::Place& place : record_.in_blocks) {
-      const auto id = ids.find(place.value);
-      if (id == ids.end() || !reached_[id->second] || !trained[id->second]) {
-        continue;
-      }
+      const ValueId id = index.Find(place.value);
+      if (id == kNoValue || !reached_[id] || !trained[id]) continue;
       if (names.size() == kNamesShown) {
         names.push_back("...");
         break;

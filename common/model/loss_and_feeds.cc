@@ -1,5 +1,7 @@
 #include "common/model/loss_and_feeds.h"
 
+#include <optional>
+
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/model/describe.h"
 #include "common/model/job_over_model.h"
+#include "common/model/value_index.h"
 
 namespace syncline {
 namespace {
@@ -140,7 +143,8 @@ class FeedResolver : private JobOverModel {
   // By ValueId: only nodes that the loss output does not depend on read it, as
   // the labels of a loss that the graph computes beside its scores.
   std::vector<bool> ReadInVain() const;
-  void ReportNoInput(const std::string& path, const std::string& name);
+  void ReportNoInput(const std::string& path, const std::string& name,
+                     const ValueIndex& index);
   void CheckFedInput(int feed, const Value& input);
 };
 
@@ -168,11 +172,13 @@ std::vector<ValueId> FeedResolver::Resolve() {
   const std::vector<bool> in_vain = ReadInVain();
   absl::flat_hash_map<absl::string_view, ValueId> inputs;  // still unfed
   for (ValueId id : graph_.inputs) inputs[value(id).name] = id;
+  std::optional<ValueIndex> index;  // when it is needed
   for (int i = 0; i < spec_.data().feeds_size(); ++i) {
     const std::string path = absl::StrCat("data.feeds[", i, "].input");
     const auto fed = inputs.extract(spec_.data().feeds(i).input());
     if (fed.empty()) {
-      ReportNoInput(path, spec_.data().feeds(i).input());
+      if (!index.has_value()) index.emplace(graph_);
+      ReportNoInput(path, spec_.data().feeds(i).input(), *index);
       feeds.push_back(kNoValue);
     } else {
       CheckFedInput(i, value(fed.mapped()));
@@ -190,8 +196,9 @@ std::vector<ValueId> FeedResolver::Resolve() {
 }
 
 void FeedResolver::ReportNoInput(const std::string& path,
-                                 const std::string& name) {
-  const ValueId id = graph_.FindValue(name);
+                                 const std::string& name,
+                                 const ValueIndex& index) {
+  const ValueId id = index.Find(name);
   const bool is_parameter = id != kNoValue && value(id).initializer >= 0;
   Problem(path, ": ", Quote(name),
           is_parameter ? " is an initializer" : " is not an input",

@@ -21,6 +21,7 @@
 #include "common/model/node_evaluator.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
+#include "common/model/value_index.h"
 #include "onnx/defs/schema.h"
 #include "onnx/onnx_pb.h"
 
@@ -200,14 +201,17 @@ class ValueInference {
         declared_[info.name()] = &info.type().tensor_type();
       }
     }
+    const ValueIndex index(graph);
     for (const onnx::ValueInfoProto& input : file.input()) {
-      const ValueId id = graph.FindValue(input.name());
+      const ValueId id = index.Find(input.name());
       const auto& shape = input.type().tensor_type().shape();
-      if (batch_symbol_.empty() && id != kNoValue && shape.dim_size() > 0 &&
-          !graph.values[id].dims.empty() &&
-          graph.values[id].dims[0] == kBatchDim) {
-        batch_symbol_ = shape.dim(0).dim_param();
+      if (id == kNoValue || shape.dim_size() == 0 ||
+          graph.values[id].dims.empty() ||
+          graph.values[id].dims[0] != kBatchDim) {
+        continue;
       }
+      batch_symbol_ = shape.dim(0).dim_param();
+      if (!batch_symbol_.empty()) break;
     }
   }
 

@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/describe.h"
+#include "common/model/value_index.h"
 #include "common/rpc/job_spec_fields.h"
 
 namespace syncline {
@@ -15,17 +16,19 @@ constexpr int64_t kTableDimMax = 65'536;
 class TableResolver {
  public:
   TableResolver(const std::string& path, const TableSpec& spec,
-                const Graph& graph, absl::Span<const ValueId> feeds,
+                const Graph& graph, const ValueIndex& index,
+                absl::Span<const ValueId> feeds,
                 std::vector<std::string>* problems)
       : path_(path),
         spec_(spec),
         graph_(graph),
+        index_(index),
         feeds_(feeds),
         problems_(problems) {}
 
   TrainingTable Resolve() {
     table_.name = spec_.name();
-    const ValueId id = graph_.FindValue(spec_.name());
+    const ValueId id = index_.Find(spec_.name());
     if (id == kNoValue || graph_.values[id].initializer < 0) {
       Problem(".name",
               "is not a float32 initializer of the model, nor a graph "
@@ -132,6 +135,7 @@ class TableResolver {
   const std::string path_;
   const TableSpec& spec_;
   const Graph& graph_;
+  const ValueIndex& index_;
   const absl::Span<const ValueId> feeds_;
   std::vector<std::string>* const problems_;
   TrainingTable table_;
@@ -144,9 +148,12 @@ std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
                                          absl::Span<const ValueId> feeds,
                                          std::vector<std::string>* problems) {
   std::vector<TrainingTable> tables;
+  if (spec.tables().empty()) return tables;
+  const ValueIndex index(graph);
   for (int i = 0; i < spec.tables_size(); ++i) {
     tables.push_back(TableResolver(absl::StrCat("tables[", i, "]"),
-                                   spec.tables(i), graph, feeds, problems)
+                                   spec.tables(i), graph, index, feeds,
+                                   problems)
                          .Resolve());
   }
   return tables;

@@ -623,5 +623,37 @@ TEST(ShapeInferenceTest, WhatIsKnownBeforehandIsBoundedInAll) {
   EXPECT_LE(bytes, kEvaluatedBytesMax);
 }
 
+// The scheduler infers the shapes of every model that is submitted.
+TEST(ShapeInferenceTest, AModelMayHaveManyInputs) {
+  constexpr int kInputs = 100'000;
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(13);
+  const auto declare = [](const std::string& name,
+                          onnx::ValueInfoProto* value) {
+    value->set_name(name);
+    auto* tensor = value->mutable_type()->mutable_tensor_type();
+    tensor->set_elem_type(onnx::TensorProto::FLOAT);
+    tensor->mutable_shape()->add_dim()->set_dim_value(3);
+  };
+  for (int i = 0; i < kInputs; ++i) {
+    declare(absl::StrCat("input.", i), model.mutable_graph()->add_input());
+  }
+  onnx::NodeProto* const node = model.mutable_graph()->add_node();
+  node->set_op_type("Relu");
+  node->add_input(absl::StrCat("input.", kInputs - 1));
+  node->add_output("y");
+  declare("y", model.mutable_graph()->add_output());
+  std::vector<std::string> problems;
+  const BuiltGraph built = BuildGraph({}, &model, &problems);
+  EXPECT_THAT(problems, IsEmpty());
+  const std::vector<InferredValue> values =
+      InferValues(built.graph, built.graph.nodes, model.graph(),
+                  built.file_nodes, 5, BatchStyle::kNumber, &problems);
+  EXPECT_THAT(problems, IsEmpty());
+  const InferredValue& y = values.at(built.graph.FindValue("y"));
+  EXPECT_EQ(DescribeTensor(y.dtype, y.dims), "float32[3]");
+}
+
 }  // namespace
 }  // namespace syncline
