@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -28,6 +29,7 @@ constexpr int kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 constexpr char kStreamClosed[] = "stream closed";
+constexpr char kNotConfirmed[] = "(not confirmed";
 
 Capacity NeedOf(const Job& job) {
   const ResourcesSpec& resources = job.status().spec().resources();
@@ -704,7 +706,14 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
       out->set_job_id(engagement->second.job_id);
     } else if (!address_checks_.Confirmed(entry->session)) {
       out->set_job_id(absl::StrCat(
-          "(not confirmed: ", address_checks_.Trouble(entry->session), ")"));
+          kNotConfirmed, ": ", address_checks_.Trouble(entry->session), ")"));
+    }
+  }
+  if (status.ByteSizeLong() <= kCommandBytesMax) return status;
+  // Without the reasons kMembersMax members fit.
+  for (ClusterStatus::Entry& entry : *status.mutable_members()) {
+    if (absl::StartsWith(entry.job_id(), kNotConfirmed)) {
+      entry.set_job_id(absl::StrCat(kNotConfirmed, ")"));
     }
   }
   return status;

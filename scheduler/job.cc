@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/rpc/kept_results.h"
 #include "common/rpc/profile_limits.h"
 #include "scheduler/describe.h"
+#include "scheduler/message_sizes.h"
 
 namespace syncline {
 namespace {
@@ -382,7 +384,13 @@ void Job::CountSkipped(ClusterActions* actions) {
   actions->push_back(JobChanged{id()});
 }
 
-JobTableStatus Job::TableStatus(absl::Time now) const {
+absl::StatusOr<JobTableStatus> Job::TableStatus(absl::Time now) const {
+  std::vector<const PsReport*> reports;
+  for (const auto& [rank, view] : ps_views_) reports.push_back(&view.report);
+  const absl::StatusOr<int> hot_keys = HotKeysThatFit(reports);
+  if (!hot_keys.ok()) {
+    return Annotate(hot_keys.status(), absl::StrCat("job ", id()));
+  }
   JobTableStatus status;
   status.set_job_id(id());
   for (const auto& [rank, view] : ps_views_) {
@@ -391,6 +399,11 @@ JobTableStatus Job::TableStatus(absl::Time now) const {
     ps->set_rank(rank);
     ps->set_age_seconds(absl::ToDoubleSeconds(now - view.time));
     *ps->mutable_tables() = view.report.tables();
+    for (ShardStatus::Table& table : *ps->mutable_tables()) {
+      if (table.hot_keys_size() <= *hot_keys) continue;
+      table.mutable_hot_keys()->DeleteSubrange(
+          *hot_keys, table.hot_keys_size() - *hot_keys);
+    }
   }
   return status;
 }

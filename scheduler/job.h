@@ -134,8 +134,9 @@ class Job {
   const JobStatus& status() const { return status_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<TableInfo>& tables() const { return tables_; }
-  // The tables as the ps last reported them.
-  JobTableStatus TableStatus(absl::Time now) const;
+  // The tables as the ps last reported them, with as many of their hot keys as
+  // one answer has room for. Errors: ResourceExhausted: there are too many.
+  absl::StatusOr<JobTableStatus> TableStatus(absl::Time now) const;
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
   // Of the worker with this rank. Errors: InvalidArgument: there is none, or it
   // is the evaluator's; FailedPrecondition: it has done all its steps.

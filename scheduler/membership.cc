@@ -161,6 +161,13 @@ absl::StatusOr<const Membership::Entry*> Membership::Admit(
     SessionId session, const Register& request, absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckRequest(request));
   SYNCLINE_CHECK(FindIncarnation(request.member().incarnation()) == nullptr);
+  if (live_.size() >= kMembersMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(MemberText(request.member()),
+                     " is not taken: the cluster has ", live_.size(),
+                     " members, and no scheduler takes more; `synctl cluster` "
+                     "lists them, with those that are not confirmed"));
+  }
   const TaskKey task = ChooseTask(request);
   SYNCLINE_RETURN_IF_ERROR(CheckFree(task, request));
   SYNCLINE_RETURN_IF_ERROR(CheckAddressFree(request.member()));

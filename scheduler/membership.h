@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_MEMBERSHIP_H_
 #define SYNCLINE_SCHEDULER_MEMBERSHIP_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -17,6 +18,10 @@
 #include "proto/scheduler.pb.h"
 
 namespace syncline {
+
+// Live members that a cluster takes. Each is in ClusterStatus, with the texts
+// that a registration may have, so all of them fit into one message.
+inline constexpr size_t kMembersMax = 4096;
 
 // One stream of one daemon; given by the shell, never 0, never used twice.
 using SessionId = uint64_t;
@@ -41,7 +46,7 @@ class Membership {
   // REQUIRES: its incarnation is not live. Errors: InvalidArgument (task,
   // address, incarnation, version, texts that are too long), AlreadyExists (a
   // live process holds the task, or has the address), FailedPrecondition
-  // (fenced).
+  // (fenced), ResourceExhausted (kMembersMax are live).
   absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
                                      absl::Time now);
   void Remove(SessionId session);

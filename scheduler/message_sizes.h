@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
+#include "proto/scheduler.pb.h"
 
 namespace syncline {
 
@@ -23,6 +25,11 @@ inline constexpr size_t kCommandBytesMax = (4 << 20) - (64 << 10);
 absl::Status CheckMessageSizes(const JobSpec& spec,
                                absl::Span<const ParameterInfo> parameters,
                                absl::Span<const TableInfo> tables);
+
+// How many hot keys of each table, the first ones, one answer has room for that
+// has all tables of `reports`; at most 16, which is all that there are. Errors:
+// ResourceExhausted: the tables do not fit even without, with the numbers.
+absl::StatusOr<int> HotKeysThatFit(absl::Span<const PsReport* const> reports);
 
 }  // namespace syncline
 

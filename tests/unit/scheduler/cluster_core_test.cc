@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/message_sizes.h"
 
 namespace syncline {
 namespace {
@@ -644,6 +645,35 @@ TEST_F(ClusterCoreAddressTest, OneThatDoesNotAnswerIsAskedAgainAndLoggedOnce) {
   EXPECT_THAT(Asked(), ElementsAre(2));
   Answer(2, absl::OkStatus());
   EXPECT_EQ(State(job), PREPARING);
+}
+
+TEST_F(ClusterCoreAddressTest, AFullClusterFitsIntoOneAnswer) {
+  for (uint32_t i = 0; i < kMembersMax; ++i) {
+    Register request;
+    Member* const member = request.mutable_member();
+    member->mutable_task()->set_type(WORKER);
+    member->mutable_task()->set_index((1 << 20) - i);
+    const std::string port = absl::StrCat(":", 10'000 + i);
+    member->set_address(std::string(253, 'a') + port);
+    member->set_http_address(std::string(253, 'b') + port);
+    member->set_hostname(std::string(255, 'c'));
+    member->set_version("0.1." + std::string(60, '1'));
+    member->set_pid(-1);
+    member->set_incarnation(1 + i);
+    core_.OnRegister(1 + i, request, now_, &actions_);
+    ASSERT_EQ(core_.membership().size(), 1 + i) << "is too long";
+    actions_.clear();
+    if (i % 16 != 0) continue;
+    core_.OnAddressAnswer(1 + i, absl::UnavailableError(std::string(5000, 'e')),
+                          now_, &actions_);
+  }
+  now_ += absl::Milliseconds(123);
+  const ClusterStatus cluster = core_.Cluster(now_);
+  EXPECT_EQ(cluster.members_size(), static_cast<int>(kMembersMax));
+  EXPECT_LE(cluster.ByteSizeLong(), kCommandBytesMax);
+  for (const auto& entry : cluster.members()) {
+    ASSERT_EQ(entry.job_id(), "(not confirmed)");
+  }
 }
 
 TEST_F(ClusterCoreAddressTest, AnAnswerIsForOneSession) {

@@ -412,7 +412,7 @@ TEST_F(JobTest, WhatThePsHaveSkippedIsInTheProgress) {
   EXPECT_EQ(progress.clock(), 7);
   EXPECT_EQ(progress.skipped_clocks(), 3u);
   EXPECT_EQ(progress.dropped_blocks(), 11u);
-  EXPECT_THAT(job_.TableStatus(now_).ps(), IsEmpty());
+  EXPECT_THAT(job_.TableStatus(now_)->ps(), IsEmpty());
   skip(kChief, 100, 0);
   EXPECT_EQ(job_.Status(now_).progress().skipped_clocks(), 3u);
 
@@ -429,6 +429,38 @@ TEST_F(JobTest, WhatThePsHaveSkippedIsInTheProgress) {
   progress = job_.Status(now_).progress();
   EXPECT_EQ(progress.clock(), 7);
   EXPECT_EQ(progress.skipped_clocks(), 4u);
+}
+
+// The most frequent keys of a table matter less than the table.
+TEST_F(JobTest, ATableStatusHasAsManyHotKeysAsFitAndNoMoreThanFits) {
+  StartAndRun();
+  const auto report = [&](int tables) {
+    PsReport said;
+    for (int t = 0; t < tables; ++t) {
+      ShardStatus::Table* const table = said.add_tables();
+      table->set_name(std::string(200, 'n'));
+      table->set_pushed_rows(1);
+      for (int64_t key = 0; key < 16; ++key) {
+        table->add_hot_keys()->set_key(key);
+        table->mutable_hot_keys(static_cast<int>(key))->set_pushes(100 - key);
+      }
+    }
+    job_.OnPsReport(kPs, said, now_, &actions_);
+    return job_.TableStatus(now_);
+  };
+  auto status = report(1000);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->ps(0).tables(999).hot_keys_size(), 16);
+  status = report(15'000);
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->ps(0).tables_size(), 15'000);
+  ASSERT_EQ(status->ps(0).tables(7).hot_keys_size(), 4);
+  EXPECT_EQ(status->ps(0).tables(7).hot_keys(0).pushes(), 100u);
+  status = report(40'000);
+  EXPECT_EQ(status.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      status.status().message(),
+      AllOf(HasSubstr("j-0001"), HasSubstr("40000"), HasSubstr("/metrics")));
 }
 
 TEST_F(JobTest, StrangersAreIgnored) {

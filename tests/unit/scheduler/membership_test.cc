@@ -201,5 +201,18 @@ TEST_F(MembershipTest, MembersAreListedByTask) {
   EXPECT_THAT(sessions, ElementsAre(3, 2, 4, 1));
 }
 
+TEST_F(MembershipTest, AClusterHasSoManyMembersAndNoMore) {
+  for (uint32_t i = 0; i < kMembersMax; ++i) {
+    ASSERT_TRUE(Admit(1 + i, Request(WORKER, i, 1 + i)).ok()) << i;
+  }
+  const Register more = Request(WORKER, kMembersMax, 1 + kMembersMax);
+  const absl::Status refused = Admit(1 + kMembersMax, more);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("worker 4096 at host:4097"),
+                                       HasSubstr("4096 members")));
+  membership_.Remove(7);
+  EXPECT_TRUE(Admit(1 + kMembersMax, more).ok());
+}
+
 }  // namespace
 }  // namespace syncline
