@@ -144,12 +144,8 @@ void Trainer::Stop() {
 
 void Trainer::RequestProfile(const ProfileSteps& wish) {
   MutexLock lock(&mu_);
-  // The scheduler repeats it after a broken stream.
-  if (absl::c_any_of(wishes_, [&](const ProfileSteps& earlier) {
-        return earlier.artifact() == wish.artifact();
-      })) {
-    return;
-  }
+  // The scheduler repeats it after a broken stream, until it is stored.
+  if (HasProfile(wish.artifact())) return;
   if (wishes_.size() == kProfilesPerWorkerMax) {
     LogWarning("too many profiles are wanted")
         .Job(wish.job_id())
@@ -158,6 +154,17 @@ void Trainer::RequestProfile(const ProfileSteps& wish) {
   }
   wishes_.push_back(wish);
   profile_wanted_.store(true);
+}
+
+bool Trainer::HasProfile(const std::string& artifact) const {
+  return delivering_ == artifact ||
+         absl::c_any_of(wishes_,
+                        [&](const ProfileSteps& wish) {
+                          return wish.artifact() == artifact;
+                        }) ||
+         absl::c_any_of(profiles_, [&](const auto& recorded) {
+           return recorded.first == artifact;
+         });
 }
 
 void Trainer::BeginRecording(int64_t clock) {
@@ -203,8 +210,11 @@ bool Trainer::DeliverProfile() {
     if (stop_.load() || profiles_.empty()) return false;
     oldest = std::move(profiles_.front());
     profiles_.pop_front();
+    delivering_ = oldest.first;
   }
   options_.on_profile(oldest.first, oldest.second);
+  MutexLock lock(&mu_);
+  delivering_.clear();
   return true;
 }
 

@@ -155,6 +155,9 @@ class Trainer {
   // The oldest that was recorded; false: there is none, or nobody waits for it
   // because of Stop. One at a time, so that reports need not wait for all.
   bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
+  // It is wanted, recorded, or being delivered.
+  bool HasProfile(const std::string& artifact) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasTables() const { return job_.rows != nullptr; }
   // True if this rank reads the state at an epoch's end before it goes on.
   bool ReadsCutAt(int64_t clock) const;
@@ -185,6 +188,7 @@ class Trainer {
   std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<std::string, StepProfile>> profiles_
       ABSL_GUARDED_BY(mu_);                       // recorded, by name
+  std::string delivering_ ABSL_GUARDED_BY(mu_);   // its name; empty: none
   std::unique_ptr<StatisticsClient> statistics_;  // null: nothing to fold
   PsClient client_;
   std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
