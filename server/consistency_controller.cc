@@ -37,6 +37,7 @@ ConsistencyController::ConsistencyController(Options options)
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
   activities_.resize(options_.caller_count());
+  left_out_pushes_.resize(options_.workers.size());
   StartSyncClock();
 }
 
@@ -356,7 +357,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
     if (sync()) {
       sync_samples_ += push.sample_count;
       sync_skipped_ |= options_.skip_non_finite && push.non_finite;
-      sync_left_out_ += push.non_finite ? 1 : 0;
+      if (push.non_finite) sync_left_out_.push_back(call.rank);
     } else if (push.non_finite) {
       ++skipped_clocks_;
     }
@@ -430,7 +431,7 @@ void ConsistencyController::StartSyncClock() {
   sync_open_ = sync_active_;
   sync_samples_ = 0;
   sync_skipped_ = false;
-  sync_left_out_ = 0;
+  sync_left_out_.clear();
   fold_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), sync_active_);
   delivered_.assign(delivered_.size(), false);
@@ -463,11 +464,11 @@ bool ConsistencyController::WaitsForFold(BlockIndex block) const {
 }
 
 void ConsistencyController::FinishSyncClock(ShardActions* out) {
-  const bool is_empty = sync_samples_ == 0 && sync_left_out_ > 0;
+  const bool is_empty = sync_samples_ == 0 && !sync_left_out_.empty();
   if (sync_skipped_ || is_empty) {
     ++skipped_clocks_;
   } else {
-    left_out_pushes_ += sync_left_out_;
+    for (const uint32_t rank : sync_left_out_) ++left_out_pushes_[rank];
   }
   if (sync_skipped_) return EndSyncClock();
   if (WaitsForFold(0) && sync_samples_ > 0) {

@@ -190,9 +190,11 @@ class ConsistencyController {
   // kSync: clocks at which nothing was applied because of what was not finite.
   // Else: pushes without gradient, whose worker found it not to be finite.
   uint64_t skipped_clocks() const { return skipped_clocks_; }
-  // kSync: pushes without gradient, for the same reason, at clocks at which
-  // gradients of other workers were applied.
-  uint64_t left_out_pushes() const { return left_out_pushes_; }
+  // kSync: pushes of this worker without gradient, for the same reason, at
+  // clocks at which gradients of other workers were applied.
+  uint64_t left_out_pushes(uint32_t rank) const {
+    return left_out_pushes_[rank];
+  }
   int64_t min_clock() const;  // over active workers
   int64_t max_clock() const;
   // When something last came forward: a gradient, an initial value, a cut, an
@@ -288,15 +290,15 @@ class ConsistencyController {
   // are applied. Only pushes of that clock are delivered, so no more than one
   // gradient per worker is held.
   int64_t sync_clock_ = 0;
-  uint32_t sync_active_ = 0;          // workers that take part in it
-  uint32_t sync_open_ = 0;            // those that have not closed it
-  uint64_t sync_samples_ = 0;         // of those that have started it
-  bool sync_skipped_ = false;         // a worker says that it is not finite
-  uint64_t sync_left_out_ = 0;        // of those that have started it, likewise
-  std::vector<uint32_t> expecting_;   // by block: workers still to come
-  std::vector<bool> delivered_;       // by block: somebody had a gradient
-  std::vector<int64_t> version_;      // by block: clocks applied
-  std::optional<FoldStage> folding_;  // all have closed it; nothing: not yet
+  uint32_t sync_active_ = 0;             // workers that take part in it
+  uint32_t sync_open_ = 0;               // those that have not closed it
+  uint64_t sync_samples_ = 0;            // of those that have started it
+  bool sync_skipped_ = false;            // a worker says that it is not finite
+  std::vector<uint32_t> sync_left_out_;  // ranks of those that say so
+  std::vector<uint32_t> expecting_;      // by block: workers still to come
+  std::vector<bool> delivered_;          // by block: somebody had a gradient
+  std::vector<int64_t> version_;         // by block: clocks applied
+  std::optional<FoldStage> folding_;     // all have closed it; nothing: not yet
   std::string fold_trouble_;
 
   std::list<ShardCall> parked_pushes_;  // in order of arrival
@@ -308,7 +310,7 @@ class ConsistencyController {
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_clocks_ = 0;
-  uint64_t left_out_pushes_ = 0;
+  std::vector<uint64_t> left_out_pushes_;  // by rank
 };
 
 }  // namespace syncline

@@ -805,7 +805,8 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
-    worker->set_non_finite(work_.non_finite().CountOf(rank));
+    worker->set_non_finite(work_.non_finite().CountOf(rank) +
+                           LeftOutBlocks(rank));
   }
   if (config_.controller.evaluator.has_value()) {
     ShardStatus::Worker* evaluator = status.add_workers();
@@ -837,9 +838,18 @@ uint64_t JobShard::DroppedBlocks() const {
       (policy == OnNonFinite::kSkipStep && sync)) {
     return 0;
   }
-  const uint64_t blocks = std::max<uint64_t>(1, layout_.counts().size());
   MutexLock lock(&mu_);
-  return work_.non_finite().total() + controller_.left_out_pushes() * blocks;
+  uint64_t dropped = work_.non_finite().total();
+  for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
+    dropped += LeftOutBlocks(rank);
+  }
+  return dropped;
+}
+
+// Nothing of such a push has come: it counts as all dense blocks of the shard.
+uint64_t JobShard::LeftOutBlocks(uint32_t rank) const {
+  const uint64_t blocks = std::max<uint64_t>(1, layout_.counts().size());
+  return controller_.left_out_pushes(rank) * blocks;
 }
 
 uint64_t JobShard::NewDuplicateBlocks() {

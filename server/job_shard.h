@@ -240,6 +240,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
                                    absl::Span<const BlockIndex> blocks) const;
   uint64_t RowBytes(const CallRowSpan& range) const;
+  // Of the pushes that a worker left out while others' gradients were applied.
+  uint64_t LeftOutBlocks(uint32_t rank) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   size_t SlotOf(BlockIndex block) const {
     return block - layout_.counts().size();
   }

@@ -246,6 +246,13 @@ TEST_F(NonFiniteTest, ALossThatIsNotFiniteIsAStepWithoutSamples) {
           policy == DROP_BLOCK && mode == ConsistencySpec::SYNC;
       EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), dropped ? 0u : 1u);
       EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), dropped ? 2u : 0u);
+      // The status of the job and its file say the same.
+      const std::string& metrics = outcome.artifacts.at("metrics.json");
+      if (dropped) {
+        EXPECT_THAT(metrics, HasSubstr("\"dropped_blocks\": \"2\""));
+      } else {
+        EXPECT_THAT(metrics, Not(HasSubstr("dropped_blocks")));
+      }
     }
   }
 }
