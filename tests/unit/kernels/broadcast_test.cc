@@ -67,13 +67,15 @@ TEST(BroadcastTest, OffsetsAreTheReferences) {
 
 TEST(BroadcastTest, AResultMayBeLargerThanBoth) {
   const Dims out = {2, 3, 4, 5};
-  for (const auto& [a, b] :
+  for (const auto& pair :
        std::vector<std::pair<Dims, Dims>>{{{}, {}},
                                           {{1, 4, 1}, {4, 1}},
                                           {{5}, {3, 1, 5}},
                                           {{2, 1, 1, 1}, {1, 5}},
                                           {{2, 3, 4, 5}, {}},
                                           {{3, 4, 1}, {2, 1, 1, 1}}}) {
+    const Dims& a = pair.first;
+    const Dims& b = pair.second;
     const Broadcast s = MakeBroadcastUnder(a, b, out);
     EXPECT_EQ(s.count, reference::Product(out));
     EXPECT_EQ(s.a_count, reference::Product(a));
