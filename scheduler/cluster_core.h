@@ -55,9 +55,10 @@ class ClusterCore {
     // a closed stream is a loss.
     bool confirms_addresses = false;
     // How long a job waits for a member that is alive and whose stream has
-    // closed. The daemon is back within 5 s: gRPC and the session each pause
-    // for up to 2 s between two attempts.
-    absl::Duration register_limit = absl::Seconds(10);
+    // closed. Longer than an outage that is worth riding out, and shorter than
+    // daemons wait (--orphan-seconds). A daemon is back within 5 s of its end:
+    // gRPC and the session each pause for up to 2 s.
+    absl::Duration register_limit = absl::Seconds(30);
   };
   // Of a member that works for a job, or is being freed from it.
   struct Engagement {
