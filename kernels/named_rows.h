@@ -139,9 +139,12 @@ void AddNamedRows(const NamedRows& s, At at, const float* from, float* to,
     named_rows_internal::Buckets buckets;
     buckets.rows = s.rows;
     buckets.size = std::min(s.rows, count);
-    buckets.ends = scratch;
-    buckets.members = scratch + buckets.size;
-    const bool has_large = s.named > kRowBlock && buckets.Fill(count, row);
+    bool has_large = false;
+    if (s.named > kRowBlock) {  // else there is no scratch memory
+      buckets.ends = scratch;
+      buckets.members = scratch + buckets.size;
+      has_large = buckets.Fill(count, row);
+    }
     for (int64_t o = 0; o < s.outer; ++o) {
       const float* const x = from + (o * s.named + begin) * s.width;
       float* const y = to + o * s.rows * s.width;
