@@ -62,6 +62,7 @@ RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
       return {Next::kResend, std::min(delay, deadline_ - now)};
     }
     case absl::StatusCode::kDeadlineExceeded:
+      reached_ = now;  // the ps itself ended the wait
       return {now < deadline_ ? Next::kResend : Next::kProbe};
     default:
       return {};

@@ -76,9 +76,14 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
     untaken_ = false;
     changed_.SignalAll();
   }
-  // From now on GetShardStatus says that somebody has just moved; before, that
-  // nobody ever did.
-  void MoveAtEachProbe() { moving_ = true; }
+  // Answers every call with `status`, as slowly as a call that waited for
+  // others, until GetShardStatus has said so many times that somebody has just
+  // moved. By default it says that nobody ever did.
+  void FailUntilProbed(int probes, grpc::Status status) {
+    MutexLock lock(&mu_);
+    probes_to_fail_ = probes;
+    waiting_ = std::move(status);
+  }
 
   std::vector<std::string> seen() {
     MutexLock lock(&mu_);
@@ -144,7 +149,9 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
                               ShardStatus* response) override {
     ShardStatus::Job* job = response->add_jobs();
     job->set_job_id(request->job_id());
-    job->set_quiet_seconds(moving_ ? 0 : -1);
+    MutexLock lock(&mu_);
+    job->set_quiet_seconds(probes_to_fail_ > 0 ? 0 : -1);
+    if (probes_to_fail_ > 0) --probes_to_fail_;
     return grpc::Status::OK;
   }
 
@@ -158,6 +165,10 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
     ++calls_;
     MutexLock lock(&mu_);
     seen_.push_back(std::move(bytes));
+    if (probes_to_fail_ > 0) {
+      changed_.WaitUntil(&mu_, absl::Now() + absl::Milliseconds(50));
+      return waiting_;
+    }
     if (failures_.empty()) return grpc::Status::OK;
     const grpc::Status failure = failures_.front();
     failures_.erase(failures_.begin());
@@ -227,12 +238,13 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
   const BlockMap& map_;
   ListeningServer server_;
   std::atomic<int> calls_{0};
-  std::atomic<bool> moving_{false};
   std::atomic<bool> untaken_{false};
   std::atomic<double> claimed_wait_{0};
   Mutex mu_;
   CondVar changed_;
   bool hold_pulls_ ABSL_GUARDED_BY(mu_) = false;
+  int probes_to_fail_ ABSL_GUARDED_BY(mu_) = 0;
+  grpc::Status waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> seen_ ABSL_GUARDED_BY(mu_);
   std::vector<PushHeader> pushes_ ABSL_GUARDED_BY(mu_);
@@ -514,7 +526,7 @@ TEST_F(PsClientTest, ARefusalEndsTheStepAndNamesWhoAndWhen) {
 
 TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
   PsClient::Options options;
-  options.step_timeout = absl::Milliseconds(600);
+  options.step_timeout = absl::Seconds(2);
   SetUpCluster({3000, 70}, 2, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[1]->Shutdown();
@@ -574,19 +586,17 @@ TEST_F(PsClientTest, APsThatSaysNothingIsToldBeforeThePatienceEnds) {
 
 TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
   PsClient::Options options;
-  options.step_timeout = absl::Milliseconds(50);
+  options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
-  shards_[0]->MoveAtEachProbe();
-  shards_[0]->FailNext(std::vector<grpc::Status>(
-      40,
-      {grpc::StatusCode::DEADLINE_EXCEEDED, "waiting for worker:1, clock 3"}));
+  shards_[0]->FailUntilProbed(3, {grpc::StatusCode::DEADLINE_EXCEEDED,
+                                  "waiting for worker:1, clock 3"});
   EXPECT_EQ(RunStep(0), absl::OkStatus());
 }
 
 TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
   PsClient::Options options;
-  options.step_timeout = absl::Milliseconds(400);
+  options.step_timeout = absl::Seconds(4);
   SetUpCluster({70, 50'000}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->HoldPullsUntilClosed();
@@ -603,7 +613,7 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
 // The parked calls that hold the room wait in vain: the job may be run again.
 TEST_F(PsClientTest, ABusyShardIsGivenUpAsAWait) {
   PsClient::Options options;
-  options.step_timeout = absl::Milliseconds(100);
+  options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->FailNext(std::vector<grpc::Status>(
@@ -618,7 +628,7 @@ TEST_F(PsClientTest, ABusyShardIsGivenUpAsAWait) {
 // A table that is full stays so.
 TEST_F(PsClientTest, AFullShardIsGivenUpAsFull) {
   PsClient::Options options;
-  options.step_timeout = absl::Milliseconds(100);
+  options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->FailNext(std::vector<grpc::Status>(
