@@ -3,7 +3,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/model/model.h"
 
 namespace syncline {
 namespace {
@@ -69,11 +68,11 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 }
 
 bool WithinLimits(absl::Span<const int64_t> dims) {
-  if (dims.size() > static_cast<size_t>(Model::kRankMax)) return false;
+  if (dims.size() > static_cast<size_t>(kRankMax)) return false;
   int64_t product = 1;
   for (int64_t dim : dims) {
     if (dim <= 1) continue;
-    if (dim > Model::kElementsMax / product) return false;
+    if (dim > kElementsMax / product) return false;
     product *= dim;
   }
   return true;

@@ -4,6 +4,7 @@
 // How errors name the parts of a model. Names come from hostile files, so they
 // are escaped and shortened.
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -28,8 +29,12 @@ std::string DescribeTensor(DType dtype, absl::Span<const int64_t> dims);
 // for any one character.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// True if a tensor of these dims is within the limits of Model; no product
-// overflows then, even where a dimension is 0. kBatchDim counts as 1.
+// The most dimensions and elements that a tensor of a model may have.
+inline constexpr int kRankMax = 8;
+inline constexpr int64_t kElementsMax = int64_t{1} << 46;
+
+// True if a tensor of these dims is within these limits; no product overflows
+// then, even where a dimension is 0. kBatchDim counts as 1.
 bool WithinLimits(absl::Span<const int64_t> dims);
 
 }  // namespace syncline

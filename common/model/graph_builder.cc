@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/model/describe.h"
-#include "common/model/model.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
 #include "common/model/topological_order.h"

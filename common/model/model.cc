@@ -25,6 +25,7 @@
 #include "common/model/inference_form.h"
 #include "common/model/older_export.h"
 #include "common/model/onnx_file.h"
+#include "common/model/operator_list.h"
 #include "common/model/schemas.h"
 #include "common/model/shape_inference.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"

@@ -22,11 +22,6 @@ namespace syncline {
 
 struct ExportRecord;
 
-// An attribute that BatchNormalization has besides ONNX's, int 1: the running
-// variance follows sums of squares over n - 1 instead of ONNX's n, as PyTorch's
-// does. So in all files that PyTorch wrote.
-inline constexpr char kSampleVariance[] = "syncline.sample_variance";
-
 // An ONNX model as a user brings it: parsed, checked, and able to give its
 // graph, its shapes for a batch size, and itself back with trained weights.
 // Thread-safe but for ReleaseValues; what is const is shared.
@@ -42,7 +37,7 @@ inline constexpr char kSampleVariance[] = "syncline.sample_variance";
 //
 // Nodes may come in any order. Constant nodes become initializers (never
 // trained), so nothing behind this class sees one. Tensors have at most
-// kRankMax dimensions and kElementsMax elements.
+// kRankMax dimensions and kElementsMax elements (describe.h).
 //
 // Declared parameters: a weight need not have values in the file. A float32
 // graph input of fixed shape that matches a pattern of `initialize` is an
@@ -57,8 +52,6 @@ class Model {
  public:
   // For InferShapes: all inputs are fixed; take them as the file has them.
   static constexpr int64_t kAsWritten = 0;
-  static constexpr int kRankMax = 8;
-  static constexpr int64_t kElementsMax = int64_t{1} << 46;
 
   // `bytes` is ONNX binary or ONNX text syntax (recognised by content). `label`
   // names the file in errors; `initialize` are the patterns of the job's rules
@@ -167,12 +160,6 @@ class Model {
   Graph graph_;
   bool whole_ = true;
 };
-
-// The operators this build can train, sorted: one visible table in schemas.cc.
-// worker/ops has one entry for each (a test holds the two together). Constant
-// and CastLike are understood too but not listed: they never reach an executor.
-std::vector<std::string> SupportedOperators();
-bool IsSupportedOperator(absl::string_view op_type);
 
 }  // namespace syncline
 

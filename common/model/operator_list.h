@@ -8,8 +8,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace syncline {
+
+// The operators of the list below by name, sorted.
+std::vector<std::string> SupportedOperators();
+bool IsSupportedOperator(absl::string_view op_type);
+
+// An attribute that BatchNormalization has besides ONNX's, int 1: the running
+// variance follows sums of squares over n - 1 instead of ONNX's n, as PyTorch's
+// does. So in all files that PyTorch wrote.
+inline constexpr char kSampleVariance[] = "syncline.sample_variance";
 
 // Inputs or outputs of an operator by position, bit i for position i. Only an
 // operator that may have any number of them has more than 32: it names all,

@@ -9,7 +9,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "common/base/edit_distance.h"
-#include "common/model/model.h"
 #include "common/model/newer_schemas.h"
 #include "common/model/operator_list.h"
 #include "onnx/defs/schema.h"

@@ -2,7 +2,8 @@
 #define SYNCLINE_COMMON_MODEL_SCHEMAS_H_
 
 // The operators this build knows, and ONNX's schema for each at any supported
-// opset. Internal to this folder; model.h has the public part.
+// opset. Internal to this folder; operator_list.h has
+// the public part.
 
 #include <array>
 #include <cstdint>

@@ -17,7 +17,6 @@
 #include "common/base/status_macros.h"
 #include "common/model/describe.h"
 #include "common/model/graph_builder.h"
-#include "common/model/model.h"
 #include "common/model/node_evaluator.h"
 #include "common/model/onnx_file.h"
 #include "common/model/schemas.h"
@@ -414,7 +413,7 @@ absl::Status ValueInference::CheckInputValues(const Node& node) const {
   if (node.op_type == "Tile" && WithinLimits(shape)) {
     for (size_t d = 0; d < std::min(shape.size(), data.size()); ++d) {
       const bool fits =
-          shape[d] <= Model::kElementsMax / std::max<int64_t>(data[d], 1);
+          shape[d] <= kElementsMax / std::max<int64_t>(data[d], 1);
       shape[d] = fits ? shape[d] : std::numeric_limits<int64_t>::max();
     }
   }

@@ -28,7 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/model.h"
+#include "common/model/operator_list.h"
 #include "kernels/loop.h"
 #include "kernels/optimizer.h"
 #include "kernels/plane_norm.h"

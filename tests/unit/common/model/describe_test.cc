@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "common/model/model.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
@@ -78,10 +77,10 @@ TEST(DescribeTest, PatternsMatchLikeTheDefinition) {
 TEST(DescribeTest, LimitsDoNotOverflow) {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
   EXPECT_TRUE(WithinLimits({}));
-  EXPECT_TRUE(WithinLimits(Dims(Model::kRankMax, 1)));
-  EXPECT_FALSE(WithinLimits(Dims(Model::kRankMax + 1, 1)));
-  EXPECT_TRUE(WithinLimits(Dims{Model::kElementsMax}));
-  EXPECT_FALSE(WithinLimits(Dims{Model::kElementsMax + 1}));
+  EXPECT_TRUE(WithinLimits(Dims(kRankMax, 1)));
+  EXPECT_FALSE(WithinLimits(Dims(kRankMax + 1, 1)));
+  EXPECT_TRUE(WithinLimits(Dims{kElementsMax}));
+  EXPECT_FALSE(WithinLimits(Dims{kElementsMax + 1}));
   EXPECT_FALSE(WithinLimits(Dims{kHuge, kHuge}));
   // An empty dimension does not hide large ones.
   EXPECT_FALSE(WithinLimits(Dims{0, kHuge, kHuge}));

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/model/model.h"
+#include "common/model/operator_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx/defs/schema.h"

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "common/base/aligned_buffer.h"
-#include "common/model/model.h"
+#include "common/model/operator_list.h"
 #include "kernels/reference_window.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/thread_folds.h"
