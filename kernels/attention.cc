@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/vector_math.h"
 #include "kernels/softmax.h"
 #include "kernels/threads.h"
-#include "kernels/vector_math.h"
 
 namespace syncline {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
 #include "kernels/threads.h"
 
 namespace syncline {

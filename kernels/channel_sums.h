@@ -18,8 +18,9 @@ struct ChannelPlanes {
 };
 
 // sums[c] = the sum of channel c of x, over batch and plane, or +=. The error
-// does not grow with their size (kernels/row_sums.h). Uses the threads of the
-// calling thread (kernels/threads.h), on whose number no bit depends.
+// does not grow with their size (kernels/elementwise/row_sums.h). Uses the
+// threads of the calling thread (kernels/threads.h), on whose number no bit
+// depends.
 void SumChannels(const ChannelPlanes& shape, const float* x, bool accumulate,
                  float* sums);
 

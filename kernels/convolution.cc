@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 
 namespace syncline {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
 
 namespace syncline {
 namespace {

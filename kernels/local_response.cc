@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 
 namespace syncline {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/loop.h"
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/vector_math.h"
 
 namespace syncline {
 

@@ -4,13 +4,13 @@
 // Rows that are added to the rows of another array that indices name: gradients
 // of what was gathered, and a scatter that adds. Rows that go to one place are
 // added in the order of their indices; the error of their sum does not grow
-// with their number (kernels/row_sums.h).
+// with their number (kernels/elementwise/row_sums.h).
 
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
 
 namespace syncline {
 

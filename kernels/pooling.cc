@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 
 namespace syncline {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/recurrent.h"
 
-#include "kernels/loop.h"
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/vector_math.h"
 
 namespace syncline {
 namespace {

@@ -3,7 +3,7 @@
 
 // One step of a recurrent network on one row of n hidden units, after the
 // matrix products; and its gradients. (A plain network's step is Apply of
-// kernels/cell_function.h.) float32. Gates lie one after another in ONNX's
+// kernels/rnn_activation.h.) float32. Gates lie one after another in ONNX's
 // order, n elements each. Arrays overlap only where they are one.
 //
 // Each cell is there twice: with its usual functions, sigmoid and tanh, whose
@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "kernels/cell_function.h"
+#include "kernels/rnn_activation.h"
 
 namespace syncline {
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/loop.h"
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/vector_math.h"
 
 namespace syncline {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/system/log.h"
 
 namespace syncline {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/rpc/daemon.h"
+#include "common/daemon/daemon.h"
 #include "scheduler/ctl/job_file.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/service/scheduler.h"
 #include "scheduler/single_job.h"
 
 namespace syncline {

@@ -2,7 +2,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/daemon.h"
+#include "common/daemon/daemon.h"
 #include "scheduler/hosted_scheduler.h"
 
 namespace syncline {

@@ -7,9 +7,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
-#include "common/base/thread_pool.h"
+#include "common/system/thread_pool.h"
 #include "scheduler/ctl/job_file.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/service/scheduler.h"
 
 namespace syncline {
 

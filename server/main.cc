@@ -2,8 +2,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/daemon.h"
-#include "server/ps_member.h"
+#include "common/daemon/daemon.h"
+#include "server/service/ps_member.h"
 
 namespace syncline {
 namespace {

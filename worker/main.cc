@@ -13,11 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/daemon.h"
+#include "common/daemon/daemon.h"
 #include "kernels/threads.h"
 #include "scheduler/hosted_scheduler.h"
-#include "server/ps_member.h"
-#include "worker/worker.h"
+#include "server/service/ps_member.h"
+#include "worker/training/worker.h"
 
 namespace syncline {
 namespace {

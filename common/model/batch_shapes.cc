@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/model/describe.h"
+#include "common/model/graph/describe.h"
 #include "common/model/job_over_model.h"
 
 namespace syncline {

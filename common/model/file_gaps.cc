@@ -8,11 +8,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/model/describe.h"
-#include "common/model/export_record.h"
-#include "common/model/gradient_flow.h"
-#include "common/model/training_mode.h"
-#include "common/model/value_index.h"
+#include "common/model/graph/describe.h"
+#include "common/model/graph/gradient_flow.h"
+#include "common/model/graph/value_index.h"
+#include "common/model/import/export_record.h"
+#include "common/model/import/training_mode.h"
 
 namespace syncline {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/model/job_check.h"
 
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
 
 namespace syncline {
 

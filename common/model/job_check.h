@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/job/problem_deduplicator.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
-#include "common/rpc/job_spec_follow_ons.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/model/describe.h"
+#include "common/model/graph/describe.h"
+#include "common/model/graph/value_index.h"
 #include "common/model/job_over_model.h"
-#include "common/model/value_index.h"
 
 namespace syncline {
 namespace {

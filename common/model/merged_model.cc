@@ -7,9 +7,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/model/describe.h"
-#include "common/model/export_record.h"
-#include "common/model/weight_choice.h"
+#include "common/model/graph/describe.h"
+#include "common/model/import/export_record.h"
+#include "common/model/import/weight_choice.h"
 
 namespace syncline {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/model/fusion.h"
-#include "common/model/graph.h"
+#include "common/model/graph/fusion.h"
+#include "common/model/graph/graph.h"
 
 namespace google::protobuf::io {
 class ZeroCopyOutputStream;

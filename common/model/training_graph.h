@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/model/import/weight_choice.h"
 #include "common/model/model.h"
 #include "common/model/training_tables.h"
-#include "common/model/weight_choice.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {

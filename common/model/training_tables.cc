@@ -4,9 +4,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "common/model/describe.h"
-#include "common/model/value_index.h"
-#include "common/rpc/job_spec_fields.h"
+#include "common/job/job_spec_fields.h"
+#include "common/model/graph/describe.h"
+#include "common/model/graph/value_index.h"
 
 namespace syncline {
 namespace {

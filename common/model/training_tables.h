@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/graph.h"
+#include "common/model/graph/graph.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/edit_distance.h"
-#include "common/model/describe.h"
-#include "common/model/training_mode.h"
+#include "common/model/graph/describe.h"
+#include "common/model/import/training_mode.h"
 
 namespace syncline {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/model/import/weight_choice.h"
 #include "common/model/model.h"
-#include "common/model/weight_choice.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {

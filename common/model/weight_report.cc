@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/model/describe.h"
+#include "common/model/graph/describe.h"
 
 namespace syncline {
 namespace {

@@ -18,9 +18,9 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/thread_name.h"
+#include "common/system/log.h"
+#include "common/system/thread_name.h"
 
 namespace syncline {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/base/file_descriptor.h"
 #include "common/base/host_port.h"
+#include "common/system/file_descriptor.h"
 
 namespace syncline {
 

@@ -2,7 +2,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/system/log.h"
 
 // gRPC's own, not declared in its public headers: wakes the timer thread. Weak:
 // a gRPC without it works as before.

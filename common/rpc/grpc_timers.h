@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "common/base/periodic_task.h"
+#include "common/system/periodic_task.h"
 
 namespace syncline {
 

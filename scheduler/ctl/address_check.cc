@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/host_port.h"
-#include "common/base/thread_pool.h"
+#include "common/system/thread_pool.h"
 
 namespace syncline {
 namespace {

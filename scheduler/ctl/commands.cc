@@ -10,18 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/base/file.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
-#include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/job_file.h"
-#include "scheduler/ctl/job_text.h"
-#include "scheduler/ctl/table_text.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/job_text.h"
+#include "scheduler/ctl/text/table_text.h"
+#include "scheduler/ctl/text/weights_text.h"
 #include "scheduler/ctl/watch.h"
-#include "scheduler/ctl/weights_text.h"
 
 namespace syncline {
 namespace {

@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
-#include "scheduler/ctl/console.h"
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

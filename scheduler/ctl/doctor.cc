@@ -10,13 +10,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/host_port.h"
-#include "common/base/local_socket.h"
-#include "common/base/shared_region.h"
 #include "common/base/status_macros.h"
+#include "common/system/local_socket.h"
+#include "common/system/shared_region.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/address_check.h"
-#include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/text/exit_codes.h"
 
 namespace syncline {
 namespace {

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/base/file.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 
 namespace syncline {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "common/base/file_descriptor.h"
+#include "common/system/file_descriptor.h"
 
 namespace syncline {
 

@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/auc.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
-#include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/folder_claim.h"
-#include "scheduler/ctl/job_text.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/job_text.h"
 
 namespace syncline {
 namespace {

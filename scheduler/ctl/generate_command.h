@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "scheduler/ctl/console.h"
 #include "scheduler/ctl/criteo_generator.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

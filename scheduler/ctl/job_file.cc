@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/job/field_locations.h"
+#include "common/job/job_spec_override.h"
+#include "common/job/job_spec_parser.h"
+#include "common/job/job_spec_validator.h"
 #include "common/model/job_check.h"
-#include "common/rpc/job_spec_override.h"
-#include "common/rpc/job_spec_parser.h"
-#include "common/rpc/job_spec_validator.h"
-#include "scheduler/ctl/field_locations.h"
+#include "common/system/file.h"
 
 namespace syncline {
 namespace {

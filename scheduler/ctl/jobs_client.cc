@@ -11,13 +11,13 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/declared_size.h"
-#include "common/rpc/file_chunks.h"
+#include "common/cluster/declared_size.h"
+#include "common/cluster/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
-#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/core/stopping.h"
 #include "scheduler/ctl/folder_claim.h"
-#include "scheduler/stopping.h"
+#include "scheduler/ctl/text/exit_codes.h"
 
 namespace syncline {
 namespace {

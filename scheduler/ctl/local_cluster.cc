@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 
 namespace syncline {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "scheduler/ctl/child_process.h"
+#include "common/system/child_process.h"
 #include "scheduler/ctl/interrupt_signals.h"
 
 namespace syncline {

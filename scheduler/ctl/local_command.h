@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "scheduler/ctl/console.h"
 #include "scheduler/ctl/job_file.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

@@ -8,9 +8,9 @@
 
 #include "common/base/status_macros.h"
 #include "scheduler/ctl/synctl.h"
-#include "server/ps_plan.h"
-#include "worker/job_planner.h"
-#include "worker/prepared_job.h"
+#include "server/shard/ps_plan.h"
+#include "worker/job/job_planner.h"
+#include "worker/job/prepared_job.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/model/zoo/zoo.h"
-#include "scheduler/ctl/exit_codes.h"
-#include "scheduler/ctl/printable_stream.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/printable_stream.h"
 
 namespace syncline {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/job_spec_validator.h"
-#include "scheduler/ctl/exit_codes.h"
-#include "scheduler/ctl/plan_text.h"
+#include "common/job/job_spec_validator.h"
+#include "common/system/file.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/plan_text.h"
 
 namespace syncline {
 namespace {

@@ -12,8 +12,8 @@
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "proto/job_spec.pb.h"
-#include "scheduler/ctl/console.h"
 #include "scheduler/ctl/job_file.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 #include "proto/profile.pb.h"
-#include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/interrupt_signals.h"
-#include "scheduler/ctl/job_text.h"
 #include "scheduler/ctl/jobs_client.h"
-#include "scheduler/ctl/profile_text.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/job_text.h"
+#include "scheduler/ctl/text/profile_text.h"
 
 namespace syncline {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

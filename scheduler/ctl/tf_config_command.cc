@@ -9,8 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/host_port.h"
 #include "common/base/status_macros.h"
-#include "scheduler/ctl/exit_codes.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/text/exit_codes.h"
 
 namespace syncline {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/rpc/cluster_config.h"
+#include "common/cluster/cluster_config.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/ctl/console.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

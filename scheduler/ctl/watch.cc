@@ -3,10 +3,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "common/rpc/skipped_text.h"
-#include "scheduler/ctl/exit_codes.h"
-#include "scheduler/ctl/job_text.h"
-#include "scheduler/ctl/progress_view.h"
+#include "common/job/skipped_text.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/job_text.h"
+#include "scheduler/ctl/text/progress_view.h"
 
 namespace syncline {
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
-#include "scheduler/ctl/console.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/text/console.h"
 
 namespace syncline {
 

@@ -9,7 +9,7 @@
 #include "common/base/crc32c.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
-#include "worker/message_call.h"
+#include "common/rpc/message_call.h"
 
 namespace syncline {
 namespace {

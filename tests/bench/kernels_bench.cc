@@ -12,11 +12,11 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/element_type.h"
 #include "common/base/status_macros.h"
-#include "kernels/element_type.h"
-#include "kernels/finite.h"
-#include "kernels/lamb.h"
-#include "kernels/optimizer.h"
+#include "kernels/optimizer/finite.h"
+#include "kernels/optimizer/lamb.h"
+#include "kernels/optimizer/optimizer.h"
 #include "tests/bench/benchmarks.h"
 
 namespace syncline {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "common/base/malloc_policy.h"
+#include "common/system/malloc_policy.h"
 #include "kernels/threads.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/report.h"

@@ -7,7 +7,7 @@
 #include "common/base/mutex.h"
 #include "common/rpc/grpc_status.h"
 #include "common/wire/frame.h"
-#include "kernels/row_optimizer.h"
+#include "kernels/optimizer/row_optimizer.h"
 #include "proto/parameter_server.grpc.pb.h"
 
 namespace syncline {

@@ -15,16 +15,16 @@
 #include "absl/time/time.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/crc32c.h"
-#include "common/base/shared_region.h"
+#include "common/base/element_type.h"
 #include "common/base/status_macros.h"
+#include "common/system/shared_region.h"
 #include "common/wire/block_map.h"
-#include "kernels/element_type.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/echo_client.h"
 #include "tests/bench/serve.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/process_memory.h"
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 namespace syncline {
 namespace {

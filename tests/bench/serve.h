@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/system/child_process.h"
 #include "proto/job.pb.h"
-#include "scheduler/ctl/child_process.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {

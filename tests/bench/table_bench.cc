@@ -23,9 +23,9 @@
 #include "benchmark/benchmark.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
-#include "kernels/row_optimizer.h"
-#include "server/row_spill.h"
-#include "server/table_shard.h"
+#include "kernels/optimizer/row_optimizer.h"
+#include "server/spill/row_spill.h"
+#include "server/tables/table_shard.h"
 
 namespace syncline {
 namespace {

@@ -20,15 +20,15 @@
 #include "absl/time/time.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/job_spec_validator.h"
-#include "kernels/optimizer.h"
+#include "common/job/job_spec_validator.h"
+#include "kernels/optimizer/optimizer.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/test_cluster.h"
+#include "worker/compute/initializers.h"
 #include "worker/data/prefetcher.h"
-#include "worker/evaluator.h"
-#include "worker/initializers.h"
-#include "worker/prepared_job.h"
+#include "worker/evaluation/evaluator.h"
+#include "worker/job/prepared_job.h"
 
 namespace syncline {
 namespace {

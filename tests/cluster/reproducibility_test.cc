@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/file.h"
+#include "common/system/file.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"

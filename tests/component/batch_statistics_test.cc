@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/rpc/metrics.h"
+#include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/profile.pb.h"

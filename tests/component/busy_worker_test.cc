@@ -15,7 +15,7 @@
 #include "tests/testing/eventually.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 namespace syncline {
 namespace {

@@ -4,7 +4,7 @@
 // process on free ports; the scripts follow the protocol's order, so nothing is
 // timed.
 
-#include "common/rpc/daemon.h"
+#include "common/daemon/daemon.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/file.h"
 #include "common/base/host_port.h"
 #include "common/rpc/grpc_status.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"

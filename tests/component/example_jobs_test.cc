@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
-#include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

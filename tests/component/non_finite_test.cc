@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
 #include "common/wire/table_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

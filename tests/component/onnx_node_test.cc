@@ -22,7 +22,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/status_macros.h"
-#include "common/model/operator_list.h"
+#include "common/model/graph/operator_list.h"
 #include "tests/testing/onnx_node_case.h"
 #include "worker/ops/op_table.h"
 

@@ -20,7 +20,7 @@
 #include "grpcpp/server.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 namespace syncline {
 namespace {

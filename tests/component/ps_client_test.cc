@@ -5,7 +5,7 @@
 // generated service (so that frames prove to be valid protobuf), keep values in
 // a map, apply "value -= gradient", and fail on demand.
 
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 #include <atomic>
 #include <cstring>

@@ -2,7 +2,7 @@
 // connection. Method: a scripted Daemons service in this process, on a free
 // port; each wait is for a condition, with a deadline.
 
-#include "common/rpc/scheduler_session.h"
+#include "common/cluster/scheduler_session.h"
 
 #include <filesystem>
 #include <functional>
@@ -14,11 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/random.h"
-#include "common/rpc/file_chunks.h"
+#include "common/cluster/file_chunks.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"

@@ -4,7 +4,7 @@
 // its own, daemons that are sessions with scripted answers, and a client of the
 // Jobs service.
 
-#include "scheduler/scheduler.h"
+#include "scheduler/service/scheduler.h"
 
 #include <filesystem>
 #include <memory>
@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "common/base/file.h"
 #include "common/base/incarnation.h"
 #include "common/model/model.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/scheduler_fixture.h"

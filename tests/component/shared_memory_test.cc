@@ -20,10 +20,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/local_socket.h"
 #include "common/base/random.h"
-#include "common/base/shared_region.h"
 #include "common/rpc/grpc_status.h"
+#include "common/system/local_socket.h"
+#include "common/system/shared_region.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
@@ -31,7 +31,7 @@
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_metrics.h"
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 namespace syncline {
 namespace {

@@ -19,7 +19,7 @@
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_metrics.h"
-#include "worker/ps_client.h"
+#include "worker/client/ps_client.h"
 
 namespace syncline {
 namespace {

@@ -2,7 +2,7 @@
 // its waits ends, with the name of who is missing. Method: a real ps in this
 // process, and clients in threads.
 
-#include "worker/statistics_client.h"
+#include "worker/client/statistics_client.h"
 
 #include <limits>
 #include <thread>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "common/rpc/metrics.h"
+#include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"

@@ -7,12 +7,12 @@
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
 #include "common/model/zoo/zoo.h"
-#include "common/rpc/job_spec_validator.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
-#include "worker/executor.h"
+#include "worker/compute/executor.h"
 
 namespace syncline {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "common/base/check.h"
-#include "common/rpc/job_spec_follow_ons.h"
-#include "common/rpc/job_spec_parser.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_parser.h"
+#include "common/job/job_spec_validator.h"
+#include "common/job/problem_deduplicator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);

@@ -15,12 +15,12 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/base/local_socket.h"
-#include "common/base/shared_region.h"
+#include "common/system/local_socket.h"
+#include "common/system/shared_region.h"
 #include "common/wire/frame.h"
 #include "proto/parameter_server.pb.h"
-#include "server/shard_layout.h"
-#include "server/shared_regions.h"
+#include "server/memory/shared_regions.h"
+#include "server/shard/shard_layout.h"
 
 namespace syncline {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/host_port.h"
-#include "common/rpc/cluster_config.h"
+#include "common/cluster/cluster_config.h"
 
 namespace {
 

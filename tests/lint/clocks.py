@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WALL = {
     "common/base/clock.cc": "the monotonic clock begins as the wall clock",
     "common/base/clock.h": "names it",
-    "common/base/log.cc": "the time of a line",
+    "common/system/log.cc": "the time of a line",
     "common/base/mutex.h": "the thread sanitizer knows no other wait",
     "common/base/random.cc": "a seed",
     "common/base/slewed_clock.cc": "the times of records follow it slowly",
@@ -28,8 +28,8 @@ WALL = {
     "scheduler/ctl/commands.cc": "the age of a record",
     "scheduler/ctl/local_command.cc": "the name of a folder",
     "scheduler/ctl/watch.cc": "the age of a record",
-    "worker/evaluator.cc": "the time of a record",
-    "worker/kept_results.cc": "the age of files",
+    "worker/evaluation/evaluator.cc": "the time of a record",
+    "worker/export/kept_results.cc": "the age of files",
 }
 READS = re.compile(r"absl::Now\(|system_clock|gettimeofday|CLOCK_REALTIME|"
                    r"absl::ToChronoTime|\btime\((nullptr|NULL|0)\)")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Holds the layers: who may include what.
 
-A folder may include itself, the folders named for it below, and no other. The
-libraries below may be included only where they are listed. Composition roots
+A room (a folder of sources) may include itself, the rooms named for it below, and
+no other; so no two rooms include each other. The libraries below may be included only where they are listed. Composition roots
 (*/main.cc) may include every role. Also: x.cc includes x.h first, which keeps
 headers self-contained.
 """
@@ -14,18 +14,62 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Folder, most specific first -> folders it may include besides itself.
+# Room -> rooms that it may include besides itself, lowest first. "common" is all of
+# common/, "kernels" all of kernels/.
 LAYERS = {
     "common/base": [],
-    "common/rpc": ["common/base", "proto"],
-    "common/wire": ["common/base", "common/rpc", "proto"],
-    "common/model": ["common/base", "proto", "common/rpc/job_spec_fields.h",
-                     "common/rpc/job_spec_follow_ons.h",
-                     "common/rpc/job_spec_validator.h"],
-    "kernels": ["common/base"],
-    "server": ["common", "kernels", "proto"],
-    "worker": ["common", "kernels", "proto"],
-    "scheduler": ["common", "proto"],
+    "common/system": ["common/base"],
+    "common/job": ["common/base", "proto"],
+    "common/rpc": ["common/base", "common/system", "proto"],
+    "common/wire": ["common/base", "proto"],
+    "common/cluster": ["common/base", "common/system", "common/job", "common/rpc",
+                       "proto"],
+    "common/daemon": ["common/base", "common/system", "common/rpc", "common/cluster"],
+    "common/model/graph": ["common/base"],
+    "common/model/import": ["common/base", "common/model/graph"],
+    "common/model": ["common/base", "common/system", "common/job",
+                     "common/model/graph", "common/model/import", "proto"],
+    "common/model/zoo": ["common/base", "common/model/graph"],
+    "kernels/elementwise": ["common/base"],
+    "kernels/optimizer": ["common/base", "kernels/elementwise"],
+    "kernels": ["common/base", "kernels/elementwise"],
+    "kernels/reference": ["common/base", "kernels"],
+    "server/consistency": ["common/base", "common/wire"],
+    "server/dense": ["common/base", "common/system", "kernels/optimizer",
+                     "server/consistency"],
+    "server/memory": ["common/base", "common/system", "common/wire"],
+    "server/tables": ["common/base", "common/wire", "kernels/optimizer",
+                      "server/dense", "server/memory"],
+    "server/spill": ["common/base", "common/system", "server/tables"],
+    "server/shard": ["common", "kernels/optimizer", "proto", "server/consistency",
+                     "server/dense", "server/memory", "server/tables"],
+    "server/service": ["common", "proto", "server/dense", "server/memory",
+                       "server/tables", "server/spill", "server/shard"],
+    "worker/ops": ["common/base", "common/model/graph", "kernels"],
+    "worker/data/reading": ["common/base", "common/system", "proto"],
+    "worker/data/formats": ["common/base", "common/system", "proto",
+                            "worker/data/reading"],
+    "worker/data": ["common/base", "common/system", "common/job", "proto",
+                    "worker/data/reading", "worker/data/formats"],
+    "worker/embedding": ["common", "kernels/optimizer", "proto", "worker/data"],
+    "worker/compute": ["common", "kernels", "proto", "worker/data",
+                       "worker/embedding", "worker/ops"],
+    "worker/client": ["common", "kernels/optimizer", "proto", "worker/embedding",
+                      "worker/compute", "worker/ops"],
+    "worker/job": ["common", "kernels/optimizer", "proto", "worker/data",
+                   "worker/embedding", "worker/compute", "worker/client"],
+    "worker/evaluation": ["common", "proto", "worker/data", "worker/compute",
+                          "worker/client", "worker/job"],
+    "worker/export": ["common", "proto", "worker/job"],
+    "worker/training": ["common", "proto", "worker/data", "worker/embedding",
+                        "worker/compute", "worker/client", "worker/job",
+                        "worker/evaluation", "worker/export"],
+    "scheduler/core": ["common/base", "common/job", "proto"],
+    "scheduler/service": ["common", "proto", "scheduler/core"],
+    "scheduler/ctl/text": ["common/base", "common/job", "common/model", "proto"],
+    "scheduler/ctl": ["common", "proto", "scheduler/core", "scheduler/ctl/text"],
+    # The scheduler inside another process, with the job of its command line.
+    "scheduler": ["common", "scheduler/service", "scheduler/ctl"],
     "tests": ["common", "kernels", "server", "worker", "scheduler", "proto"],
 }
 
@@ -33,12 +77,12 @@ LAYERS = {
 EXTERNAL = {
     r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_node_case\.cc$))",
     r"dnnl|oneapi/dnnl": r"^kernels/",
-    r"rocksdb/": r"^(scheduler/state_store|tests/)",
-    r"prometheus/": r"^common/rpc/metrics\.cc$",
-    r"civetweb": r"^(common/rpc/http_server\.cc$|tests/)",
+    r"rocksdb/": r"^(scheduler/service/state_store|tests/)",
+    r"prometheus/": r"^common/daemon/metrics\.cc$",
+    r"civetweb": r"^(common/daemon/http_server\.cc$|tests/)",
     r"CLI/": r"^(common|scheduler|server|worker|tests)/.*\.cc$",
-    r"grpc|proto/.*\.grpc\.pb\.h": r"^(common/(rpc|wire)|server|worker|scheduler|tests)/",
-    r"google/protobuf/": r"^(?!common/base/|kernels/)",
+    r"grpc|proto/.*\.grpc\.pb\.h": r"^(common/(rpc|wire|cluster|daemon)|server|worker|scheduler|tests)/",
+    r"google/protobuf/": r"^(?!common/(base|system)/|kernels/)",
     r"gtest/|gmock/": r"^tests/",
 }
 
@@ -46,7 +90,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 
 
 def layer_of(path):
-    return next((layer for layer in LAYERS if path.startswith(layer + "/")), None)
+    """The longest one that the path lies in."""
+    inside = [layer for layer in LAYERS if path.startswith(layer + "/")]
+    return max(inside, key=len, default=None)
 
 
 def is_root(path):
@@ -56,13 +102,14 @@ def is_root(path):
 def layer_problem(path, header):
     if not (ROOT / header).exists() and not header.startswith("proto/"):
         return None  # a library's or the system's
+    if is_root(path):
+        return None
     layer = layer_of(path)
     if layer is None:
-        return f"{path} is in no known layer"
-    allowed = LAYERS[layer] + [layer]
-    if is_root(path):
-        allowed = allowed + ["server", "worker", "scheduler"]
-    if any(header == a or header.startswith(a + "/") for a in allowed):
+        return f"{path} is in no known room"
+    if layer_of(header) == layer:
+        return None
+    if any(header.startswith(room + "/") for room in LAYERS[layer]):
         return None
     return f"{layer} may not include {header}"
 

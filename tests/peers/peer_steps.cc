@@ -18,9 +18,9 @@
 #include <map>
 #include <string>
 
-#include "common/base/malloc_policy.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
+#include "common/system/malloc_policy.h"
 #include "kernels/threads.h"
 #include "tests/peers/step_runner.h"
 #include "tests/testing/process_memory.h"

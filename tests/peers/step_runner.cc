@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/malloc_policy.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
+#include "common/system/malloc_policy.h"
 #include "common/wire/table_map.h"
 #include "kernels/threads.h"
 

@@ -11,9 +11,9 @@
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 #include "common/model/training_graph.h"
-#include "kernels/optimizer.h"
-#include "kernels/row_optimizer.h"
-#include "worker/executor.h"
+#include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/row_optimizer.h"
+#include "worker/compute/executor.h"
 
 namespace syncline {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "scheduler/describe.h"
+#include "scheduler/core/describe.h"
 
 namespace syncline {
 namespace {

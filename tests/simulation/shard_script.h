@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/dense_shard.h"
+#include "server/dense/dense_shard.h"
 #include "tests/simulation/shard_simulation.h"
 
 namespace syncline {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
-#include "server/dense_shard.h"
+#include "server/dense/dense_shard.h"
 #include "tests/simulation/shard_script.h"
 
 namespace syncline {

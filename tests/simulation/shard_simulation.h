@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/consistency_controller.h"
+#include "server/consistency/consistency_controller.h"
 
 namespace syncline {
 

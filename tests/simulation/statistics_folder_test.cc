@@ -5,8 +5,6 @@
 // both ways, with calls that are given up and repeated, and zombies of replaced
 // processes. A failure prints the seed, which replays it.
 
-#include "server/statistics_folder.h"
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/base/random.h"
 #include "gtest/gtest.h"
+#include "server/consistency/statistics_reducer.h"
 #include "tests/testing/seed_count.h"
 
 namespace syncline {

@@ -14,7 +14,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/random.h"
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 
 namespace syncline::testing {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
-#include "common/rpc/job_spec_validator.h"
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"
 

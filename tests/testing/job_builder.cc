@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/base/check.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/model/model.h"
+#include "common/system/file.h"
 #include "google/protobuf/text_format.h"
 
 namespace syncline {

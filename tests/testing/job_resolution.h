@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
-#include "common/rpc/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_text.h"

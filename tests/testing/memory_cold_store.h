@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "server/cold_store.h"
+#include "server/tables/cold_store.h"
 
 namespace syncline {
 

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/onnx_file.h"
-#include "common/model/schemas.h"
+#include "common/model/graph/onnx_file.h"
+#include "common/model/graph/schemas.h"
 #include "onnx/onnx_pb.h"
 
 namespace syncline::testing {

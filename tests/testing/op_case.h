@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/graph.h"
-#include "kernels/reference.h"
+#include "common/model/graph/graph.h"
+#include "kernels/reference/reference.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline::testing {

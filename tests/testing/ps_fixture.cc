@@ -6,8 +6,8 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_spec_validator.h"
 #include "common/rpc/grpc_status.h"
-#include "common/rpc/job_spec_validator.h"
 #include "common/wire/table_map.h"
 
 namespace syncline {

@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/daemon/metrics.h"
 #include "common/rpc/grpc_channel.h"
-#include "common/rpc/metrics.h"
 #include "common/wire/block_map.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/server.h"
+#include "server/service/server.h"
 
 namespace syncline {
 

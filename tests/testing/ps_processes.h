@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/rpc/grpc_channel.h"
+#include "common/system/child_process.h"
 #include "proto/job.pb.h"
-#include "scheduler/ctl/child_process.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {

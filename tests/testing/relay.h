@@ -15,7 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/file_descriptor.h"
+#include "common/system/file_descriptor.h"
 #include "gtest/gtest.h"
 
 namespace syncline {

@@ -9,15 +9,15 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
-#include "common/base/local_socket.h"
 #include "common/base/mutex.h"
-#include "common/base/shared_region.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/system/local_socket.h"
+#include "common/system/shared_region.h"
 #include "tests/testing/ps_processes.h"
-#include "worker/memory_handover.h"
-#include "worker/shared_route.h"
+#include "worker/client/shm_call.h"
+#include "worker/client/shm_registration.h"
 
 namespace syncline {
 namespace {

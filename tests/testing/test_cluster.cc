@@ -15,11 +15,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
-#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/text/exit_codes.h"
 #include "tests/testing/eventually.h"
 
 namespace syncline {

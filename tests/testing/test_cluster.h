@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/system/child_process.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/ctl/child_process.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/rpc/metrics.h"
+#include "common/daemon/metrics.h"
 
 namespace syncline::testing {
 

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "common/base/mutex.h"
-#include "worker/statistics_exchange.h"
+#include "worker/ops/statistics_exchange.h"
 
 namespace syncline::testing {
 

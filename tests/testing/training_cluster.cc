@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
-#include "common/rpc/job_spec_validator.h"
+#include "common/system/file.h"
 #include "common/wire/table_map.h"
 #include "grpcpp/server.h"
 

@@ -13,15 +13,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "common/model/graph.h"
+#include "common/model/graph/graph.h"
 #include "common/rpc/grpc_channel.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/server.h"
+#include "server/service/server.h"
 #include "tests/testing/job_builder.h"
-#include "worker/artifact_transfer.h"
-#include "worker/worker.h"
+#include "worker/export/artifact_transfer.h"
+#include "worker/training/worker.h"
 
 namespace syncline {
 

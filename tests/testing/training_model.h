@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
-#include "worker/executor.h"
+#include "worker/compute/executor.h"
 
 namespace syncline::testing {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "kernels/row_initializer.h"
-#include "kernels/row_optimizer.h"
+#include "kernels/optimizer/row_initializer.h"
+#include "kernels/optimizer/row_optimizer.h"
 #include "scheduler/ctl/criteo_generator.h"
 #include "tests/testing/eventually.h"
 

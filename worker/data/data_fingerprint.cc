@@ -13,12 +13,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "common/base/crc32c.h"
-#include "common/base/file.h"
-#include "common/base/file_descriptor.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
-#include "common/rpc/job_spec_fields.h"
-#include "worker/data/input_file.h"
+#include "common/job/job_spec_fields.h"
+#include "common/system/file.h"
+#include "common/system/file_descriptor.h"
+#include "worker/data/reading/input_file.h"
 
 namespace syncline {
 namespace {

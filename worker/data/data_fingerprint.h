@@ -5,8 +5,8 @@
 #include "absl/strings/string_view.h"
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
-#include "worker/data/data_root.h"
 #include "worker/data/dataset.h"
+#include "worker/data/reading/data_root.h"
 
 namespace syncline {
 

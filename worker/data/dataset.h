@@ -11,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/job_spec.pb.h"
-#include "worker/batch.h"
-#include "worker/data/data_root.h"
-#include "worker/data/value_order.h"
+#include "worker/data/batch.h"
+#include "worker/data/reading/data_root.h"
+#include "worker/data/reading/value_order.h"
 
 namespace syncline {
 

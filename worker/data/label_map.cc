@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/batch.h"
+#include "worker/data/batch.h"
 
 namespace syncline {
 

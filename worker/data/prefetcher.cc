@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/base/thread_name.h"
+#include "common/system/thread_name.h"
 
 namespace syncline {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "worker/batch.h"
+#include "worker/data/batch.h"
 #include "worker/data/dataset.h"
 
 namespace syncline {

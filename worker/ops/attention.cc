@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/fusion.h"
-#include "kernels/broadcast.h"
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
-#include "kernels/strided.h"
+#include "common/model/graph/fusion.h"
+#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
+#include "kernels/elementwise/strided.h"
 #include "worker/ops/attention_heads.h"
 #include "worker/ops/op.h"
 

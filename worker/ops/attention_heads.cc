@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 
 namespace syncline {
 

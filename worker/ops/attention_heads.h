@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "common/model/graph.h"
+#include "common/model/graph/graph.h"
 #include "kernels/attention.h"
 
 namespace syncline {

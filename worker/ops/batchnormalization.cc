@@ -28,13 +28,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/operator_list.h"
-#include "kernels/loop.h"
-#include "kernels/optimizer.h"
-#include "kernels/plane_norm.h"
+#include "common/model/graph/operator_list.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/normalization.h"
+#include "kernels/optimizer/optimizer.h"
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
-#include "worker/statistics_exchange.h"
+#include "worker/ops/statistics_exchange.h"
 
 namespace syncline {
 namespace {

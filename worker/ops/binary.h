@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/broadcast.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

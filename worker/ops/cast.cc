@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model/graph.h"
-#include "kernels/cell_function.h"
+#include "common/model/graph/graph.h"
+#include "kernels/rnn_activation.h"
 
 namespace syncline {
 

@@ -1,6 +1,6 @@
 // Barron, 2017.
 
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
 namespace syncline {

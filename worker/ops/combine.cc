@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/binary_loop.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace syncline {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/broadcast.h"
-#include "kernels/strided.h"
+#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/strided.h"
 #include "worker/ops/without_gradient.h"
 
 namespace syncline {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "worker/ops/op.h"
 #include "worker/ops/view.h"
 

@@ -1,14 +1,14 @@
-#include "common/model/einsum.h"
+#include "common/model/graph/einsum.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
+#include "kernels/elementwise/strided.h"
 #include "kernels/gemm.h"
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
-#include "kernels/strided.h"
 #include "worker/ops/strided_copy.h"
 
 namespace syncline {

@@ -1,4 +1,4 @@
-#include "kernels/pointwise.h"
+#include "kernels/elementwise/pointwise.h"
 #include "worker/ops/unary.h"
 
 namespace syncline {

@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/broadcast.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/strided_copy.h"
 
 namespace syncline {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "common/model/einsum.h"
-#include "common/model/fusion.h"
+#include "common/model/graph/einsum.h"
+#include "common/model/graph/fusion.h"
 
 namespace syncline {
 namespace {

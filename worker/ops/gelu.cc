@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "kernels/activation.h"
+#include "kernels/elementwise/activation.h"
 #include "worker/ops/unary.h"
 
 namespace syncline {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "common/base/status_macros.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

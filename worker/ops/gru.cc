@@ -2,8 +2,8 @@
 #include <optional>
 
 #include "common/base/status_macros.h"
-#include "kernels/activation.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/elementwise/loop.h"
 #include "kernels/recurrent.h"
 #include "worker/ops/recurrent_op.h"
 

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/elementwise/strided.h"
 #include "kernels/named_rows.h"
-#include "kernels/strided.h"
 
 namespace syncline {
 namespace {

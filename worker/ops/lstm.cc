@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "kernels/recurrent.h"
 #include "worker/ops/recurrent_op.h"
 

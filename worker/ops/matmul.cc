@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/broadcast.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/gemm.h"
 #include "worker/ops/op.h"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/binary_loop.h"
+#include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model/graph.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline {
 

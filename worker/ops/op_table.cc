@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model/operator_list.h"
+#include "common/model/graph/operator_list.h"
 
 namespace syncline {
 

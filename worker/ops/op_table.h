@@ -13,7 +13,7 @@ namespace syncline {
 
 struct OpEntry {
   absl::string_view op_type;
-  // See common/model/operator_list.h, which this is made from.
+  // See common/model/graph/operator_list.h, which this is made from.
   uint32_t differentiable_inputs;
   uint32_t differentiable_outputs;
   OpFactory* cpu;

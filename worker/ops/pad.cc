@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "worker/ops/axes.h"
 #include "worker/ops/strided_copy.h"
 

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/plane_norm.h"
+#include "kernels/normalization.h"
 
 namespace syncline {
 namespace {

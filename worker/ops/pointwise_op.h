@@ -2,7 +2,7 @@
 #define SYNCLINE_WORKER_OPS_POINTWISE_OP_H_
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
 #include "worker/ops/without_gradient.h"

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/power.h"
+#include "kernels/elementwise/power.h"
 #include "worker/ops/integers.h"
 #include "worker/ops/op.h"
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
-#include "kernels/row_sums.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
 #include "worker/ops/cell_functions.h"
 
 namespace syncline {

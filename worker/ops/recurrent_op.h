@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/cell_function.h"
 #include "kernels/gemm.h"
+#include "kernels/rnn_activation.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/binary_loop.h"
+#include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/axes.h"
 
 namespace syncline {

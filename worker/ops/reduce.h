@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_WORKER_OPS_REDUCE_H_
 #define SYNCLINE_WORKER_OPS_REDUCE_H_
 
-#include "kernels/broadcast.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/vector_math.h"
 #include "worker/ops/reduce_mapped.h"
 
 namespace syncline {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/binary_loop.h"
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/vector_math.h"
 #include "worker/ops/reduce.h"
 
 namespace syncline {

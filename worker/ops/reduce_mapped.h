@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/binary_loop.h"
+#include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/reduce.h"
 
 namespace syncline {

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "worker/ops/integers.h"
 #include "worker/ops/reduce.h"
 

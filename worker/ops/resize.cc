@@ -1,7 +1,7 @@
 // A pass of weighted sums for each axis whose size changes, those that make the
 // result smaller first.
 
-#include "common/model/resize.h"
+#include "common/model/graph/resize.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "kernels/resample.h"
 #include "kernels/threads.h"
 #include "worker/ops/op.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 #include "worker/ops/scatter_reduction.h"
 
 namespace syncline {

@@ -1,6 +1,6 @@
 // Klambauer et al., NIPS 2017.
 
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
 namespace syncline {

@@ -1,4 +1,4 @@
-#include "kernels/activation.h"
+#include "kernels/elementwise/activation.h"
 #include "worker/ops/unary.h"
 
 namespace syncline {

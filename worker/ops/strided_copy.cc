@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/loop.h"
 #include "kernels/threads.h"
 
 namespace syncline {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/strided.h"
+#include "kernels/elementwise/strided.h"
 #include "worker/ops/op.h"
 
 namespace syncline {

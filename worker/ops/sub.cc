@@ -1,4 +1,4 @@
-#include "kernels/elementwise.h"
+#include "kernels/elementwise/elementwise.h"
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 

@@ -1,6 +1,6 @@
 // Ramachandran et al., 2017; with alpha 1, SiLU.
 
-#include "kernels/vector_math.h"
+#include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
 namespace syncline {

@@ -1,4 +1,4 @@
-#include "kernels/scalar_function.h"
+#include "kernels/elementwise/scalar_function.h"
 #include "worker/ops/pointwise_op.h"
 
 namespace syncline {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/loop.h"
+#include "kernels/elementwise/loop.h"
 
 namespace syncline {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/binary_loop.h"
-#include "kernels/broadcast.h"
-#include "kernels/strided.h"
+#include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/strided.h"
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
 

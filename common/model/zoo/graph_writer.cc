@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "common/model/onnx_file.h"
+#include "common/model/graph/onnx_file.h"
 #include "onnx/onnx_pb.h"
 
 namespace syncline {

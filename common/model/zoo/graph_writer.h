@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/model/graph.h"
+#include "common/model/graph/graph.h"
 
 namespace onnx {
 class ModelProto;

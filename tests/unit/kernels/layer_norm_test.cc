@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/reference_layer_norm.h"
+#include "kernels/reference/reference_layer_norm.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/rpc/job_spec_validator.h"
+#include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx/defs/parser.h"

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/file.h"
-#include "common/model/operator_list.h"
+#include "common/model/graph/operator_list.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx/checker.h"

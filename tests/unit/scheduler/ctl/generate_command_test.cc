@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/text/exit_codes.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {

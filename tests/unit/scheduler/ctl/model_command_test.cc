@@ -8,8 +8,8 @@
 #include "common/model/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/ctl/exit_codes.h"
-#include "scheduler/ctl/printable_stream.h"
+#include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/printable_stream.h"
 
 namespace syncline {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/ctl/exit_codes.h"
+#include "scheduler/ctl/text/exit_codes.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 

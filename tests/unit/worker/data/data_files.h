@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
-#include "common/base/file.h"
+#include "common/system/file.h"
 #include "gtest/gtest.h"
 
 namespace syncline {

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 #include "tests/unit/worker/data/npy_files.h"
-#include "worker/batch.h"
+#include "worker/data/batch.h"
 
 namespace syncline {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/batch.h"
+#include "worker/data/batch.h"
 
 namespace syncline {
 namespace {

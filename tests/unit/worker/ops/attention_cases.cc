@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/reference_attention.h"
+#include "kernels/reference/reference_attention.h"
 #include "tests/testing/op_case.h"
 
 namespace syncline::testing {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/reference_attention.h"
+#include "kernels/reference/reference_attention.h"
 #include "tests/testing/op_run.h"
 
 namespace syncline {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "common/base/aligned_buffer.h"
-#include "common/model/operator_list.h"
-#include "kernels/reference_window.h"
+#include "common/model/graph/operator_list.h"
+#include "kernels/reference/reference_window.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/thread_folds.h"
 #include "worker/ops/op_table.h"

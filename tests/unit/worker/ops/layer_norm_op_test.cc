@@ -5,7 +5,7 @@
 #include "worker/ops/layer_norm_op.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/reference_layer_norm.h"
+#include "kernels/reference/reference_layer_norm.h"
 #include "tests/testing/op_run.h"
 
 namespace syncline {

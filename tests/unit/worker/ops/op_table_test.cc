@@ -18,11 +18,11 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
+#include "common/model/graph/operator_list.h"
 #include "common/model/model.h"
-#include "common/model/operator_list.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_case.h"
-#include "worker/channel_blocks.h"
+#include "worker/compute/layout_assignment.h"
 
 namespace syncline {
 namespace {

@@ -1,6 +1,6 @@
 // Rows of op_table_test for what normalises planes.
 
-#include "kernels/reference_window.h"
+#include "kernels/reference/reference_window.h"
 #include "tests/testing/op_case.h"
 
 namespace syncline::testing {

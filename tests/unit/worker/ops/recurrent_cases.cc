@@ -1,7 +1,7 @@
 // Rows of op_table_test for recurrent networks; recurrent_op_test has their
 // other outputs and settings.
 
-#include "kernels/reference_recurrent.h"
+#include "kernels/reference/reference_recurrent.h"
 #include "tests/testing/op_case.h"
 
 namespace syncline::testing {

@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/reference_recurrent.h"
+#include "kernels/reference/reference_recurrent.h"
 #include "tests/testing/op_run.h"
 
 namespace syncline {

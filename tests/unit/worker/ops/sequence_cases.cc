@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "kernels/reference_layer_norm.h"
-#include "kernels/reference_pointwise.h"
+#include "kernels/reference/reference_layer_norm.h"
+#include "kernels/reference/reference_pointwise.h"
 #include "tests/testing/op_case.h"
 
 namespace syncline::testing {

@@ -1,0 +1,413 @@
+#include "common/daemon/daemon.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/clock.h"
+#include "common/base/deadline.h"
+#include "common/base/host_port.h"
+#include "common/base/printable.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/system/file.h"
+#include "common/system/log.h"
+#include "common/system/malloc_policy.h"
+#include "common/system/process_limits.h"
+#include "grpc/support/log.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace syncline {
+namespace {
+
+// Kubernetes kills after 30 s by default.
+constexpr absl::Duration kDrainLimit = absl::Seconds(10);
+constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
+constexpr int kExitFailed = 1;
+constexpr int kExitRetryable = 138;
+constexpr int kMallocArenas = 4;
+// A connection for each member and each client, and files beside them.
+constexpr uint64_t kOpenFilesLow = 4096;
+constexpr char kWorkPrefix[] = "syncline-work-";
+
+// Drops gRPC's log. A failure while a process starts is reported once, in our
+// words.
+void DropGrpcLog(gpr_log_func_args*) {}
+
+void GrpcLog(gpr_log_func_args* args) {
+  LogWarning("gRPC").Field("text", args->message);
+}
+
+// The kernel sends SIGTERM when the parent ends; it is too late to ask for that
+// if it already has, and somebody else is the parent now.
+void WatchParent(pid_t parent, ExitRequest* exit_request) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) exit_request->Request(0, "the parent has ended");
+}
+
+void PrintLines(const std::string& program, absl::string_view text) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), Printable(line).c_str());
+  }
+}
+
+// One message where a person looks, and one in the log if that is elsewhere.
+void ReportFailure(const DaemonOptions& options, const absl::Status& status) {
+  if (!options.log_dir.empty()) LogError("failed").Status(status);
+  PrintLines(options.program, status.message());
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// As others reach a server that is bound to `bound`.
+std::string PeerAddress(const std::string& bound) {
+  auto address = ParseHostPort(bound);
+  if (!address.ok() || !address->IsAnyInterface()) return bound;
+  address->host = HostName();
+  return address->ToString();
+}
+
+// As this process itself reaches it.
+std::string OwnAddress(const std::string& bound) {
+  auto address = ParseHostPort(bound);
+  if (!address.ok() || !address->IsAnyInterface()) return bound;
+  address->host = address->host == "::" ? "::1" : "127.0.0.1";
+  return address->ToString();
+}
+
+// "worker-1"; without an index of its own, by process.
+std::string LogFileName(const DaemonOptions& options) {
+  if (options.kind == DaemonKind::kScheduler) return "scheduler.log";
+  const absl::string_view kind = TaskKindName(options.task.kind);
+  return options.auto_index
+             ? absl::StrCat(kind, "-pid", getpid(), ".log")
+             : absl::StrCat(kind, "-", options.task.index, ".log");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(
+    const DaemonOptions& options) {
+  auto daemon = absl::WrapUnique(new Daemon(options));
+  if (options.exit_with_parent != 0) {
+    WatchParent(options.exit_with_parent, &daemon->exit_request_);
+  }
+  SYNCLINE_RETURN_IF_ERROR(daemon->OpenLog());
+  daemon->LogStart();
+  return daemon;
+}
+
+Daemon::Daemon(const DaemonOptions& options) : options_(options) {
+  metrics_
+      .AddGauge("syncline_build_info", "1; the version is in the label.",
+                {{"version", kVersion}, {"program", options.program}})
+      .Set(1);
+}
+
+Daemon::~Daemon() {
+  Leave();
+  StopServing();
+  watchdog_.reset();
+}
+
+void Daemon::Report(const absl::Status& failure) const {
+  ReportFailure(options_, failure);
+}
+
+absl::Status Daemon::OpenLog() {
+  LogOptions log;
+  log.role = options_.kind == DaemonKind::kScheduler
+                 ? "scheduler"
+                 : std::string(TaskKindName(options_.task.kind));
+  if (!options_.auto_index && options_.kind != DaemonKind::kScheduler) {
+    log.node = TaskName(options_.task);
+  }
+  log.min_level = options_.log_level;
+  if (!options_.log_dir.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(MakeDirs(options_.log_dir));
+    log.file = absl::StrCat(options_.log_dir, "/", LogFileName(options_));
+  }
+  gpr_set_log_function(&DropGrpcLog);
+  return InitLog(log);
+}
+
+void Daemon::LogStart() const {
+  const uint64_t open_files = RaiseOpenFilesLimit();
+  LogInfo("started")
+      .Field("version", kVersion)
+      .Field("listen", options_.listen)
+      .Field("advertise", options_.advertise)
+      .Field("http", options_.http)
+      .Field("scheduler", options_.hosts_scheduler
+                              ? "this process"
+                              : options_.scheduler_address.c_str())
+      .Field("alone", options_.alone ? 1 : 0)
+      .Field("data_root", options_.data_root)
+      .Field("work_dir", options_.work_dir)
+      .Field("state_dir", options_.state_dir)
+      .Field("threads", options_.threads)
+      .Field("lanes", options_.lanes)
+      .Field("in_flight_bytes", options_.in_flight_bytes)
+      .Field("keep", absl::FormatDuration(options_.keep))
+      .Field("lease", absl::FormatDuration(options_.lease))
+      .Field("job", options_.job_file)
+      .Field("open_files", open_files)
+      .Field("pid", getpid());
+  if (open_files < kOpenFilesLow) {
+    LogWarning("few open files are allowed; each connection takes one")
+        .Field("open_files", open_files)
+        .Field("hint", "raise the hard limit (ulimit -Hn)");
+  }
+  for (const std::string& note : options_.notes) {
+    LogWarning("note").Field("text", note);
+  }
+}
+
+std::string Daemon::WorkRoot() const {
+  if (!options_.work_dir.empty()) return options_.work_dir;
+  std::error_code error;
+  const auto temporary = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : temporary.string();
+}
+
+absl::StatusOr<std::string> Daemon::WorkDir() {
+  if (work_folder_ == nullptr) {
+    const int removed = LockedFolder::RemoveLeftovers(WorkRoot(), kWorkPrefix);
+    if (removed > 0) {
+      LogInfo("work folders of killed processes removed")
+          .Field("folders", removed)
+          .Field("in", WorkRoot());
+    }
+    SYNCLINE_ASSIGN_OR_RETURN(work_folder_,
+                              LockedFolder::OpenFirst(WorkRoot(), kWorkPrefix));
+  }
+  return work_folder_->path();
+}
+
+MemberLink* Daemon::AddMember() {
+  members_.push_back(std::make_unique<MemberLink>());
+  return members_.back().get();
+}
+
+void Daemon::AddReadiness(std::function<absl::Status()> ready) {
+  readiness_.push_back(std::move(ready));
+}
+
+absl::Status Daemon::Listen(std::vector<std::string> services,
+                            HttpServer::Pages pages) {
+  services_ = std::move(services);
+  grpc::EnableDefaultHealthCheckService(true);
+  builder_.RegisterService(&identity_);
+  builder_.RegisterCallbackGenericService(&unknown_calls_);
+  SYNCLINE_ASSIGN_OR_RETURN(listening_,
+                            StartServer(&builder_, options_.listen));
+  timers_.emplace();
+  // The caller destroys its roles when it gets an error: no call may reach them
+  // then.
+  absl::Cleanup stop_serving = [this] { StopServing(); };
+  gpr_set_log_function(&GrpcLog);
+  address_ = options_.advertise.empty() ? PeerAddress(listening_.address)
+                                        : options_.advertise;
+  scheduler_address_ = options_.hosts_scheduler ? OwnAddress(listening_.address)
+                                                : options_.scheduler_address;
+  UpdateHealth();
+  if (!options_.http.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(StartHttp(std::move(pages)));
+  }
+  LogInfo("listening")
+      .Field("grpc", listening_.address)
+      .Field("advertised", address_)
+      .Field("http", http_ == nullptr ? "off" : http_->address());
+  if (!options_.port_file.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(
+        options_.port_file, absl::StrCat(listening_.address, "\n")));
+  }
+  std::move(stop_serving).Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartHttp(HttpServer::Pages pages) {
+  HttpServer::Options http;
+  http.listen = options_.http;
+  http.metrics = &metrics_;
+  http.ready = [this] { return Ready(); };
+  http.pages = std::move(pages);
+  SYNCLINE_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(http)));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Joined() const {
+  if (draining_) return absl::UnavailableError("draining");
+  for (const auto& member : members_) {
+    SYNCLINE_RETURN_IF_ERROR(member->Ready());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Ready() const {
+  SYNCLINE_RETURN_IF_ERROR(Joined());
+  for (const auto& ready : readiness_) SYNCLINE_RETURN_IF_ERROR(ready());
+  return absl::OkStatus();
+}
+
+// Nobody tells when an answer of readiness_ changes, so a health that followed
+// from one could stay wrong for ever: /readyz asks them, health does not.
+void Daemon::UpdateHealth() {
+  auto* const health = listening_.server->GetHealthCheckService();
+  if (health == nullptr) return;
+  // Of two changes at a time the later look counts.
+  MutexLock lock(&health_mu_);
+  const bool serving = Joined().ok();
+  for (const std::string& service : services_) {
+    health->SetServingStatus(service, serving);
+  }
+}
+
+Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
+  Member member;
+  member.mutable_task()->set_type(static_cast<TaskType>(task.kind));
+  member.mutable_task()->set_index(task.index);
+  member.set_address(address_);
+  member.set_incarnation(incarnation);
+  if (http_ != nullptr) member.set_http_address(http_->address());
+  member.set_version(kVersion);
+  member.set_hostname(HostName());
+  member.set_pid(getpid());
+  return member;
+}
+
+void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
+                  uint64_t incarnation,
+                  std::function<void(const SchedulerMessage&)> on_command) {
+  identity_.Add(incarnation);
+  SchedulerSession::Options session;
+  session.scheduler_address = scheduler_address_;
+  session.self = MakeMember(task, incarnation);
+  session.auto_index = auto_index;
+  session.orphan_timeout = options_.orphan_timeout;
+  const bool first = link == members_.front().get();
+  MemberLink::Callbacks callbacks;
+  callbacks.on_command = std::move(on_command);
+  callbacks.on_registered = [this, first,
+                             incarnation](const Registered& registered) {
+    const std::string name =
+        TaskName({static_cast<TaskKind>(registered.task().type()),
+                  registered.task().index()});
+    if (first) SetLogMember(name, incarnation);
+    LogInfo("registered")
+        .Field("task", name)
+        .Field("scheduler", scheduler_address_);
+    UpdateHealth();
+  };
+  callbacks.on_lost = [this] { UpdateHealth(); };
+  callbacks.on_shutdown = [this](const Shutdown& shutdown) {
+    RequestExit(shutdown.exit_code(), shutdown.reason());
+  };
+  callbacks.on_rejected = [this](const absl::Status& status) {
+    ReportFailure(options_, status);
+    // A scheduler that cannot be reached may be there the next time.
+    const bool retryable = absl::IsUnavailable(status);
+    RequestExit(retryable ? kExitRetryable : kExitFailed,
+                retryable ? "no scheduler" : "not taken by the scheduler");
+  };
+  link->Join(std::move(session), std::move(callbacks));
+}
+
+int Daemon::AwaitExit(const std::function<bool()>& busy) {
+  const ExitReason reason = exit_request_.Await();
+  const bool working =
+      (busy != nullptr && busy()) ||
+      std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+        return !member->running_job().empty();
+      });
+  const int code = reason.signal == 0 ? reason.exit_code
+                   : working          ? 128 + reason.signal
+                                      : 0;
+  LogInfo("stopping").Field("why", reason.text).Field("exit_code", code);
+  exit_text_ = reason.text;
+  draining_ = true;
+  UpdateHealth();
+  drain_deadline_ = MonotonicNow() + kDrainLimit;
+  watchdog_ =
+      std::make_unique<PeriodicTask>("drain-watchdog", kDrainWatchdog, [code] {
+        LogError("the process did not end in time; it is cut off");
+        _exit(code);
+      });
+  return code;
+}
+
+void Daemon::Leave() {
+  // A scheduler that does not answer by then is gone too.
+  constexpr absl::Duration kAnswerLimit = absl::Seconds(3);
+  const absl::Time deadline =
+      StepDeadline(drain_deadline_, MonotonicNow(), kAnswerLimit);
+  for (const auto& member : members_) {
+    member->Leave(absl::StrCat("it was told to stop (", exit_text_, ")"),
+                  deadline);
+  }
+}
+
+void Daemon::StopServing() {
+  http_.reset();
+  if (listening_.server == nullptr) return;
+  listening_.server->Shutdown(ToGrpcTime(
+      std::max(drain_deadline_, MonotonicNow() + absl::Milliseconds(100))));
+  timers_.reset();
+  listening_.server.reset();
+}
+
+int DaemonMain(
+    DaemonKind kind, int argc, char** argv,
+    const std::function<absl::StatusOr<int>(const DaemonOptions&, Daemon*)>&
+        run,
+    const std::function<absl::Status(const DaemonOptions&)>& validate) {
+  KeepMessageMemory(kind == DaemonKind::kPs ? 1 : kMallocArenas);
+  // The packaged library looks for deadlocks at each lock, gRPC's included: 2
+  // to 3% of a small step. Ours are ordered by annotations that clang checks.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of a write
+  const char* tf_config = std::getenv("TF_CONFIG");
+  const DaemonCommandLine line =
+      ReadDaemonOptions(kind, std::vector<std::string>(argv + 1, argv + argc),
+                        tf_config == nullptr ? "" : tf_config);
+  if (line.exit_code.has_value()) {
+    std::fputs(line.text.c_str(), *line.exit_code == 0 ? stdout : stderr);
+    return *line.exit_code;
+  }
+  const std::string program = line.options.program;
+  ExplainUncaughtExceptions(program);
+  if (line.options.validate_only) {
+    const absl::Status valid =
+        validate != nullptr ? validate(line.options) : absl::OkStatus();
+    if (!valid.ok()) PrintLines(program, valid.message());
+    std::fputs(Describe(line.options).c_str(), stdout);
+    return valid.ok() ? 0 : kExitFailed;
+  }
+  const auto daemon = Daemon::Create(line.options);
+  if (!daemon.ok()) {
+    PrintLines(program, daemon.status().message());
+    return kExitFailed;
+  }
+  const absl::StatusOr<int> code = run(line.options, daemon->get());
+  if (code.ok()) return *code;
+  ReportFailure(line.options, code.status());
+  return kExitFailed;
+}
+
+}  // namespace syncline

@@ -1,0 +1,96 @@
+#ifndef SYNCLINE_COMMON_DAEMON_DAEMON_OPTIONS_H_
+#define SYNCLINE_COMMON_DAEMON_DAEMON_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/cluster/cluster_config.h"
+#include "common/system/log.h"
+
+namespace syncline {
+
+// Which binary: they share most flags.
+enum class DaemonKind { kPs, kWorker, kScheduler };
+
+// A daemon's options from flags and TF_CONFIG, checked as a whole. Not changed
+// after ReadDaemonOptions.
+struct DaemonOptions {
+  DaemonKind kind = DaemonKind::kWorker;
+  std::string program;  // "syncline-ps"
+
+  // The task to register as. Meaningless for a scheduler.
+  TaskId task;
+  // The scheduler picks the index of `task`.
+  bool auto_index = false;
+  // This process is the scheduler, or hosts it beside its own task.
+  bool hosts_scheduler = false;
+  // This process is the whole cluster: scheduler, one ps and one worker.
+  bool alone = false;
+  std::string scheduler_address;  // empty if it is this process
+
+  std::string listen;     // where to listen; port 0: any free one
+  std::string advertise;  // as others reach it; empty: the bound address
+  std::string http;       // empty: no HTTP server
+  std::string port_file;  // empty: none
+
+  std::string log_dir;  // empty: standard error
+  LogLevel log_level = LogLevel::kInfo;
+  int exit_with_parent = 0;  // the parent's process id; 0: go on without
+  bool validate_only = false;
+
+  // Ps and worker. How long a lost scheduler is waited for.
+  absl::Duration orphan_timeout = absl::Seconds(60);
+  // Worker.
+  std::string data_root;            // relative data paths are below it
+  bool data_root_is_bound = false;  // nothing outside it is read
+  std::string work_dir;             // empty: a temporary one
+  int threads = 0;                  // 0: one per core
+  // Ps.
+  int lanes = 0;  // 0: one per core
+  uint64_t in_flight_bytes = 0;
+  uint64_t table_memory_bytes = 0;           // 0: half of what is available
+  std::optional<uint64_t> table_disk_bytes;  // unset: half of what is free
+  std::string spill_dir;
+  uint64_t shared_memory_bytes = 0;
+  // Worker and ps: with each other, on one host.
+  bool shared_memory = true;
+  // Scheduler.
+  std::string state_dir;
+  absl::Duration keep;
+  absl::Duration lease;
+  absl::Duration prepare_timeout;
+  std::string job_file;  // empty: none
+  // Tasks in TF_CONFIG's cluster, this one included; 0: not known.
+  int cluster_tasks = 0;
+  bool cluster_has_evaluator = false;  // among them
+
+  // Notes for the operator on how the options above came about; logged once.
+  std::vector<std::string> notes;
+};
+
+struct DaemonCommandLine {
+  DaemonOptions options;
+  // If set the process ends with it, after printing `text`: to standard output
+  // if it is 0 (--help, --version), else to standard error (2: the flags or
+  // TF_CONFIG are wrong, all problems, one per line).
+  std::optional<int> exit_code;
+  std::string text;
+};
+
+// `args` without the program's name. `tf_config` is the environment's, empty if
+// it is not set; it is not looked at where --task says who this process is.
+// Pure: no file, socket or environment is touched.
+DaemonCommandLine ReadDaemonOptions(DaemonKind kind,
+                                    const std::vector<std::string>& args,
+                                    absl::string_view tf_config);
+
+// The effective options of flags and TF_CONFIG, for --validate-only: one "name:
+// value" per line, then the notes.
+std::string Describe(const DaemonOptions& options);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_DAEMON_DAEMON_OPTIONS_H_

@@ -1,0 +1,43 @@
+#ifndef SYNCLINE_COMMON_DAEMON_HTTP_SERVER_H_
+#define SYNCLINE_COMMON_DAEMON_HTTP_SERVER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/daemon/metrics.h"
+
+namespace syncline {
+
+// A daemon's HTTP page: /metrics, /healthz (200 while the process turns),
+// /readyz (200, or 503 with the reason), and pages a role adds. A connection
+// that sends no whole request within 1 s is closed; 255 such hold nobody up.
+// Thread-safe.
+class HttpServer {
+ public:
+  struct Response {
+    int code = 200;
+    std::string content_type = "text/plain; charset=utf-8";
+    std::string body;
+  };
+  using Handler = std::function<Response(absl::string_view query)>;
+  using Pages = std::map<std::string, Handler>;  // by path
+  struct Options {
+    std::string listen = "127.0.0.1:0";        // empty port 0: any free one
+    const MetricsRegistry* metrics = nullptr;  // outlives the server
+    std::function<absl::Status()> ready;       // must not block
+    Pages pages;                               // must not block
+  };
+  // Errors: Unavailable: the address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);
+  virtual ~HttpServer() = default;  // stops and joins
+  virtual std::string address() const = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_DAEMON_HTTP_SERVER_H_

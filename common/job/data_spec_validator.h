@@ -1,0 +1,16 @@
+#ifndef SYNCLINE_COMMON_JOB_DATA_SPEC_VALIDATOR_H_
+#define SYNCLINE_COMMON_JOB_DATA_SPEC_VALIDATOR_H_
+
+#include "common/job/job_spec_problems.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// The part of ValidateJobSpec that concerns the job's data: sources, feeds, the
+// label and the buckets of lengths. Reads the loss too, which decides what a
+// label may be. Does not look at files.
+void CheckData(const JobSpec& spec, Problems* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_DATA_SPEC_VALIDATOR_H_

@@ -1,0 +1,62 @@
+#ifndef SYNCLINE_COMMON_JOB_JOB_FILE_SOURCE_MAP_H_
+#define SYNCLINE_COMMON_JOB_JOB_FILE_SOURCE_MAP_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "google/protobuf/descriptor.h"
+
+namespace syncline {
+
+// Where the fields of a job file are, in text format or JSON, whether or not
+// they make sense: what tells a problem's line, and what can be left out so
+// that the rest can be read. Takes any text, and sees as much of a form in it
+// as there is. Immutable, hence thread-safe.
+class JobOutline {
+ public:
+  struct Field {
+    // "data.feeds[1].input", names as in the proto whatever JSON spelled. An
+    // unknown field has its own name, and nothing inside it is listed.
+    std::string path;
+    // Of the name and the value, half-open.
+    size_t begin = 0;
+    size_t end = 0;
+    bool has_value = true;
+    // The message that it is written in, and the field of it that is meant.
+    // Null: the message has no such field.
+    const google::protobuf::Descriptor* container = nullptr;
+    const google::protobuf::FieldDescriptor* descriptor = nullptr;
+  };
+
+  JobOutline() = default;
+  explicit JobOutline(absl::string_view text);
+
+  // In the order of the text, each before what is inside it.
+  const std::vector<Field>& fields() const { return fields_; }
+
+  // The innermost field around `offset`; null: none.
+  const Field* At(size_t offset) const;
+  // The last field that ends at or before `offset`; null: none.
+  const Field* Before(size_t offset) const;
+  // Null: not in the text.
+  const Field* Find(absl::string_view path) const;
+  // Find, or the nearest field around it that is in the text.
+  const Field* FindNearest(absl::string_view path) const;
+
+ private:
+  friend class JobOutlineScanner;
+  std::vector<Field> fields_;
+};
+
+// Overwrites a field of the outline of *text with spaces, and one comma beside
+// it: offsets and lines of the rest stay.
+void BlankField(const JobOutline::Field& field, std::string* text);
+
+// "a.b[2].c" without its last part: "a.b[2]"; "" if there is one part only.
+absl::string_view ParentPath(absl::string_view path);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_JOB_FILE_SOURCE_MAP_H_

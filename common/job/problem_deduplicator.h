@@ -1,0 +1,48 @@
+#ifndef SYNCLINE_COMMON_JOB_PROBLEM_DEDUPLICATOR_H_
+#define SYNCLINE_COMMON_JOB_PROBLEM_DEDUPLICATOR_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/job/job_spec_parser.h"
+#include "google/protobuf/descriptor.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// The fields of a job that were reported already, and which further problems
+// ("field.path: what is wrong") only say the same again. A problem does if
+//   - it is about such a field, about what is inside it or about what it is in;
+//   - it names such a field, or the list that it is in;
+//   - it is about a field that is missing while an unknown one resembles it.
+// A plain value; `spec` must outlive it.
+class ReportedFields {
+ public:
+  explicit ReportedFields(const JobSpec& spec) : spec_(spec) {}
+  // Takes the problems of reading a job file; `reading` must outlive it. If the
+  // file could not be read to its end, problems about what is missing do not
+  // count either.
+  explicit ReportedFields(const JobReading& reading);
+
+  bool complete() const { return complete_; }
+
+  // The problems that say something new. Their fields are reported from now on.
+  std::vector<std::string> Report(const std::vector<std::string>& problems);
+
+ private:
+  bool IsFollowOn(absl::string_view problem) const;
+  bool Explains(const std::string& reported, absl::string_view path) const;
+
+  const JobSpec& spec_;
+  bool complete_ = true;
+  std::vector<std::string> paths_;
+};
+
+// The field of `message` that an unknown `name` probably means; null: none.
+const google::protobuf::FieldDescriptor* FindResembling(
+    const google::protobuf::Descriptor& message, absl::string_view name);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_PROBLEM_DEDUPLICATOR_H_

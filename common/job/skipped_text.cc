@@ -1,0 +1,79 @@
+#include "common/job/skipped_text.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+
+namespace syncline {
+namespace {
+
+bool IsSync(const JobStatus& job) {
+  const ConsistencySpec::Mode mode = job.spec().consistency().mode();
+  return mode == ConsistencySpec::SYNC ||
+         mode == ConsistencySpec::MODE_UNSPECIFIED;
+}
+
+// The steps of a job that skipped_clocks may count, skipped or not.
+uint64_t StepsDone(const JobStatus& job) {
+  int64_t steps = 0;
+  if (IsSync(job)) {
+    steps = job.progress().clock();
+  } else {
+    for (const WorkerProgress& worker : job.progress().workers()) {
+      steps += worker.clock();
+    }
+  }
+  return steps > 0 ? static_cast<uint64_t>(steps) : 0;
+}
+
+std::string Amount(uint64_t count, const char* one, const char* more) {
+  return absl::StrCat(count, " ", count == 1 ? one : more);
+}
+
+std::string StepsText(const JobStatus& job) {
+  const uint64_t skipped = job.progress().skipped_clocks();
+  const uint64_t steps = StepsDone(job);
+  const char* const one = IsSync(job) ? "step" : "push of a worker";
+  const char* const more = IsSync(job) ? "steps" : "pushes of workers";
+  if (AllWereSkipped(job)) {
+    return absl::StrCat(
+        steps == 1 ? absl::StrCat("the only ", one, " was")
+                   : absl::StrCat("all ", Amount(skipped, one, more), " were"),
+        " skipped: ", steps == 1 ? "its" : "their",
+        " gradients were not finite. Nothing was trained: the parameters are "
+        "the initial ones");
+  }
+  const bool single = skipped == 1;
+  // Members report apart from each other: before the end a ps may have counted
+  // more than what the workers are known to have done.
+  const std::string amount =
+      skipped < steps ? absl::StrCat(skipped, " of ", Amount(steps, one, more))
+                      : Amount(skipped, one, more);
+  return absl::StrCat(amount, single ? " was" : " were",
+                      " skipped: ", single ? "its" : "their",
+                      " gradients were not finite");
+}
+
+}  // namespace
+
+bool AllWereSkipped(const JobStatus& job) {
+  const uint64_t steps = StepsDone(job);
+  return job.state() == SUCCEEDED && steps > 0 &&
+         job.progress().skipped_clocks() >= steps;
+}
+
+std::string SkippedText(const JobStatus& job) {
+  std::string text;
+  if (job.progress().skipped_clocks() > 0) text = StepsText(job);
+  const uint64_t dropped = job.progress().dropped_blocks();
+  if (dropped > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ",
+                    Amount(dropped, "block of gradients or row of a table was",
+                           "blocks of gradients or rows of tables were"),
+                    " dropped: ", dropped == 1 ? "it was" : "they were",
+                    " not finite");
+  }
+  return text;
+}
+
+}  // namespace syncline

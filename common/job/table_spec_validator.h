@@ -1,0 +1,15 @@
+#ifndef SYNCLINE_COMMON_JOB_TABLE_SPEC_VALIDATOR_H_
+#define SYNCLINE_COMMON_JOB_TABLE_SPEC_VALIDATOR_H_
+
+#include "common/job/job_spec_problems.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// The part of ValidateJobSpec that concerns embedding tables. What the model
+// must have for them is ResolveTrainingGraph's business.
+void CheckTables(const JobSpec& spec, Problems* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_TABLE_SPEC_VALIDATOR_H_

@@ -1,0 +1,189 @@
+#include "common/system/log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/incarnation.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/system/rotating_file.h"
+
+namespace syncline {
+
+struct JobLogCapture::Buffer {
+  std::string job_id;
+  size_t bytes_max = 0;
+  std::string text;  // guarded by the log's mutex
+  bool full = false;
+};
+
+namespace {
+
+constexpr absl::string_view kLevelNames[] = {"info", "warning", "error"};
+
+// Where lines go. One per process: log lines have no other way to find it.
+class Log {
+ public:
+  static Log& Get() {
+    static Log* const log = new Log;  // never destroyed: threads may log late
+    return *log;
+  }
+
+  absl::Status Init(const LogOptions& options) {
+    std::unique_ptr<RotatingFile> file;
+    if (!options.file.empty()) {
+      SYNCLINE_ASSIGN_OR_RETURN(
+          file, RotatingFile::Open(options.file, options.rotate_bytes,
+                                   options.files_kept));
+    }
+    MutexLock lock(&mu_);
+    file_ = std::move(file);
+    min_level_ = options.min_level;
+    role_ = options.role;
+    node_ = options.node;
+    incarnation_ = options.incarnation;
+    return absl::OkStatus();
+  }
+
+  void SetMember(absl::string_view node, uint64_t incarnation) {
+    MutexLock lock(&mu_);
+    node_ = std::string(node);
+    incarnation_ = incarnation;
+  }
+
+  void Write(LogLevel level, absl::string_view job, absl::string_view rest) {
+    MutexLock lock(&mu_);
+    const std::string line = absl::StrCat(Prefix(level, job), rest, "\n");
+    if (!job.empty()) Capture(job, line);
+    if (level < min_level_) return;
+    // A log that cannot be written must not end the process; standard error is
+    // the last resort, and nothing is left to do where that fails too.
+    if (file_ != nullptr && file_->Append(line).ok()) return;
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+
+  void AddCapture(JobLogCapture::Buffer* buffer) {
+    MutexLock lock(&mu_);
+    captures_.push_back(buffer);
+  }
+  void RemoveCapture(JobLogCapture::Buffer* buffer) {
+    MutexLock lock(&mu_);
+    captures_.erase(std::find(captures_.begin(), captures_.end(), buffer));
+  }
+  std::string CapturedText(const JobLogCapture::Buffer& buffer) {
+    MutexLock lock(&mu_);
+    return buffer.text;
+  }
+
+ private:
+  std::string Prefix(LogLevel level, absl::string_view job) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::string prefix =
+        absl::StrCat("ts=",
+                     absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
+                                      absl::UTCTimeZone()),
+                     " level=", kLevelNames[static_cast<int>(level)]);
+    if (!role_.empty()) absl::StrAppend(&prefix, " role=", role_);
+    if (!node_.empty()) absl::StrAppend(&prefix, " node=", node_);
+    if (incarnation_ != 0) {
+      absl::StrAppend(&prefix, " incarnation=", IncarnationText(incarnation_));
+    }
+    if (!job.empty()) absl::StrAppend(&prefix, " job=", job);
+    return prefix;
+  }
+
+  void Capture(absl::string_view job, absl::string_view line)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (JobLogCapture::Buffer* buffer : captures_) {
+      if (buffer->job_id != job || buffer->full) continue;
+      buffer->full = buffer->text.size() + line.size() > buffer->bytes_max;
+      absl::StrAppend(&buffer->text, buffer->full
+                                         ? "msg=\"log of this job is full; the "
+                                           "daemon's own log goes on\"\n"
+                                         : line);
+    }
+  }
+
+  Mutex mu_;
+  std::unique_ptr<RotatingFile> file_ ABSL_GUARDED_BY(mu_);
+  LogLevel min_level_ ABSL_GUARDED_BY(mu_) = LogLevel::kInfo;
+  std::string role_ ABSL_GUARDED_BY(mu_);
+  std::string node_ ABSL_GUARDED_BY(mu_);
+  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<JobLogCapture::Buffer*> captures_ ABSL_GUARDED_BY(mu_);
+};
+
+bool NeedsQuotes(absl::string_view value) {
+  return value.empty() ||
+         std::any_of(value.begin(), value.end(), [](unsigned char c) {
+           return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f;
+         });
+}
+
+// A line must stay one line whatever a peer or a file put into a value.
+std::string Quoted(absl::string_view value) {
+  std::string out = "\"";
+  for (const unsigned char c : value) {
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(static_cast<char>(c));
+    } else if (c == '\n') {
+      out.append("\\n");
+    } else if (c < ' ' || c == 0x7f) {
+      absl::StrAppendFormat(&out, "\\x%02x", c);
+    } else {
+      out.push_back(static_cast<char>(c));
+    }
+  }
+  out.push_back('"');
+  return out;
+}
+
+}  // namespace
+
+absl::Status InitLog(const LogOptions& options) {
+  return Log::Get().Init(options);
+}
+
+void SetLogMember(absl::string_view node, uint64_t incarnation) {
+  Log::Get().SetMember(node, incarnation);
+}
+
+LogLine::LogLine(LogLevel level, absl::string_view message) : level_(level) {
+  absl::StrAppend(&line_, " msg=", Quoted(message));
+}
+
+LogLine::~LogLine() { Log::Get().Write(level_, job_, line_); }
+
+LogLine& LogLine::Text(absl::string_view key, absl::string_view value) {
+  absl::StrAppend(&line_, " ", key, "=");
+  if (NeedsQuotes(value)) {
+    line_.append(Quoted(value));
+  } else {
+    absl::StrAppend(&line_, value);
+  }
+  return *this;
+}
+
+JobLogCapture::JobLogCapture(absl::string_view job_id, size_t max_bytes)
+    : buffer_(new Buffer) {
+  buffer_->job_id = std::string(job_id);
+  buffer_->bytes_max = max_bytes;
+  Log::Get().AddCapture(buffer_.get());
+}
+
+JobLogCapture::~JobLogCapture() { Log::Get().RemoveCapture(buffer_.get()); }
+
+std::string JobLogCapture::text() const {
+  return Log::Get().CapturedText(*buffer_);
+}
+
+}  // namespace syncline

@@ -1,0 +1,74 @@
+#include "scheduler/core/describe.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/base/incarnation.h"
+
+namespace syncline {
+
+absl::string_view TaskTypeName(TaskType type) {
+  switch (type) {
+    case CHIEF:
+      return "chief";
+    case WORKER:
+      return "worker";
+    case PS:
+      return "ps";
+    case EVALUATOR:
+      return "evaluator";
+    case SCHEDULER:
+      return "scheduler";
+    default:
+      return "unknown";
+  }
+}
+
+std::string TaskText(const Task& task) {
+  return absl::StrCat(TaskTypeName(task.type()), " ", task.index());
+}
+
+std::string MemberText(const Member& member) {
+  return absl::StrCat(TaskText(member.task()), " at ", member.address());
+}
+
+std::string MemberTextWithIncarnation(const Member& member) {
+  return absl::StrCat(MemberText(member), " (incarnation ",
+                      IncarnationText(member.incarnation()), ")");
+}
+
+std::string CountText(uint64_t count, absl::string_view noun) {
+  const bool plural = count != 1 && noun != "ps";
+  return absl::StrCat(count, " ", noun, plural ? "s" : "");
+}
+
+std::string SecondsText(absl::Duration duration) {
+  return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
+}
+
+uint64_t JobNumber(absl::string_view job_id) {
+  uint64_t number = 0;
+  if (!absl::ConsumePrefix(&job_id, "j-")) return 0;
+  return absl::SimpleAtoi(job_id, &number) ? number : 0;
+}
+
+bool IsFinal(JobState state) {
+  return state == SUCCEEDED || state == FAILED || state == CANCELLED;
+}
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  google::protobuf::Timestamp timestamp;
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  timestamp.set_seconds(seconds);
+  timestamp.set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+  return timestamp;
+}
+
+absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixSeconds(timestamp.seconds()) +
+         absl::Nanoseconds(timestamp.nanos());
+}
+
+}  // namespace syncline

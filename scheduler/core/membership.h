@@ -1,0 +1,91 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_MEMBERSHIP_H_
+#define SYNCLINE_SCHEDULER_CORE_MEMBERSHIP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/cluster.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline {
+
+// Live members that a cluster takes. Each is in ClusterStatus, with the texts
+// that a registration may have, so all of them fit into one message.
+inline constexpr size_t kMembersMax = 4096;
+
+// One stream of one daemon; given by the shell, never 0, never used twice.
+using SessionId = uint64_t;
+
+// Which processes hold which tasks. Pure and thread-compatible.
+//
+// A process is live from Admit to Remove. A task belongs to at most one live
+// process; when another process takes the task of one that is gone, the
+// incarnation of the old one is fenced: it is refused from then on.
+class Membership {
+ public:
+  struct Entry {
+    Member member;
+    SessionId session = 0;
+    absl::Time last_heard;
+  };
+
+  // `version` is what members must run: same major and minor number.
+  explicit Membership(std::string version) : version_(std::move(version)) {}
+
+  // Makes the process live and returns it with the index it was given.
+  // REQUIRES: its incarnation is not live. Errors: InvalidArgument (task,
+  // address, incarnation, version, texts that are too long), AlreadyExists (a
+  // live process holds the task, or has the address), FailedPrecondition
+  // (fenced), ResourceExhausted (kMembersMax are live).
+  absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
+                                     absl::Time now);
+  void Remove(SessionId session);
+  // The member of `older` has `session` now, and was heard of. REQUIRES: it is
+  // live.
+  void Rebind(SessionId older, SessionId session, absl::Time now);
+
+  void Heard(SessionId session, absl::Time now);
+  // Sessions that were silent for longer than `lease`.
+  std::vector<SessionId> Expired(absl::Time now, absl::Duration lease) const;
+
+  // Live ones; null if there is none.
+  const Entry* Find(SessionId session) const;
+  const Entry* FindIncarnation(uint64_t incarnation) const;
+  // In task order: the chief, then workers, ps, evaluators, each by index.
+  std::vector<const Entry*> All() const;
+  size_t size() const { return live_.size(); }
+
+ private:
+  // Orders by TaskType's number, then index.
+  using TaskKey = std::pair<int, uint32_t>;
+
+  absl::Status CheckRequest(const Register& request) const;
+  TaskKey ChooseTask(const Register& request) const;
+  absl::Status CheckFree(const TaskKey& task, const Register& request) const;
+  absl::Status CheckAddressFree(const Member& member) const;
+  void TakeOver(const TaskKey& task, uint64_t incarnation);
+  void Fence(uint64_t incarnation);
+
+  const std::string version_;
+  std::map<TaskKey, Entry> live_;
+  absl::flat_hash_map<SessionId, TaskKey> by_session_;
+  // The last holder of each task, live or not; tells whom a newcomer replaces.
+  std::map<TaskKey, uint64_t> last_holder_;
+  // Oldest first; bounded, an incarnation that old is not coming back.
+  std::deque<uint64_t> fenced_order_;
+  absl::flat_hash_set<uint64_t> fenced_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CORE_MEMBERSHIP_H_

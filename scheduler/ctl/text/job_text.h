@@ -1,0 +1,50 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_TEXT_JOB_TEXT_H_
+#define SYNCLINE_SCHEDULER_CTL_TEXT_JOB_TEXT_H_
+
+// Jobs and clusters as text for people. Pure functions; several lines end with
+// a newline, single ones do not.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline {
+
+std::string FormatCount(uint64_t count);         // "60,000"
+std::string FormatBytes(uint64_t bytes);         // "1.2 MiB"
+std::string FormatElapsed(absl::Duration time);  // "0:07", "1:02:03"
+// "1 worker", "2 workers".
+std::string FormatAmount(uint64_t count, absl::string_view noun);
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
+
+// "epoch 2/5  step 1,250/3,130  loss 0.1234  24,310 samples/s  0:12 left"; then
+// "12 skipped" and "3 dropped" if JobProgress says so.
+std::string ProgressText(const JobProgress& progress);
+
+// "epoch 2: test loss 0.1012, accuracy 96.92%, AUC 0.9021 (10,000 samples)"
+std::string EvaluationText(const Evaluation& evaluation);
+
+// Why the job is in its state; may have several lines; empty: nothing to say.
+std::string ReasonText(const JobStatus& job);
+
+// Time from the first to the last transition, or to `now` while it goes on.
+absl::Duration JobAge(const JobStatus& job, absl::Time now);
+
+// `synctl get`: everything about one job.
+std::string JobDetails(const JobStatus& job, absl::Time now);
+// `synctl list`: one line per job, under a head line.
+std::string JobTable(const ListResponse& jobs, absl::Time now);
+// Says that a job asks for more than there is, and what follows; empty if it
+// does not. `spec` as submitted.
+std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster);
+// `synctl cluster`: one line per member, under a head line.
+std::string ClusterTable(const ClusterStatus& cluster);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_CTL_TEXT_JOB_TEXT_H_

@@ -1,0 +1,32 @@
+#ifndef SYNCLINE_SCHEDULER_SERVICE_ADDRESS_CONFIRMER_H_
+#define SYNCLINE_SCHEDULER_SERVICE_ADDRESS_CONFIRMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace syncline {
+
+// Asks a process at its address whether it is the one that registered
+// (Identity.Confirm in proto/scheduler.proto). Thread-safe.
+class AddressConfirmer {
+ public:
+  // Over gRPC; each call has a deadline of a few seconds.
+  static std::unique_ptr<AddressConfirmer> OverGrpc();
+  // Cancels what is under way; every `done` has run when it returns.
+  virtual ~AddressConfirmer() = default;
+
+  // Never blocks. `done` runs once, on any thread, with OK; FailedPrecondition:
+  // another process answers there; Unimplemented: nobody there knows the
+  // question; NotFound: its host refuses connections, so nobody listens; any
+  // other error: there is no answer.
+  virtual void Confirm(const std::string& address, uint64_t incarnation,
+                       std::function<void(absl::Status)> done) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_SERVICE_ADDRESS_CONFIRMER_H_

@@ -1,0 +1,216 @@
+#ifndef SYNCLINE_SCHEDULER_SERVICE_CONTROL_LOOP_H_
+#define SYNCLINE_SCHEDULER_SERVICE_CONTROL_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/base/slewed_clock.h"
+#include "common/system/periodic_task.h"
+#include "common/system/thread_pool.h"
+#include "scheduler/core/cluster_core.h"
+#include "scheduler/service/address_confirmer.h"
+#include "scheduler/service/artifact_store.h"
+#include "scheduler/service/job_intake.h"
+#include "scheduler/service/metrics.h"
+#include "scheduler/service/state_store.h"
+
+namespace syncline {
+
+// The shell around ClusterCore. Events are handled one after the other on one
+// thread, and what the core asks for is carried out there in order, so a record
+// is on disk before anybody is told of it. Everybody may read the core, under
+// its lock, which is never held across I/O. Thread-safe.
+class ControlLoop {
+ public:
+  // A daemon's stream. Calls come from the loop's thread and must not block.
+  class Session {
+   public:
+    virtual ~Session() = default;
+    virtual void Send(const SchedulerMessage& message) = 0;
+    virtual void End(const absl::Status& status) = 0;
+  };
+  // Sees a job change. Same rules.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    // In order; at most one per tick, but each new state at once, and one every
+    // two seconds even if nothing changes. After a final state nothing more
+    // comes.
+    virtual void OnStatus(std::shared_ptr<const JobStatus> status) = 0;
+    virtual void OnDrain() = 0;
+  };
+
+  // A call that takes a file in. EndIfIdle comes from the loop's thread and
+  // must not block.
+  class Transfer {
+   public:
+    virtual ~Transfer() = default;
+    // Ends it if it has waited for its caller since before `since`.
+    virtual void EndIfIdle(absl::Time since) = 0;
+  };
+  struct Options {
+    ClusterCore::Options core;
+    // A stream that does not register, and a transfer of which nothing comes.
+    absl::Duration idle_limit = absl::Seconds(30);
+    // Asks members at their addresses, where the core wants that. It is stopped
+    // or destroyed after Stop() and before the loop is destroyed. May be null.
+    AddressConfirmer* confirmer = nullptr;
+  };
+
+  // The stores outlive it. `restored` is what the state store has.
+  ControlLoop(const Options& options, StateStore::Loaded restored,
+              StateStore* state, ArtifactStore* artifacts,
+              SchedulerMetrics* metrics);
+  ~ControlLoop();  // Stop()
+
+  // Handles what is queued and joins. Idempotent.
+  void Stop();
+
+  // Daemons. `next` runs when the message has been handled.
+  SessionId AddSession(std::shared_ptr<Session> session);
+  void OnMessage(SessionId id, DaemonMessage message,
+                 std::function<void()> next);
+  void OnClosed(SessionId id);  // idempotent
+  // Until it is destroyed.
+  void AddTransfer(std::weak_ptr<Transfer> transfer);
+  absl::Time Now() const { return clock_.Now(); }
+  absl::Duration idle_limit() const { return idle_limit_; }
+
+  // Users. `done` runs once, on the loop's thread, or at once if the loop has
+  // stopped.
+  using Accepted = std::function<void(absl::StatusOr<std::string>)>;
+  struct Submission {
+    std::string job_id;
+    // It was there already, from an earlier submission with the same key.
+    bool repeated = false;
+  };
+  using Submitted = std::function<void(absl::StatusOr<Submission>)>;
+  // `model` is whole; blocks on the disk, so not from a reaction.
+  // AlreadyExists: the client's key is that of a job that is another one.
+  void Submit(CheckedJob job, FileChunkWriter* model, Submitted done);
+  void Cancel(const std::string& job_id, const std::string& reason,
+              std::function<void(absl::StatusOr<JobStatus>)> done);
+  void Profile(const ProfileRequest& request, Accepted done);
+  // ResourceExhausted: the job's record could not be written; a repeat helps
+  // once it can.
+  void AddArtifact(const std::string& job_id, const Artifact& artifact,
+                   std::function<void(absl::Status)> done);
+  void Shutdown(int exit_code, const std::string& reason);
+
+  // The status at once, then as Watcher says. Errors: NotFound.
+  absl::Status Watch(const std::string& job_id,
+                     std::shared_ptr<Watcher> watcher);
+  void Unwatch(const std::string& job_id, const Watcher* watcher);
+
+  // Ends all streams and watches and refuses new ones. Running jobs stay as
+  // they are, for the next scheduler to mark.
+  void Drain();
+  bool draining() const { return draining_; }
+  // A key that is known is accepted whatever the queue says.
+  absl::Status CheckAccepting(const std::string& client_key) const;
+  // Errors: Unavailable: draining, or the loop's thread has been held up for
+  // long; those of the state store: a record could not be written, and has not
+  // been since.
+  absl::Status Healthy() const;
+  // As ClusterCore says; Unavailable if the secret is not that of the stream
+  // which this process has now, and may be after its next registration.
+  absl::Status CheckUpload(const UploadBegin& begin) const;
+  absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
+  absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id) const;
+  // Calls `read` with the core locked; it must be short.
+  void Read(const std::function<void(const ClusterCore&, absl::Time now)>& read)
+      const;
+  // False if there are streams of daemons still at `deadline`, or fewer than
+  // `told` members have been told to exit.
+  bool AwaitNoSessions(absl::Time deadline, int told = 0);
+
+ private:
+  using Event =
+      std::function<void(ClusterCore*, absl::Time now, ClusterActions*)>;
+
+  // Runs `event` and what follows from it, then `after`, unlocked. False: the
+  // loop has stopped and neither runs.
+  bool Post(Event event, std::function<void()> after = nullptr);
+  void Handle(const Event& event, absl::Time now);
+  void Tick();
+  void Execute(const ClusterActions& actions);
+  void Persist(const std::string& job_id, bool durable);
+  void Notify(const std::string& job_id);
+  void NotifyDirty();
+  void RetryWrites();
+  void EndIdle();
+  void Forget(const DeleteJob& job);
+  // Deletes the record of a job that was refused, now or at a later tick.
+  void Revoke(const std::string& job_id);
+  void OnTransition(const std::string& job_id);
+  absl::StatusOr<Submission> Enqueue(const std::string& job_id,
+                                     const CheckedJob& job,
+                                     const Artifact& model);
+  absl::StatusOr<std::optional<std::string>> FindRepeated(
+      const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const;
+  // Every so often, however many fail.
+  void LogWriteFailure(const std::string& job_id, const absl::Status& why);
+  std::shared_ptr<Session> FindSession(SessionId id) const;
+  // Hands a command to its stream; tells it its secret when it has registered.
+  void SendTo(const SendCommand& send);
+  // "ps 1 at HOST:PORT (incarnation 0x..)"; empty if it is no member.
+  std::string MemberOf(SessionId id) const;
+
+  // Asks, and hands the answer to the core.
+  void Confirm(const ConfirmAddress& confirm);
+  // Hands on the answers that found the queue full.
+  void HandleLateAnswers();
+
+  struct Stream {
+    std::shared_ptr<Session> session;
+    absl::Time opened;
+    std::string secret;  // Registered.session_secret
+  };
+
+  const absl::Duration idle_limit_;
+  AddressConfirmer* const confirmer_;
+  mutable SlewedClock clock_;
+  StateStore* const state_;
+  ArtifactStore* const artifacts_;
+  SchedulerMetrics* const metrics_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> tick_queued_{false};
+  std::set<std::string> unsaved_;  // the loop's thread alone
+  std::set<std::string> revoked_;  // likewise: records to delete
+  std::set<std::string> dirty_;    // likewise: changes that watchers miss
+  uint64_t lost_seen_ = 0;         // likewise
+  uint64_t writes_failed_ = 0;     // likewise: since the last that was logged
+  absl::Time beat_at_ = absl::InfinitePast();      // likewise
+  absl::Time complain_at_ = absl::InfinitePast();  // likewise
+
+  mutable Mutex mu_;
+  absl::Status unwritten_ ABSL_GUARDED_BY(mu_);  // why records are not on disk
+  absl::Time ticked_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // Of Confirm; at most one for each member.
+  std::vector<Event> late_answers_ ABSL_GUARDED_BY(mu_);
+  CondVar sessions_changed_;
+  ClusterCore core_ ABSL_GUARDED_BY(mu_);
+  std::map<SessionId, Stream> sessions_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<Transfer>> transfers_ ABSL_GUARDED_BY(mu_);
+  SessionId next_session_ ABSL_GUARDED_BY(mu_) = 1;
+  std::multimap<std::string, std::shared_ptr<Watcher>> watchers_
+      ABSL_GUARDED_BY(mu_);
+
+  ThreadPool thread_;  // one
+  std::optional<PeriodicTask> ticker_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SCHEDULER_SERVICE_CONTROL_LOOP_H_

@@ -1,0 +1,50 @@
+#include "scheduler/service/job_intake.h"
+
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/utf8.h"
+#include "common/job/job_spec_validator.h"
+#include "common/model/job_check.h"
+#include "common/wire/table_map.h"
+
+namespace syncline {
+
+absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
+                                    absl::string_view model_bytes) {
+  const std::string label =
+      spec.model().path().empty() ? "model" : spec.model().path();
+  ReportedFields reported(spec);
+  JobProblems problems;
+  problems.of_fields = CheckSpec(spec, &reported);
+  TrainingGraph graph;
+  CheckModel(spec, model_bytes, label, &reported, &graph, &problems);
+  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
+    if (IsUtf8(parameter.name)) continue;
+    problems.of_model.push_back(absl::StrCat(label, ": the name of parameter '",
+                                             absl::CHexEscape(parameter.name),
+                                             "' is not UTF-8"));
+  }
+  std::vector<std::string> all = std::move(problems.of_fields);
+  all.insert(all.end(), problems.of_model.begin(), problems.of_model.end());
+  SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(all));
+  CheckedJob job;
+  job.spec = WithDefaults(spec);
+  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
+    ParameterInfo& info = job.parameters.emplace_back();
+    info.set_name(parameter.name);
+    info.mutable_dims()->Add(parameter.dims.begin(), parameter.dims.end());
+    if (parameter.momentum.has_value()) info.set_momentum(*parameter.momentum);
+  }
+  for (const TrainingTable& table : graph.tables) {
+    TableInfo& info = job.tables.emplace_back();
+    info.set_name(table.name);
+    info.set_dim(table.dim);
+    info.set_slots(TableMap::DefaultSlots(job.spec.resources().ps()));
+  }
+  return job;
+}
+
+}  // namespace syncline

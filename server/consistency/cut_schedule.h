@@ -1,0 +1,81 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_CUT_SCHEDULE_H_
+#define SYNCLINE_SERVER_CONSISTENCY_CUT_SCHEDULE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace syncline {
+
+// The announced cuts of one shard: at most two, the one that is held and the
+// next. Says which pushes must wait for them. Pure; thread-compatible.
+class CutSchedule {
+ public:
+  static constexpr size_t kCutsMax = 2;
+
+  struct Cut {
+    uint64_t id = 0;
+    std::vector<int64_t> clocks;  // by rank
+    absl::Duration hold;
+    absl::Time held_until = absl::InfiniteFuture();  // once passed
+    bool passed = false;
+  };
+
+  // Adds a cut behind the announced ones. OK without effect if it is announced
+  // already or has ended.
+  // Errors: InvalidArgument: it goes back behind the cut before it, or `id` is
+  // announced with other clocks. FailedPrecondition: two are announced.
+  absl::Status Announce(uint64_t id, std::vector<int64_t> clocks,
+                        absl::Duration hold);
+
+  // Removes a cut, passed or not. OK without effect if it has ended already.
+  // Errors: FailedPrecondition: not announced, or abandoned.
+  absl::Status End(uint64_t id);
+
+  // The cut that makes this push wait; null: none. Valid until the next change.
+  const Cut* Gate(uint32_t rank, int64_t clock) const;
+
+  // True if a cut was passed and has not ended.
+  bool Holds() const { return !cuts_.empty() && cuts_.front().passed; }
+
+  // Announced, or one of the latest that were.
+  bool Knows(uint64_t id) const;
+
+  // Null: not announced.
+  const Cut* Find(uint64_t id) const;
+
+  // The first cut that has not been passed; null: none.
+  const Cut* Next() const;
+  // REQUIRES: Next() is not null.
+  void PassNext(absl::Time now);
+
+  // Holds the cuts that have been passed for so much longer.
+  void Postpone(absl::Duration delay);
+
+  // Gives up the cuts that were held until `now`; returns how many.
+  int Expire(absl::Time now);
+
+  // Why `id` is not announced, for people.
+  std::string Absence(uint64_t id) const;
+
+ private:
+  static constexpr size_t kRemembered = 16;
+  struct Past {
+    uint64_t id;
+    bool abandoned;
+  };
+  void Forget(const Cut& cut, bool abandoned);
+
+  std::deque<Cut> cuts_;   // in order
+  std::deque<Past> past_;  // the latest ones, for repeats and messages
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_CUT_SCHEDULE_H_

@@ -1,0 +1,166 @@
+#include "server/consistency/norm_reducer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace syncline {
+namespace {
+
+std::string RoundText(const FoldRound& round) {
+  return absl::StrCat("clock ", round.clock,
+                      round.stage == FoldStage::kTrust ? " by tensor" : "");
+}
+
+}  // namespace
+
+NormFolder::NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
+                       std::string label)
+    : shards_(std::move(shards)),
+      tensors_(std::move(tensors)),
+      label_(std::move(label)) {}
+
+void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
+                         const FoldRound& round,
+                         absl::Span<const uint32_t> blocks,
+                         absl::Span<const double> squared_norms,
+                         absl::Time deadline, Answers* out) {
+  if (absl::Status valid =
+          Check(ps_rank, incarnation, round, blocks, squared_norms);
+      !valid.ok()) {
+    out->push_back({token, std::move(valid), {}});
+    return;
+  }
+  if (const Folded& last = Last(round.stage); round == last.round) {
+    out->push_back({token, absl::OkStatus(), last.sums});
+    return;
+  }
+  const size_t width = FoldWidth(round.stage);
+  if (open_.clock < 0) {
+    open_ = round;
+    norms_.assign(BlockCount(round.stage) * width, 0);
+    received_.assign(shards_.size(), false);
+    missing_ = std::count_if(
+        shards_.begin(), shards_.end(),
+        [&](const Shard& s) { return !PartOf(s, round.stage).empty(); });
+  }
+  if (!received_[ps_rank]) {
+    received_[ps_rank] = true;
+    for (size_t i = 0; i < squared_norms.size(); ++i) {
+      norms_[blocks[i / width] * width + i % width] = squared_norms[i];
+    }
+    --missing_;
+  }
+  parked_.push_back({token, deadline});
+  if (missing_ == 0) Fold(out);
+}
+
+absl::Span<const uint32_t> NormFolder::PartOf(const Shard& shard,
+                                              FoldStage stage) const {
+  const absl::Span<const uint32_t> blocks = shard.blocks;
+  if (stage == FoldStage::kGradient) return blocks;
+  const auto slots =
+      std::lower_bound(blocks.begin(), blocks.end(), tensors_.size());
+  return blocks.first(slots - blocks.begin());
+}
+
+size_t NormFolder::BlockCount(FoldStage stage) const {
+  size_t count = 0;
+  for (const Shard& shard : shards_) count += PartOf(shard, stage).size();
+  return count;
+}
+
+absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
+                               const FoldRound& round,
+                               absl::Span<const uint32_t> blocks,
+                               absl::Span<const double> squared_norms) const {
+  if (!closed_.ok()) return closed_;
+  if (ps_rank >= shards_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": norms from ps rank ", ps_rank,
+                     ", the job has ranks 0 to ", shards_.size() - 1));
+  }
+  const Shard& shard = shards_[ps_rank];
+  if (incarnation != shard.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        label_, ": norms from a replaced incarnation of ", shard.name));
+  }
+  const absl::Span<const uint32_t> own = PartOf(shard, round.stage);
+  if (own.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": norms of ", RoundText(round), " from ",
+                     shard.name, ", which has no part in them"));
+  }
+  if (blocks != own) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
+                     shard.name, ", expected its own ", own.size()));
+  }
+  const size_t expected = blocks.size() * FoldWidth(round.stage);
+  if (squared_norms.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        label_, ": ", squared_norms.size(), " norms from ", shard.name,
+        ", expected ", expected, " of its ", blocks.size(), " blocks"));
+  }
+  const bool fits = open_.clock < 0 ? round > folded_ : round == open_;
+  if (round != Last(round.stage).round && !fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        label_, ": norms of ", RoundText(round), " from ", shard.name,
+        ", expected ",
+        open_.clock < 0 ? absl::StrCat("one after ", RoundText(folded_))
+                        : RoundText(open_)));
+  }
+  return absl::OkStatus();
+}
+
+void NormFolder::Fold(Answers* out) {
+  const size_t width = FoldWidth(open_.stage);
+  const bool by_tensor = open_.stage == FoldStage::kTrust;
+  const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
+  std::vector<double> sums(groups * width, 0);
+  for (size_t i = 0; i < norms_.size(); ++i) {
+    const size_t group = by_tensor ? tensors_[i / width] : 0;
+    sums[group * width + i % width] += norms_[i];
+  }
+  folded_ = std::exchange(open_, {});
+  for (const Parked& call : parked_) {
+    out->push_back({call.token, absl::OkStatus(), sums});
+  }
+  (by_tensor ? last_trust_ : last_gradient_) = {folded_, std::move(sums)};
+  parked_.clear();
+}
+
+void NormFolder::OnFrozen(absl::Duration frozen) {
+  for (Parked& call : parked_) call.deadline += frozen;
+}
+
+void NormFolder::OnTick(absl::Time now, Answers* out) {
+  std::vector<std::string> names;
+  for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {
+    if (received_[rank]) continue;
+    if (PartOf(shards_[rank], open_.stage).empty()) continue;
+    names.push_back(shards_[rank].name);
+  }
+  const auto overdue = std::stable_partition(
+      parked_.begin(), parked_.end(),
+      [&](const Parked& call) { return call.deadline > now; });
+  for (auto call = overdue; call != parked_.end(); ++call) {
+    out->push_back(
+        {call->token,
+         absl::DeadlineExceededError(absl::StrCat(
+             label_, ": the global norm of ", RoundText(open_),
+             " ran out of time; missing: ", absl::StrJoin(names, ", "))),
+         {}});
+  }
+  parked_.erase(overdue, parked_.end());
+}
+
+void NormFolder::Close(const absl::Status& status, Answers* out) {
+  closed_ = status;
+  for (const Parked& call : parked_) out->push_back({call.token, status, {}});
+  parked_.clear();
+}
+
+}  // namespace syncline

@@ -1,0 +1,96 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_NORM_REDUCER_H_
+#define SYNCLINE_SERVER_CONSISTENCY_NORM_REDUCER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "server/consistency/reduction_round.h"
+
+namespace syncline {
+
+// At the shard of rank 0: collects the squared norms of every shard's blocks
+// for one round of a sync clock and folds them in block order, which is the
+// tensors' order and then that of the tables' slots, so that the result does
+// not depend on the number of shards. A pure state machine; thread-compatible.
+class NormFolder {
+ public:
+  struct Shard {
+    uint64_t incarnation = 0;
+    std::string name;  // "ps:1 at 10.0.0.6:4000"
+    // Global ids, ascending: blocks of tensors, then slots; may be empty.
+    std::vector<uint32_t> blocks;
+  };
+  // How a call ends. Each call ends exactly once.
+  struct Answer {
+    uint64_t token = 0;
+    absl::Status status;
+    // kGradient: one, over all blocks and slots. kTrust: two per tensor, in
+    // their order.
+    std::vector<double> sums;
+  };
+  using Answers = std::vector<Answer>;
+
+  // `tensors`: of each block, by global id; ids behind them are slots, which
+  // take part in kGradient alone.
+  NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
+             std::string label);
+
+  // `squared_norms`: FoldWidth of them for each of `blocks`.
+  // Repeats, also of the last folded round of each stage, are answered like the
+  // first.
+  // Errors: InvalidArgument: not that shard's blocks, a shard that has none in
+  // the round, or a round that is not the open one; FailedPrecondition: a
+  // replaced incarnation.
+  void OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
+               const FoldRound& round, absl::Span<const uint32_t> blocks,
+               absl::Span<const double> squared_norms, absl::Time deadline,
+               Answers* out);
+  // As ConsistencyController::OnFrozen.
+  void OnFrozen(absl::Duration frozen);
+  void OnTick(absl::Time now, Answers* out);
+  // Ends all parked calls and every later one.
+  void Close(const absl::Status& status, Answers* out);
+
+ private:
+  struct Parked {
+    uint64_t token;
+    absl::Time deadline;
+  };
+  struct Folded {
+    FoldRound round;
+    std::vector<double> sums;
+  };
+  // The last round of a stage that was folded. A shard that has no part in the
+  // later stage of a clock may still ask for the earlier one's sums.
+  const Folded& Last(FoldStage stage) const {
+    return stage == FoldStage::kTrust ? last_trust_ : last_gradient_;
+  }
+  absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
+                     const FoldRound& round, absl::Span<const uint32_t> blocks,
+                     absl::Span<const double> squared_norms) const;
+  // The blocks whose norms a shard sends.
+  absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
+  size_t BlockCount(FoldStage stage) const;
+  void Fold(Answers* out);
+
+  const std::vector<Shard> shards_;      // by ps rank
+  const std::vector<uint32_t> tensors_;  // by block id
+  const std::string label_;
+  std::vector<double> norms_;   // by block id, of the open round
+  std::vector<bool> received_;  // by ps rank, of the open round
+  size_t missing_ = 0;          // shards that take part still to come
+  FoldRound open_;
+  FoldRound folded_;  // the last one
+  Folded last_gradient_;
+  Folded last_trust_;
+  std::vector<Parked> parked_;
+  absl::Status closed_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_NORM_REDUCER_H_

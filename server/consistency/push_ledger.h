@@ -1,0 +1,67 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_PUSH_LEDGER_H_
+#define SYNCLINE_SERVER_CONSISTENCY_PUSH_LEDGER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/consistency/shard_call.h"
+
+namespace syncline {
+
+// How far one worker has come on one shard: the exactly-once record of its
+// pushes. A worker has one open clock, whose number is that of the clocks it
+// has closed; it closes when all the blocks it announced have arrived. Pure;
+// thread-compatible.
+class PushLedger {
+ public:
+  explicit PushLedger(uint32_t block_count) : received_(block_count, -1) {}
+
+  // Checks a push of the open clock against what earlier messages of the clock
+  // announced and against the number of blocks. Changes nothing.
+  // Errors: InvalidArgument: it contradicts itself or them.
+  absl::Status CheckOpenPush(const PushFacts& push) const;
+
+  // Takes over what `push` says of the open clock; true for the first message
+  // of the clock. REQUIRES: CheckOpenPush is OK.
+  bool Open(const PushFacts& push);
+  // False: a duplicate. REQUIRES: the clock is open (Open was called).
+  bool Receive(BlockIndex block);
+  // All announced blocks have arrived. REQUIRES: as Receive.
+  bool complete() const { return received_count_ == expected_count_; }
+  void Close();
+
+  // Clocks of this worker that are in the shard as far as `block` goes.
+  int64_t clocks_of(BlockIndex block) const {
+    return std::max(closed_, received_[block] + 1);
+  }
+  bool received_in(BlockIndex block, int64_t clock) const {
+    return received_[block] == clock;
+  }
+
+  int64_t closed() const { return closed_; }
+  // Something of the open clock has arrived.
+  bool started() const { return started_; }
+  bool finished() const { return finished_; }
+  uint32_t received_count() const { return received_count_; }
+  uint32_t expected_count() const { return expected_count_; }
+
+ private:
+  // The latest clock whose gradient of a block has arrived; -1: none.
+  std::vector<int64_t> received_;
+  int64_t closed_ = 0;
+  bool finished_ = false;
+
+  // Of the open clock; meaningful while started_.
+  bool started_ = false;
+  bool finishes_ = false;
+  uint64_t sample_count_ = 0;
+  double squared_norm_ = 0;
+  uint32_t expected_count_ = 0;
+  uint32_t received_count_ = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_PUSH_LEDGER_H_

@@ -1,0 +1,30 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_
+#define SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_
+
+#include <compare>
+#include <cstdint>
+
+namespace syncline {
+
+// A reduction over all shards of a job, which SYNC needs before any shard goes
+// on with a clock. A job has none of these stages, one or both, in this order.
+enum class FoldStage {
+  kGradient,  // the norm of the mean gradient over all tensors
+  kTrust,     // by tensor, the norms of its values and of their update
+};
+
+// Sums that a block has in it.
+inline int FoldWidth(FoldStage stage) {
+  return stage == FoldStage::kTrust ? 2 : 1;
+}
+
+struct FoldRound {
+  int64_t clock = -1;  // -1: none
+  FoldStage stage = FoldStage::kGradient;
+
+  auto operator<=>(const FoldRound&) const = default;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_

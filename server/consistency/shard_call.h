@@ -1,0 +1,53 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_SHARD_CALL_H_
+#define SYNCLINE_SERVER_CONSISTENCY_SHARD_CALL_H_
+
+// The part of a call that the consistency controller needs: the facts of its
+// header, checked against the block map, without its payload.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/element_type.h"
+
+namespace syncline {
+
+// Names a call to this shard; unique among those that have not ended.
+using CallToken = uint64_t;
+
+// Position of a block among the shard's own, 0..block_count-1.
+using BlockIndex = uint32_t;
+
+// The fields of PushHeader; see proto/parameter_server.proto.
+struct PushFacts {
+  int64_t clock = 0;
+  uint64_t sample_count = 0;
+  uint32_t blocks_in_clock = 0;
+  std::vector<BlockIndex> blocks;  // ascending
+  bool finished = false;
+  double squared_norm = 0;
+  bool non_finite = false;
+};
+
+// The fields of PullHeader.
+struct PullFacts {
+  int64_t clock = 0;
+  std::vector<BlockIndex> blocks;  // ascending; empty: waits for the shard
+  uint64_t cut_id = 0;
+  ElementType type = ElementType::kFloat32;  // of the answer
+};
+
+// A Push, a Pull, or both. At least one is set.
+struct ShardCall {
+  CallToken token = 0;
+  uint32_t rank = 0;  // of the calling worker
+  uint64_t incarnation = 0;
+  absl::Time deadline = absl::InfinitePast();
+  std::optional<PushFacts> push = {};
+  std::optional<PullFacts> pull = {};
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_SHARD_CALL_H_

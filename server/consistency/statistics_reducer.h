@@ -1,0 +1,113 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_
+#define SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace syncline {
+
+// At the shard of rank 0: adds up what the workers of a job measure at each
+// point of a step, in order of rank and in fp64, so that the sums do not depend
+// on who comes first. A worker takes part in a clock's folds from the first on,
+// until it says that it is absent, or the clock is over.
+//
+// Memory: the parts of the open fold and the sums of the one before it. That is
+// enough for repeats: nobody completes a fold for which another has not asked
+// yet, and that one has the answers to all before it.
+//
+// A pure state machine; thread-compatible.
+class StatisticsFolder {
+ public:
+  struct Worker {
+    uint64_t incarnation = 0;
+    std::string name;  // "worker:2 at 10.0.0.7:4000"
+  };
+  struct Point {
+    int64_t clock = -1;
+    uint32_t fold = 0;  // of the clock
+
+    auto operator<=>(const Point&) const = default;
+  };
+  // One worker's part in a fold.
+  struct Part {
+    uint64_t token = 0;
+    uint32_t rank = 0;
+    uint64_t incarnation = 0;
+    Point at;
+    absl::Span<const double> values = {};
+    bool absent = false;  // in this fold and the clock's later ones
+    absl::Time deadline = absl::InfinitePast();
+  };
+  // How a call ends. Each call ends exactly once.
+  struct Answer {
+    uint64_t token = 0;
+    absl::Status status;
+    std::vector<double> sums;  // empty for who is absent
+  };
+  using Answers = std::vector<Answer>;
+
+  // `label` names job and ps in messages.
+  StatisticsFolder(std::vector<Worker> workers, std::string label);
+
+  // Parked until all who take part have come, but for who is absent. Repeats,
+  // also of the last fold, are answered like the first; one that finds the
+  // first still parked takes its place. Errors: InvalidArgument: no such rank,
+  // no or too many values, or not the clock, fold or number of values that the
+  // others are at; FailedPrecondition: a replaced incarnation.
+  void OnPart(const Part& part, absl::Time now, Answers* out);
+  // The caller gave up; what it brought counts all the same.
+  void OnCancel(uint64_t token, Answers* out);
+  // As ConsistencyController::OnFrozen.
+  void OnFrozen(absl::Duration frozen, absl::Time now);
+  void OnTick(absl::Time now, Answers* out);
+  // Ends all parked calls and every later one.
+  void Close(const absl::Status& status, Answers* out);
+
+  size_t parked_count() const;
+  // When somebody's part last came, or absence; InfinitePast: never.
+  absl::Time moved_at() const { return moved_at_; }
+
+ private:
+  struct Standing {
+    std::vector<double> values;  // of the open fold; empty: still to come
+    bool absent = false;         // from the open clock
+    uint64_t token = 0;          // of its parked call; 0: none
+    absl::Time deadline;
+    Point last;  // that was heard of it
+  };
+  absl::Status CheckCaller(const Part& part) const;
+  absl::Status CheckPart(const Part& part) const;
+  // It is that of the next clock, and nobody waits in the open one.
+  bool StartsClock(const Point& at) const;
+  std::string Expected() const;
+  bool Missing(const Standing& standing) const {
+    return !standing.absent && standing.values.empty();
+  }
+  // For messages: the participants that are missing, and the last report of
+  // each.
+  std::string MissingText() const;
+  size_t OpenWidth() const;
+  void Park(const Part& part, Answers* out);
+  void FoldIfComplete(Answers* out);
+  void End(Standing* standing, const absl::Status& status, Answers* out);
+
+  const std::vector<Worker> workers_;  // by rank
+  const std::string label_;
+  std::vector<Standing> standings_;  // by rank
+  Point open_;
+  Point folded_;              // the last one
+  std::vector<double> sums_;  // of it
+  absl::Time moved_at_ = absl::InfinitePast();
+  absl::Status closed_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_

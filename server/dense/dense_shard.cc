@@ -1,0 +1,275 @@
+#include "server/dense/dense_shard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/system/memory_claim.h"
+
+namespace syncline {
+
+// Each slot starts on a cache line.
+size_t DenseShard::Stride(size_t count) {
+  constexpr size_t kLine = kCacheLineBytes / sizeof(float);
+  return (count + kLine - 1) / kLine * kLine;
+}
+
+DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
+    : options_(options), blocks_(counts.size()) {
+  const int slots = OptimizerSlots(options.optimizer);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    Block& block = blocks_[i];
+    const size_t stride = Stride(counts[i]);
+    block.count = counts[i];
+    block.memory = AlignedFloats(stride * (1 + slots));
+    for (int slot = 0; slot < slots; ++slot) {
+      const float initial = InitialSlotValue(options.optimizer, slot);
+      float* begin = block.memory.data() + stride * (1 + slot);
+      if (initial != 0) std::fill(begin, begin + block.count, initial);
+    }
+    value_bytes_ += counts[i] * sizeof(float);
+    slot_bytes_ += counts[i] * sizeof(float) * slots;
+  }
+}
+
+uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
+                                 absl::Span<const size_t> counts, bool folds) {
+  const int copies = 1 + OptimizerSlots(optimizer) + (folds ? 1 : 0);
+  uint64_t bytes = 0;
+  for (const size_t count : counts) {
+    bytes += sizeof(Block) + Stride(count) * sizeof(float) * copies;
+  }
+  return bytes;
+}
+
+absl::Status DenseShard::MakeResident(const GoOnCheck& go_on) {
+  constexpr char kWhat[] = "parameters and optimizer state";
+  // Blocks are small: what is left is asked for once in a while.
+  constexpr uint64_t kStepBytes = uint64_t{64} << 20;
+  uint64_t unchecked = 0;
+  for (Block& block : blocks_) {
+    const size_t bytes = block.memory.size() * sizeof(float);
+    unchecked += bytes;
+    if (unchecked >= kStepBytes) {
+      if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
+      SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(kWhat, unchecked));
+      unchecked = 0;
+    }
+    SYNCLINE_RETURN_IF_ERROR(TouchMemory(
+        kWhat, {reinterpret_cast<char*>(block.memory.data()), bytes}, go_on));
+  }
+  return absl::OkStatus();
+}
+
+void DenseShard::Init(BlockIndex index, const FloatSource& values,
+                      size_t first) {
+  Block& block = blocks_[index];
+  values.CopyTo(first, block.count, block.memory.data());
+}
+
+void DenseShard::Keep(BlockIndex index, uint32_t rank,
+                      std::shared_ptr<const FloatSource> gradient, size_t first,
+                      uint64_t sample_count) {
+  std::vector<Kept>& kept = blocks_[index].kept;
+  const auto behind =
+      std::find_if(kept.begin(), kept.end(),
+                   [&](const Kept& other) { return other.rank > rank; });
+  kept.insert(behind, Kept{rank, std::move(gradient), first, sample_count});
+}
+
+const float* DenseShard::SumPiece(const Block& block, size_t begin,
+                                  size_t count, Scratch* scratch) {
+  float* sum = scratch->sum.data();
+  if (block.kept.empty()) {
+    std::fill(sum, sum + count, 0.0f);
+    return sum;
+  }
+  const Kept& lowest = block.kept.front();
+  lowest.gradient->CopyTo(lowest.first + begin, count, sum);
+  for (size_t i = 1; i < block.kept.size(); ++i) {
+    const Kept& next = block.kept[i];
+    next.gradient->CopyTo(next.first + begin, count, scratch->addend.data());
+    AddTo(scratch->addend.data(), sum, count);
+  }
+  return sum;
+}
+
+size_t DenseShard::FirstNonFiniteSum(const Block& block, Scratch* scratch) {
+  for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block.count - begin);
+    const float* sum = SumPiece(block, begin, count, scratch);
+    if (!AllFinite(sum, count)) return begin + FirstNonFinite(sum, count);
+  }
+  return block.count;
+}
+
+std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
+                                                       Scratch* scratch) {
+  std::vector<NonFinite> found;
+  Block alone;
+  alone.count = block.count;
+  for (const Kept& kept : block.kept) {
+    alone.kept = {kept};
+    const size_t element = FirstNonFiniteSum(alone, scratch);
+    if (element < block.count) found.push_back({kept.rank, element});
+  }
+  if (!found.empty()) return found;
+  const size_t element = FirstNonFiniteSum(block, scratch);
+  if (element < block.count) found.push_back({NonFinite::kSum, element});
+  return found;
+}
+
+uint64_t DenseShard::KeepFinite(Block* block, uint64_t sample_count,
+                                Scratch* scratch) {
+  // A sum is finite only if all that it is made of is.
+  if (FirstNonFiniteSum(*block, scratch) == block->count) return sample_count;
+  scratch->non_finite = Inspect(*block, scratch);
+  for (const NonFinite& found : scratch->non_finite) {
+    const auto kept =
+        std::find_if(block->kept.begin(), block->kept.end(),
+                     [&](const Kept& k) { return k.rank == found.rank; });
+    if (kept == block->kept.end()) continue;
+    sample_count -= kept->sample_count;
+    block->kept.erase(kept);
+  }
+  if (FirstNonFiniteSum(*block, scratch) < block->count) block->kept.clear();
+  return block->kept.empty() ? 0 : sample_count;
+}
+
+void DenseShard::Drop(BlockIndex index) {
+  blocks_[index].kept.clear();
+  blocks_[index].is_folded = false;
+}
+
+double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
+                        Scratch* scratch) {
+  Block& block = blocks_[index];
+  scratch->non_finite.clear();
+  if (options_.on_non_finite == OnNonFinite::kDropBlock) {
+    sample_count = KeepFinite(&block, sample_count, scratch);
+  }
+  block.is_folded = true;
+  block.folded_samples = sample_count;
+  if (sample_count == 0) return 0;
+  if (block.folded.size() == 0) block.folded = AlignedFloats(block.count);
+  const float scale = static_cast<float>(1.0 / sample_count);
+  double squares = 0;
+  for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block.count - begin);
+    const float* sum = SumPiece(block, begin, count, scratch);
+    std::copy(sum, sum + count, block.folded.data() + begin);
+    squares = AddSquares(squares, sum, scale, count);
+  }
+  if (!std::isfinite(squares)) scratch->non_finite = Inspect(block, scratch);
+  block.kept.clear();
+  const bool counts = !block.momentum.has_value() || !std::isfinite(squares);
+  return counts ? squares : 0;
+}
+
+float DenseShard::GradientScale(uint64_t sample_count,
+                                double squared_norm) const {
+  double scale = 1.0 / static_cast<double>(sample_count);
+  if (options_.clip_norm > 0 &&
+      squared_norm > options_.clip_norm * options_.clip_norm) {
+    scale *= options_.clip_norm / std::sqrt(squared_norm);
+  }
+  return static_cast<float>(scale);
+}
+
+template <typename Visit>
+void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
+  const int slot_count = OptimizerSlots(options_.optimizer);
+  bool finite = true;
+  for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block->count - begin);
+    const float* gradient = block->is_folded
+                                ? block->folded.data() + begin
+                                : SumPiece(*block, begin, count, scratch);
+    float* slots[kOptimizerSlotsMax] = {};
+    for (int slot = 0; slot < slot_count; ++slot) {
+      slots[slot] = Slot(block, slot) + begin;
+    }
+    finite &= block->is_folded || AllFinite(gradient, count);
+    visit(gradient, block->memory.data() + begin, slots, count);
+  }
+  if (!finite) scratch->non_finite = Inspect(*block, scratch);
+  block->kept.clear();
+  block->is_folded = false;
+}
+
+uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
+                           Scratch* scratch) const {
+  scratch->non_finite.clear();
+  if (block->is_folded) {
+    sample_count = block->folded_samples;
+  } else if (options_.on_non_finite != OnNonFinite::kFailJob) {
+    sample_count = KeepFinite(block, sample_count, scratch);
+  }
+  if (sample_count > 0) return sample_count;
+  block->kept.clear();
+  block->is_folded = false;
+  return 0;
+}
+
+void DenseShard::Average(Block* block, uint64_t sample_count,
+                         Scratch* scratch) {
+  const float scale = static_cast<float>(1.0 / sample_count);
+  ForEachPiece(
+      block, scratch,
+      [&](const float* sum, float* value, float* const*, size_t count) {
+        AverageIn(*block->momentum, scale, sum, value, count);
+      });
+}
+
+void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
+                       double squared_norm, Scratch* scratch) {
+  Block& block = blocks_[index];
+  sample_count = Begin(&block, sample_count, scratch);
+  if (sample_count == 0) return;
+  if (block.momentum.has_value()) return Average(&block, sample_count, scratch);
+  const OptimizerStep step = {
+      .learning_rate = LearningRateAt(clock),
+      .gradient_scale = GradientScale(sample_count, squared_norm),
+      .t = ++block.updates};
+  ForEachPiece(&block, scratch,
+               [&](const float* gradient, float* value, float* const* slots,
+                   size_t count) {
+                 ApplyOptimizer(options_.optimizer, step, gradient, value,
+                                slots, count);
+               });
+}
+
+LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
+                              double squared_norm, Scratch* scratch) {
+  Block& block = blocks_[index];
+  sample_count = Begin(&block, sample_count, scratch);
+  if (sample_count > 0 && block.momentum.has_value()) {
+    Average(&block, sample_count, scratch);
+    sample_count = 0;  // nothing is left to finish
+  }
+  block.advanced = sample_count > 0;
+  if (!block.advanced) return {};
+  const OptimizerStep step = {
+      .gradient_scale = GradientScale(sample_count, squared_norm),
+      .t = ++block.updates};
+  LambNorms norms;
+  ForEachPiece(&block, scratch,
+               [&](const float* gradient, float* value, float* const* slots,
+                   size_t count) {
+                 AdvanceLamb(options_.optimizer, step, gradient, value,
+                             slots[0], slots[1], count, &norms);
+               });
+  return norms;
+}
+
+void DenseShard::Finish(BlockIndex index, int64_t clock, double trust_ratio) {
+  Block& block = blocks_[index];
+  if (!block.advanced) return;
+  const OptimizerStep step = {.learning_rate = LearningRateAt(clock),
+                              .t = block.updates};
+  ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),
+            Slot(&block, 0), Slot(&block, 1), block.count);
+}
+
+}  // namespace syncline

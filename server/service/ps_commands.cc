@@ -1,0 +1,86 @@
+#include "server/service/ps_commands.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/incarnation.h"
+#include "common/base/status_macros.h"
+#include "common/system/log.h"
+
+namespace syncline {
+
+PsCommands::PsCommands(PsServer* server, uint64_t incarnation,
+                       std::function<void(DaemonMessage)> send)
+    : server_(server),
+      incarnation_(incarnation),
+      send_(std::move(send)),
+      thread_("ps-commands", 1) {}
+
+PsCommands::~PsCommands() { thread_.Stop(); }
+
+void PsCommands::OnCommand(const SchedulerMessage& command) {
+  bool queued = true;
+  if (command.has_prepare()) {
+    queued =
+        thread_.TrySubmit([this, assignment = command.prepare().assignment()] {
+          Prepare(assignment);
+        });
+  } else if (command.has_stop()) {
+    {
+      MutexLock lock(&mu_);
+      ++stops_[command.stop().job_id()];
+    }
+    queued = thread_.TrySubmit([this, stop = command.stop()] { Stop(stop); });
+  }
+  if (!queued) LogWarning("a command came after the end");
+}
+
+absl::Status PsCommands::CheckNotStopped(const std::string& job_id) {
+  MutexLock lock(&mu_);
+  if (stops_.find(job_id) == stops_.end()) return absl::OkStatus();
+  return absl::CancelledError("stopped while its shard was opened");
+}
+
+absl::Status PsCommands::Open(const JobAssignment& assignment) {
+  for (const Participant& ps : assignment.ps()) {
+    if (ps.member().incarnation() != incarnation_) continue;
+    const auto go_on = [&] { return CheckNotStopped(assignment.job_id()); };
+    SYNCLINE_RETURN_IF_ERROR(go_on());
+    return server_->OpenJob(assignment, ps.rank(), go_on);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("this process (incarnation ", IncarnationText(incarnation_),
+                   ") is not among the ps of the job"));
+}
+
+void PsCommands::Prepare(const JobAssignment& assignment) {
+  const absl::Status opened = Open(assignment);
+  DaemonMessage message;
+  message.mutable_prepared()->set_job_id(assignment.job_id());
+  if (!opened.ok()) {
+    LogWarning("job not opened").Job(assignment.job_id()).Status(opened);
+    message.mutable_prepared()->add_problems(std::string(opened.message()));
+  }
+  send_(std::move(message));
+}
+
+void PsCommands::Stop(const StopJob& stop) {
+  {
+    MutexLock lock(&mu_);
+    if (--stops_[stop.job_id()] == 0) stops_.erase(stop.job_id());
+  }
+  std::optional<PsReport> report =
+      server_->CloseJob(stop.job_id(), stop.reason());
+  if (report.has_value()) {
+    DaemonMessage last;
+    *last.mutable_ps_report() = *std::move(report);
+    send_(std::move(last));
+  }
+  DaemonMessage message;
+  message.mutable_done()->set_job_id(stop.job_id());
+  message.mutable_done()->set_released(true);
+  send_(std::move(message));
+}
+
+}  // namespace syncline

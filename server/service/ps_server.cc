@@ -1,0 +1,386 @@
+#include <algorithm>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/system/log.h"
+#include "common/system/memory_claim.h"
+#include "common/system/periodic_task.h"
+#include "server/dense/lanes.h"
+#include "server/memory/in_flight_budget.h"
+#include "server/memory/shared_regions.h"
+#include "server/service/metrics.h"
+#include "server/service/parameter_service.h"
+#include "server/service/server.h"
+#include "server/service/table_metrics.h"
+#include "server/service/tick_gap.h"
+#include "server/shard/job_registry.h"
+#include "server/shard/ps_plan.h"
+#include "server/spill/row_spill.h"
+#include "server/tables/table_budget.h"
+
+namespace syncline {
+namespace {
+
+// How late a parked call may learn that its time is over.
+constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
+constexpr int kTicksPerSample = 20;
+constexpr int kLanesMax = 1024;
+// Every table that has disk may spill: the least memory has some to spare.
+static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
+              TableBudget::kLeastBytes >= RowSpill::kDiskMin);
+// As much as one worker can have unsent.
+constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
+
+// Clocks between the fastest and the slowest worker that has not finished.
+int64_t ClockSpread(const ShardStatus::Job& job) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t most = 0;
+  for (const ShardStatus::Worker& worker : job.workers()) {
+    if (worker.finished()) continue;
+    least = std::min<int64_t>(least, worker.closed_clocks());
+    most = std::max<int64_t>(most, worker.closed_clocks());
+  }
+  return std::max<int64_t>(most - least, 0);
+}
+
+// True if the scheduler gets reports on the job, see PsReport.
+bool IsReported(const JobConfig& config) {
+  return !config.tables.empty() ||
+         config.shard.on_non_finite != OnNonFinite::kFailJob;
+}
+
+// The report of `shard` without its tables.
+PsReport ReportOf(const std::string& job_id, const JobShard& shard) {
+  PsReport report;
+  report.set_job_id(job_id);
+  report.set_skipped_clocks(shard.SkippedClocks());
+  report.set_dropped_blocks(shard.DroppedBlocks());
+  return report;
+}
+
+class PsServerImpl final : public PsServer {
+ public:
+  PsServerImpl(const Options& options, int lanes,
+               std::unique_ptr<SpillFolder> spill)
+      : own_registry_(options.metrics == nullptr
+                          ? std::make_unique<MetricsRegistry>()
+                          : nullptr),
+        metrics_(options.metrics),
+        table_metrics_(options.metrics == nullptr ? own_registry_.get()
+                                                  : options.metrics),
+        budget_(std::make_shared<InFlightBudget>(options.in_flight_bytes)),
+        table_budget_(std::make_shared<TableBudget>(options.table_memory_bytes,
+                                                    options.table_disk_bytes)),
+        spill_(std::move(spill)),
+        buffers_(std::make_shared<BufferPool>(kIdleBufferBytes)),
+        shared_(
+            {.enabled = options.shared_memory,
+             .bytes_max = options.shared_memory_bytes,
+             .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
+        on_unreachable_(options.on_unreachable),
+        lanes_(lanes),
+        service_(
+            MakeParameterService(&jobs_, budget_.get(), &shared_, &metrics_)),
+        ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {}
+
+  ~PsServerImpl() override {
+    for (const auto& job : jobs_.All()) {
+      CloseJob(job->config.job_id, "the ps ended");
+    }
+    ticks_.Stop();
+  }
+
+  void RegisterService(grpc::ServerBuilder* builder) override {
+    builder->RegisterService(service_.get());
+  }
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
+                       const GoOnCheck& go_on) override;
+  std::optional<PsReport> CloseJob(const std::string& job_id,
+                                   absl::string_view reason) override;
+  std::vector<PsReport> Reports() const override;
+  void Drain(absl::Time deadline) override;
+
+ private:
+  absl::Status CheckMemory(const JobConfig& config) const;
+  // Sets memory and disk aside for the job's tables and opens them.
+  absl::StatusOr<std::unique_ptr<JobTables>> OpenTables(JobConfig* config);
+  // Null: the table's rows stay in memory. Else part of its memory is the
+  // store's.
+  absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
+                                                       uint32_t table);
+  void Tick();
+  void SampleMetrics();
+  void CountEvents(JobShard* shard);
+
+  const std::unique_ptr<MetricsRegistry> own_registry_;
+  PsMetrics metrics_;
+  Mutex table_metrics_mu_;
+  TableMetrics table_metrics_ ABSL_GUARDED_BY(table_metrics_mu_);
+  const std::shared_ptr<InFlightBudget> budget_;
+  const std::shared_ptr<TableBudget> table_budget_;
+  const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
+  const std::shared_ptr<BufferPool> buffers_;
+  SharedRegions shared_;
+  const NormExchange::OnUnreachable on_unreachable_;
+  JobTable jobs_;
+  Lanes lanes_;
+  const std::unique_ptr<grpc::Service> service_;
+  int ticks_since_sample_ = 0;                     // the ticks' alone
+  TickGap tick_gap_{kTickPeriod, MonotonicNow()};  // likewise
+  PeriodicTask ticks_;                             // last: it uses the rest
+};
+
+absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
+  const PsPlan plan = PlanShard(
+      config.shard.optimizer, config.controller, LayoutOf(config).counts(),
+      static_cast<uint32_t>(config.controller.workers.size()), config.wire_type,
+      !config.tables.empty());
+  const absl::Status fits = CheckMemoryFor(
+      "parameters, optimizer state, waiting gradients and messages",
+      static_cast<uint64_t>(plan.memory_bytes()));
+  if (fits.ok()) return fits;
+  return Annotate(
+      fits, absl::StrCat(config.label, ": of ", config.map.shard_count(),
+                         " ps in all (more resources.ps make shares smaller)"));
+}
+
+absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
+    JobConfig* config) {
+  std::vector<TableBudget::Share> asked;
+  for (const JobConfig::Table& table : config->tables) {
+    asked.push_back({table.options.memory_bytes, table.disk_bytes});
+  }
+  auto reserved = table_budget_->Reserve(asked);
+  if (!reserved.ok()) return Annotate(reserved.status(), config->label);
+  JobTables::ColdStores cold;
+  for (size_t i = 0; i < config->tables.size(); ++i) {
+    const TableBudget::Share& share = reserved->shares()[i];
+    config->tables[i].options.memory_bytes = share.memory_bytes;
+    config->tables[i].disk_bytes = share.disk_bytes;
+    SYNCLINE_ASSIGN_OR_RETURN(auto store,
+                              OpenSpill(config, static_cast<uint32_t>(i)));
+    cold.push_back(std::move(store));
+  }
+  return JobTables::Create(*config, lanes_.count(), std::move(cold),
+                           *std::move(reserved));
+}
+
+absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
+    JobConfig* config, uint32_t index) {
+  JobConfig::Table& table = config->tables[index];
+  const uint64_t memory = table.options.memory_bytes;
+  if (spill_ == nullptr || table.disk_bytes == 0) {
+    return std::unique_ptr<ColdStore>();
+  }
+  RowSpill::Options options;
+  options.folder = spill_->PathFor(config->job_id, index);
+  options.row_bytes = TableShard::SpilledRowBytes(table.options);
+  // Each partition has at least one slot.
+  options.partitions = table.layout.map.SlotCount(config->ps_rank);
+  options.lanes = lanes_.count();
+  options.memory_bytes = RowSpill::MemoryFor(memory, table.disk_bytes);
+  options.disk_bytes = table.disk_bytes;
+  table.options.memory_bytes -= options.memory_bytes;
+  absl::StatusOr<std::unique_ptr<ColdStore>> store = RowSpill::Open(options);
+  if (store.ok()) return store;
+  return Annotate(store.status(), absl::StrCat(config->label, ": table '",
+                                               table.options.name, "'"));
+}
+
+absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
+                                   uint32_t ps_rank, const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
+                            ReadJobConfig(assignment, ps_rank));
+  SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
+  SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
+  SYNCLINE_ASSIGN_OR_RETURN(auto tables, OpenTables(&config));
+  auto job = std::make_shared<JobEntry>();
+  std::vector<TableMap> table_maps;
+  for (const JobConfig::Table& table : config.tables) {
+    table_maps.push_back(table.layout.map);
+  }
+  job->norms = std::make_shared<NormExchange>(assignment, config.map,
+                                              table_maps, ps_rank, config.label,
+                                              config.wait_max, on_unreachable_);
+  if (config.folds_statistics && ps_rank == 0) {
+    job->statistics = std::make_shared<FoldedStatistics>(config);
+  }
+  if (config.controller.block_count > 0) {
+    job->shard = std::make_shared<JobShard>(
+        config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
+        [norms = job->norms](const FoldRound& round,
+                             std::vector<double> squared_norms,
+                             NormExchange::Done done) {
+          norms->Exchange(round, std::move(squared_norms), std::move(done));
+        },
+        std::move(tables));
+  }
+  if (job->shard != nullptr) {
+    if (const auto there = job->shard->MakeResident(go_on); !there.ok()) {
+      return Annotate(there, config.label);
+    }
+  }
+  job->config = config;
+  SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));
+  LogInfo("shard opened")
+      .Job(assignment.job_id())
+      .Field("rank", ps_rank)
+      .Field("blocks", job->config.controller.block_count)
+      .Field("of_blocks", job->config.map.blocks().size())
+      .Field("tables", job->config.tables.size())
+      .Field("workers", job->config.controller.workers.size());
+  return absl::OkStatus();
+}
+
+std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
+                                               absl::string_view reason) {
+  std::shared_ptr<const JobEntry> job = jobs_.Remove(job_id);
+  if (job == nullptr) return std::nullopt;
+  std::optional<PsReport> last;
+  const absl::Status closed = absl::CancelledError(
+      absl::StrCat(job->config.label, " was closed: ", reason));
+  job->norms->Close(closed);
+  if (job->statistics != nullptr) job->statistics->Close(closed);
+  if (job->shard != nullptr) {
+    job->shard->Close(closed);
+    lanes_.Drain();
+    CountEvents(job->shard.get());
+    if (IsReported(job->config)) {
+      last = ReportOf(job_id, *job->shard);
+      for (ShardStatus::Table& table : job->shard->FinalTables()) {
+        *last->add_tables() = std::move(table);
+      }
+    }
+  }
+  // Its memory and files go here, unless a call is still looking at them.
+  job.reset();
+  {
+    MutexLock lock(&table_metrics_mu_);
+    table_metrics_.Forget(job_id);
+  }
+  LogInfo("shard closed").Job(job_id).Field("reason", reason);
+  return last;
+}
+
+std::vector<PsReport> PsServerImpl::Reports() const {
+  std::vector<PsReport> reports;
+  for (const auto& job : jobs_.All()) {
+    if (job->shard == nullptr || !IsReported(job->config)) continue;
+    PsReport& report =
+        reports.emplace_back(ReportOf(job->config.job_id, *job->shard));
+    *report.mutable_tables() = job->shard->Status().tables();
+  }
+  return reports;
+}
+
+void PsServerImpl::Drain(absl::Time deadline) {
+  jobs_.StartDraining();
+  const absl::Status draining = absl::UnavailableError("this ps is draining");
+  for (const auto& job : jobs_.All()) {
+    if (MonotonicNow() > deadline) return;
+    job->norms->Close(draining);
+    if (job->statistics != nullptr) job->statistics->Close(draining);
+    if (job->shard != nullptr) job->shard->Close(draining);
+  }
+}
+
+void PsServerImpl::CountEvents(JobShard* shard) {
+  metrics_.Duplicates(shard->NewDuplicateBlocks());
+  metrics_.AbandonedCuts(shard->NewAbandonedCuts());
+  metrics_.SkippedClocks(shard->NewSkippedClocks());
+  NonFiniteLog& non_finite = shard->non_finite();
+  for (uint32_t rank = 0; rank < non_finite.worker_count(); ++rank) {
+    if (const uint64_t count = non_finite.TakeNew(rank); count > 0) {
+      metrics_.NonFinite(non_finite.worker_name(rank), count);
+    }
+  }
+}
+
+void PsServerImpl::Tick() {
+  const absl::Time now = MonotonicNow();
+  const absl::Duration frozen = tick_gap_.OnBegin(now);
+  const absl::Cleanup end_tick = [this] { tick_gap_.OnEnd(MonotonicNow()); };
+  if (frozen > absl::ZeroDuration()) {
+    LogWarning("this process did not run for a while")
+        .Field("seconds", absl::ToDoubleSeconds(frozen));
+  }
+  for (const auto& job : jobs_.All()) {
+    job->norms->Tick(now, frozen);
+    if (job->statistics != nullptr) job->statistics->Tick(now, frozen);
+    if (job->shard != nullptr) job->shard->Tick(now, frozen);
+  }
+  if (++ticks_since_sample_ < kTicksPerSample) return;
+  ticks_since_sample_ = 0;
+  for (const auto& job : jobs_.All()) {
+    if (job->shard != nullptr) job->shard->MaintainTables(now);
+  }
+  shared_.Tick(now);
+  SampleMetrics();
+}
+
+void PsServerImpl::SampleMetrics() {
+  PsMetrics::Sample sample;
+  sample.in_flight_bytes = static_cast<double>(budget_->used_bytes());
+  sample.shared_memory_bytes = static_cast<double>(shared_.mapped_bytes());
+  sample.shared_memory_limit_bytes = static_cast<double>(shared_.bytes_max());
+  sample.in_flight_limit_bytes = static_cast<double>(budget_->limit_bytes());
+  for (const auto& job : jobs_.All()) {
+    sample.jobs += 1;
+    if (job->shard == nullptr) continue;
+    CountEvents(job->shard.get());
+    const ShardStatus::Job status = job->shard->Status();
+    {
+      MutexLock lock(&table_metrics_mu_);
+      // CloseJob forgets it after it has removed it, or has done so already.
+      const bool is_open = jobs_.Has(*job);
+      for (const ShardStatus::Table& table : status.tables()) {
+        if (!is_open) break;
+        table_metrics_.Set(job->config.job_id, table);
+      }
+    }
+    sample.parked_pushes += status.parked_pushes();
+    sample.parked_pulls += status.parked_pulls();
+    if (job->statistics != nullptr) {
+      sample.parked_statistics +=
+          static_cast<double>(job->statistics->parked_count());
+    }
+    sample.parameter_bytes += static_cast<double>(status.value_bytes());
+    sample.slot_bytes += static_cast<double>(status.slot_bytes());
+    sample.fold_bytes += static_cast<double>(status.fold_bytes());
+    sample.clock_spread =
+        std::max(sample.clock_spread, static_cast<double>(ClockSpread(status)));
+  }
+  metrics_.Set(sample);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(
+    const Options& options) {
+  const int cores =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int lanes = options.lanes == 0 ? cores : options.lanes;
+  if (lanes < 1 || lanes > kLanesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("lanes is ", options.lanes,
+                                                   ", must be 1 to ", kLanesMax,
+                                                   ", or 0 for one per core"));
+  }
+  if (options.in_flight_bytes < (uint64_t{8} << 20)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("in_flight_bytes is ", options.in_flight_bytes,
+                     ", must be at least 8 MiB, a message each way"));
+  }
+  std::unique_ptr<SpillFolder> spill;
+  if (options.table_disk_bytes > 0) {
+    SYNCLINE_ASSIGN_OR_RETURN(spill, SpillFolder::Open(options.spill_dir));
+  }
+  return std::make_unique<PsServerImpl>(options, lanes, std::move(spill));
+}
+
+}  // namespace syncline

@@ -1,0 +1,75 @@
+#ifndef SYNCLINE_SERVER_SERVICE_SERVER_H_
+#define SYNCLINE_SERVER_SERVICE_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/daemon/metrics.h"
+#include "common/system/memory_claim.h"
+#include "grpcpp/server_builder.h"
+#include "proto/cluster.pb.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline {
+
+// One ps: the shards of the jobs it takes part in. Thread-safe.
+class PsServer {
+ public:
+  struct Options {
+    int lanes = 0;  // 0: one per core
+    // Bytes of requests and responses held at a time; above it calls are
+    // answered ResourceExhausted.
+    uint64_t in_flight_bytes = 1ull << 30;
+    // For the rows of embedding tables of all jobs, in memory and on disk.
+    uint64_t table_memory_bytes = 1ull << 30;
+    uint64_t table_disk_bytes = 0;  // 0: rows stay in memory
+    std::string spill_dir = {};     // where; needed with table_disk_bytes
+    // Payloads of workers on this host may be in memory of theirs that this
+    // process maps, of at most so many bytes.
+    bool shared_memory = true;
+    uint64_t shared_memory_bytes = 16ull << 30;
+    std::string boot_id = {};            // of this host; empty: the system's
+    MetricsRegistry* metrics = nullptr;  // outlives the server; may be null
+    // Another ps of a job has been out of reach for some seconds and still is;
+    // again every other second. On any thread; must not block. May be null.
+    std::function<void(PeerUnreachable)> on_unreachable = nullptr;
+  };
+  static absl::StatusOr<std::unique_ptr<PsServer>> Create(
+      const Options& options);
+  virtual ~PsServer() = default;  // closes all jobs, joins
+
+  // Adds the ParameterServer service; the server outlives the gRPC server.
+  virtual void RegisterService(grpc::ServerBuilder* builder) = 0;
+
+  // Opens the shard of rank `ps_rank` of a job. Errors: AlreadyExists,
+  // InvalidArgument (spec, block map), ResourceExhausted (memory, or disk for
+  // tables); those of `go_on`, which is asked every 64 MiB or sooner while
+  // memory is taken. After an error the job is not open.
+  virtual absl::Status OpenJob(const JobAssignment& assignment,
+                               uint32_t ps_rank, const GoOnCheck& go_on) = 0;
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank) {
+    return OpenJob(assignment, ps_rank, nullptr);
+  }
+  // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
+  // Returns the job's last PsReport; nothing if it has none, or at a second
+  // call.
+  virtual std::optional<PsReport> CloseJob(const std::string& job_id,
+                                           absl::string_view reason) = 0;
+  // One for each open job that has tables, as their shards last looked at them,
+  // or whose non_finite policy is not FAIL_JOB.
+  virtual std::vector<PsReport> Reports() const = 0;
+  // Refuses new calls with Unavailable and ends the parked ones by `deadline`.
+  virtual void Drain(absl::Time deadline) = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_SERVICE_SERVER_H_

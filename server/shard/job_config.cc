@@ -1,0 +1,395 @@
+#include "server/shard/job_config.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/cluster/cluster_config.h"
+
+namespace syncline {
+namespace {
+
+absl::Status Unsupported(absl::string_view field, absl::string_view value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, " is not built"));
+}
+
+absl::StatusOr<LearningRate::Schedule> ReadSchedule(
+    LearningRateSpec::Schedule schedule) {
+  switch (schedule) {
+    case LearningRateSpec::CONSTANT:
+      return LearningRate::Schedule::kConstant;
+    case LearningRateSpec::STEP:
+      return LearningRate::Schedule::kStep;
+    case LearningRateSpec::COSINE:
+      return LearningRate::Schedule::kCosine;
+    case LearningRateSpec::LINEAR_WARMUP:
+      return LearningRate::Schedule::kLinearWarmup;
+    case LearningRateSpec::WARMUP_LINEAR_DECAY:
+      return LearningRate::Schedule::kWarmupLinearDecay;
+    case LearningRateSpec::ONE_CYCLE:
+      return LearningRate::Schedule::kOneCycle;
+    case LearningRateSpec::RANGE_TEST:
+      return LearningRate::Schedule::kRangeTest;
+    default:
+      return Unsupported("learning_rate.schedule",
+                         LearningRateSpec::Schedule_Name(schedule));
+  }
+}
+
+bool EndsWithTheJob(LearningRate::Schedule schedule) {
+  using Schedule = LearningRate::Schedule;
+  return schedule == Schedule::kCosine ||
+         schedule == Schedule::kWarmupLinearDecay ||
+         schedule == Schedule::kOneCycle || schedule == Schedule::kRangeTest;
+}
+
+absl::StatusOr<LearningRate> ReadLearningRate(const LearningRateSpec& spec) {
+  LearningRate rate;
+  SYNCLINE_ASSIGN_OR_RETURN(rate.schedule, ReadSchedule(spec.schedule()));
+  rate.base = spec.base();
+  rate.step_clocks = spec.step_clocks();
+  rate.gamma = spec.gamma();
+  rate.warmup_clocks = spec.warmup_clocks();
+  rate.total_clocks = spec.total_clocks();
+  rate.start = spec.start();
+  rate.final = spec.final();
+  if (rate.schedule == LearningRate::Schedule::kStep && rate.step_clocks <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "learning_rate.step_clocks is ", rate.step_clocks, ", must be > 0"));
+  }
+  return rate;
+}
+
+absl::Status ReadConsistency(const ConsistencySpec& spec,
+                             ConsistencyController::Options* options) {
+  switch (spec.mode()) {
+    case ConsistencySpec::MODE_UNSPECIFIED:
+    case ConsistencySpec::SYNC:
+      options->mode = ConsistencyMode::kSync;
+      return absl::OkStatus();
+    case ConsistencySpec::BOUNDED_STALENESS:
+      options->mode = ConsistencyMode::kBoundedStaleness;
+      options->staleness_bound = spec.staleness_bound();
+      return absl::OkStatus();
+    case ConsistencySpec::ASYNC:
+      options->mode = ConsistencyMode::kAsync;
+      return absl::OkStatus();
+    default:
+      return Unsupported("consistency.mode",
+                         ConsistencySpec::Mode_Name(spec.mode()));
+  }
+}
+
+absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
+  switch (policy) {
+    case NON_FINITE_POLICY_UNSPECIFIED:
+    case FAIL_JOB:
+      return OnNonFinite::kFailJob;
+    case SKIP_STEP:
+      return OnNonFinite::kSkipStep;
+    case DROP_BLOCK:
+      return OnNonFinite::kDropBlock;
+    default:
+      return Unsupported("non_finite", absl::StrCat(policy));
+  }
+}
+
+absl::StatusOr<std::optional<float>> ReadMomentum(
+    const ParameterInfo& parameter) {
+  if (!parameter.has_momentum()) return std::nullopt;
+  if (!(parameter.momentum() >= 0 && parameter.momentum() <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the momentum of the running mean '", parameter.name(),
+                     "' is ", parameter.momentum(), "; it must be in [0, 1]"));
+  }
+  return parameter.momentum();
+}
+
+absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
+  std::vector<TensorSize> tensors;
+  for (const ParameterInfo& parameter : assignment.parameters()) {
+    // A product that does not fit is refused by the block map: keep it > 0.
+    int64_t count = 1;
+    for (const int64_t dim : parameter.dims()) {
+      if (dim <= 0 || __builtin_mul_overflow(count, dim, &count)) {
+        count = dim <= 0 ? 0 : INT64_MAX;
+        break;
+      }
+    }
+    tensors.push_back({parameter.name(), count});
+  }
+  return BlockMap::Create(tensors, assignment.ps_size());
+}
+
+absl::StatusOr<RowInitializer> ReadScheme(absl::string_view field,
+                                          const TableSpec& spec, uint32_t dim,
+                                          uint64_t seed) {
+  using R = InitializerRule;
+  using Scheme = RowInitializer::Scheme;
+  const auto make = [&](Scheme scheme, float amplitude) {
+    return RowInitializer(scheme, amplitude, seed, spec.name());
+  };
+  switch (spec.scheme()) {
+    case R::ZEROS:
+      return make(Scheme::kZeros, 0);
+    case R::CONSTANT:
+      return make(Scheme::kConstant, spec.value());
+    case R::UNIFORM:
+      return make(Scheme::kUniform, spec.scale());
+    case R::NORMAL:
+      return make(Scheme::kNormal, spec.scale());
+    case R::XAVIER_UNIFORM:
+      return make(Scheme::kUniform,
+                  RowInitializer::XavierUniform(spec.scale(), dim));
+    case R::XAVIER_NORMAL:
+      return make(Scheme::kNormal,
+                  RowInitializer::XavierNormal(spec.scale(), dim));
+    default:
+      return Unsupported(absl::StrCat(field, ".scheme"),
+                         R::Scheme_Name(spec.scheme()));
+  }
+}
+
+ExpiryOptions ReadExpiry(const ExpirySpec& spec) {
+  ExpiryOptions options;
+  options.unseen_clocks = static_cast<int64_t>(spec.unseen_clocks());
+  options.unseen_time = absl::Seconds(spec.unseen_seconds());
+  options.min_score = spec.min_score();
+  if (spec.min_score() > 0) {
+    options.decay = spec.decay();
+    options.decay_clocks = static_cast<int64_t>(spec.decay_clocks());
+  }
+  return options;
+}
+
+absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
+                                           int index) {
+  const std::string field = absl::StrCat("tables[", index, "]");
+  const TableSpec& spec = assignment.spec().tables(index);
+  const TableInfo& info = assignment.tables(index);
+  if (info.name() != spec.name() || info.dim() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": '", spec.name(), "' was assigned as '",
+                     info.name(), "' with rows of ", info.dim(), " elements"));
+  }
+  const auto map = TableMap::Create(info.slots(), assignment.ps_size());
+  if (!map.ok()) return Annotate(map.status(), field);
+  JobConfig::Table table{.layout = {spec.name(), info.dim(), *map},
+                         .options = {}};
+  TableOptions& options = table.options;
+  options.name = spec.name();
+  options.dim = info.dim();
+  options.seed = assignment.spec().training().seed();
+  SYNCLINE_ASSIGN_OR_RETURN(options.initializer,
+                            ReadScheme(field, spec, info.dim(), options.seed));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      options.optimizer,
+      ReadOptimizer(absl::StrCat(field, ".optimizer"), spec.optimizer()));
+  options.optimizer.clip_value = assignment.spec().optimizer().clip_value();
+  options.admission.min_sightings = spec.admission().min_sightings();
+  options.admission.probability =
+      spec.admission().min_sightings() > 1 ? 1 : spec.admission().probability();
+  options.admission.filter_bytes = spec.admission().filter_bytes();
+  options.expiry = ReadExpiry(spec.expiry());
+  options.memory_bytes = spec.memory_bytes();
+  table.disk_bytes = spec.disk_bytes();
+  return table;
+}
+
+absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
+  if (assignment.tables_size() != assignment.spec().tables_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", assignment.job_id(), " was assigned ", assignment.tables_size(),
+        " tables, its spec has ", assignment.spec().tables_size()));
+  }
+  for (int i = 0; i < assignment.tables_size(); ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(JobConfig::Table table, ReadTable(assignment, i));
+    config->tables.push_back(std::move(table));
+  }
+  return absl::OkStatus();
+}
+
+// Sets the controller's options: those of the spec, the shard's blocks, and the
+// participants. REQUIRES: the blocks and tables of `config` are set.
+absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
+  SYNCLINE_ASSIGN_OR_RETURN(config->controller,
+                            ReadController(assignment.spec()));
+  config->controller.label = config->label;
+  config->folds_statistics =
+      assignment.spec().training().sync_batch_statistics();
+  if (config->folds_statistics &&
+      config->controller.mode != ConsistencyMode::kSync) {
+    return Unsupported("training.sync_batch_statistics", "true but for SYNC");
+  }
+  const ShardLayout layout = LayoutOf(*config);
+  config->controller.block_count = layout.block_count();
+  config->controller.slot_count =
+      layout.block_count() - static_cast<uint32_t>(layout.ids().size());
+  for (const Participant& worker : assignment.workers()) {
+    config->controller.workers.push_back(
+        {worker.member().incarnation(), MemberName(worker.member())});
+  }
+  if (assignment.has_evaluator()) {
+    const Member& evaluator = assignment.evaluator().member();
+    config->controller.evaluator = ConsistencyController::Worker{
+        evaluator.incarnation(), MemberName(evaluator)};
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec) {
+  OptimizerParams params;
+  switch (spec.kind()) {
+    case OptimizerSpec::SGD:
+      params.kind = OptimizerKind::kSgd;
+      break;
+    case OptimizerSpec::MOMENTUM:
+      params.kind = OptimizerKind::kMomentum;
+      break;
+    case OptimizerSpec::NESTEROV:
+      params.kind = OptimizerKind::kNesterov;
+      break;
+    case OptimizerSpec::ADAGRAD:
+      params.kind = OptimizerKind::kAdagrad;
+      break;
+    case OptimizerSpec::ADAM:
+      params.kind = OptimizerKind::kAdam;
+      break;
+    case OptimizerSpec::ADAMW:
+      params.kind = OptimizerKind::kAdamW;
+      break;
+    case OptimizerSpec::LAMB:
+      params.kind = OptimizerKind::kLamb;
+      break;
+    case OptimizerSpec::RMSPROP:
+      params.kind = OptimizerKind::kRmsProp;
+      break;
+    case OptimizerSpec::FTRL:
+      params.kind = OptimizerKind::kFtrl;
+      break;
+    case OptimizerSpec::ROW_WISE_ADAGRAD:
+      params.kind = OptimizerKind::kRowWiseAdagrad;
+      break;
+    default:
+      return Unsupported(absl::StrCat(field, ".kind"),
+                         OptimizerSpec::Kind_Name(spec.kind()));
+  }
+  params.momentum = spec.momentum();
+  params.beta1 = spec.beta1();
+  params.beta2 = spec.beta2();
+  params.epsilon = spec.epsilon();
+  params.initial_accumulator = spec.initial_accumulator();
+  params.weight_decay = spec.weight_decay();
+  params.clip_value = spec.clip_value();
+  params.decay = spec.decay();
+  params.centered = spec.centered();
+  params.l1 = spec.l1();
+  params.l2 = spec.l2();
+  params.learning_rate_power = spec.learning_rate_power();
+  return params;
+}
+
+absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
+  switch (spec.wire_type()) {
+    case WIRE_TYPE_UNSPECIFIED:
+    case WIRE_FLOAT32:
+      return ElementType::kFloat32;
+    case WIRE_BFLOAT16:
+      return ElementType::kBfloat16;
+    case WIRE_FLOAT16:
+      return ElementType::kFloat16;
+    default:
+      return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
+  }
+}
+
+absl::StatusOr<ConsistencyController::Options> ReadController(
+    const JobSpec& spec) {
+  ConsistencyController::Options options;
+  SYNCLINE_RETURN_IF_ERROR(ReadConsistency(spec.consistency(), &options));
+  SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy,
+                            ReadNonFinite(spec.non_finite()));
+  const bool sync = options.mode == ConsistencyMode::kSync;
+  options.clip_norm = spec.optimizer().clip_norm() > 0;
+  options.skip_non_finite = sync && policy == OnNonFinite::kSkipStep;
+  options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
+  if (options.trust_ratio && !sync) {
+    return Unsupported("optimizer.kind", "LAMB but for SYNC");
+  }
+  return options;
+}
+
+ShardLayout LayoutOf(const JobConfig& config) {
+  std::vector<TableLayout> tables;
+  for (const JobConfig::Table& table : config.tables) {
+    tables.push_back(table.layout);
+  }
+  return ShardLayout(config.map, config.ps_rank, std::move(tables),
+                     config.wire_type);
+}
+
+std::string MemberName(const Member& member) {
+  const TaskId task{static_cast<TaskKind>(member.task().type()),
+                    member.task().index()};
+  return absl::StrCat(TaskName(task), " at ", member.address());
+}
+
+absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
+                                        uint32_t ps_rank) {
+  if (ps_rank >= static_cast<uint32_t>(assignment.ps_size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", assignment.job_id(), " has ", assignment.ps_size(),
+                     " ps, there is no rank ", ps_rank));
+  }
+  if (assignment.workers_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", assignment.job_id(), " has no worker"));
+  }
+  JobConfig config;
+  config.job_id = assignment.job_id();
+  config.ps_rank = ps_rank;
+  config.routing_version = assignment.routing_version();
+  config.label = absl::StrCat("job ", config.job_id, " on ",
+                              MemberName(assignment.ps(ps_rank).member()));
+  SYNCLINE_ASSIGN_OR_RETURN(config.map, ReadBlockMap(assignment));
+
+  const JobSpec& spec = assignment.spec();
+  SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(config.shard.optimizer,
+                            ReadOptimizer("optimizer", spec.optimizer()));
+  if (config.shard.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
+    return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(config.shard.learning_rate,
+                            ReadLearningRate(spec.learning_rate()));
+  config.shard.clip_norm = spec.optimizer().clip_norm();
+  SYNCLINE_ASSIGN_OR_RETURN(config.shard.on_non_finite,
+                            ReadNonFinite(spec.non_finite()));
+  for (const ParameterInfo& parameter : assignment.parameters()) {
+    config.tensor_names.push_back(parameter.name());
+    SYNCLINE_ASSIGN_OR_RETURN(config.momenta.emplace_back(),
+                              ReadMomentum(parameter));
+  }
+  config.needs_total_clocks =
+      config.shard.learning_rate.total_clocks == 0 &&
+      EndsWithTheJob(config.shard.learning_rate.schedule);
+  config.wait_max = absl::Seconds(spec.limits().step_timeout_seconds() > 0
+                                      ? spec.limits().step_timeout_seconds()
+                                      : 60);
+
+  SYNCLINE_RETURN_IF_ERROR(ReadTables(assignment, &config));
+  if (assignment.parameters().empty() && config.tables.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", config.job_id, " has neither parameters nor tables"));
+  }
+
+  SYNCLINE_RETURN_IF_ERROR(SetController(assignment, &config));
+  return config;
+}
+
+}  // namespace syncline

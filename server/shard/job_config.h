@@ -1,0 +1,76 @@
+#ifndef SYNCLINE_SERVER_SHARD_JOB_CONFIG_H_
+#define SYNCLINE_SERVER_SHARD_JOB_CONFIG_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/wire/block_map.h"
+#include "proto/job.pb.h"
+#include "server/consistency/consistency_controller.h"
+#include "server/dense/dense_shard.h"
+#include "server/shard/shard_layout.h"
+#include "server/tables/table_shard.h"
+
+namespace syncline {
+
+// The part of a job's assignment that one shard needs.
+struct JobConfig {
+  std::string job_id;
+  uint32_t ps_rank = 0;
+  uint64_t routing_version = 1;
+  std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
+  BlockMap map;
+  ElementType wire_type = ElementType::kFloat32;
+  DenseShard::Options shard;
+  // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
+  // what the job asks for; 0: a share of the daemon's.
+  struct Table {
+    TableLayout layout;
+    TableOptions options;
+    uint64_t disk_bytes = 0;
+  };
+  std::vector<Table> tables;
+  std::vector<std::string> tensor_names;
+  // By tensor: of a running mean (DenseShard::MakeRunningMean).
+  std::vector<std::optional<float>> momenta;
+  ConsistencyController::Options controller;
+  // The schedule ends with the job; how many clocks that is comes with Init.
+  bool needs_total_clocks = false;
+  // Workers fold statistics of their batches within a step (FoldStatistics).
+  bool folds_statistics = false;
+  // How long a call may wait that does not say so itself.
+  absl::Duration wait_max;
+};
+
+// Reads an assignment whose spec has every default filled in.
+// Errors: InvalidArgument: a field that this version cannot obey, no worker,
+// `ps_rank` is not among the ps, a table without its spec, or the block map's
+// and the table maps'.
+absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
+                                        uint32_t ps_rank);
+
+// `field` names the spec in errors. Errors: InvalidArgument: not built.
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec);
+
+// How gradients travel. Errors: InvalidArgument: a type that is not built.
+absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec);
+
+// The controller's options, as far as the spec gives them. Errors:
+// InvalidArgument: a mode or policy that is not built, or LAMB but for SYNC.
+absl::StatusOr<ConsistencyController::Options> ReadController(
+    const JobSpec& spec);
+
+// The layout that messages about the job's blocks and tables on this shard must
+// have.
+ShardLayout LayoutOf(const JobConfig& config);
+
+// "worker:2 at 10.0.0.7:4000".
+std::string MemberName(const Member& member);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_SHARD_JOB_CONFIG_H_

@@ -1,0 +1,190 @@
+#include "server/shard/lane_executor.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace syncline {
+namespace {
+
+using Kind = ShardAction::Kind;
+
+std::vector<std::string> WorkerNames(const JobConfig& config) {
+  std::vector<std::string> names;
+  for (const auto& worker : config.controller.workers) {
+    names.push_back(worker.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+// --- Reading -----------------------------------------------------------------
+
+void PullReading::Copy(absl::Span<const float> values, size_t first) {
+  Narrow(result_.type, values.data(), At(first), values.size());
+  StepDone(absl::OkStatus());
+}
+
+void PullReading::StepDone(absl::Status status) {
+  if (!status.ok()) {
+    MutexLock lock(&mu_);
+    status_ = std::move(status);
+  }
+  if (left_.fetch_sub(1) == 1) done_(Status(), std::move(result_));
+}
+
+absl::Status PullReading::Status() {
+  MutexLock lock(&mu_);
+  return status_;
+}
+
+// --- Steps -------------------------------------------------------------------
+
+LaneWork::LaneWork(const JobConfig* config, const ShardLayout* layout,
+                   std::unique_ptr<JobTables> tables)
+    : config_(config),
+      layout_(layout),
+      dense_(config->shard, layout->counts()),
+      norms_(layout->block_count()),
+      trust_norms_(layout->counts().size()),
+      tables_(std::move(tables)),
+      non_finite_(config->shard.on_non_finite, WorkerNames(*config),
+                  config->label) {
+  for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
+    const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
+    const std::optional<float>& momentum = config->momenta[tensor];
+    if (momentum.has_value()) dense_.MakeRunningMean(block, *momentum);
+  }
+}
+
+void LaneWork::Run(int lane, std::vector<LaneStep>& steps,
+                   DenseShard::Scratch* scratch) {
+  for (LaneStep& step : steps) {
+    // A step's memory is freed with the step: the countdown behind it may
+    // answer the call, and the call's hold on the budget must be free by then.
+    if (step.rows != nullptr) {
+      const std::unique_ptr<RowsStep> rows = std::move(step.rows);
+      RunRows(lane, *rows);
+    } else if (step.countdown != nullptr) {
+      if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
+    } else {
+      RunBlock(step, std::move(step.source), scratch);
+    }
+  }
+}
+
+void LaneWork::RunBlock(const LaneStep& step,
+                        std::shared_ptr<const FloatSource> source,
+                        DenseShard::Scratch* scratch) {
+  switch (step.kind) {
+    case Kind::kInit:
+      dense_.Init(step.block, *source, step.first);
+      break;
+    case Kind::kDeliver:
+      dense_.Keep(step.block, step.rank, std::move(source), step.first,
+                  step.sample_count);
+      break;
+    case Kind::kFold:
+      norms_[step.block] = dense_.Fold(step.block, step.sample_count, scratch);
+      TellNonFinite(step, scratch->non_finite);
+      break;
+    case Kind::kDrop:
+      dense_.Drop(step.block);
+      break;
+    case Kind::kAdvance:
+      trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
+                                                step.squared_norm, scratch);
+      TellNonFinite(step, scratch->non_finite);
+      break;
+    case Kind::kApply:
+      if (config_->controller.trust_ratio) {
+        dense_.Finish(step.block, step.clock, step.trust_ratio);
+      } else {
+        dense_.Apply(step.block, step.clock, step.sample_count,
+                     step.squared_norm, scratch);
+        TellNonFinite(step, scratch->non_finite);
+      }
+      break;
+    default:
+      if (non_finite_.failed()) {
+        step.reading->StepDone(non_finite_.failure());
+      } else {
+        step.reading->Copy(dense_.values(step.block), step.first);
+      }
+      break;
+  }
+}
+
+void LaneWork::TellNonFinite(const LaneStep& step,
+                             absl::Span<const DenseShard::NonFinite> found) {
+  for (const DenseShard::NonFinite& one : found) {
+    const Block& block = layout_->map().blocks()[layout_->ids()[step.block]];
+    non_finite_.Found(
+        one.rank, step.clock,
+        absl::StrCat("element ", block.offset + one.element, " of '",
+                     config_->tensor_names[block.tensor], "'"));
+  }
+}
+
+void LaneWork::RunRows(int lane, const RowsStep& step) {
+  if (step.kind == Kind::kRead) {
+    if (non_finite_.failed()) {
+      return step.reading->StepDone(non_finite_.failure());
+    }
+    const CallRowSpan& rows = step.ranks[0];
+    void* const out =
+        step.reading->At(rows.first_element(tables_->dim(rows.list->table)));
+    step.reading->StepDone(
+        tables_->Read(lane, rows, step.clock, step.reading->type(), out));
+    return;
+  }
+  const RowStep rows = {.clock = step.clock,
+                        .learning_rate = dense_.LearningRateAt(step.clock),
+                        .gradient_scale = dense_.GradientScale(
+                            step.sample_count, step.squared_norm)};
+  if (step.kind == Kind::kFold) return FoldRows(lane, step, rows);
+  // Gradients that went through a fold were checked for NaN and infinity there.
+  tables_->Push(lane, step.ranks, rows,
+                config_->controller.FoldsGradient() ? nullptr : &non_finite_);
+}
+
+void LaneWork::FoldRows(int lane, const RowsStep& step, const RowStep& rows) {
+  const uint32_t table = step.ranks[0].list->table;
+  const TableMap& map = layout_->tables()[table].map;
+  const BlockIndex first =
+      layout_->SlotBlock(table, map.FirstSlot(config_->ps_rank));
+  const bool finite = tables_->SquaredNorms(
+      lane, step.ranks, rows,
+      absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_->ps_rank)),
+      &non_finite_);
+  // Then nothing of the clock is applied, not the other rows alone.
+  if (!finite && config_->shard.on_non_finite == OnNonFinite::kSkipStep) {
+    norms_[step.block] = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+// --- Norms -------------------------------------------------------------------
+
+std::vector<double> LaneWork::Norms(FoldStage stage) const {
+  if (stage == FoldStage::kGradient) return norms_;
+  std::vector<double> norms;
+  for (const LambNorms& block : trust_norms_) {
+    norms.insert(norms.end(), {block.value, block.update});
+  }
+  return norms;
+}
+
+void LaneWork::ClearNorms(FoldStage stage) {
+  if (stage == FoldStage::kGradient) {
+    std::fill(norms_.begin(), norms_.end(), 0);
+  } else {
+    std::fill(trust_norms_.begin(), trust_norms_.end(), LambNorms());
+  }
+}
+
+}  // namespace syncline

@@ -1,0 +1,276 @@
+#include "server/shard/norm_all_reduce.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/cluster/peer_unreachable.h"
+#include "common/rpc/grpc_channel.h"
+#include "common/rpc/grpc_status.h"
+#include "common/system/log.h"
+#include "server/shard/job_config.h"
+
+namespace syncline {
+namespace {
+
+// Blocks of tensors, then slots of tables, numbered on from the last block.
+std::vector<uint32_t> BlocksOf(const BlockMap& map,
+                               absl::Span<const TableMap> tables,
+                               uint32_t rank) {
+  const absl::Span<const uint32_t> dense = map.shard_blocks(rank);
+  std::vector<uint32_t> blocks(dense.begin(), dense.end());
+  uint32_t first = static_cast<uint32_t>(map.blocks().size());
+  for (const TableMap& table : tables) {
+    for (uint32_t i = 0; i < table.SlotCount(rank); ++i) {
+      blocks.push_back(first + table.FirstSlot(rank) + i);
+    }
+    first += table.slots();
+  }
+  return blocks;
+}
+
+std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
+                                      const BlockMap& map,
+                                      absl::Span<const TableMap> tables) {
+  std::vector<NormFolder::Shard> shards;
+  for (int rank = 0; rank < assignment.ps_size(); ++rank) {
+    const Member& member = assignment.ps(rank).member();
+    shards.push_back({member.incarnation(), MemberName(member),
+                      BlocksOf(map, tables, rank)});
+  }
+  return shards;
+}
+
+size_t TensorCount(const BlockMap& map) {
+  return map.blocks().empty() ? 0 : map.blocks().back().tensor + 1;
+}
+
+std::vector<uint32_t> TensorsOf(const BlockMap& map) {
+  std::vector<uint32_t> tensors;
+  for (const Block& block : map.blocks()) tensors.push_back(block.tensor);
+  return tensors;
+}
+
+// An answer to a cancelled call comes at once, unless gRPC hangs.
+constexpr absl::Duration kCloseMax = absl::Seconds(5);
+
+}  // namespace
+
+// The state of one FoldNorm call while it is under way.
+struct NormExchange::Asking {
+  std::unique_ptr<grpc::ClientContext> context;
+  FoldNormRequest request;
+  FoldNormResponse response;
+  Done done;
+};
+
+NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
+                           absl::Span<const TableMap> tables, uint32_t ps_rank,
+                           std::string label, absl::Duration wait_max,
+                           OnUnreachable on_unreachable)
+    : job_id_(assignment.job_id()),
+      ps_rank_(ps_rank),
+      incarnation_(assignment.ps(ps_rank).member().incarnation()),
+      blocks_(BlocksOf(map, tables, ps_rank)),
+      dense_blocks_(map.shard_blocks(ps_rank).size()),
+      tensors_(TensorCount(map)),
+      folder_name_(MemberName(assignment.ps(0).member())),
+      folder_member_(assignment.ps(0).member()),
+      wait_max_(wait_max),
+      on_unreachable_(std::move(on_unreachable)),
+      folder_(Shards(assignment, map, tables), TensorsOf(map),
+              std::move(label)) {}
+
+absl::Span<const uint32_t> NormExchange::PartIn(FoldStage stage) const {
+  const absl::Span<const uint32_t> blocks = blocks_;
+  return stage == FoldStage::kGradient ? blocks : blocks.first(dense_blocks_);
+}
+
+void NormExchange::Exchange(const FoldRound& round,
+                            std::vector<double> squared_norms, Done done) {
+  if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
+  FoldHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
+           MonotonicNow() + wait_max_, std::move(done));
+}
+
+void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
+                        Done done) {
+  if (ps_rank_ != 0) {
+    return done(absl::FailedPreconditionError(absl::StrCat(
+        "norms of job ", job_id_, " are folded at ", folder_name_)));
+  }
+  FoldRound round{.clock = request.clock()};
+  if (request.stage() == FoldNormRequest::TRUST) {
+    round.stage = FoldStage::kTrust;
+  } else if (request.stage() != FoldNormRequest::GRADIENT) {
+    return done(absl::InvalidArgumentError(
+        absl::StrCat("norms of job ", job_id_, ": stage ", request.stage(),
+                     " is not known here")));
+  }
+  FoldHere(request.ps_rank(), request.incarnation(), round, request.blocks(),
+           request.squared_norms(), deadline, std::move(done));
+}
+
+void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
+                            const FoldRound& round,
+                            absl::Span<const uint32_t> blocks,
+                            absl::Span<const double> squared_norms,
+                            absl::Time deadline, Done done) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    const uint64_t token = next_token_++;
+    waiting_[token] = std::move(done);
+    folder_.OnNorms(token, ps_rank, incarnation, round, blocks, squared_norms,
+                    deadline, &answers);
+  }
+  Answer(answers);
+}
+
+void NormExchange::Ask(const FoldRound& round,
+                       const std::vector<double>& squared_norms, Done done) {
+  auto asking = std::make_shared<Asking>();
+  asking->request.set_job_id(job_id_);
+  asking->request.set_ps_rank(ps_rank_);
+  asking->request.set_incarnation(incarnation_);
+  asking->request.set_clock(round.clock);
+  asking->request.set_stage(round.stage == FoldStage::kTrust
+                                ? FoldNormRequest::TRUST
+                                : FoldNormRequest::GRADIENT);
+  const absl::Span<const uint32_t> blocks = PartIn(round.stage);
+  asking->request.mutable_blocks()->Add(blocks.begin(), blocks.end());
+  asking->request.mutable_squared_norms()->Add(squared_norms.begin(),
+                                               squared_norms.end());
+  asking->context = MakeContext(MonotonicNow() + wait_max_);
+  std::shared_ptr<ParameterServer::Stub> stub;
+  absl::Status closed;
+  {
+    MutexLock lock(&mu_);
+    closed = closed_;
+    if (closed.ok()) {
+      if (stub_ == nullptr) {
+        stub_ = ParameterServer::NewStub(MakeChannel(folder_member_.address()));
+      }
+      stub = stub_;
+      asking_.insert(asking.get());
+    }
+  }
+  if (!closed.ok()) return done(closed);
+  asking->done = std::move(done);
+  stub->async()->FoldNorm(
+      asking->context.get(), &asking->request, &asking->response,
+      [self = shared_from_this(), asking](const grpc::Status& status) {
+        self->OnAnswer(asking.get(), status);
+      });
+}
+
+NormExchange::Sums NormExchange::SumsOf(const Asking& asking) const {
+  const bool by_tensor = asking.request.stage() == FoldNormRequest::TRUST;
+  const size_t expected = by_tensor ? 2 * tensors_ : 1;
+  const auto& sums = asking.response.sums();
+  if (static_cast<size_t>(sums.size()) != expected) {
+    return absl::InternalError(
+        absl::StrCat("FoldNorm of clock ", asking.request.clock(),
+                     by_tensor ? " by tensor" : "", " answered ", sums.size(),
+                     " sums, expected ", expected));
+  }
+  return std::vector<double>(sums.begin(), sums.end());
+}
+
+void NormExchange::NoteReach(const absl::Status& status) {
+  // A call that ran out of time may have been parked at the shard.
+  if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
+  std::optional<absl::Duration> out_of_reach;
+  {
+    MutexLock lock(&mu_);
+    if (absl::IsUnavailable(status)) {
+      out_of_reach = reach_.OnFailure(MonotonicNow());
+    } else {
+      reach_.OnAnswer(MonotonicNow());
+    }
+  }
+  if (out_of_reach.has_value() && on_unreachable_ != nullptr) {
+    on_unreachable_(
+        MakePeerUnreachable(job_id_, folder_member_, *out_of_reach, status));
+  }
+}
+
+void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
+  Sums sums = status.ok() ? SumsOf(*asking) : Sums(FromGrpcStatus(status));
+  NoteReach(FromGrpcStatus(status));
+  if (!sums.ok()) sums = Annotate(sums.status(), folder_name_);
+  asking->done(std::move(sums));
+  // All that it holds goes before Close may return: what ends with a job must
+  // not end on one of gRPC's threads.
+  asking->done = nullptr;
+  std::unique_ptr<grpc::ClientContext> context;
+  {
+    MutexLock lock(&mu_);
+    context = std::move(asking->context);
+  }
+  context.reset();
+  MutexLock lock(&mu_);
+  asking_.erase(asking);
+  answered_.SignalAll();
+}
+
+void NormExchange::Answer(const NormFolder::Answers& answers) {
+  for (const NormFolder::Answer& answer : answers) {
+    Done done;
+    {
+      MutexLock lock(&mu_);
+      const auto found = waiting_.find(answer.token);
+      SYNCLINE_CHECK(found != waiting_.end());
+      done = std::move(found->second);
+      waiting_.erase(found);
+      ++answering_;
+    }
+    if (answer.status.ok()) {
+      done(answer.sums);
+    } else {
+      done(answer.status);
+    }
+    // As in OnAnswer: all that it holds goes before Close may return.
+    done = nullptr;
+    MutexLock lock(&mu_);
+    if (--answering_ == 0) answered_.SignalAll();
+  }
+}
+
+void NormExchange::Tick(absl::Time now, absl::Duration frozen) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    folder_.OnFrozen(frozen);
+    folder_.OnTick(now, &answers);
+  }
+  Answer(answers);
+}
+
+void NormExchange::Close(const absl::Status& status) {
+  NormFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    closed_ = status;
+    folder_.Close(status, &answers);
+    for (Asking* asking : asking_) {
+      if (asking->context != nullptr) asking->context->TryCancel();
+    }
+  }
+  Answer(answers);
+  std::shared_ptr<ParameterServer::Stub> stub;  // ends after the lock
+  MutexLock lock(&mu_);
+  const absl::Time until = MonotonicNow() + kCloseMax;
+  while ((!asking_.empty() || answering_ > 0) && MonotonicNow() < until) {
+    answered_.WaitUntil(&mu_, until);
+  }
+  if (asking_.empty() && answering_ == 0) {
+    stub = std::move(stub_);
+  } else {
+    LogWarning("a call did not end").Job(job_id_).Field("peer", folder_name_);
+  }
+}
+
+}  // namespace syncline

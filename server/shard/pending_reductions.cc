@@ -1,0 +1,105 @@
+#include "server/shard/pending_reductions.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+
+namespace syncline {
+namespace {
+
+std::vector<StatisticsFolder::Worker> WorkersOf(const JobConfig& config) {
+  std::vector<StatisticsFolder::Worker> workers;
+  for (const auto& worker : config.controller.workers) {
+    workers.push_back({worker.incarnation, worker.name});
+  }
+  return workers;
+}
+
+}  // namespace
+
+FoldedStatistics::FoldedStatistics(const JobConfig& config)
+    : label_(config.label), folder_(WorkersOf(config), config.label) {}
+
+uint64_t FoldedStatistics::Fold(const FoldStatisticsRequest& request,
+                                absl::Time deadline, Done done) {
+  if (request.clock() < 0) {
+    done(absl::InvalidArgumentError(
+        absl::StrCat(label_, ": statistics of clock ", request.clock(),
+                     ", must be at least 0")));
+    return 0;
+  }
+  StatisticsFolder::Part part = {.rank = request.caller().rank(),
+                                 .incarnation = request.caller().incarnation(),
+                                 .at = {request.clock(), request.fold()},
+                                 .values = request.values(),
+                                 .absent = request.absent(),
+                                 .deadline = deadline};
+  StatisticsFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    part.token = next_token_++;
+    waiting_[part.token] = std::move(done);
+    folder_.OnPart(part, MonotonicNow(), &answers);
+  }
+  Answer(std::move(answers));
+  return part.token;
+}
+
+void FoldedStatistics::Cancel(uint64_t token) {
+  StatisticsFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    folder_.OnCancel(token, &answers);
+  }
+  Answer(std::move(answers));
+}
+
+void FoldedStatistics::Tick(absl::Time now, absl::Duration frozen) {
+  StatisticsFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    folder_.OnFrozen(frozen, now);
+    folder_.OnTick(now, &answers);
+  }
+  Answer(std::move(answers));
+}
+
+void FoldedStatistics::Close(const absl::Status& status) {
+  StatisticsFolder::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    folder_.Close(status, &answers);
+  }
+  Answer(std::move(answers));
+}
+
+void FoldedStatistics::Answer(StatisticsFolder::Answers answers) {
+  for (StatisticsFolder::Answer& answer : answers) {
+    Done done;
+    {
+      MutexLock lock(&mu_);
+      auto waiting = waiting_.extract(answer.token);
+      SYNCLINE_CHECK(!waiting.empty());
+      done = std::move(waiting.mapped());
+    }
+    if (answer.status.ok()) {
+      done(std::move(answer.sums));
+    } else {
+      done(std::move(answer.status));
+    }
+  }
+}
+
+size_t FoldedStatistics::parked_count() const {
+  MutexLock lock(&mu_);
+  return folder_.parked_count();
+}
+
+absl::Time FoldedStatistics::moved_at() const {
+  MutexLock lock(&mu_);
+  return folder_.moved_at();
+}
+
+}  // namespace syncline

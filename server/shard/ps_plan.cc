@@ -1,0 +1,88 @@
+#include "server/shard/ps_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "server/dense/dense_shard.h"
+#include "server/shard/job_config.h"
+
+namespace syncline {
+namespace {
+
+// The windows of a worker's client, and of the answers to it (README.md).
+constexpr int64_t kMessagesPerWorker = 2 * (int64_t{4} << 20);
+
+}  // namespace
+
+absl::StatusOr<std::vector<PsPlan>> PlanPs(
+    const JobSpec& spec, absl::Span<const TensorSize> tensors) {
+  SYNCLINE_ASSIGN_OR_RETURN(const OptimizerParams optimizer,
+                            ReadOptimizer("optimizer", spec.optimizer()));
+  SYNCLINE_ASSIGN_OR_RETURN(const ElementType wire_type, ReadWireType(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
+                            BlockMap::Create(tensors, spec.resources().ps()));
+  SYNCLINE_ASSIGN_OR_RETURN(const ConsistencyController::Options controller,
+                            ReadController(spec));
+  std::vector<PsPlan> all;
+  for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
+    std::vector<size_t> counts;
+    for (const uint32_t block : map.shard_blocks(shard)) {
+      counts.push_back(static_cast<size_t>(map.blocks()[block].count));
+    }
+    all.push_back(PlanShard(optimizer, controller, counts,
+                            spec.resources().workers(), wire_type,
+                            /*has_tables=*/spec.tables_size() > 0));
+  }
+  return all;
+}
+
+PsPlan PlanShard(const OptimizerParams& optimizer,
+                 const ConsistencyController::Options& controller,
+                 absl::Span<const size_t> counts, uint32_t workers,
+                 ElementType wire_type, bool has_tables) {
+  const auto elements = static_cast<int64_t>(
+      std::accumulate(counts.begin(), counts.end(), size_t{0}));
+  const int64_t bytes =
+      elements * static_cast<int64_t>(ElementBytes(wire_type));
+  PsPlan plan;
+  plan.value_bytes = static_cast<int64_t>(
+      DenseShard::MemoryBytes(OptimizerParams(), counts, /*folds=*/false));
+  plan.slot_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
+                        optimizer, counts, /*folds=*/false)) -
+                    plan.value_bytes;
+  if (controller.mode == ConsistencyMode::kSync) {
+    // Gradients that wait for the other workers: as they came, and folded, if
+    // the norm is waited for too.
+    plan.waiting_bytes =
+        (int64_t{workers} - 1) * bytes +
+        (controller.FoldsGradient() ? elements * int64_t{sizeof(float)} : 0);
+  }
+  // How many rows a batch has is not known here.
+  const int64_t of_worker =
+      has_tables ? kMessagesPerWorker : std::min(2 * bytes, kMessagesPerWorker);
+  plan.message_bytes = int64_t{workers} * of_worker;
+  return plan;
+}
+
+absl::StatusOr<std::vector<PlannedTable>> PlanTables(
+    const JobSpec& spec, absl::Span<const TrainingTable> tables) {
+  std::vector<PlannedTable> all;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    TableOptions options;
+    options.dim = tables[t].dim;
+    SYNCLINE_ASSIGN_OR_RETURN(
+        options.optimizer,
+        ReadOptimizer(absl::StrCat("tables[", t, "].optimizer"),
+                      spec.tables(static_cast<int>(t)).optimizer()));
+    all.push_back({.name = tables[t].name,
+                   .dim = int64_t{tables[t].dim},
+                   .rows = tables[t].rows,
+                   .row_bytes = static_cast<int64_t>(
+                       TableShard::MemoryRowBytes(options))});
+  }
+  return all;
+}
+
+}  // namespace syncline

@@ -1,0 +1,43 @@
+#ifndef SYNCLINE_SERVER_TABLES_ADMISSION_FILTER_H_
+#define SYNCLINE_SERVER_TABLES_ADMISSION_FILTER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/aligned_buffer.h"
+
+namespace syncline {
+
+// Counts how often keys were seen, in memory that does not grow: a counting
+// Bloom filter of one byte a counter, four counters a key, all in one cache
+// line. Counts are never too low before the filter ages, and seldom too high.
+//
+// So that keys seen once do not fill it up for good, every counter is halved
+// once there was one sighting for every eight counters. Source: Fan et al.,
+// ToN 2000 (counting filters), with conservative update; Einziger et al.,
+// ToS 2017, sec. 3.3 (ageing). Thread-compatible.
+class AdmissionFilter {
+ public:
+  static constexpr uint32_t kCountMax = 255;
+
+  // `bytes` is rounded down to whole cache lines. Below one: counts nothing and
+  // every key is seen kCountMax times.
+  explicit AdmissionFilter(size_t bytes);
+
+  // Counts a sighting; how many there were, with this one.
+  uint32_t Sight(uint64_t hash);
+
+  size_t memory_bytes() const { return lines_.size() * sizeof(float); }
+
+ private:
+  void Age();
+
+  AlignedFloats lines_;  // owns the bytes
+  uint8_t* counters_ = nullptr;
+  uint64_t line_count_ = 0;
+  uint64_t sightings_ = 0;  // since it aged
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_SERVER_TABLES_ADMISSION_FILTER_H_

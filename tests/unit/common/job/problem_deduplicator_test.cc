@@ -1,0 +1,133 @@
+// Goal: what was reported once is not said again in other words, and nothing
+// else is held back. Method: job files with a bad field, and the problems that
+// the validator and the model's check would add.
+
+#include "common/job/problem_deduplicator.h"
+
+#include <string>
+#include <vector>
+
+#include "common/job/job_spec_parser.h"
+#include "common/job/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::vector<std::string> News(absl::string_view text,
+                              const std::vector<std::string>& problems) {
+  const JobReading reading = ReadJobSpec(text, "job");
+  EXPECT_THAT(reading.problems, testing::SizeIs(1)) << text;
+  return ReportedFields(reading).Report(problems);
+}
+
+TEST(ReportedFieldsTest, AFieldIsReportedOnce) {
+  EXPECT_THAT(News("name: 7", {"name: '' is not 1..64 characters"}), IsEmpty());
+  EXPECT_THAT(News("training { epochs: -1 batch_size: 9999999 }",
+                   {"training.epochs: a", "training.batch_size: too large"}),
+              ElementsAre("training.batch_size: too large"));
+}
+
+TEST(ReportedFieldsTest, WhatIsInAndAroundIt) {
+  EXPECT_THAT(News("learning_rate: 3", {"learning_rate.base: 0 must be > 0"}),
+              IsEmpty());
+  EXPECT_THAT(News("data { train { csv: 1 } }",
+                   {"data.train: needs one of idx, csv, libsvm, digits"}),
+              IsEmpty());
+  EXPECT_THAT(News("data { feeds { input: 3 } }",
+                   {"data.feeds: graph input 'x' is not fed"}),
+              IsEmpty());
+}
+
+TEST(ReportedFieldsTest, WhatNamesIt) {
+  EXPECT_THAT(News("data { test: 3 }",
+                   {"metrics: nothing is evaluated without data.test"}),
+              IsEmpty());
+  EXPECT_THAT(News("model { initialize { pattern: 1 } }",
+                   {"data.feeds: graph input 'w' is not fed, and no rule of "
+                    "model.initialize makes it a parameter"}),
+              IsEmpty());
+  // Only a part of what is named: the problem stands.
+  EXPECT_THAT(News("data { train { digits { count: -1 } } }",
+                   {"data.feeds[0].field: 'x' is not a field of data.train"}),
+              testing::SizeIs(1));
+}
+
+TEST(ReportedFieldsTest, AMisspelledFieldIsNotMissingToo) {
+  EXPECT_THAT(
+      News("lerning_rate { base: 1 }",
+           {"learning_rate.base: 0 must be > 0", "loss.kind: required"}),
+      ElementsAre("loss.kind: required"));
+  EXPECT_THAT(News("data { feeds { inputt: 'x' } }",
+                   {"data.feeds[0].input: is required",
+                    "data.feeds[0].field: is required"}),
+              ElementsAre("data.feeds[0].field: is required"));
+  EXPECT_THAT(News("data { train { cvs { path: 'a' } } }",
+                   {"data.train: needs one of idx, csv, libsvm, digits"}),
+              IsEmpty());
+}
+
+TEST(ReportedFieldsTest, AnUnreadEnumDecidesNothing) {
+  const char* const kTexts[] = {
+      "optimizer { kind: SGDD momentum: 0.5 }",
+      "learning_rate { base: 1 schedule: STEPS step_clocks: 3 }",
+      "consistency { mode: SPP staleness_bound: 3 }",
+      "loss { kind: MSE }",
+      "model { initialize { pattern: '*' scheme: CONST value: 3 } }",
+  };
+  for (const char* text : kTexts) {
+    const JobReading reading = ReadJobSpec(text, "job");
+    const std::string path = reading.unread_paths.at(0);
+    ReportedFields reported(reading);
+    for (const std::string& problem :
+         reported.Report(ValidateJobSpec(reading.spec))) {
+      EXPECT_NE(problem.substr(0, problem.find('.')),
+                path.substr(0, path.find('.')) == "model"
+                    ? "model.initialize"
+                    : path.substr(0, path.find('.')))
+          << text << ": " << problem;
+    }
+  }
+}
+
+TEST(ReportedFieldsTest, NothingIsMissingInAFileThatEndsEarly) {
+  const JobReading reading =
+      ReadJobSpec("training { batch_size: 9999999 }\nmodel {", "job");
+  EXPECT_FALSE(reading.complete);
+  EXPECT_THAT(ReportedFields(reading).Report(ValidateJobSpec(reading.spec)),
+              ElementsAre(StartsWith("training.batch_size")));
+}
+
+TEST(ReportedFieldsTest, AReportCountsForTheNextOne) {
+  const JobSpec spec;
+  ReportedFields reported(spec);
+  EXPECT_THAT(reported.Report({"data.feeds[0].input: is required"}),
+              testing::SizeIs(1));
+  EXPECT_THAT(reported.Report({"data.feeds[0].input: '' is not an input",
+                               "data.feeds: graph input 'x' is not fed",
+                               "job: has a field number 99", "no path at all"}),
+              ElementsAre("job: has a field number 99", "no path at all"));
+}
+
+TEST(FindResemblingTest, FindsMisspellingsAndNothingElse) {
+  const auto name_of = [](absl::string_view name) {
+    const auto* field = FindResembling(*JobSpec::descriptor(), name);
+    return field == nullptr ? std::string() : field->name();
+  };
+  EXPECT_EQ(name_of("lerning_rate"), "learning_rate");
+  EXPECT_EQ(name_of("traning"), "training");
+  EXPECT_EQ(name_of("optimiser"), "optimizer");
+  EXPECT_EQ(name_of("metric"), "metrics");
+  EXPECT_EQ(name_of("learningRates"), "learning_rate");
+  EXPECT_EQ(name_of("foo"), "");
+  EXPECT_EQ(name_of(""), "");
+  EXPECT_EQ(name_of(std::string(100'000, 'n')), "");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,81 @@
+// Goal: people read how much of a job had no effect, and cannot overlook that
+// none of it had. Method: statuses with such counts, text compared.
+
+#include "common/job/skipped_text.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+JobStatus Job(JobState state, int64_t clock, uint64_t skipped) {
+  JobStatus job;
+  job.set_state(state);
+  job.mutable_progress()->set_clock(clock);
+  job.mutable_progress()->set_skipped_clocks(skipped);
+  return job;
+}
+
+TEST(SkippedTextTest, NothingSkippedIsNothingSaid) {
+  EXPECT_EQ(SkippedText(Job(SUCCEEDED, 500, 0)), "");
+  EXPECT_EQ(SkippedText(JobStatus()), "");
+  EXPECT_FALSE(AllWereSkipped(Job(SUCCEEDED, 0, 0)));
+}
+
+TEST(SkippedTextTest, CountsSteps) {
+  EXPECT_EQ(SkippedText(Job(RUNNING, 500, 12)),
+            "12 of 500 steps were skipped: their gradients were not finite");
+  EXPECT_EQ(SkippedText(Job(SUCCEEDED, 500, 1)),
+            "1 of 500 steps was skipped: its gradients were not finite");
+}
+
+TEST(SkippedTextTest, ALateClockIsNoTotal) {
+  EXPECT_EQ(SkippedText(Job(RUNNING, 10, 12)),
+            "12 steps were skipped: their gradients were not finite");
+  EXPECT_FALSE(AllWereSkipped(Job(RUNNING, 10, 12)));
+  EXPECT_FALSE(AllWereSkipped(Job(CANCELLED, 10, 10)));
+}
+
+TEST(SkippedTextTest, SaysThatNothingWasTrained) {
+  EXPECT_TRUE(AllWereSkipped(Job(SUCCEEDED, 500, 500)));
+  EXPECT_EQ(SkippedText(Job(SUCCEEDED, 500, 500)),
+            "all 500 steps were skipped: their gradients were not finite. "
+            "Nothing was trained: the parameters are the initial ones");
+  EXPECT_THAT(SkippedText(Job(SUCCEEDED, 1, 1)),
+              StartsWith("the only step was skipped: its gradients"));
+}
+
+TEST(SkippedTextTest, WorkersThatDoNotWaitSkipForThemselves) {
+  JobStatus job = Job(SUCCEEDED, 5, 6);
+  job.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  job.mutable_progress()->add_workers()->set_clock(5);
+  job.mutable_progress()->add_workers()->set_clock(7);
+  EXPECT_EQ(SkippedText(job),
+            "6 of 12 pushes of workers were skipped: their gradients were not "
+            "finite");
+  EXPECT_FALSE(AllWereSkipped(job));
+  job.mutable_progress()->set_skipped_clocks(12);
+  EXPECT_TRUE(AllWereSkipped(job));
+  EXPECT_THAT(SkippedText(job), HasSubstr("all 12 pushes of workers were"));
+}
+
+TEST(SkippedTextTest, CountsWhatWasDropped) {
+  JobStatus job = Job(SUCCEEDED, 500, 0);
+  job.mutable_progress()->set_dropped_blocks(3);
+  EXPECT_EQ(SkippedText(job),
+            "3 blocks of gradients or rows of tables were dropped: they were "
+            "not finite");
+  job.mutable_progress()->set_dropped_blocks(1);
+  job.mutable_progress()->set_skipped_clocks(2);
+  EXPECT_EQ(SkippedText(job),
+            "2 of 500 steps were skipped: their gradients were not finite; 1 "
+            "block of gradients or row of a table was dropped: it was not "
+            "finite");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,81 @@
+// Goal: lines are whole, sizes bounded, the newest lines kept, and a restart
+// appends. Method: tiny limits in a directory per test.
+
+#include "common/system/rotating_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/system/file.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+class RotatingFileTest : public ::testing::Test {
+ protected:
+  RotatingFileTest()
+      : dir_(absl::StrCat(
+            ::testing::TempDir(), "rotating_file_test.",
+            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+            ".", getpid())),
+        path_(dir_ + "/log") {
+    EXPECT_TRUE(MakeDirs(dir_).ok());
+  }
+  ~RotatingFileTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
+  std::string Content(absl::string_view suffix) const {
+    return ReadFile(absl::StrCat(path_, suffix), 1 << 20).value_or("(absent)");
+  }
+  const std::string dir_;
+  const std::string path_;
+};
+
+TEST_F(RotatingFileTest, KeepsTheNewestFiles) {
+  auto file = RotatingFile::Open(path_, /*rotate_bytes=*/8, /*files_kept=*/3);
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE((*file)->Append(absl::StrCat("ln", i, "\n")).ok());
+  }
+  EXPECT_EQ(Content(""), "ln8\nln9\n");
+  EXPECT_EQ(Content(".1"), "ln6\nln7\n");
+  EXPECT_EQ(Content(".2"), "ln4\nln5\n");
+  EXPECT_EQ(Content(".3"), "(absent)");
+}
+
+TEST_F(RotatingFileTest, ALineLongerThanTheLimitIsNotCut) {
+  auto file = RotatingFile::Open(path_, 4, 2);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Append("a very long line\n").ok());
+  ASSERT_TRUE((*file)->Append("b\n").ok());
+  EXPECT_EQ(Content(""), "b\n");
+  EXPECT_EQ(Content(".1"), "a very long line\n");
+}
+
+TEST_F(RotatingFileTest, OneFileStartsOver) {
+  auto file = RotatingFile::Open(path_, 4, 1);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Append("aaa\n").ok());
+  ASSERT_TRUE((*file)->Append("bbb\n").ok());
+  EXPECT_EQ(Content(""), "bbb\n");
+  EXPECT_EQ(Content(".1"), "(absent)");
+}
+
+TEST_F(RotatingFileTest, ARestartAppendsAndCountsWhatIsThere) {
+  ASSERT_TRUE((*RotatingFile::Open(path_, 8, 2))->Append("aaa\n").ok());
+  ASSERT_TRUE((*RotatingFile::Open(path_, 8, 2))->Append("bbb\n").ok());
+  EXPECT_EQ(Content(""), "aaa\nbbb\n");
+  ASSERT_TRUE((*RotatingFile::Open(path_, 8, 2))->Append("ccc\n").ok());
+  EXPECT_EQ(Content(""), "ccc\n");
+  EXPECT_EQ(Content(".1"), "aaa\nbbb\n");
+}
+
+TEST_F(RotatingFileTest, OpenNamesThePathThatFails) {
+  const auto file = RotatingFile::Open(dir_ + "/no/log", 8, 2);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace syncline

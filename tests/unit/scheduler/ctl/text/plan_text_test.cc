@@ -1,0 +1,148 @@
+// Goal: a plan can be read, by people and by programs. Method: one plan and the
+// exact text.
+
+#include "scheduler/ctl/text/plan_text.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "scheduler/ctl/text/console.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+PlanReport Report() {
+  PlanReport report;
+  report.spec.set_name("tiny");
+  report.spec.mutable_training()->set_batch_size(32);
+  report.spec.mutable_training()->set_micro_batches(4);
+  report.spec.mutable_resources()->set_workers(3);
+  report.spec.mutable_resources()->set_ps(2);
+  ExecutorPlan& executor = report.plan.worker.executor;
+  executor.parameters = 12345;
+  executor.parameter_bytes = 48 << 10;
+  executor.gradient_bytes = 48 << 10;
+  executor.training_arena_bytes = 1 << 20;
+  executor.tensors = {{"h", "activation", {8, 64}, 2048},
+                      {"norm", "workspace", {}, 1024},
+                      {"w", "parameter", {3}, 12}};
+  executor.operators = {{"MatMul", 2, 3e6, 6e6, 1e6}, {"Reshape", 5, 0, 0, 0}};
+  report.plan.worker.batch_bytes = 1 << 10;
+  report.plan.evaluator.emplace().executor.parameter_bytes = 48 << 10;
+  report.plan.ps = {{.value_bytes = 1 << 20, .slot_bytes = 2 << 20},
+                    {.value_bytes = 2 << 20, .slot_bytes = 4 << 20}};
+  report.plan.tables = {{"users", 16, 1000, 76},
+                        {"ads", 8, 0, 44},
+                        {"all", 8, int64_t{1} << 62, 44}};
+  report.tensors_max = 2;
+  return report;
+}
+
+TEST(PlanTextTest, SaysWhereMemoryAndTimeGo) {
+  EXPECT_EQ(PlanText(Report()),
+            R"(Job tiny: 3 workers, 2 ps, batch 32 in 4 parts
+12,345 parameters
+
+The chief
+  parameters             48.0 KiB
+  gradients              48.0 KiB
+  training arena          1.0 MiB  activations and workspaces; others lie in gradients
+  batches                 1.0 KiB  read ahead; the data set itself is not in it
+  total                   1.1 MiB
+
+An evaluator, if the cluster has one
+  parameters             48.0 KiB
+  total                  48.0 KiB
+
+The largest ps, without rows of tables, kept or waiting
+  parameters              2.0 MiB
+  optimizer state         4.0 MiB
+  total                   6.0 MiB
+
+Tables, over all ps
+  users                      76 B a row, 1,000 rows: 74.2 KiB
+  ads                        44 B a row
+  all                        44 B a row, 4,611,686,018,427,387,904 rows: 16777216.0 TiB
+
+Largest tensors of a worker
+       2.0 KiB  activation  h [8,64]
+       1.0 KiB  workspace   norm
+
+A step of a worker computes
+  operator                  nodes        forward       backward     recomputed   share
+  MatMul                        2     3.00 MFLOP     6.00 MFLOP     1.00 MFLOP  100.0%
+  total                         7     3.00 MFLOP     6.00 MFLOP     1.00 MFLOP  100.0%
+)");
+}
+
+TEST(PlanTextTest, NamesTheBucketsOfLengths) {
+  PlanReport report = Report();
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("Batches by")));
+  report.spec.mutable_data()->mutable_buckets()->set_dimension("sequence");
+  report.plan.worker.executor.lengths = {{8, 1 << 18, 2e6}, {32, 1 << 20, 1e7}};
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+Batches by sequence, in the memory of the longest; all else is of these
+        length training arena         a step
+             8      256.0 KiB     2.00 MFLOP
+            32        1.0 MiB    10.00 MFLOP
+)"));
+  const std::string json = ToJson(PlanJson(report));
+  EXPECT_THAT(json, HasSubstr(R"("length":32)"));
+  EXPECT_THAT(json, HasSubstr(R"("step_flops":10000000)"));
+}
+
+TEST(PlanTextTest, SaysWhatTheModelNotes) {
+  PlanReport report = Report();
+  report.notes = {"m.onnx: computes in float64"};
+  EXPECT_THAT(PlanText(report),
+              HasSubstr("\nnote: m.onnx: computes in float64\n"));
+  EXPECT_THAT(ToJson(PlanJson(report)),
+              HasSubstr(R"("note":"m.onnx: computes in float64")"));
+  report.notes = {"warning: job.textproto: durability: nothing is stored"};
+  EXPECT_THAT(PlanText(report), HasSubstr("\nwarning: job.textproto: dura"));
+}
+
+TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
+  PlanReport report = Report();
+  report.plain = report.plan;
+  report.plain->worker.executor.training_arena_bytes = 4 << 20;
+  EXPECT_THAT(PlanText(report), HasSubstr("all at once"));
+  EXPECT_THAT(
+      PlanText(report),
+      HasSubstr("  training arena          1.0 MiB        4.0 MiB  act"));
+}
+
+TEST(PlanTextTest, JsonHasBytesAndFlops) {
+  PlanReport report = Report();
+  const std::string json = ToJson(PlanJson(report));
+  for (const char* part :
+       {R"("name":"tiny")", R"("micro_batches":4)", R"("parameters":12345)",
+        R"("training_arena_bytes":1048576)",
+        R"("optimizer_state_bytes":2097152)", R"("dims":[8,64])",
+        R"("row_bytes":76)", R"("recomputed_flops":1000000)", R"("step":{)"}) {
+    EXPECT_THAT(json, HasSubstr(part));
+  }
+  EXPECT_THAT(json, Not(HasSubstr("plain")));
+  report.plain = report.plan;
+  EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("plain":{)"));
+}
+
+TEST(PlanTextTest, SaysWhatIsTrained) {
+  PlanReport report = Report();
+  report.training.parameters = {
+      {.name = "w", .dims = {3}, .reason = WeightReason::kFileSays}};
+  report.training.fixed = {
+      {.name = "half", .dims = {}, .reason = WeightReason::kBuffer}};
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+12,345 parameters
+  trained         1 (3 numbers): the file calls them PARAMETER
+  not trained     1 (1 numbers): the file calls them BUFFER ('half')
+)"));
+  EXPECT_EQ(PlanJson(report).fields().at("weights").list_value().values_size(),
+            2);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,68 @@
+// Goal: cuts are announced, passed, held and forgotten in order.
+// Method: examples; the histories in tests/simulation use it with the rest.
+
+#include "server/consistency/cut_schedule.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Time kStart = absl::UnixEpoch();
+const absl::Duration kHold = absl::Seconds(10);
+
+TEST(CutScheduleTest, TheFirstCutInTheWayGates) {
+  CutSchedule cuts;
+  EXPECT_EQ(cuts.Gate(0, 100), nullptr);
+  ASSERT_TRUE(cuts.Announce(1, {3, 4}, kHold).ok());
+  ASSERT_TRUE(cuts.Announce(2, {6, 6}, kHold).ok());
+  EXPECT_EQ(cuts.Gate(0, 2), nullptr);
+  EXPECT_EQ(cuts.Gate(0, 3)->id, 1u);
+  EXPECT_EQ(cuts.Gate(1, 3), nullptr);
+  EXPECT_EQ(cuts.Gate(0, 7)->id, 1u);
+  ASSERT_TRUE(cuts.End(1).ok());
+  EXPECT_EQ(cuts.Gate(0, 3), nullptr);
+  EXPECT_EQ(cuts.Gate(0, 6)->id, 2u);
+}
+
+TEST(CutScheduleTest, RepeatsAreHarmlessAndContradictionsAreNot) {
+  CutSchedule cuts;
+  ASSERT_TRUE(cuts.Announce(1, {3}, kHold).ok());
+  EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
+  EXPECT_FALSE(cuts.Announce(1, {4}, kHold).ok());
+  EXPECT_FALSE(cuts.Announce(2, {2}, kHold).ok());  // behind cut 1
+  ASSERT_TRUE(cuts.Announce(2, {3}, kHold).ok());
+  EXPECT_EQ(cuts.Announce(3, {9}, kHold).code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(cuts.End(1).ok());
+  EXPECT_TRUE(cuts.End(1).ok());
+  EXPECT_EQ(cuts.End(9).code(), absl::StatusCode::kFailedPrecondition);
+  // A repeat that comes late must not bring the cut back.
+  EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
+  EXPECT_EQ(cuts.Find(1), nullptr);
+  EXPECT_TRUE(cuts.Announce(3, {9}, kHold).ok());
+}
+
+TEST(CutScheduleTest, HoldingStartsWhenTheCutIsPassed) {
+  CutSchedule cuts;
+  ASSERT_TRUE(cuts.Announce(1, {3}, kHold).ok());
+  ASSERT_TRUE(cuts.Announce(2, {5}, kHold).ok());
+  EXPECT_EQ(cuts.Expire(kStart + absl::Hours(1)), 0);
+  EXPECT_EQ(cuts.Next()->id, 1u);
+  cuts.PassNext(kStart);
+  EXPECT_EQ(cuts.Next()->id, 2u);
+  EXPECT_TRUE(cuts.Find(1)->passed);
+  EXPECT_EQ(cuts.Expire(kStart + kHold - absl::Nanoseconds(1)), 0);
+  EXPECT_EQ(cuts.Expire(kStart + kHold), 1);
+  EXPECT_EQ(cuts.Find(1), nullptr);
+  EXPECT_EQ(cuts.Next()->id, 2u);
+  EXPECT_THAT(cuts.Absence(1), HasSubstr("abandoned"));
+  EXPECT_THAT(cuts.Absence(9), HasSubstr("not announced"));
+  EXPECT_THAT(std::string(cuts.End(1).message()), HasSubstr("abandoned"));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,78 @@
+// Goal: the exactly-once record of one worker.
+// Method: examples of each refusal, and of a clock's life.
+
+#include "server/consistency/push_ledger.h"
+
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+PushFacts Facts(int64_t clock, uint64_t samples, uint32_t blocks_in_clock,
+                std::vector<BlockIndex> blocks) {
+  PushFacts push;
+  push.clock = clock;
+  push.sample_count = samples;
+  push.blocks_in_clock = blocks_in_clock;
+  push.blocks = std::move(blocks);
+  return push;
+}
+
+TEST(PushLedgerTest, AClockClosesWhenItsBlocksHaveArrived) {
+  PushLedger worker(3);
+  const PushFacts push = Facts(0, 4, 2, {0, 2});
+  ASSERT_TRUE(worker.CheckOpenPush(push).ok());
+  EXPECT_TRUE(worker.Open(push));
+  EXPECT_FALSE(worker.Open(push));
+  EXPECT_TRUE(worker.Receive(0));
+  EXPECT_FALSE(worker.Receive(0));
+  EXPECT_FALSE(worker.complete());
+  EXPECT_EQ(worker.clocks_of(0), 1);
+  EXPECT_EQ(worker.clocks_of(2), 0);
+  EXPECT_TRUE(worker.Receive(2));
+  EXPECT_TRUE(worker.complete());
+  worker.Close();
+  EXPECT_EQ(worker.closed(), 1);
+  EXPECT_EQ(worker.clocks_of(1), 1);
+  EXPECT_FALSE(worker.started());
+  EXPECT_FALSE(worker.finished());
+  EXPECT_TRUE(worker.Open(Facts(1, 4, 1, {0})));
+  EXPECT_TRUE(worker.Receive(0));
+}
+
+TEST(PushLedgerTest, TheLastClockFinishes) {
+  PushLedger worker(1);
+  PushFacts push = Facts(0, 0, 0, {});
+  push.finished = true;
+  ASSERT_TRUE(worker.CheckOpenPush(push).ok());
+  worker.Open(push);
+  EXPECT_TRUE(worker.complete());
+  EXPECT_FALSE(worker.finished());
+  worker.Close();
+  EXPECT_TRUE(worker.finished());
+}
+
+TEST(PushLedgerTest, RefusesContradictions) {
+  PushLedger worker(3);
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 4, {0})).ok());
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 0, 1, {0})).ok());
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 1, {0, 1})).ok());
+  EXPECT_TRUE(worker.CheckOpenPush(Facts(0, 4, 0, {})).ok());
+
+  const PushFacts first = Facts(0, 4, 2, {0});
+  worker.Open(first);
+  worker.Receive(0);
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 5, 2, {1})).ok());
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 3, {1})).ok());
+  PushFacts other = Facts(0, 4, 2, {1});
+  other.finished = true;
+  EXPECT_FALSE(worker.CheckOpenPush(other).ok());
+  other = Facts(0, 4, 2, {1});
+  other.squared_norm = 1;
+  EXPECT_FALSE(worker.CheckOpenPush(other).ok());
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(0, 4, 2, {1, 2})).ok());
+  EXPECT_TRUE(worker.CheckOpenPush(Facts(0, 4, 2, {0, 1})).ok());
+}
+
+}  // namespace
+}  // namespace syncline

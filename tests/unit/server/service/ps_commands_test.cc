@@ -1,0 +1,195 @@
+// Goal: each command of the scheduler is carried out once, in order, and
+// answered; a ps that cannot open a job says why, and a stop need not wait for
+// the opening. Method: a PsServer that
+// records what it was asked, and the answers in a list.
+
+#include "server/service/ps_commands.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kIncarnation = 77;
+
+class RecordingServer final : public PsServer {
+ public:
+  void RegisterService(grpc::ServerBuilder*) override {}
+  absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
+                       const GoOnCheck& go_on) override {
+    calls.push_back(absl::StrCat("open ", assignment.job_id(), " ", ps_rank));
+    return while_opening == nullptr ? open_result : while_opening(go_on);
+  }
+  std::optional<PsReport> CloseJob(const std::string& job_id,
+                                   absl::string_view reason) override {
+    calls.push_back(absl::StrCat("close ", job_id, " ", reason));
+    return std::exchange(last_report, std::nullopt);
+  }
+  std::vector<PsReport> Reports() const override { return {}; }
+  void Drain(absl::Time) override {}
+
+  absl::Status open_result;
+  std::function<absl::Status(const GoOnCheck&)> while_opening;
+  std::optional<PsReport> last_report;
+  std::vector<std::string> calls;
+};
+
+SchedulerMessage PrepareOf(const std::string& job_id,
+                           const std::vector<uint64_t>& incarnations) {
+  SchedulerMessage message;
+  JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
+  assignment->set_job_id(job_id);
+  for (const uint64_t incarnation : incarnations) {
+    Participant* ps = assignment->add_ps();
+    ps->set_rank(assignment->ps_size() - 1);
+    ps->mutable_member()->set_incarnation(incarnation);
+  }
+  return message;
+}
+
+SchedulerMessage StopOf(const std::string& job_id) {
+  SchedulerMessage message;
+  message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_reason("over");
+  return message;
+}
+
+class PsCommandsTest : public ::testing::Test {
+ protected:
+  // Carries them all out before it returns.
+  void Run(const std::vector<SchedulerMessage>& messages) {
+    PsCommands commands(&server_, kIncarnation, [this](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+    });
+    for (const SchedulerMessage& message : messages) {
+      commands.OnCommand(message);
+    }
+  }
+  RecordingServer server_;
+  std::vector<DaemonMessage> answers_;
+};
+
+TEST_F(PsCommandsTest, OpensAtItsRankAndClosesInOrder) {
+  absl::Notification opened;
+  {
+    PsCommands commands(&server_, kIncarnation, [&](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+      if (answers_.size() == 1) opened.Notify();
+    });
+    commands.OnCommand(PrepareOf("j-1", {5, kIncarnation}));
+    // A stop that came before would end the opening.
+    ASSERT_TRUE(opened.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    commands.OnCommand(StopOf("j-1"));
+    commands.OnCommand(PrepareOf("j-2", {kIncarnation}));
+  }
+  EXPECT_THAT(server_.calls,
+              ElementsAre("open j-1 1", "close j-1 over", "open j-2 0"));
+  ASSERT_EQ(answers_.size(), 3u);
+  EXPECT_EQ(answers_[0].prepared().job_id(), "j-1");
+  EXPECT_EQ(answers_[0].prepared().problems_size(), 0);
+  EXPECT_EQ(answers_[1].done().job_id(), "j-1");
+  EXPECT_TRUE(answers_[1].done().released());
+  EXPECT_EQ(answers_[1].done().code(), 0);
+  EXPECT_EQ(answers_[2].prepared().job_id(), "j-2");
+}
+
+// The scheduler waits ten seconds for the release of a ps, and taking memory
+// may last longer.
+TEST_F(PsCommandsTest, AStopEndsTheOpeningOfItsJob) {
+  absl::Notification opening;
+  server_.while_opening = [&](const GoOnCheck& go_on) {
+    EXPECT_TRUE(go_on().ok()) << "nobody has stopped it";
+    opening.Notify();
+    absl::Status status;
+    EXPECT_TRUE(Eventually(absl::Seconds(60), [&] {
+      status = go_on();
+      return !status.ok();
+    }));
+    return status;
+  };
+  {
+    PsCommands commands(&server_, kIncarnation, [&](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+    });
+    commands.OnCommand(PrepareOf("j-1", {kIncarnation}));
+    ASSERT_TRUE(opening.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    commands.OnCommand(PrepareOf("j-2", {kIncarnation}));
+    commands.OnCommand(StopOf("j-2"));
+    commands.OnCommand(StopOf("j-1"));
+  }
+  // The second has not been begun.
+  EXPECT_THAT(server_.calls,
+              ElementsAre("open j-1 0", "close j-2 over", "close j-1 over"));
+  ASSERT_EQ(answers_.size(), 4u);
+  for (const int i : {0, 1}) {
+    EXPECT_THAT(answers_[i].prepared().problems(),
+                ElementsAre("stopped while its shard was opened"));
+  }
+  EXPECT_EQ(answers_[2].done().job_id(), "j-2");
+  EXPECT_TRUE(answers_[2].done().released());
+  EXPECT_EQ(answers_[3].done().job_id(), "j-1");
+  EXPECT_TRUE(answers_[3].done().released());
+}
+
+TEST_F(PsCommandsTest, AJobThatWasStoppedMayComeAgain) {
+  Run({StopOf("j-1"), PrepareOf("j-1", {kIncarnation})});
+  EXPECT_THAT(server_.calls, ElementsAre("close j-1 over", "open j-1 0"));
+}
+
+TEST_F(PsCommandsTest, AJobThatCannotBeOpenedIsAProblem) {
+  server_.open_result = absl::ResourceExhaustedError("12 GiB are not free");
+  Run({PrepareOf("j-1", {kIncarnation})});
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0].prepared().problems(),
+              ElementsAre("12 GiB are not free"));
+}
+
+TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
+  Run({PrepareOf("j-1", {5, 6})});
+  EXPECT_TRUE(server_.calls.empty());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(
+      answers_[0].prepared().problems(),
+      ElementsAre(HasSubstr("(incarnation 0x6258) is not among the ps")));
+}
+
+TEST_F(PsCommandsTest, ItsTablesAreReportedOnceMoreAtTheEnd) {
+  server_.last_report.emplace().set_job_id("j-2");
+  server_.last_report->add_tables()->set_name("users");
+  Run({StopOf("j-2"), StopOf("j-2")});
+  ASSERT_EQ(answers_.size(), 3u);
+  EXPECT_EQ(answers_[0].ps_report().job_id(), "j-2");
+  EXPECT_EQ(answers_[0].ps_report().tables(0).name(), "users");
+  EXPECT_TRUE(answers_[1].done().released());
+  EXPECT_TRUE(answers_[2].done().released());
+}
+
+TEST_F(PsCommandsTest, AStopForAnUnknownJobIsAnsweredToo) {
+  Run({StopOf("j-9")});
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].done().released());
+}
+
+TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {
+  SchedulerMessage run;
+  run.mutable_run()->set_job_id("j-1");
+  Run({run});
+  EXPECT_TRUE(server_.calls.empty());
+  EXPECT_TRUE(answers_.empty());
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,444 @@
+// Goal: what calls hold of the in-flight budget is free when it should be:
+// before they are answered, and before others depend on it.
+// Method: a shard of two workers without gRPC, whose calls are made of headers
+// as a peer's are; callbacks look at the budget.
+
+#include "server/shard/job_shard.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/job/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kDim = 2;
+constexpr uint64_t kBudget = 64 << 10;
+
+// A payload as it arrives: keys and floats, one behind the other.
+class Bytes : public FloatSource, public ByteSource {
+ public:
+  template <typename T>
+  void Append(const std::vector<T>& values) {
+    bytes_.append(reinterpret_cast<const char*>(values.data()),
+                  values.size() * sizeof(T));
+  }
+  size_t size() const { return bytes_.size(); }
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    CopyBytes(first * sizeof(float), count * sizeof(float), out);
+  }
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    std::memcpy(out, bytes_.data() + first, count);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+JobAssignment TwoWorkers(ConsistencySpec::Mode mode) {
+  JobAssignment assignment;
+  assignment.set_job_id("j");
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  spec.mutable_learning_rate()->set_base(1);
+  spec.mutable_consistency()->set_mode(mode);
+  TableSpec* const table = spec.add_tables();
+  table->set_name("emb");
+  table->set_memory_bytes(4 << 20);
+  table->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  *assignment.mutable_spec() = WithDefaults(spec);
+  ParameterInfo* const dense = assignment.add_parameters();
+  dense->set_name("w");
+  dense->add_dims(4);
+  TableInfo* const rows = assignment.add_tables();
+  rows->set_name("emb");
+  rows->set_dim(kDim);
+  rows->set_slots(TableMap::DefaultSlots(1));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    Participant* const worker = assignment.add_workers();
+    worker->set_rank(rank);
+    worker->mutable_member()->set_incarnation(100 + rank);
+  }
+  assignment.add_ps()->mutable_member()->set_incarnation(500);
+  return assignment;
+}
+
+class JobShardTest : public ::testing::Test {
+ protected:
+  struct Answer {
+    bool came = false;
+    absl::Status status;
+    uint64_t bytes_in_flight = 0;  // as it came
+    size_t rows = 0;
+    bool in_place = false;
+  };
+
+  ~JobShardTest() override {
+    if (shard_ != nullptr) shard_->Close(absl::CancelledError("over"));
+    lanes_.Drain();
+  }
+
+  void Open(ConsistencySpec::Mode mode) {
+    JobAssignment assignment = TwoWorkers(mode);
+    assignment.mutable_spec()->set_wire_type(wire_type_);
+    const auto config = ReadJobConfig(assignment, 0);
+    ASSERT_OK(config.status());
+    JobTables::ColdStores cold(1);
+    auto tables =
+        JobTables::Create(*config, lanes_.count(), std::move(cold), {});
+    ASSERT_OK(tables.status());
+    shard_ = std::make_shared<JobShard>(
+        *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
+        nullptr, *std::move(tables));
+    InitHeader header;
+    header.add_blocks(0);
+    auto values = std::make_shared<Bytes>();
+    values->Append(std::vector<float>(4, 1));
+    const auto blocks = shard_->layout().CheckInit(header, values->size());
+    ASSERT_OK(blocks.status());
+    JobShard::Payload payload;
+    payload.values = std::move(values);
+    const Answer answer = Wait([&](JobShard::Done done) {
+      shard_->Init(caller(0), *blocks, 0, std::move(payload), std::move(done));
+    });
+    ASSERT_OK(answer.status);
+  }
+
+  static Caller caller(uint32_t rank) {
+    Caller caller;
+    caller.set_rank(rank);
+    caller.set_incarnation(100 + rank);
+    return caller;
+  }
+
+  // Keys from `first` on, in the order of messages.
+  std::vector<int64_t> Keys(int64_t first, int64_t count) const {
+    std::vector<int64_t> keys(count);
+    for (int64_t i = 0; i < count; ++i) keys[i] = first + i;
+    const TableMap& map = shard_->layout().tables()[0].map;
+    std::sort(keys.begin(), keys.end(),
+              [&](int64_t a, int64_t b) { return map.Before(a, b); });
+    return keys;
+  }
+  uint32_t SlotCount(const std::vector<int64_t>& keys) const {
+    std::vector<SlotRun> runs;
+    EXPECT_OK(shard_->layout().tables()[0].map.CutBySlot(keys, 0, &runs));
+    return static_cast<uint32_t>(runs.size());
+  }
+
+  InFlightBudget::Hold Hold(uint64_t bytes) {
+    InFlightBudget::Hold hold;
+    EXPECT_OK(budget_->Acquire(bytes, &hold));
+    return hold;
+  }
+  std::shared_ptr<CallRows> Keep(std::vector<RowList> lists) {
+    auto rows = std::make_shared<CallRows>();
+    for (const RowList& list : lists) {
+      rows->hold = Hold(list.keys.size() * sizeof(int64_t));
+    }
+    rows->lists = std::move(lists);
+    return rows;
+  }
+  ShardCall CallOf(uint32_t rank) const {
+    return {.rank = rank,
+            .incarnation = 100 + rank,
+            .deadline = absl::InfiniteFuture()};
+  }
+  void AddPush(uint32_t rank, int64_t clock, const std::vector<int64_t>& keys,
+               ShardCall* call, JobShard::Payload* payload) {
+    PushHeader header;
+    header.set_clock(clock);
+    header.set_sample_count(1);
+    header.set_blocks_in_clock(SlotCount(keys));
+    header.set_wire_type(wire_type_);
+    header.add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
+    auto values = std::make_shared<Bytes>();
+    values->Append(keys);
+    if (wire_type_ == WIRE_FLOAT32) {
+      values->Append(std::vector<float>(keys.size() * kDim, 1));
+    } else {
+      values->Append(std::vector<uint16_t>(keys.size() * kDim, 0));
+    }
+    payload->hold = Hold(values->size());
+    payload->values = values;
+    auto push =
+        shard_->layout().CheckPush(header, {values.get(), values->size()});
+    ASSERT_OK(push.status());
+    payload->pushed = Keep(std::move(push->rows));
+    payload->pushed->values = std::move(values);
+    call->push = std::move(push->facts);
+  }
+  void AddPull(int64_t clock, const std::vector<int64_t>& keys, ShardCall* call,
+               JobShard::Payload* payload) {
+    PullHeader header;
+    header.set_clock(clock);
+    header.set_wait_seconds(10);
+    header.add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
+    Bytes values;
+    values.Append(keys);
+    auto pull = shard_->layout().CheckPull(header, {&values, values.size()});
+    ASSERT_OK(pull.status());
+    payload->pulled = Keep(std::move(pull->rows));
+    call->pull = std::move(pull->facts);
+  }
+
+  // Where the call's answer will be.
+  std::shared_ptr<Answer> Start(ShardCall call, JobShard::Payload payload) {
+    auto answer = std::make_shared<Answer>();
+    shard_->Call(std::move(call), std::move(payload), nullptr, Into(answer));
+    return answer;
+  }
+  std::shared_ptr<Answer> Push(uint32_t rank, int64_t clock,
+                               const std::vector<int64_t>& keys) {
+    ShardCall call = CallOf(rank);
+    JobShard::Payload payload;
+    AddPush(rank, clock, keys, &call, &payload);
+    return Start(std::move(call), std::move(payload));
+  }
+  std::shared_ptr<Answer> Pull(uint32_t rank, int64_t clock,
+                               const std::vector<int64_t>& keys) {
+    ShardCall call = CallOf(rank);
+    JobShard::Payload payload;
+    AddPull(clock, keys, &call, &payload);
+    return Start(std::move(call), std::move(payload));
+  }
+  // The answer after the lanes have done all their steps.
+  Answer Seen(const std::shared_ptr<Answer>& answer) {
+    lanes_.Drain();
+    MutexLock lock(&mu_);
+    return *answer;
+  }
+  Answer Wait(const std::function<void(JobShard::Done)>& start) {
+    auto answer = std::make_shared<Answer>();
+    start(Into(answer));
+    return Seen(answer);
+  }
+  JobShard::Done Into(std::shared_ptr<Answer> answer) {
+    return [this, answer](absl::Status status, PullValues values) {
+      MutexLock lock(&mu_);
+      answer->came = true;
+      answer->status = std::move(status);
+      answer->bytes_in_flight = budget_->used_bytes();
+      answer->in_place = values.area.data != nullptr;
+      if (values.rows == nullptr) return;
+      for (const RowList& list : values.rows->lists) {
+        answer->rows += list.keys.size();
+      }
+    };
+  }
+
+  Mutex mu_;  // of answers
+  WireType wire_type_ = WIRE_FLOAT32;
+  const std::shared_ptr<InFlightBudget> budget_ =
+      std::make_shared<InFlightBudget>(kBudget);
+  const std::shared_ptr<BufferPool> buffers_ =
+      std::make_shared<BufferPool>(1 << 20);
+  Lanes lanes_{2};
+  std::shared_ptr<JobShard> shard_;
+};
+
+// The worker counts these bytes as free then, and sends as many again.
+TEST_F(JobShardTest, AnAcknowledgedPushOfRowsHoldsNothing) {
+  Open(ConsistencySpec::ASYNC);
+  for (int64_t clock = 0; clock < 10; ++clock) {
+    const Answer answer = Seen(Push(0, clock, Keys(0, 500)));
+    ASSERT_TRUE(answer.came);
+    EXPECT_OK(answer.status);
+    EXPECT_EQ(answer.bytes_in_flight, 0u);
+  }
+}
+
+// Else rows of those who came first would take the room of those they wait for.
+TEST_F(JobShardTest, RowsThatWaitForOtherWorkersHoldNothing) {
+  Open(ConsistencySpec::SYNC);
+  const Answer first = Seen(Push(0, 0, Keys(0, 500)));
+  ASSERT_TRUE(first.came);
+  EXPECT_OK(first.status);
+  EXPECT_EQ(budget_->used_bytes(), 0u);
+  EXPECT_OK(Seen(Push(1, 0, Keys(250, 500))).status);
+  const Answer pulled = Seen(Pull(0, 1, Keys(0, 750)));
+  EXPECT_OK(pulled.status);
+  EXPECT_EQ(pulled.rows, 750u);
+}
+
+TEST_F(JobShardTest, CallsThatMustWaitLeaveHalfOfTheBudgetFree) {
+  Open(ConsistencySpec::SYNC);
+  // 8,000 bytes of keys each.
+  std::vector<std::shared_ptr<Answer>> pulls;
+  for (int i = 0; i < 6; ++i) pulls.push_back(Pull(0, 1, Keys(0, 1000)));
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(Seen(pulls[i]).came);
+  for (int i = 4; i < 6; ++i) {
+    const Answer refused = Seen(pulls[i]);
+    EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refused.status.message()),
+                HasSubstr("calls that must wait hold 40000 bytes"));
+  }
+  EXPECT_EQ(budget_->used_bytes(), 32000u);
+  // A push whose pull must wait is accepted; its pull comes again.
+  ShardCall call = CallOf(0);
+  JobShard::Payload payload;
+  AddPush(0, 0, Keys(0, 500), &call, &payload);
+  AddPull(1, Keys(0, 500), &call, &payload);
+  EXPECT_EQ(Seen(Start(std::move(call), std::move(payload))).status.code(),
+            absl::StatusCode::kResourceExhausted);
+  // The push that they wait for finds room.
+  EXPECT_OK(Seen(Push(1, 0, Keys(250, 500))).status);
+  for (int i = 0; i < 4; ++i) {
+    const Answer pulled = Seen(pulls[i]);
+    EXPECT_TRUE(pulled.came);
+    EXPECT_OK(pulled.status);
+  }
+  EXPECT_EQ(budget_->used_bytes(), 0u);
+}
+
+// A pull that began with its push is counted from then on.
+TEST_F(JobShardTest, APullBehindAnAcceptedPushCounts) {
+  Open(ConsistencySpec::SYNC);
+  const auto push_pull = [&](uint32_t rank, int64_t first) {
+    ShardCall call = CallOf(rank);
+    JobShard::Payload payload;
+    AddPush(rank, 0, Keys(0, 10), &call, &payload);
+    AddPull(1, Keys(first, 3000), &call, &payload);
+    return Start(std::move(call), std::move(payload));
+  };
+  const auto waits = push_pull(0, 0);
+  EXPECT_FALSE(Seen(waits).came);
+  EXPECT_EQ(budget_->used_bytes(), 24000u);
+  EXPECT_EQ(Seen(Pull(0, 1, Keys(0, 2000))).status.code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_OK(Seen(Push(1, 0, Keys(0, 10))).status);
+  EXPECT_TRUE(Seen(waits).came);
+  EXPECT_FALSE(Seen(Pull(0, 2, Keys(0, 2000))).came) << "room again";
+}
+
+// Nothing of it is widened before all have come.
+TEST_F(JobShardTest, AGradientThatWaitsIsAsLargeAsItTravels) {
+  Open(ConsistencySpec::SYNC);
+  Push(0, 0, Keys(0, 100));
+  EXPECT_EQ(shard_->Status().fold_bytes(), 100 * (8 + 4 * kDim));
+  shard_->Close(absl::CancelledError("over"));
+  wire_type_ = WIRE_BFLOAT16;
+  Open(ConsistencySpec::SYNC);
+  Push(0, 0, Keys(0, 100));
+  EXPECT_EQ(shard_->Status().fold_bytes(), 100 * (8 + 2 * kDim));
+}
+
+TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
+  JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+  EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], std::nullopt);
+  ParameterInfo* const mean = assignment.mutable_parameters(0);
+  for (const float momentum : {0.0f, 0.9f, 1.0f}) {
+    mean->set_momentum(momentum);
+    EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], momentum);
+  }
+  for (const float momentum : {-0.1f, 1.1f, std::nanf("")}) {
+    mean->set_momentum(momentum);
+    EXPECT_EQ(ReadJobConfig(assignment, 0).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// One dense block of a lone worker's job whose gradients are clipped.
+struct ClippedJob {
+  explicit ClippedJob(Lanes* lanes)
+      : budget(std::make_shared<InFlightBudget>(kBudget)),
+        buffers(std::make_shared<BufferPool>(1 << 20)) {
+    JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+    assignment.mutable_workers()->RemoveLast();
+    assignment.clear_tables();
+    assignment.mutable_spec()->clear_tables();
+    assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
+    const auto config = ReadJobConfig(assignment, 0);
+    EXPECT_OK(config.status());
+    auto tables = JobTables::Create(*config, lanes->count(), {}, {});
+    EXPECT_OK(tables.status());
+    shard = std::make_shared<JobShard>(
+        *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
+        [this](const FoldRound&, std::vector<double>,
+               std::function<void(JobShard::Sums)> done) {
+          answer = std::move(done);
+        },
+        *std::move(tables));
+    values->Append(std::vector<float>(4, 1));
+    Caller chief;
+    chief.set_incarnation(100);
+    shard->Init(chief, {0}, 0, payload(), [](absl::Status, PullValues) {});
+  }
+  JobShard::Payload payload() const {
+    JobShard::Payload payload;
+    payload.values = values;
+    return payload;
+  }
+  void Push(JobShard::Done done) {
+    PushFacts push;
+    push.sample_count = 1;
+    push.blocks_in_clock = 1;
+    push.blocks = {0};
+    ShardCall call;
+    call.incarnation = 100;
+    call.deadline = absl::InfiniteFuture();
+    call.push = std::move(push);
+    shard->Call(std::move(call), payload(), nullptr, std::move(done));
+  }
+
+  const std::shared_ptr<InFlightBudget> budget;
+  const std::shared_ptr<BufferPool> buffers;
+  const std::shared_ptr<Bytes> values = std::make_shared<Bytes>();
+  std::shared_ptr<JobShard> shard;
+  std::function<void(JobShard::Sums)> answer;
+};
+
+TEST(JobShardNormTest, APushThatCompletesAClockWaitsForItsLanes) {
+  Lanes lanes(2);
+  ClippedJob job(&lanes);
+  lanes.Drain();
+  absl::Notification go;
+  lanes.Submit(0, [&](DenseShard::Scratch*) { go.WaitForNotification(); });
+  std::atomic<bool> done{false};
+  job.Push([&](absl::Status, PullValues) { done = true; });
+  EXPECT_FALSE(done) << "its block's lane has not taken it";
+  EXPECT_FALSE(job.answer);
+  go.Notify();
+  lanes.Drain();
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(job.answer);
+  job.shard->Close(absl::CancelledError("over"));
+}
+
+// The job is closed, the ps has ended, and then an answer comes.
+TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
+  // Memory that nobody can read afterwards.
+  void* const page = mmap(nullptr, sizeof(Lanes), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto* const lanes = new (page) Lanes(1);
+  ClippedJob job(lanes);
+  job.Push([](absl::Status, PullValues) {});
+  lanes->Drain();
+  ASSERT_TRUE(job.answer);
+  job.shard->Close(absl::CancelledError("over"));
+  lanes->~Lanes();
+  ASSERT_EQ(munmap(page, sizeof(Lanes)), 0);
+  job.answer(std::vector<double>{1.0});
+  job.answer(absl::UnavailableError("gone"));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,162 @@
+// Goal: a plan says what shards take. Method: plans against shards that are
+// made, and the rules of the memory table in server/README.md.
+
+#include "server/shard/ps_plan.h"
+
+#include "common/job/job_spec_fields.h"
+#include "common/job/job_spec_validator.h"
+#include "common/model/training_tables.h"
+#include "gtest/gtest.h"
+#include "kernels/optimizer/row_optimizer.h"
+#include "server/dense/dense_shard.h"
+#include "server/shard/job_config.h"
+
+namespace syncline {
+namespace {
+
+constexpr int64_t kMessages = 8 << 20;  // of a worker
+
+JobSpec Spec(OptimizerSpec::Kind kind, uint32_t workers, uint32_t ps) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(kind);
+  spec.mutable_resources()->set_workers(workers);
+  spec.mutable_resources()->set_ps(ps);
+  return WithDefaults(spec);
+}
+
+std::vector<PsPlan> Plan(const JobSpec& spec) {
+  const auto plan = PlanPs(spec, {{"w", 10'000'000}, {"b", 1000}});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *plan;
+}
+
+TEST(PsPlanTest, IsWhatShardsAllocate) {
+  const std::vector<TensorSize> tensors = {{"w", 300'000}, {"b", 17}};
+  const auto plan = PlanPs(Spec(OptimizerSpec::ADAM, 1, 3), tensors);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->size(), 3u);
+  const BlockMap map = *BlockMap::Create(tensors, 3);
+  for (uint32_t s = 0; s < 3; ++s) {
+    std::vector<size_t> counts;
+    for (const uint32_t b : map.shard_blocks(s)) {
+      counts.push_back(static_cast<size_t>(map.blocks()[b].count));
+    }
+    DenseShard::Options options;
+    options.optimizer.kind = OptimizerKind::kAdam;
+    const DenseShard shard(options, counts);
+    const auto planned =
+        static_cast<double>((*plan)[s].value_bytes + (*plan)[s].slot_bytes);
+    const auto taken =
+        static_cast<double>(shard.value_bytes() + shard.slot_bytes());
+    EXPECT_NEAR(planned, taken, 0.05 * taken);
+  }
+}
+
+TEST(PsPlanTest, OptimizersHaveTheirState) {
+  const int64_t values = Plan(Spec(OptimizerSpec::SGD, 1, 1))[0].value_bytes;
+  EXPECT_EQ(Plan(Spec(OptimizerSpec::SGD, 1, 1))[0].slot_bytes, 0);
+  EXPECT_NEAR(Plan(Spec(OptimizerSpec::MOMENTUM, 1, 1))[0].slot_bytes, values,
+              0.01 * values);
+  EXPECT_NEAR(Plan(Spec(OptimizerSpec::ADAM, 1, 1))[0].slot_bytes, 2 * values,
+              0.01 * values);
+}
+
+TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kGradient);
+  EXPECT_EQ(Plan(spec)[0].message_bytes, 3 * kMessages);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+}
+
+void AddTable(OptimizerSpec::Kind kind, JobSpec* spec) {
+  spec->add_tables()->mutable_optimizer()->set_kind(kind);
+}
+
+// As ConsistencyController::Options::FoldsGradient has it.
+TEST(PsPlanTest, SkippingAStepWaitsForTheWholeGradient) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.set_non_finite(SKIP_STEP);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  AddTable(OptimizerSpec::SGD, &spec);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+}
+
+TEST(PsPlanTest, WhatTravelsInSixteenBitsWaitsInThem) {
+  constexpr int64_t kElements = 10'001'000;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kElements * 2);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kElements * 2 + kElements * 4);
+  const auto small = PlanPs(spec, {{"w", 1000}});
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_EQ((*small)[0].message_bytes, 3 * 2 * 1000 * 2);
+}
+
+TEST(PsPlanTest, RowsMayFillEveryMessage) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  AddTable(OptimizerSpec::SGD, &spec);
+  const auto plan = PlanPs(spec, {{"w", 1000}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ((*plan)[0].message_bytes, 3 * kMessages);
+}
+
+// Key, score and clock, values, state; a third more than an index entry, and
+// a mark that has room to grow.
+TEST(PsPlanTest, ARowHasItsStateItsPastAndItsPlace) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
+  AddTable(OptimizerSpec::SGD, &spec);
+  AddTable(OptimizerSpec::ROW_WISE_ADAGRAD, &spec);
+  AddTable(OptimizerSpec::ADAM, &spec);
+  TrainingTable table;
+  table.name = "emb";
+  table.rows = 7;
+  table.dim = 16;
+  const auto plan = PlanTables(spec, std::vector<TrainingTable>(3, table));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ((*plan)[0].name, "emb");
+  EXPECT_EQ((*plan)[0].rows, 7);
+  EXPECT_EQ((*plan)[0].dim, 16);
+  constexpr int64_t kSgd = 8 + 4 + 4 + 16 * 4 + 6 + 2;
+  EXPECT_EQ((*plan)[0].row_bytes, kSgd);
+  EXPECT_EQ((*plan)[1].row_bytes, kSgd + 4);
+  EXPECT_EQ((*plan)[2].row_bytes, kSgd + (2 * 16 + 1) * 4);
+}
+
+// The jobs' checks and the ps count a row's optimizer state alike, and both
+// accept the same optimizers for tables.
+TEST(PsPlanTest, TheListOfTableOptimizersIsThePssOwn) {
+  constexpr uint32_t kDim = 16;
+  for (int kind = 1; kind < OptimizerSpec::Kind_ARRAYSIZE; ++kind) {
+    if (!OptimizerSpec::Kind_IsValid(kind)) continue;
+    OptimizerSpec spec;
+    spec.set_kind(static_cast<OptimizerSpec::Kind>(kind));
+    SCOPED_TRACE(OptimizerSpec::Kind_Name(spec.kind()));
+    const auto params = ReadOptimizer("optimizer", spec);
+    ASSERT_TRUE(params.ok()) << params.status();
+    ASSERT_EQ(RowOptimizer::Supports(params->kind),
+              FindTableOptimizer(spec.kind()) != nullptr);
+    if (!RowOptimizer::Supports(params->kind)) continue;
+    EXPECT_EQ(
+        sizeof(int64_t) +
+            (kDim + RowOptimizer(*params, kDim).state_floats()) * sizeof(float),
+        TableRowBytes(spec.kind(), kDim));
+  }
+}
+
+TEST(PsPlanTest, WhatIsNotBuiltIsNamed) {
+  JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::KIND_UNSPECIFIED);
+  EXPECT_EQ(PlanPs(spec, {{"w", 1}}).status().message(),
+            "optimizer.kind: KIND_UNSPECIFIED is not built");
+}
+
+}  // namespace
+}  // namespace syncline

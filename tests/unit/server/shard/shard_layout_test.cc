@@ -1,0 +1,385 @@
+// Goal: a header is believed only where it fits the block map.
+// Method: examples of every refusal on two shards, and the fields of what is
+// accepted. Random bytes are the business of push_header_fuzz.
+
+#include "server/shard/shard_layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/wire/frame.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Blocks of shard 0: 0, 3 (1024 and 8 elements); of shard 1: 1, 2.
+ShardLayout Layout(uint32_t shard) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
+  ShardLayout layout(*BlockMap::Create(tensors, 2), shard);
+  return layout;
+}
+
+std::string Why(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+PushHeader Push(std::vector<uint32_t> blocks) {
+  PushHeader header;
+  header.set_clock(4);
+  header.set_sample_count(32);
+  header.set_blocks_in_clock(2);
+  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
+  return header;
+}
+
+TEST(ShardLayoutTest, KnowsItsBlocks) {
+  EXPECT_THAT(Layout(0).ids(), ElementsAre(0, 3));
+  EXPECT_THAT(Layout(0).counts(), ElementsAre(1024, 8));
+  EXPECT_THAT(Layout(1).ids(), ElementsAre(1, 2));
+  EXPECT_THAT(Layout(0).Offsets({0, 1}), ElementsAre(0, 1024, 1032));
+  EXPECT_THAT(Layout(0).Offsets({}), ElementsAre(0));
+}
+
+TEST(ShardLayoutTest, APushIsInTheJobsWireType) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
+                           ElementType::kBfloat16);
+  PushHeader push = Push({0, 1});
+  push.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_TRUE(narrow.CheckPush(push, {nullptr, 2048 * 2}).ok());
+  EXPECT_THAT(Why(narrow.CheckPush(push, {nullptr, 2048 * 4}).status()),
+              HasSubstr("8192 bytes"));
+  const ShardLayout wide(*BlockMap::Create(tensors, 1), 0);
+  EXPECT_THAT(Why(wide.CheckPush(push, {nullptr, 2048 * 2}).status()),
+              HasSubstr("push.wire_type is WIRE_BFLOAT16, the job's is "
+                        "WIRE_FLOAT32"));
+  for (const int other : {0, 1, 3, 99}) {
+    push.set_wire_type(static_cast<WireType>(other));
+    EXPECT_THAT(Why(narrow.CheckPush(push, {nullptr, 2048 * 2}).status()),
+                HasSubstr("push.wire_type"));
+  }
+  push.clear_wire_type();
+  EXPECT_TRUE(wide.CheckPush(push, {nullptr, 2048 * 4}).ok());
+}
+
+// A cut is read as it is.
+TEST(ShardLayoutTest, APullIsInTheJobsWireTypeOrWhole) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
+                           ElementType::kFloat16);
+  PullHeader pull;
+  pull.set_wait_seconds(1);
+  pull.mutable_blocks()->Add(0);
+  for (const auto type : {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32, WIRE_FLOAT16}) {
+    pull.set_wire_type(type);
+    const auto checked = narrow.CheckPull(pull, {});
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    EXPECT_EQ(checked->facts.type, type == WIRE_FLOAT16
+                                       ? ElementType::kFloat16
+                                       : ElementType::kFloat32);
+  }
+  pull.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_THAT(Why(narrow.CheckPull(pull, {}).status()),
+              HasSubstr("pull.wire_type is WIRE_BFLOAT16"));
+}
+
+TEST(ShardLayoutTest, TakesOverWhatFits) {
+  PushHeader header = Push({0, 3});
+  header.set_finished(true);
+  header.set_squared_norm(2.5);
+  const auto push = Layout(0).CheckPush(header, {nullptr, 1032 * 4});
+  ASSERT_TRUE(push.ok()) << push.status();
+  const PushFacts* const facts = &push->facts;
+  EXPECT_THAT(facts->blocks, ElementsAre(0, 1));
+  EXPECT_EQ(facts->clock, 4);
+  EXPECT_EQ(facts->sample_count, 32u);
+  EXPECT_EQ(facts->blocks_in_clock, 2u);
+  EXPECT_TRUE(facts->finished);
+  EXPECT_EQ(facts->squared_norm, 2.5);
+
+  PullHeader pull;
+  pull.set_clock(5);
+  pull.set_wait_seconds(1);
+  pull.set_cut_id(9);
+  pull.add_blocks(3);
+  const auto read = Layout(0).CheckPull(pull, {});
+  ASSERT_TRUE(read.ok()) << read.status();
+  const PullFacts* const wanted = &read->facts;
+  EXPECT_THAT(wanted->blocks, ElementsAre(1));
+  EXPECT_EQ(wanted->clock, 5);
+  EXPECT_EQ(wanted->cut_id, 9u);
+}
+
+TEST(ShardLayoutTest, RefusesBlocksAndSizes) {
+  const ShardLayout layout = Layout(0);
+  const auto why = [&](std::vector<uint32_t> blocks, size_t bytes) {
+    return Why(
+        layout.CheckPush(Push(std::move(blocks)), {nullptr, bytes}).status());
+  };
+  EXPECT_THAT(why({4}, 0), HasSubstr("block 4 does not exist, there are 4"));
+  EXPECT_THAT(why({1}, 0), HasSubstr("belongs to ps rank 1"));
+  EXPECT_THAT(why({3, 0}, 0), HasSubstr("block 0 comes after block 3"));
+  EXPECT_THAT(why({3, 3}, 0), HasSubstr("must be ascending"));
+  EXPECT_THAT(why({0}, 4095), HasSubstr("has 4095 bytes, its 1 blocks have"));
+  EXPECT_THAT(why({}, 4), HasSubstr("has 4 bytes, its 0 blocks have 0"));
+}
+
+TEST(ShardLayoutTest, RefusesNumbers) {
+  const ShardLayout layout = Layout(0);
+  PushHeader push = Push({});
+  push.set_clock(-1);
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+              HasSubstr("push.clock"));
+  push = Push({});
+  push.set_sample_count((uint64_t{1} << 40) + 1);
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+              HasSubstr("push.sample_count"));
+  push = Push({});
+  push.set_non_finite(true);
+  push.set_sample_count(1);
+  EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+              HasSubstr("push.non_finite is set"));
+  for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    push = Push({});
+    push.set_squared_norm(norm);
+    EXPECT_THAT(Why(layout.CheckPush(push, {}).status()),
+                HasSubstr("push.squared_norm"));
+  }
+  for (const double wait :
+       {0.0, -1.0, 1e7, std::numeric_limits<double>::quiet_NaN(),
+        std::numeric_limits<double>::infinity()}) {
+    PullHeader pull;
+    pull.set_wait_seconds(wait);
+    EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
+                HasSubstr("pull.wait_seconds"));
+  }
+  PullHeader pull;
+  pull.set_wait_seconds(1);
+  pull.set_clock(-7);
+  EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
+              HasSubstr("pull.clock"));
+  InitHeader init;
+  init.set_total_clocks(-2);
+  EXPECT_THAT(Why(layout.CheckInit(init, 0).status()),
+              HasSubstr("total_clocks"));
+}
+
+TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
+  const ShardLayout layout(
+      *BlockMap::Create(std::vector<TensorSize>{{"a", 64 << 20}}, 1), 0);
+  PullHeader pull;
+  pull.set_wait_seconds(1);
+  for (uint32_t block = 0; block < 3; ++block) pull.add_blocks(block);
+  EXPECT_TRUE(layout.CheckPull(pull, {}).ok());
+  pull.add_blocks(3);  // 4 MiB
+  EXPECT_THAT(Why(layout.CheckPull(pull, {}).status()),
+              HasSubstr("at most 4128768 fit into a message"));
+}
+
+// --- Rows --------------------------------------------------------------------
+
+// A payload in one piece.
+class TestPayload : public ByteSource {
+ public:
+  void AddKeys(const std::vector<int64_t>& keys) {
+    bytes_.append(reinterpret_cast<const char*>(keys.data()),
+                  keys.size() * sizeof(int64_t));
+  }
+  void AddValues(size_t count, ElementType type = ElementType::kFloat32) {
+    bytes_.append(count * ElementBytes(type), '\0');
+  }
+  void CopyBytes(size_t first, size_t count, void* out) const override {
+    ASSERT_LE(first + count, bytes_.size());
+    std::memcpy(out, bytes_.data() + first, count);
+  }
+  PayloadPart part() const { return {this, bytes_.size()}; }
+
+ private:
+  std::string bytes_;
+};
+
+// As Layout(shard), with tables "users" (dim 3) and "items" (dim 1).
+ShardLayout TableLayoutOf(uint32_t shard,
+                          ElementType type = ElementType::kFloat32) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
+  const TableMap map = *TableMap::Create(256, 2);
+  return ShardLayout(*BlockMap::Create(tensors, 2), shard,
+                     {{"users", 3, map}, {"items", 1, map}}, type);
+}
+
+// The first `count` keys from 0 on that a shard has, in the order of messages.
+std::vector<int64_t> KeysOf(uint32_t shard, size_t count) {
+  const TableMap map = *TableMap::Create(256, 2);
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; keys.size() < count; ++key) {
+    if (map.ShardOf(key) == shard) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end(),
+            [&](int64_t a, int64_t b) { return map.Before(a, b); });
+  return keys;
+}
+
+void AddTable(google::protobuf::RepeatedPtrField<TableRows>* tables,
+              uint32_t table, uint32_t rows) {
+  TableRows* added = tables->Add();
+  added->set_table(table);
+  added->set_rows(rows);
+}
+
+TEST(ShardLayoutTest, RowsComeBehindTheBlocks) {
+  const ShardLayout layout = TableLayoutOf(1);
+  const std::vector<int64_t> users = KeysOf(1, 5);
+  const std::vector<int64_t> items = KeysOf(1, 2);
+  PushPullHeader header;
+  *header.mutable_push() = Push({2});
+  AddTable(header.mutable_push()->mutable_tables(), 0, 5);
+  AddTable(header.mutable_push()->mutable_tables(), 1, 2);
+  header.mutable_pull()->set_wait_seconds(1);
+  header.mutable_pull()->add_blocks(2);
+  AddTable(header.mutable_pull()->mutable_tables(), 1, 2);
+  TestPayload payload;
+  payload.AddValues(7);
+  payload.AddKeys(users);
+  payload.AddValues(5 * 3);
+  payload.AddKeys(items);
+  payload.AddValues(2);
+  payload.AddKeys(items);  // of the pull
+
+  CheckedPush push;
+  CheckedPull pull;
+  const absl::Status checked =
+      layout.CheckPushPull(header, payload.part(), &push, &pull);
+  ASSERT_TRUE(checked.ok()) << checked;
+  ASSERT_EQ(push.rows.size(), 2u);
+  EXPECT_EQ(push.rows[0].keys, users);
+  EXPECT_EQ(push.rows[0].first, 7u + 10);
+  EXPECT_EQ(push.rows[1].table, 1u);
+  EXPECT_EQ(push.rows[1].keys, items);
+  EXPECT_EQ(push.rows[1].first, 7u + 10 + 15 + 4);
+  ASSERT_EQ(pull.rows.size(), 1u);
+  EXPECT_EQ(pull.rows[0].keys, items);
+  EXPECT_EQ(pull.rows[0].first, 7u);  // of the answer
+  // Slots are blocks behind the dense ones: 128 of each table.
+  ASSERT_EQ(layout.counts().size(), 2u);
+  EXPECT_EQ(layout.block_count(), 2u + 2 * 128);
+  EXPECT_THAT(push.facts.blocks, testing::SizeIs(1 + push.rows[0].runs.size() +
+                                                 push.rows[1].runs.size()));
+  EXPECT_EQ(push.facts.blocks[1],
+            layout.SlotBlock(0, push.rows[0].runs[0].slot));
+  EXPECT_EQ(pull.facts.blocks.back(),
+            layout.SlotBlock(1, pull.rows[0].runs.back().slot));
+  EXPECT_TRUE(
+      std::is_sorted(push.facts.blocks.begin(), push.facts.blocks.end()));
+  EXPECT_THAT(layout.Offsets(push.facts.blocks), ElementsAre(0, 7));
+}
+
+// Behind 7 values of 2 bytes keys begin at byte 14.
+TEST(ShardLayoutTest, KeysAreWholeBetweenValuesOf16Bits) {
+  constexpr ElementType kType = ElementType::kFloat16;
+  const ShardLayout layout = TableLayoutOf(1, kType);
+  const std::vector<int64_t> users = KeysOf(1, 5);
+  const std::vector<int64_t> items = KeysOf(1, 2);
+  PushPullHeader header;
+  *header.mutable_push() = Push({2});
+  header.mutable_push()->set_wire_type(WIRE_FLOAT16);
+  AddTable(header.mutable_push()->mutable_tables(), 0, 5);
+  AddTable(header.mutable_push()->mutable_tables(), 1, 2);
+  header.mutable_pull()->set_wait_seconds(1);
+  header.mutable_pull()->set_wire_type(WIRE_FLOAT16);
+  AddTable(header.mutable_pull()->mutable_tables(), 0, 5);
+  TestPayload payload;
+  payload.AddValues(7, kType);
+  payload.AddKeys(users);
+  payload.AddValues(5 * 3, kType);
+  payload.AddKeys(items);
+  payload.AddValues(2, kType);
+  payload.AddKeys(users);  // of the pull
+
+  CheckedPush push;
+  CheckedPull pull;
+  const absl::Status checked =
+      layout.CheckPushPull(header, payload.part(), &push, &pull);
+  ASSERT_TRUE(checked.ok()) << checked;
+  EXPECT_EQ(push.rows[0].keys, users);
+  EXPECT_EQ(push.rows[0].first, 7u + 5 * 4);
+  EXPECT_EQ(push.rows[1].keys, items);
+  EXPECT_EQ(push.rows[1].first, 7u + 5 * 4 + 15 + 2 * 4);
+  EXPECT_EQ(pull.rows[0].keys, users);
+  EXPECT_EQ(pull.facts.type, kType);
+  payload.AddValues(1, kType);
+  EXPECT_THAT(
+      Why(layout.CheckPushPull(header, payload.part(), &push, &pull)),
+      HasSubstr("146 bytes, its 1 blocks and 7 rows and a pull's keys have "
+                "144"));
+  // Keys alone are the same in every type.
+  TestPayload keys;
+  keys.AddKeys(users);
+  const auto alone = layout.CheckPull(header.pull(), keys.part());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->rows[0].keys, users);
+}
+
+TEST(ShardLayoutTest, RefusesRows) {
+  const ShardLayout layout = TableLayoutOf(0);
+  const auto why = [&](std::vector<std::pair<uint32_t, uint32_t>> tables,
+                       const std::vector<int64_t>& keys, size_t floats) {
+    PushHeader header = Push({});
+    for (const auto& [table, rows] : tables) {
+      AddTable(header.mutable_tables(), table, rows);
+    }
+    TestPayload payload;
+    payload.AddKeys(keys);
+    payload.AddValues(floats);
+    return Why(layout.CheckPush(header, payload.part()).status());
+  };
+  const std::vector<int64_t> good = KeysOf(0, 2);
+  EXPECT_THAT(why({{2, 1}}, {}, 0),
+              HasSubstr("push.tables[0]: table 2 does not exist, there are 2"));
+  EXPECT_THAT(why({{1, 1}, {0, 1}}, {}, 0),
+              HasSubstr("push.tables[1]: table 0 comes after table 1"));
+  EXPECT_THAT(why({{1, 1}, {1, 1}}, {}, 0), HasSubstr("must be ascending"));
+  EXPECT_THAT(why({{0, 0}}, {}, 0), HasSubstr("rows is 0, must be at least 1"));
+  EXPECT_THAT(why({{0, 2}}, good, 5),
+              HasSubstr("36 bytes, its 0 blocks and 2 rows have 40"));
+  EXPECT_THAT(why({{0, 4294967295}}, good, 5), HasSubstr("4294967295 rows"));
+  EXPECT_THAT(why({{0, 2}}, {good[1], good[0]}, 6),
+              AllOf(HasSubstr("table 'users'"), HasSubstr("at position 1")));
+  EXPECT_THAT(why({{0, 2}}, {good[0], good[0]}, 6), HasSubstr("are unique"));
+  EXPECT_THAT(why({{0, 1}}, KeysOf(1, 1), 3),
+              HasSubstr("belongs to shard 1, not to shard 0"));
+}
+
+TEST(ShardLayoutTest, PulledRowsFitIntoAMessage) {
+  const ShardLayout layout(
+      *BlockMap::Create(std::vector<TensorSize>{{"a", 1}}, 1), 0,
+      {{"wide", 65536, *TableMap::Create(256, 1)}});
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 16; ++key) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(), [&](int64_t a, int64_t b) {
+    return layout.tables()[0].map.Before(a, b);
+  });
+  const auto pull_of = [&](size_t rows) {
+    PullHeader pull;
+    pull.set_wait_seconds(1);
+    AddTable(pull.mutable_tables(), 0, static_cast<uint32_t>(rows));
+    TestPayload payload;
+    payload.AddKeys({keys.begin(), keys.begin() + rows});
+    return layout.CheckPull(pull, payload.part()).status();
+  };
+  EXPECT_TRUE(pull_of(15).ok()) << pull_of(15);
+  EXPECT_THAT(Why(pull_of(16)),
+              HasSubstr("pull.tables have 4194304 bytes, at most 4128768"));
+}
+
+}  // namespace
+}  // namespace syncline

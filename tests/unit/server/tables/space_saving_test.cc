@@ -1,0 +1,106 @@
+// Goal: counts are within the sketch's bound, and no key that is frequent
+// enough is missed, with the memory that was said. Method: Zipf and uniform
+// keys, and an order made to be hard, against counting all of them.
+
+#include "server/tables/space_saving.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+// Zipf's law with exponent `s` over `vocabulary` keys, by inverting the sums.
+std::vector<int64_t> ZipfKeys(uint64_t seed, double s, int vocabulary,
+                              int count) {
+  std::vector<double> sums;
+  double sum = 0;
+  for (int i = 1; i <= vocabulary; ++i) sums.push_back(sum += std::pow(i, -s));
+  Random random(seed);
+  std::vector<int64_t> keys;
+  for (int i = 0; i < count; ++i) {
+    const auto at =
+        std::lower_bound(sums.begin(), sums.end(), sum * random.Uniform());
+    // Neither small nor in the order of their counts.
+    keys.push_back(static_cast<int64_t>(Mix64(at - sums.begin())));
+  }
+  return keys;
+}
+
+void CheckBound(const std::vector<int64_t>& keys, size_t counters) {
+  SpaceSaving sketch(counters);
+  std::map<int64_t, uint64_t> counts;
+  for (const int64_t key : keys) {
+    sketch.Count(key);
+    ++counts[key];
+  }
+  ASSERT_LE(sketch.counters().size(), counters);
+  const uint64_t bound = keys.size() / counters;
+  std::set<int64_t> counted;
+  uint64_t sum = 0;
+  for (const SpaceSaving::Counter& counter : sketch.counters()) {
+    ASSERT_TRUE(counted.insert(counter.key).second) << counter.key;
+    const uint64_t count = counts[counter.key];
+    ASSERT_GE(counter.count, count) << counter.key;
+    ASSERT_LE(counter.count - counter.error, count) << counter.key;
+    ASSERT_LE(counter.error, bound) << counter.key;
+    sum += counter.count;
+  }
+  EXPECT_EQ(sum, keys.size()) << "every key is in one counter";
+  for (const auto& [key, count] : counts) {
+    EXPECT_TRUE(count <= bound || counted.contains(key)) << count;
+  }
+}
+
+TEST(SpaceSavingTest, ZipfKeysAreWithinTheBound) {
+  for (const double s : {0.8, 1.05, 1.5}) {
+    for (const size_t counters : {16u, 256u, 4096u}) {
+      SCOPED_TRACE(absl::StrCat("s=", s, " counters=", counters));
+      CheckBound(ZipfKeys(7, s, 50'000, 200'000), counters);
+    }
+  }
+}
+
+TEST(SpaceSavingTest, TheMostFrequentOfZipfKeysComeFirst) {
+  const std::vector<int64_t> keys = ZipfKeys(3, 1.05, 50'000, 200'000);
+  SpaceSaving sketch(1024);
+  for (const int64_t key : keys) sketch.Count(key);
+  std::vector<SpaceSaving::Counter> sorted(sketch.counters().begin(),
+                                           sketch.counters().end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.count > b.count; });
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(sorted[i].key, static_cast<int64_t>(Mix64(i))) << i;
+    EXPECT_EQ(sorted[i].error, 0u) << "it was there from the start";
+  }
+}
+
+TEST(SpaceSavingTest, KeysThatComeOnceDoNotHideOneThatComesBack) {
+  std::vector<int64_t> keys;
+  for (int64_t i = 0; i < 10'000; ++i) {
+    keys.push_back(1'000'000 + i);
+    if (i % 8 == 0) keys.push_back(-7);
+  }
+  CheckBound(keys, 16);
+}
+
+TEST(SpaceSavingTest, FewKeysAreCountedExactly) {
+  SpaceSaving sketch(3);
+  EXPECT_TRUE(sketch.counters().empty());
+  for (const int64_t key : {5, 6, 5, 7, 5}) sketch.Count(key);
+  ASSERT_EQ(sketch.counters().size(), 3u);
+  for (const SpaceSaving::Counter& counter : sketch.counters()) {
+    EXPECT_EQ(counter.count, counter.key == 5 ? 3u : 1u);
+    EXPECT_EQ(counter.error, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace syncline

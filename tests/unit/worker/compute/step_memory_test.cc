@@ -1,0 +1,311 @@
+// Goal: sharing memory never changes a result: in-place operators, views,
+// gradients that take over each other's place, an arena that is reused, and
+// segments that are computed again.
+// Method: seeded random graphs with much fan-out, each trained one step by the
+// executor and by a naive interpreter that gives every value and gradient
+// memory of its own. Parameters are overwritten with NaN as soon as they are
+// reported, which must change no bit.
+
+#include "worker/compute/step_memory.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/random.h"
+#include "tests/testing/training_model.h"
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+using testing::MakeTrainingModel;
+using testing::TrainingModel;
+
+constexpr uint64_t kSeeds = 300;
+constexpr uint64_t kExecutorSeed = 17;
+constexpr int64_t kClock = 4;
+constexpr uint32_t kRank = 2;
+constexpr int64_t kBatch = 3;
+
+// A graph over values [N,4]: y is the last of them.
+class RandomGraph {
+ public:
+  explicit RandomGraph(uint64_t seed) : random_(seed) {
+    const int nodes = 4 + static_cast<int>(random_.Below(20));
+    for (int i = 0; i < nodes; ++i) AddNode();
+    body_.push_back(
+        absl::StrCat("y = Add(", Pick(), ", ", values_.back(), ")"));
+  }
+
+  std::string signature() const {
+    return "(float[N,4] x, float[4,4] w_m, float[4] w_v, float[1] w_s) => "
+           "(float[N,4] y)";
+  }
+  std::string initializers() const {
+    return "int64[3] split = {-1, 2, 2}, float[4] frozen_v = {1.0, -0.5, 0.25, "
+           "2.0}, float ratio = {0.25}";
+  }
+  std::string body() const { return absl::StrJoin(body_, "\n"); }
+
+ private:
+  // Mostly recent values, so that graphs are deep; sometimes any.
+  std::string Pick() {
+    const size_t n = values_.size();
+    const size_t back = random_.Below(3) == 0
+                            ? random_.Below(n)
+                            : random_.Below(std::min<size_t>(n, 3));
+    return values_[n - 1 - back];
+  }
+
+  void AddNode() {
+    static constexpr const char* kUnary[] = {
+        "Tanh", "Sigmoid", "Relu", "Gelu", "Identity", "Softmax", "LogSoftmax"};
+    static constexpr const char* kBinary[] = {"Add", "Sub", "Mul"};
+    static constexpr const char* kWeights[] = {"w_v", "w_s", "frozen_v"};
+    const std::string y = absl::StrCat("v", body_.size());
+    const auto add = [&](absl::string_view op, absl::string_view arguments) {
+      body_.push_back(absl::StrCat(y, " = ", op, "(", arguments, ")"));
+    };
+    switch (random_.Below(8)) {
+      case 0:
+      case 1:
+        add(kUnary[random_.Below(7)], Pick());
+        break;
+      case 2:
+      case 3:
+        add(kBinary[random_.Below(3)], absl::StrCat(Pick(), ", ", Pick()));
+        break;
+      case 4: {
+        const std::string w = kWeights[random_.Below(3)];
+        const std::string v = Pick();
+        add(kBinary[random_.Below(3)], random_.Below(2) == 0
+                                           ? absl::StrCat(v, ", ", w)
+                                           : absl::StrCat(w, ", ", v));
+        break;
+      }
+      case 5:
+        if (random_.Below(2) == 0) {
+          add("MatMul", absl::StrCat(Pick(), ", w_m"));
+        } else {
+          add("Gemm<transB = 1>", absl::StrCat(Pick(), ", w_m, w_v"));
+        }
+        break;
+      case 6:
+        body_.push_back(absl::StrCat(y, "r = Reshape(", Pick(), ", split)"));
+        body_.push_back(absl::StrCat(y, " = Flatten(", y, "r)"));
+        break;
+      default:
+        add("Dropout", absl::StrCat(Pick(), ", ratio"));
+    }
+    values_.push_back(y);
+  }
+
+  Random random_;
+  std::vector<std::string> values_ = {"x"};
+  std::vector<std::string> body_;
+};
+
+// Every value and gradient in memory of its own, filled with NaN at first.
+class Interpreter {
+ public:
+  Interpreter(const TrainingModel& m, Executor& executor, const Batch& batch)
+      : graph_(m.model->graph()),
+        shapes_(*m.model->InferShapes(batch.size)),
+        values_(graph_.values.size()),
+        gradients_(graph_.values.size()) {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      values_[v].assign(
+          ElementCount(shapes_[v]) * DTypeBytes(graph_.values[v].dtype),
+          '\xff');
+    }
+    for (const Initializer& i : graph_.initializers) {
+      Set(i.value, i.tensor.bytes.data(), i.tensor.bytes.size());
+    }
+    for (size_t i = 0; i < m.training.parameters.size(); ++i) {
+      const auto w = executor.parameter(i);
+      Set(m.training.parameters[i].value, w.data(), w.size() * sizeof(float));
+    }
+    Set(m.training.feeds[0], batch.feeds[0].data(),
+        batch.feeds[0].size() * sizeof(float));
+    for (const Node& node : graph_.nodes) Forward(node);
+    StartGradient(m.training.loss_output, batch);
+    for (size_t n = graph_.nodes.size(); n-- > 0;) Backward(n);
+  }
+
+  // Zeros if no gradient arrived.
+  std::vector<float> gradient(ValueId v) const {
+    std::vector<float> g = gradients_[v];
+    g.resize(ElementCount(shapes_[v]));
+    return g;
+  }
+
+ private:
+  void Set(ValueId v, const void* data, size_t bytes) {
+    if (bytes > 0) std::memcpy(values_[v].data(), data, bytes);
+  }
+
+  OpSpec SpecOf(const Node& node) const {
+    OpSpec spec;
+    spec.node = &node;
+    spec.training = true;
+    for (ValueId v : node.inputs) {
+      spec.inputs.push_back({.present = true,
+                             .dtype = graph_.values[v].dtype,
+                             .dims = shapes_[v],
+                             .constant = values_[v].data()});
+      spec.wants_gradient.push_back(graph_.values[v].dtype == DType::kFloat32);
+    }
+    spec.outputs.push_back({.present = true,
+                            .dtype = DType::kFloat32,
+                            .dims = shapes_[node.outputs[0]]});
+    return spec;
+  }
+
+  Op::Tensors TensorsOf(size_t n) {
+    const Node& node = graph_.nodes[n];
+    inputs_.clear();
+    for (ValueId v : node.inputs) inputs_.push_back(values_[v].data());
+    outputs_ = {values_[node.outputs[0]].data()};
+    const uint64_t step = SeedFor(SeedFor(kExecutorSeed, kClock), kRank);
+    return {.inputs = inputs_,
+            .outputs = outputs_,
+            .workspace = workspaces_[n].data(),
+            .seed = SeedFor(step, n)};
+  }
+
+  void Forward(const Node& node) {
+    ops_.push_back(*CreateOp(SpecOf(node)));
+    workspaces_.emplace_back(ops_.back()->traits().workspace_bytes);
+    ASSERT_TRUE(ops_.back()->Forward(TensorsOf(ops_.size() - 1)).ok());
+  }
+
+  void StartGradient(ValueId y, const Batch& batch) {
+    const auto* scores = reinterpret_cast<const float*>(values_[y].data());
+    for (size_t i = 0; i < batch.labels.size(); ++i) {
+      gradients_[y].push_back(2 * (scores[i] - batch.labels[i]) / 4);
+    }
+  }
+
+  void Backward(size_t n) {
+    const Node& node = graph_.nodes[n];
+    const std::vector<float>& dy = gradients_[node.outputs[0]];
+    if (dy.empty()) return;
+    const uint32_t differentiable = FindOp(node.op_type)->differentiable_inputs;
+    std::vector<std::vector<float>> dx(node.inputs.size());
+    std::vector<float*> pointers(node.inputs.size(), nullptr);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if ((differentiable >> i & 1) == 0) continue;
+      dx[i].resize(ElementCount(shapes_[node.inputs[i]]));
+      pointers[i] = dx[i].data();
+    }
+    const std::vector<const float*> output = {dy.data()};
+    ASSERT_TRUE(ops_[n]
+                    ->Backward(TensorsOf(n), {.outputs = output,
+                                              .inputs = pointers,
+                                              .accumulates = {}})
+                    .ok());
+    for (size_t i = 0; i < dx.size(); ++i) {
+      std::vector<float>& sum = gradients_[node.inputs[i]];
+      sum.resize(std::max(sum.size(), dx[i].size()));
+      for (size_t j = 0; j < dx[i].size(); ++j) sum[j] += dx[i][j];
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<Dims> shapes_;
+  std::vector<std::string> values_;            // bytes
+  std::vector<std::vector<float>> gradients_;  // empty: none arrived
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<std::vector<char>> workspaces_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+};
+
+class Fixture {
+ public:
+  explicit Fixture(uint64_t seed, int recompute_segments = 1) {
+    const RandomGraph graph(seed);
+    model_ = MakeTrainingModel(graph.signature(), graph.initializers(),
+                               graph.body(), /*opset=*/20);
+    Executor::Options options;
+    options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
+    options.batch_size = kBatch;
+    options.seed = kExecutorSeed;
+    options.recompute_segments = recompute_segments;
+    executor_ = *Executor::Create(model_.model, model_.training, options);
+    Random random(seed);
+    for (size_t i = 0; i < count(); ++i) {
+      for (float& w : executor_->parameter(i)) w = random.Uniform() - 0.5;
+    }
+    batch_.size = kBatch;
+    batch_.label_width = 4;
+    batch_.feeds.resize(1);
+    for (int64_t i = 0; i < kBatch * 4; ++i) {
+      batch_.feeds[0].push_back(random.Uniform() * 2 - 1);
+      batch_.labels.push_back(random.Uniform());
+    }
+  }
+
+  size_t count() const { return model_.training.parameters.size(); }
+
+  std::vector<std::vector<float>> Step(bool overwrite) {
+    const auto result = executor_->TrainStep(batch_, kClock, kRank, [&](int i) {
+      if (!overwrite) return;
+      for (float& w : executor_->parameter(i)) {
+        w = std::numeric_limits<float>::quiet_NaN();
+      }
+    });
+    EXPECT_TRUE(result.ok()) << result.status();
+    std::vector<std::vector<float>> gradients;
+    for (size_t i = 0; i < count(); ++i) {
+      const auto g = executor_->gradient(i);
+      gradients.emplace_back(g.begin(), g.end());
+    }
+    return gradients;
+  }
+
+  std::vector<std::vector<float>> Interpreted() {
+    const Interpreter interpreter(model_, *executor_, batch_);
+    std::vector<std::vector<float>> gradients;
+    for (const auto& p : model_.training.parameters) {
+      gradients.push_back(interpreter.gradient(p.value));
+    }
+    return gradients;
+  }
+
+ private:
+  TrainingModel model_;
+  std::unique_ptr<Executor> executor_;
+  Batch batch_;
+};
+
+TEST(StepMemoryTest, SharingChangesNothingInRandomGraphs) {
+  int with_gradient = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed, "\n", RandomGraph(seed).body()));
+    Fixture fixture(seed);
+    const auto want = fixture.Interpreted();
+    const auto got = fixture.Step(/*overwrite=*/false);
+    for (size_t i = 0; i < want.size(); ++i) {
+      for (size_t j = 0; j < want[i].size(); ++j) {
+        ASSERT_NEAR(got[i][j], want[i][j],
+                    1e-4 * std::max(1.0f, std::fabs(want[i][j])))
+            << "parameter " << i << "[" << j << "]";
+        with_gradient += want[i][j] != 0;
+      }
+    }
+    ASSERT_EQ(fixture.Step(/*overwrite=*/true), got);
+    for (const int segments : {2, 3, 5, 40}) {
+      Fixture recomputed(seed, segments);
+      ASSERT_EQ(recomputed.Step(/*overwrite=*/true), got) << segments;
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  // The graphs are not so dull that nothing was compared.
+  EXPECT_GT(with_gradient, static_cast<int>(kSeeds) * 5);
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,45 @@
+// Goal: a file has one name on all hosts whose data roots hold the same files.
+// Method: roots that are written differently, links, and files outside.
+
+#include "worker/data/reading/data_root.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "gtest/gtest.h"
+#include "tests/unit/worker/data/data_files.h"
+
+namespace syncline {
+namespace {
+
+class DataRootTest : public DataFilesTest {};
+
+TEST_F(DataRootTest, IsAbsoluteAndPlain) {
+  EXPECT_EQ(AbsolutePath("/a/./b/../c/"), "/a/c");
+  EXPECT_EQ(AbsolutePath("/"), "/");
+  EXPECT_EQ(AbsolutePath(""), std::filesystem::current_path().string());
+  EXPECT_EQ(AbsolutePath("x"),
+            (std::filesystem::current_path() / "x").string());
+}
+
+TEST_F(DataRootTest, NamesAreRelativeToTheRoot) {
+  EXPECT_EQ(NameBelow("/data", "/data/a/b.csv"), "a/b.csv");
+  EXPECT_EQ(NameBelow("/data/", "/data/a/b.csv"), "a/b.csv");
+  EXPECT_EQ(NameBelow("/", "/data/b.csv"), "data/b.csv");
+  EXPECT_EQ(NameBelow("/data", "/data-2/b.csv"), "/data-2/b.csv");
+  EXPECT_EQ(NameBelow("/data", "/other/b.csv"), "/other/b.csv");
+}
+
+TEST_F(DataRootTest, ARootMayBeALink) {
+  ASSERT_TRUE(MakeDirs(Path("real")).ok());
+  ASSERT_EQ(symlink("real", Path("link").c_str()), 0);
+  EXPECT_EQ(NameBelow(Path("link"), Path("link/b.csv")), "b.csv");
+  EXPECT_EQ(
+      NameBelow(Path("link"),
+                std::filesystem::canonical(Path("real")).string() + "/b.csv"),
+      "b.csv");
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,235 @@
+// Goal: a plan is what a run then takes. Method: jobs planned, then prepared as
+// a worker does and trained for a step; the executor's own figures must be the
+// plan's, and the process must have grown by them.
+
+#include "worker/job/job_planner.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_join.h"
+#include "common/job/job_spec_validator.h"
+#include "common/system/file.h"
+#include "common/system/malloc_policy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/assigned_job.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/process_memory.h"
+#include "tests/testing/temp_dir.h"
+#include "worker/client/ps_client.h"
+#include "worker/export/job_results.h"
+#include "worker/job/prepared_job.h"
+
+namespace syncline {
+namespace {
+
+struct Prepared {
+  WorkerPlan plan;
+  std::unique_ptr<PreparedJob> job;
+  double grown_bytes = 0;  // from before it was prepared to after a step
+  double peak_bytes = 0;   // while it was prepared, above what was before
+};
+
+double ResidentBytes() {
+  return static_cast<double>(ProcessMemoryBytes(getpid(), "RssAnon"));
+}
+
+Batch WholeBatch(const PreparedJob& job) {
+  std::vector<int64_t> indices(job.spec().training().batch_size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    indices[i] = static_cast<int64_t>(i) % job.train->size();
+  }
+  Batch batch;
+  job.train->Read(indices, &batch);
+  return batch;
+}
+
+Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
+  Prepared result;
+  const AssignedJob assigned = AssignToOne(spec, model_text);
+  const JobAssignment& assignment = assigned.assignment;
+  const auto plan =
+      PlanWorker(assignment.spec(), assigned.model, assigned.training);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  result.plan = *plan;
+
+  ReturnFreedMemory();  // as it does; else what it returns would be missing
+  const double before = ResidentBytes();
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again
+  const auto peak_before = ProcessMemoryBytes(getpid(), "VmHWM");
+  PrepareOptions options;
+  options.threads = 1;
+  std::vector<std::string> problems;
+  result.job = PrepareJob(assignment, 0, model_text, options, &problems);
+  result.peak_bytes =
+      static_cast<double>(ProcessMemoryBytes(getpid(), "VmHWM") - peak_before);
+  EXPECT_EQ(absl::StrJoin(problems, "\n"), "");
+  // Pages that nobody has written are not there.
+  for (size_t i = 0; i < assigned.training.parameters.size(); ++i) {
+    for (float& v : result.job->executor->parameter(static_cast<int>(i))) {
+      v += 0.01f;
+    }
+  }
+  const Batch batch = WholeBatch(*result.job);
+  EXPECT_TRUE(result.job->executor->TrainStep(batch, 0, 0, [](int) {}).ok());
+  result.grown_bytes = ResidentBytes() - before;
+  return result;
+}
+
+TEST(JobPlannerTest, ThePlanIsWhatTheExecutorHolds) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_training()->set_batch_size(100);
+  for (const uint32_t micro_batches : {1, 3, 100}) {
+    for (const bool evaluates : {false, true}) {
+      spec.mutable_training()->set_micro_batches(micro_batches);
+      if (evaluates) *spec.mutable_data()->mutable_test() = spec.data().train();
+      const Prepared run = Prepare(spec, MlpModel(784, 32, 10));
+      EXPECT_EQ(run.plan.executor.memory_bytes(),
+                run.job->executor->memory_bytes());
+      EXPECT_EQ(run.plan.executor.training_arena_bytes,
+                run.job->executor->arena_bytes());
+      // A small batch's evaluation lies in the gradients' memory.
+      EXPECT_EQ(run.plan.executor.evaluation_arena_bytes > 0,
+                evaluates && micro_batches > 1);
+    }
+    spec.mutable_data()->clear_test();
+  }
+}
+
+TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(64);
+  spec.mutable_training()->set_batch_size(4096);
+  // Small pieces come from memory that the process has already.
+  Prepare(spec, MlpModel(784, 32, 10));
+  const Prepared run = Prepare(spec, MlpModel(784, 4096, 10));
+  // 24.5 MiB of parameters and gradients; 128 MiB of a hidden layer and its
+  // gradient; a batch, three of which are planned for, is 12.3 MiB.
+  const double expected =
+      static_cast<double>(run.plan.executor.memory_bytes()) +
+      static_cast<double>(run.plan.batch_bytes) / 3;
+  EXPECT_GT(expected, 150 * kMiB);
+  EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
+}
+
+TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_training()->set_batch_size(4096);
+  spec.mutable_training()->set_eval_batch_size(4096);
+  *spec.mutable_data()->mutable_test() = spec.data().train();
+  const std::string text = MlpModel(784, 32, 10);
+  AssignedJob assigned = AssignToOne(spec, text);
+  assigned.assignment.mutable_evaluator()->set_rank(1);
+  const JobSpec& planned = assigned.assignment.spec();
+  const auto plan = PlanEvaluator(planned, assigned.model, assigned.training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::string> problems;
+  const auto job =
+      PrepareJob(assigned.assignment, 1, text, PrepareOptions(), &problems);
+  ASSERT_EQ(absl::StrJoin(problems, "\n"), "");
+  EXPECT_EQ(job->train, nullptr);
+  EXPECT_EQ(plan->executor.memory_bytes(), job->executor->memory_bytes());
+  EXPECT_LT(plan->executor.training_arena_bytes,
+            plan->executor.evaluation_arena_bytes);
+  EXPECT_EQ(plan->batch_bytes,
+            planned.training().eval_batch_size() * (784 + 1) * 4);
+}
+
+// A model whose weights have values, in ONNX binary.
+std::string FileOf(const JobSpec& spec, const std::string& model_text) {
+  const auto model = *ParseJobModel(spec, model_text, "model");
+  std::vector<std::vector<float>> values;
+  absl::flat_hash_map<std::string, absl::Span<const float>> weights;
+  for (const Initializer& initializer : model->graph().initializers) {
+    const Value& value = model->graph().values[initializer.value];
+    weights[value.name] = values.emplace_back(ElementCount(value.dims), 0.01f);
+  }
+  return *model->WithWeights(weights);
+}
+
+TEST(JobPlannerTest, ValuesOfTheFileAreHeldOnce) {
+  const JobSpec spec = DigitsJob();
+  const std::string file = FileOf(spec, MlpModel(784, 8192, 10));
+  const auto file_bytes = static_cast<double>(file.size());
+  ASSERT_GT(file_bytes, 24 * kMiB);
+  const Prepared run = Prepare(spec, file);
+  const auto planned = static_cast<double>(run.plan.executor.memory_bytes());
+  EXPECT_NEAR(run.grown_bytes, planned, 0.05 * planned);
+  // The file beside what is read from it, then this beside the parameters.
+  EXPECT_LT(run.peak_bytes, 2.2 * file_bytes);
+
+  EXPECT_EQ(run.job->executor->parameter(0)[0], 0.02f);
+  run.job->executor->parameter(0)[0] = 0.5f;
+  const TempDir dir;
+  const std::string path = dir.path() + "/trained.onnx";
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const auto before = ProcessMemoryBytes(getpid(), "VmHWM");
+  const absl::Status exported = ExportModel(*run.job, {}, path);
+  ASSERT_TRUE(exported.ok()) << exported;
+  EXPECT_LT(ProcessMemoryBytes(getpid(), "VmHWM") - before, 0.2 * file_bytes);
+  const auto trained = *Model::Parse(*ReadFile(path, 1 << 30), "exported");
+  EXPECT_EQ(trained->graph().initializers[0].tensor.floats()[0], 0.5f);
+}
+
+// A scheduler from before there were parts of batches sends no number of parts.
+TEST(JobPlannerTest, NoNumberOfPartsIsOne) {
+  JobSpec spec = WithDefaults(DigitsJob());
+  const auto model = *ParseJobModel(spec, MlpModel(784, 32, 10), "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  const auto plan = PlanWorker(spec, model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  spec.mutable_training()->set_micro_batches(0);
+  const auto without = PlanWorker(spec, model, training);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->memory_bytes(), plan->memory_bytes());
+}
+
+TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
+  JobSpec spec = WithDefaults(DigitsJob());
+  spec.mutable_resources()->set_ps(2);
+  const auto model = *ParseJobModel(spec, MlpModel(784, 32, 10), "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  const auto plan = PlanWorker(spec, model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Two batches are read ahead of the one that is computed.
+  EXPECT_EQ(plan->batch_bytes, 3 * 32 * (784 + 1) * 4);
+  EXPECT_EQ(plan->row_bytes, 0);
+  // A small model is on its way as a whole.
+  EXPECT_EQ(plan->message_bytes, plan->executor.parameters * 4);
+  EXPECT_EQ(plan->memory_bytes(), plan->executor.memory_bytes() +
+                                      plan->batch_bytes + plan->message_bytes);
+  // Half as many bytes, but gradients are copied too.
+  spec.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_EQ(PlanWorker(spec, model, training)->message_bytes,
+            2 * plan->executor.parameters * 2);
+}
+
+TEST(JobPlannerTest, RowsMayFillEveryMessage) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_feeds(0)->set_input("ids");
+  spec.add_tables()->set_name("rows");
+  spec.mutable_resources()->set_ps(2);
+  spec = WithDefaults(spec);
+  const auto model =
+      ParseJobModel(spec, R"(<ir_version: 8, opset_import: ["" : 13]>
+          g (int64[N,2] ids, float[M,4] rows, float[8,10] w) => (float[N,10] y)
+          { r = Gather(rows, ids)  f = Flatten(r)  y = MatMul(f, w) })",
+                    "model");
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, **model, &problems);
+  const auto plan = PlanWorker(spec, *model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status() << absl::StrJoin(problems, "\n");
+  const PsClient::Options windows;
+  EXPECT_EQ(plan->message_bytes,
+            2 * static_cast<int64_t>(windows.pull_window_bytes +
+                                     windows.push_window_bytes));
+}
+
+}  // namespace
+}  // namespace syncline

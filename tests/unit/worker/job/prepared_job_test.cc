@@ -1,0 +1,123 @@
+// Goal: a job whose memory is not there is refused with what would fit, the
+// memory of one that is prepared is there before its first step, and a stop
+// ends the taking of memory. Method: jobs prepared as a worker does; a child
+// process whose address space is limited; what /proc says is resident.
+
+#include "worker/job/prepared_job.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "common/system/malloc_policy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/assigned_job.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/process_memory.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// With a hidden layer of 4,096: 24.5 MiB of parameters and gradients, and 128
+// MiB of activations where a batch is of 4,096.
+JobSpec LargeBatches(uint32_t batch_size) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(64);
+  spec.mutable_training()->set_batch_size(batch_size);
+  return spec;
+}
+
+struct Preparing {
+  std::unique_ptr<PreparedJob> job;
+  std::vector<std::string> problems;
+};
+
+Preparing Prepare(const JobSpec& spec, int hidden, GoOnCheck go_on = nullptr) {
+  const std::string text = MlpModel(784, hidden, 10);
+  const AssignedJob assigned = AssignToOne(spec, text);
+  PrepareOptions options;
+  options.go_on = std::move(go_on);
+  Preparing result;
+  result.job =
+      PrepareJob(assigned.assignment, 0, text, options, &result.problems);
+  return result;
+}
+
+double ResidentBytes() {
+  return static_cast<double>(ProcessMemoryBytes(getpid(), "RssAnon"));
+}
+
+// The problems, as a process of its own has them that may take `more_bytes` of
+// address space; empty if it died.
+std::string ProblemsWithin(uint64_t more_bytes, const JobSpec& spec) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const uint64_t limit = ProcessMemoryBytes(getpid(), "VmSize") + more_bytes;
+    const rlimit limits = {limit, limit};
+    if (setrlimit(RLIMIT_AS, &limits) != 0) _exit(2);
+    const std::string said = absl::StrJoin(Prepare(spec, 4096).problems, "\n");
+    const bool told = write(ends[1], said.data(), said.size()) ==
+                      static_cast<ssize_t>(said.size());
+    _exit(told ? 0 : 3);
+  }
+  close(ends[1]);
+  std::string said;
+  char piece[512];
+  for (ssize_t got; (got = read(ends[0], piece, sizeof(piece))) > 0;) {
+    said.append(piece, got);
+  }
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+      << "it died: " << status;
+  return said;
+}
+
+TEST(PreparedJobTest, WhatDoesNotFitIsRefusedWithWhatWould) {
+  constexpr uint64_t kMore = uint64_t{320} << 20;
+  EXPECT_THAT(
+      ProblemsWithin(kMore, LargeBatches(16384)),
+      AllOf(HasSubstr("model: parameters, gradients and activations "
+                      "need "),
+            HasSubstr("training.micro_batches: "), HasSubstr(" would fit")));
+  EXPECT_EQ(ProblemsWithin(kMore, LargeBatches(32)), "");
+}
+
+TEST(PreparedJobTest, WhatIsPromisedIsResidentBeforeTheFirstStep) {
+  // Small pieces come from memory that the process has already.
+  Prepare(LargeBatches(4096), 32);
+  ReturnFreedMemory();
+  const double before = ResidentBytes();
+  const Preparing prepared = Prepare(LargeBatches(4096), 4096);
+  ASSERT_THAT(prepared.problems, ElementsAre());
+  const auto promised =
+      static_cast<double>(prepared.job->executor->memory_bytes());
+  EXPECT_GT(promised, 150 * kMiB);
+  EXPECT_GE(ResidentBytes() - before, 0.98 * promised);
+}
+
+TEST(PreparedJobTest, AStopEndsTheTakingOfMemory) {
+  int asked = 0;
+  // The arrays of parameters and of gradients are asked for once each; the
+  // activations for every 64 MiB.
+  const Preparing prepared = Prepare(LargeBatches(4096), 4096, [&] {
+    return ++asked < 4 ? absl::OkStatus() : absl::CancelledError("stopped");
+  });
+  EXPECT_EQ(asked, 4);
+  EXPECT_THAT(prepared.problems, ElementsAre("model: stopped"));
+}
+
+}  // namespace
+}  // namespace syncline

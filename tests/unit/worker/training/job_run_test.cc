@@ -1,0 +1,105 @@
+// Goal: a stop is answered soon, also while the model is on its way. Method: a
+// run whose scheduler sends nothing, stopped from another thread.
+
+#include "worker/training/job_run.h"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/wait_log.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Nothing moves until somebody ends it.
+class StalledScheduler final : public ArtifactTransfer {
+ public:
+  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
+                     absl::Time, Cancellation* cancellation) override {
+    WaitLog<bool> ended;
+    const Cancellation::Scope scope(cancellation, [&] { ended.Add(true); });
+    stalled.Add(true);
+    return ended.Await(1).empty() ? absl::DeadlineExceededError("not ended")
+                                  : absl::CancelledError("ended");
+  }
+  absl::Status Upload(const std::string&, const std::string&,
+                      const std::string&, absl::Time, Cancellation*) override {
+    return absl::UnimplementedError("");
+  }
+  WaitLog<bool> stalled;
+};
+
+TEST(JobRunTest, AStopEndsTheFetchOfTheModel) {
+  const TempDir dir;
+  StalledScheduler scheduler;
+  WorkerMetrics metrics(nullptr);
+  WaitLog<DaemonMessage> sent;
+  JobAssignment assignment;
+  assignment.set_job_id("j-0001");
+  assignment.add_workers()->mutable_member()->set_incarnation(7);
+  JobRun::Options options;
+  options.work_dir = dir.File("work");
+  options.incarnation = 7;
+  JobRun run(assignment, options, &scheduler, &metrics,
+             [&](DaemonMessage message) { sent.Add(std::move(message)); });
+  std::thread stopper([&] {
+    scheduler.stalled.Await(1);
+    EXPECT_TRUE(run.RequestStop("cancelled"));
+  });
+  run.Execute();
+  stopper.join();
+  // No JobPrepared: the stop is no problem of the job.
+  const std::vector<DaemonMessage> messages = sent.Await(1);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_TRUE(messages[0].done().released());
+  // It is not done: a scheduler that was out of reach has not asked for this.
+  EXPECT_EQ(messages[0].done().code(),
+            static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(messages[0].done().message(), "stopped: cancelled");
+}
+
+// Out of reach for a moment, then without the file.
+class FlakyScheduler final : public ArtifactTransfer {
+ public:
+  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
+                     absl::Time, Cancellation*) override {
+    return ++fetches_ == 1 ? absl::UnavailableError("frozen")
+                           : absl::NotFoundError("no model");
+  }
+  absl::Status Upload(const std::string&, const std::string&,
+                      const std::string&, absl::Time, Cancellation*) override {
+    return absl::UnimplementedError("");
+  }
+
+ private:
+  int fetches_ = 0;
+};
+
+TEST(JobRunTest, ASchedulerThatIsOutOfReachForAMomentIsAskedAgain) {
+  const TempDir dir;
+  FlakyScheduler scheduler;
+  WorkerMetrics metrics(nullptr);
+  WaitLog<DaemonMessage> sent;
+  JobAssignment assignment;
+  assignment.set_job_id("j-0001");
+  assignment.add_workers()->mutable_member()->set_incarnation(7);
+  JobRun::Options options;
+  options.work_dir = dir.File("work");
+  options.incarnation = 7;
+  JobRun run(assignment, options, &scheduler, &metrics,
+             [&](DaemonMessage message) { sent.Add(std::move(message)); });
+  run.Execute();
+  const std::vector<DaemonMessage> messages = sent.Await(1);
+  ASSERT_EQ(messages.size(), 1u);
+  ASSERT_EQ(messages[0].prepared().problems_size(), 1);
+  EXPECT_THAT(messages[0].prepared().problems(0), HasSubstr("no model"));
+}
+
+}  // namespace
+}  // namespace syncline

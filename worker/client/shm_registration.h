@@ -1,0 +1,88 @@
+#ifndef SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_
+#define SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/system/file_descriptor.h"
+#include "common/system/shared_region.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "proto/parameter_server.pb.h"
+
+namespace syncline {
+
+// Why calls to a ps travel over the network though they need not. Labels of a
+// metric: see FallbackName.
+enum class SharedFallback {
+  kOff,          // the ps is told not to, or is too old
+  kOtherHost,    // another kernel
+  kUnreachable,  // it does not answer
+  kSocket,       // another network namespace, or its queue is full
+  kMemory,       // this process has no memory for it
+  kRefused,      // the ps does not map what it was given
+  kFull,         // one call found no room
+  kLost,         // the ps no longer knows the memory, or may still write to it
+};
+inline constexpr int kSharedFallbackCount = 8;
+absl::string_view FallbackName(SharedFallback reason);
+
+// Hands memory of this process to a ps, if both run on one host: asks it over
+// gRPC where to (OfferMemory), passes the descriptor over a Unix socket, and
+// hears over gRPC that it has been mapped (AttachMemory). Thread-safe.
+class MemoryHandover : public std::enable_shared_from_this<MemoryHandover> {
+ public:
+  struct Options {
+    Caller caller;
+    std::string boot_id;  // of this host
+    bool read_only = false;
+    absl::Time deadline;
+    // Called when it is known that the ps is near, on a thread of gRPC.
+    std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region;
+  };
+  struct Result {
+    absl::Status status;
+    SharedFallback reason = SharedFallback::kOff;  // of an error
+    std::shared_ptr<SharedRegion> region;
+    uint64_t name = 0;          // the ps's
+    FileDescriptor connection;  // while it is open, the ps keeps the region
+  };
+  // Called once, on a thread of gRPC.
+  using Done = std::function<void(Result)>;
+
+  MemoryHandover(const Options& options, grpc::GenericStub* stub, Done done)
+      : options_(options), stub_(stub), done_(std::move(done)) {}
+
+  // `stub` outlives the call of `done`.
+  void Start();
+  // It ends soon, with an error.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using Next = void (MemoryHandover::*)(const absl::Status&,
+                                        const grpc::ByteBuffer&);
+  void Call(const char* method, const google::protobuf::MessageLite& request,
+            Next next) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnOffer(const absl::Status& status, const grpc::ByteBuffer& response);
+  void OnAttach(const absl::Status& status, const grpc::ByteBuffer& response);
+  void Fail(absl::Status status, SharedFallback reason);
+
+  const Options options_;
+  grpc::GenericStub* const stub_;
+  Done done_;
+  Result result_;
+  Mutex mu_;
+  std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_

@@ -1,0 +1,142 @@
+#ifndef SYNCLINE_WORKER_COMPUTE_EXECUTOR_H_
+#define SYNCLINE_WORKER_COMPUTE_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/job_plan.h"
+#include "common/model/model.h"
+#include "common/model/training_graph.h"
+#include "common/system/memory_claim.h"
+#include "common/system/shared_region.h"
+#include "worker/compute/step_recorder.h"
+#include "worker/data/batch.h"
+#include "worker/embedding/row_batch.h"
+#include "worker/ops/statistics_exchange.h"
+
+namespace syncline {
+
+// Runs a model forward and backward on one device. Owns the parameters and
+// their gradients; plans memory once per batch size and length, all plans in
+// the memory of the largest. Single thread, except that other threads may write
+// parameter(i) between on_gradient(i) of one step and the start of the next
+// (the caller orders these).
+class Executor {
+ public:
+  struct Options {
+    LossSpec loss;
+    bool ignores_labels = false;  // labels may be kIgnoredLabel
+    // False: only Evaluate is called; there are no gradients, nor plans of
+    // training batches.
+    bool trains = true;
+    int64_t batch_size = 0;     // largest training batch
+    int64_t micro_batches = 1;  // parts that a training batch is run in
+    // Of the forward pass, which are computed again in the backward pass: the
+    // same gradients, bit for bit, in less memory.
+    int recompute_segments = 1;
+    int64_t eval_batch_size = 0;  // largest evaluation batch
+    // Lengths of batches, ascending; empty: all have the model's.
+    std::vector<int64_t> lengths = {};
+    int threads = 1;    // for matrix products
+    uint64_t seed = 0;  // Dropout
+    // Statistics of training batches are those of all workers' batches
+    // (UseStatistics), part by part.
+    bool folds_statistics = false;
+    // Gradients are wanted in memory that another process of this host can map.
+    bool shared_gradients = false;
+  };
+
+  // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
+  // that cannot be trained, naming the node; ResourceExhausted: more memory
+  // than there is.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      std::shared_ptr<const Model> model, const TrainingGraph& training,
+      const Options& options);
+  virtual ~Executor() = default;
+
+  // Memory that Create with the same arguments takes, and operations that a
+  // step of options.batch_size samples computes. Takes no memory for either.
+  // Errors: Create's.
+  static absl::StatusOr<ExecutorPlan> Plan(std::shared_ptr<const Model> model,
+                                           const TrainingGraph& training,
+                                           const Options& options);
+
+  // [i] follows TrainingGraph::parameters. Row-major float32, 64-byte aligned,
+  // at a fixed address. Holds the file's values until written.
+  virtual absl::Span<float> parameter(int i) = 0;
+  // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
+  // next TrainStep or Evaluate, which use its memory. Fixed address. Empty
+  // where the options say that nothing is trained.
+  virtual absl::Span<const float> gradient(int i) const = 0;
+  // All of them lie in it; null: in memory of this process alone.
+  virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;
+
+  struct StepResult {
+    double loss_sum = 0;  // over the batch's samples
+  };
+  // Forward and backward on batch.size samples (> 0, <= options.batch_size), in
+  // options.micro_batches parts of nearly equal size: the same gradients but
+  // for the order of sums. `clock`, `rank` and the part seed what is random.
+  // Calls on_gradient(i) once per parameter, from this thread, as soon as its
+  // gradient is final and its value is not read again in this step; order is
+  // the backward order of the last part. REQUIRES: options.trains.
+  // Errors: InvalidArgument: a label outside the classes (row and value named),
+  // an index of Gather or ScatterND out of range (node named);
+  // FailedPrecondition: the loss is not finite (the first node whose output is
+  // not finite is named), or statistics of all workers are not; what
+  // UseStatistics' Fold says. Gradients are then unspecified.
+  virtual absl::StatusOr<StepResult> TrainStep(
+      const Batch& batch, int64_t clock, uint32_t rank,
+      absl::FunctionRef<void(int)> on_gradient) = 0;
+
+  struct EvalResult {
+    double loss_sum = 0;  // NaN or infinite where the scores make it so
+    // Output of the loss's node for the batch, [size, positions, width], as
+    // Loss has them; borrowed until the next call.
+    absl::Span<const float> scores;
+    int64_t positions = 1;
+    int64_t width = 0;
+  };
+  // Forward in inference mode (Dropout is the identity). Same errors, but that
+  // a loss that is not finite is a result.
+  virtual absl::StatusOr<EvalResult> Evaluate(const Batch& batch) = 0;
+  // Why that loss is not finite: FailedPrecondition, which names the first node
+  // whose output is not. Runs the forward pass again, over the scores.
+  // REQUIRES: the latest call was the Evaluate that gave it.
+  virtual absl::Status WhyNotFinite(const EvalResult& result) = 0;
+
+  // The rows that the steps and evaluations which follow read and whose
+  // gradients a step adds up, by TrainingGraph::tables index: those of their
+  // batch. They outlive their use; memory of theirs may change between steps.
+  virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
+
+  // Records what steps do from now on, in TrainStep; null: no longer.
+  virtual void UseRecorder(StepRecorder* recorder) = 0;
+
+  // With folds_statistics: what the steps that follow fold them with, in the
+  // order of the graph and then against it, part after part; null: nothing,
+  // each batch has its own.
+  virtual void UseStatistics(StatisticsExchange* statistics) = 0;
+
+  // Takes the memory that steps need from the system, so that none of them can
+  // find it gone: until then only parameters with values of the file are
+  // resident. Errors: ResourceExhausted: less is there than when this was
+  // created; those of `go_on`, which is asked every 64 MiB.
+  virtual absl::Status MakeResident(const GoOnCheck& go_on) = 0;
+
+  // Bytes of the activation arena for the longest training batch, or a part of
+  // it, that do not find room in the memory of gradients before these are
+  // written.
+  virtual int64_t arena_bytes() const = 0;
+  // Bytes that it holds: parameters, gradients and arena.
+  virtual int64_t memory_bytes() const = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_COMPUTE_EXECUTOR_H_

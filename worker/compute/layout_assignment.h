@@ -1,0 +1,31 @@
+#ifndef SYNCLINE_WORKER_COMPUTE_LAYOUT_ASSIGNMENT_H_
+#define SYNCLINE_WORKER_COMPUTE_LAYOUT_ASSIGNMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph/graph.h"
+#include "worker/compute/backward_graph.h"
+
+namespace syncline {
+
+// Convolutions are computed fastest where a block of neighbouring channels is
+// innermost: [N, C, spatial...] as [N, C / block, spatial..., block]. A value
+// in row-major order is rewritten by each convolution that reads or writes it.
+// One that goes from convolution to convolution, or to a pool, through
+// operators that do not care for the order of elements, is kept in blocks
+// instead, its gradient too.
+//
+// By ValueId: the channels of a block, 1 for row-major values. Those of one
+// node that are of one shape have one layout. What no node of `flow` makes (it
+// is given) and the loss's output are row-major. `block` is what convolutions
+// prefer, and `shapes` those of the step.
+std::vector<int64_t> ChannelBlocks(const Graph& graph,
+                                   const Differentiation& flow,
+                                   absl::Span<const Dims> shapes,
+                                   ValueId loss_output, int64_t block);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_COMPUTE_LAYOUT_ASSIGNMENT_H_

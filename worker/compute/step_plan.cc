@@ -1,0 +1,507 @@
+#include "worker/compute/step_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/random.h"
+#include "common/base/status_macros.h"
+#include "common/model/graph/memory_plan.h"
+#include "kernels/convolution.h"
+#include "worker/compute/layout_assignment.h"
+#include "worker/ops/op_table.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kProblemsShown = 50;
+
+int64_t FirstNonFinite(absl::Span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+// Facts about the values of a step, by ValueId.
+struct Values {
+  const Graph& graph;
+  absl::Span<const Dims> shapes;
+  absl::Span<const int64_t> channel_blocks;
+  absl::Span<const void* const> constants;
+
+  TensorType TypeOf(ValueId v) const {
+    if (v == kNoValue) return {};
+    return {.present = true,
+            .dtype = graph.values[v].dtype,
+            .dims = shapes[v],
+            .channel_block = channel_blocks[v],
+            .constant = constants[v]};
+  }
+};
+
+// By input: Backward adds to the gradient when the gradients of parameters hold
+// those of the batch's earlier parts.
+StepMemory::Flags AccumulatesLater(const StepMemory::Backward& backward) {
+  StepMemory::Flags flags = backward.accumulates;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    flags[i] |= backward.input_gradients[i].kind == Place::Kind::kGradient;
+  }
+  return flags;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
+  SYNCLINE_ASSIGN_OR_RETURN(Model::Inference known,
+                            spec.model->Infer(spec.batch_size, spec.length));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Loss loss, Loss::Create(spec.loss, known.dims[spec.loss_output],
+                              spec.batch_size, spec.ignores_labels));
+  std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
+  plan->shapes_ = std::move(known.dims);
+  plan->folded_ = std::move(known.constants);
+  plan->PlaceTables();
+  SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
+  plan->PlaceMemory();
+  return plan;
+}
+
+void StepPlan::PlaceTables() {
+  lookups_.resize(graph().nodes.size());
+  for (size_t t = 0; t < spec_.tables.size(); ++t) {
+    const TrainingTable& table = spec_.tables[t];
+    int64_t rows = 1;
+    for (size_t l = 0; l < table.lookups.size(); ++l) {
+      const int node = table.lookups[l].node;
+      lookups_[node] = {static_cast<int>(t), l};
+      rows += PerSample(graph().nodes[node].inputs[1]) * spec_.table_samples;
+    }
+    shapes_[table.value] = {rows, int64_t{table.dim}};
+    table_values_.push_back(table.value);
+  }
+}
+
+absl::Status StepPlan::MakeOps() {
+  std::vector<const void*> constants(graph().values.size(), nullptr);
+  for (const Initializer& initializer : graph().initializers) {
+    constants[initializer.value] = initializer.tensor.bytes.data();
+  }
+  for (size_t v = 0; v < folded_.size(); ++v) {
+    if (folded_[v] != nullptr) constants[v] = folded_[v]->bytes.data();
+  }
+  for (ValueId v : spec_.parameters) constants[v] = nullptr;
+  for (ValueId v : table_values_) constants[v] = nullptr;
+  const std::vector<int64_t> blocks =
+      ChannelBlocks(graph(), *spec_.flow, shapes_, spec_.loss_output,
+                    Convolution::BlockOfChannels());
+  const Values values = {graph(), shapes_, blocks, constants};
+  const std::vector<int>& nodes = spec_.flow->nodes;
+  std::vector<std::string> problems;
+  for (size_t p = 0; p < nodes.size(); ++p) {
+    OpSpec spec;
+    spec.node = &graph().nodes[nodes[p]];
+    spec.wants_gradient = spec_.flow->wants_gradient[p];
+    spec.training = spec_.training;
+    spec.samples = spec_.batch_size;
+    spec.is_short = spec_.is_short;
+    spec.folds_statistics = spec_.folds_statistics;
+    for (ValueId v : spec.node->inputs) {
+      spec.inputs.push_back(values.TypeOf(v));
+    }
+    for (ValueId v : spec.node->outputs) {
+      spec.outputs.push_back(values.TypeOf(v));
+    }
+    // It is given positions among the batch's rows in place of ids.
+    if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
+    absl::StatusOr<std::unique_ptr<Op>> op = CreateOp(spec);
+    if (!op.ok()) {
+      if (!absl::IsInvalidArgument(op.status())) return op.status();
+      problems.emplace_back(op.status().message());
+      continue;
+    }
+    ops_.push_back(*std::move(op));
+    if (problems.empty()) flops_.push_back(FlopsOf(spec));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  if (problems.size() > kProblemsShown) {
+    const size_t more = problems.size() - kProblemsShown;
+    problems.resize(kProblemsShown);
+    problems.push_back(absl::StrCat("and ", more, " more problems"));
+  }
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+}
+
+void StepPlan::PlaceMemory() {
+  memory_ = PlanStepMemory({.graph = &graph(),
+                            .flow = spec_.flow,
+                            .shapes = shapes_,
+                            .ops = ops_,
+                            .feeds = spec_.feeds,
+                            .parameters = spec_.parameters,
+                            .gradients = spec_.gradients,
+                            .tables = table_values_,
+                            .folded = folded_,
+                            .loss_output = spec_.loss_output,
+                            .recompute_segments = spec_.recompute_segments});
+  PlaceBuffers();
+
+  ready_order_.resize(spec_.parameters.size());
+  std::iota(ready_order_.begin(), ready_order_.end(), 0);
+  std::stable_sort(ready_order_.begin(), ready_order_.end(), [&](int a, int b) {
+    return memory_.ready_steps[a] < memory_.ready_steps[b];
+  });
+
+  values_.resize(graph().values.size());
+  calls_.resize(ops_.size());
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    Call& call = calls_[p];
+    call.node_index = spec_.flow->nodes[p];
+    call.node = &graph().nodes[call.node_index];
+    call.runs_forward = memory_.runs_forward[p];
+    call.runs_backward = memory_.backward[p].runs;
+    call.accumulates = memory_.backward[p].accumulates;
+    call.accumulates_later = AccumulatesLater(memory_.backward[p]);
+    call.table = lookups_[call.node_index].table;
+    call.lookup = lookups_[call.node_index].lookup;
+    for (Arguments* arguments : {&call.forward, &call.again}) {
+      arguments->inputs.resize(call.node->inputs.size());
+      arguments->outputs.resize(call.node->outputs.size());
+    }
+    call.output_gradients.resize(call.node->outputs.size());
+    call.input_gradients.resize(memory_.backward[p].input_gradients.size());
+  }
+}
+
+// The gradients' memory and the arena are two; what lies between them here
+// keeps a buffer from being in both.
+void StepPlan::PlaceBuffers() {
+  std::vector<BufferLifetime> buffers = memory_.buffers;
+  int64_t gradients_end = 0;
+  for (const GradientMemory& gradient : spec_.gradients) {
+    gradients_end = std::max(gradients_end, gradient.offset + gradient.bytes);
+  }
+  if (gradients_end > 0) {
+    buffers.push_back({.size_bytes = kPlanAlignmentBytes,
+                       .first_use = 0,
+                       .last_use = std::numeric_limits<int32_t>::max(),
+                       .offset = gradients_end});
+    arena_begin_ = gradients_end + kPlanAlignmentBytes;
+  }
+  MemoryPlan plan = PlanMemory(buffers);
+  offsets_ = std::move(plan.offsets);
+  arena_bytes_ = plan.arena_bytes - arena_begin_;
+}
+
+void* StepPlan::BufferAddress(int buffer, const Memory& memory) const {
+  const int64_t offset = offsets_[buffer];
+  return offset >= arena_begin_
+             ? memory.arena + (offset - arena_begin_)
+             : reinterpret_cast<char*>(memory.gradients[0]) + offset;
+}
+
+std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
+  std::vector<NodeCost> costs;
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    costs.push_back({.node = calls_[p].node, .flops = flops_[p]});
+  }
+  for (const StepMemory::Step& step : memory_.after_loss) {
+    if (step.again) costs[step.position].runs_again = true;
+  }
+  return costs;
+}
+
+std::vector<PlannedTensor> StepPlan::ArenaTensors() const {
+  std::vector<PlannedTensor> tensors;
+  // A value that is written in place of another one has that one's memory.
+  std::vector<bool> listed(offsets_.size(), false);
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    for (ValueId v : calls_[p].node->outputs) {
+      if (v == kNoValue) continue;
+      const Place& place = memory_.values[v];
+      if (place.kind != Place::Kind::kArena || listed[place.index]) continue;
+      listed[place.index] = true;
+      const Value& value = graph().values[v];
+      const int64_t bytes = ElementCount(shapes_[v]) *
+                            static_cast<int64_t>(DTypeBytes(value.dtype));
+      tensors.push_back({value.name, "activation", shapes_[v], bytes});
+    }
+    const int64_t workspace = ops_[p]->traits().workspace_bytes;
+    if (workspace > 0) {
+      tensors.push_back({calls_[p].node->name, "workspace", {}, workspace});
+    }
+  }
+  return tensors;
+}
+
+absl::Status StepPlan::CheckFeeds(const Memory& memory) const {
+  const auto size_of = [](const auto& feeds, size_t i) {
+    return i < feeds.size() ? static_cast<int64_t>(feeds[i].size()) : 0;
+  };
+  const Batch& batch = *memory.batch;
+  for (size_t i = 0; i < spec_.feeds.size(); ++i) {
+    const ValueId v = spec_.feeds[i];
+    if (v == kNoValue) continue;
+    const int64_t want = PerSample(v) * batch.size;
+    const int64_t got = graph().values[v].dtype == DType::kInt64
+                            ? size_of(batch.int_feeds, i)
+                            : size_of(batch.feeds, i);
+    if (got != want) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "graph input \"", graph().values[v].name, "\" takes ", want,
+          " numbers for ", batch.size, " samples, but is fed ", got));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::CheckTables(const Memory& memory) const {
+  for (size_t t = 0; t < spec_.tables.size(); ++t) {
+    const TrainingTable& table = spec_.tables[t];
+    bool fits = t < memory.tables.size() && memory.tables[t] != nullptr &&
+                memory.tables[t]->dim() == int64_t{table.dim};
+    for (size_t l = 0; fits && l < table.lookups.size(); ++l) {
+      const Node& node = graph().nodes[table.lookups[l].node];
+      fits = static_cast<int64_t>(memory.tables[t]->positions(l).size()) ==
+             PerSample(node.inputs[1]) * memory.batch->size;
+    }
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table \"", table.name, "\": its rows are not those of a batch of ",
+          memory.batch->size, " samples"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Only Ops write, and never to what is given: const is cast away for feeds and
+// constants, which the memory plan lets nobody write over.
+void* StepPlan::Address(const Place& place, const Memory& memory) const {
+  switch (place.kind) {
+    case Place::Kind::kNone:
+      return nullptr;
+    case Place::Kind::kArena:
+      return BufferAddress(place.index, memory);
+    case Place::Kind::kFeed:
+      return FeedAddress(place.index, memory);
+    case Place::Kind::kParameter:
+      return memory.parameters[place.index];
+    case Place::Kind::kGradient:
+      return memory.gradients[place.index];
+    case Place::Kind::kRows:
+      return const_cast<float*>(memory.tables[place.index]->rows());
+    case Place::Kind::kRowGradients:
+      return memory.tables[place.index]->row_gradients();
+    case Place::Kind::kConstant:
+      return const_cast<void*>(place.constant);
+  }
+  return nullptr;
+}
+
+void* StepPlan::FeedAddress(int feed, const Memory& memory) const {
+  const ValueId v = spec_.feeds[feed];
+  const int64_t first = PerSample(v) * memory.first_sample;
+  const Batch& batch = *memory.batch;
+  if (graph().values[v].dtype == DType::kInt64) {
+    return const_cast<int64_t*>(batch.int_feeds[feed].data() + first);
+  }
+  return const_cast<float*>(batch.feeds[feed].data() + first);
+}
+
+absl::Status StepPlan::Bind(const Memory& memory) {
+  SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
+  SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
+  tables_ = memory.tables.first(table_values_.size());
+  first_sample_ = memory.first_sample;
+  batch_samples_ = memory.batch->size;
+  recorder_ = memory.recorder;
+  statistics_ = memory.statistics;
+  for (size_t v = 0; v < values_.size(); ++v) {
+    values_[v] = Address(memory_.values[v], memory);
+  }
+  for (size_t p = 0; p < calls_.size(); ++p) BindCall(memory, p);
+  scores_ = static_cast<const float*>(values_[spec_.loss_output]);
+  loss_gradient_ = static_cast<float*>(Address(memory_.loss_gradient, memory));
+  return absl::OkStatus();
+}
+
+void StepPlan::BindArguments(const Memory& memory, const Call& call,
+                             absl::Span<const Place> values,
+                             Arguments* arguments) {
+  const auto address = [&](ValueId v) {
+    return v == kNoValue ? nullptr : Address(values[v], memory);
+  };
+  for (size_t i = 0; i < arguments->inputs.size(); ++i) {
+    arguments->inputs[i] = address(call.node->inputs[i]);
+  }
+  if (call.table >= 0) {
+    arguments->inputs[1] =
+        memory.tables[call.table]->positions(call.lookup).data() +
+        PerSample(call.node->inputs[1]) * memory.first_sample;
+  }
+  for (size_t i = 0; i < arguments->outputs.size(); ++i) {
+    arguments->outputs[i] = address(call.node->outputs[i]);
+  }
+}
+
+void StepPlan::BindCall(const Memory& memory, size_t position) {
+  Call& call = calls_[position];
+  const StepMemory::Backward& backward = memory_.backward[position];
+  BindArguments(memory, call, memory_.values, &call.forward);
+  BindArguments(memory, call, memory_.again_values, &call.again);
+  call.forward.workspace = Address(memory_.workspaces[position], memory);
+  call.forward.forward_scratch =
+      Address(memory_.forward_scratch[position], memory);
+  call.again.workspace = Address(memory_.again_workspaces[position], memory);
+  call.again.forward_scratch = Address(memory_.again_scratch[position], memory);
+  call.backward_scratch = Address(backward.scratch, memory);
+  for (size_t i = 0; i < backward.output_gradients.size(); ++i) {
+    call.output_gradients[i] = static_cast<const float*>(
+        Address(backward.output_gradients[i], memory));
+  }
+  for (size_t i = 0; i < call.input_gradients.size(); ++i) {
+    call.input_gradients[i] =
+        static_cast<float*>(Address(backward.input_gradients[i], memory));
+  }
+}
+
+Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
+                                void* scratch, uint64_t seed) const {
+  return {.inputs = arguments.inputs,
+          .outputs = arguments.outputs,
+          .workspace = arguments.workspace,
+          .scratch = scratch,
+          .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index)),
+          .statistics = statistics_};
+}
+
+absl::Status StepPlan::AnnotateNode(const absl::Status& status,
+                                    const Node& node) const {
+  if (status.ok()) return status;
+  std::string where = Describe(node);
+  if (spec_.batch_size < batch_samples_) {
+    absl::StrAppend(&where, ", in the part of samples ", first_sample_, " to ",
+                    first_sample_ + spec_.batch_size - 1, " of the batch");
+  }
+  return Annotate(status, where);
+}
+
+absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
+  const Call& call = calls_[position];
+  if (!call.runs_forward) return absl::OkStatus();
+  const bool recomputed = pass == Pass::kRecomputed;
+  const Arguments& arguments = recomputed ? call.again : call.forward;
+  const StepRecorder::Interval interval(
+      recorder_, recomputed ? StepProfile::RECOMPUTED : StepProfile::FORWARD,
+      call.node);
+  Op::Tensors tensors =
+      TensorsOf(call, arguments, arguments.forward_scratch, seed);
+  tensors.again = pass != Pass::kForward;
+  return AnnotateNode(ops_[position]->Forward(tensors), *call.node);
+}
+
+absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
+                                   bool accumulate) {
+  const Call& call = calls_[position];
+  if (!call.runs_backward) return absl::OkStatus();
+  const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
+                                        call.node);
+  absl::Status status = ops_[position]->Backward(
+      TensorsOf(call, call.again, call.backward_scratch, seed),
+      {.outputs = call.output_gradients,
+       .inputs = call.input_gradients,
+       .accumulates = accumulate ? call.accumulates_later : call.accumulates});
+  return AnnotateNode(status, *call.node);
+}
+
+absl::Status StepPlan::Forward(uint64_t seed) {
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, Pass::kForward, seed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
+                                absl::FunctionRef<void(int)> ready) {
+  auto next = ready_order_.begin();
+  const auto report = [&](int step) {
+    for (; next != ready_order_.end() && memory_.ready_steps[*next] <= step;
+         ++next) {
+      ready(*next);
+    }
+  };
+  if (!accumulate) {
+    for (RowBatch* table : tables_) table->ClearGradients();
+  }
+  int number = static_cast<int>(calls_.size());  // the loss's
+  report(number);
+  for (const StepMemory::Step& step : memory_.after_loss) {
+    const auto p = static_cast<size_t>(step.position);
+    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed, seed)
+                                        : RunBackward(p, seed, accumulate));
+    report(++number);
+  }
+  return absl::OkStatus();
+}
+
+std::string StepPlan::DescribeIfNotFinite(ValueId value,
+                                          const void* data) const {
+  const Value& v = graph().values[value];
+  if (v.dtype != DType::kFloat32 || data == nullptr) return "";
+  const int64_t count = ElementCount(shapes_[value]);
+  const absl::Span<const float> numbers(static_cast<const float*>(data), count);
+  const int64_t at = FirstNonFinite(numbers);
+  if (at < 0) return "";
+  std::string where = absl::StrCat("\"", v.name, "\" is ", numbers[at]);
+  const bool by_sample =
+      !v.dims.empty() && v.dims[0] == kBatchDim && spec_.batch_size > 0;
+  if (by_sample) {
+    absl::StrAppend(&where, " for sample ",
+                    first_sample_ + at / (count / spec_.batch_size),
+                    " in the batch");
+  }
+  return where;
+}
+
+std::string StepPlan::DescribeRowNotFinite() const {
+  for (const RowBatch* table : tables_) {
+    const int64_t row = table->FindNonFinite();
+    if (row < 0) continue;
+    return absl::StrCat("table \"", table->name(), "\" holds NaN or infinity ",
+                        "in the row of key ", table->keys()[row]);
+  }
+  return "";
+}
+
+std::string StepPlan::FindNonFinite(uint64_t seed) {
+  const auto given = [&](absl::Span<const ValueId> values,
+                         absl::string_view what) -> std::string {
+    for (ValueId v : values) {
+      if (v == kNoValue) continue;
+      const std::string found = DescribeIfNotFinite(v, values_[v]);
+      if (!found.empty()) return absl::StrCat(what, " ", found);
+    }
+    return "";
+  };
+  std::string found = given(spec_.feeds, "graph input");
+  if (found.empty()) found = given(spec_.parameters, "parameter");
+  if (found.empty()) found = DescribeRowNotFinite();
+  for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
+    const Call& call = calls_[p];
+    if (!RunForward(p, Pass::kSearch, seed).ok()) break;
+    const std::vector<void*>& outputs = call.forward.outputs;
+    for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
+      if (call.node->outputs[i] == kNoValue) continue;
+      found = DescribeIfNotFinite(call.node->outputs[i], outputs[i]);
+      if (!found.empty()) {
+        found = absl::StrCat(Describe(*call.node), " output ", found);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace syncline

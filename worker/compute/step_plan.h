@@ -1,0 +1,204 @@
+#ifndef SYNCLINE_WORKER_COMPUTE_STEP_PLAN_H_
+#define SYNCLINE_WORKER_COMPUTE_STEP_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/job_plan.h"
+#include "common/model/model.h"
+#include "common/model/training_tables.h"
+#include "worker/compute/backward_graph.h"
+#include "worker/compute/loss.h"
+#include "worker/compute/step_memory.h"
+#include "worker/compute/step_recorder.h"
+#include "worker/data/batch.h"
+#include "worker/embedding/row_batch.h"
+#include "worker/ops/flops.h"
+#include "worker/ops/op.h"
+
+namespace syncline {
+
+// A model made ready for one batch size and length: an Op per node, a place for
+// every byte. Running it allocates nothing. Thread-compatible.
+//
+//   Bind -> Forward -> loss().Run -> Backward
+//
+// A batch may be run in parts of the plan's size, one after the other: their
+// gradients add up.
+class StepPlan {
+ public:
+  // Everything pointed to outlives the plan.
+  struct Spec {
+    const Model* model = nullptr;
+    const Differentiation* flow = nullptr;
+    absl::Span<const ValueId> feeds;
+    absl::Span<const ValueId> parameters;
+    absl::Span<const GradientMemory> gradients;  // by parameter
+    absl::Span<const TrainingTable> tables;
+    ValueId loss_output = kNoValue;
+    LossSpec::Kind loss = LossSpec::KIND_UNSPECIFIED;
+    bool ignores_labels = false;  // labels may be kIgnoredLabel
+    int64_t batch_size = 0;       // of the batch, or of a part of it
+    int64_t length = 0;           // of its samples; 0: the model's
+    bool is_short = false;        // no part of a full batch is as small
+    // Samples at most of the batch whose rows the tables hold.
+    int64_t table_samples = 0;
+    bool training = false;
+    int recompute_segments = 1;  // recomputation.h
+    bool folds_statistics = false;
+  };
+  // Errors: InvalidArgument, naming the node: what cannot be executed.
+  static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
+
+  // Besides the gradients' memory, as far as that is lent.
+  int64_t arena_bytes() const { return arena_bytes_; }
+
+  // Operations that a run computes, node by node.
+  struct NodeCost {
+    const Node* node = nullptr;
+    OpFlops flops;
+    bool runs_again = false;  // forward, in the backward pass
+  };
+  std::vector<NodeCost> Costs() const;
+  // The tensors that forward puts into the arena: values, and workspaces by
+  // node.
+  std::vector<PlannedTensor> ArenaTensors() const;
+  const Loss& loss() const { return loss_; }
+
+  // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
+  // aligned, as gradients are; the spans are by parameter and by table. Runs
+  // take the plan's number of samples of `batch`, from `first_sample` on.
+  // Errors: InvalidArgument: a feed of the wrong size, a table without its
+  // rows.
+  struct Memory {
+    char* arena = nullptr;
+    const Batch* batch = nullptr;
+    int64_t first_sample = 0;
+    absl::Span<float* const> parameters;
+    absl::Span<float* const> gradients;
+    absl::Span<RowBatch* const> tables;
+    StepRecorder* recorder = nullptr;  // null: nothing is recorded
+    // With folds_statistics; null: those of this batch alone.
+    StatisticsExchange* statistics = nullptr;
+  };
+  absl::Status Bind(const Memory& memory);
+
+  // Output of the loss's node, and where Backward expects the loss's gradient
+  // (null: no parameter leads to the loss).
+  const float* scores() const { return scores_; }
+  float* loss_gradient() const { return loss_gradient_; }
+
+  // `seed` is for what is random in this step. Errors: a library's, naming the
+  // node.
+  absl::Status Forward(uint64_t seed);
+  // Calls ready(i) once per parameter, as soon as its gradient is final and it
+  // is not read again in this run. `accumulate`: adds to the gradients of
+  // parameters and rows that are there, of earlier parts; else overwrites them.
+  absl::Status Backward(uint64_t seed, bool accumulate,
+                        absl::FunctionRef<void(int)> ready);
+
+  // Runs Forward once more, and says which is the first input, parameter or
+  // node output that holds NaN or infinity; empty if none does.
+  std::string FindNonFinite(uint64_t seed);
+
+ private:
+  // Why a node's Forward runs.
+  enum class Pass { kForward, kSearch, kRecomputed };
+  // Where the values of a node are when it runs.
+  struct Arguments {
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    void* workspace = nullptr;
+    void* forward_scratch = nullptr;
+  };
+  // A node with its memory. Spans of the Op's arguments point into these.
+  struct Call {
+    const Node* node = nullptr;
+    int node_index = 0;
+    bool runs_forward = false;
+    bool runs_backward = false;
+    // By input: Backward adds to the gradient that is there. In parts of a
+    // batch after the first that holds for the gradients of parameters, too.
+    StepMemory::Flags accumulates;
+    StepMemory::Flags accumulates_later;
+    int table = -1;  // it is this lookup of this table, else -1
+    size_t lookup = 0;
+    Arguments forward;
+    Arguments again;  // after the loss
+    void* backward_scratch = nullptr;
+    std::vector<const float*> output_gradients;
+    std::vector<float*> input_gradients;
+  };
+
+  StepPlan(const Spec& spec, Loss loss) : spec_(spec), loss_(loss) {}
+  // Gives tables the shape that the batch's rows have, and finds the lookups.
+  void PlaceTables();
+  absl::Status MakeOps();
+  void PlaceMemory();
+  void PlaceBuffers();
+  absl::Status CheckFeeds(const Memory& memory) const;
+  absl::Status CheckTables(const Memory& memory) const;
+  void BindCall(const Memory& memory, size_t position);
+  void* Address(const Place& place, const Memory& memory) const;
+  void* BufferAddress(int buffer, const Memory& memory) const;
+  // Numbers that one sample takes of a value with as many per sample.
+  int64_t PerSample(ValueId value) const {
+    return ElementCount(shapes_[value]) / spec_.batch_size;
+  }
+  void* FeedAddress(int feed, const Memory& memory) const;
+  void BindArguments(const Memory& memory, const Call& call,
+                     absl::Span<const Place> values, Arguments* arguments);
+  absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
+  absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
+  Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
+                        void* scratch, uint64_t seed) const;
+  // Names the node, and the part where numbers of samples are counted in it.
+  absl::Status AnnotateNode(const absl::Status& status, const Node& node) const;
+  std::string DescribeIfNotFinite(ValueId value, const void* data) const;
+  std::string DescribeRowNotFinite() const;
+
+  const Graph& graph() const { return spec_.model->graph(); }
+
+  const Spec spec_;
+  const Loss loss_;
+  // By Graph::nodes index: the table and lookup of a node that is one.
+  struct LookupOf {
+    int table = -1;
+    size_t lookup = 0;
+  };
+
+  std::vector<Dims> shapes_;  // by ValueId
+  // By ValueId: what is known before training, else null.
+  std::vector<std::shared_ptr<const ConstantTensor>> folded_;
+  std::vector<LookupOf> lookups_;
+  std::vector<ValueId> table_values_;     // by table
+  std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes
+  std::vector<OpFlops> flops_;            // likewise
+  std::vector<Call> calls_;               // likewise
+  StepMemory memory_;
+  // By arena buffer: in the gradients' memory, or from arena_begin_ on in the
+  // arena.
+  std::vector<int64_t> offsets_;
+  int64_t arena_begin_ = 0;
+  int64_t arena_bytes_ = 0;
+  std::vector<int> ready_order_;  // parameters by ready step
+  // Since Bind:
+  std::vector<const void*> values_;  // by ValueId
+  absl::Span<RowBatch* const> tables_;
+  int64_t first_sample_ = 0;
+  int64_t batch_samples_ = 0;  // of the batch that this is a part of
+  StepRecorder* recorder_ = nullptr;
+  StatisticsExchange* statistics_ = nullptr;
+  const float* scores_ = nullptr;
+  float* loss_gradient_ = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_COMPUTE_STEP_PLAN_H_

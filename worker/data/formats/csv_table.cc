@@ -1,0 +1,548 @@
+#include "worker/data/formats/csv_table.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/data/reading/input_file.h"
+#include "worker/data/reading/text_input.h"
+
+namespace syncline {
+namespace {
+
+constexpr int kUnused = -1;
+constexpr size_t kColumnsMax = 10'000'000;
+
+struct Column {
+  absl::string_view text;  // without the quotes around it
+  int64_t position = 0;    // of its first character in the line, from 0
+};
+
+// Cuts a line into columns. Errors: InvalidArgument "POSITION: problem", with
+// the position from 1.
+absl::Status SplitColumns(absl::string_view line, char delimiter,
+                          std::vector<Column>* columns) {
+  columns->clear();
+  size_t begin = 0;
+  while (true) {
+    size_t end;
+    if (begin < line.size() && line[begin] == '"') {
+      size_t close = line.find('"', begin + 1);
+      while (close != line.npos && close + 1 < line.size() &&
+             line[close + 1] == '"') {
+        close = line.find('"', close + 2);
+      }
+      end = close == line.npos ? line.npos : close + 1;
+      if (end == line.npos || (end < line.size() && line[end] != delimiter)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            begin + 1,
+            ": a column in quotes must end with a quote, on the same line and "
+            "right before the delimiter"));
+      }
+      columns->push_back({line.substr(begin + 1, close - begin - 1),
+                          static_cast<int64_t>(begin) + 1});
+    } else {
+      end = std::min(line.find(delimiter, begin), line.size());
+      columns->push_back(
+          {line.substr(begin, end - begin), static_cast<int64_t>(begin)});
+    }
+    if (end == line.size()) return absl::OkStatus();
+    if (columns->size() == kColumnsMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(begin + 1, ": more than ", kColumnsMax, " columns"));
+    }
+    begin = end + 1;
+  }
+}
+
+// Advice if `line` is one column for want of its delimiter: the field to set.
+// Empty: it is not.
+std::string DelimiterHint(absl::string_view line, char delimiter,
+                          int64_t column_count) {
+  if (column_count > 1) return "";
+  for (const char other : {';', '\t', ',', '|', ' '}) {
+    if (other == delimiter || !absl::StrContains(line, other)) continue;
+    return absl::StrCat("; the line has no \"",
+                        absl::CEscape(std::string(1, delimiter)),
+                        "\", so perhaps csv.delimiter should be \"",
+                        absl::CEscape(std::string(1, other)), "\"");
+  }
+  return "";
+}
+
+// The first names of a header, for messages.
+std::string NamesText(const std::vector<std::string>& header) {
+  constexpr size_t kShownBytes = 96;
+  std::string text;
+  for (size_t i = 0; i < header.size(); ++i) {
+    if (text.size() > kShownBytes) {
+      return absl::StrCat(text, " ... (", header.size(), " columns)");
+    }
+    absl::StrAppend(&text, i == 0 ? "" : ", ", QuotedStart(header[i]));
+  }
+  return text;
+}
+
+struct ColumnRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Parses "4" or "0:64".
+bool ParseRange(absl::string_view text, ColumnRange* range) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
+  const auto parse = [](absl::string_view s, int64_t* out) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), absl::ascii_isdigit) &&
+           absl::SimpleAtoi(s, out);
+  };
+  if (ends.size() > 2 || !parse(ends[0], &range->begin)) return false;
+  range->end = range->begin;
+  if (ends.size() == 1) return ++range->end > 0;
+  return parse(ends[1], &range->end);
+}
+
+// The columns, as the first line of the first file says.
+struct Schema {
+  std::vector<std::string> header;  // empty without a header line
+  int64_t column_count = 0;
+};
+
+// The column of this name; -1: there is none.
+int64_t ColumnNamed(const Schema& schema, absl::string_view name) {
+  const auto& header = schema.header;
+  const auto named = std::find(header.begin(), header.end(), name);
+  return named == header.end() ? -1 : named - header.begin();
+}
+
+// A field of numbers, where columns of these numbers have other names and other
+// columns are named so: nobody knows which are meant.
+absl::Status CheckMeaning(const std::string& field, const Schema& schema) {
+  ColumnRange range;
+  if (schema.header.empty() || !ParseRange(field, &range) ||
+      range.begin >= range.end || range.end > schema.column_count) {
+    return absl::OkStatus();
+  }
+  const std::string first = absl::StrCat(range.begin);
+  const std::string last = absl::StrCat(range.end - 1);
+  const int64_t named_first = ColumnNamed(schema, first);
+  const int64_t named_last = ColumnNamed(schema, last);
+  if (named_first < 0 || named_last < 0 || named_first == range.begin) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field \"", field, "\" may be column numbers, from 0, or names, and ",
+      "these differ: column ", named_first, " is named \"", first, "\"",
+      first == last ? ""
+                    : absl::StrCat(", column ", named_last, " \"", last, "\""),
+      ". Give the columns of the header names that are no numbers"));
+}
+
+absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
+                                         const Schema& schema) {
+  SYNCLINE_RETURN_IF_ERROR(CheckMeaning(field, schema));
+  const auto& header = schema.header;
+  const auto named = std::find(header.begin(), header.end(), field);
+  if (named != header.end()) {
+    if (std::find(named + 1, header.end(), field) != header.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two columns are named \"", field, "\""));
+    }
+    const int64_t column = named - header.begin();
+    return ColumnRange{column, column + 1};
+  }
+  ColumnRange range;
+  if (!ParseRange(field, &range)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no field \"", field, "\": ",
+        header.empty()
+            ? "without a header line (has_header) fields are column numbers, "
+              "\"4\" or \"0:64\""
+            : absl::StrCat("the columns are ", NamesText(header))));
+  }
+  if (range.begin >= range.end || range.end > schema.column_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no field \"", field, "\": there are ",
+                     schema.column_count, " columns, 0..",
+                     schema.column_count - 1, ", and a range is half-open"));
+  }
+  return range;
+}
+
+// The used columns of one type: [size, columns], in file order.
+template <typename T>
+struct ColumnBlock {
+  std::vector<int64_t> columns;  // of the file, ascending
+  std::vector<T> values;
+
+  int64_t stride() const { return columns.size(); }
+  const T* Row(int64_t sample) const { return &values[sample * stride()]; }
+};
+
+// The values of a column that holds lists: those of sample s are
+// [begins[s], begins[s + 1]).
+template <typename T>
+struct ListColumn {
+  int64_t column = 0;  // of the file
+  int64_t width = 0;   // at most, and what is read is padded to
+  bool complete = false;
+  T padding = 0;
+  std::vector<int64_t> begins = {0};
+  std::vector<T> values;
+
+  int64_t length(int64_t sample) const {
+    return begins[sample + 1] - begins[sample];
+  }
+  // Calls out(value) for each of the sample's, and returns how many are
+  // missing.
+  template <typename Out>
+  int64_t Read(int64_t sample, Out out) const {
+    for (int64_t i = begins[sample]; i < begins[sample + 1]; ++i) {
+      out(values[i]);
+    }
+    return width - length(sample);
+  }
+};
+
+class CsvTable : public SampleTable {
+ public:
+  int64_t size() const override { return size_; }
+  int64_t width(int field) const override { return fields_[field].width; }
+  int64_t length(int field, int64_t sample) const override {
+    const Field& where = fields_[field];
+    if (!where.is_list) return where.width;
+    return where.is_integers ? int_lists_[where.begin].length(sample)
+                             : float_lists_[where.begin].length(sample);
+  }
+  void Read(int field, absl::Span<const int64_t> samples, float scale,
+            float offset, float* out) const override {
+    const Field& where = fields_[field];
+    if (where.is_list) {
+      const ListColumn<float>& list = float_lists_[where.begin];
+      for (const int64_t sample : samples) {
+        const int64_t missing = list.Read(
+            sample, [&](float value) { *out++ = value * scale + offset; });
+        out = std::fill_n(out, missing, list.padding);
+      }
+      return;
+    }
+    for (const int64_t sample : samples) {
+      const float* row = floats_.Row(sample) + where.begin;
+      for (int64_t i = 0; i < where.width; ++i) {
+        out[i] = row[i] * scale + offset;
+      }
+      out += where.width;
+    }
+  }
+  void ReadInts(int field, absl::Span<const int64_t> samples,
+                int64_t* out) const override {
+    const Field& where = fields_[field];
+    if (where.is_list) {
+      const ListColumn<int64_t>& list = int_lists_[where.begin];
+      for (const int64_t sample : samples) {
+        const int64_t missing =
+            list.Read(sample, [&](int64_t value) { *out++ = value; });
+        out = std::fill_n(out, missing, list.padding);
+      }
+      return;
+    }
+    for (const int64_t sample : samples) {
+      out = std::copy_n(ints_.Row(sample) + where.begin, where.width, out);
+    }
+  }
+  std::string Where(int field, int64_t sample) const override {
+    return origins_.Where(sample);
+  }
+
+ private:
+  friend class CsvLoader;
+  struct Field {
+    int64_t begin = 0;  // in a row of floats_ or ints_, or index of a list
+    int64_t width = 0;
+    bool is_list = false;
+    bool is_integers = false;
+  };
+  std::vector<Field> fields_;
+  int64_t size_ = 0;
+  ColumnBlock<float> floats_;
+  ColumnBlock<int64_t> ints_;
+  std::vector<ListColumn<float>> float_lists_;
+  std::vector<ListColumn<int64_t>> int_lists_;
+  LineOrigins origins_;
+};
+
+class CsvLoader {
+ public:
+  CsvLoader(const CsvSource& source, absl::Span<const FieldRequest> fields,
+            const MemoryBudget& memory)
+      : source_(source),
+        memory_(memory),
+        delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
+        has_header_(source.has_header()),
+        fields_(fields),
+        table_(std::make_unique<CsvTable>()) {}
+
+  absl::Status AddFile(const DataFile& file) {
+    SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(file));
+    bool header_is_next = has_header_;
+    absl::string_view line;
+    while (true) {
+      SYNCLINE_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+      if (!more) return absl::OkStatus();
+      if (absl::StripAsciiWhitespace(line).empty()) continue;
+      const absl::Status split = SplitColumns(line, delimiter_, &columns_);
+      if (!split.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(reader.Where(), ":", split.message()));
+      }
+      SYNCLINE_RETURN_IF_ERROR(header_is_next ? AddHeader(reader, line)
+                                              : AddRow(reader, line));
+      header_is_next = false;
+    }
+  }
+
+  absl::StatusOr<std::unique_ptr<SampleTable>> Finish(
+      const std::string& path) && {
+    if (table_->size_ == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": no samples"));
+    }
+    memory_.Shrink(&table_->floats_.values);
+    memory_.Shrink(&table_->ints_.values);
+    for (auto& list : table_->float_lists_) memory_.Shrink(&list.values);
+    for (auto& list : table_->int_lists_) memory_.Shrink(&list.values);
+    return std::move(table_);
+  }
+
+ private:
+  absl::Status AddHeader(const LineReader& reader, absl::string_view line) {
+    std::vector<std::string> header;
+    for (const Column& column : columns_) {
+      header.push_back(absl::StrReplaceAll(
+          absl::StripAsciiWhitespace(column.text), {{"\"\"", "\""}}));
+    }
+    if (schema_.column_count == 0) {
+      schema_.header = std::move(header);
+      return ResolveFields(reader, line);
+    }
+    if (header != schema_.header) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          reader.Where(), ": the header differs from that of ", first_line_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddRow(const LineReader& reader, absl::string_view line) {
+    if (schema_.column_count == 0) {
+      SYNCLINE_RETURN_IF_ERROR(ResolveFields(reader, line));
+    }
+    const int64_t count = columns_.size();
+    if (count != schema_.column_count) {
+      const bool has_row_names = has_header_ && table_->size_ == 0 &&
+                                 count == schema_.column_count + 1;
+      return absl::InvalidArgumentError(absl::StrCat(
+          reader.Where(), ": ", count, " columns, expected ",
+          schema_.column_count, " as in ", first_line_,
+          has_row_names ? "; lines that begin with a name that the header "
+                          "lacks are what R's write.table makes: write them "
+                          "with row.names = FALSE"
+                        : ""));
+    }
+    SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseNumber, &table_->floats_));
+    SYNCLINE_RETURN_IF_ERROR(AddValues(reader, ParseInteger, &table_->ints_));
+    for (auto& list : table_->float_lists_) {
+      SYNCLINE_RETURN_IF_ERROR(AddList(reader, ParseNumber, &list));
+    }
+    for (auto& list : table_->int_lists_) {
+      SYNCLINE_RETURN_IF_ERROR(AddList(reader, ParseInteger, &list));
+    }
+    table_->origins_.Add(reader);
+    ++table_->size_;
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status AddValues(const LineReader& reader,
+                         absl::StatusOr<T> (*parse)(absl::string_view),
+                         ColumnBlock<T>* block) {
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(
+        block->columns.size(), [&] { return reader.Where(); }, &block->values));
+    for (const int64_t i : block->columns) {
+      const absl::StatusOr<T> value = parse(columns_[i].text);
+      if (!value.ok()) return ValueError(reader, i, 0, value.status());
+      block->values.push_back(*value);
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status AddList(const LineReader& reader,
+                       absl::StatusOr<T> (*parse)(absl::string_view),
+                       ListColumn<T>* list) {
+    const absl::string_view text = columns_[list->column].text;
+    const int64_t before = list->begins.back();
+    const auto where = [&] { return reader.Where(); };
+    SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &list->begins));
+    size_t begin = 0;
+    while (!absl::StripAsciiWhitespace(text).empty() && begin <= text.size()) {
+      const size_t end =
+          std::min(text.find(source_.list_delimiter()[0], begin), text.size());
+      const absl::StatusOr<T> value = parse(text.substr(begin, end - begin));
+      if (!value.ok()) {
+        return ValueError(reader, list->column, begin, value.status());
+      }
+      SYNCLINE_RETURN_IF_ERROR(memory_.Grow(1, where, &list->values));
+      list->values.push_back(*value);
+      begin = end + 1;
+    }
+    const int64_t count = static_cast<int64_t>(list->values.size()) - before;
+    if (count > list->width || (list->complete && count < list->width)) {
+      return ValueError(reader, list->column, 0,
+                        absl::InvalidArgumentError(absl::StrCat(
+                            count, " values, expected ",
+                            list->complete ? "" : "at most ", list->width)));
+    }
+    list->begins.push_back(before + count);
+    return absl::OkStatus();
+  }
+
+  // `position`: in the column's text.
+  absl::Status ValueError(const LineReader& reader, int64_t column,
+                          size_t position, const absl::Status& status) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        reader.Where(), ":", columns_[column].position + position + 1, ": ",
+        status.message(), " (column ", column,
+        schema_.header.empty()
+            ? ""
+            : absl::StrCat(", ", QuotedStart(schema_.header[column])),
+        ")"));
+  }
+
+  // Called at the first line, whose columns are in columns_.
+  absl::Status ResolveFields(const LineReader& reader, absl::string_view line) {
+    first_line_ = reader.Where();
+    schema_.column_count = columns_.size();
+    std::vector<ColumnRange> ranges;
+    std::vector<std::string> problems;
+    for (const FieldRequest& field : fields_) {
+      const auto range = ResolveField(field.name, schema_);
+      if (!range.ok()) {
+        problems.push_back(absl::StrCat(
+            first_line_, ": ", range.status().message(),
+            DelimiterHint(line, delimiter_, schema_.column_count)));
+        continue;
+      }
+      if (ReadsRowNames(*range)) {
+        problems.push_back(absl::StrCat(
+            first_line_, ": field \"", field.name,
+            "\" has column 0, which has no name in the header: row names, as "
+            "R's write.csv and pandas add them, are no data"));
+      }
+      ranges.push_back(*range);
+    }
+    if (!problems.empty()) {
+      return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+    }
+    table_->fields_.resize(ranges.size());
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!IsList(fields_[i])) continue;
+      table_->fields_[i] =
+          fields_[i].integers
+              ? PlaceList(fields_[i], ranges[i], &table_->int_lists_)
+              : PlaceList(fields_[i], ranges[i], &table_->float_lists_);
+    }
+    PlaceFields(ranges, /*integers=*/false, &table_->floats_);
+    PlaceFields(ranges, /*integers=*/true, &table_->ints_);
+    return absl::OkStatus();
+  }
+
+  bool ReadsRowNames(const ColumnRange& range) const {
+    return schema_.header.size() > 1 && range.begin == 0 &&
+           schema_.header[0].empty() && !schema_.header[1].empty();
+  }
+
+  bool IsList(const FieldRequest& field) const {
+    return IsCsvList(source_, field.name, field.padded_width);
+  }
+
+  template <typename T>
+  static CsvTable::Field PlaceList(const FieldRequest& field,
+                                   const ColumnRange& range,
+                                   std::vector<ListColumn<T>>* lists) {
+    ListColumn<T>& list = lists->emplace_back();
+    list.column = range.begin;
+    list.width = field.padded_width;
+    list.complete = field.complete;
+    list.padding = static_cast<T>(field.padding);
+    return {static_cast<int64_t>(lists->size()) - 1, list.width, true,
+            field.integers};
+  }
+
+  // Gives the fields of one type their columns. A range's columns are all used,
+  // so they are neighbours in a row of the block.
+  template <typename T>
+  void PlaceFields(absl::Span<const ColumnRange> ranges, bool integers,
+                   ColumnBlock<T>* block) {
+    std::vector<bool> used(columns_.size(), false);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (fields_[i].integers != integers || IsList(fields_[i])) continue;
+      std::fill(used.begin() + ranges[i].begin, used.begin() + ranges[i].end,
+                true);
+    }
+    std::vector<int64_t> place(used.size(), kUnused);
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      place[i] = block->stride();
+      block->columns.push_back(i);
+    }
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (fields_[i].integers != integers || IsList(fields_[i])) continue;
+      table_->fields_[i] = {place[ranges[i].begin],
+                            ranges[i].end - ranges[i].begin};
+    }
+  }
+
+  const CsvSource& source_;
+  const MemoryBudget& memory_;
+  const char delimiter_;
+  const bool has_header_;
+  const absl::Span<const FieldRequest> fields_;
+  std::unique_ptr<CsvTable> table_;
+  Schema schema_;
+  std::string first_line_;       // "FILE:LINE"
+  std::vector<Column> columns_;  // of the line at hand
+};
+
+}  // namespace
+
+bool IsCsvList(const CsvSource& source, absl::string_view field,
+               int64_t width) {
+  return !source.list_delimiter().empty() && width > 1 &&
+         !absl::StrContains(field, ':');
+}
+
+absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
+    const CsvSource& source, absl::Span<const FieldRequest> fields,
+    const DataRoot& data_root, const MemoryBudget& memory) {
+  if (source.delimiter().size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "delimiter: \"", source.delimiter(), "\" is not one character"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
+                            FindFiles(source.path(), data_root));
+  CsvLoader loader(source, fields, memory);
+  for (const DataFile& file : files) {
+    SYNCLINE_RETURN_IF_ERROR(loader.AddFile(file));
+  }
+  return std::move(loader).Finish(files[0]);
+}
+
+}  // namespace syncline

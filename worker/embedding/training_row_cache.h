@@ -1,0 +1,78 @@
+#ifndef SYNCLINE_WORKER_EMBEDDING_TRAINING_ROW_CACHE_H_
+#define SYNCLINE_WORKER_EMBEDDING_TRAINING_ROW_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/element_type.h"
+#include "kernels/optimizer/learning_rate.h"
+#include "kernels/optimizer/optimizer.h"
+#include "proto/job_spec.pb.h"
+#include "worker/embedding/row_batch.h"
+#include "worker/embedding/row_cache.h"
+
+namespace syncline {
+
+// Rows of one embedding table that a rank has pulled for a step and trains on
+// in later ones without a pull (TableSpec.cache_clocks). What the consistency
+// mode promises holds for them as for rows that are pulled:
+//
+//   staleness  a row is used at step c if all workers' steps before c - bound
+//              were in it when it was pulled, and at most cache_clocks clocks
+//              after the step it was pulled for
+//   own        the rank's pushes are applied to the rows that are kept, with
+//   writes     the servers' arithmetic; hence SGD only, whose update is a
+//              function of value, gradient and clock
+//
+// For each step c, in this order: Select while it is known which rows step c +
+// 1 reads, Update when the gradients of c are, Keep when the pulled rows of c +
+// 1 are there. Thread-compatible.
+class RowReuse {
+ public:
+  struct Options {
+    size_t rows_max = 0;
+    size_t dim = 0;
+    int64_t clocks = 0;                           // > 0
+    std::optional<int64_t> staleness_bound = {};  // none: any
+    OptimizerParams optimizer;                    // kSgd
+    LearningRate learning_rate;
+    ElementType wire_type = ElementType::kFloat32;  // of gradients
+  };
+  // For a job whose spec has its defaults and passed validation; none where
+  // table `table` has no such cache. `total_clocks` is the job's.
+  static std::optional<Options> OptionsOf(const JobSpec& spec, int table,
+                                          size_t dim, int64_t total_clocks);
+
+  explicit RowReuse(const Options& options);
+
+  // Wants of `next`, which step `clock` will read, what is not kept. The rest
+  // gets its values at once or, where `current`, of the step before, pushes it,
+  // by Update. `current` may be null: its update is done. Early is wanted, if
+  // `early`, what `current` does not push.
+  void Select(int64_t clock, const RowBatch* current, bool early,
+              RowBatch* next);
+  // Applies the gradients of `current`, of step `clock`, with `samples`
+  // samples (0: none of them was pushed), to what is kept, and gives `next` of
+  // the latest Select the values that it has not yet; null: there is none.
+  void Update(int64_t clock, uint64_t samples, const RowBatch& current,
+              RowBatch* next);
+  // Keeps what was pulled of `rows`, which step `clock` will read.
+  void Keep(int64_t clock, RowBatch* rows);
+
+ private:
+  int64_t OldestAsOf(int64_t clock) const;
+
+  const Options options_;
+  RowCache cache_;
+  std::vector<uint32_t> due_;  // of `next`, by place: wait for Update
+};
+
+// The rate of a job's steps, as its servers have it. REQUIRES: `spec` has its
+// defaults.
+LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_EMBEDDING_TRAINING_ROW_CACHE_H_

@@ -1,0 +1,42 @@
+#include "worker/evaluation/best_evaluation.h"
+
+#include <cmath>
+
+namespace syncline {
+namespace {
+
+// The larger the better; not a number where the evaluation has none.
+double ScoreOf(const Evaluation& e, Metric by) {
+  switch (by) {
+    case LOSS:
+      return e.has_loss() ? -e.loss() : NAN;
+    case ACCURACY:
+      return e.has_accuracy() ? e.accuracy() : NAN;
+    case AUC:
+      return e.has_auc() ? e.auc() : NAN;
+    case TOP5_ACCURACY:
+      return e.has_top5_accuracy() ? e.top5_accuracy() : NAN;
+    case LOG_LOSS:
+      return e.has_log_loss() ? -e.log_loss() : NAN;
+    case CALIBRATION:
+      return e.has_calibration() ? -std::abs(e.calibration() - 1) : NAN;
+    case PERPLEXITY:
+      return e.has_perplexity() ? -e.perplexity() : NAN;
+    case MEAN_SQUARED_ERROR:
+      return e.has_mean_squared_error() ? -e.mean_squared_error() : NAN;
+    default:
+      return NAN;
+  }
+}
+
+}  // namespace
+
+bool BestEvaluation::Offer(const Evaluation& evaluation) {
+  const double score = ScoreOf(evaluation, by_);
+  if (std::isnan(score)) return false;
+  if (best_.has_value() && score <= *best_) return false;
+  best_ = score;
+  return true;
+}
+
+}  // namespace syncline

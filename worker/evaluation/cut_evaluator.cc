@@ -1,0 +1,152 @@
+#include "worker/evaluation/cut_evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/job/evaluation_values.h"
+#include "common/system/log.h"
+#include "worker/job/job_client.h"
+
+namespace syncline {
+namespace {
+
+// It says that it goes on this often within the step timeout, so that those who
+// wait for it miss a few and still wait.
+constexpr int kActivitiesPerTimeout = 8;
+// How often the scheduler hears of it.
+constexpr absl::Duration kSayPeriod = absl::Seconds(1);
+
+}  // namespace
+
+CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
+                           PsClient* client, WorkerMetrics* metrics,
+                           OnEvaluation on_evaluation,
+                           std::function<void(const std::string&)> on_activity)
+    : job_(job),
+      epochs_(epochs),
+      client_(client),
+      metrics_(metrics),
+      on_evaluation_(std::move(on_evaluation)),
+      on_activity_(std::move(on_activity)),
+      evaluator_(job.spec(), job.test.get(), job.executor.get()),
+      best_(job.spec().export_().best_of()) {}
+
+absl::Status CutEvaluator::Run(int64_t clock,
+                               const std::atomic<bool>& stopped) {
+  const absl::Time start = MonotonicNow();
+  told_at_ = start;  // by a call that has to do with the cut
+  said_at_ = start;
+  Say(absl::StrCat("evaluating clock ", clock));
+  const absl::Cleanup over = [this] { Say(""); };
+  const auto on_batch = [&](int64_t done, int64_t total) {
+    if (stopped.load()) return absl::CancelledError("stopped while evaluating");
+    return OnBatch(clock, done, total);
+  };
+  const auto read_rows = [&](const Batch& batch) {
+    return job_.rows != nullptr ? ReadRows(clock, batch) : absl::OkStatus();
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
+                            evaluator_.Run(on_batch, read_rows));
+  evaluation.set_epoch(epochs_.DoneAt(clock));
+  evaluation.set_clock(clock);
+  evaluation.set_final(clock == epochs_.clocks_total);
+  if (best_.Offer(evaluation)) evaluation.set_best(true);
+  metrics_->OnEvaluation(evaluation.samples(), MonotonicNow() - start);
+  Log(evaluation);
+  if (!evaluator_.not_finite().empty()) {
+    LogWarning("an evaluation is not finite")
+        .Job(job_.assignment.job_id())
+        .Field("epoch", evaluation.epoch())
+        .Field("clock", evaluation.clock())
+        .Field("error", evaluator_.not_finite());
+  }
+  evaluations_.push_back(evaluation);
+  return HandOver(evaluation);
+}
+
+absl::Status CutEvaluator::HandOver(const Evaluation& evaluation) {
+  absl::Status told;
+  on_evaluation_(evaluation, [&](uint64_t bytes) {
+    if (told.ok()) told = OnStoring(evaluation.clock(), bytes);
+  });
+  return told;
+}
+
+absl::Status CutEvaluator::OnStoring(int64_t clock, uint64_t bytes) {
+  const absl::Time now = MonotonicNow();
+  const std::string what =
+      absl::StrCat("evaluating clock ", clock, ": storing the best parameters");
+  if (bytes == 0 || now >= said_at_ + kSayPeriod) {
+    said_at_ = now;
+    Say(absl::StrCat(what, ", ", bytes, " bytes"));
+  }
+  if (bytes > 0 && now < told_at_ + ToldPeriod()) return absl::OkStatus();
+  told_at_ = now;
+  // More than what was done when the last batch was.
+  const uint64_t done = static_cast<uint64_t>(samples_) + bytes;
+  return client_->ReportActivity(clock, what, done,
+                                 std::max<uint64_t>(done, 1));
+}
+
+absl::Duration CutEvaluator::ToldPeriod() const {
+  return absl::Seconds(job_.spec().limits().step_timeout_seconds()) /
+         kActivitiesPerTimeout;
+}
+
+absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
+  const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
+  Collect(batch, rows);
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    rows[t]->WantOnly([&](size_t i) {
+      const float* const row = cache->Find(rows[t]->keys()[i], clock);
+      if (row != nullptr) std::copy_n(row, rows[t]->dim(), rows[t]->value(i));
+      return row == nullptr;
+    });
+    metrics_->OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
+  }
+  job_.executor->UseTables(rows);
+  SYNCLINE_RETURN_IF_ERROR(client_->PullRows(clock, CutIdOf(clock), rows));
+  for (size_t t = 0; t < rows.size(); ++t) {
+    RowCache* const cache = job_.rows->cache(t);
+    if (cache == nullptr) continue;
+    for (const uint32_t i : rows[t]->wanted()) {
+      cache->Put(rows[t]->keys()[i], clock, rows[t]->value(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
+  samples_ = total;
+  const absl::Time now = MonotonicNow();
+  if (now >= said_at_ + kSayPeriod) {
+    said_at_ = now;
+    Say(absl::StrCat("evaluating clock ", clock, ", ", done, " of ", total,
+                     " samples"));
+  }
+  if (now < told_at_ + ToldPeriod()) return absl::OkStatus();
+  told_at_ = now;
+  return client_->ReportActivity(
+      clock, absl::StrCat("evaluating clock ", clock),
+      static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+}
+
+void CutEvaluator::Log(const Evaluation& evaluation) const {
+  LogInfo line("evaluated");
+  line.Job(job_.assignment.job_id())
+      .Field("epoch", evaluation.epoch())
+      .Field("clock", evaluation.clock())
+      .Field("samples", evaluation.samples())
+      .Field("loss", evaluation.loss());
+  for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
+    line.Field(metric.field, metric.value);
+  }
+}
+
+}  // namespace syncline

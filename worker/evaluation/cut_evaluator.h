@@ -1,0 +1,82 @@
+#ifndef SYNCLINE_WORKER_EVALUATION_CUT_EVALUATOR_H_
+#define SYNCLINE_WORKER_EVALUATION_CUT_EVALUATOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "worker/client/ps_client.h"
+#include "worker/data/epochs.h"
+#include "worker/evaluation/best_evaluation.h"
+#include "worker/evaluation/evaluator.h"
+#include "worker/job/prepared_job.h"
+#include "worker/job/worker_metrics.h"
+
+namespace syncline {
+
+// Takes the bytes of an evaluation's files that are stored so far. Calls may
+// block. They may come from another thread than OnEvaluation's, but one after
+// the other, and the last returns before OnEvaluation goes on: no state behind
+// them has a lock.
+using StoringProgress = std::function<void(uint64_t bytes)>;
+// Sees an evaluation while the executor still has the parameters that it is of.
+// A function that takes long tells `storing` how far it is, 0 first: else the
+// members that wait for this rank give up.
+using OnEvaluation = std::function<void(const Evaluation& evaluation,
+                                        const StoringProgress& storing)>;
+
+// Evaluates a job's state at its cuts, on the rank whose business that is:
+// reads the rows that each batch needs, tells the shards that it goes on, and
+// reports what comes out. One thread, apart from StoringProgress.
+class CutEvaluator {
+ public:
+  // The objects that are referred to must outlive this one. `on_activity` gets
+  // a text for people when an evaluation begins, about once a second while it
+  // runs, and "" when it ends; may be null. REQUIRES: job.test is not null.
+  CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
+               WorkerMetrics* metrics, OnEvaluation on_evaluation,
+               std::function<void(const std::string&)> on_activity);
+
+  // REQUIRES: the executor has the parameters as of the cut at `clock`, which
+  // is held if the job has tables. Blocks; `stopped` is looked at before each
+  // batch. Errors: PsClient's, the executor's; Cancelled: stopped.
+  absl::Status Run(int64_t clock, const std::atomic<bool>& stopped);
+
+  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+
+ private:
+  // Has the rows of a batch, as of the cut.
+  absl::Status ReadRows(int64_t clock, const Batch& batch);
+  void Say(const std::string& activity) const {
+    if (on_activity_ != nullptr) on_activity_(activity);
+  }
+  absl::Status OnBatch(int64_t clock, int64_t done, int64_t total);
+  // Of the best parameters so far.
+  absl::Status OnStoring(int64_t clock, uint64_t bytes);
+  absl::Status HandOver(const Evaluation& evaluation);
+  // How often the shards hear of it.
+  absl::Duration ToldPeriod() const;
+  void Log(const Evaluation& evaluation) const;
+
+  const PreparedJob& job_;
+  const Epochs epochs_;
+  PsClient* const client_;
+  WorkerMetrics* const metrics_;
+  const OnEvaluation on_evaluation_;
+  const std::function<void(const std::string&)> on_activity_;
+  Evaluator evaluator_;
+  BestEvaluation best_;
+  absl::Time told_at_;   // when the shards last heard of this
+  absl::Time said_at_;   // and on_activity
+  int64_t samples_ = 0;  // of an evaluation
+  std::vector<Evaluation> evaluations_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_EVALUATION_CUT_EVALUATOR_H_

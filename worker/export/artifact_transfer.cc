@@ -1,0 +1,50 @@
+#include "worker/export/artifact_transfer.h"
+
+#include <utility>
+
+#include "common/cluster/scheduler_session.h"
+
+namespace syncline {
+namespace {
+
+class SchedulerTransfer : public ArtifactTransfer {
+ public:
+  SchedulerTransfer(const std::string& address, uint64_t incarnation,
+                    std::function<std::string()> session_secret)
+      : address_(address),
+        incarnation_(incarnation),
+        session_secret_(std::move(session_secret)) {}
+
+  absl::Status Fetch(const std::string& job_id, const std::string& name,
+                     const std::string& to_file, absl::Time deadline,
+                     Cancellation* cancellation) override {
+    return FetchArtifact(address_, job_id, name, to_file, deadline,
+                         cancellation);
+  }
+  absl::Status Upload(const std::string& job_id, const std::string& name,
+                      const std::string& from_file, absl::Time deadline,
+                      Cancellation* cancellation) override {
+    UploadBegin upload;
+    upload.set_job_id(job_id);
+    upload.set_name(name);
+    upload.set_incarnation(incarnation_);
+    upload.set_session_secret(session_secret_());
+    return UploadArtifact(address_, upload, from_file, deadline, cancellation);
+  }
+
+ private:
+  const std::string address_;
+  const uint64_t incarnation_;
+  const std::function<std::string()> session_secret_;
+};
+
+}  // namespace
+
+std::unique_ptr<ArtifactTransfer> SchedulerArtifacts(
+    const std::string& scheduler_address, uint64_t incarnation,
+    std::function<std::string()> session_secret) {
+  return std::make_unique<SchedulerTransfer>(scheduler_address, incarnation,
+                                             std::move(session_secret));
+}
+
+}  // namespace syncline

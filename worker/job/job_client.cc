@@ -1,0 +1,134 @@
+#include "worker/job/job_client.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/job/step_limits.h"
+#include "common/wire/wire_element_type.h"
+
+namespace syncline {
+namespace {
+
+// A cut under which rows are read, batch by batch for an evaluation or all for
+// the export, or that an evaluator has still to come to, is held for as long as
+// that takes: who hangs is noticed by its silence.
+constexpr absl::Duration kLongHold = absl::Hours(24);
+
+bool IsSync(const JobSpec& spec) {
+  return spec.consistency().mode() != ConsistencySpec::ASYNC &&
+         spec.consistency().mode() != ConsistencySpec::BOUNDED_STALENESS;
+}
+
+// In sync mode the servers compute the norm of the folded gradient themselves.
+bool NeedsNorm(const JobSpec& spec) {
+  return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
+}
+
+// By parameter: its position in the order in which forward reads them.
+std::vector<uint32_t> FirstUse(const TrainingGraph& training,
+                               const Graph& graph) {
+  std::vector<uint32_t> position(graph.values.size(), 0);
+  uint32_t next = 0;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue && position[input] == 0) position[input] = ++next;
+    }
+  }
+  std::vector<uint32_t> first_use;
+  for (const auto& parameter : training.parameters) {
+    first_use.push_back(position[parameter.value]);
+  }
+  return first_use;
+}
+
+}  // namespace
+
+PsClient::Options ClientOptionsOf(const PreparedJob& job,
+                                  const JobProcess& process) {
+  PsClient::Options options;
+  options.job_id = job.assignment.job_id();
+  options.rank = job.rank;
+  options.incarnation = process.incarnation;
+  options.routing_version = job.assignment.routing_version();
+  for (const Participant& ps : job.assignment.ps()) {
+    options.ps.push_back(PeerOf(ps));
+  }
+  options.step_timeout =
+      absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.send_norm = NeedsNorm(job.spec());
+  options.has_tables = job.rows != nullptr;
+  options.wire_type = ElementTypeOf(job.spec().wire_type());
+  options.on_non_finite = NonFinitePolicyOf(job.spec());
+  options.checks_gradient =
+      options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
+  options.non_finite = process.metrics->non_finite();
+  options.retries = process.metrics->retries();
+  options.held_back = process.metrics->held_back();
+  options.on_unreachable = process.on_unreachable;
+  options.pushed_bytes = process.metrics->pushed_bytes();
+  options.pulled_bytes = process.metrics->pulled_bytes();
+  options.shared_memory = process.shared_memory;
+  options.norm_is_folded =
+      IsSync(job.spec()) &&
+      (job.spec().optimizer().clip_norm() > 0 ||
+       job.spec().optimizer().kind() == OptimizerSpec::LAMB ||
+       options.on_non_finite == OnNonFinite::kSkipStep);
+  options.shared_pushed_bytes = process.metrics->shared_pushed_bytes();
+  options.shared_pulled_bytes = process.metrics->shared_pulled_bytes();
+  options.shared_links = process.metrics->shared_links();
+  options.on_shared_fallback = [metrics = process.metrics](SharedFallback f) {
+    metrics->OnSharedFallback(f);
+  };
+  return options;
+}
+
+PsClient::Tensors ClientTensorsOf(const PreparedJob& job) {
+  PsClient::Tensors tensors;
+  const int count = static_cast<int>(job.training.parameters.size());
+  for (int i = 0; i < count; ++i) {
+    tensors.values.push_back(job.executor->parameter(i));
+    tensors.gradients.push_back(job.executor->gradient(i));
+    tensors.names.push_back(job.training.parameters[i].name);
+    tensors.running_means.push_back(
+        job.training.parameters[i].momentum.has_value());
+  }
+  tensors.first_use = FirstUse(job.training, job.model->graph());
+  tensors.gradient_region = job.executor->gradient_region();
+  tensors.owner = job.memory();
+  return tensors;
+}
+
+FanoutCall::Peer PeerOf(const Participant& ps) {
+  return {absl::StrCat("ps:", ps.member().task().index()),
+          ps.member().address()};
+}
+
+OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {
+  switch (spec.non_finite()) {
+    case SKIP_STEP:
+      return OnNonFinite::kSkipStep;
+    case DROP_BLOCK:
+      return OnNonFinite::kDropBlock;
+    default:
+      return OnNonFinite::kFailJob;
+  }
+}
+
+absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
+                         PsClient* client) {
+  std::optional<absl::Duration> hold;
+  if (job.rows != nullptr || job.has_evaluator()) {
+    hold =
+        std::max(kLongHold,
+                 kHoldTimeouts *
+                     absl::Seconds(job.spec().limits().step_timeout_seconds()));
+  }
+  return client->BeginCut(CutIdOf(clock), clock,
+                          static_cast<uint32_t>(job.assignment.workers_size()),
+                          hold);
+}
+
+}  // namespace syncline

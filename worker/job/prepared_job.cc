@@ -1,0 +1,323 @@
+#include "worker/job/prepared_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/system/available_memory.h"
+#include "common/system/log.h"
+#include "common/system/malloc_policy.h"
+#include "worker/compute/batch_fit.h"
+#include "worker/data/data_fingerprint.h"
+
+namespace syncline {
+namespace {
+
+// The shapes of one sample that the graph wants.
+struct SampleShape {
+  std::vector<FeedShape> feeds;
+  int64_t class_count = 0;  // 0: regression
+  int64_t label_width = 1;
+  SampleDims label_dims = {};  // of the labels; empty: one
+  std::vector<BucketShape> buckets;
+};
+
+class Preparation {
+ public:
+  Preparation(PreparedJob* job, const PrepareOptions& options,
+              std::vector<std::string>* problems)
+      : job_(*job), options_(options), problems_(*problems) {}
+
+  void Run(std::string model_bytes) {
+    if (job_.is_evaluator()) {
+      *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
+    }
+    if (!ResolveModel(std::move(model_bytes))) return;
+    PlaceBlocks();
+    OpenData();
+    CreateExecutor();
+    CreateRows();
+  }
+
+ private:
+  const JobSpec& spec() const { return job_.assignment.spec(); }
+
+  bool Evaluates() const {
+    return job_.has_evaluator() ? job_.is_evaluator() : job_.is_chief();
+  }
+
+  // One problem per line of the message, each led by `field`.
+  void AddProblems(absl::string_view field, const absl::Status& status) {
+    for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+      problems_.push_back(absl::StrCat(field, ": ", line));
+    }
+  }
+
+  bool ResolveModel(std::string bytes) {
+    auto model = ParseJobModel(spec(), bytes, spec().model().path());
+    if (!model.ok()) {
+      AddProblems("model", model.status());
+      return false;
+    }
+    model_ = *std::move(model);
+    job_.model = model_;
+    for (const std::string& note : model_->notes()) {
+      LogWarning("the model is trained otherwise than its file says")
+          .Job(job_.assignment.job_id())
+          .Field("note", note);
+    }
+    const size_t before = problems_.size();
+    job_.training = ResolveTrainingGraph(spec(), *job_.model, &problems_);
+    ReleaseValuesOf(job_.training.tables);
+    return problems_.size() == before;
+  }
+
+  // Frees the initializers' values of parameters or tables.
+  template <typename T>
+  void ReleaseValuesOf(const std::vector<T>& list) {
+    std::vector<int> initializers;
+    for (const T& entry : list) {
+      if (entry.initializer >= 0) initializers.push_back(entry.initializer);
+    }
+    model_->ReleaseValues(initializers);
+  }
+
+  // The scheduler and every member must see the same parameters.
+  void PlaceBlocks() {
+    if (!AgreesWithAssignment()) {
+      problems_.emplace_back(
+          "model: its parameters are not those of the assignment; are all "
+          "daemons of one version?");
+      return;
+    }
+    auto map =
+        BlockMap::Create(TensorSizesOf(job_.training),
+                         static_cast<uint32_t>(job_.assignment.ps_size()));
+    if (!map.ok()) return AddProblems("model", map.status());
+    job_.map = *std::move(map);
+  }
+
+  bool AgreesWithAssignment() const {
+    const auto& theirs = job_.assignment.parameters();
+    const auto& ours = job_.training.parameters;
+    if (theirs.size() != static_cast<int>(ours.size())) return false;
+    for (int i = 0; i < theirs.size(); ++i) {
+      if (theirs[i].name() != ours[i].name ||
+          theirs[i].has_momentum() != ours[i].momentum.has_value() ||
+          theirs[i].momentum() != ours[i].momentum.value_or(0) ||
+          Dims(theirs[i].dims().begin(), theirs[i].dims().end()) !=
+              ours[i].dims) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::optional<SampleShape> FindSampleShape() {
+    std::optional<SampleShape> shape = FindSampleShape(/*length=*/0);
+    if (!shape.has_value()) return std::nullopt;
+    for (const uint32_t length : spec().data().buckets().lengths()) {
+      const std::optional<SampleShape> here = FindSampleShape(length);
+      if (!here.has_value()) return std::nullopt;
+      BucketShape bucket;
+      bucket.length = length;
+      bucket.label_width = here->label_width;
+      for (const FeedShape& feed : here->feeds) {
+        bucket.elements.push_back(feed.elements);
+      }
+      shape->buckets.push_back(std::move(bucket));
+    }
+    return shape;
+  }
+
+  // Without buckets.
+  std::optional<SampleShape> FindSampleShape(int64_t length) {
+    const auto shapes =
+        job_.model->InferShapes(spec().training().batch_size(), length);
+    if (!shapes.ok()) {
+      AddProblems("model", shapes.status());
+      return std::nullopt;
+    }
+    const auto per_sample = [&](ValueId value) {
+      return ElementCount((*shapes)[value]) / spec().training().batch_size();
+    };
+    SampleShape shape;
+    for (const ValueId feed : job_.training.feeds) {
+      const DType dtype = job_.model->graph().values[feed].dtype;
+      const Dims& dims = (*shapes)[feed];
+      shape.feeds.push_back({per_sample(feed),
+                             dtype == DType::kInt64,
+                             {dims.begin() + 1, dims.end()}});
+    }
+    const int64_t scores = per_sample(job_.training.loss_output);
+    const Dims& outputs = (*shapes)[job_.training.loss_output];
+    switch (spec().loss().kind()) {
+      case LossSpec::SOFTMAX_CROSS_ENTROPY:
+        shape.class_count = outputs.back();
+        shape.label_width = scores / shape.class_count;
+        if (outputs.size() > 2) {
+          shape.label_dims.assign(outputs.begin() + 1, outputs.end() - 1);
+        }
+        break;
+      case LossSpec::SIGMOID_CROSS_ENTROPY:
+        shape.class_count = 2;
+        break;
+      default:
+        shape.label_width = scores;
+        shape.label_dims.assign(outputs.begin() + 1, outputs.end());
+    }
+    return shape;
+  }
+
+  void OpenData() {
+    const std::optional<SampleShape> shape = FindSampleShape();
+    if (!shape.has_value()) return;
+    const DataSpec& data = spec().data();
+    const ReadWatch watch(options_.on_read);
+    if (!job_.is_evaluator()) {
+      job_.train = Open("data.train", data.train(), *shape);
+    }
+    if (Evaluates() && data.has_test()) {
+      job_.test = Open("data.test", data.test(), *shape);
+    } else if (job_.is_evaluator()) {
+      problems_.emplace_back(
+          "data.test: missing, and this is the job's evaluator");
+    }
+  }
+
+  std::unique_ptr<Dataset> Open(absl::string_view field,
+                                const DataSource& source,
+                                const SampleShape& shape) {
+    auto dataset =
+        Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
+                      shape.class_count, shape.label_width, options_.work_dir,
+                      shape.buckets, shape.label_dims);
+    if (!dataset.ok()) {
+      AddProblems(field, dataset.status());
+      return nullptr;
+    }
+    if ((*dataset)->size() == 0) {
+      problems_.push_back(absl::StrCat(field, ": has no samples"));
+    }
+    auto print = FingerprintOf(field, source, spec().data(), options_.data_root,
+                               **dataset);
+    if (!print.ok()) {
+      AddProblems(field, print.status());
+      return nullptr;
+    }
+    *job_.data.add_sources() = *std::move(print);
+    return *std::move(dataset);
+  }
+
+  // As their daemons call their hosts. To be wrong costs nothing but a copy:
+  // who is near is found out when calls are made.
+  bool HasPsOnThisHost() const {
+    const std::string& own = job_.member().hostname();
+    for (const Participant& ps : job_.assignment.ps()) {
+      if (ps.member().hostname() == own) return true;
+    }
+    return false;
+  }
+
+  void CreateExecutor() {
+    Executor::Options options =
+        ExecutorOptionsOf(spec(), /*evaluates=*/job_.test != nullptr);
+    job_.threads = spec().training().threads() > 0
+                       ? static_cast<int>(spec().training().threads())
+                       : options_.threads;
+    options.threads = job_.threads;
+    options.trains = !job_.is_evaluator();
+    options.shared_gradients =
+        options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
+    auto executor = Executor::Create(job_.model, job_.training, options);
+    if (absl::IsResourceExhausted(executor.status())) {
+      return problems_.push_back(absl::StrCat(
+          "model: ", executor.status().message(), "; ",
+          DescribeFit(model_, job_.training, options, AvailableMemoryBytes())));
+    }
+    if (!executor.ok()) return AddProblems("model", executor.status());
+    job_.executor = *std::move(executor);
+    ReleaseValuesOf(job_.training.parameters);
+    // A freed copy of the file's values makes room for the gradients.
+    ReturnFreedMemory();
+    const absl::Status resident = job_.executor->MakeResident(options_.go_on);
+    if (!resident.ok()) AddProblems("model", resident);
+  }
+
+  void CreateRows() {
+    if (spec().tables_size() == 0) return;
+    auto rows = JobRows::Create(job_.assignment, *job_.model, job_.training,
+                                job_.test != nullptr);
+    if (!rows.ok()) return AddProblems("model", rows.status());
+    job_.rows = *std::move(rows);
+  }
+
+  PreparedJob& job_;
+  std::shared_ptr<Model> model_;  // the job's
+  const PrepareOptions& options_;
+  std::vector<std::string>& problems_;
+};
+
+}  // namespace
+
+std::string PreparedJob::task_name() const {
+  const Task& task = member().task();
+  return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
+                      task.index());
+}
+
+bool FoldsStatistics(const JobSpec& spec) {
+  return spec.training().sync_batch_statistics() &&
+         spec.resources().workers() > 1;
+}
+
+Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
+  const TrainingSpec& training = spec.training();
+  Executor::Options options;
+  options.loss = spec.loss();
+  options.ignores_labels = spec.data().label().has_ignore();
+  options.batch_size = training.batch_size();
+  // 0 in what a scheduler of before they were known fills in.
+  options.micro_batches = std::max(1u, training.micro_batches());
+  options.recompute_segments =
+      static_cast<int>(std::max(1u, training.recompute_segments()));
+  if (evaluates) options.eval_batch_size = training.eval_batch_size();
+  options.lengths.assign(spec.data().buckets().lengths().begin(),
+                         spec.data().buckets().lengths().end());
+  options.seed = training.seed();
+  options.folds_statistics = FoldsStatistics(spec);
+  return options;
+}
+
+JobSpec EvaluatorSpec(JobSpec spec) {
+  TrainingSpec* training = spec.mutable_training();
+  // Of what is trained it only has room for rows; one sample is too few for
+  // BatchNormalization.
+  training->set_batch_size(std::min(2u, training->batch_size()));
+  training->set_micro_batches(1);
+  return spec;
+}
+
+std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training) {
+  std::vector<TensorSize> tensors;
+  for (const TrainingGraph::Parameter& parameter : training.parameters) {
+    tensors.push_back({parameter.name, ElementCount(parameter.dims)});
+  }
+  return tensors;
+}
+
+std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
+                                        uint32_t rank, std::string model_bytes,
+                                        const PrepareOptions& options,
+                                        std::vector<std::string>* problems) {
+  auto job = std::make_unique<PreparedJob>();
+  job->assignment = assignment;
+  job->rank = rank;
+  Preparation(job.get(), options, problems).Run(std::move(model_bytes));
+  ReturnFreedMemory();  // of the file and what was read from it
+  return job;
+}
+
+}  // namespace syncline

@@ -1,0 +1,104 @@
+#ifndef SYNCLINE_WORKER_JOB_PREPARED_JOB_H_
+#define SYNCLINE_WORKER_JOB_PREPARED_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/model/training_graph.h"
+#include "common/system/memory_claim.h"
+#include "common/wire/block_map.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/compute/executor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/reading/data_root.h"
+#include "worker/data/reading/read_watch.h"
+#include "worker/embedding/job_rows.h"
+
+namespace syncline {
+
+// Everything one rank needs to train a job, or to evaluate it as the job's
+// evaluator, loaded and checked.
+struct PreparedJob {
+  // An evaluator's has batches of two samples at most: it trains on none.
+  JobAssignment assignment;
+  uint32_t rank = 0;
+  std::shared_ptr<const Model> model;
+  TrainingGraph training;
+  std::optional<BlockMap> map;
+  // Shared with slices on their way through gRPC, which point into its memory.
+  std::shared_ptr<Executor> executor;
+  int threads = 1;  // that it computes with
+  // Null if the job has no tables.
+  std::shared_ptr<JobRows> rows;
+  std::unique_ptr<Dataset> train;  // null: the evaluator's
+  // If the job has one: the evaluator's, or the chief's where there is none.
+  std::unique_ptr<Dataset> test;
+  DataFingerprint data;  // of those that are there
+
+  // Keeps the memory that gRPC's slices point into. The executor goes last.
+  std::shared_ptr<const void> memory() const {
+    return std::make_shared<
+        std::pair<std::shared_ptr<Executor>, std::shared_ptr<JobRows>>>(
+        executor, rows);
+  }
+  bool is_chief() const { return rank == 0; }
+  bool has_evaluator() const { return assignment.has_evaluator(); }
+  bool is_evaluator() const {
+    return has_evaluator() &&
+           rank == static_cast<uint32_t>(assignment.workers_size());
+  }
+  // This rank's process.
+  const Member& member() const {
+    return is_evaluator() ? assignment.evaluator().member()
+                          : assignment.workers(static_cast<int>(rank)).member();
+  }
+  const JobSpec& spec() const { return assignment.spec(); }
+  // "worker:2", as the job knows this rank.
+  std::string task_name() const;
+};
+
+struct PrepareOptions {
+  DataRoot data_root;    // where the files of the data are
+  std::string work_dir;  // for data that is not kept in memory
+  int threads = 1;       // where the job does not say
+  // Gradients may be shared with a ps on this host.
+  bool shared_memory = false;
+  // Sees what is read while data is loaded; an error ends that. May be null.
+  ReadWatch::OnRead on_read = nullptr;
+  // An error ends the taking of memory. May be null.
+  GoOnCheck go_on = nullptr;
+};
+
+// True if steps reduce the statistics of their batches over all workers.
+bool FoldsStatistics(const JobSpec& spec);
+
+// The options of a job's executor on a worker, except threads and shared
+// gradients, which are the daemon's. REQUIRES: `spec` has its defaults.
+Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates);
+
+// A job as its evaluator prepares it, which does not train: with the smallest
+// batches.
+JobSpec EvaluatorSpec(JobSpec spec);
+
+// The tensors that the ps share, in the order of the parameters.
+std::vector<TensorSize> TensorSizesOf(const TrainingGraph& training);
+
+// Parses `model_bytes` and frees them, resolves the job's spec against the
+// model, loads the data and plans memory. Blocks for as long as loading takes.
+// Appends one line per problem to *problems, all that can be found; without any
+// the job is complete, and its model has given up the values of parameters
+// (they are the executor's) and of tables (the ps make rows).
+std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
+                                        uint32_t rank, std::string model_bytes,
+                                        const PrepareOptions& options,
+                                        std::vector<std::string>* problems);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_PREPARED_JOB_H_

@@ -1,0 +1,55 @@
+#include "worker/job/progress_meter.h"
+
+#include <limits>
+
+namespace syncline {
+
+ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
+                             absl::Time start)
+    : whole_{.start = start}, recent_{.start = start} {
+  progress_.set_rank(rank);
+  progress_.set_clocks_total(epochs.clocks_total);
+  progress_.set_clocks_per_epoch(epochs.steps_per_epoch);
+}
+
+void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
+                            const StepTimes& times) {
+  MutexLock lock(&mu_);
+  WorkerProgress& p = progress_;
+  p.set_clock(clock + 1);
+  p.set_samples(p.samples() + samples);
+  whole_.Add(samples, loss_sum);
+  recent_.Add(samples, loss_sum);
+  p.set_data_seconds(p.data_seconds() + absl::ToDoubleSeconds(times.data));
+  p.set_compute_seconds(p.compute_seconds() +
+                        absl::ToDoubleSeconds(times.compute));
+  p.set_push_seconds(p.push_seconds() + absl::ToDoubleSeconds(times.push));
+  p.set_wait_seconds(p.wait_seconds() + absl::ToDoubleSeconds(times.wait));
+  p.set_pull_seconds(p.pull_seconds() + absl::ToDoubleSeconds(times.pull));
+}
+
+WorkerProgress ProgressMeter::Report(absl::Time now) {
+  MutexLock lock(&mu_);
+  WorkerProgress report = progress_;
+  recent_.Describe(now, &report);
+  recent_ = {.start = now};
+  return report;
+}
+
+WorkerProgress ProgressMeter::Totals(absl::Time now) const {
+  MutexLock lock(&mu_);
+  WorkerProgress report = progress_;
+  whole_.Describe(now, &report);
+  return report;
+}
+
+void ProgressMeter::Interval::Describe(absl::Time now,
+                                       WorkerProgress* progress) const {
+  const double seconds = absl::ToDoubleSeconds(now - start);
+  const auto count = static_cast<double>(samples);
+  progress->set_loss(samples > 0 ? loss_sum / count
+                                 : std::numeric_limits<double>::quiet_NaN());
+  progress->set_samples_per_second(seconds > 0 ? count / seconds : 0);
+}
+
+}  // namespace syncline

@@ -1,0 +1,60 @@
+#ifndef SYNCLINE_WORKER_JOB_PROGRESS_METER_H_
+#define SYNCLINE_WORKER_JOB_PROGRESS_METER_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "worker/data/epochs.h"
+
+namespace syncline {
+
+// Progress of a worker's training thread, and where its time went. Written by
+// that thread, reported by another. Thread-safe.
+class ProgressMeter {
+ public:
+  // Where the time of one step went.
+  struct StepTimes {
+    absl::Duration data;     // until the batch was there
+    absl::Duration compute;  // forward and backward
+    absl::Duration push;     // until the last gradient had left
+    absl::Duration wait;     // until the servers let the values be read
+    absl::Duration pull;     // until the values of the next step were here
+
+    absl::Duration total() const { return data + compute + push + wait + pull; }
+  };
+
+  ProgressMeter(uint32_t rank, const Epochs& epochs, absl::Time start);
+
+  // Step `clock` was closed with `samples`, of which `loss_sum` is the loss.
+  void AddStep(int64_t clock, uint64_t samples, double loss_sum,
+               const StepTimes& times) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Loss and speed are over the time since the previous report.
+  WorkerProgress Report(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  // Loss and speed are over all of it.
+  WorkerProgress Totals(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Interval {
+    absl::Time start;
+    uint64_t samples = 0;
+    double loss_sum = 0;
+
+    void Add(uint64_t more_samples, double more_loss) {
+      samples += more_samples;
+      loss_sum += more_loss;
+    }
+    void Describe(absl::Time now, WorkerProgress* progress) const;
+  };
+
+  mutable Mutex mu_;
+  WorkerProgress progress_ ABSL_GUARDED_BY(mu_);
+  Interval whole_ ABSL_GUARDED_BY(mu_);
+  Interval recent_ ABSL_GUARDED_BY(mu_);  // since the last report
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_JOB_PROGRESS_METER_H_

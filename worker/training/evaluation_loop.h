@@ -1,0 +1,59 @@
+#ifndef SYNCLINE_WORKER_TRAINING_EVALUATION_LOOP_H_
+#define SYNCLINE_WORKER_TRAINING_EVALUATION_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/job.pb.h"
+#include "worker/client/ps_client.h"
+#include "worker/data/epochs.h"
+#include "worker/evaluation/cut_evaluator.h"
+#include "worker/job/job_client.h"
+#include "worker/job/prepared_job.h"
+
+namespace syncline {
+
+// The evaluator's work while the other members train: it evaluates the state at
+// each epoch's end, in order, each once. One use, one thread; Stop from any.
+//
+//   read the cut -> announce the next -> end this one -> evaluate
+//
+// The chief announces the first cut, before anybody can train, and nobody ends
+// the last: there is nothing behind it to hold. Rows are read while their cut
+// is held, so with tables a cut ends after its evaluation. An evaluation that
+// takes longer than an epoch holds the workers at the next cut.
+class EvaluationLoop {
+ public:
+  // `job` is an evaluator's, complete, and outlives this.
+  EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
+                 const JobProcess& process, OnEvaluation on_evaluation);
+
+  // Until the state at the last clock is evaluated. Blocks. Errors: PsClient's,
+  // the executor's; Cancelled: by Stop.
+  absl::Status Run();
+
+  // Ends Run with Cancelled: calls under way are cut short, a batch that is
+  // being computed is finished first. Thread-safe.
+  void Stop();
+
+  const std::vector<Evaluation>& evaluations() const {
+    return evaluator_.evaluations();
+  }
+
+ private:
+  absl::Status EvaluateAll();
+  absl::Status EvaluateAt(int64_t clock);
+
+  const PreparedJob& job_;
+  const Epochs epochs_;
+  std::atomic<bool> stop_{false};
+  PsClient client_;
+  CutEvaluator evaluator_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_TRAINING_EVALUATION_LOOP_H_

@@ -1,0 +1,156 @@
+#ifndef SYNCLINE_WORKER_TRAINING_JOB_RUN_H_
+#define SYNCLINE_WORKER_TRAINING_JOB_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/cancellation.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/export/artifact_transfer.h"
+#include "worker/export/job_results.h"
+#include "worker/export/result_upload.h"
+#include "worker/job/prepared_job.h"
+#include "worker/job/worker_metrics.h"
+#include "worker/training/evaluation_loop.h"
+#include "worker/training/trainer.h"
+
+namespace syncline {
+
+// One job on one worker or evaluator, from PrepareJob until nothing of it is
+// left:
+//
+//   fetch, prepare -> JobPrepared -> (RunJob) -> train, upload -> JobDone
+//
+// where the job's evaluator evaluates instead of training,
+// and, wherever it is when StopJob comes, -> release -> JobDone{released}.
+// Execute takes one thread; the requests come from any.
+class JobRun {
+ public:
+  struct Options {
+    DataRoot data_root;
+    std::string work_dir;
+    // For results that the scheduler could not store; outlives the process.
+    std::string results_root;
+    absl::Duration store_limit = absl::Minutes(30);  // ResultUpload's
+    int threads = 1;
+    uint64_t incarnation = 0;
+    bool shared_memory = true;  // with a ps on this host
+  };
+  // The objects that are pointed to must outlive this one. `send` is
+  // thread-safe and does not block.
+  JobRun(const JobAssignment& assignment, const Options& options,
+         ArtifactTransfer* artifacts, WorkerMetrics* metrics,
+         std::function<void(DaemonMessage)> send);
+
+  const std::string& job_id() const { return assignment_.job_id(); }
+
+  void RequestRun(const RunJob& command) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of its next steps, also where it does not run yet. An evaluator has none.
+  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
+  // False: it has ended already, and will not answer.
+  bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // All of it; returns when nothing is left: no thread, no call, no memory, no
+  // file but results that could not be stored.
+  void Execute();
+  bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // `gone` becomes true when nothing uses the executor any more.
+  struct Gone {
+    Mutex mu;
+    CondVar changed;
+    bool gone ABSL_GUARDED_BY(mu) = false;
+  };
+
+  // Empty: ready to run.
+  std::vector<std::string> Prepare();
+  absl::Status LoadModel(std::string* bytes);
+  // Tries again while the scheduler is out of reach.
+  absl::Status FetchModel(const std::string& file) ABSL_LOCKS_EXCLUDED(mu_);
+  // Says what is being read, and ends it when the job is stopped.
+  absl::Status OnRead(const std::string& path, size_t bytes);
+  void WarnOfLargeSteps() const;
+  // False: stopped before.
+  bool AwaitRun() ABSL_LOCKS_EXCLUDED(mu_);
+  bool stop_requested() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Says which results stay on this host, and where, if any do.
+  void TellKeptResults();
+  // Reports success, or answers the stop that came, if one did. A stop that
+  // comes later is not taken.
+  void End(bool succeeded) ABSL_LOCKS_EXCLUDED(mu_);
+  // Logs the tensors that are trained, those that are not, and the reasons.
+  void LogWeights() const;
+  absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status UploadResults(Trainer* trainer);
+  // The parameters that the executor has are the best so far: writes them, for
+  // PutBest. What cannot be written costs that, not the job.
+  void WriteBest(const Evaluation& evaluation, const StoringProgress& storing);
+  absl::Status PutBest();
+  absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
+                          const WorkerProgress* totals);
+  // Those that the model file can hold.
+  absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
+  // The others, as a file of their own.
+  absl::Status PutTable(Trainer* trainer, size_t index);
+  absl::Status PutText(const std::string& name, const std::string& content);
+  // Of what nobody misses: one attempt.
+  absl::Status UploadText(const std::string& name, const std::string& content,
+                          absl::Duration timeout, Cancellation* cancellation);
+  // Arranges for executor_gone_ to tell when nobody uses the executor.
+  void WatchExecutor();
+  // Frees model, data and parameters, these as soon as gRPC has let go of them.
+  void ReleaseMemory();
+
+  void SendPrepared(const std::vector<std::string>& problems);
+  void SendDone(const absl::Status& status, bool released);
+  void SendProgress(const WorkerProgress& progress);
+  void OnEvaluated(const Evaluation& evaluation,
+                   const StoringProgress& storing);
+  void SendActivity(const std::string& activity);
+  void SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error);
+  void UploadProfile(const std::string& name, const StepProfile& profile);
+
+  const JobAssignment assignment_;
+  const Options options_;
+  const std::string dir_;
+  ArtifactTransfer* const artifacts_;
+  WorkerMetrics* const metrics_;
+  const std::function<void(DaemonMessage)> send_;
+
+  Cancellation cancellation_;  // of transfers that a stop ends
+  ResultUpload results_;       // the executing thread's, but for Stop
+
+  // The executing thread's.
+  std::unique_ptr<PreparedJob> job_;
+  std::shared_ptr<Gone> executor_gone_;
+  std::string read_path_;
+  uint64_t read_bytes_ = 0;  // of it
+  absl::Time read_told_at_ = absl::InfinitePast();
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::optional<RunJob> run_ ABSL_GUARDED_BY(mu_);
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::string stop_reason_ ABSL_GUARDED_BY(mu_);
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // Of before there was a trainer.
+  std::vector<ProfileSteps> profiles_wanted_ ABSL_GUARDED_BY(mu_);
+  Trainer* trainer_ ABSL_GUARDED_BY(mu_) =
+      nullptr;  // while it trains or exports
+  EvaluationLoop* evaluation_ ABSL_GUARDED_BY(mu_) = nullptr;  // likewise
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_TRAINING_JOB_RUN_H_

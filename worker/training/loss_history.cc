@@ -1,0 +1,56 @@
+#include "worker/training/loss_history.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/unsigned_nan.h"
+
+namespace syncline {
+
+void LossHistory::Point::Add(const Point& later) {
+  last_clock = later.last_clock;
+  samples += later.samples;
+  loss_sum += later.loss_sum;
+}
+
+void LossHistory::Add(int64_t clock, uint64_t samples, double loss_sum) {
+  const Point step = {clock, samples, loss_sum};
+  if (!points_.empty() && steps_in_last_ < steps_per_point_) {
+    points_.back().Add(step);
+    ++steps_in_last_;
+    return;
+  }
+  if (points_.size() == points_max_) Thin();
+  points_.push_back(step);
+  steps_in_last_ = 1;
+}
+
+void LossHistory::Thin() {
+  for (size_t i = 0; i < points_max_ / 2; ++i) {
+    points_[i] = points_[2 * i];
+    points_[i].Add(points_[2 * i + 1]);
+  }
+  points_.resize(points_max_ / 2);
+  steps_per_point_ *= 2;
+}
+
+std::string LossHistory::Csv(
+    const Epochs& epochs,
+    const std::function<double(int64_t clock)>& rate) const {
+  std::string csv = "clock,epoch,chief_samples,chief_loss,learning_rate\n";
+  uint64_t samples = 0;
+  for (const Point& point : points_) {
+    samples += point.samples;
+    const int64_t closed = point.last_clock + 1;
+    absl::StrAppend(&csv, closed, ",", epochs.DoneAt(closed), ",", samples,
+                    ",");
+    if (point.samples > 0) {
+      absl::StrAppendFormat(
+          &csv, "%.9g",
+          UnsignedNan(point.loss_sum / static_cast<double>(point.samples)));
+    }
+    absl::StrAppendFormat(&csv, ",%.7g\n", rate(point.last_clock));
+  }
+  return csv;
+}
+
+}  // namespace syncline

@@ -1,0 +1,202 @@
+#ifndef SYNCLINE_WORKER_TRAINING_TRAINER_H_
+#define SYNCLINE_WORKER_TRAINING_TRAINER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/profile.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/statistics_client.h"
+#include "worker/compute/step_recorder.h"
+#include "worker/data/epochs.h"
+#include "worker/data/prefetcher.h"
+#include "worker/embedding/training_row_cache.h"
+#include "worker/evaluation/cut_evaluator.h"
+#include "worker/export/table_export.h"
+#include "worker/job/prepared_job.h"
+#include "worker/job/progress_meter.h"
+#include "worker/job/worker_metrics.h"
+#include "worker/training/loss_history.h"
+
+namespace syncline {
+
+// The training loop of one rank of one job. One use, one thread; Stop from any.
+//
+//   batch -> forward, backward -> gradients to the ps, as they become ready
+//         <- values of the next step, straight into the executor
+//
+// The chief also fills the initial values, announces each epoch's end as a cut,
+// reads the state at the cut and evaluates it; where the job has an evaluator,
+// it announces the first cut and reads the last. In sync mode the parameters
+// depend on the job alone: not on timing, not on the number of ps.
+class Trainer {
+ public:
+  struct Options {
+    uint64_t incarnation = 0;
+    bool shared_memory = true;         // with a ps on this host
+    WorkerMetrics* metrics = nullptr;  // outlives the trainer
+    // About twice a second, from a thread of the trainer, and once at the end.
+    std::function<void(const WorkerProgress&)> on_progress;
+    // The chief's evaluations, from the training thread.
+    OnEvaluation on_evaluation;
+    // The evaluation that is going on, in words; empty: it is over. From the
+    // training thread.
+    std::function<void(const std::string& what)> on_activity;
+    // A ps is out of reach (FanoutCall), from a thread of gRPC.
+    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+                       const absl::Status& error)>
+        on_unreachable = nullptr;
+    // Gets the profiles that RequestProfile asked for, from a thread of the
+    // trainer. May block.
+    std::function<void(const std::string& name, const StepProfile&)> on_profile;
+  };
+  // `job` is complete (PrepareJob found no problem) and outlives the trainer.
+  Trainer(const PreparedJob& job, Options options);
+
+  // Trains until the last clock; the chief's executor then holds the final
+  // parameters. Blocks. Errors: PsClient's; FailedPrecondition: the loss is not
+  // finite and the job's policy is to fail, with node, step and worker;
+  // Cancelled: by Stop.
+  absl::Status Run();
+
+  // Ends Run with Cancelled: calls under way are cut short, a step or a batch
+  // that is being computed is finished first. Thread-safe.
+  void Stop();
+
+  // Records the next steps, once those that were asked for before are done;
+  // fewer where the job has no more or fails, none once it is stopped. The
+  // scheduler asks for kProfilesPerWorkerMax at most; others are dropped.
+  // Thread-safe.
+  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The chief's, after Run; none where the job has an evaluator.
+  absl::Span<const Evaluation> evaluations() const {
+    if (!evaluator_.has_value()) return {};
+    return evaluator_->evaluations();
+  }
+  // Likewise: reads a table, by JobSpec.tables index, as it is after the last
+  // clock, until EndTables. Uses this. Errors: PsClient's, the sink's.
+  TableReader ReaderOf(uint32_t table);
+  // Nothing is scanned any more.
+  absl::Status EndTables();
+  // Of the whole run.
+  WorkerProgress Totals() const;
+  // history.csv, after Run. REQUIRES: this is the chief.
+  std::string HistoryCsv() const;
+
+ private:
+  absl::Status Start();
+  absl::Status Train();
+  absl::Status Step(int64_t clock);
+  absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
+                                 absl::Duration* pushing);
+  // Says so where this step has no part in folds of statistics to come, which
+  // others may wait with.
+  absl::Status LeaveFolds(const Batch& batch);
+  // True if the job wants steps whose loss is not finite to be left out.
+  bool GoesOnWithout(const absl::Status& loss);
+  // True if another worker's part in this step's reductions was not finite, and
+  // all of this worker's were.
+  bool IsSpoiltByOthers() const {
+    return statistics_ != nullptr && statistics_->spoilt_by_others();
+  }
+  void WarnOfOthers(int64_t clock);
+  // True once per kWarningPeriod.
+  bool MayWarn();
+  // Leaves the worker that is to blame the time to say why the job fails.
+  void AwaitStop() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<const Batch*> NextBatch();
+  // Has the rows of `batch`, which is that of `clock`.
+  absl::Status ReadyRows(int64_t clock, const Batch& batch);
+  // The rows that the batch after `clock` reads; empty if the batch is not
+  // known yet. `early`: rows that this step does not push are wanted early.
+  absl::Span<RowBatch* const> RowsAfter(int64_t clock, bool early);
+  // Wants of `rows`, which step `clock` reads, what is not kept. `current`, of
+  // the step before, is still to be pushed; or empty.
+  void SelectRows(int64_t clock, bool early,
+                  absl::Span<RowBatch* const> current,
+                  absl::Span<RowBatch* const> rows);
+  // Asks for what of that the consistency mode lets be read before this step's
+  // gradients are applied.
+  void PullRowsEarly(int64_t clock);
+  // The gradients of `clock` are known.
+  void UpdateKeptRows(int64_t clock, uint64_t samples);
+  // Called when the wanted rows of `rows`, for step `clock`, have been read:
+  // keeps them.
+  void KeepRows(int64_t clock, absl::Span<RowBatch* const> rows);
+  // Rows of `table` at the final cut. `keys` are unique.
+  absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
+                         float* values);
+  // Around a step.
+  void BeginRecording(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndRecording(uint64_t samples);
+  StepRecorder* recorder() {
+    return recorder_.has_value() ? &*recorder_ : nullptr;
+  }
+  // Records intervals that ended just now, one after the other.
+  void Record(std::initializer_list<StepRecorder::Timed> sequence);
+  // Hands over what was recorded, if anything was.
+  void FinishProfile() ABSL_LOCKS_EXCLUDED(mu_);
+  // The oldest that was recorded; false: there is none, or nobody waits for it
+  // because of Stop. One at a time, so that reports need not wait for all.
+  bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
+  // It is wanted, recorded, or being delivered.
+  bool HasProfile(const std::string& artifact) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasTables() const { return job_.rows != nullptr; }
+  // True if this rank reads the state at an epoch's end before it goes on.
+  bool ReadsCutAt(int64_t clock) const;
+  absl::Status EndEpoch(int64_t clock);
+  absl::Status Evaluate(int64_t clock);
+  void FillInitialValues();
+  // How much of what was computed was padding, where there was any.
+  void LogPadding() const;
+
+  const PreparedJob& job_;
+  const Options options_;
+  Executor& executor_;
+  Prefetcher prefetcher_;
+  const Epochs epochs_;
+  ProgressMeter meter_;
+  LossHistory history_;
+  // The clock that job_.rows->next() has been asked for; -1: none.
+  int64_t rows_clock_ = -1;
+  std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
+  int64_t fed_values_ = 0;  // of samples, in all steps
+  int64_t fed_padding_ = 0;
+  absl::Time next_warning_ = absl::InfinitePast();
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_
+  std::optional<StepRecorder> recorder_;     // of wishes_.front()
+  Mutex mu_;
+  CondVar stopped_;
+  std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::pair<std::string, StepProfile>> profiles_
+      ABSL_GUARDED_BY(mu_);                       // recorded, by name
+  std::string delivering_ ABSL_GUARDED_BY(mu_);   // its name; empty: none
+  std::unique_ptr<StatisticsClient> statistics_;  // null: nothing to fold
+  PsClient client_;
+  std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
+};
+
+// How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.
+Epochs EpochsOf(const PreparedJob& job);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_WORKER_TRAINING_TRAINER_H_

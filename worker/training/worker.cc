@@ -1,0 +1,173 @@
+#include "worker/training/worker.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/system/file.h"
+#include "common/system/log.h"
+#include "common/system/thread_name.h"
+#include "worker/export/artifact_transfer.h"
+#include "worker/export/kept_results.h"
+#include "worker/job/worker_metrics.h"
+#include "worker/training/job_run.h"
+
+namespace syncline {
+namespace {
+
+// Of a job that nothing is left of here: it has failed, was done, or was never
+// known. The code says that this is no success: a scheduler that has not asked
+// for the stop, because it was out of reach, would take it for one.
+DaemonMessage Released(const std::string& job_id) {
+  DaemonMessage message;
+  JobDone* const done = message.mutable_done();
+  done->set_job_id(job_id);
+  done->set_code(static_cast<int>(absl::StatusCode::kAborted));
+  done->set_message("stopped: nothing of the job is left here");
+  done->set_released(true);
+  return message;
+}
+
+DaemonMessage Refused(const std::string& job_id, const std::string& problem) {
+  DaemonMessage message;
+  message.mutable_prepared()->set_job_id(job_id);
+  message.mutable_prepared()->add_problems(problem);
+  return message;
+}
+
+// One thread executes one job after the other; commands only leave notes for
+// it.
+class JobWorker final : public Worker {
+ public:
+  JobWorker(const Options& options, std::function<void(DaemonMessage)> send)
+      : run_options_({.data_root = options.data_root,
+                      .work_dir = options.work_dir,
+                      .results_root = options.results_root,
+                      .store_limit = options.store_limit,
+                      .threads = options.threads,
+                      .incarnation = options.incarnation,
+                      .shared_memory = options.shared_memory}),
+        artifacts_(options.artifacts),
+        metrics_(options.metrics),
+        send_(std::move(send)) {
+    thread_ = std::thread([this] { Loop(); });
+  }
+
+  ~JobWorker() override {
+    std::shared_ptr<JobRun> job;
+    {
+      MutexLock lock(&mu_);
+      closing_ = true;
+      job = job_;
+      changed_.SignalAll();
+    }
+    if (job != nullptr) job->RequestStop("the worker is closing");
+    thread_.join();
+  }
+
+  void OnCommand(const SchedulerMessage& command) override {
+    switch (command.command_case()) {
+      case SchedulerMessage::kPrepare:
+        return OnPrepare(command.prepare().assignment());
+      case SchedulerMessage::kRun:
+        if (const auto job = FindJob(command.run().job_id())) {
+          job->RequestRun(command.run());
+        }
+        return;
+      case SchedulerMessage::kProfile:
+        if (const auto job = FindJob(command.profile().job_id())) {
+          job->RequestProfile(command.profile());
+        }
+        return;
+      case SchedulerMessage::kStop:
+        return OnStop(command.stop());
+      default:
+        return;
+    }
+  }
+
+ private:
+  void OnPrepare(const JobAssignment& assignment) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::string busy_with;
+    {
+      MutexLock lock(&mu_);
+      if (job_ == nullptr || job_->ended()) {
+        job_ = std::make_shared<JobRun>(assignment, run_options_,
+                                        artifacts_.get(), &metrics_, send_);
+        changed_.SignalAll();
+        return;
+      }
+      busy_with = job_->job_id();
+    }
+    // A repeated command, or a scheduler that knows less than we do.
+    if (busy_with == assignment.job_id()) return;
+    send_(Refused(assignment.job_id(),
+                  absl::StrCat("this worker is busy with job ", busy_with)));
+  }
+
+  void OnStop(const StopJob& stop) ABSL_LOCKS_EXCLUDED(mu_) {
+    const std::shared_ptr<JobRun> job = FindJob(stop.job_id());
+    if (job != nullptr && job->RequestStop(stop.reason())) return;
+    send_(Released(stop.job_id()));
+  }
+
+  std::shared_ptr<JobRun> FindJob(const std::string& job_id)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return job_ != nullptr && job_->job_id() == job_id ? job_ : nullptr;
+  }
+
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_) {
+    SetThreadName("train");
+    while (const std::shared_ptr<JobRun> job = AwaitJob()) {
+      job->Execute();
+      MutexLock lock(&mu_);
+      // The next one may have come right after the last word of this one.
+      if (job_ == job) job_.reset();
+    }
+  }
+
+  // Null: closing.
+  std::shared_ptr<JobRun> AwaitJob() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    while (job_ == nullptr && !closing_) {
+      changed_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
+    }
+    return closing_ ? nullptr : job_;
+  }
+
+  const JobRun::Options run_options_;
+  const std::shared_ptr<ArtifactTransfer> artifacts_;
+  WorkerMetrics metrics_;
+  const std::function<void(DaemonMessage)> send_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::shared_ptr<JobRun> job_ ABSL_GUARDED_BY(mu_);
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(
+    const Options& options, std::function<void(DaemonMessage)> send) {
+  SYNCLINE_RETURN_IF_ERROR(MakeDirs(options.work_dir));
+  if (!options.results_root.empty()) RemoveOldResults(options.results_root);
+  Options complete = options;
+  if (complete.threads <= 0) {
+    complete.threads =
+        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  if (complete.artifacts == nullptr) {
+    complete.artifacts = SchedulerArtifacts(
+        options.scheduler_address, options.incarnation, options.session_secret);
+  }
+  return std::make_unique<JobWorker>(complete, std::move(send));
+}
+
+}  // namespace syncline
