@@ -7,7 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Several heartbeats fit into a lease, so that one late one loses nobody.
@@ -24,14 +24,14 @@ int MemberCount(const DaemonOptions& options) {
 
 absl::Status HostedScheduler::Validate(const DaemonOptions& options) {
   if (options.job_file.empty()) return absl::OkStatus();
-  return LoadJobFile(options.job_file).status();
+  return ctl::LoadJobFile(options.job_file).status();
 }
 
 absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
     const DaemonOptions& options, Daemon* daemon) {
-  std::optional<absl::StatusOr<JobFile>> job_file;
+  std::optional<absl::StatusOr<ctl::JobFile>> job_file;
   if (!options.job_file.empty()) {
-    job_file = LoadJobFile(options.job_file);
+    job_file = ctl::LoadJobFile(options.job_file);
     // Nobody else will come to be told.
     if (!job_file->ok() && options.alone) return job_file->status();
     if (!job_file->ok()) daemon->Report(job_file->status());
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
 
 HostedScheduler::HostedScheduler(
     std::unique_ptr<Scheduler> scheduler,
-    std::optional<absl::StatusOr<JobFile>> job_file, int members,
+    std::optional<absl::StatusOr<ctl::JobFile>> job_file, int members,
     Daemon* daemon)
     : daemon_(daemon),
       job_file_(std::move(job_file)),
@@ -91,4 +91,4 @@ void HostedScheduler::Drain(int exit_code, absl::Time deadline) {
   scheduler_->Drain(deadline);
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

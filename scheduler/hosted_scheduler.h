@@ -14,7 +14,7 @@
 #include "scheduler/service/scheduler.h"
 #include "scheduler/single_job.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The scheduler of a process, be it syncline-scheduler or a chief: made from
 // the process's flags, with the job of --job. Used from the main thread, in the
@@ -44,16 +44,16 @@ class HostedScheduler {
 
  private:
   HostedScheduler(std::unique_ptr<Scheduler> scheduler,
-                  std::optional<absl::StatusOr<JobFile>> job_file, int members,
-                  Daemon* daemon);
+                  std::optional<absl::StatusOr<ctl::JobFile>> job_file,
+                  int members, Daemon* daemon);
 
   Daemon* const daemon_;
-  std::optional<absl::StatusOr<JobFile>> job_file_;
+  std::optional<absl::StatusOr<ctl::JobFile>> job_file_;
   const int members_;  // 0: not known
   const std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<SingleJob> job_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_HOSTED_SCHEDULER_H_

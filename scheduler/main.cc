@@ -5,14 +5,15 @@
 #include "common/daemon/daemon.h"
 #include "scheduler/hosted_scheduler.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 absl::StatusOr<int> RunScheduler(const DaemonOptions& options, Daemon* daemon) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto scheduler,
-                            HostedScheduler::Create(options, daemon));
-  SYNCLINE_RETURN_IF_ERROR(
-      daemon->Listen(HostedScheduler::Services(), scheduler->Pages()));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto scheduler,
+      scheduler::HostedScheduler::Create(options, daemon));
+  SYNCLINE_RETURN_IF_ERROR(daemon->Listen(
+      scheduler::HostedScheduler::Services(), scheduler->Pages()));
   const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
   scheduler->Start();
 
@@ -23,10 +24,10 @@ absl::StatusOr<int> RunScheduler(const DaemonOptions& options, Daemon* daemon) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 int main(int argc, char** argv) {
   return syncline::DaemonMain(syncline::DaemonKind::kScheduler, argc, argv,
                               &syncline::RunScheduler,
-                              &syncline::HostedScheduler::Validate);
+                              &syncline::scheduler::HostedScheduler::Validate);
 }

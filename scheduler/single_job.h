@@ -11,7 +11,7 @@
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/service/scheduler.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The job of --job: submits it, follows it in the log, then ends every daemon
 // of the cluster with the job's exit code. Thread-safe.
@@ -28,7 +28,7 @@ class SingleJob {
   //   job      if it is bad, or not taken, the cluster ends with exit code 1,
   //            once its members have come to be told, or after some seconds
   //   members  how many there should be; 0: not known
-  SingleJob(Scheduler* scheduler, absl::StatusOr<JobFile> job, int members,
+  SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job, int members,
             std::function<void(int exit_code)> done);
   // If the job is not over yet, the cluster ends with `exit_code` all the same.
   void Abandon(int exit_code) ABSL_LOCKS_EXCLUDED(mu_);
@@ -52,7 +52,7 @@ class SingleJob {
   bool Abandoned(int* exit_code) const ABSL_LOCKS_EXCLUDED(mu_);
 
   Scheduler* const scheduler_;
-  const absl::StatusOr<JobFile> job_;
+  const absl::StatusOr<ctl::JobFile> job_;
   const int members_;
   const std::function<void(int)> done_;
   mutable Mutex mu_;
@@ -62,6 +62,6 @@ class SingleJob {
   ThreadPool thread_;                             // last: it uses the rest
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SINGLE_JOB_H_

@@ -5,11 +5,12 @@
 #include "common/daemon/daemon.h"
 #include "server/service/ps_member.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 absl::StatusOr<int> RunPs(const DaemonOptions& options, Daemon* daemon) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto ps, PsMember::Create(options, daemon));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto ps,
+                            ps::PsMember::Create(options, daemon));
   SYNCLINE_RETURN_IF_ERROR(daemon->Listen({"syncline.ParameterServer"}));
   const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
   ps->Join(options.task, options.auto_index);
@@ -21,7 +22,7 @@ absl::StatusOr<int> RunPs(const DaemonOptions& options, Daemon* daemon) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps
 
 int main(int argc, char** argv) {
   return syncline::DaemonMain(syncline::DaemonKind::kPs, argc, argv,

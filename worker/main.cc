@@ -19,13 +19,13 @@
 #include "server/service/ps_member.h"
 #include "worker/training/worker.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
+absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
     const DaemonOptions& options, uint64_t incarnation, Daemon* daemon,
     MemberLink* link) {
-  Worker::Options worker;
+  worker::Worker::Options worker;
   worker.scheduler_address = daemon->scheduler_address();
   worker.data_root = {options.data_root, options.data_root_is_bound};
   SYNCLINE_ASSIGN_OR_RETURN(worker.work_dir, daemon->WorkDir());
@@ -35,21 +35,21 @@ absl::StatusOr<std::unique_ptr<Worker>> CreateWorker(
   worker.session_secret = [link] { return link->session_secret(); };
   worker.shared_memory = options.shared_memory;
   worker.metrics = daemon->metrics();
-  return Worker::Create(worker,
-                        [link](DaemonMessage m) { link->Send(std::move(m)); });
+  return worker::Worker::Create(
+      worker, [link](DaemonMessage m) { link->Send(std::move(m)); });
 }
 
 absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
-  std::unique_ptr<HostedScheduler> scheduler;
-  std::unique_ptr<PsMember> ps;
+  std::unique_ptr<scheduler::HostedScheduler> scheduler;
+  std::unique_ptr<ps::PsMember> ps;
   MemberLink* const link = daemon->AddMember();
   const uint64_t incarnation = EntropySeed();
   if (options.hosts_scheduler) {
-    SYNCLINE_ASSIGN_OR_RETURN(scheduler,
-                              HostedScheduler::Create(options, daemon));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        scheduler, scheduler::HostedScheduler::Create(options, daemon));
   }
   if (options.alone) {
-    SYNCLINE_ASSIGN_OR_RETURN(ps, PsMember::Create(options, daemon));
+    SYNCLINE_ASSIGN_OR_RETURN(ps, ps::PsMember::Create(options, daemon));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const std::string work_dir, daemon->WorkDir());
   daemon->AddReadiness([work_dir] {
@@ -62,7 +62,8 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
   SYNCLINE_RETURN_IF_ERROR(
       scheduler == nullptr
           ? daemon->Listen({"syncline.Worker"})
-          : daemon->Listen(HostedScheduler::Services(), scheduler->Pages()));
+          : daemon->Listen(scheduler::HostedScheduler::Services(),
+                           scheduler->Pages()));
   const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
   SYNCLINE_ASSIGN_OR_RETURN(const auto worker,
                             CreateWorker(options, incarnation, daemon, link));
@@ -85,11 +86,11 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker
 
 int main(int argc, char** argv) {
   syncline::RestartWithPassiveWaiting(argv);
   return syncline::DaemonMain(syncline::DaemonKind::kWorker, argc, argv,
                               &syncline::RunWorker,
-                              &syncline::HostedScheduler::Validate);
+                              &syncline::scheduler::HostedScheduler::Validate);
 }

@@ -15,8 +15,8 @@ namespace syncline {
 // "label: ".
 //   outline  of `text`, perhaps with fields blanked
 std::vector<std::string> LocateProblems(
-    absl::string_view text, const JobOutline& outline, absl::string_view label,
-    const std::vector<std::string>& problems);
+    absl::string_view text, const JobFileSourceMap& outline,
+    absl::string_view label, const std::vector<std::string>& problems);
 
 }  // namespace syncline
 

@@ -13,10 +13,10 @@ namespace pb = google::protobuf;
 
 // One grammar for both forms: fields are a name, maybe quoted, maybe a colon,
 // and a value: a word, strings, {fields}, <fields> or a [list] of those.
-class JobOutlineScanner {
+class JobFileSourceMapScanner {
  public:
-  JobOutlineScanner(absl::string_view text,
-                    std::vector<JobOutline::Field>* fields)
+  JobFileSourceMapScanner(absl::string_view text,
+                          std::vector<JobFileSourceMap::Field>* fields)
       : text_(text), fields_(fields) {}
 
   void Scan() {
@@ -93,7 +93,7 @@ class JobOutlineScanner {
 
   void ScanField(const pb::Descriptor* message, const std::string& path,
                  int depth, std::map<std::string, int>* counts) {
-    JobOutline::Field field;
+    JobFileSourceMap::Field field;
     field.begin = at_;
     const std::string name(TakeToken());
     field.end = at_;
@@ -118,7 +118,7 @@ class JobOutlineScanner {
     ScanValue(std::move(field), colon, depth);
   }
 
-  void ScanList(const JobOutline::Field& list, int depth, int* count) {
+  void ScanList(const JobFileSourceMap::Field& list, int depth, int* count) {
     const size_t index = Add(list);
     int open = 0;  // lists in the list, which mean nothing
     while (true) {
@@ -130,7 +130,7 @@ class JobOutlineScanner {
         ++at_;
         continue;
       }
-      JobOutline::Field element = list;
+      JobFileSourceMap::Field element = list;
       element.begin = at_;
       element.end = at_;
       if (count != nullptr) {
@@ -145,7 +145,7 @@ class JobOutlineScanner {
   }
 
   // The value at the current place; `certain` if nothing else can be there.
-  void ScanValue(JobOutline::Field field, bool certain, int depth) {
+  void ScanValue(JobFileSourceMap::Field field, bool certain, int depth) {
     if (IsOpening(Peek())) {
       const pb::Descriptor* inside = field.descriptor != nullptr
                                          ? field.descriptor->message_type()
@@ -167,7 +167,7 @@ class JobOutlineScanner {
     Add(std::move(field));
   }
 
-  void TakeScalar(JobOutline::Field* field) {
+  void TakeScalar(JobFileSourceMap::Field* field) {
     field->has_value = AtWord() || IsQuote(Peek());
     if (AtWord()) {
       const bool sign = TakeToken() == "-";
@@ -201,7 +201,7 @@ class JobOutlineScanner {
   }
 
   // Of what is inside an unknown field nothing is kept.
-  size_t Add(JobOutline::Field field) {
+  size_t Add(JobFileSourceMap::Field field) {
     if (field.container == nullptr) return fields_->size();
     fields_->push_back(std::move(field));
     return fields_->size() - 1;
@@ -211,15 +211,15 @@ class JobOutlineScanner {
   }
 
   const absl::string_view text_;
-  std::vector<JobOutline::Field>* const fields_;
+  std::vector<JobFileSourceMap::Field>* const fields_;
   size_t at_ = 0;
 };
 
-JobOutline::JobOutline(absl::string_view text) {
-  JobOutlineScanner(text, &fields_).Scan();
+JobFileSourceMap::JobFileSourceMap(absl::string_view text) {
+  JobFileSourceMapScanner(text, &fields_).Scan();
 }
 
-const JobOutline::Field* JobOutline::At(size_t offset) const {
+const JobFileSourceMap::Field* JobFileSourceMap::At(size_t offset) const {
   const Field* innermost = nullptr;
   for (const Field& field : fields_) {
     if (field.begin > offset) break;
@@ -228,7 +228,7 @@ const JobOutline::Field* JobOutline::At(size_t offset) const {
   return innermost;
 }
 
-const JobOutline::Field* JobOutline::Before(size_t offset) const {
+const JobFileSourceMap::Field* JobFileSourceMap::Before(size_t offset) const {
   const Field* last = nullptr;
   for (const Field& field : fields_) {
     if (field.end > offset) continue;
@@ -237,14 +237,16 @@ const JobOutline::Field* JobOutline::Before(size_t offset) const {
   return last;
 }
 
-const JobOutline::Field* JobOutline::Find(absl::string_view path) const {
+const JobFileSourceMap::Field* JobFileSourceMap::Find(
+    absl::string_view path) const {
   for (const Field& field : fields_) {
     if (field.path == path) return &field;
   }
   return nullptr;
 }
 
-const JobOutline::Field* JobOutline::FindNearest(absl::string_view path) const {
+const JobFileSourceMap::Field* JobFileSourceMap::FindNearest(
+    absl::string_view path) const {
   while (!path.empty()) {
     if (const Field* field = Find(path)) return field;
     if (const Field* first = Find(absl::StrCat(path, "[0]"))) return first;
@@ -253,7 +255,7 @@ const JobOutline::Field* JobOutline::FindNearest(absl::string_view path) const {
   return nullptr;
 }
 
-void BlankField(const JobOutline::Field& field, std::string* text) {
+void BlankField(const JobFileSourceMap::Field& field, std::string* text) {
   for (size_t i = field.begin; i < field.end; ++i) {
     if ((*text)[i] != '\n') (*text)[i] = ' ';
   }

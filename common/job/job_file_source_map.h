@@ -14,7 +14,7 @@ namespace syncline {
 // they make sense: what tells a problem's line, and what can be left out so
 // that the rest can be read. Takes any text, and sees as much of a form in it
 // as there is. Immutable, hence thread-safe.
-class JobOutline {
+class JobFileSourceMap {
  public:
   struct Field {
     // "data.feeds[1].input", names as in the proto whatever JSON spelled. An
@@ -30,8 +30,8 @@ class JobOutline {
     const google::protobuf::FieldDescriptor* descriptor = nullptr;
   };
 
-  JobOutline() = default;
-  explicit JobOutline(absl::string_view text);
+  JobFileSourceMap() = default;
+  explicit JobFileSourceMap(absl::string_view text);
 
   // In the order of the text, each before what is inside it.
   const std::vector<Field>& fields() const { return fields_; }
@@ -46,13 +46,13 @@ class JobOutline {
   const Field* FindNearest(absl::string_view path) const;
 
  private:
-  friend class JobOutlineScanner;
+  friend class JobFileSourceMapScanner;
   std::vector<Field> fields_;
 };
 
 // Overwrites a field of the outline of *text with spaces, and one comma beside
 // it: offsets and lines of the rest stay.
-void BlankField(const JobOutline::Field& field, std::string* text);
+void BlankField(const JobFileSourceMap::Field& field, std::string* text);
 
 // "a.b[2].c" without its last part: "a.b[2]"; "" if there is one part only.
 absl::string_view ParentPath(absl::string_view path);

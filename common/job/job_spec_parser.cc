@@ -131,7 +131,7 @@ class Reader {
     parser.AllowUnknownField(true);
     parser.SetRecursionLimit(kNestingMax);
     const bool parsed = parser.ParseFromString(text_, &reading_.spec);
-    reading_.outline = JobOutline(text_);
+    reading_.outline = JobFileSourceMap(text_);
     blanked_ = false;
     if (parsed) {
       for (const auto& warning : complaints.warnings()) ReportUnknown(warning);
@@ -147,14 +147,14 @@ class Reader {
   bool ParseJson() {
     const auto status =
         pb::util::JsonStringToMessage(text_, &reading_.spec, {});
-    reading_.outline = JobOutline(text_);
+    reading_.outline = JobFileSourceMap(text_);
     blanked_ = false;
     if (status.ok()) return true;
     // A value that does not fit is reported as "(path): message", with lines of
     // context for some.
     absl::string_view message(status.message().data(), status.message().size());
     message = message.substr(0, message.find('\n'));
-    const JobOutline::Field* culprit = nullptr;
+    const JobFileSourceMap::Field* culprit = nullptr;
     if (absl::StartsWith(message, "(")) {
       culprit = reading_.outline.FindNearest(
           message.substr(1, message.find(')') - 1));
@@ -168,9 +168,9 @@ class Reader {
   }
 
   // The field that made the parser stop at `offset`.
-  const JobOutline::Field* FindCulprit(size_t offset,
-                                       absl::string_view message) const {
-    const JobOutline::Field* before = reading_.outline.Before(offset);
+  const JobFileSourceMap::Field* FindCulprit(size_t offset,
+                                             absl::string_view message) const {
+    const JobFileSourceMap::Field* before = reading_.outline.Before(offset);
     // Of some values it complains after it has passed them.
     if (absl::StartsWith(message, "Unknown enumeration value") ||
         absl::StartsWith(message, "Invalid value for boolean")) {
@@ -182,7 +182,7 @@ class Reader {
   }
 
   // Without a culprit nothing after `offset` is read.
-  void BlankAt(const JobOutline::Field* culprit, size_t offset,
+  void BlankAt(const JobFileSourceMap::Field* culprit, size_t offset,
                absl::string_view message) {
     if (culprit == nullptr || problems_.size() == kProblemsMax) {
       problems_.push_back({offset, std::string(message)});
@@ -204,8 +204,8 @@ class Reader {
   bool BlankedOne() const { return blanked_; }
 
   void BlankUnknownKeys() {
-    const JobOutline outline(text_);
-    for (const JobOutline::Field& field : outline.fields()) {
+    const JobFileSourceMap outline(text_);
+    for (const JobFileSourceMap::Field& field : outline.fields()) {
       if (field.descriptor != nullptr) continue;
       if (problems_.size() == kProblemsMax) return;
       ReportUnknownField(field);
@@ -214,7 +214,7 @@ class Reader {
   }
 
   void ReportUnknown(const Problem& warning) {
-    const JobOutline::Field* field = reading_.outline.At(warning.offset);
+    const JobFileSourceMap::Field* field = reading_.outline.At(warning.offset);
     if (field == nullptr || field->descriptor != nullptr) {
       field = reading_.outline.Before(warning.offset);
     }
@@ -225,7 +225,7 @@ class Reader {
     }
   }
 
-  void ReportUnknownField(const JobOutline::Field& field) {
+  void ReportUnknownField(const JobFileSourceMap::Field& field) {
     const absl::string_view name =
         absl::string_view(field.path).substr(ParentPath(field.path).size());
     const std::string plain(absl::StripPrefix(name, "."));
@@ -239,7 +239,7 @@ class Reader {
     MarkUnread(field);
   }
 
-  void MarkUnread(const JobOutline::Field& field) {
+  void MarkUnread(const JobFileSourceMap::Field& field) {
     reading_.unread_paths.push_back(field.path);
     if (field.descriptor != nullptr &&
         field.descriptor->enum_type() != nullptr) {

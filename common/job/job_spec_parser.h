@@ -23,7 +23,7 @@ struct JobReading {
   // False: the form is broken, and what comes after that place is missing too.
   bool complete = true;
   // Of what was read: indexes are those of `spec`.
-  JobOutline outline;
+  JobFileSourceMap outline;
 };
 
 // No value of any enum.

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(500);
@@ -88,4 +88,4 @@ std::string AddressChecks::Trouble(SessionId session) const {
   return found == checks_.end() ? "" : found->second.trouble;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "scheduler/core/membership.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Which members have answered, at the address that they claim, as the process
 // that registered. An address is a claim until then: a typo, a NAT, or somebody
@@ -55,6 +55,6 @@ class AddressChecks {
   std::map<SessionId, Check> checks_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_ADDRESS_CHECKS_H_

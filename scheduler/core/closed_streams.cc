@@ -1,6 +1,6 @@
 #include "scheduler/core/closed_streams.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // A process that is being killed may answer once more.
@@ -46,4 +46,4 @@ std::vector<SessionId> ClosedStreams::Overdue(absl::Time now) const {
   return overdue;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

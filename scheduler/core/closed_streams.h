@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "scheduler/core/membership.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Members that work for a job and whose stream has closed. A killed process
 // closes its stream, but so does a connection that broke, or a scheduler that
@@ -51,6 +51,6 @@ class ClosedStreams {
   std::map<SessionId, Stream> streams_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_CLOSED_STREAMS_H_

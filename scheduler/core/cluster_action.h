@@ -10,7 +10,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/membership.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // An instruction of the scheduler's pure core to its shell. The shell carries
 // them out in order.
@@ -60,6 +60,6 @@ using ClusterAction =
                  ConfirmAddress, AddressDoubted>;
 using ClusterActions = std::vector<ClusterAction>;
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_CLUSTER_ACTION_H_

@@ -22,10 +22,10 @@
 #include "scheduler/core/message_sizes.h"
 #include "scheduler/core/repeated_fault.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
-constexpr int kExitRetryable = 138;
+constexpr int ctl::kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 constexpr char kStreamClosed[] = "stream closed";
@@ -312,7 +312,7 @@ void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
 }
 
 void ClusterCore::NoteRepeatedFault(Job* job) {
-  if (job->status().exit_code() != kExitRetryable) return;
+  if (job->status().exit_code() != ctl::kExitRetryable) return;
   const std::string fault = FaultOf(job->status());
   if (fault.empty()) return;
   // The latest earlier run of it.
@@ -719,4 +719,4 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
   return status;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -21,7 +21,7 @@
 #include "scheduler/core/job_queue.h"
 #include "scheduler/core/membership.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Every decision of the scheduler: who is a member, which job runs where, what
 // is told to whom. Pure: events and `now` in, actions appended to *actions, to
@@ -211,6 +211,6 @@ class ClusterCore {
   std::set<uint64_t> told_;    // it, by incarnation
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_CLUSTER_CORE_H_

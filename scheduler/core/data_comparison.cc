@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using Source = DataFingerprint::Source;
@@ -99,4 +99,4 @@ std::vector<std::string> DataComparison::Add(absl::string_view who,
   return problems;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Compares the data that the members of a job see. Each of them plans its
 // batches from its own files, so a file that one host lacks would change which
@@ -30,6 +30,6 @@ class DataComparison {
   std::map<std::string, Seen> first_;  // by the source's field
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_DATA_COMPARISON_H_

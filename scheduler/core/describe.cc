@@ -6,7 +6,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/incarnation.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 absl::string_view TaskTypeName(TaskType type) {
   switch (type) {
@@ -71,4 +71,4 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp) {
          absl::Nanoseconds(timestamp.nanos());
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

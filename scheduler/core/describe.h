@@ -9,7 +9,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // How tasks, members and times are written in messages for people.
 
@@ -31,6 +31,6 @@ uint64_t JobNumber(absl::string_view job_id);
 google::protobuf::Timestamp ToTimestamp(absl::Time time);
 absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_DESCRIBE_H_

@@ -20,7 +20,7 @@
 #include "scheduler/core/progress_watchdog.h"
 #include "scheduler/core/unreachable_pairs.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // A job as it is kept between restarts of the scheduler.
 struct StoredJob {
@@ -242,6 +242,6 @@ class Job {
   absl::Time running_since_ = absl::InfiniteFuture();
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_H_

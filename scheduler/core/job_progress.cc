@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr size_t kCurvePointsMax = 256;
@@ -98,4 +98,4 @@ JobProgress JobProgressTracker::Summary(absl::Duration running) const {
   return progress;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // One job's progress out of its workers' reports. Pure, thread-compatible.
 class JobProgressTracker {
@@ -42,6 +42,6 @@ class JobProgressTracker {
   int64_t curve_stride_ = 1;  // clocks between points, grows as it is thinned
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_PROGRESS_H_

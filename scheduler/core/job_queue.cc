@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 bool JobQueue::Remove(const std::string& job_id) {
   const auto it = std::find(ids_.begin(), ids_.end(), job_id);
@@ -31,4 +31,4 @@ std::string WaitingText(const Capacity& need, const Capacity& free,
   return text;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // How many members of each kind: needed, free, or ever there. The chief counts
 // as a worker.
@@ -38,6 +38,6 @@ class JobQueue {
 std::string WaitingText(const Capacity& need, const Capacity& free,
                         const Capacity& total);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_QUEUE_H_

@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr size_t kFencedMax = 4096;
@@ -253,4 +253,4 @@ std::vector<const Membership::Entry*> Membership::All() const {
   return all;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -17,7 +17,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Live members that a cluster takes. Each is in ClusterStatus, with the texts
 // that a registration may have, so all of them fit into one message.
@@ -86,6 +86,6 @@ class Membership {
   absl::flat_hash_set<uint64_t> fenced_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_MEMBERSHIP_H_

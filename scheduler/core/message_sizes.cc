@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Membership's limits on a registration come to about 850.
@@ -85,4 +85,4 @@ absl::StatusOr<int> HotKeysThatFit(absl::Span<const PsReport* const> reports) {
       "(syncline_ps_table_...)"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -11,7 +11,7 @@
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Bytes that one answer or command may take up: gRPC's limit on a message, less
 // room for its envelope.
@@ -31,6 +31,6 @@ absl::Status CheckMessageSizes(const JobSpec& spec,
 // ResourceExhausted: the tables do not fit even without, with the numbers.
 absl::StatusOr<int> HotKeysThatFit(absl::Span<const PsReport* const> reports);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_MESSAGE_SIZES_H_

@@ -8,7 +8,7 @@
 #include "common/base/utf8.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr size_t kActivityBytesMax = 1024;
@@ -107,4 +107,4 @@ std::string ProgressWatchdog::Text(const Watched& watched,
                       ", ten times limits.step_timeout_seconds");
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -10,7 +10,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Finds a member of a running job that heartbeats, but whose work stands still:
 // a thread that hangs in an operator, in reading data or in writing results.
@@ -67,6 +67,6 @@ class ProgressWatchdog {
   absl::Time anyone_moved_ = absl::InfinitePast();
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_PROGRESS_WATCHDOG_H_

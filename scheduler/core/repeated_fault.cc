@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "google/protobuf/util/message_differencer.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // "10.0.0.5:4000", "(incarnation", "0x00c0ffee00c0ffee)", "j-0042,", "5.2".
@@ -175,4 +175,4 @@ bool IsSameWork(const JobStatus& a, const JobStatus& b) {
          google::protobuf::util::MessageDifferencer::Equals(a.spec(), b.spec());
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

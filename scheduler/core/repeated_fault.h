@@ -5,7 +5,7 @@
 
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Tells whether a job that might be run again has failed as it did before: a
 // process that dies at the same clock each time, for want of memory or by a
@@ -22,6 +22,6 @@ std::string FaultOf(const JobStatus& job);
 // True if both jobs have the same model and the same spec.
 bool IsSameWork(const JobStatus& a, const JobStatus& b);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_REPEATED_FAULT_H_

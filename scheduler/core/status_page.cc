@@ -11,7 +11,7 @@
 #include "common/job/skipped_text.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr char kHead[] = R"(<!DOCTYPE html>
@@ -65,7 +65,7 @@ std::string ProgressBar(const JobProgress& progress) {
       progress.clocks_total());
 }
 
-std::string ReasonText(const JobStatus& job) {
+std::string ctl::ReasonText(const JobStatus& job) {
   if (job.state() == QUEUED) return job.waiting_for();
   if (job.state() == RUNNING && !job.waiting_for().empty()) {
     return absl::StrCat("waiting for ", job.waiting_for());
@@ -74,7 +74,7 @@ std::string ReasonText(const JobStatus& job) {
   return job.transitions(job.transitions_size() - 1).reason();
 }
 
-std::string EvaluationText(const JobStatus& job) {
+std::string ctl::EvaluationText(const JobStatus& job) {
   if (job.evaluations().empty()) return "";
   const Evaluation& last = job.evaluations(job.evaluations_size() - 1);
   std::string text = absl::StrCat("test after epoch ", last.epoch(), ": loss ",
@@ -133,9 +133,9 @@ void AppendJob(const StatusPageData::JobView& view, absl::Time now,
                     " left");
   }
   absl::StrAppend(html, "</td><td>", RenderLossCurve(view.curve));
-  absl::StrAppend(html, "<div>", Escaped(EvaluationText(job)), "</div>");
+  absl::StrAppend(html, "<div>", Escaped(ctl::EvaluationText(job)), "</div>");
   AppendSkipped(job, html);
-  absl::StrAppend(html, "<div class=\"why\">", Escaped(ReasonText(job)),
+  absl::StrAppend(html, "<div class=\"why\">", Escaped(ctl::ReasonText(job)),
                   "</div></td></tr>\n");
 }
 
@@ -203,4 +203,4 @@ std::string RenderStatusPage(const StatusPageData& data) {
   return html;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -9,7 +9,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/job_progress.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The data that the page shows. They are copies, so that nothing is locked
 // while the page is written.
@@ -31,6 +31,6 @@ std::string RenderStatusPage(const StatusPageData& data);
 std::string RenderLossCurve(
     const std::vector<JobProgressTracker::CurvePoint>& curve);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_STATUS_PAGE_H_

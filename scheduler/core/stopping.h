@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The error of a scheduler that was told to end, until it has ended. By it
 // clients tell a scheduler that ends from one that was lost.
@@ -13,6 +13,6 @@ inline absl::Status SchedulerStopping() {
   return absl::UnavailableError(kSchedulerStopping);
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_STOPPING_H_

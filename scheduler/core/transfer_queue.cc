@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 absl::Status TransferQueue::Add(uint64_t id, absl::string_view client) {
   if (waiting_.size() >= options_.waiting_max) {
@@ -66,4 +66,4 @@ std::string ClientOfPeer(absl::string_view peer) {
   return std::string(peer.substr(0, port));
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

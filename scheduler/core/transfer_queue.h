@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Of which uploads the scheduler reads: each that is read costs a few
 // megabytes, so there is a limit on them, and one on those of a client, so that
@@ -69,6 +69,6 @@ class TransferPace {
 // The host of a gRPC peer: "ipv4:10.0.0.7:4242" -> "ipv4:10.0.0.7".
 std::string ClientOfPeer(absl::string_view peer);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_TRANSFER_QUEUE_H_

@@ -6,7 +6,7 @@
 #include "common/base/utf8.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Bounds on a report, which may be a hostile member's.
@@ -40,4 +40,4 @@ std::optional<std::string> UnreachablePairs::Longest(absl::Duration grace,
                       SecondsText(now - longest->since), ": ", longest->error);
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -11,7 +11,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The pairs of members of one job of which one says that it cannot reach the
 // other (PeerUnreachable in proto/scheduler.proto). Pure, thread-compatible.
@@ -42,6 +42,6 @@ class UnreachablePairs {
   std::map<std::pair<uint64_t, uint64_t>, Pair> pairs_;  // by incarnations
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_UNREACHABLE_PAIRS_H_

@@ -11,7 +11,7 @@
 #include "common/base/host_port.h"
 #include "common/system/thread_pool.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr int kLookupsAtATime = 16;
@@ -69,4 +69,4 @@ absl::Status CheckPortIsFree(int port) {
   return absl::ErrnoToStatus(error, absl::StrCat("binding port ", port));
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // The port of a scheduler where nobody names another one.
 inline constexpr int kDefaultSchedulerPort = 7070;
@@ -24,6 +24,6 @@ std::vector<absl::Status> ResolveHosts(const std::vector<std::string>& hosts);
 // errno; AlreadyExists: in use.
 absl::Status CheckPortIsFree(int port);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_ADDRESS_CHECK_H_

@@ -23,7 +23,7 @@
 #include "scheduler/ctl/text/weights_text.h"
 #include "scheduler/ctl/watch.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr char kSubmittedModel[] = "model.onnx";
@@ -418,4 +418,4 @@ JobsClient::Transferred ShowTransfer(const std::string& what,
   };
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -14,7 +14,7 @@
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct SubmitOptions {
   std::string job_file;
@@ -73,6 +73,6 @@ JobsClient::Transferred ShowTransfer(const std::string& what,
                                      const Console& console,
                                      InterruptSignals* interrupts);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_COMMANDS_H_

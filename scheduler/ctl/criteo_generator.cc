@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/portable_math.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 // Streams of random numbers that must not meet.
@@ -175,4 +175,4 @@ double CriteoGenerator::Logit(const Integers& integers,
   return logit;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

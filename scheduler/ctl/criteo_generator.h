@@ -8,7 +8,7 @@
 
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Integers in [1, size], k as often as 1 / k^exponent. Takes constant time and
 // no memory per value. Immutable.
@@ -85,6 +85,6 @@ class CriteoGenerator {
   std::vector<ZipfDistribution> columns_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_CRITEO_GENERATOR_H_

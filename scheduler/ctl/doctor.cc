@@ -18,7 +18,7 @@
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/exit_codes.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using Verdict = Finding::Verdict;
@@ -281,4 +281,4 @@ int RunDoctor(const DoctorOptions& options, const Console& console) {
   return problems == 0 ? kExitOk : kExitFailed;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -10,7 +10,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct DoctorOptions {
   // TF_CONFIG as found; empty: not set.
@@ -42,6 +42,6 @@ std::vector<Finding> CompareWithCluster(const ClusterStatus& cluster,
 // `synctl doctor`. Exit code 0: usable; 1: a problem.
 int RunDoctor(const DoctorOptions& options, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_DOCTOR_H_

@@ -21,7 +21,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr char kPartSuffix[] = ".part";
@@ -87,4 +87,4 @@ void RemoveParts(const std::string& file) {
   for (const auto& part : parts) std::filesystem::remove(part, error);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "common/system/file_descriptor.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Keeps other downloads out of a folder for as long as this lives. The lock is
 // the folder's own, so that it leaves no file behind. Move-only.
@@ -32,6 +32,6 @@ std::string PartName(const std::string& file);
 // REQUIRES: nobody else writes to the folder.
 void RemoveParts(const std::string& file);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_FOLDER_CLAIM_H_

@@ -19,7 +19,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr size_t kWriteBytes = 1 << 20;
@@ -122,4 +122,4 @@ int RunGenerateCriteo(const GenerateCriteoOptions& options,
   return kExitOk;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

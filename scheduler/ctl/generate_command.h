@@ -7,7 +7,7 @@
 #include "scheduler/ctl/criteo_generator.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct GenerateCriteoOptions {
   CriteoGenerator::Options generator;
@@ -22,6 +22,6 @@ struct GenerateCriteoOptions {
 int RunGenerateCriteo(const GenerateCriteoOptions& options,
                       const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_GENERATE_COMMAND_H_

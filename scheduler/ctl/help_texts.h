@@ -4,7 +4,7 @@
 // What `synctl --help` and the help of each command say below the options: what
 // to know beforehand, and examples.
 
-namespace syncline {
+namespace syncline::ctl {
 
 inline constexpr char kAbout[] =
     R"(synctl: submit training jobs to a Syncline cluster and follow them.)";
@@ -186,6 +186,6 @@ Examples:
   synctl help job | less
   synctl help job data.train.csv)";
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_HELP_TEXTS_H_

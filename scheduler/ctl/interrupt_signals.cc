@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/base/clock.h"
-namespace syncline {
+namespace syncline::ctl {
 
 InterruptSignals::InterruptSignals() {
   sigemptyset(&watched_);
@@ -32,4 +32,4 @@ bool InterruptSignals::WaitFor(absl::Duration timeout) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -5,7 +5,7 @@
 
 #include "absl/time/time.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Ctrl-C (SIGINT), SIGTERM and SIGHUP as something a loop asks for, instead of
 // something that happens to it. They are blocked for the object's life, in
@@ -28,6 +28,6 @@ class InterruptSignals {
   sigset_t before_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_INTERRUPT_SIGNALS_H_

@@ -19,7 +19,7 @@
 #include "common/model/job_check.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr uint64_t kJobFileBytesMax = 4 << 20;
@@ -165,4 +165,4 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   return job;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

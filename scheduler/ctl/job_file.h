@@ -10,7 +10,7 @@
 #include "common/model/training_graph.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // A job file and the model file it names, both checked.
 struct JobFile {
@@ -44,6 +44,6 @@ struct JobOverrides {
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
                                     const JobOverrides& overrides = {});
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_JOB_FILE_H_

@@ -15,7 +15,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/descriptor.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // proto/job_spec.proto with its comments, a FileDescriptorSet; generated.
 extern const char kJobSpecDescriptors[];
@@ -216,4 +216,4 @@ absl::StatusOr<std::string> JobReference(absl::string_view what) {
   return text;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // `synctl help job`: the fields of a job file as proto/job_spec.proto describes
 // them, message by message, in lines of at most 80 columns. `what` is a message
@@ -15,6 +15,6 @@ namespace syncline {
 // is none of this name, with what there is.
 absl::StatusOr<std::string> JobReference(absl::string_view what);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_JOB_REFERENCE_H_

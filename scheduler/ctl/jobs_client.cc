@@ -19,7 +19,7 @@
 #include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/text/exit_codes.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
@@ -41,7 +41,7 @@ absl::Time TransferDeadline(uint64_t bytes) {
 bool IsStopping(const absl::Status& status) {
   return absl::IsCancelled(status) ||
          (absl::IsUnavailable(status) &&
-          absl::StrContains(status.message(), kSchedulerStopping));
+          absl::StrContains(status.message(), scheduler::kSchedulerStopping));
 }
 
 bool IsOutOfReach(const absl::Status& status) {
@@ -80,7 +80,8 @@ absl::Status CheckWritten(const std::string& path,
 absl::Status CallStatus(const std::string& address,
                         const grpc::Status& grpc_status) {
   const absl::Status status = FromGrpcStatus(grpc_status);
-  if (IsStopping(status)) return OutOfReach(address, SchedulerStopping());
+  if (IsStopping(status))
+    return OutOfReach(address, scheduler::SchedulerStopping());
   return IsOutOfReach(status) ? OutOfReach(address, status) : status;
 }
 
@@ -268,7 +269,7 @@ absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,
     if (now >= give_up || now - heard_at >= options.silence_max) {
       if (!stopping) return OutOfReach(address_, ended);
       return absl::AbortedError(
-          absl::StrCat(kSchedulerStopping, " (", address_,
+          absl::StrCat(scheduler::kSchedulerStopping, " (", address_,
                        "), and none has come in its place"
                        "; the outcome of job ",
                        job_id, " is known when one is there again"));
@@ -338,8 +339,8 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
   SYNCLINE_RETURN_IF_ERROR(stopped);
   if (HasEnded(latest->state())) return absl::OkStatus();
   const absl::Status status = FromGrpcStatus(finished);
-  if (IsStopping(status)) return SchedulerStopping();
+  if (IsStopping(status)) return scheduler::SchedulerStopping();
   return status.ok() ? absl::UnavailableError("the watch ended early") : status;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

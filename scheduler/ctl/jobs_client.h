@@ -12,7 +12,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/ctl/interrupt_signals.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // A user's side of the scheduler: blocking calls that all end. Errors of every
 // call: the RPC's own, and Unavailable, naming the scheduler's address, where
@@ -85,6 +85,6 @@ class JobsClient {
   const std::unique_ptr<Jobs::Stub> stub_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_JOBS_CLIENT_H_

@@ -15,7 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr absl::Duration kListenTimeout = absl::Seconds(30);
@@ -150,4 +150,4 @@ std::string LastLines(const std::string& file, int lines) {
   return absl::StrJoin(all, "\n");
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -11,7 +11,7 @@
 #include "common/system/child_process.h"
 #include "scheduler/ctl/interrupt_signals.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // A scheduler, ps, workers and perhaps an evaluator as child processes on
 // loopback, with ports the system picks. The first worker is the chief. Ended
@@ -76,6 +76,6 @@ class LocalCluster {
 // The last `lines` lines of a file, for people; empty if there is none.
 std::string LastLines(const std::string& file, int lines);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_LOCAL_CLUSTER_H_

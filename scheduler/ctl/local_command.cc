@@ -24,7 +24,7 @@
 #include "scheduler/ctl/text/weights_text.h"
 #include "scheduler/ctl/watch.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ int RunLocal(const LocalOptions& options, const Console& console) {
   return code.ok() ? *code : console.PrintError(code.status());
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

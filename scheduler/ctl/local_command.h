@@ -6,7 +6,7 @@
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct LocalOptions {
   std::string job_file;
@@ -31,6 +31,6 @@ struct LocalOptions {
 // whatever happens. Returns the exit code.
 int RunLocal(const LocalOptions& options, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_LOCAL_COMMAND_H_

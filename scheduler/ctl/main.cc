@@ -23,23 +23,24 @@ absl::StatusOr<syncline::JobPlan> PlanJob(
     const syncline::JobSpec& spec, std::shared_ptr<const syncline::Model> model,
     const syncline::TrainingGraph& training) {
   syncline::JobPlan plan;
-  SYNCLINE_ASSIGN_OR_RETURN(plan.worker,
-                            syncline::PlanWorker(spec, model, training));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      plan.worker, syncline::worker::PlanWorker(spec, model, training));
   if (spec.data().has_test()) {
-    SYNCLINE_ASSIGN_OR_RETURN(plan.evaluator,
-                              syncline::PlanEvaluator(spec, model, training));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        plan.evaluator, syncline::worker::PlanEvaluator(spec, model, training));
   }
   SYNCLINE_ASSIGN_OR_RETURN(
-      plan.ps, syncline::PlanPs(spec, syncline::TensorSizesOf(training)));
+      plan.ps,
+      syncline::ps::PlanPs(spec, syncline::worker::TensorSizesOf(training)));
   SYNCLINE_ASSIGN_OR_RETURN(plan.tables,
-                            syncline::PlanTables(spec, training.tables));
+                            syncline::ps::PlanTables(spec, training.tables));
   return plan;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  syncline::SynctlEnvironment environment;
+  syncline::ctl::SynctlEnvironment environment;
   if (const char* tf_config = std::getenv("TF_CONFIG")) {
     environment.tf_config = tf_config;
   }
@@ -51,5 +52,5 @@ int main(int argc, char** argv) {
           .parent_path()
           .string();
   environment.planner = PlanJob;
-  return syncline::RunSynctl(argc, argv, environment);
+  return syncline::ctl::RunSynctl(argc, argv, environment);
 }

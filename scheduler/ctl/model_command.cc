@@ -11,7 +11,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/printable_stream.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 absl::StatusOr<std::map<std::string, std::string>> Parsed(
@@ -62,4 +62,4 @@ int RunModel(const ModelOptions& options, const Console& console) {
   return console.PrintError(absl::UnavailableError("cannot write the model"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -6,7 +6,7 @@
 
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct ModelOptions {
   std::string name;                   // empty: list what there is
@@ -17,6 +17,6 @@ struct ModelOptions {
 // console and nothing else; not to a terminal.
 int RunModel(const ModelOptions& options, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_MODEL_COMMAND_H_

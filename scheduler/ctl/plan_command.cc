@@ -10,7 +10,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/plan_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 // LoadJobFile has read it once.
@@ -71,4 +71,4 @@ int RunPlan(const PlanOptions& options, const JobPlanner& planner,
   return kExitOk;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

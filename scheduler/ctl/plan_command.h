@@ -15,7 +15,7 @@
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Plans the memory and the operations of a job, with the code of the worker and
 // the ps. `spec` has its defaults, `training` is what it is over `model`.
@@ -36,6 +36,6 @@ struct PlanOptions {
 int RunPlan(const PlanOptions& options, const JobPlanner& planner,
             const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_PLAN_COMMAND_H_

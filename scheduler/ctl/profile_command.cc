@@ -15,7 +15,7 @@
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/profile_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(200);
@@ -127,4 +127,4 @@ int RunProfile(const ProfileOptions& options, const Console& console) {
   return kExitOk;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct ProfileOptions {
   std::string scheduler;  // its address
@@ -23,6 +23,6 @@ struct ProfileOptions {
 // shows where their time went. Returns the exit code.
 int RunProfile(const ProfileOptions& options, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_PROFILE_COMMAND_H_

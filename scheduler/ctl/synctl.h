@@ -6,7 +6,7 @@
 
 #include "scheduler/ctl/plan_command.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // The inputs of synctl from its process besides the arguments.
 struct SynctlEnvironment {
@@ -21,6 +21,6 @@ struct SynctlEnvironment {
 // exit_codes.h.
 int RunSynctl(int argc, char** argv, const SynctlEnvironment& environment);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_SYNCTL_H_

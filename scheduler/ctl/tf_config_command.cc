@@ -12,7 +12,7 @@
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/exit_codes.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 // Appends the tasks of one flag.
@@ -93,4 +93,4 @@ int RunTfConfig(const std::string& scheduler,
   return kExitOk;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

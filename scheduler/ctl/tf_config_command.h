@@ -9,7 +9,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // "ps=10.0.0.7:2222,10.0.0.8:2222" are ps 0 and 1; "worker:3=host:2222" is
 // worker 3. Errors: InvalidArgument, all problems, one per line.
@@ -26,6 +26,6 @@ int RunTfConfig(const std::string& scheduler,
                 const std::vector<std::string>& cluster_flags,
                 const std::string& task, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TF_CONFIG_COMMAND_H_

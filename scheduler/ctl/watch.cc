@@ -8,7 +8,7 @@
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/progress_view.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
                                          const std::string& job_id,
@@ -78,4 +78,4 @@ int PrintOutcome(const JobStatus& job, const Console& console) {
   return code;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

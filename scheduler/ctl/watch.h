@@ -9,7 +9,7 @@
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Shows the job's progress until it is final and returns that status.
 // `on_idle` runs at least five times a second with the last status seen; the
@@ -25,6 +25,6 @@ absl::StatusOr<JobStatus> WatchOnConsole(JobsClient* client,
 // so. Returns the exit code.
 int PrintOutcome(const JobStatus& job, const Console& console);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_WATCH_H_

@@ -13,7 +13,7 @@
 #include "common/system/log.h"
 #include "proto/scheduler.grpc.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Within a data centre an answer takes milliseconds.
@@ -102,4 +102,4 @@ std::unique_ptr<AddressConfirmer> AddressConfirmer::OverGrpc() {
   return std::make_unique<GrpcConfirmer>();
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Asks a process at its address whether it is the one that registered
 // (Identity.Confirm in proto/scheduler.proto). Thread-safe.
@@ -27,6 +27,6 @@ class AddressConfirmer {
                        std::function<void(absl::Status)> done) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_ADDRESS_CONFIRMER_H_

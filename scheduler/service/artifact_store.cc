@@ -12,7 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr size_t kNameMax = 128;
@@ -126,4 +126,4 @@ absl::StatusOr<std::vector<std::string>> ArtifactStore::ListJobs() const {
   return job_ids;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -13,7 +13,7 @@
 #include "common/cluster/file_chunks.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The files of jobs: DIRECTORY/jobs/<job id>/<artifact name>. A file is there
 // whole or not at all. Thread-safe; blocks on the disk.
@@ -62,6 +62,6 @@ class ArtifactStore {
   std::atomic<uint64_t> next_upload_{1};
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_ARTIFACT_STORE_H_

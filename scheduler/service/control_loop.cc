@@ -10,7 +10,7 @@
 #include "scheduler/core/describe.h"
 #include "scheduler/core/stopping.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Also how often a watcher sees progress.
@@ -597,4 +597,4 @@ bool ControlLoop::AwaitNoSessions(absl::Time deadline, int told) {
   return done();
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

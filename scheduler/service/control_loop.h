@@ -25,7 +25,7 @@
 #include "scheduler/service/metrics.h"
 #include "scheduler/service/state_store.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The shell around ClusterCore. Events are handled one after the other on one
 // thread, and what the core asks for is carried out there in order, so a record
@@ -211,6 +211,6 @@ class ControlLoop {
   std::optional<PeriodicTask> ticker_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_CONTROL_LOOP_H_

@@ -12,7 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // Commands that a daemon has not read yet: it has stopped reading long before.
@@ -200,4 +200,4 @@ grpc::ServerReadReactor<UploadRequest>* DaemonsService::UploadArtifact(
   return UploadReactor::Start(call, std::make_shared<UploadReactor>(context_));
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

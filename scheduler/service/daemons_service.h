@@ -4,7 +4,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/file_stream.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // For ps and workers; proto/scheduler.proto has the contract. Thread-safe.
 class DaemonsService final : public Daemons::CallbackService {
@@ -23,6 +23,6 @@ class DaemonsService final : public Daemons::CallbackService {
   const ServiceContext context_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_DAEMONS_SERVICE_H_

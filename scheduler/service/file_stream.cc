@@ -10,7 +10,7 @@
 #include "common/base/status_macros.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 // The record of the artifact. Errors: NotFound, saying what there is.
@@ -137,4 +137,4 @@ grpc::ServerWriteReactor<FileChunk>* SendArtifact(
   return new FileSender(context, request);
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

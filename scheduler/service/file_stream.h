@@ -23,7 +23,7 @@
 #include "scheduler/service/artifact_store.h"
 #include "scheduler/service/control_loop.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Gives uploads their turns. Thread-safe.
 class TransferGate {
@@ -197,6 +197,6 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   bool given_up_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_FILE_STREAM_H_

@@ -10,7 +10,7 @@
 #include "common/model/job_check.h"
 #include "common/wire/table_map.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
                                     absl::string_view model_bytes) {
@@ -47,4 +47,4 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
   return job;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

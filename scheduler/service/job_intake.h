@@ -9,7 +9,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // A job that may be queued.
 struct CheckedJob {
@@ -25,6 +25,6 @@ struct CheckedJob {
 absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
                                     absl::string_view model_bytes);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_JOB_INTAKE_H_

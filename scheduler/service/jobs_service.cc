@@ -18,7 +18,7 @@
 #include "scheduler/core/stopping.h"
 #include "scheduler/service/job_intake.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 static_assert(kCommandBytesMax < kMessageBytesMax);
@@ -314,4 +314,4 @@ grpc::ServerUnaryReactor* JobsService::GetCluster(
   return Answer(call, absl::OkStatus());
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -7,7 +7,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/file_stream.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // For users; proto/scheduler.proto has the contract. Thread-safe.
 class JobsService final : public Jobs::CallbackService {
@@ -56,6 +56,6 @@ class JobsService final : public Jobs::CallbackService {
 absl::StatusOr<ListResponse> ListJobs(const ControlLoop& loop,
                                       const ListRequest& request);
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_JOBS_SERVICE_H_

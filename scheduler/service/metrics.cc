@@ -4,7 +4,7 @@
 #include "scheduler/core/cluster_core.h"
 #include "scheduler/core/describe.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 SchedulerMetrics::SchedulerMetrics(MetricsRegistry* registry) {
   if (registry == nullptr) return;
@@ -74,4 +74,4 @@ void SchedulerMetrics::CountStoreError() {
   if (store_errors_ != nullptr) store_errors_->Add();
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -7,7 +7,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 class ClusterCore;
 
@@ -37,6 +37,6 @@ class SchedulerMetrics {
   std::map<JobState, Counter*> transitions_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_METRICS_H_

@@ -25,7 +25,7 @@
 #include "scheduler/service/metrics.h"
 #include "scheduler/service/state_store.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr int kFileThreads = 2;
@@ -349,4 +349,4 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
       options, std::move(state), std::move(artifacts), std::move(loaded));
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

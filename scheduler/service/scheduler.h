@@ -15,7 +15,7 @@
 #include "proto/job.pb.h"
 #include "scheduler/service/address_confirmer.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // Membership, the job queue, and the two services. Thread-safe.
 class Scheduler {
@@ -82,6 +82,6 @@ class Scheduler {
   virtual void Drain(absl::Time deadline) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_SCHEDULER_H_

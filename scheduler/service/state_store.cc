@@ -19,7 +19,7 @@
 #include "rocksdb/options.h"
 #include "rocksdb/write_batch.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr char kFormatKey[] = "meta/format";
@@ -263,4 +263,4 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(
   return store;
 }
 
-}  // namespace syncline
+}  // namespace syncline::scheduler

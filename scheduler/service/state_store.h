@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "scheduler/core/job.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 
 // The jobs on disk: what a scheduler knows after it was killed. Hides RocksDB
 // (only state_store.cc includes it). Thread-safe.
@@ -55,6 +55,6 @@ class StateStore {
   virtual absl::Status Delete(const std::string& job_id) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_SERVICE_STATE_STORE_H_

@@ -13,7 +13,7 @@
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Kind = ShardAction::Kind;
@@ -122,7 +122,7 @@ absl::Status ConsistencyController::OnActivity(uint32_t rank,
   return absl::OkStatus();
 }
 
-void ConsistencyController::OnFolded(const FoldRound& round,
+void ConsistencyController::OnFolded(const ReductionRound& round,
                                      double squared_norm, absl::Time now,
                                      ShardActions* out) {
   if (folding_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
@@ -147,7 +147,7 @@ void ConsistencyController::OnFolded(const FoldRound& round,
   Settle(now, out);
 }
 
-void ConsistencyController::OnFoldDelayed(const FoldRound& round,
+void ConsistencyController::OnFoldDelayed(const ReductionRound& round,
                                           const absl::Status& why) {
   if (folding_ != round.stage || round.clock != sync_clock_) return;
   fold_trouble_ = absl::StrCat(" (", why.message(), ")");
@@ -799,4 +799,4 @@ std::string ConsistencyController::ActivityText(uint32_t rank) const {
                       activity.total);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -16,7 +16,7 @@
 #include "server/consistency/reduction_round.h"
 #include "server/consistency/shard_call.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 
@@ -145,10 +145,10 @@ class ConsistencyController {
                           Activity activity, absl::Time now);
   // `round` is folded, in answer to kSendNorms; `squared_norm` is kGradient's.
   // Late repeats are ignored.
-  void OnFolded(const FoldRound& round, double squared_norm, absl::Time now,
-                ShardActions* out);
+  void OnFolded(const ReductionRound& round, double squared_norm,
+                absl::Time now, ShardActions* out);
   // Folding fails for now; for messages.
-  void OnFoldDelayed(const FoldRound& round, const absl::Status& why);
+  void OnFoldDelayed(const ReductionRound& round, const absl::Status& why);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // This process was frozen for so long and heard nobody: whoever waits, and
@@ -313,6 +313,6 @@ class ConsistencyController {
   std::vector<uint64_t> left_out_pushes_;  // by rank
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_CONSISTENCY_CONTROLLER_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
                                    absl::Duration hold) {
@@ -119,4 +119,4 @@ void CutSchedule::Forget(const Cut& cut, bool abandoned) {
   if (past_.size() > kRemembered) past_.pop_front();
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The announced cuts of one shard: at most two, the one that is held and the
 // next. Says which pushes must wait for them. Pure; thread-compatible.
@@ -76,6 +76,6 @@ class CutSchedule {
   std::deque<Past> past_;  // the latest ones, for repeats and messages
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_CUT_SCHEDULE_H_

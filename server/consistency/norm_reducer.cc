@@ -6,27 +6,27 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
-std::string RoundText(const FoldRound& round) {
+std::string RoundText(const ReductionRound& round) {
   return absl::StrCat("clock ", round.clock,
                       round.stage == FoldStage::kTrust ? " by tensor" : "");
 }
 
 }  // namespace
 
-NormFolder::NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
-                       std::string label)
+NormReducer::NormReducer(std::vector<Shard> shards,
+                         std::vector<uint32_t> tensors, std::string label)
     : shards_(std::move(shards)),
       tensors_(std::move(tensors)),
       label_(std::move(label)) {}
 
-void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
-                         const FoldRound& round,
-                         absl::Span<const uint32_t> blocks,
-                         absl::Span<const double> squared_norms,
-                         absl::Time deadline, Answers* out) {
+void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
+                          uint64_t incarnation, const ReductionRound& round,
+                          absl::Span<const uint32_t> blocks,
+                          absl::Span<const double> squared_norms,
+                          absl::Time deadline, Answers* out) {
   if (absl::Status valid =
           Check(ps_rank, incarnation, round, blocks, squared_norms);
       !valid.ok()) {
@@ -57,8 +57,8 @@ void NormFolder::OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
   if (missing_ == 0) Fold(out);
 }
 
-absl::Span<const uint32_t> NormFolder::PartOf(const Shard& shard,
-                                              FoldStage stage) const {
+absl::Span<const uint32_t> NormReducer::PartOf(const Shard& shard,
+                                               FoldStage stage) const {
   const absl::Span<const uint32_t> blocks = shard.blocks;
   if (stage == FoldStage::kGradient) return blocks;
   const auto slots =
@@ -66,16 +66,16 @@ absl::Span<const uint32_t> NormFolder::PartOf(const Shard& shard,
   return blocks.first(slots - blocks.begin());
 }
 
-size_t NormFolder::BlockCount(FoldStage stage) const {
+size_t NormReducer::BlockCount(FoldStage stage) const {
   size_t count = 0;
   for (const Shard& shard : shards_) count += PartOf(shard, stage).size();
   return count;
 }
 
-absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
-                               const FoldRound& round,
-                               absl::Span<const uint32_t> blocks,
-                               absl::Span<const double> squared_norms) const {
+absl::Status NormReducer::Check(uint32_t ps_rank, uint64_t incarnation,
+                                const ReductionRound& round,
+                                absl::Span<const uint32_t> blocks,
+                                absl::Span<const double> squared_norms) const {
   if (!closed_.ok()) return closed_;
   if (ps_rank >= shards_.size()) {
     return absl::InvalidArgumentError(
@@ -115,7 +115,7 @@ absl::Status NormFolder::Check(uint32_t ps_rank, uint64_t incarnation,
   return absl::OkStatus();
 }
 
-void NormFolder::Fold(Answers* out) {
+void NormReducer::Fold(Answers* out) {
   const size_t width = FoldWidth(open_.stage);
   const bool by_tensor = open_.stage == FoldStage::kTrust;
   const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
@@ -132,11 +132,11 @@ void NormFolder::Fold(Answers* out) {
   parked_.clear();
 }
 
-void NormFolder::OnFrozen(absl::Duration frozen) {
+void NormReducer::OnFrozen(absl::Duration frozen) {
   for (Parked& call : parked_) call.deadline += frozen;
 }
 
-void NormFolder::OnTick(absl::Time now, Answers* out) {
+void NormReducer::OnTick(absl::Time now, Answers* out) {
   std::vector<std::string> names;
   for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {
     if (received_[rank]) continue;
@@ -157,10 +157,10 @@ void NormFolder::OnTick(absl::Time now, Answers* out) {
   parked_.erase(overdue, parked_.end());
 }
 
-void NormFolder::Close(const absl::Status& status, Answers* out) {
+void NormReducer::Close(const absl::Status& status, Answers* out) {
   closed_ = status;
   for (const Parked& call : parked_) out->push_back({call.token, status, {}});
   parked_.clear();
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -10,13 +10,13 @@
 #include "absl/types/span.h"
 #include "server/consistency/reduction_round.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // At the shard of rank 0: collects the squared norms of every shard's blocks
 // for one round of a sync clock and folds them in block order, which is the
 // tensors' order and then that of the tables' slots, so that the result does
 // not depend on the number of shards. A pure state machine; thread-compatible.
-class NormFolder {
+class NormReducer {
  public:
   struct Shard {
     uint64_t incarnation = 0;
@@ -36,8 +36,8 @@ class NormFolder {
 
   // `tensors`: of each block, by global id; ids behind them are slots, which
   // take part in kGradient alone.
-  NormFolder(std::vector<Shard> shards, std::vector<uint32_t> tensors,
-             std::string label);
+  NormReducer(std::vector<Shard> shards, std::vector<uint32_t> tensors,
+              std::string label);
 
   // `squared_norms`: FoldWidth of them for each of `blocks`.
   // Repeats, also of the last folded round of each stage, are answered like the
@@ -46,7 +46,7 @@ class NormFolder {
   // the round, or a round that is not the open one; FailedPrecondition: a
   // replaced incarnation.
   void OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
-               const FoldRound& round, absl::Span<const uint32_t> blocks,
+               const ReductionRound& round, absl::Span<const uint32_t> blocks,
                absl::Span<const double> squared_norms, absl::Time deadline,
                Answers* out);
   // As ConsistencyController::OnFrozen.
@@ -61,7 +61,7 @@ class NormFolder {
     absl::Time deadline;
   };
   struct Folded {
-    FoldRound round;
+    ReductionRound round;
     std::vector<double> sums;
   };
   // The last round of a stage that was folded. A shard that has no part in the
@@ -70,7 +70,8 @@ class NormFolder {
     return stage == FoldStage::kTrust ? last_trust_ : last_gradient_;
   }
   absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
-                     const FoldRound& round, absl::Span<const uint32_t> blocks,
+                     const ReductionRound& round,
+                     absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
   // The blocks whose norms a shard sends.
   absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
@@ -83,14 +84,14 @@ class NormFolder {
   std::vector<double> norms_;   // by block id, of the open round
   std::vector<bool> received_;  // by ps rank, of the open round
   size_t missing_ = 0;          // shards that take part still to come
-  FoldRound open_;
-  FoldRound folded_;  // the last one
+  ReductionRound open_;
+  ReductionRound folded_;  // the last one
   Folded last_gradient_;
   Folded last_trust_;
   std::vector<Parked> parked_;
   absl::Status closed_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_NORM_REDUCER_H_

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 absl::Status PushLedger::CheckOpenPush(const PushFacts& push) const {
   if (push.blocks_in_clock > received_.size()) {
@@ -61,4 +61,4 @@ void PushLedger::Close() {
   received_count_ = 0;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "server/consistency/shard_call.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // How far one worker has come on one shard: the exactly-once record of its
 // pushes. A worker has one open clock, whose number is that of the clocks it
@@ -62,6 +62,6 @@ class PushLedger {
   uint32_t received_count_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_PUSH_LEDGER_H_

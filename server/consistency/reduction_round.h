@@ -4,7 +4,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace syncline {
+namespace syncline::ps {
 
 // A reduction over all shards of a job, which SYNC needs before any shard goes
 // on with a clock. A job has none of these stages, one or both, in this order.
@@ -18,13 +18,13 @@ inline int FoldWidth(FoldStage stage) {
   return stage == FoldStage::kTrust ? 2 : 1;
 }
 
-struct FoldRound {
+struct ReductionRound {
   int64_t clock = -1;  // -1: none
   FoldStage stage = FoldStage::kGradient;
 
-  auto operator<=>(const FoldRound&) const = default;
+  auto operator<=>(const ReductionRound&) const = default;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/base/element_type.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Names a call to this shard; unique among those that have not ended.
 using CallToken = uint64_t;
@@ -48,6 +48,6 @@ struct ShardCall {
   std::optional<PullFacts> pull = {};
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_SHARD_CALL_H_

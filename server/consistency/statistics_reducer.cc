@@ -9,22 +9,22 @@
 #include "common/base/status_macros.h"
 #include "common/wire/statistics_limits.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
-std::string PointText(const StatisticsFolder::Point& at) {
+std::string PointText(const StatisticsReducer::Point& at) {
   return absl::StrCat("clock ", at.clock, ", fold ", at.fold);
 }
 
 }  // namespace
 
-StatisticsFolder::StatisticsFolder(std::vector<Worker> workers,
-                                   std::string label)
+StatisticsReducer::StatisticsReducer(std::vector<Worker> workers,
+                                     std::string label)
     : workers_(std::move(workers)),
       label_(std::move(label)),
       standings_(workers_.size()) {}
 
-void StatisticsFolder::OnPart(const Part& part, absl::Time now, Answers* out) {
+void StatisticsReducer::OnPart(const Part& part, absl::Time now, Answers* out) {
   if (absl::Status valid = CheckCaller(part); !valid.ok()) {
     out->push_back({part.token, std::move(valid), {}});
     return;
@@ -61,7 +61,7 @@ void StatisticsFolder::OnPart(const Part& part, absl::Time now, Answers* out) {
   FoldIfComplete(out);
 }
 
-absl::Status StatisticsFolder::CheckCaller(const Part& part) const {
+absl::Status StatisticsReducer::CheckCaller(const Part& part) const {
   SYNCLINE_RETURN_IF_ERROR(closed_);
   if (part.rank >= workers_.size()) {
     return absl::InvalidArgumentError(
@@ -78,7 +78,7 @@ absl::Status StatisticsFolder::CheckCaller(const Part& part) const {
   return absl::OkStatus();
 }
 
-absl::Status StatisticsFolder::CheckPart(const Part& part) const {
+absl::Status StatisticsReducer::CheckPart(const Part& part) const {
   const auto refuse = [&](const auto&... why) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": statistics of ", PointText(part.at), " from ",
@@ -107,17 +107,17 @@ absl::Status StatisticsFolder::CheckPart(const Part& part) const {
   return absl::OkStatus();
 }
 
-bool StatisticsFolder::StartsClock(const Point& at) const {
+bool StatisticsReducer::StartsClock(const Point& at) const {
   return at.clock > open_.clock && at.fold == 0 && OpenWidth() == 0;
 }
 
-std::string StatisticsFolder::Expected() const {
+std::string StatisticsReducer::Expected() const {
   if (open_.clock < 0) return "fold 0 of a clock";
   return OpenWidth() > 0 ? PointText(open_)
                          : absl::StrCat(PointText(open_), ", or a later clock");
 }
 
-std::string StatisticsFolder::MissingText() const {
+std::string StatisticsReducer::MissingText() const {
   std::vector<std::string> names;
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
     const Standing& standing = standings_[rank];
@@ -131,14 +131,14 @@ std::string StatisticsFolder::MissingText() const {
   return absl::StrJoin(names, ", ");
 }
 
-size_t StatisticsFolder::OpenWidth() const {
+size_t StatisticsReducer::OpenWidth() const {
   for (const Standing& standing : standings_) {
     if (!standing.values.empty()) return standing.values.size();
   }
   return 0;
 }
 
-void StatisticsFolder::Park(const Part& part, Answers* out) {
+void StatisticsReducer::Park(const Part& part, Answers* out) {
   Standing& standing = standings_[part.rank];
   End(&standing, absl::UnavailableError("a repeat has taken its place"), out);
   if (standing.values.empty()) {
@@ -148,7 +148,7 @@ void StatisticsFolder::Park(const Part& part, Answers* out) {
   standing.deadline = part.deadline;
 }
 
-void StatisticsFolder::FoldIfComplete(Answers* out) {
+void StatisticsReducer::FoldIfComplete(Answers* out) {
   const size_t width = OpenWidth();
   if (width == 0 || std::any_of(standings_.begin(), standings_.end(),
                                 [this](const Standing& standing) {
@@ -171,25 +171,25 @@ void StatisticsFolder::FoldIfComplete(Answers* out) {
   }
 }
 
-void StatisticsFolder::End(Standing* standing, const absl::Status& status,
-                           Answers* out) {
+void StatisticsReducer::End(Standing* standing, const absl::Status& status,
+                            Answers* out) {
   if (standing->token == 0) return;
   out->push_back({std::exchange(standing->token, 0), status, {}});
 }
 
-void StatisticsFolder::OnCancel(uint64_t token, Answers* out) {
+void StatisticsReducer::OnCancel(uint64_t token, Answers* out) {
   for (Standing& standing : standings_) {
     if (standing.token != token) continue;
     End(&standing, absl::CancelledError("the caller gave up"), out);
   }
 }
 
-void StatisticsFolder::OnFrozen(absl::Duration frozen, absl::Time now) {
+void StatisticsReducer::OnFrozen(absl::Duration frozen, absl::Time now) {
   for (Standing& standing : standings_) standing.deadline += frozen;
   moved_at_ = std::min(moved_at_ + frozen, std::max(moved_at_, now));
 }
 
-void StatisticsFolder::OnTick(absl::Time now, Answers* out) {
+void StatisticsReducer::OnTick(absl::Time now, Answers* out) {
   for (Standing& standing : standings_) {
     if (standing.token == 0 || standing.deadline > now) continue;
     End(&standing,
@@ -200,15 +200,15 @@ void StatisticsFolder::OnTick(absl::Time now, Answers* out) {
   }
 }
 
-void StatisticsFolder::Close(const absl::Status& status, Answers* out) {
+void StatisticsReducer::Close(const absl::Status& status, Answers* out) {
   closed_ = status;
   for (Standing& standing : standings_) End(&standing, status, out);
 }
 
-size_t StatisticsFolder::parked_count() const {
+size_t StatisticsReducer::parked_count() const {
   return std::count_if(
       standings_.begin(), standings_.end(),
       [](const Standing& standing) { return standing.token != 0; });
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // At the shard of rank 0: adds up what the workers of a job measure at each
 // point of a step, in order of rank and in fp64, so that the sums do not depend
@@ -23,7 +23,7 @@ namespace syncline {
 // yet, and that one has the answers to all before it.
 //
 // A pure state machine; thread-compatible.
-class StatisticsFolder {
+class StatisticsReducer {
  public:
   struct Worker {
     uint64_t incarnation = 0;
@@ -54,7 +54,7 @@ class StatisticsFolder {
   using Answers = std::vector<Answer>;
 
   // `label` names job and ps in messages.
-  StatisticsFolder(std::vector<Worker> workers, std::string label);
+  StatisticsReducer(std::vector<Worker> workers, std::string label);
 
   // Parked until all who take part have come, but for who is absent. Repeats,
   // also of the last fold, are answered like the first; one that finds the
@@ -108,6 +108,6 @@ class StatisticsFolder {
   absl::Status closed_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_

@@ -7,7 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/memory_claim.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Each slot starts on a cache line.
 size_t DenseShard::Stride(size_t count) {
@@ -272,4 +272,4 @@ void DenseShard::Finish(BlockIndex index, int64_t clock, double trust_ratio) {
             Slot(&block, 0), Slot(&block, 1), block.count);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -17,7 +17,7 @@
 #include "kernels/optimizer/optimizer.h"
 #include "server/consistency/shard_call.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Float32 values that somebody else holds, in pieces and unaligned: the payload
 // of a call. Shared with its holder; thread-compatible.
@@ -196,6 +196,6 @@ class DenseShard {
   uint64_t slot_bytes_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_DENSE_DENSE_SHARD_H_

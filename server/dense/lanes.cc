@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 Lanes::Lane::Lane(int index)
     : thread(absl::StrCat("lane", index), 1,
@@ -103,4 +103,4 @@ void Lanes::Drain() {
   while (!done) drained.WaitUntil(&mu, MonotonicNow() + absl::Minutes(1));
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -11,7 +11,7 @@
 #include "common/system/thread_pool.h"
 #include "server/dense/dense_shard.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Threads that own blocks and slots of tables: only its lane touches one. Dense
 // block b of every shard belongs to lane b mod count; TableShard::LaneOf deals
@@ -60,6 +60,6 @@ class Lanes {
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_DENSE_LANES_H_

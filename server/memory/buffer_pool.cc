@@ -5,7 +5,7 @@
 #include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 BufferPool::~BufferPool() {
   for (const std::vector<void*>& buffers : idle_) {
@@ -54,4 +54,4 @@ size_t BufferPool::idle_bytes() const {
   return idle_bytes_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

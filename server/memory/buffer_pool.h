@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Memory for answers, used again and again: fresh memory of this size costs a
 // page fault per 4 KiB, which is more than filling it. Thread-safe; shared with
@@ -61,6 +61,6 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   size_t idle_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_MEMORY_BUFFER_POOL_H_

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 absl::StatusOr<uint64_t> FreeDiskBytes(const std::string& folder) {
   std::error_code error;
@@ -35,4 +35,4 @@ absl::StatusOr<uint64_t> FreeDiskBytes(const std::string& folder) {
   return uint64_t{space.f_bavail} * space.f_frsize;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

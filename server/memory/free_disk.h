@@ -6,13 +6,13 @@
 
 #include "absl/status/statusor.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Bytes that this process may still write below `folder`, which is made if it
 // is not there. Errors: NotFound, PermissionDenied and others by errno, naming
 // the folder: it cannot be made or written to.
 absl::StatusOr<uint64_t> FreeDiskBytes(const std::string& folder);
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_MEMORY_FREE_DISK_H_

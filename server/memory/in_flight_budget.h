@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/busy.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Bounds the bytes of requests and responses that a ps holds. Thread-safe.
 // Owned by shared pointers, because gRPC may let go of a response after
@@ -64,6 +64,6 @@ class InFlightBudget : public std::enable_shared_from_this<InFlightBudget> {
   std::atomic<uint64_t> used_bytes_{0};
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_MEMORY_IN_FLIGHT_BUDGET_H_

@@ -11,7 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Region = std::shared_ptr<const SharedRegion>;
@@ -257,4 +257,4 @@ uint64_t SharedRegions::mapped_bytes() const {
   return mapped_bytes_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -18,7 +18,7 @@
 #include "common/system/shared_region.h"
 #include "common/wire/frame.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Where an answer goes that its caller wants in shared memory.
 struct AnswerArea {
@@ -124,6 +124,6 @@ class SharedRegions {
   uint64_t mapped_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_MEMORY_SHARED_REGIONS_H_

@@ -6,7 +6,7 @@
 
 #include "common/base/aligned_buffer.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr size_t kHugePageBytes = size_t{2} << 20;
@@ -66,4 +66,4 @@ char* SlabPool::Take() {
   return slab;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

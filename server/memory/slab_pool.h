@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Hands out slabs of one size, cut from large chunks that the kernel maps:
 // huge pages where it has them, since rows are touched at random and page
@@ -38,6 +38,6 @@ class SlabPool {
   size_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_MEMORY_SLAB_POOL_H_

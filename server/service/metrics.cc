@@ -1,6 +1,6 @@
 #include "server/service/metrics.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr const char* kRpcNames[kPsRpcCount] = {
@@ -122,4 +122,4 @@ void PsMetrics::Set(const Sample& sample) {
   clock_spread_->Set(sample.clock_spread);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

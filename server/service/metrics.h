@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/daemon/metrics.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 enum class PsRpc {
   kInit,
@@ -123,6 +123,6 @@ class PsMetrics {
   Gauge* clock_spread_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_METRICS_H_

@@ -16,7 +16,7 @@
 #include "grpcpp/server_context.h"
 #include "proto/parameter_server.grpc.pb.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -209,7 +209,7 @@ class FoldReactor : public ShardReactor {
  public:
   explicit FoldReactor(PsMetrics* metrics)
       : ShardReactor(PsRpc::kFoldStatistics, metrics) {}
-  void CancelWith(std::weak_ptr<FoldedStatistics> statistics, uint64_t token) {
+  void CancelWith(std::weak_ptr<PendingReductions> statistics, uint64_t token) {
     statistics_ = std::move(statistics);
     token_ = token;
   }
@@ -219,7 +219,7 @@ class FoldReactor : public ShardReactor {
     if (const auto statistics = statistics_.lock()) statistics->Cancel(token_);
   }
 
-  std::weak_ptr<FoldedStatistics> statistics_;
+  std::weak_ptr<PendingReductions> statistics_;
   uint64_t token_ = 0;
 };
 
@@ -288,7 +288,7 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
 
 class ParameterService final : public Service {
  public:
-  ParameterService(JobTable* jobs, InFlightBudget* budget,
+  ParameterService(JobRegistry* jobs, InFlightBudget* budget,
                    SharedRegions* shared, PsMetrics* metrics)
       : jobs_(jobs), budget_(budget), shared_(shared), metrics_(metrics) {}
 
@@ -425,7 +425,7 @@ class ParameterService final : public Service {
   absl::Status DoAttachMemory(const AttachMemoryRequest& request,
                               AttachMemoryResponse* response);
 
-  JobTable* const jobs_;
+  JobRegistry* const jobs_;
   InFlightBudget* const budget_;
   SharedRegions* const shared_;
   PsMetrics* const metrics_;
@@ -647,7 +647,7 @@ absl::Status ParameterService::StartScan(const ByteBuffer* request,
   job->shard->Scan(
       header.caller(), header.table(), header.cut_id(), header.cursor(),
       [this, job, room = std::move(room), response,
-       reactor](absl::StatusOr<JobTables::Scanned> rows) mutable {
+       reactor](absl::StatusOr<EmbeddingTables::Scanned> rows) mutable {
         if (rows.ok()) {
           ScanTableResponseHeader header;
           header.set_rows(static_cast<uint32_t>(rows->keys.size()));
@@ -685,7 +685,8 @@ absl::Status ParameterService::StartFold(CallbackServerContext* context,
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request.ByteSizeLong(), &room));
   const uint64_t token = job->statistics->Fold(
       request, ParkDeadline(*context, absl::Seconds(request.wait_seconds())),
-      [room = std::move(room), response, reactor](FoldedStatistics::Sums sums) {
+      [room = std::move(room), response,
+       reactor](PendingReductions::Sums sums) {
         if (sums.ok()) {
           response->mutable_sums()->Add(sums->begin(), sums->end());
         }
@@ -795,7 +796,7 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
   const auto job = jobs_->Find(request->job_id());
   if (!job.ok()) return Started(reactor, job.status());
   (*job)->norms->Fold(*request, ParkDeadline(*context, (*job)->config.wait_max),
-                      [response, reactor](NormExchange::Sums sums) {
+                      [response, reactor](NormAllReduce::Sums sums) {
                         if (sums.ok()) {
                           response->mutable_sums()->Add(sums->begin(),
                                                         sums->end());
@@ -807,11 +808,11 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeParameterService(JobTable* jobs,
+std::unique_ptr<grpc::Service> MakeParameterService(JobRegistry* jobs,
                                                     InFlightBudget* budget,
                                                     SharedRegions* shared,
                                                     PsMetrics* metrics) {
   return std::make_unique<ParameterService>(jobs, budget, shared, metrics);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -9,16 +9,16 @@
 #include "server/service/metrics.h"
 #include "server/shard/job_registry.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The gRPC face of the shards: reads frames, checks headers, answers when the
 // shard does. Handlers never block. Calls with values bypass protobuf for their
 // payload (common/wire/frame.h). All arguments outlive the gRPC server.
-std::unique_ptr<grpc::Service> MakeParameterService(JobTable* jobs,
+std::unique_ptr<grpc::Service> MakeParameterService(JobRegistry* jobs,
                                                     InFlightBudget* budget,
                                                     SharedRegions* shared,
                                                     PsMetrics* metrics);
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_PARAMETER_SERVICE_H_

@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 PsCommands::PsCommands(PsServer* server, uint64_t incarnation,
                        std::function<void(DaemonMessage)> send)
@@ -83,4 +83,4 @@ void PsCommands::Stop(const StopJob& stop) {
   send_(std::move(message));
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

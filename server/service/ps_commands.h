@@ -13,7 +13,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/service/server.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Carries out the scheduler's commands on a ps, one after the other, on a
 // thread of its own: opening and closing a job takes time. A StopJob ends the
@@ -50,6 +50,6 @@ class PsCommands {
   ThreadPool thread_;  // last: it uses the rest
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_PS_COMMANDS_H_

@@ -10,7 +10,7 @@
 #include "common/system/log.h"
 #include "server/memory/free_disk.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr absl::Duration kReportPeriod = absl::Seconds(2);
@@ -99,4 +99,4 @@ void PsMember::Join(const TaskId& task, bool auto_index) {
 
 void PsMember::Drain(absl::Time deadline) { server_->Drain(deadline); }
 
-}  // namespace syncline
+}  // namespace syncline::ps

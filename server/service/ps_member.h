@@ -11,7 +11,7 @@
 #include "server/service/ps_commands.h"
 #include "server/service/server.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The ps role of a process: a PsServer, its commands, its membership. Used from
 // the main thread, in the order of the functions.
@@ -39,6 +39,6 @@ class PsMember {
   PeriodicTask reports_;  // last, like the one before: they use the rest
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_PS_MEMBER_H_

@@ -24,7 +24,7 @@
 #include "server/spill/row_spill.h"
 #include "server/tables/table_budget.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // How late a parked call may learn that its time is over.
@@ -67,7 +67,7 @@ PsReport ReportOf(const std::string& job_id, const JobShard& shard) {
 class PsServerImpl final : public PsServer {
  public:
   PsServerImpl(const Options& options, int lanes,
-               std::unique_ptr<SpillFolder> spill)
+               std::unique_ptr<SpillDirectory> spill)
       : own_registry_(options.metrics == nullptr
                           ? std::make_unique<MetricsRegistry>()
                           : nullptr),
@@ -109,7 +109,8 @@ class PsServerImpl final : public PsServer {
  private:
   absl::Status CheckMemory(const JobConfig& config) const;
   // Sets memory and disk aside for the job's tables and opens them.
-  absl::StatusOr<std::unique_ptr<JobTables>> OpenTables(JobConfig* config);
+  absl::StatusOr<std::unique_ptr<EmbeddingTables>> OpenTables(
+      JobConfig* config);
   // Null: the table's rows stay in memory. Else part of its memory is the
   // store's.
   absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
@@ -124,11 +125,11 @@ class PsServerImpl final : public PsServer {
   TableMetrics table_metrics_ ABSL_GUARDED_BY(table_metrics_mu_);
   const std::shared_ptr<InFlightBudget> budget_;
   const std::shared_ptr<TableBudget> table_budget_;
-  const std::unique_ptr<SpillFolder> spill_;  // null: rows stay in memory
+  const std::unique_ptr<SpillDirectory> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
-  const NormExchange::OnUnreachable on_unreachable_;
-  JobTable jobs_;
+  const NormAllReduce::OnUnreachable on_unreachable_;
+  JobRegistry jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
   int ticks_since_sample_ = 0;                     // the ticks' alone
@@ -150,7 +151,7 @@ absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
                          " ps in all (more resources.ps make shares smaller)"));
 }
 
-absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
+absl::StatusOr<std::unique_ptr<EmbeddingTables>> PsServerImpl::OpenTables(
     JobConfig* config) {
   std::vector<TableBudget::Share> asked;
   for (const JobConfig::Table& table : config->tables) {
@@ -158,7 +159,7 @@ absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
   }
   auto reserved = table_budget_->Reserve(asked);
   if (!reserved.ok()) return Annotate(reserved.status(), config->label);
-  JobTables::ColdStores cold;
+  EmbeddingTables::ColdStores cold;
   for (size_t i = 0; i < config->tables.size(); ++i) {
     const TableBudget::Share& share = reserved->shares()[i];
     config->tables[i].options.memory_bytes = share.memory_bytes;
@@ -167,8 +168,8 @@ absl::StatusOr<std::unique_ptr<JobTables>> PsServerImpl::OpenTables(
                               OpenSpill(config, static_cast<uint32_t>(i)));
     cold.push_back(std::move(store));
   }
-  return JobTables::Create(*config, lanes_.count(), std::move(cold),
-                           *std::move(reserved));
+  return EmbeddingTables::Create(*config, lanes_.count(), std::move(cold),
+                                 *std::move(reserved));
 }
 
 absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
@@ -205,18 +206,18 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
   for (const JobConfig::Table& table : config.tables) {
     table_maps.push_back(table.layout.map);
   }
-  job->norms = std::make_shared<NormExchange>(assignment, config.map,
-                                              table_maps, ps_rank, config.label,
-                                              config.wait_max, on_unreachable_);
+  job->norms = std::make_shared<NormAllReduce>(
+      assignment, config.map, table_maps, ps_rank, config.label,
+      config.wait_max, on_unreachable_);
   if (config.folds_statistics && ps_rank == 0) {
-    job->statistics = std::make_shared<FoldedStatistics>(config);
+    job->statistics = std::make_shared<PendingReductions>(config);
   }
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
         config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
-        [norms = job->norms](const FoldRound& round,
+        [norms = job->norms](const ReductionRound& round,
                              std::vector<double> squared_norms,
-                             NormExchange::Done done) {
+                             NormAllReduce::Done done) {
           norms->Exchange(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
@@ -376,11 +377,11 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Create(
         absl::StrCat("in_flight_bytes is ", options.in_flight_bytes,
                      ", must be at least 8 MiB, a message each way"));
   }
-  std::unique_ptr<SpillFolder> spill;
+  std::unique_ptr<SpillDirectory> spill;
   if (options.table_disk_bytes > 0) {
-    SYNCLINE_ASSIGN_OR_RETURN(spill, SpillFolder::Open(options.spill_dir));
+    SYNCLINE_ASSIGN_OR_RETURN(spill, SpillDirectory::Open(options.spill_dir));
   }
   return std::make_unique<PsServerImpl>(options, lanes, std::move(spill));
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -18,7 +18,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // One ps: the shards of the jobs it takes part in. Thread-safe.
 class PsServer {
@@ -70,6 +70,6 @@ class PsServer {
   virtual void Drain(absl::Time deadline) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_SERVER_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Table = ShardStatus::Table;
@@ -122,4 +122,4 @@ void TableMetrics::AddCounts(const Table& before, const Table& now) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -7,7 +7,7 @@
 #include "common/daemon/metrics.h"
 #include "proto/parameter_server.pb.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Metrics of a ps about its embedding tables, each with a label `table`. Tables
 // of one name in several open jobs are added up. Thread-compatible.
@@ -49,6 +49,6 @@ class TableMetrics {
   std::map<std::string, std::map<std::string, ShardStatus::Table>> last_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_TABLE_METRICS_H_

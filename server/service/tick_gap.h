@@ -3,7 +3,7 @@
 
 #include "absl/time/time.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Tells from the gaps between the ticks of a process for how long it did not
 // run: it was frozen (SIGSTOP, a virtual machine's pause), or starved, and
@@ -31,6 +31,6 @@ class TickGap {
   absl::Time ended_;  // the latest tick
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SERVICE_TICK_GAP_H_

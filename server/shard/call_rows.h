@@ -11,7 +11,7 @@
 #include "server/memory/in_flight_budget.h"
 #include "server/shard/shard_layout.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The rows of one call, for as long as somebody works on them.
 struct CallRows {
@@ -76,6 +76,6 @@ class SlotGradients {
   std::vector<std::vector<CallRowSpan>> slots_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_CALL_ROWS_H_

@@ -11,7 +11,7 @@
 #include "common/wire/frame.h"
 #include "kernels/optimizer/finite.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // A full table refuses rows in every push; an operator needs to hear it now and
@@ -23,7 +23,7 @@ constexpr size_t kPieceFloats = 16 << 10;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
+absl::StatusOr<std::unique_ptr<EmbeddingTables>> EmbeddingTables::Create(
     const JobConfig& config, int lanes, ColdStores cold,
     TableBudget::Reservation reserved) {
   const bool spills =
@@ -41,12 +41,13 @@ absl::StatusOr<std::unique_ptr<JobTables>> JobTables::Create(
                           options, config.tables[i].layout.map, config.ps_rank,
                           lanes, std::move(cold[i]))});
   }
-  return std::unique_ptr<JobTables>(new JobTables(
+  return std::unique_ptr<EmbeddingTables>(new EmbeddingTables(
       config.label, std::move(tables), spills, lanes, std::move(reserved)));
 }
 
-JobTables::JobTables(std::string label, std::vector<Table> tables, bool spills,
-                     int lanes, TableBudget::Reservation reserved)
+EmbeddingTables::EmbeddingTables(std::string label, std::vector<Table> tables,
+                                 bool spills, int lanes,
+                                 TableBudget::Reservation reserved)
     : label_(std::move(label)),
       reserved_(std::move(reserved)),
       tables_(std::move(tables)),
@@ -54,7 +55,8 @@ JobTables::JobTables(std::string label, std::vector<Table> tables, bool spills,
       pieces_(lanes),
       samples_(tables_.size(), std::vector<TableStats>(lanes)) {}
 
-absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
+absl::Status EmbeddingTables::AcceptsPushes(
+    absl::Span<const RowList> lists) const {
   SYNCLINE_RETURN_IF_ERROR(Failure());
   for (const RowList& list : lists) {
     const Table& table = tables_[list.table];
@@ -65,8 +67,8 @@ absl::Status JobTables::AcceptsPushes(absl::Span<const RowList> lists) const {
   return absl::OkStatus();
 }
 
-void JobTables::Push(int lane, absl::Span<const CallRowSpan> ranks,
-                     RowStep step, NonFiniteLog* non_finite) {
+void EmbeddingTables::Push(int lane, absl::Span<const CallRowSpan> ranks,
+                           RowStep step, NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
   std::vector<int64_t> bad_keys;
   step.non_finite = &bad_keys;
@@ -79,9 +81,10 @@ void JobTables::Push(int lane, absl::Span<const CallRowSpan> ranks,
   TellNonFinite(table, ranks, step.clock, bad_keys, non_finite);
 }
 
-bool JobTables::SquaredNorms(int lane, absl::Span<const CallRowSpan> ranks,
-                             RowStep step, absl::Span<double> by_slot,
-                             NonFiniteLog* non_finite) {
+bool EmbeddingTables::SquaredNorms(int lane,
+                                   absl::Span<const CallRowSpan> ranks,
+                                   RowStep step, absl::Span<double> by_slot,
+                                   NonFiniteLog* non_finite) {
   const Table& table = tables_[ranks[0].list->table];
   std::vector<int64_t> bad_keys;
   step.non_finite = &bad_keys;
@@ -90,7 +93,7 @@ bool JobTables::SquaredNorms(int lane, absl::Span<const CallRowSpan> ranks,
   return bad_keys.empty();
 }
 
-std::vector<GradientRows> JobTables::GradientsOf(
+std::vector<GradientRows> EmbeddingTables::GradientsOf(
     const Table& table, absl::Span<const CallRowSpan> ranks) {
   std::vector<GradientRows> rows;
   rows.reserve(ranks.size());
@@ -101,10 +104,11 @@ std::vector<GradientRows> JobTables::GradientsOf(
   return rows;
 }
 
-void JobTables::TellNonFinite(const Table& table,
-                              absl::Span<const CallRowSpan> ranks,
-                              int64_t clock, absl::Span<const int64_t> bad_keys,
-                              NonFiniteLog* log) {
+void EmbeddingTables::TellNonFinite(const Table& table,
+                                    absl::Span<const CallRowSpan> ranks,
+                                    int64_t clock,
+                                    absl::Span<const int64_t> bad_keys,
+                                    NonFiniteLog* log) {
   const auto before = [&](int64_t a, int64_t b) {
     return table.map.Before(a, b);
   };
@@ -128,8 +132,8 @@ void JobTables::TellNonFinite(const Table& table,
   }
 }
 
-absl::Status JobTables::Read(int lane, const CallRowSpan& rows, int64_t clock,
-                             ElementType type, void* out) {
+absl::Status EmbeddingTables::Read(int lane, const CallRowSpan& rows,
+                                   int64_t clock, ElementType type, void* out) {
   const Table& table = tables_[rows.list->table];
   const absl::Span<const int64_t> keys = rows.keys();
   if (type == ElementType::kFloat32) {
@@ -150,12 +154,12 @@ absl::Status JobTables::Read(int lane, const CallRowSpan& rows, int64_t clock,
   return absl::OkStatus();
 }
 
-absl::Status JobTables::Named(const Table& table,
-                              const absl::Status& status) const {
+absl::Status EmbeddingTables::Named(const Table& table,
+                                    const absl::Status& status) const {
   return Annotate(status, absl::StrCat(label_, ": table '", table.name, "'"));
 }
 
-void JobTables::Remember(const Table& table, const absl::Status& status) {
+void EmbeddingTables::Remember(const Table& table, const absl::Status& status) {
   if (status.code() != absl::StatusCode::kResourceExhausted) {
     MutexLock lock(&mu_);
     if (failure_.ok()) {
@@ -167,21 +171,21 @@ void JobTables::Remember(const Table& table, const absl::Status& status) {
   Warn("rows that were pushed have no effect", Named(table, status));
 }
 
-void JobTables::Warn(const char* what, const absl::Status& status) {
+void EmbeddingTables::Warn(const char* what, const absl::Status& status) {
   MutexLock lock(&mu_);
   if (MonotonicNow() < next_warning_) return;
   next_warning_ = MonotonicNow() + kWarningPeriod;
   LogWarning(what).Status(status);
 }
 
-absl::Status JobTables::Failure() const {
+absl::Status EmbeddingTables::Failure() const {
   if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
   MutexLock lock(&mu_);
   return failure_;
 }
 
-absl::StatusOr<int> JobTables::ScanLane(uint32_t table,
-                                        const std::string& cursor) const {
+absl::StatusOr<int> EmbeddingTables::ScanLane(uint32_t table,
+                                              const std::string& cursor) const {
   if (table >= tables_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": table ", table, " does not exist, there are ",
@@ -199,9 +203,8 @@ absl::StatusOr<int> JobTables::ScanLane(uint32_t table,
   return tables_[table].shard->ScanLane(at);
 }
 
-absl::StatusOr<JobTables::Scanned> JobTables::Scan(uint32_t table,
-                                                   const std::string& cursor,
-                                                   int64_t clock) {
+absl::StatusOr<EmbeddingTables::Scanned> EmbeddingTables::Scan(
+    uint32_t table, const std::string& cursor, int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(Failure());
   TableShard* const shard = tables_[table].shard.get();
   ScanCursor at;
@@ -217,7 +220,7 @@ absl::StatusOr<JobTables::Scanned> JobTables::Scan(uint32_t table,
   return scanned;
 }
 
-void JobTables::Maintain(int lane, int64_t clock, absl::Time now) {
+void EmbeddingTables::Maintain(int lane, int64_t clock, absl::Time now) {
   for (size_t i = 0; i < tables_.size(); ++i) {
     const Table& table = tables_[i];
     if (absl::Status done = table.shard->Maintain(lane, clock, now);
@@ -229,7 +232,7 @@ void JobTables::Maintain(int lane, int64_t clock, absl::Time now) {
   Sample(lane);
 }
 
-void JobTables::Sample(int lane) {
+void EmbeddingTables::Sample(int lane) {
   for (size_t i = 0; i < tables_.size(); ++i) {
     TableStats sample = tables_[i].shard->Stats(lane);
     MutexLock lock(&mu_);
@@ -243,7 +246,7 @@ void JobTables::Sample(int lane) {
   }
 }
 
-std::vector<ShardStatus::Table> JobTables::Status() const {
+std::vector<ShardStatus::Table> EmbeddingTables::Status() const {
   std::vector<ShardStatus::Table> all;
   MutexLock lock(&mu_);
   for (size_t i = 0; i < tables_.size(); ++i) {
@@ -280,4 +283,4 @@ std::vector<ShardStatus::Table> JobTables::Status() const {
   return all;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -20,19 +20,19 @@
 #include "server/tables/table_budget.h"
 #include "server/tables/table_shard.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The embedding tables of one job on this ps: what JobShard's lanes do with
 // them, and what is known of them outside the lanes. Calls that name a lane run
 // in that lane; the others are thread-safe.
-class JobTables {
+class EmbeddingTables {
  public:
   // A null cold store keeps a table in memory alone.
   using ColdStores = std::vector<std::unique_ptr<ColdStore>>;  // by table
 
   // `reserved`: what the tables take; given back when they are gone.
   // Errors: InvalidArgument: TableShard::CheckOptions.
-  static absl::StatusOr<std::unique_ptr<JobTables>> Create(
+  static absl::StatusOr<std::unique_ptr<EmbeddingTables>> Create(
       const JobConfig& config, int lanes, ColdStores cold,
       TableBudget::Reservation reserved);
 
@@ -94,8 +94,8 @@ class JobTables {
     TableMap map;  // the order of keys
     std::unique_ptr<TableShard> shard;
   };
-  JobTables(std::string label, std::vector<Table> tables, bool spills,
-            int lanes, TableBudget::Reservation reserved);
+  EmbeddingTables(std::string label, std::vector<Table> tables, bool spills,
+                  int lanes, TableBudget::Reservation reserved);
   absl::Status Named(const Table& table, const absl::Status& status) const;
   static std::vector<GradientRows> GradientsOf(
       const Table& table, absl::Span<const CallRowSpan> ranks);
@@ -124,6 +124,6 @@ class JobTables {
   std::vector<std::vector<TableStats>> samples_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_EMBEDDING_TABLES_H_

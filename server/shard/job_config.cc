@@ -7,7 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/cluster/cluster_config.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 absl::Status Unsupported(absl::string_view field, absl::string_view value) {
@@ -392,4 +392,4 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   return config;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

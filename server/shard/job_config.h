@@ -14,7 +14,7 @@
 #include "server/shard/shard_layout.h"
 #include "server/tables/table_shard.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The part of a job's assignment that one shard needs.
 struct JobConfig {
@@ -71,6 +71,6 @@ ShardLayout LayoutOf(const JobConfig& config);
 // "worker:2 at 10.0.0.7:4000".
 std::string MemberName(const Member& member);
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_JOB_CONFIG_H_

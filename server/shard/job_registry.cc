@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 absl::Status Draining() {
@@ -14,12 +14,12 @@ absl::Status Draining() {
 
 }  // namespace
 
-absl::Status JobTable::CheckNew(const std::string& job_id) const {
+absl::Status JobRegistry::CheckNew(const std::string& job_id) const {
   MutexLock lock(&mu_);
   return CheckNewLocked(job_id);
 }
 
-absl::Status JobTable::Add(std::shared_ptr<const JobEntry> job) {
+absl::Status JobRegistry::Add(std::shared_ptr<const JobEntry> job) {
   MutexLock lock(&mu_);
   const std::string job_id = job->config.job_id;
   SYNCLINE_RETURN_IF_ERROR(CheckNewLocked(job_id));
@@ -27,14 +27,14 @@ absl::Status JobTable::Add(std::shared_ptr<const JobEntry> job) {
   return absl::OkStatus();
 }
 
-absl::Status JobTable::CheckNewLocked(const std::string& job_id) const {
+absl::Status JobRegistry::CheckNewLocked(const std::string& job_id) const {
   if (draining_) return Draining();
   if (jobs_.count(job_id) == 0) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrCat("job ", job_id, " is open already"));
 }
 
-std::shared_ptr<const JobEntry> JobTable::Remove(const std::string& job_id) {
+std::shared_ptr<const JobEntry> JobRegistry::Remove(const std::string& job_id) {
   MutexLock lock(&mu_);
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return nullptr;
@@ -43,7 +43,7 @@ std::shared_ptr<const JobEntry> JobTable::Remove(const std::string& job_id) {
   return job;
 }
 
-absl::StatusOr<std::shared_ptr<const JobEntry>> JobTable::Find(
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
     const std::string& job_id) const {
   MutexLock lock(&mu_);
   if (draining_) return Draining();
@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobTable::Find(
   return found->second;
 }
 
-absl::StatusOr<std::shared_ptr<const JobEntry>> JobTable::Find(
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
     const Caller& caller) const {
   SYNCLINE_ASSIGN_OR_RETURN(std::shared_ptr<const JobEntry> job,
                             Find(caller.job_id()));
@@ -73,22 +73,22 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobTable::Find(
   return job;
 }
 
-std::vector<std::shared_ptr<const JobEntry>> JobTable::All() const {
+std::vector<std::shared_ptr<const JobEntry>> JobRegistry::All() const {
   MutexLock lock(&mu_);
   std::vector<std::shared_ptr<const JobEntry>> jobs;
   for (const auto& [id, job] : jobs_) jobs.push_back(job);
   return jobs;
 }
 
-bool JobTable::Has(const JobEntry& job) const {
+bool JobRegistry::Has(const JobEntry& job) const {
   MutexLock lock(&mu_);
   const auto found = jobs_.find(job.config.job_id);
   return found != jobs_.end() && found->second.get() == &job;
 }
 
-void JobTable::StartDraining() {
+void JobRegistry::StartDraining() {
   MutexLock lock(&mu_);
   draining_ = true;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

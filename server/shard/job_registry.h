@@ -14,19 +14,19 @@
 #include "server/shard/norm_all_reduce.h"
 #include "server/shard/pending_reductions.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // One open job.
 struct JobEntry {
   JobConfig config;
   std::shared_ptr<JobShard> shard;  // null: the map gives this ps no block
-  std::shared_ptr<NormExchange> norms;
+  std::shared_ptr<NormAllReduce> norms;
   // Null: they are not folded, or not here.
-  std::shared_ptr<FoldedStatistics> statistics;
+  std::shared_ptr<PendingReductions> statistics;
 };
 
 // The jobs open on this ps. Thread-safe.
-class JobTable {
+class JobRegistry {
  public:
   // Errors: AlreadyExists; Unavailable: draining.
   absl::Status CheckNew(const std::string& job_id) const;
@@ -61,6 +61,6 @@ class JobTable {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_JOB_REGISTRY_H_

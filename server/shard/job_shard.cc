@@ -10,7 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Kind = ShardAction::Kind;
@@ -23,7 +23,8 @@ constexpr uint64_t kBytesHereMax = 16 << 10;
 }  // namespace
 
 JobShard::JobShard(const JobConfig& config, const Resources& resources,
-                   NormExchange exchange, std::unique_ptr<JobTables> tables)
+                   NormAllReduce exchange,
+                   std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(LayoutOf(config)),
       lanes_(resources.lanes),
@@ -209,7 +210,7 @@ absl::Status JobShard::ReportActivity(
 
 void JobShard::Tick(absl::Time now, absl::Duration frozen) {
   Outcome outcome;
-  std::optional<FoldRound> retry;
+  std::optional<ReductionRound> retry;
   {
     MutexLock lock(&mu_);
     ShardActions actions;
@@ -329,7 +330,7 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       // Steps of earlier events count, so all lanes must come to it.
       return AddCountdown(
           [self = shared_from_this(),
-           round = FoldRound{action.clock, action.stage}] {
+           round = ReductionRound{action.clock, action.stage}] {
             self->SendNorms(round);
           },
           /*all_lanes=*/true, outcome);
@@ -735,14 +736,14 @@ std::vector<ShardStatus::Table> JobShard::FinalTables() {
 
 // Called when all steps of the round have run, and again by Tick; the next come
 // after OnSums, so the norms stand still.
-void JobShard::SendNorms(const FoldRound& round) {
+void JobShard::SendNorms(const ReductionRound& round) {
   exchange_(round, work_.Norms(round.stage),
             [self = shared_from_this(), round](Sums sums) {
               self->OnSums(round, std::move(sums));
             });
 }
 
-void JobShard::OnSums(const FoldRound& round, Sums sums) {
+void JobShard::OnSums(const ReductionRound& round, Sums sums) {
   Outcome outcome;
   {
     MutexLock lock(&mu_);
@@ -764,7 +765,7 @@ void JobShard::OnSums(const FoldRound& round, Sums sums) {
 }
 
 // The next clock may skip blocks that nobody sends: theirs must be 0.
-double JobShard::TakeSums(const FoldRound& round,
+double JobShard::TakeSums(const ReductionRound& round,
                           absl::Span<const double> sums) {
   work_.ClearNorms(round.stage);
   if (round.stage == FoldStage::kGradient) return sums[0];
@@ -873,4 +874,4 @@ uint64_t JobShard::NewSkippedClocks() {
   return told_skipped_ - before;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -33,7 +33,7 @@
 #include "server/shard/non_finite_log.h"
 #include "server/shard/shard_layout.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // One job on this ps: asks the controller, and carries out what it says in the
 // lanes, in its order. Thread-safe. Callbacks run on any thread, exactly once,
@@ -44,13 +44,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   using Done = PullReading::Done;
   using Taken = absl::AnyInvocable<void()>;
-  // Folds this shard's squared norms, as LaneWork::Norms has them, with the
-  // other shards'; answers NormFolder's sums.
+  // Folds this shard's squared norms, as LaneExecutor::Norms has them, with the
+  // other shards'; answers NormReducer's sums.
   // Does not block.
   using Sums = absl::StatusOr<std::vector<double>>;
-  using NormExchange = std::function<void(const FoldRound& round,
-                                          std::vector<double> squared_norms,
-                                          std::function<void(Sums)> done)>;
+  using NormAllReduce = std::function<void(const ReductionRound& round,
+                                           std::vector<double> squared_norms,
+                                           std::function<void(Sums)> done)>;
 
   // A received payload, what it holds of the budget, and where the answer goes
   // if it may go into shared memory.
@@ -80,10 +80,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // network busy.
   static constexpr uint64_t kUnsentBytesMax = 4 << 20;
 
-  using ScanDone = absl::AnyInvocable<void(absl::StatusOr<JobTables::Scanned>)>;
+  using ScanDone =
+      absl::AnyInvocable<void(absl::StatusOr<EmbeddingTables::Scanned>)>;
 
   JobShard(const JobConfig& config, const Resources& resources,
-           NormExchange exchange, std::unique_ptr<JobTables> tables);
+           NormAllReduce exchange, std::unique_ptr<EmbeddingTables> tables);
 
   const ShardLayout& layout() const { return layout_; }
   const JobConfig& config() const { return config_; }
@@ -256,12 +257,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void LimitParked(CallToken token, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void SendNorms(const FoldRound& round) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnSums(const FoldRound& round, Sums sums) ABSL_LOCKS_EXCLUDED(mu_);
+  void SendNorms(const ReductionRound& round) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnSums(const ReductionRound& round, Sums sums) ABSL_LOCKS_EXCLUDED(mu_);
   // Of the block's tensor, as last folded.
   double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes what is needed to carry out what follows the round; kGradient's norm.
-  double TakeSums(const FoldRound& round, absl::Span<const double> sums)
+  double TakeSums(const ReductionRound& round, absl::Span<const double> sums)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobConfig config_;
@@ -269,10 +270,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   Lanes* const lanes_;
   InFlightBudget* const budget_;
   BufferPool* const buffers_;
-  const NormExchange exchange_;
+  const NormAllReduce exchange_;
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.
-  LaneWork work_;
+  LaneExecutor work_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};
 
@@ -291,10 +292,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_skipped_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<double> trust_ratios_ ABSL_GUARDED_BY(mu_);  // by tensor
-  std::optional<FoldRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
+  std::optional<ReductionRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_JOB_SHARD_H_

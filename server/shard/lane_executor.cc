@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Kind = ShardAction::Kind;
@@ -45,8 +45,8 @@ absl::Status PullReading::Status() {
 
 // --- Steps -------------------------------------------------------------------
 
-LaneWork::LaneWork(const JobConfig* config, const ShardLayout* layout,
-                   std::unique_ptr<JobTables> tables)
+LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
+                           std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(layout),
       dense_(config->shard, layout->counts()),
@@ -62,8 +62,8 @@ LaneWork::LaneWork(const JobConfig* config, const ShardLayout* layout,
   }
 }
 
-void LaneWork::Run(int lane, std::vector<LaneStep>& steps,
-                   DenseShard::Scratch* scratch) {
+void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
+                       DenseShard::Scratch* scratch) {
   for (LaneStep& step : steps) {
     // A step's memory is freed with the step: the countdown behind it may
     // answer the call, and the call's hold on the budget must be free by then.
@@ -78,9 +78,9 @@ void LaneWork::Run(int lane, std::vector<LaneStep>& steps,
   }
 }
 
-void LaneWork::RunBlock(const LaneStep& step,
-                        std::shared_ptr<const FloatSource> source,
-                        DenseShard::Scratch* scratch) {
+void LaneExecutor::RunBlock(const LaneStep& step,
+                            std::shared_ptr<const FloatSource> source,
+                            DenseShard::Scratch* scratch) {
   switch (step.kind) {
     case Kind::kInit:
       dense_.Init(step.block, *source, step.first);
@@ -120,8 +120,8 @@ void LaneWork::RunBlock(const LaneStep& step,
   }
 }
 
-void LaneWork::TellNonFinite(const LaneStep& step,
-                             absl::Span<const DenseShard::NonFinite> found) {
+void LaneExecutor::TellNonFinite(
+    const LaneStep& step, absl::Span<const DenseShard::NonFinite> found) {
   for (const DenseShard::NonFinite& one : found) {
     const Block& block = layout_->map().blocks()[layout_->ids()[step.block]];
     non_finite_.Found(
@@ -131,7 +131,7 @@ void LaneWork::TellNonFinite(const LaneStep& step,
   }
 }
 
-void LaneWork::RunRows(int lane, const RowsStep& step) {
+void LaneExecutor::RunRows(int lane, const RowsStep& step) {
   if (step.kind == Kind::kRead) {
     if (non_finite_.failed()) {
       return step.reading->StepDone(non_finite_.failure());
@@ -153,7 +153,8 @@ void LaneWork::RunRows(int lane, const RowsStep& step) {
                 config_->controller.FoldsGradient() ? nullptr : &non_finite_);
 }
 
-void LaneWork::FoldRows(int lane, const RowsStep& step, const RowStep& rows) {
+void LaneExecutor::FoldRows(int lane, const RowsStep& step,
+                            const RowStep& rows) {
   const uint32_t table = step.ranks[0].list->table;
   const TableMap& map = layout_->tables()[table].map;
   const BlockIndex first =
@@ -170,7 +171,7 @@ void LaneWork::FoldRows(int lane, const RowsStep& step, const RowStep& rows) {
 
 // --- Norms -------------------------------------------------------------------
 
-std::vector<double> LaneWork::Norms(FoldStage stage) const {
+std::vector<double> LaneExecutor::Norms(FoldStage stage) const {
   if (stage == FoldStage::kGradient) return norms_;
   std::vector<double> norms;
   for (const LambNorms& block : trust_norms_) {
@@ -179,7 +180,7 @@ std::vector<double> LaneWork::Norms(FoldStage stage) const {
   return norms;
 }
 
-void LaneWork::ClearNorms(FoldStage stage) {
+void LaneExecutor::ClearNorms(FoldStage stage) {
   if (stage == FoldStage::kGradient) {
     std::fill(norms_.begin(), norms_.end(), 0);
   } else {
@@ -187,4 +188,4 @@ void LaneWork::ClearNorms(FoldStage stage) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

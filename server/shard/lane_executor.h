@@ -27,7 +27,7 @@
 #include "server/shard/non_finite_log.h"
 #include "server/shard/shard_layout.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Values that were read for a pull.
 struct PullValues {
@@ -118,11 +118,11 @@ struct LaneStep {
 // The work of the lanes for one job. A lane carries out, block by block and
 // slot by slot, the steps that JobShard has put into its queue. A block, and a
 // slot of a table, is touched by its own lane only, so there is no lock.
-class LaneWork {
+class LaneExecutor {
  public:
   // `config` and `layout` outlive it.
-  LaneWork(const JobConfig* config, const ShardLayout* layout,
-           std::unique_ptr<JobTables> tables);
+  LaneExecutor(const JobConfig* config, const ShardLayout* layout,
+               std::unique_ptr<EmbeddingTables> tables);
 
   // In their order. What a step holds is let go of with it.
   void Run(int lane, std::vector<LaneStep>& steps,
@@ -131,8 +131,8 @@ class LaneWork {
   // Of blocks and slots that the caller may touch; sizes and options always.
   DenseShard& dense() { return dense_; }
   const DenseShard& dense() const { return dense_; }
-  JobTables& tables() { return *tables_; }
-  const JobTables& tables() const { return *tables_; }
+  EmbeddingTables& tables() { return *tables_; }
+  const EmbeddingTables& tables() const { return *tables_; }
   NonFiniteLog& non_finite() { return non_finite_; }
   const NonFiniteLog& non_finite() const { return non_finite_; }
 
@@ -157,10 +157,10 @@ class LaneWork {
   DenseShard dense_;
   std::vector<double> norms_;           // by block, written by its lane
   std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
-  const std::unique_ptr<JobTables> tables_;
+  const std::unique_ptr<EmbeddingTables> tables_;
   NonFiniteLog non_finite_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_LANE_EXECUTOR_H_

@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/system/log.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // A model that diverges is not finite in every block of every clock.
@@ -51,4 +51,4 @@ absl::Status NonFiniteLog::failure() const {
   return failure_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -12,7 +12,7 @@
 #include "common/base/mutex.h"
 #include "kernels/optimizer/finite.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // One shard's record of gradients that are not finite. It counts them by worker
 // and logs them from time to time. Where the job's policy is to fail, it keeps
@@ -63,6 +63,6 @@ class NonFiniteLog {
   absl::Time next_warning_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_NON_FINITE_LOG_H_

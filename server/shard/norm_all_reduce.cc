@@ -12,7 +12,7 @@
 #include "common/system/log.h"
 #include "server/shard/job_config.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Blocks of tensors, then slots of tables, numbered on from the last block.
@@ -31,10 +31,10 @@ std::vector<uint32_t> BlocksOf(const BlockMap& map,
   return blocks;
 }
 
-std::vector<NormFolder::Shard> Shards(const JobAssignment& assignment,
-                                      const BlockMap& map,
-                                      absl::Span<const TableMap> tables) {
-  std::vector<NormFolder::Shard> shards;
+std::vector<NormReducer::Shard> Shards(const JobAssignment& assignment,
+                                       const BlockMap& map,
+                                       absl::Span<const TableMap> tables) {
+  std::vector<NormReducer::Shard> shards;
   for (int rank = 0; rank < assignment.ps_size(); ++rank) {
     const Member& member = assignment.ps(rank).member();
     shards.push_back({member.incarnation(), MemberName(member),
@@ -59,17 +59,19 @@ constexpr absl::Duration kCloseMax = absl::Seconds(5);
 }  // namespace
 
 // The state of one FoldNorm call while it is under way.
-struct NormExchange::Asking {
+struct NormAllReduce::Asking {
   std::unique_ptr<grpc::ClientContext> context;
   FoldNormRequest request;
   FoldNormResponse response;
   Done done;
 };
 
-NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
-                           absl::Span<const TableMap> tables, uint32_t ps_rank,
-                           std::string label, absl::Duration wait_max,
-                           OnUnreachable on_unreachable)
+NormAllReduce::NormAllReduce(const JobAssignment& assignment,
+                             const BlockMap& map,
+                             absl::Span<const TableMap> tables,
+                             uint32_t ps_rank, std::string label,
+                             absl::Duration wait_max,
+                             OnUnreachable on_unreachable)
     : job_id_(assignment.job_id()),
       ps_rank_(ps_rank),
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
@@ -83,25 +85,25 @@ NormExchange::NormExchange(const JobAssignment& assignment, const BlockMap& map,
       folder_(Shards(assignment, map, tables), TensorsOf(map),
               std::move(label)) {}
 
-absl::Span<const uint32_t> NormExchange::PartIn(FoldStage stage) const {
+absl::Span<const uint32_t> NormAllReduce::PartIn(FoldStage stage) const {
   const absl::Span<const uint32_t> blocks = blocks_;
   return stage == FoldStage::kGradient ? blocks : blocks.first(dense_blocks_);
 }
 
-void NormExchange::Exchange(const FoldRound& round,
-                            std::vector<double> squared_norms, Done done) {
+void NormAllReduce::Exchange(const ReductionRound& round,
+                             std::vector<double> squared_norms, Done done) {
   if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
   FoldHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
            MonotonicNow() + wait_max_, std::move(done));
 }
 
-void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
-                        Done done) {
+void NormAllReduce::Fold(const FoldNormRequest& request, absl::Time deadline,
+                         Done done) {
   if (ps_rank_ != 0) {
     return done(absl::FailedPreconditionError(absl::StrCat(
         "norms of job ", job_id_, " are folded at ", folder_name_)));
   }
-  FoldRound round{.clock = request.clock()};
+  ReductionRound round{.clock = request.clock()};
   if (request.stage() == FoldNormRequest::TRUST) {
     round.stage = FoldStage::kTrust;
   } else if (request.stage() != FoldNormRequest::GRADIENT) {
@@ -113,12 +115,12 @@ void NormExchange::Fold(const FoldNormRequest& request, absl::Time deadline,
            request.squared_norms(), deadline, std::move(done));
 }
 
-void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
-                            const FoldRound& round,
-                            absl::Span<const uint32_t> blocks,
-                            absl::Span<const double> squared_norms,
-                            absl::Time deadline, Done done) {
-  NormFolder::Answers answers;
+void NormAllReduce::FoldHere(uint32_t ps_rank, uint64_t incarnation,
+                             const ReductionRound& round,
+                             absl::Span<const uint32_t> blocks,
+                             absl::Span<const double> squared_norms,
+                             absl::Time deadline, Done done) {
+  NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     const uint64_t token = next_token_++;
@@ -129,8 +131,8 @@ void NormExchange::FoldHere(uint32_t ps_rank, uint64_t incarnation,
   Answer(answers);
 }
 
-void NormExchange::Ask(const FoldRound& round,
-                       const std::vector<double>& squared_norms, Done done) {
+void NormAllReduce::Ask(const ReductionRound& round,
+                        const std::vector<double>& squared_norms, Done done) {
   auto asking = std::make_shared<Asking>();
   asking->request.set_job_id(job_id_);
   asking->request.set_ps_rank(ps_rank_);
@@ -166,7 +168,7 @@ void NormExchange::Ask(const FoldRound& round,
       });
 }
 
-NormExchange::Sums NormExchange::SumsOf(const Asking& asking) const {
+NormAllReduce::Sums NormAllReduce::SumsOf(const Asking& asking) const {
   const bool by_tensor = asking.request.stage() == FoldNormRequest::TRUST;
   const size_t expected = by_tensor ? 2 * tensors_ : 1;
   const auto& sums = asking.response.sums();
@@ -179,7 +181,7 @@ NormExchange::Sums NormExchange::SumsOf(const Asking& asking) const {
   return std::vector<double>(sums.begin(), sums.end());
 }
 
-void NormExchange::NoteReach(const absl::Status& status) {
+void NormAllReduce::NoteReach(const absl::Status& status) {
   // A call that ran out of time may have been parked at the shard.
   if (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status)) return;
   std::optional<absl::Duration> out_of_reach;
@@ -197,7 +199,7 @@ void NormExchange::NoteReach(const absl::Status& status) {
   }
 }
 
-void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
+void NormAllReduce::OnAnswer(Asking* asking, const grpc::Status& status) {
   Sums sums = status.ok() ? SumsOf(*asking) : Sums(FromGrpcStatus(status));
   NoteReach(FromGrpcStatus(status));
   if (!sums.ok()) sums = Annotate(sums.status(), folder_name_);
@@ -216,8 +218,8 @@ void NormExchange::OnAnswer(Asking* asking, const grpc::Status& status) {
   answered_.SignalAll();
 }
 
-void NormExchange::Answer(const NormFolder::Answers& answers) {
-  for (const NormFolder::Answer& answer : answers) {
+void NormAllReduce::Answer(const NormReducer::Answers& answers) {
+  for (const NormReducer::Answer& answer : answers) {
     Done done;
     {
       MutexLock lock(&mu_);
@@ -239,8 +241,8 @@ void NormExchange::Answer(const NormFolder::Answers& answers) {
   }
 }
 
-void NormExchange::Tick(absl::Time now, absl::Duration frozen) {
-  NormFolder::Answers answers;
+void NormAllReduce::Tick(absl::Time now, absl::Duration frozen) {
+  NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     folder_.OnFrozen(frozen);
@@ -249,8 +251,8 @@ void NormExchange::Tick(absl::Time now, absl::Duration frozen) {
   Answer(answers);
 }
 
-void NormExchange::Close(const absl::Status& status) {
-  NormFolder::Answers answers;
+void NormAllReduce::Close(const absl::Status& status) {
+  NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     closed_ = status;
@@ -273,4 +275,4 @@ void NormExchange::Close(const absl::Status& status) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

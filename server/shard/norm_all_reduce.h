@@ -24,14 +24,14 @@
 #include "proto/scheduler.pb.h"
 #include "server/consistency/norm_reducer.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // One shard's part in finding a job's global gradient norms: the shard of rank
 // 0 folds, the others ask it (FoldNorm in proto/parameter_server.proto).
 // Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
-class NormExchange : public std::enable_shared_from_this<NormExchange> {
+class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
  public:
-  // With NormFolder's sums.
+  // With NormReducer's sums.
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = std::function<void(Sums)>;
 
@@ -41,18 +41,18 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
 
   // `tables`: the job's, in order. `label` names job and ps in messages. Calls
   // wait at most `wait_max`. `on_unreachable` may be null.
-  NormExchange(const JobAssignment& assignment, const BlockMap& map,
-               absl::Span<const TableMap> tables, uint32_t ps_rank,
-               std::string label, absl::Duration wait_max,
-               OnUnreachable on_unreachable = nullptr);
+  NormAllReduce(const JobAssignment& assignment, const BlockMap& map,
+                absl::Span<const TableMap> tables, uint32_t ps_rank,
+                std::string label, absl::Duration wait_max,
+                OnUnreachable on_unreachable = nullptr);
 
   // The norms that this shard is part of: those of its blocks, and for
   // kGradient then of its slots.
-  void Exchange(const FoldRound& round, std::vector<double> squared_norms,
+  void Exchange(const ReductionRound& round, std::vector<double> squared_norms,
                 Done done);
 
   // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0;
-  // InvalidArgument: an unknown stage; else NormFolder's.
+  // InvalidArgument: an unknown stage; else NormReducer's.
   void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
 
   // `frozen`: for how long this process did not run since the last tick.
@@ -64,26 +64,26 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void FoldHere(uint32_t ps_rank, uint64_t incarnation, const FoldRound& round,
-                absl::Span<const uint32_t> blocks,
+  void FoldHere(uint32_t ps_rank, uint64_t incarnation,
+                const ReductionRound& round, absl::Span<const uint32_t> blocks,
                 absl::Span<const double> squared_norms, absl::Time deadline,
                 Done done);
   absl::Span<const uint32_t> PartIn(FoldStage stage) const;
   struct Asking;
-  void Ask(const FoldRound& round, const std::vector<double>& squared_norms,
-           Done done);
+  void Ask(const ReductionRound& round,
+           const std::vector<double>& squared_norms, Done done);
   // The sums in the answer. Errors: Internal: other sums than were asked for.
   Sums SumsOf(const Asking& asking) const;
   // Takes note of whether a call got through, and tells.
   void NoteReach(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(Asking* asking, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Answer(const NormFolder::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
+  void Answer(const NormReducer::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string job_id_;
   const uint32_t ps_rank_;
   const uint64_t incarnation_;
-  const std::vector<uint32_t> blocks_;  // and slots, as NormFolder has them
+  const std::vector<uint32_t> blocks_;  // and slots, as NormReducer has them
   const size_t dense_blocks_;
   const size_t tensors_;
   const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
@@ -92,7 +92,7 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   const OnUnreachable on_unreachable_;
 
   Mutex mu_;
-  NormFolder folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
+  NormReducer folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   // The others'. The stub is used outside the lock.
@@ -105,6 +105,6 @@ class NormExchange : public std::enable_shared_from_this<NormExchange> {
   PeerReach reach_ ABSL_GUARDED_BY(mu_);  // of the shard that folds
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_NORM_ALL_REDUCE_H_

@@ -6,11 +6,11 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
-std::vector<StatisticsFolder::Worker> WorkersOf(const JobConfig& config) {
-  std::vector<StatisticsFolder::Worker> workers;
+std::vector<StatisticsReducer::Worker> WorkersOf(const JobConfig& config) {
+  std::vector<StatisticsReducer::Worker> workers;
   for (const auto& worker : config.controller.workers) {
     workers.push_back({worker.incarnation, worker.name});
   }
@@ -19,24 +19,24 @@ std::vector<StatisticsFolder::Worker> WorkersOf(const JobConfig& config) {
 
 }  // namespace
 
-FoldedStatistics::FoldedStatistics(const JobConfig& config)
+PendingReductions::PendingReductions(const JobConfig& config)
     : label_(config.label), folder_(WorkersOf(config), config.label) {}
 
-uint64_t FoldedStatistics::Fold(const FoldStatisticsRequest& request,
-                                absl::Time deadline, Done done) {
+uint64_t PendingReductions::Fold(const FoldStatisticsRequest& request,
+                                 absl::Time deadline, Done done) {
   if (request.clock() < 0) {
     done(absl::InvalidArgumentError(
         absl::StrCat(label_, ": statistics of clock ", request.clock(),
                      ", must be at least 0")));
     return 0;
   }
-  StatisticsFolder::Part part = {.rank = request.caller().rank(),
-                                 .incarnation = request.caller().incarnation(),
-                                 .at = {request.clock(), request.fold()},
-                                 .values = request.values(),
-                                 .absent = request.absent(),
-                                 .deadline = deadline};
-  StatisticsFolder::Answers answers;
+  StatisticsReducer::Part part = {.rank = request.caller().rank(),
+                                  .incarnation = request.caller().incarnation(),
+                                  .at = {request.clock(), request.fold()},
+                                  .values = request.values(),
+                                  .absent = request.absent(),
+                                  .deadline = deadline};
+  StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     part.token = next_token_++;
@@ -47,8 +47,8 @@ uint64_t FoldedStatistics::Fold(const FoldStatisticsRequest& request,
   return part.token;
 }
 
-void FoldedStatistics::Cancel(uint64_t token) {
-  StatisticsFolder::Answers answers;
+void PendingReductions::Cancel(uint64_t token) {
+  StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     folder_.OnCancel(token, &answers);
@@ -56,8 +56,8 @@ void FoldedStatistics::Cancel(uint64_t token) {
   Answer(std::move(answers));
 }
 
-void FoldedStatistics::Tick(absl::Time now, absl::Duration frozen) {
-  StatisticsFolder::Answers answers;
+void PendingReductions::Tick(absl::Time now, absl::Duration frozen) {
+  StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     folder_.OnFrozen(frozen, now);
@@ -66,8 +66,8 @@ void FoldedStatistics::Tick(absl::Time now, absl::Duration frozen) {
   Answer(std::move(answers));
 }
 
-void FoldedStatistics::Close(const absl::Status& status) {
-  StatisticsFolder::Answers answers;
+void PendingReductions::Close(const absl::Status& status) {
+  StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     folder_.Close(status, &answers);
@@ -75,8 +75,8 @@ void FoldedStatistics::Close(const absl::Status& status) {
   Answer(std::move(answers));
 }
 
-void FoldedStatistics::Answer(StatisticsFolder::Answers answers) {
-  for (StatisticsFolder::Answer& answer : answers) {
+void PendingReductions::Answer(StatisticsReducer::Answers answers) {
+  for (StatisticsReducer::Answer& answer : answers) {
     Done done;
     {
       MutexLock lock(&mu_);
@@ -92,14 +92,14 @@ void FoldedStatistics::Answer(StatisticsFolder::Answers answers) {
   }
 }
 
-size_t FoldedStatistics::parked_count() const {
+size_t PendingReductions::parked_count() const {
   MutexLock lock(&mu_);
   return folder_.parked_count();
 }
 
-absl::Time FoldedStatistics::moved_at() const {
+absl::Time PendingReductions::moved_at() const {
   MutexLock lock(&mu_);
   return folder_.moved_at();
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -16,20 +16,20 @@
 #include "server/consistency/statistics_reducer.h"
 #include "server/shard/job_config.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // A job's folds of statistics (FoldStatistics in proto/parameter_server.proto)
 // with the calls that wait for them, at the shard of rank 0. Thread-safe.
 // Callbacks run exactly once, on any thread, not under a lock.
-class FoldedStatistics {
+class PendingReductions {
  public:
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = absl::AnyInvocable<void(Sums)>;
 
-  explicit FoldedStatistics(const JobConfig& config);
+  explicit PendingReductions(const JobConfig& config);
 
   // The token is for Cancel; the call may have ended already. Errors:
-  // InvalidArgument: a clock below 0; else StatisticsFolder's.
+  // InvalidArgument: a clock below 0; else StatisticsReducer's.
   uint64_t Fold(const FoldStatisticsRequest& request, absl::Time deadline,
                 Done done);
   // Its caller gave up.
@@ -40,20 +40,20 @@ class FoldedStatistics {
   void Close(const absl::Status& status);
 
   size_t parked_count() const;
-  // As StatisticsFolder has it.
+  // As StatisticsReducer has it.
   absl::Time moved_at() const;
 
  private:
   // Outside the lock.
-  void Answer(StatisticsFolder::Answers answers) ABSL_LOCKS_EXCLUDED(mu_);
+  void Answer(StatisticsReducer::Answers answers) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string label_;
   mutable Mutex mu_;
-  StatisticsFolder folder_ ABSL_GUARDED_BY(mu_);
+  StatisticsReducer folder_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_PENDING_REDUCTIONS_H_

@@ -8,7 +8,7 @@
 #include "server/dense/dense_shard.h"
 #include "server/shard/job_config.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // The windows of a worker's client, and of the answers to it (README.md).
@@ -85,4 +85,4 @@ absl::StatusOr<std::vector<PlannedTable>> PlanTables(
   return all;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

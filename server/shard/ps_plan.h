@@ -13,7 +13,7 @@
 #include "proto/job_spec.pb.h"
 #include "server/consistency/consistency_controller.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Bytes that each ps of a job needs for its dense tensors, by shard, computed
 // with the code that opens a shard. Rows of tables are in the messages alone.
@@ -34,6 +34,6 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
 absl::StatusOr<std::vector<PlannedTable>> PlanTables(
     const JobSpec& spec, absl::Span<const TrainingTable> tables);
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_PS_PLAN_H_

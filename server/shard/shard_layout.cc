@@ -9,7 +9,7 @@
 #include "common/job/step_limits.h"
 #include "common/wire/frame.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr BlockIndex kNotHere = std::numeric_limits<BlockIndex>::max();
@@ -304,4 +304,4 @@ absl::StatusOr<std::vector<BlockIndex>> ShardLayout::Indices(
   return indices;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -15,7 +15,7 @@
 #include "server/consistency/shard_call.h"
 #include "server/dense/dense_shard.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // An embedding table as far as messages care.
 struct TableLayout {
@@ -143,6 +143,6 @@ class ShardLayout {
   std::vector<BlockIndex> first_block_;  // by table, then the end
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SHARD_SHARD_LAYOUT_H_

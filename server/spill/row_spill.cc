@@ -14,7 +14,7 @@
 #include "server/spill/spill_file.h"
 #include "server/spill/spill_segment.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // A part of the disk's bytes is for rewriting: a merge writes a new base before
@@ -24,7 +24,7 @@ uint64_t RowsOnDiskMost(uint64_t disk_bytes) {
 }
 
 // The shelves of one partition, by position.
-using Shelves = std::vector<std::unique_ptr<SpillShelf>>;
+using Shelves = std::vector<std::unique_ptr<SpillSegment>>;
 
 size_t ShelfOf(const Shelves& shelves, uint64_t position) {
   const auto behind = std::upper_bound(
@@ -118,7 +118,7 @@ class ShelfStore final : public ColdStore {
     *found = ColdFound::kNo;
     if (shelves.empty()) return true;
     const uint64_t position = ColdPosition(key.key);
-    SpillShelf::Answer answer =
+    SpillSegment::Answer answer =
         shelves[ShelfOf(shelves, position)]->Get(position, may_wait, page, row);
     if (answer.pending) return false;
     *found = answer.found;
@@ -143,7 +143,7 @@ class ShelfStore final : public ColdStore {
     std::vector<uint64_t> positions;
     std::vector<char> entries;
     for (size_t i = 0; i < changes.size(); i += positions.size()) {
-      SpillShelf* shelf = nullptr;
+      SpillSegment* shelf = nullptr;
       SYNCLINE_RETURN_IF_ERROR(
           ShelfWithRoom(changes[i].partition, changes[i].position,
                         /*grows=*/rows != nullptr, &shelf));
@@ -178,11 +178,11 @@ class ShelfStore final : public ColdStore {
 
   // Deletions are let through without room in memory: they make some.
   absl::Status ShelfWithRoom(uint32_t partition, uint64_t position, bool grows,
-                             SpillShelf** shelf) {
+                             SpillSegment** shelf) {
     Shelves& shelves = partitions_[partition];
     if (shelves.empty()) {
       SYNCLINE_RETURN_IF_ERROR(CheckMemory(ShelfMemory()));
-      shelves.push_back(std::make_unique<SpillShelf>(
+      shelves.push_back(std::make_unique<SpillSegment>(
           file_.get(), &layout_, ChecksumSeed(partition), 0, 0));
       memory_.fetch_add(shelves[0]->memory_bytes(), std::memory_order_relaxed);
     }
@@ -197,13 +197,13 @@ class ShelfStore final : public ColdStore {
   }
 
   absl::Status Merge(Shelves* shelves, size_t i) {
-    SpillShelf* const shelf = (*shelves)[i].get();
+    SpillSegment* const shelf = (*shelves)[i].get();
     // Half of the memory is for fences. With none left for more shelves they
     // grow, and merging gets slower.
     const bool splits =
         shelf->entries_most() > layout_.split_entries &&
         CheckMemory(ShelfMemory() + options_.memory_bytes / 2).ok();
-    std::unique_ptr<SpillShelf> next;
+    std::unique_ptr<SpillSegment> next;
     SYNCLINE_RETURN_IF_ERROR(
         Counted(shelf, [&] { return shelf->Merge(splits ? &next : nullptr); }));
     if (next == nullptr) return absl::OkStatus();
@@ -215,7 +215,7 @@ class ShelfStore final : public ColdStore {
 
   // Runs `change` and counts what it does to the shelf's memory.
   template <typename Run>
-  absl::Status Counted(SpillShelf* shelf, Run change) {
+  absl::Status Counted(SpillSegment* shelf, Run change) {
     const size_t before = shelf->memory_bytes();
     absl::Status status = change();
     memory_.fetch_add(shelf->memory_bytes() - before,
@@ -228,7 +228,7 @@ class ShelfStore final : public ColdStore {
   }
 
   uint64_t ShelfMemory() const {
-    return sizeof(SpillShelf) + sizeof(Shelves::value_type) +
+    return sizeof(SpillSegment) + sizeof(Shelves::value_type) +
            layout_.log_entries * sizeof(uint16_t) +
            layout_.split_entries / layout_.page_entries * sizeof(uint16_t);
   }
@@ -289,16 +289,17 @@ namespace {
 constexpr char kFolderPrefix[] = "syncline-spill-";
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SpillFolder>> SpillFolder::Open(
+absl::StatusOr<std::unique_ptr<SpillDirectory>> SpillDirectory::Open(
     const std::string& root) {
   LockedFolder::RemoveLeftovers(root, kFolderPrefix);
   SYNCLINE_ASSIGN_OR_RETURN(auto folder,
                             LockedFolder::OpenFirst(root, kFolderPrefix));
-  return absl::WrapUnique(new SpillFolder(std::move(folder)));
+  return absl::WrapUnique(new SpillDirectory(std::move(folder)));
 }
 
-std::string SpillFolder::PathFor(absl::string_view job, uint32_t table) const {
+std::string SpillDirectory::PathFor(absl::string_view job,
+                                    uint32_t table) const {
   return absl::StrCat(path(), "/", job, ".table-", table);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -13,16 +13,16 @@
 #include "common/system/locked_folder.h"
 #include "server/tables/cold_store.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The folder of one daemon below --spill-dir. What is spilled is worth nothing
 // without the memory it came from, so an earlier process's leftovers are
 // removed when this is opened, and everything when it is closed. Thread-safe.
-class SpillFolder {
+class SpillDirectory {
  public:
   // Removes what killed daemons have left in `root`, too. Errors, naming the
   // path: those of the file system when it cannot be made or written.
-  static absl::StatusOr<std::unique_ptr<SpillFolder>> Open(
+  static absl::StatusOr<std::unique_ptr<SpillDirectory>> Open(
       const std::string& root);
 
   const std::string& path() const { return folder_->path(); }
@@ -31,7 +31,7 @@ class SpillFolder {
   std::string PathFor(absl::string_view job, uint32_t table) const;
 
  private:
-  explicit SpillFolder(std::unique_ptr<LockedFolder> folder)
+  explicit SpillDirectory(std::unique_ptr<LockedFolder> folder)
       : folder_(std::move(folder)) {}
 
   const std::unique_ptr<LockedFolder> folder_;
@@ -62,6 +62,6 @@ class RowSpill {
       const Options& options);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SPILL_ROW_SPILL_H_

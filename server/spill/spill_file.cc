@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // The file grows by so much: large enough that asking the disk costs little;
@@ -162,4 +162,4 @@ absl::Status SpillFile::TryRead(uint32_t chunk, size_t offset, size_t bytes,
   return Read(chunk, offset, bytes, out);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // A file in chunks of one size, which are taken, written, read and given back.
 // It grows as needed and never shrinks; the disk has promised its room before a
@@ -90,6 +90,6 @@ class SpillFile {
   std::vector<uint32_t> free_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SPILL_SPILL_FILE_H_

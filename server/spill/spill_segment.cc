@@ -9,7 +9,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr size_t kDiskPageBytes = 4096;
@@ -86,7 +86,7 @@ SpillLayout SpillLayout::For(size_t row_bytes, uint64_t partition_disk_bytes,
 
 // Writes entries in order, from new chunks, which it gives back if it is not
 // released.
-class SpillShelf::BaseWriter {
+class SpillSegment::BaseWriter {
  public:
   BaseWriter(SpillFile* file, const SpillLayout* layout, int depth)
       : file_(file), layout_(layout), depth_(depth) {}
@@ -132,23 +132,23 @@ class SpillShelf::BaseWriter {
   size_t buffered_ = 0;
 };
 
-SpillShelf::SpillShelf(SpillFile* file, const SpillLayout* layout,
-                       uint32_t seed, uint64_t begin, int depth)
+SpillSegment::SpillSegment(SpillFile* file, const SpillLayout* layout,
+                           uint32_t seed, uint64_t begin, int depth)
     : file_(file), layout_(layout), seed_(seed), begin_(begin), depth_(depth) {}
 
-SpillShelf::~SpillShelf() {
+SpillSegment::~SpillSegment() {
   file_->Give(log_chunks_);
   file_->Give(base_.chunks);
 }
 
-size_t SpillShelf::memory_bytes() const {
+size_t SpillSegment::memory_bytes() const {
   return sizeof(*this) + sizeof(Gap) * lost_.gaps.capacity() +
          sizeof(uint16_t) * (tags_.capacity() + base_.fences.capacity() +
                              lost_.tags.capacity()) +
          sizeof(uint32_t) * (log_chunks_.capacity() + base_.chunks.capacity());
 }
 
-absl::Status SpillShelf::Lost() const {
+absl::Status SpillSegment::Lost() const {
   return absl::DataLossError(
       absl::StrCat("spilled rows in ", file_->folder(),
                    ": a row does not read back as it was written"));
@@ -156,20 +156,20 @@ absl::Status SpillShelf::Lost() const {
 
 // --- Entries ---
 
-uint32_t SpillShelf::ChecksumOf(const char* entry) const {
+uint32_t SpillSegment::ChecksumOf(const char* entry) const {
   return ExtendCrc32c(seed_, {entry + SpillLayout::kKeyOffset,
                               layout_->entry_bytes - SpillLayout::kKeyOffset});
 }
 
-bool SpillShelf::IsRow(const char* entry) const {
+bool SpillSegment::IsRow(const char* entry) const {
   return Load<uint32_t>(entry) == ChecksumOf(entry);
 }
 
-bool SpillShelf::IsDeletion(const char* entry) const {
+bool SpillSegment::IsDeletion(const char* entry) const {
   return Load<uint32_t>(entry) == (ChecksumOf(entry) ^ kDeleted);
 }
 
-void SpillShelf::MakeEntry(int64_t key, const char* row, char* entry) const {
+void SpillSegment::MakeEntry(int64_t key, const char* row, char* entry) const {
   std::memcpy(entry + SpillLayout::kKeyOffset, &key, sizeof(key));
   std::memcpy(entry + SpillLayout::kRowOffset, row,
               layout_->entry_bytes - SpillLayout::kRowOffset);
@@ -177,12 +177,12 @@ void SpillShelf::MakeEntry(int64_t key, const char* row, char* entry) const {
   std::memcpy(entry, &checksum, sizeof(checksum));
 }
 
-void SpillShelf::CopyRow(const char* entry, char* row) const {
+void SpillSegment::CopyRow(const char* entry, char* row) const {
   std::memcpy(row, entry + SpillLayout::kRowOffset,
               layout_->entry_bytes - SpillLayout::kRowOffset);
 }
 
-void SpillShelf::MakeDeletion(int64_t key, char* entry) const {
+void SpillSegment::MakeDeletion(int64_t key, char* entry) const {
   std::memset(entry, 0, layout_->entry_bytes);
   std::memcpy(entry + SpillLayout::kKeyOffset, &key, sizeof(key));
   const uint32_t checksum = ChecksumOf(entry) ^ kDeleted;
@@ -191,8 +191,8 @@ void SpillShelf::MakeDeletion(int64_t key, char* entry) const {
 
 // --- The log ---
 
-absl::Status SpillShelf::Append(const std::vector<uint64_t>& positions,
-                                const std::vector<char>& entries) {
+absl::Status SpillSegment::Append(const std::vector<uint64_t>& positions,
+                                  const std::vector<char>& entries) {
   const size_t bytes = layout_->entry_bytes;
   size_t written = 0;
   while (written < positions.size()) {
@@ -217,9 +217,9 @@ absl::Status SpillShelf::Append(const std::vector<uint64_t>& positions,
   return absl::OkStatus();
 }
 
-absl::Status SpillShelf::GetFromLog(uint64_t position, bool may_wait,
-                                    char* page, char* row, Answer* answer,
-                                    bool* decided) const {
+absl::Status SpillSegment::GetFromLog(uint64_t position, bool may_wait,
+                                      char* page, char* row, Answer* answer,
+                                      bool* decided) const {
   *decided = true;
   for (size_t end = log_size();;) {
     const size_t slot = FindLast(tags_, end, Tag(position));
@@ -242,7 +242,7 @@ absl::Status SpillShelf::GetFromLog(uint64_t position, bool may_wait,
 
 // The newest entries only: of two in one place the later, and none that is
 // older than a damaged one of its tag, which may have been a later one.
-std::vector<SpillShelf::LogEntry> SpillShelf::SortLog(
+std::vector<SpillSegment::LogEntry> SpillSegment::SortLog(
     const std::vector<char>& log, std::vector<uint16_t>* lost_tags) const {
   std::vector<LogEntry> sorted;
   std::vector<Damaged> damaged;
@@ -281,9 +281,10 @@ std::vector<SpillShelf::LogEntry> SpillShelf::SortLog(
 
 // --- The base ---
 
-absl::Status SpillShelf::ReadEntries(const std::vector<uint32_t>& chunks,
-                                     size_t first, size_t count, bool may_wait,
-                                     char* out, bool* pending) const {
+absl::Status SpillSegment::ReadEntries(const std::vector<uint32_t>& chunks,
+                                       size_t first, size_t count,
+                                       bool may_wait, char* out,
+                                       bool* pending) const {
   const uint32_t chunk = chunks[first / layout_->chunk_entries];
   const size_t offset = first % layout_->chunk_entries * layout_->entry_bytes;
   const size_t bytes = count * layout_->entry_bytes;
@@ -295,9 +296,9 @@ absl::Status SpillShelf::ReadEntries(const std::vector<uint32_t>& chunks,
   return absl::OkStatus();
 }
 
-absl::Status SpillShelf::GetFromBase(uint64_t position, bool may_wait,
-                                     char* page, char* row,
-                                     Answer* answer) const {
+absl::Status SpillSegment::GetFromBase(uint64_t position, bool may_wait,
+                                       char* page, char* row,
+                                       Answer* answer) const {
   const auto [begin, end] = PagesOf(position);
   bool readable = true;
   for (size_t at = begin; at < end; ++at) {
@@ -325,7 +326,7 @@ absl::Status SpillShelf::GetFromBase(uint64_t position, bool may_wait,
   return absl::OkStatus();
 }
 
-bool SpillShelf::Losses::Has(uint64_t position) const {
+bool SpillSegment::Losses::Has(uint64_t position) const {
   return std::find(tags.begin(), tags.end(), Tag(position)) != tags.end() ||
          std::any_of(gaps.begin(), gaps.end(), [&](const Gap& gap) {
            return gap.from < position && position < gap.to;
@@ -333,7 +334,7 @@ bool SpillShelf::Losses::Has(uint64_t position) const {
 }
 
 // Of equal fences the position may be behind any, or before the first.
-std::pair<size_t, size_t> SpillShelf::PagesOf(uint64_t position) const {
+std::pair<size_t, size_t> SpillSegment::PagesOf(uint64_t position) const {
   const std::vector<uint16_t>& fences = base_.fences;
   const auto [first, last] =
       std::equal_range(fences.begin(), fences.end(), Fence(position));
@@ -342,8 +343,8 @@ std::pair<size_t, size_t> SpillShelf::PagesOf(uint64_t position) const {
   return {begin > 0 ? begin - 1 : 0, end};
 }
 
-SpillShelf::Answer SpillShelf::Get(uint64_t position, bool may_wait, char* page,
-                                   char* row) const {
+SpillSegment::Answer SpillSegment::Get(uint64_t position, bool may_wait,
+                                       char* page, char* row) const {
   Answer answer;
   bool decided = false;
   answer.status = GetFromLog(position, may_wait, page, row, &answer, &decided);
@@ -354,8 +355,8 @@ SpillShelf::Answer SpillShelf::Get(uint64_t position, bool may_wait, char* page,
   return answer;
 }
 
-absl::Status SpillShelf::Walk(size_t first_page, Losses* losses,
-                              const OnEntry& on_entry) const {
+absl::Status SpillSegment::Walk(size_t first_page, Losses* losses,
+                                const OnEntry& on_entry) const {
   const size_t bytes = layout_->entry_bytes;
   std::vector<char> log(log_size() * bytes);
   for (size_t first = 0; first < log_size(); first += layout_->chunk_entries) {
@@ -419,7 +420,7 @@ absl::Status SpillShelf::Walk(size_t first_page, Losses* losses,
   return log_before(0, /*all=*/true);
 }
 
-absl::Status SpillShelf::Merge(std::unique_ptr<SpillShelf>* next) {
+absl::Status SpillSegment::Merge(std::unique_ptr<SpillSegment>* next) {
   const int depth = depth_ + (next != nullptr ? 1 : 0);
   const uint64_t middle = begin_ | uint64_t{1} << (63 - depth_);
   BaseWriter lower(file_, layout_, depth);
@@ -438,7 +439,8 @@ absl::Status SpillShelf::Merge(std::unique_ptr<SpillShelf>* next) {
   tags_.clear();
   lost_ = {.gaps = {}, .tags = losses.tags};
   if (next != nullptr) {
-    *next = std::make_unique<SpillShelf>(file_, layout_, seed_, middle, depth);
+    *next =
+        std::make_unique<SpillSegment>(file_, layout_, seed_, middle, depth);
     (*next)->base_ = upper.Release();
     (*next)->lost_.tags = losses.tags;
   }
@@ -449,9 +451,9 @@ absl::Status SpillShelf::Merge(std::unique_ptr<SpillShelf>* next) {
   return absl::OkStatus();
 }
 
-absl::Status SpillShelf::Scan(uint64_t from, size_t* limit,
-                              std::vector<int64_t>* keys,
-                              std::vector<char>* rows) const {
+absl::Status SpillSegment::Scan(uint64_t from, size_t* limit,
+                                std::vector<int64_t>* keys,
+                                std::vector<char>* rows) const {
   const size_t first_page = from > begin_ ? PagesOf(from).first : 0;
   Losses losses = lost_;
   SYNCLINE_RETURN_IF_ERROR(
@@ -473,4 +475,4 @@ absl::Status SpillShelf::Scan(uint64_t from, size_t* limit,
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -12,7 +12,7 @@
 #include "server/spill/spill_file.h"
 #include "server/tables/cold_store.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Sizes that all shelves of a store share.
 struct SpillLayout {
@@ -53,16 +53,16 @@ struct SpillLayout {
 // it: one read, of what the system most likely has in memory. A full log is
 // merged with the base into a new base, all of it in sequence.
 // Thread-compatible.
-class SpillShelf {
+class SpillSegment {
  public:
   // Has the positions whose first `depth` bits are those of `begin`. `seed`: of
   // checksums, the partition's own.
-  SpillShelf(SpillFile* file, const SpillLayout* layout, uint32_t seed,
-             uint64_t begin, int depth);
+  SpillSegment(SpillFile* file, const SpillLayout* layout, uint32_t seed,
+               uint64_t begin, int depth);
   // Frees the shelf's part of the file.
-  ~SpillShelf();
-  SpillShelf(const SpillShelf&) = delete;
-  SpillShelf& operator=(const SpillShelf&) = delete;
+  ~SpillSegment();
+  SpillSegment(const SpillSegment&) = delete;
+  SpillSegment& operator=(const SpillSegment&) = delete;
 
   uint64_t begin() const { return begin_; }
   // With all of the log; rows that were replaced or deleted count.
@@ -88,7 +88,7 @@ class SpillShelf {
 
   // Empties the log into a new base; with `next` into two, of which *next gets
   // the upper half of the positions. After an error all is as it was.
-  absl::Status Merge(std::unique_ptr<SpillShelf>* next);
+  absl::Status Merge(std::unique_ptr<SpillSegment>* next);
 
   // Appends rows with positions of at least `from`, in order, until *limit is
   // used up. DataLoss: there is a row among them, or behind the last of them,
@@ -173,6 +173,6 @@ class SpillShelf {
   Losses lost_;  // in merges
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_SPILL_SPILL_SEGMENT_H_

@@ -4,7 +4,7 @@
 
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr int kCountersPerKey = 4;
@@ -45,4 +45,4 @@ void AdmissionFilter::Age() {
   for (uint64_t i = 0; i < count; ++i) counters_[i] >>= 1;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -6,7 +6,7 @@
 
 #include "common/base/aligned_buffer.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Counts how often keys were seen, in memory that does not grow: a counting
 // Bloom filter of one byte a counter, four counters a key, all in one cache
@@ -38,6 +38,6 @@ class AdmissionFilter {
   uint64_t sightings_ = 0;  // since it aged
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_ADMISSION_FILTER_H_

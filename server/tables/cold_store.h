@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The key that a spilled row is found by.
 struct ColdKey {
@@ -78,6 +78,6 @@ class ColdStore {
   virtual uint64_t disk_limit_bytes() const = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_COLD_STORE_H_

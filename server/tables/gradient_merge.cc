@@ -4,7 +4,7 @@
 
 #include "kernels/optimizer/optimizer.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Floats of one worker held at a time; longer rows are added in such pieces.
@@ -113,4 +113,4 @@ const float* GradientMerge::Values(const Cursor& cursor) {
   return piece.values.data() + (cursor.row - piece.begin) * dim_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -9,7 +9,7 @@
 #include "common/wire/table_map.h"
 #include "server/dense/dense_shard.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Gradients that one worker sent, of one or more slots of a shard.
 struct GradientRows {
@@ -65,6 +65,6 @@ class GradientMerge {
   std::vector<float> addend_;    // of rows that are too long for pieces
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_GRADIENT_MERGE_H_

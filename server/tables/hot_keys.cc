@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace syncline {
+namespace syncline::ps {
 
 void HotKeys::Keep(int64_t key, float pushes) {
   const auto fewer = [](const Entry& a, const Entry& b) {
@@ -52,4 +52,4 @@ std::vector<HotKey> HotKeys::Merge(std::vector<HotKey> a,
   return a;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -7,7 +7,7 @@
 
 #include "server/tables/space_saving.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 struct HotKey {
   int64_t key = 0;
@@ -53,6 +53,6 @@ class HotKeys {
   SpaceSaving refused_{kRefusedCounters};
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_HOT_KEYS_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr int kPowers = 64;
@@ -68,4 +68,4 @@ void ClockHistory::Observe(uint32_t clock, absl::Time now) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

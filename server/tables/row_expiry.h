@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // When a row goes. See ExpirySpec in proto/job_spec.proto.
 struct ExpiryOptions {
@@ -70,6 +70,6 @@ class ClockHistory {
   uint32_t too_old_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_ROW_EXPIRY_H_

@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Finds row numbers by hash: open addressing with linear probing in 32-bit
 // entries, each a row number below a tag of hash bits. The number takes as many
@@ -106,6 +106,6 @@ class RowIndex {
   uint32_t used_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_ROW_INDEX_H_

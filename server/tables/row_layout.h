@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace syncline {
+namespace syncline::ps {
 
 // The layout of a row of a table in memory:
 //
@@ -81,6 +81,6 @@ class RowLayout {
   size_t bytes_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_ROW_LAYOUT_H_

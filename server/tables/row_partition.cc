@@ -5,7 +5,7 @@
 
 #include "common/base/aligned_buffer.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Probes lengthen quickly above this many used entries in 100 ...
@@ -115,4 +115,4 @@ void RowPartition::Remove(uint32_t row) {
   --size_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -10,7 +10,7 @@
 #include "server/tables/row_index.h"
 #include "server/tables/row_layout.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // The rows of one partition of a table in memory: slabs of rows, an index over
 // them that grows by itself, a mark per row, and a list of free rows. Never
@@ -83,6 +83,6 @@ class RowPartition {
   uint32_t free_ = kNone;  // first free row; each holds the next in its key
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_ROW_PARTITION_H_

@@ -1,6 +1,6 @@
 #include "server/tables/space_saving.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 void SpaceSaving::Count(int64_t key) {
   if (heap_.capacity() == 0) {
@@ -52,4 +52,4 @@ void SpaceSaving::SiftUp(size_t at) {
   if (at != begin) Place(at, moved);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Counts the most frequent of any number of keys with `counters` counters.
 // After n keys, of which `key` was f:
@@ -44,6 +44,6 @@ class SpaceSaving {
   absl::flat_hash_map<int64_t, uint32_t> place_of_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_SPACE_SAVING_H_

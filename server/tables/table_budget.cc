@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Fills in the shares of one kind of bytes: `asked` of each table, 0: open.
@@ -74,4 +74,4 @@ void TableBudget::Release(absl::Span<const Share> shares) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Divides the bytes that a ps may use for embedding tables, in memory and on
 // disk, among the tables of its jobs. Thread-safe. Owned by shared pointers:
@@ -68,6 +68,6 @@ class TableBudget : public std::enable_shared_from_this<TableBudget> {
   Share reserved_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_TABLE_BUDGET_H_

@@ -7,7 +7,7 @@
 
 #include "kernels/optimizer/finite.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Missing rows that are put aside: a batch large enough for the cold store, and
@@ -363,4 +363,4 @@ TableStats TableLane::Stats() const {
   return stats;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -18,7 +18,7 @@
 #include "server/tables/table_options.h"
 #include "server/tables/table_partition.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Values that all rows of one push share.
 struct RowStep {
@@ -156,6 +156,6 @@ class TableLane {
   std::vector<ColdFound> found_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_TABLE_LANE_H_

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace syncline {
+namespace syncline::ps {
 
 void TableStats::Add(const TableStats& other) {
   rows_in_memory += other.rows_in_memory;
@@ -26,4 +26,4 @@ void TableStats::Add(const TableStats& other) {
   hot_keys = HotKeys::Merge(std::move(hot_keys), other.hot_keys);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -10,7 +10,7 @@
 #include "server/tables/hot_keys.h"
 #include "server/tables/row_expiry.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // When a key gets a row. See AdmissionSpec in proto/job_spec.proto.
 struct AdmissionOptions {
@@ -64,6 +64,6 @@ struct TableStats {
   void Add(const TableStats& other);
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_TABLE_OPTIONS_H_

@@ -8,7 +8,7 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Rows are written to disk by the batch: a sixteenth of the partition at a time
@@ -486,4 +486,4 @@ void TablePartition::AddSizes(TableStats* stats) const {
       rows_.memory_bytes() + filter_.memory_bytes() + sizeof(*this);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -19,7 +19,7 @@
 #include "server/tables/row_partition.h"
 #include "server/tables/table_options.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // State of a table's room, as its partitions find it. Thread-safe.
 class TableRoom {
@@ -201,6 +201,6 @@ class TablePartition {
   uint64_t sweep_position_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_TABLE_PARTITION_H_

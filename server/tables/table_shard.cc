@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr uint32_t kDimMost = 65536;
@@ -206,4 +206,4 @@ absl::StatusOr<ScanCursor> ScanCursor::Decode(absl::string_view text) {
   return cursor;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ps

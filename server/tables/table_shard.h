@@ -18,7 +18,7 @@
 #include "server/tables/table_lane.h"
 #include "server/tables/table_options.h"
 
-namespace syncline {
+namespace syncline::ps {
 
 // Where a scan continues: in `partition`, at a ColdPosition.
 struct ScanCursor {
@@ -155,6 +155,6 @@ class TableShard {
   std::vector<std::unique_ptr<TableLane>> lanes_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::ps
 
 #endif  // SYNCLINE_SERVER_TABLES_TABLE_SHARD_H_

@@ -45,7 +45,7 @@ class EchoClient {
   std::deque<Call> calls_;
   Mutex mu_;
   CondVar done_;
-  SendWindow<Call*> window_ ABSL_GUARDED_BY(mu_);
+  worker::SendWindow<Call*> window_ ABSL_GUARDED_BY(mu_);
   size_t pending_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };

@@ -122,7 +122,7 @@ class DenseWorker {
                                                : ElementType::kFloat32;
   }
   void Connect(Path path) {
-    PsClient::Options options;
+    worker::PsClient::Options options;
     options.wire_type = Type();
     options.job_id = "bench";
     options.incarnation = kBenchWorkerIncarnation;
@@ -130,7 +130,7 @@ class DenseWorker {
     options.step_timeout = kTimeout;
     options.shared_memory = path == Path::kSharedMemory;
     options.shared_links = &links_;
-    PsClient::Tensors memory;
+    worker::PsClient::Tensors memory;
     memory.gradient_region = gradient_;
     std::vector<TensorSize> sizes;
     for (uint32_t i = 0; i < tensors_.count; ++i) {
@@ -140,8 +140,8 @@ class DenseWorker {
       memory.values.push_back(values_.span().subspan(first, count));
       memory.gradients.push_back(gradient().subspan(first, count));
     }
-    client_ = std::make_unique<PsClient>(options, *BlockMap::Create(sizes, 1),
-                                         std::move(memory));
+    client_ = std::make_unique<worker::PsClient>(
+        options, *BlockMap::Create(sizes, 1), std::move(memory));
   }
 
   const ServedPeer::Tensors tensors_;
@@ -150,7 +150,7 @@ class DenseWorker {
   const std::shared_ptr<SharedRegion> gradient_;
   LinkCount links_;
   std::unique_ptr<ServedPeer> ps_;
-  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<worker::PsClient> client_;
   int64_t clock_ = 0;
 };
 
@@ -243,7 +243,7 @@ class PushPullBench {
         Add(kOne, 1, kElementsPerMiB, Path::kNetwork, bucket_steps_));
     SYNCLINE_RETURN_IF_ERROR(
         Add(kSmall, 1, kSmallest, Path::kNetwork, small_steps_));
-    const PsClient::Options client;
+    const worker::PsClient::Options client;
     const absl::Span<const float> gradient = loads_[0].worker->gradient();
     SYNCLINE_ASSIGN_OR_RETURN(echo_peer_, ServedPeer::Echo());
     echo_ =
@@ -291,7 +291,7 @@ class PushPullBench {
   }
 
   void Conclude() {
-    const PsClient::Options client;
+    const worker::PsClient::Options client;
     report_.Set("optimizer", "SGD");
     report_.Set("values", absl::StrCat(megabytes_, " MiB"));
     report_.Set("large", absl::StrCat(large_megabytes_, " MiB"));

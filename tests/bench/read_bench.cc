@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kBatch = 1024;
 constexpr int64_t kPixels = 784;
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDigits(int64_t count) {
+absl::StatusOr<std::unique_ptr<worker::Dataset>> OpenDigits(int64_t count) {
   DataSpec data;
   data.mutable_train()->mutable_digits()->set_count(
       static_cast<uint32_t>(count));
@@ -23,12 +23,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDigits(int64_t count) {
   feed->set_input("x");
   feed->set_field("image");
   feed->set_scale(1 / 255.0f);
-  return Dataset::Open(data.train(), data, "", {{kPixels}}, 10, 1);
+  return worker::Dataset::Open(data.train(), data, "", {{kPixels}}, 10, 1);
 }
 
 // One pass in shuffled order; samples per second.
-double TimeRead(const Dataset& dataset, BatchPlan* plan, int64_t epoch,
-                Batch* batch) {
+double TimeRead(const worker::Dataset& dataset, worker::BatchPlan* plan,
+                int64_t epoch, worker::Batch* batch) {
   plan->Indices(epoch, 0);  // the shuffle is once per epoch, not per step
   const absl::Time begin = absl::Now();
   for (int64_t step = 0; step < plan->steps_per_epoch(); ++step) {
@@ -59,8 +59,9 @@ absl::Status RunReadBench(const BenchOptions& options, Report* report) {
   report->Add("draw a digit", "us",
               absl::ToDoubleMicroseconds(absl::Now() - begin) / samples);
 
-  BatchPlan plan({.sample_count = samples, .batch_size = kBatch, .seed = 1});
-  Batch batch;
+  worker::BatchPlan plan(
+      {.sample_count = samples, .batch_size = kBatch, .seed = 1});
+  worker::Batch batch;
   dataset->Read({0}, &batch);
   if (batch.feeds[0].size() != kPixels || batch.labels.size() != 1) {
     return absl::InternalError("a sample has the wrong size");

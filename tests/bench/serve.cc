@@ -98,7 +98,8 @@ JobAssignment BenchJob(const ServedPeer::Tensors& tensors,
 
 int ServePs(const ServedPeer::Tensors& tensors, OptimizerSpec::Kind optimizer) {
   KeepMessageMemory(/*arenas=*/1);  // as syncline-ps does
-  absl::StatusOr<std::unique_ptr<PsServer>> server = PsServer::Create({});
+  absl::StatusOr<std::unique_ptr<ps::PsServer>> server =
+      ps::PsServer::Create({});
   if (!server.ok()) return 1;
   const absl::Status opened =
       (*server)->OpenJob(BenchJob(tensors, optimizer), 0);

@@ -36,8 +36,8 @@ constexpr int kBatches = 64;
 
 TableMap Map() { return *TableMap::Create(256, 1); }
 
-TableOptions Options(uint32_t dim, uint64_t memory_bytes) {
-  TableOptions options;
+ps::TableOptions Options(uint32_t dim, uint64_t memory_bytes) {
+  ps::TableOptions options;
   options.name = "bench";
   options.dim = dim;
   options.initializer = {RowInitializer::Scheme::kUniform, 0.05f, 1, "bench"};
@@ -47,7 +47,7 @@ TableOptions Options(uint32_t dim, uint64_t memory_bytes) {
   return options;
 }
 
-class Floats : public FloatSource {
+class Floats : public ps::FloatSource {
  public:
   explicit Floats(size_t count) : values_(count) {
     Random random(3);
@@ -89,7 +89,7 @@ struct Traffic {
   std::vector<std::unique_ptr<Floats>> gradients;
 };
 
-constexpr RowStep kStep = {
+constexpr ps::RowStep kStep = {
     .clock = 1, .learning_rate = 0.01f, .gradient_scale = 1.0f / 1024};
 
 // The shard with all of kResidentRows, and where a lane's part of each batch
@@ -112,7 +112,7 @@ struct Resident {
           {keys.begin() + i, keys.begin() + std::min(i + 1024, keys.size())});
       for (int lane = 0; lane < lanes; ++lane) {
         const absl::Span<const int64_t> mine = Part(part, lane);
-        const GradientRows rows = {.keys = mine, .values = &gradient};
+        const ps::GradientRows rows = {.keys = mine, .values = &gradient};
         SYNCLINE_CHECK(shard.Push(lane, {rows}, kStep).ok());
       }
     }
@@ -130,7 +130,7 @@ struct Resident {
   }
 
   int64_t Rows() const {
-    TableStats stats = shard.Stats(0);
+    ps::TableStats stats = shard.Stats(0);
     for (int lane = 1; lane < shard.lanes(); ++lane) {
       stats.Add(shard.Stats(lane));
     }
@@ -138,7 +138,7 @@ struct Resident {
   }
 
   const TableMap map;
-  TableShard shard;
+  ps::TableShard shard;
   Traffic traffic;
 };
 
@@ -182,7 +182,7 @@ class MapTable {
 
  private:
   const uint32_t dim_;
-  const TableOptions options_ = Options(dim_, 0);
+  const ps::TableOptions options_ = Options(dim_, 0);
   const RowOptimizer optimizer_;
   std::unordered_map<int64_t, std::vector<float>> rows_;
 
@@ -252,7 +252,7 @@ void RunOnGradients(benchmark::State& state, Run run) {
         resident->traffic.batches[next % kBatches];
     const absl::Span<const int64_t> part =
         resident->Part(keys, state.thread_index());
-    const GradientRows gradient = {
+    const ps::GradientRows gradient = {
         .keys = part,
         .values = resident->traffic.gradients[next % 8].get(),
         .first = (part.data() - keys.data()) * size_t{dim}};
@@ -264,20 +264,20 @@ void RunOnGradients(benchmark::State& state, Run run) {
 }
 
 void BM_TablePush(benchmark::State& state) {
-  RunOnGradients(state,
-                 [](TableShard* shard, int lane, const GradientRows& gradient) {
-                   SYNCLINE_CHECK(shard->Push(lane, {gradient}, kStep).ok());
-                 });
+  RunOnGradients(state, [](ps::TableShard* shard, int lane,
+                           const ps::GradientRows& gradient) {
+    SYNCLINE_CHECK(shard->Push(lane, {gradient}, kStep).ok());
+  });
 }
 
 // The additional time of clip_norm.
 void BM_TableNorms(benchmark::State& state) {
   std::vector<double> norms(Map().slots());
-  RunOnGradients(
-      state, [&](TableShard* shard, int lane, const GradientRows& gradient) {
-        shard->SquaredNorms(lane, {gradient}, kStep, absl::MakeSpan(norms));
-        benchmark::DoNotOptimize(norms.data());
-      });
+  RunOnGradients(state, [&](ps::TableShard* shard, int lane,
+                            const ps::GradientRows& gradient) {
+    shard->SquaredNorms(lane, {gradient}, kStep, absl::MakeSpan(norms));
+    benchmark::DoNotOptimize(norms.data());
+  });
 }
 
 void BM_TablePull(benchmark::State& state) {
@@ -369,16 +369,16 @@ void BM_TableBytes(benchmark::State& state) {
     malloc_trim(0);
     const uint64_t before = ResidentBytes();
     const TableMap map = Map();
-    TableShard shard(Options(kDim, 16ull << 30), map, 0, 1, nullptr);
+    ps::TableShard shard(Options(kDim, 16ull << 30), map, 0, 1, nullptr);
     const Floats gradient(size_t{kDim} * 4096);
     for (int64_t first = 0; first < rows; first += 4096) {
       std::vector<int64_t> keys(4096);
       for (int64_t i = 0; i < 4096; ++i) keys[i] = first + i;
       keys = Unique(map, std::move(keys));
-      const GradientRows push = {.keys = keys, .values = &gradient};
+      const ps::GradientRows push = {.keys = keys, .values = &gradient};
       SYNCLINE_CHECK(shard.Push(0, {push}, kStep).ok());
     }
-    const TableStats stats = shard.Stats(0);
+    const ps::TableStats stats = shard.Stats(0);
     const double count = static_cast<double>(stats.rows_in_memory);
     const double payload = 8 + 4 * (kDim + 1);
     const double resident = static_cast<double>(ResidentBytes() - before);
@@ -430,29 +430,30 @@ void BM_TableZipf(benchmark::State& state) {
   constexpr uint64_t kBudget = 16 << 20;
   constexpr uint64_t kRows = 8 * kBudget / 92;
   constexpr uint64_t kDisk = 4ull << 30;
-  const uint64_t kStore = RowSpill::MemoryFor(kBudget, kDisk);
+  const uint64_t kStore = ps::RowSpill::MemoryFor(kBudget, kDisk);
   const bool spills = state.range(0) != 0;
   const std::string folder =
       "/tmp/syncline-table-bench-" + std::to_string(getpid());
-  TableOptions options = Options(kDim, spills ? kBudget - kStore : 1ull << 30);
-  std::unique_ptr<ColdStore> cold;
+  ps::TableOptions options =
+      Options(kDim, spills ? kBudget - kStore : 1ull << 30);
+  std::unique_ptr<ps::ColdStore> cold;
   if (spills) {
-    auto opened =
-        RowSpill::Open({.folder = folder,
-                        .row_bytes = TableShard::SpilledRowBytes(options),
-                        .partitions = Map().slots(),
-                        .memory_bytes = kStore,
-                        .disk_bytes = kDisk});
+    auto opened = ps::RowSpill::Open(
+        {.folder = folder,
+         .row_bytes = ps::TableShard::SpilledRowBytes(options),
+         .partitions = Map().slots(),
+         .memory_bytes = kStore,
+         .disk_bytes = kDisk});
     SYNCLINE_CHECK(opened.ok());
     cold = *std::move(opened);
   }
   const uint64_t before = ResidentBytes();
   const TableMap map = Map();
-  TableShard shard(options, map, 0, 1, std::move(cold));
+  ps::TableShard shard(options, map, 0, 1, std::move(cold));
   const Floats gradient(size_t{kDim} * kBatchRows);
   std::vector<float> out(size_t{kDim} * kBatchRows);
   const auto push = [&](const std::vector<int64_t>& keys) {
-    const GradientRows rows = {.keys = keys, .values = &gradient};
+    const ps::GradientRows rows = {.keys = keys, .values = &gradient};
     SYNCLINE_CHECK(shard.Push(0, {rows}, kStep).ok());
   };
   for (uint64_t first = 0; first < kRows; first += kBatchRows) {
@@ -478,11 +479,11 @@ void BM_TableZipf(benchmark::State& state) {
   };
   // Until the rows in memory are those that belong there.
   while (next < batches.size()) step();
-  const TableStats filled = shard.Stats(0);
+  const ps::TableStats filled = shard.Stats(0);
   int64_t rows = 0;
   for (auto _ : state) rows += step();
   SetRows(state, rows);
-  const TableStats stats = shard.Stats(0);
+  const ps::TableStats stats = shard.Stats(0);
   SYNCLINE_CHECK(stats.rows_in_memory + stats.rows_on_disk == kRows);
   state.counters["from_disk"] =
       static_cast<double>(stats.read_from_disk - filled.read_from_disk) /

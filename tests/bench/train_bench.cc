@@ -73,7 +73,7 @@ class LoneWorker {
   void Reset();
   void Update(int tensor, int64_t clock, int64_t samples);
 
-  std::unique_ptr<PreparedJob> job_;
+  std::unique_ptr<worker::PreparedJob> job_;
   OptimizerParams optimizer_;
   // By parameter: Adam's moments.
   std::vector<AlignedFloats> first_moments_;
@@ -98,7 +98,8 @@ absl::StatusOr<std::unique_ptr<LoneWorker>> LoneWorker::Create(
     info->mutable_dims()->Assign(parameter.dims.begin(), parameter.dims.end());
   }
   auto worker = std::make_unique<LoneWorker>();
-  worker->job_ = PrepareJob(assignment, 0, model, PrepareOptions(), &problems);
+  worker->job_ =
+      PrepareJob(assignment, 0, model, worker::PrepareOptions(), &problems);
   if (!problems.empty()) {
     return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   }
@@ -117,10 +118,10 @@ void LoneWorker::Reset() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const absl::Span<float> values =
         job_->executor->parameter(static_cast<int>(i));
-    InitializeParameter(job_->spec().model().initialize(parameters[i].rule),
-                        FansOf(job_->model->graph(), parameters[i].value).fans,
-                        job_->spec().training().seed(), parameters[i].name,
-                        values);
+    worker::InitializeParameter(
+        job_->spec().model().initialize(parameters[i].rule),
+        worker::FansOf(job_->model->graph(), parameters[i].value).fans,
+        job_->spec().training().seed(), parameters[i].name, values);
     first_moments_.emplace_back(values.size());
     second_moments_.emplace_back(values.size());
   }
@@ -140,18 +141,18 @@ void LoneWorker::Update(int tensor, int64_t clock, int64_t samples) {
 
 absl::StatusOr<Result> LoneWorker::Train() {
   Reset();
-  Prefetcher::Options options;
+  worker::Prefetcher::Options options;
   options.plan = {.sample_count = job_->train->size(),
                   .batch_size = kBatch,
                   .seed = job_->spec().training().seed()};
-  options.clocks = BatchPlan(options.plan).steps_per_epoch();
-  Prefetcher prefetcher(job_->train.get(), options);
+  options.clocks = worker::BatchPlan(options.plan).steps_per_epoch();
+  worker::Prefetcher prefetcher(job_->train.get(), options);
 
   const auto next = [&] {
     return prefetcher.Next(absl::Now() + absl::Minutes(1));
   };
   // The daemon's first batch is read while it initialises the ps.
-  SYNCLINE_ASSIGN_OR_RETURN(const Batch* batch, next());
+  SYNCLINE_ASSIGN_OR_RETURN(const worker::Batch* batch, next());
   const absl::Duration waited_before = prefetcher.waited();
 
   absl::Duration optimizing;
@@ -172,9 +173,9 @@ absl::StatusOr<Result> LoneWorker::Train() {
 
   SYNCLINE_ASSIGN_OR_RETURN(
       const Evaluation evaluation,
-      Evaluator(job_->spec(), job_->test.get(), job_->executor.get())
+      worker::Evaluator(job_->spec(), job_->test.get(), job_->executor.get())
           .Run([](int64_t, int64_t) { return absl::OkStatus(); },
-               [](const Batch&) { return absl::OkStatus(); }));
+               [](const worker::Batch&) { return absl::OkStatus(); }));
   Result result;
   result.steps = options.clocks;
   result.samples_per_second = job_->train->size() / absl::ToDoubleSeconds(took);

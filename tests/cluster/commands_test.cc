@@ -160,7 +160,8 @@ TEST_F(CommandsTest, ADownloadBringsTheResults) {
   EXPECT_THAT(unknown.err, HasSubstr("it has: "));
   EXPECT_THAT(unknown.err, HasSubstr("trained.onnx"));
 
-  ASSERT_OK_AND_ASSIGN(const FolderClaim other, FolderClaim::Take(to));
+  ASSERT_OK_AND_ASSIGN(const ctl::FolderClaim other,
+                       ctl::FolderClaim::Take(to));
   ASSERT_OK_AND_ASSIGN(
       const auto second,
       cluster_->Synctl({"download", job.job_id(), "--to", to}));

@@ -54,14 +54,14 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     }
   }
 
-  std::unique_ptr<PsClient> MakeClient(uint32_t rank) {
-    PsClient::Options options;
+  std::unique_ptr<worker::PsClient> MakeClient(uint32_t rank) {
+    worker::PsClient::Options options;
     options.job_id = fixture_.assignment().job_id();
     options.rank = rank;
     options.incarnation = 100 + rank;
     options.step_timeout = kStepTimeout;
     options.retries = rank == 1 ? &repeats_ : nullptr;
-    PsClient::Tensors tensors;
+    worker::PsClient::Tensors tensors;
     for (const size_t size : sizes_) {
       memory_.push_back(std::make_unique<std::vector<float>>(size, 1.0f));
       tensors.values.push_back(absl::MakeSpan(*memory_.back()));
@@ -70,10 +70,10 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     for (uint32_t ps = 0; ps < fixture_.ps_count(); ++ps) {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture_.address(ps)});
     }
-    return std::make_unique<PsClient>(options, fixture_.map(),
-                                      std::move(tensors));
+    return std::make_unique<worker::PsClient>(options, fixture_.map(),
+                                              std::move(tensors));
   }
-  absl::Status Step(PsClient* client) {
+  absl::Status Step(worker::PsClient* client) {
     client->BeginStep({.clock = 0, .sample_count = 4});
     for (uint32_t tensor = 0; tensor < sizes_.size(); ++tensor) {
       client->OnGradientReady(tensor);
@@ -139,7 +139,7 @@ class BusyEvaluatorTest : public BusyWorkerTest {
  protected:
   static constexpr uint64_t kCut = 1;
 
-  void Hold(PsClient* chief, PsClient* evaluator) {
+  void Hold(worker::PsClient* chief, worker::PsClient* evaluator) {
     ASSERT_OK(chief->BeginCut(kCut, 0, /*workers=*/2, absl::Hours(1)));
     ASSERT_OK(chief->Init(10));
     ASSERT_OK(evaluator->PullCut(kCut, 0));

@@ -109,7 +109,7 @@ class NodeTest {
     return first != kNoValue && graph_.values[first].folded;
   }
 
-  TensorType TypeOf(ValueId v) const {
+  worker::TensorType TypeOf(ValueId v) const {
     if (v == kNoValue) return {};
     return {.present = true,
             .dtype = graph_.values[v].dtype,
@@ -118,7 +118,7 @@ class NodeTest {
   }
 
   absl::Status RunNode(const Node& node) {
-    OpSpec spec;
+    worker::OpSpec spec;
     spec.node = &node;
     spec.training = training_;
     std::vector<const void*> inputs;
@@ -129,14 +129,14 @@ class NodeTest {
     }
     if (node.op_type == "BatchNormalization") {
       // In these models nothing is an initializer: the values are not frozen.
-      for (TensorType& input : spec.inputs) input.constant = nullptr;
+      for (worker::TensorType& input : spec.inputs) input.constant = nullptr;
     }
     for (ValueId v : node.outputs) {
       spec.outputs.push_back(TypeOf(v));
       outputs.push_back(v == kNoValue ? nullptr : Allocate(v));
     }
-    SYNCLINE_ASSIGN_OR_RETURN(const auto op, CreateOp(spec));
-    const Op::Traits& traits = op->traits();
+    SYNCLINE_ASSIGN_OR_RETURN(const auto op, worker::CreateOp(spec));
+    const worker::Op::Traits& traits = op->traits();
     AlignedFloats workspace(traits.workspace_bytes / sizeof(float) + 1);
     AlignedFloats scratch(traits.forward_scratch_bytes / sizeof(float) + 1);
     return op->Forward({.inputs = inputs,

@@ -244,10 +244,10 @@ class PsClientRowsTest : public ::testing::Test {
   struct Memory {
     std::vector<float> value = {0};
     std::vector<float> gradient = {0};
-    std::vector<std::unique_ptr<RowBatch>> owned;
+    std::vector<std::unique_ptr<worker::RowBatch>> owned;
   };
 
-  void SetUpCluster(uint32_t shards, PsClient::Options options = {}) {
+  void SetUpCluster(uint32_t shards, worker::PsClient::Options options = {}) {
     map_ = std::make_unique<TableMap>(*TableMap::Create(256, shards));
     for (uint32_t shard = 0; shard < shards; ++shard) {
       shards_.push_back(std::make_unique<RowShard>(shard, *map_));
@@ -257,22 +257,23 @@ class PsClientRowsTest : public ::testing::Test {
     options.job_id = "j-7";
     options.has_tables = true;
     memory_ = std::make_shared<Memory>();
-    PsClient::Tensors tensors;
+    worker::PsClient::Tensors tensors;
     tensors.values = {absl::MakeSpan(memory_->value)};
     tensors.gradients = {memory_->gradient};
     tensors.owner = memory_;
     const TensorSize one = {.name = "b", .element_count = 1};
-    client_ = std::make_unique<PsClient>(
+    client_ = std::make_unique<worker::PsClient>(
         options, *BlockMap::Create({one}, shards), std::move(tensors));
-    for (std::vector<RowBatch*>* rows : {&current_, &next_}) {
+    for (std::vector<worker::RowBatch*>* rows : {&current_, &next_}) {
       for (int t = 0; t < kTables; ++t) {
-        RowBatch::Options batch;
+        worker::RowBatch::Options batch;
         batch.name = absl::StrCat("t", t);
         batch.dim = kDims[t];
         batch.samples_max = 1;
         batch.lookups = {{.feed = 0, .ids_per_sample = kIds}};
         batch.with_gradients = true;
-        memory_->owned.push_back(std::make_unique<RowBatch>(batch, *map_));
+        memory_->owned.push_back(
+            std::make_unique<worker::RowBatch>(batch, *map_));
         rows->push_back(memory_->owned.back().get());
       }
     }
@@ -280,11 +281,11 @@ class PsClientRowsTest : public ::testing::Test {
 
   // No sample, or one with these ids.
   static void Collect(const std::vector<int64_t>& ids,
-                      const std::vector<RowBatch*>& rows) {
-    Batch batch;
+                              const std::vector<worker::RowBatch*>& rows) {
+    worker::Batch batch;
     batch.size = ids.empty() ? 0 : 1;
     batch.int_feeds = {ids};
-    for (RowBatch* table : rows) table->Collect(batch);
+    for (worker::RowBatch* table : rows) table->Collect(batch);
   }
   static std::vector<int64_t> RandomIds(Random* random) {
     std::vector<int64_t> ids(kIds);
@@ -293,7 +294,8 @@ class PsClientRowsTest : public ::testing::Test {
   }
 
   // Gradients of `rows`, applied to what is expected too.
-  void FillGradients(const std::vector<RowBatch*>& rows, Random* random) {
+  void FillGradients(const std::vector<worker::RowBatch*>& rows,
+                     Random* random) {
     for (int t = 0; t < kTables; ++t) {
       rows[t]->ClearGradients();
       for (size_t i = 0; i < rows[t]->keys().size(); ++i) {
@@ -309,7 +311,7 @@ class PsClientRowsTest : public ::testing::Test {
       }
     }
   }
-  void ExpectValues(const std::vector<RowBatch*>& rows) {
+  void ExpectValues(const std::vector<worker::RowBatch*>& rows) {
     for (int t = 0; t < kTables; ++t) {
       for (size_t i = 0; i < rows[t]->keys().size(); ++i) {
         const int64_t key = rows[t]->keys()[i];
@@ -320,7 +322,7 @@ class PsClientRowsTest : public ::testing::Test {
       }
     }
   }
-  absl::Status Step(int64_t clock, const std::vector<RowBatch*>& next) {
+  absl::Status Step(int64_t clock, const std::vector<worker::RowBatch*>& next) {
     const bool empty = current_[0]->keys().empty();
     client_->BeginStep({.clock = clock,
                         .sample_count = empty ? uint64_t{0} : uint64_t{1},
@@ -333,10 +335,10 @@ class PsClientRowsTest : public ::testing::Test {
   std::unique_ptr<TableMap> map_;
   std::vector<std::unique_ptr<RowShard>> shards_;
   std::shared_ptr<Memory> memory_;
-  std::vector<RowBatch*> current_;
-  std::vector<RowBatch*> next_;
+  std::vector<worker::RowBatch*> current_;
+  std::vector<worker::RowBatch*> next_;
   std::map<int, Rows> expected_;
-  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<worker::PsClient> client_;
 };
 
 // All values are integers below 2,048, which 16 bits hold.
@@ -353,7 +355,7 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
       next_.clear();
       expected_.clear();
       client_.reset();
-      PsClient::Options options;
+      worker::PsClient::Options options;
       options.chunk_bytes = chunk_bytes;
       options.wire_type = type;
       SetUpCluster(shards, options);
@@ -364,8 +366,9 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
       ASSERT_EQ(client_->PullRows(0, 0, current_), absl::OkStatus());
       ExpectValues(current_);
       for (int64_t clock = 0; clock < 20; ++clock) {
-        Collect(clock % 5 == 3 ? std::vector<int64_t>() : RandomIds(&random),
-                next_);
+        Collect(
+            clock % 5 == 3 ? std::vector<int64_t>() : RandomIds(&random),
+            next_);
         FillGradients(current_, &random);
         ASSERT_EQ(Step(clock, next_), absl::OkStatus());
         ExpectValues(next_);
@@ -468,7 +471,7 @@ TEST_F(PsClientRowsTest, WhatAPsHasNoMemoryForIsHeldBackAndCounted) {
     std::atomic<double> value{0};
   };
   Count held_back;
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.held_back = &held_back;
   SetUpCluster(1, options);
   Random random(3);

@@ -264,7 +264,7 @@ class PsClientTest : public ::testing::Test {
 
   // `relayed`: the shard that is reached through relay_.
   void SetUpCluster(std::vector<int64_t> counts, uint32_t shards,
-                    PsClient::Options options = {},
+                    worker::PsClient::Options options = {},
                     std::optional<uint32_t> relayed = std::nullopt) {
     std::vector<TensorSize> sizes;
     memory_ = std::make_shared<Memory>();
@@ -291,7 +291,7 @@ class PsClientTest : public ::testing::Test {
     options.job_id = "j-7";
     options.rank = 2;
     options.incarnation = 42;
-    PsClient::Tensors tensors;
+    worker::PsClient::Tensors tensors;
     for (std::vector<float>& v : memory_->values) {
       tensors.values.push_back(absl::MakeSpan(v));
     }
@@ -301,7 +301,8 @@ class PsClientTest : public ::testing::Test {
     tensors.first_use = first_use_;
     tensors.running_means = running_means_;
     tensors.owner = memory_;
-    client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
+    client_ =
+        std::make_unique<worker::PsClient>(options, *map_, std::move(tensors));
   }
 
   absl::Status RunStep(int64_t clock) {
@@ -347,7 +348,7 @@ class PsClientTest : public ::testing::Test {
   std::unique_ptr<BlockMap> map_;
   std::vector<std::unique_ptr<FakeShard>> shards_;
   std::unique_ptr<Relay> relay_;
-  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<worker::PsClient> client_;
 };
 
 TEST_F(PsClientTest, MovesGradientsOutAndValuesBack) {
@@ -373,7 +374,7 @@ TEST_F(PsClientTest, MovesGradientsOutAndValuesBack) {
 }
 
 TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.chunk_bytes = 16 << 10;
   options.push_window_bytes = 32 << 10;  // of 400 kB
   options.pull_window_bytes = 32 << 10;
@@ -385,7 +386,7 @@ TEST_F(PsClientTest, AShardLargerThanTheWindowDoesNotWaitForItself) {
 // So a ps that is slower than the network holds a window of each worker, not a
 // gradient.
 TEST_F(PsClientTest, NoMoreThanTheWindowIsOnItsWayUntilTheShardTakesIt) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.chunk_bytes = 16 << 10;
   options.push_window_bytes = 64 << 10;  // of 400 kB
   SetUpCluster({100'000}, 1, options);
@@ -408,7 +409,7 @@ TEST_F(PsClientTest, NoMoreThanTheWindowIsOnItsWayUntilTheShardTakesIt) {
 
 // The shard has not taken what it refused, so the repeat is counted again.
 TEST_F(PsClientTest, WhatIsSentAgainTakesPartInTheWindowAgain) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.chunk_bytes = 16 << 10;
   options.push_window_bytes = 64 << 10;  // of 400 kB
   SetUpCluster({100'000}, 1, options);
@@ -479,7 +480,7 @@ TEST_F(PsClientTest, PullReadsAllValues) {
 
 TEST_F(PsClientTest, WhatIsNeededFirstIsPulledFirst) {
   first_use_ = {2, 0, 3, 1};
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.chunk_bytes = 4096;
   options.pull_window_bytes = 4096;  // one after the other
   SetUpCluster({1024, 1024, 1024, 1024}, 1, options);
@@ -525,7 +526,7 @@ TEST_F(PsClientTest, ARefusalEndsTheStepAndNamesWhoAndWhen) {
 }
 
 TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(2);
   SetUpCluster({3000, 70}, 2, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -537,7 +538,7 @@ TEST_F(PsClientTest, APsThatIsGoneFailsTheStepAfterThePatience) {
 }
 
 TEST_F(PsClientTest, APsThatIsOutOfReachIsToldBeforeThePatienceEnds) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(5);
   Mutex mu;
   std::vector<std::pair<uint32_t, absl::Duration>> told;
@@ -563,7 +564,7 @@ TEST_F(PsClientTest, APsThatIsOutOfReachIsToldBeforeThePatienceEnds) {
 // A network that swallows everything breaks no call before the keep-alive
 // does, which takes longer than this patience.
 TEST_F(PsClientTest, APsThatSaysNothingIsToldBeforeThePatienceEnds) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(4);
   Mutex mu;
   std::vector<std::pair<uint32_t, absl::Duration>> told;
@@ -585,7 +586,7 @@ TEST_F(PsClientTest, APsThatSaysNothingIsToldBeforeThePatienceEnds) {
 }
 
 TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -595,7 +596,7 @@ TEST_F(PsClientTest, WaitsForOthersAsLongAsTheyMove) {
 }
 
 TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(4);
   SetUpCluster({70, 50'000}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -612,7 +613,7 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
 
 // The parked calls that hold the room wait in vain: the job may be run again.
 TEST_F(PsClientTest, ABusyShardIsGivenUpAsAWait) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -627,7 +628,7 @@ TEST_F(PsClientTest, ABusyShardIsGivenUpAsAWait) {
 
 // A table that is full stays so.
 TEST_F(PsClientTest, AFullShardIsGivenUpAsFull) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.step_timeout = absl::Seconds(2);
   SetUpCluster({70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -689,7 +690,7 @@ TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
 }
 
 TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.send_norm = true;
   options.chunk_bytes = 4096;
   SetUpCluster({3000, 70}, 1, options);
@@ -707,7 +708,7 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
 }
 
 TEST_F(PsClientTest, RunningMeansAreNoPartOfTheNorm) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.send_norm = true;
   running_means_ = {true, false};
   SetUpCluster({3000, 70}, 1, options);
@@ -720,7 +721,7 @@ TEST_F(PsClientTest, RunningMeansAreNoPartOfTheNorm) {
 }
 
 TEST_F(PsClientTest, ARunningMeanThatIsNotFiniteFailsTheJob) {
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.send_norm = true;
   running_means_ = {true, false};
   SetUpCluster({3000, 70}, 1, options);
@@ -739,14 +740,15 @@ TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {
                                       owner.reset();
                                       gone.Notify();
                                     });
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.job_id = "j-7";
   options.ps = {{"ps:0", shards_[0]->address()}};
-  PsClient::Tensors tensors;
+  worker::PsClient::Tensors tensors;
   for (auto& v : memory_->values) tensors.values.push_back(absl::MakeSpan(v));
   for (auto& g : memory_->gradients) tensors.gradients.push_back(g);
   tensors.owner = memory_;
-  client_ = std::make_unique<PsClient>(options, *map_, std::move(tensors));
+  client_ =
+      std::make_unique<worker::PsClient>(options, *map_, std::move(tensors));
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});

@@ -289,7 +289,7 @@ TEST_F(SchedulerFilesTest, OldFilesAreDeletedAndTheJobIsKept) {
 // More uploads than are read at a time, all of which stall: the next one waits
 // for its turn, and gets it when one of them ends.
 TEST_F(SchedulerFilesTest, StalledUploadsAreFewInHandAndOthersGetTheirTurn) {
-  const TransferQueue::Options limits;
+  const scheduler::TransferQueue::Options limits;
   struct Stalled {
     std::unique_ptr<grpc::ClientContext> context;
     SubmitResponse response;

@@ -115,7 +115,7 @@ TEST_F(SchedulerAddressTest, APortThatIsClosedIsToldFromNoAnswer) {
   }
   WaitLog<absl::Status> answers;
   {
-    const auto confirmer = AddressConfirmer::OverGrpc();
+    const auto confirmer = scheduler::AddressConfirmer::OverGrpc();
     confirmer->Confirm(
         address, 1, [&](const absl::Status& answer) { answers.Add(answer); });
     ASSERT_EQ(answers.Await(1).size(), 1);
@@ -187,7 +187,7 @@ TEST_F(SchedulerMembersTest, WhoSaysNothingIsGivenUp) {
   EXPECT_EQ(upload->Finish().error_code(), grpc::DEADLINE_EXCEEDED);
   // It is there for others, once they have the usual time.
   StopScheduler();
-  options_.idle_limit = Scheduler::Options().idle_limit;
+  options_.idle_limit = scheduler::Scheduler::Options().idle_limit;
   StartScheduler(server_.address);
   AddDaemon(WORKER, 0);
   EXPECT_TRUE(Submit(TinyJob(1, 1)).ok());

@@ -367,7 +367,7 @@ TEST_F(SchedulerTest, ReadyIsSaidOnlyWhileItIsTrue) {
 }
 
 TEST_F(SchedulerTest, TheStateBelongsToOneScheduler) {
-  const auto second = Scheduler::Create(options_);
+  const auto second = scheduler::Scheduler::Create(options_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(second.status().message(),
               AllOf(HasSubstr(options_.state_dir), HasSubstr("in use")));

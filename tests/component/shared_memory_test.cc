@@ -47,13 +47,14 @@ enum class Gradients { kPrivate, kShared };
 // A worker's client with memory of its own.
 class Client {
  public:
-  Client(PsFixture* fixture, uint32_t rank, PsClient::Options options = {},
+  Client(PsFixture* fixture, uint32_t rank,
+         worker::PsClient::Options options = {},
          Gradients gradients = Gradients::kPrivate)
       : gradient_memory_(*SharedRegion::Create(fixture->map().element_count() *
                                                sizeof(float))) {
     auto* at = reinterpret_cast<float*>(gradient_memory_->data());
     Random random(rank + 1);
-    PsClient::Tensors tensors;
+    worker::PsClient::Tensors tensors;
     for (const ParameterInfo& info : fixture->assignment().parameters()) {
       const auto count = static_cast<size_t>(info.dims(0));
       values_.emplace_back(count);
@@ -78,17 +79,17 @@ class Client {
     options.shared_links = &links_;
     options.shared_pushed_bytes = &pushed_;
     options.shared_pulled_bytes = &pulled_;
-    options.on_shared_fallback = [this](SharedFallback reason) {
+    options.on_shared_fallback = [this](worker::SharedFallback reason) {
       ++fallbacks_[static_cast<int>(reason)];
     };
-    client_ =
-        std::make_unique<PsClient>(options, fixture->map(), std::move(tensors));
+    client_ = std::make_unique<worker::PsClient>(options, fixture->map(),
+                                                 std::move(tensors));
   }
 
   bool AwaitLinks(int64_t count) {
     return Eventually(kTimeout, [&] { return links_.value() == count; });
   }
-  bool AwaitFallback(SharedFallback reason) {
+  bool AwaitFallback(worker::SharedFallback reason) {
     return Eventually(kTimeout, [&] { return fallbacks(reason) > 0; });
   }
   absl::Status Step(int64_t clock, bool pull = true) {
@@ -100,10 +101,10 @@ class Client {
     return client_->Wait();
   }
 
-  PsClient& client() { return *client_; }
+  worker::PsClient& client() { return *client_; }
   std::vector<std::vector<float>>& values() { return values_; }
   const std::vector<absl::Span<float>>& gradients() { return gradients_; }
-  int fallbacks(SharedFallback reason) const {
+  int fallbacks(worker::SharedFallback reason) const {
     return fallbacks_[static_cast<int>(reason)];
   }
   int64_t pushed() const { return pushed_.value(); }
@@ -116,8 +117,8 @@ class Client {
   TestGauge links_;
   TestCounter pushed_;
   TestCounter pulled_;
-  std::array<std::atomic<int>, kSharedFallbackCount> fallbacks_{};
-  std::unique_ptr<PsClient> client_;
+  std::array<std::atomic<int>, worker::kSharedFallbackCount> fallbacks_{};
+  std::unique_ptr<worker::PsClient> client_;
 };
 
 // Regions of this process: the worker's and the ps's mappings.
@@ -142,7 +143,7 @@ std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
   PsFixture fixture(cluster);
   std::vector<std::unique_ptr<Client>> clients;
   for (uint32_t rank = 0; rank < workers; ++rank) {
-    PsClient::Options options;
+    worker::PsClient::Options options;
     options.shared_memory = shared;
     options.norm_is_folded =
         fixture.assignment().spec().optimizer().clip_norm() > 0;
@@ -172,7 +173,7 @@ std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
   for (const auto& client : clients) {
     EXPECT_EQ(client->pushed() > 4'000'000, shared);
     EXPECT_EQ(client->pulled() > 4'000'000, shared);
-    EXPECT_EQ(client->fallbacks(SharedFallback::kFull), 0);
+    EXPECT_EQ(client->fallbacks(worker::SharedFallback::kFull), 0);
   }
   return result;
 }
@@ -200,7 +201,7 @@ TEST(SharedMemoryTest, AWindowThatCannotMoveOnDoesNotBlock) {
 
 // --- What keeps it from working ----------------------------------------------
 
-void ExpectNetwork(Client* client, SharedFallback reason) {
+void ExpectNetwork(Client* client, worker::SharedFallback reason) {
   EXPECT_TRUE(client->AwaitFallback(reason));
   ASSERT_OK(client->client().Init(0));
   const Values before = client->values();
@@ -214,12 +215,12 @@ TEST(SharedMemoryFallbackTest, APsThatIsToldNotTo) {
   options.shared_memory = false;
   PsFixture fixture(options);
   Client client(&fixture, 0);
-  ExpectNetwork(&client, SharedFallback::kOff);
+  ExpectNetwork(&client, worker::SharedFallback::kOff);
 }
 
 TEST(SharedMemoryFallbackTest, AWorkerThatIsToldNotToAsksNobody) {
   PsFixture fixture({});
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.shared_memory = false;
   Client client(&fixture, 0, options);
   ASSERT_OK(client.client().Init(0));
@@ -229,10 +230,10 @@ TEST(SharedMemoryFallbackTest, AWorkerThatIsToldNotToAsksNobody) {
 
 TEST(SharedMemoryFallbackTest, AnotherHost) {
   PsFixture fixture({});
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.boot_id = "another";
   Client client(&fixture, 0, options);
-  ExpectNetwork(&client, SharedFallback::kOtherHost);
+  ExpectNetwork(&client, worker::SharedFallback::kOtherHost);
 }
 
 TEST(SharedMemoryFallbackTest, APsAtItsLimit) {
@@ -240,16 +241,16 @@ TEST(SharedMemoryFallbackTest, APsAtItsLimit) {
   options.shared_memory_bytes = 64 << 10;
   PsFixture fixture(options);
   Client client(&fixture, 0);
-  ExpectNetwork(&client, SharedFallback::kRefused);
+  ExpectNetwork(&client, worker::SharedFallback::kRefused);
 }
 
 TEST(SharedMemoryFallbackTest, AWorkerWithoutMemory) {
   PsFixture fixture({});
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.has_tables = true;  // whose rows may be any number
   options.shared_window_bytes = size_t{1} << 45;
   Client client(&fixture, 0, options);
-  ExpectNetwork(&client, SharedFallback::kMemory);
+  ExpectNetwork(&client, worker::SharedFallback::kMemory);
 }
 
 // Offers a socket that nobody listens on, as another network namespace's is.
@@ -274,17 +275,18 @@ TEST(SharedMemoryFallbackTest, ASocketOutOfReach) {
   ASSERT_OK_AND_ASSIGN(const ListeningServer server,
                        StartServer(&builder, "127.0.0.1:0"));
   std::atomic<int> socket_failures{0};
-  PsClient::Options options;
+  worker::PsClient::Options options;
   options.ps = {{"ps:0", server.address}};
-  options.on_shared_fallback = [&](SharedFallback reason) {
-    socket_failures += reason == SharedFallback::kSocket;
+  options.on_shared_fallback = [&](worker::SharedFallback reason) {
+    socket_failures += reason == worker::SharedFallback::kSocket;
   };
   std::vector<float> values(4);
-  PsClient::Tensors tensors;
+  worker::PsClient::Tensors tensors;
   tensors.values = {absl::MakeSpan(values)};
   tensors.gradients = {values};
-  const PsClient client(options, *BlockMap::Create({{TensorSize{"w", 4}}}, 1),
-                        std::move(tensors));
+  const worker::PsClient client(options,
+                                *BlockMap::Create({{TensorSize{"w", 4}}}, 1),
+                                std::move(tensors));
   EXPECT_TRUE(Eventually(kTimeout, [&] { return socket_failures == 1; }));
 }
 
@@ -605,7 +607,7 @@ TEST(SharedMemoryPeerTest, APsThatForgetsTheMemoryIsSentEverythingAgain) {
   const Values before = client.values();
   ASSERT_OK(client.Step(0));
   EXPECT_NE(client.values(), before);
-  EXPECT_EQ(client.fallbacks(SharedFallback::kLost), 1);
+  EXPECT_EQ(client.fallbacks(worker::SharedFallback::kLost), 1);
   EXPECT_TRUE(client.AwaitLinks(1));  // a new one
 }
 

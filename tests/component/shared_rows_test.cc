@@ -54,21 +54,23 @@ PsFixture::Options Cluster(ConsistencySpec::Mode mode, uint32_t ps,
 using Values = std::vector<std::vector<float>>;
 
 // A worker's client with two tables, and batches of random ids.
-class Worker {
+class worker::Worker {
  public:
-  Worker(PsFixture* fixture, uint32_t rank, PsClient::Options options)
+  worker::Worker(PsFixture* fixture, uint32_t rank,
+                 worker::PsClient::Options options)
       : memory_(std::make_shared<Memory>()), random_(rank + 1) {
     const TableMap map = *TableMap::Create(
         TableMap::DefaultSlots(fixture->ps_count()), fixture->ps_count());
-    for (std::vector<RowBatch*>* rows : {&current_, &next_}) {
+    for (std::vector<worker::RowBatch*>* rows : {&current_, &next_}) {
       for (const uint32_t dim : kDims) {
-        RowBatch::Options batch;
+        worker::RowBatch::Options batch;
         batch.name = "t";
         batch.dim = dim;
         batch.samples_max = 1;
         batch.lookups = {{.feed = 0, .ids_per_sample = kIds}};
         batch.with_gradients = true;
-        memory_->batches.push_back(std::make_unique<RowBatch>(batch, map));
+        memory_->batches.push_back(
+            std::make_unique<worker::RowBatch>(batch, map));
         rows->push_back(memory_->batches.back().get());
       }
     }
@@ -83,13 +85,15 @@ class Worker {
     options.shared_links = &links_;
     options.shared_pushed_bytes = &pushed_;
     options.shared_pulled_bytes = &pulled_;
-    options.on_shared_fallback = [this](SharedFallback) { ++fallbacks_; };
-    PsClient::Tensors tensors;
+    options.on_shared_fallback = [this](worker::SharedFallback) {
+      ++fallbacks_;
+    };
+    worker::PsClient::Tensors tensors;
     tensors.values = {absl::MakeSpan(memory_->value)};
     tensors.gradients = {memory_->gradient};
     tensors.owner = memory_;
-    client_ =
-        std::make_unique<PsClient>(options, fixture->map(), std::move(tensors));
+    client_ = std::make_unique<worker::PsClient>(options, fixture->map(),
+                                                 std::move(tensors));
   }
 
   bool AwaitLinks(int64_t count) {
@@ -99,7 +103,7 @@ class Worker {
     Collect(current_);
     absl::Status status = client_->PullRows(0, 0, current_);
     for (int64_t clock = 0; status.ok() && clock < kClocks; ++clock) {
-      for (RowBatch* rows : current_) SetGradients(rows);
+      for (worker::RowBatch* rows : current_) SetGradients(rows);
       Collect(next_);
       client_->BeginStep({.clock = clock, .sample_count = 1, .rows = current_});
       client_->OnGradientReady(0);
@@ -111,12 +115,12 @@ class Worker {
   }
   Values values() const {
     Values values;
-    for (RowBatch* rows : current_) {
+    for (worker::RowBatch* rows : current_) {
       values.emplace_back(rows->value(0), rows->value(rows->keys().size()));
     }
     return values;
   }
-  PsClient& client() { return *client_; }
+  worker::PsClient& client() { return *client_; }
   int64_t pushed() const { return pushed_.value(); }
   int64_t pulled() const { return pulled_.value(); }
   int fallbacks() const { return fallbacks_; }
@@ -125,18 +129,18 @@ class Worker {
   struct Memory {
     std::vector<float> value = std::vector<float>(40, 1.0f);
     std::vector<float> gradient = std::vector<float>(40, 0.5f);
-    std::vector<std::unique_ptr<RowBatch>> batches;
+    std::vector<std::unique_ptr<worker::RowBatch>> batches;
   };
 
-  void Collect(const std::vector<RowBatch*>& tables) {
-    Batch batch;
+  void Collect(const std::vector<worker::RowBatch*>& tables) {
+    worker::Batch batch;
     batch.size = 1;
     std::vector<int64_t> ids(kIds);
     for (int64_t& id : ids) id = static_cast<int64_t>(random_.Below(4 * kIds));
     batch.int_feeds = {ids};
-    for (RowBatch* rows : tables) rows->Collect(batch);
+    for (worker::RowBatch* rows : tables) rows->Collect(batch);
   }
-  static void SetGradients(RowBatch* rows) {
+  static void SetGradients(worker::RowBatch* rows) {
     const auto dim = static_cast<size_t>(rows->dim());
     for (size_t i = 0; i < rows->keys().size(); ++i) {
       for (size_t d = 0; d < dim; ++d) {
@@ -148,13 +152,13 @@ class Worker {
 
   const std::shared_ptr<Memory> memory_;
   Random random_;
-  std::vector<RowBatch*> current_;
-  std::vector<RowBatch*> next_;
+  std::vector<worker::RowBatch*> current_;
+  std::vector<worker::RowBatch*> next_;
   TestGauge links_;
   TestCounter pushed_;
   TestCounter pulled_;
   std::atomic<int> fallbacks_{0};
-  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<worker::PsClient> client_;
 };
 
 struct Result {
@@ -165,11 +169,12 @@ struct Result {
 };
 
 Result Train(const PsFixture::Options& cluster,
-             const PsClient::Options& options) {
+             const worker::PsClient::Options& options) {
   PsFixture fixture(cluster);
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::unique_ptr<worker::Worker>> workers;
   for (uint32_t rank = 0; rank < cluster.workers; ++rank) {
-    workers.push_back(std::make_unique<Worker>(&fixture, rank, options));
+    workers.push_back(
+        std::make_unique<worker::Worker>(&fixture, rank, options));
     if (options.shared_memory && options.boot_id.empty()) {
       EXPECT_TRUE(workers.back()->AwaitLinks(cluster.ps_count));
     }
@@ -190,9 +195,9 @@ Result Train(const PsFixture::Options& cluster,
   return result;
 }
 
-PsClient::Options Sharing(bool shared,
-                          ElementType type = ElementType::kFloat32) {
-  PsClient::Options options;
+worker::PsClient::Options Sharing(bool shared,
+                                  ElementType type = ElementType::kFloat32) {
+  worker::PsClient::Options options;
   options.shared_memory = shared;
   options.wire_type = type;
   return options;
@@ -247,7 +252,7 @@ TEST(SharedRowsTest, AWindowThatCannotMoveOnDoesNotBlock) {
   // The answer to a worker's first message needs its last one, and the other
   // worker's; of each only two fit into the window.
   const PsFixture::Options cluster = Cluster(ConsistencySpec::SYNC, 1, 2);
-  PsClient::Options options = Sharing(true);
+  worker::PsClient::Options options = Sharing(true);
   options.chunk_bytes = 16 << 10;
   options.shared_window_bytes = 32 << 10;
   const Result shared = Train(cluster, options);
@@ -258,7 +263,7 @@ TEST(SharedRowsTest, AWindowThatCannotMoveOnDoesNotBlock) {
 
 TEST(SharedRowsTest, OnAnotherHostRowsGoOverTheNetwork) {
   const PsFixture::Options cluster = Cluster(ConsistencySpec::ASYNC, 2, 1);
-  PsClient::Options options = Sharing(true);
+  worker::PsClient::Options options = Sharing(true);
   options.boot_id = "another";
   const Result result = Train(cluster, options);
   EXPECT_EQ(result.values, Train(cluster, Sharing(false)).values);

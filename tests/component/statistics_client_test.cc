@@ -28,14 +28,14 @@ using ::testing::HasSubstr;
 
 class StatisticsClientTest : public ::testing::Test {
  protected:
-  StatisticsClient::Options OptionsOf(uint32_t rank,
-                                      absl::Duration step_timeout) {
+  worker::StatisticsClient::Options OptionsOf(uint32_t rank,
+                                              absl::Duration step_timeout) {
     return {.job_id = "j-0001",
             .caller = PlainWorker(&fixture_, rank).caller(),
             .ps = {"ps:0", fixture_.address(0)},
             .step_timeout = step_timeout};
   }
-  static absl::Status FoldOne(StatisticsClient* client) {
+  static absl::Status FoldOne(worker::StatisticsClient* client) {
     std::vector<double> values = {1};
     return client->Fold(absl::MakeSpan(values));
   }
@@ -49,7 +49,7 @@ class StatisticsClientTest : public ::testing::Test {
 
 TEST_F(StatisticsClientTest, FoldsMoreThanACallBrings) {
   const auto fold = [this](uint32_t rank) {
-    StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
+    worker::StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
     for (int64_t clock = 0; clock < 2; ++clock) {
       client.BeginStep(clock, /*recorder=*/nullptr);
       for (const size_t count : {150'000, 2}) {
@@ -66,8 +66,8 @@ TEST_F(StatisticsClientTest, FoldsMoreThanACallBrings) {
 }
 
 TEST_F(StatisticsClientTest, WhoLeavesIsNotWaitedFor) {
-  StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
-  StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
+  worker::StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
+  worker::StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
   for (int64_t clock = 0; clock < 3; ++clock) {
     chief.BeginStep(clock, nullptr);
     other.BeginStep(clock, nullptr);
@@ -80,7 +80,7 @@ TEST_F(StatisticsClientTest, WhoLeavesIsNotWaitedFor) {
 
 TEST_F(StatisticsClientTest, KnowsWhetherOthersHaveSpoiltTheSums) {
   const auto fold = [this](uint32_t rank) {
-    StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
+    worker::StatisticsClient client(OptionsOf(rank, absl::Seconds(20)));
     for (int64_t clock = 0; clock < 2; ++clock) {
       client.BeginStep(clock, /*recorder=*/nullptr);
       const bool is_bad = rank == 1 && clock == 0;
@@ -97,7 +97,7 @@ TEST_F(StatisticsClientTest, KnowsWhetherOthersHaveSpoiltTheSums) {
 }
 
 TEST_F(StatisticsClientTest, AWaitInVainNamesTheMissing) {
-  StatisticsClient chief(OptionsOf(0, absl::Seconds(1)));
+  worker::StatisticsClient chief(OptionsOf(0, absl::Seconds(1)));
   chief.BeginStep(5, nullptr);
   const absl::Status status = FoldOne(&chief);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
@@ -112,10 +112,10 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
   // An attempt waits for half of it.
   constexpr absl::Duration kStepTimeout = absl::Seconds(4);
   testing::TestCounter retries;
-  StatisticsClient::Options options = OptionsOf(0, kStepTimeout);
+  worker::StatisticsClient::Options options = OptionsOf(0, kStepTimeout);
   options.retries = &retries;
-  StatisticsClient chief(options);
-  StatisticsClient other(OptionsOf(1, kStepTimeout));
+  worker::StatisticsClient chief(options);
+  worker::StatisticsClient other(OptionsOf(1, kStepTimeout));
   chief.BeginStep(0, nullptr);
   other.BeginStep(0, nullptr);
   std::thread late([&] {
@@ -131,11 +131,11 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
 TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   Relay relay(fixture_.address(0));
   testing::TestCounter retries;
-  StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
+  worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
   options.ps.address = relay.address();
   options.retries = &retries;
-  StatisticsClient chief(options);
-  StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
+  worker::StatisticsClient chief(options);
+  worker::StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
   chief.BeginStep(0, nullptr);
   other.BeginStep(0, nullptr);
   std::thread ahead([&] {
@@ -158,7 +158,7 @@ TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
 }
 
 TEST_F(StatisticsClientTest, CancelEndsAWait) {
-  StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
+  worker::StatisticsClient chief(OptionsOf(0, absl::Seconds(20)));
   chief.BeginStep(0, nullptr);
   std::thread waiting(
       [&] { EXPECT_EQ(FoldOne(&chief), absl::CancelledError("stopped")); });
@@ -172,9 +172,9 @@ TEST_F(StatisticsClientTest, CancelEndsAWait) {
 }
 
 TEST_F(StatisticsClientTest, AReplacedProcessIsRefused) {
-  StatisticsClient::Options options = OptionsOf(0, absl::Seconds(20));
+  worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(20));
   options.caller.set_incarnation(7);
-  StatisticsClient zombie(options);
+  worker::StatisticsClient zombie(options);
   zombie.BeginStep(0, nullptr);
   EXPECT_OK(zombie.status());
   const absl::Status refused = FoldOne(&zombie);

@@ -36,7 +36,7 @@ std::ostream& operator<<(std::ostream& out, const ZooCase& c) {
 // Ids are below this in every case.
 constexpr int64_t kIds = 11;
 
-void FillFeeds(const Graph& graph, Random* random, Batch* batch) {
+void FillFeeds(const Graph& graph, Random* random, worker::Batch* batch) {
   for (const ValueId id : graph.inputs) {
     const Value& input = graph.values[id];
     const absl::Span<const int64_t> dims(input.dims);
@@ -57,7 +57,7 @@ void FillFeeds(const Graph& graph, Random* random, Batch* batch) {
 }
 
 // The logit of a click is one number; else there are classes.
-void FillLabels(const Dims& output, Random* random, Batch* batch) {
+void FillLabels(const Dims& output, Random* random, worker::Batch* batch) {
   const uint64_t classes =
       output.back() == 1 ? 2 : static_cast<uint64_t>(output.back());
   int64_t labels = kSamples;
@@ -92,10 +92,10 @@ absl::StatusOr<std::vector<double>> Train(const ZooCase& c, int steps) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(
       const auto executor,
-      Executor::Create(model, training,
-                       {.loss = spec.loss(), .batch_size = kSamples}));
+      worker::Executor::Create(model, training,
+                               {.loss = spec.loss(), .batch_size = kSamples}));
   Random random(1);
-  Batch batch;
+  worker::Batch batch;
   batch.size = kSamples;
   FillFeeds(graph, &random, &batch);
   FillLabels(output, &random, &batch);

@@ -27,18 +27,19 @@ namespace {
 
 // Shard 0 of 2, of a model whose blocks have 4 and 3 elements in turn and whose
 // two tables have rows of 1 and 5.
-const ShardLayout* MakeLayout(ElementType type) {
+const ps::ShardLayout* MakeLayout(ElementType type) {
   std::vector<TensorSize> tensors;
   for (int i = 0; i < 8; ++i) tensors.push_back({"t", 4 - i % 2});
   const TableMap map = *TableMap::Create(4, 2);
-  return new ShardLayout(*BlockMap::Create(tensors, 2), 0,
-                         {{"a", 1, map}, {"b", 5, map}}, type);
+  return new ps::ShardLayout(*BlockMap::Create(tensors, 2), 0,
+                             {{"a", 1, map}, {"b", 5, map}}, type);
 }
 
 // That of the job whose wire type a push has.
-const ShardLayout& LayoutOf(const PushHeader& push) {
-  static const ShardLayout* const whole = MakeLayout(ElementType::kFloat32);
-  static const ShardLayout* const narrow = MakeLayout(ElementType::kBfloat16);
+const ps::ShardLayout& ps::LayoutOf(const PushHeader& push) {
+  static const ps::ShardLayout* const whole = MakeLayout(ElementType::kFloat32);
+  static const ps::ShardLayout* const narrow =
+      MakeLayout(ElementType::kBfloat16);
   return push.wire_type() == WIRE_BFLOAT16 ? *narrow : *whole;
 }
 
@@ -51,7 +52,7 @@ struct Memory {
     name = *regions.Attach(offer.token, SharedRegion::Access::kReadWrite,
                            absl::Now());
   }
-  SharedRegions regions;
+  ps::SharedRegions regions;
   std::shared_ptr<SharedRegion> region;
   FileDescriptor connection;
   uint64_t name = 0;
@@ -75,8 +76,8 @@ void CheckShared(SharedMemory shared) {
   }
 }
 
-void CheckBlocks(const ShardLayout& layout,
-                 const std::vector<BlockIndex>& blocks) {
+void CheckBlocks(const ps::ShardLayout& layout,
+                 const std::vector<ps::BlockIndex>& blocks) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     SYNCLINE_CHECK(blocks[i] < layout.block_count());
     SYNCLINE_CHECK(i == 0 || blocks[i - 1] < blocks[i]);
@@ -85,10 +86,10 @@ void CheckBlocks(const ShardLayout& layout,
 
 // Keys ascend, are this shard's, and are cut into slots without a gap; returns
 // where the values end.
-size_t CheckRows(const ShardLayout& layout, const std::vector<RowList>& lists,
-                 size_t end) {
-  for (const RowList& list : lists) {
-    const TableLayout& table = layout.tables()[list.table];
+size_t CheckRows(const ps::ShardLayout& layout,
+                 const std::vector<ps::RowList>& lists, size_t end) {
+  for (const ps::RowList& list : lists) {
+    const ps::TableLayout& table = layout.tables()[list.table];
     size_t at = 0;
     for (const SlotRun& run : list.runs) {
       SYNCLINE_CHECK(run.first == at && run.count > 0);
@@ -106,7 +107,7 @@ size_t CheckRows(const ShardLayout& layout, const std::vector<RowList>& lists,
   return end;
 }
 
-void CheckFacts(const ShardLayout& layout, const CheckedPush& push,
+void CheckFacts(const ps::ShardLayout& layout, const ps::CheckedPush& push,
                 size_t payload_bytes) {
   CheckBlocks(layout, push.facts.blocks);
   SYNCLINE_CHECK(push.facts.clock >= 0 && push.facts.squared_norm >= 0);
@@ -115,7 +116,7 @@ void CheckFacts(const ShardLayout& layout, const CheckedPush& push,
   SYNCLINE_CHECK(end * ElementBytes(layout.type()) <= payload_bytes);
 }
 
-class Payload : public ByteSource {
+class Payload : public ps::ByteSource {
  public:
   explicit Payload(const PayloadView& view) : view_(view) {}
   void CopyBytes(size_t first, size_t count, void* out) const override {
@@ -129,14 +130,14 @@ class Payload : public ByteSource {
 
 void CheckHeader(const PushPullHeader& header, const PayloadView& view) {
   const Payload payload(view);
-  const PayloadPart part = {&payload, view.size_bytes()};
-  const ShardLayout& layout = LayoutOf(header.push());
+  const ps::PayloadPart part = {&payload, view.size_bytes()};
+  const ps::ShardLayout& layout = ps::LayoutOf(header.push());
   const auto push = layout.CheckPush(header.push(), part);
   if (push.ok()) CheckFacts(layout, *push, part.bytes);
   const auto pull = layout.CheckPull(header.pull(), part);
   if (pull.ok()) CheckBlocks(layout, pull->facts.blocks);
-  CheckedPush pushed;
-  CheckedPull pulled;
+  ps::CheckedPush pushed;
+  ps::CheckedPull pulled;
   if (layout.CheckPushPull(header, part, &pushed, &pulled).ok()) {
     CheckFacts(layout, pushed, part.bytes);
     CheckBlocks(layout, pulled.facts.blocks);

@@ -106,6 +106,8 @@ class Repository:
                 folders = [*parts[1:-1], *(["synctl"] if "ctl" in parts else [])]
                 tests |= {parts[-1]} | {f"{folder}_{parts[-1]}" for folder in folders}
                 tests |= {"_".join(parts[first:]) for first in range(1, len(parts))}
+                # CMakeLists.txt leaves the innermost room out of a name.
+                tests |= {"_".join([*parts[first:-2], parts[-1]]) for first in range(1, len(parts))}
         return tests
 
     def is_there(self, path):

@@ -24,7 +24,7 @@ TYPE = re.compile(
     r"(?:^|[;}] ?)(?:template < .* > )?(?:typedef )?(?:struct|class|union|enum(?: class| struct)?)"
     r"(?: \[ \[ .*? \] \])?(?: alignas \( [^)]* \))? (\w+)(?: final)?(?: : .*)?$")
 SPECIALISATION = re.compile(r"template < > ")
-INLINE_VARIABLE = re.compile(r"(?:^|[;}] ?)inline (?:constexpr|const) .*?(\w+)(?: \[ .*\])?$")
+INLINE_VARIABLE = re.compile(r"(?:^|[;}] ?)inline (?:constexpr|const) .*?(\w+)(?: \[ .*\])?(?: = .*)?$")
 
 
 def definitions(text):

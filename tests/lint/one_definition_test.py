@@ -32,6 +32,10 @@ CASES = {
         {"server/a.h": "namespace syncline { inline constexpr int kRows = 1; }",
          "worker/b.h": "namespace syncline { inline constexpr int kRows = 2; }"},
         "syncline::kRows is defined more than once: server/a.h:1, worker/b.h:1"),
+    "constants whose value is cast": (
+        {"server/a.h": "namespace syncline { inline constexpr int64_t kA = int64_t{1} << 4; }",
+         "worker/b.h": "namespace syncline { inline constexpr int64_t kB = int64_t{1} << 4; }"},
+        None),
     "enumerations, after a template": (
         {"server/a.h": "namespace syncline { template <typename T> struct Box { T t; };\n"
                        "enum class Kind : int { kOne }; }",

@@ -50,7 +50,8 @@ absl::Status WriteOutputs(const Arguments& arguments, StepRunner* runner) {
                     : absl::UnavailableError("cannot write --outputs");
 }
 
-absl::Status WriteWeights(const Arguments& arguments, StepRunner* runner) {
+absl::Status WriteWeights(const Arguments& arguments,
+                                  StepRunner* runner) {
   std::ofstream out(arguments.weights, std::ios::binary);
   for (const StepRunner::Weight& weight : runner->Weights()) {
     std::cout << "parameter " << weight.name << " " << weight.values.size()
@@ -78,13 +79,13 @@ absl::Status TrainOneNumber() {
   const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
   SYNCLINE_ASSIGN_OR_RETURN(
       const auto executor,
-      Executor::Create(model, training,
-                       {.loss = spec.loss(), .batch_size = 1}));
-  const Batch batch = {.size = 1,
-                       .feeds = {{1}},
-                       .int_feeds = {{}},
-                       .labels = {1},
-                       .label_width = 1};
+      worker::Executor::Create(model, training,
+                               {.loss = spec.loss(), .batch_size = 1}));
+  const worker::Batch batch = {.size = 1,
+                               .feeds = {{1}},
+                               .int_feeds = {{}},
+                               .labels = {1},
+                               .label_width = 1};
   return executor->TrainStep(batch, 0, 0, [](int) {}).status();
 }
 
@@ -105,8 +106,9 @@ absl::Status Run(const Arguments& arguments) {
     std::cout << "bytes " << ProcessMemoryBytes(getpid(), "VmHWM") - before
               << std::endl;
   }
-  return arguments.weights.empty() ? absl::OkStatus()
-                                   : WriteWeights(arguments, runner.get());
+  return arguments.weights.empty()
+             ? absl::OkStatus()
+             : WriteWeights(arguments, runner.get());
 }
 
 int Main(int argc, char** argv) {

@@ -79,11 +79,12 @@ absl::Status StepRunner::Prepare() {
     return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   }
   SYNCLINE_ASSIGN_OR_RETURN(
-      executor_, Executor::Create(model, training_,
-                                  {.loss = spec.loss(),
-                                   .batch_size = options_.batch_size,
-                                   .eval_batch_size = options_.batch_size,
-                                   .threads = options_.threads}));
+      executor_,
+      worker::Executor::Create(model, training_,
+                               {.loss = spec.loss(),
+                                .batch_size = options_.batch_size,
+                                .eval_batch_size = options_.batch_size,
+                                .threads = options_.threads}));
   // As a worker does, whose parameters the executor has and rows the ps.
   for (const auto& parameter : training_.parameters) {
     model->ReleaseValues({parameter.initializer});
@@ -111,7 +112,7 @@ absl::Status StepRunner::AddTable(const Model& model,
                             TableMap::Create(TableMap::DefaultSlots(1), 1));
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<Dims> shapes,
                             model.InferShapes(1));
-  RowBatch::Options rows;
+  worker::RowBatch::Options rows;
   rows.name = table.name;
   rows.dim = table.dim;
   rows.samples_max = options_.batch_size;
@@ -124,7 +125,7 @@ absl::Status StepRunner::AddTable(const Model& model,
   Table added;
   added.dim = table.dim;
   added.rows = table.rows;
-  added.batch = std::make_unique<RowBatch>(rows, map);
+  added.batch = std::make_unique<worker::RowBatch>(rows, map);
   added.optimizer =
       std::make_unique<RowOptimizer>(options_.optimizer, added.dim);
   added.row_floats = added.dim + added.optimizer->state_floats();
@@ -146,7 +147,7 @@ absl::Status StepRunner::ReadBatches(const Model& model) {
                             model.InferShapes(options_.batch_size));
   absl::string_view rest = bytes;
   batches_.resize(options_.steps);
-  for (Batch& batch : batches_) {
+  for (worker::Batch& batch : batches_) {
     batch.size = options_.batch_size;
     batch.feeds.resize(training_.feeds.size());
     batch.int_feeds.resize(training_.feeds.size());
@@ -155,14 +156,14 @@ absl::Status StepRunner::ReadBatches(const Model& model) {
     const ValueId id = training_.feeds[f];
     const bool ids = model.graph().values[id].dtype == DType::kInt64;
     const int64_t count = ElementCount(shapes[id]);
-    for (Batch& batch : batches_) {
+    for (worker::Batch& batch : batches_) {
       SYNCLINE_RETURN_IF_ERROR(ids ? Take(&rest, count, &batch.int_feeds[f])
                                    : Take(&rest, count, &batch.feeds[f]));
     }
   }
   const int64_t labels = static_cast<int64_t>(rest.size() / sizeof(float)) /
                          std::max<int64_t>(options_.steps, 1);
-  for (Batch& batch : batches_) {
+  for (worker::Batch& batch : batches_) {
     SYNCLINE_RETURN_IF_ERROR(Take(&rest, labels, &batch.labels));
     batch.label_width = labels / options_.batch_size;
   }
@@ -171,7 +172,7 @@ absl::Status StepRunner::ReadBatches(const Model& model) {
              : absl::InvalidArgumentError("the file of batches is too long");
 }
 
-void StepRunner::GatherRows(const Batch& batch) {
+void StepRunner::GatherRows(const worker::Batch& batch) {
   for (Table& table : tables_) {
     table.batch->Collect(batch);
     const absl::Span<const int64_t> keys = table.batch->keys();
@@ -220,7 +221,7 @@ void StepRunner::Update() {
 }
 
 absl::StatusOr<double> StepRunner::Step(int64_t data) {
-  const Batch& batch = batches_[data];
+  const worker::Batch& batch = batches_[data];
   GatherRows(batch);
   SYNCLINE_ASSIGN_OR_RETURN(const auto result,
                             executor_->TrainStep(batch, clock_, 0, [](int) {}));

@@ -60,7 +60,7 @@ class StepRunner {
  private:
   // A table in memory: rows with their optimizer state behind them.
   struct Table {
-    std::unique_ptr<RowBatch> batch;
+    std::unique_ptr<worker::RowBatch> batch;
     std::unique_ptr<RowOptimizer> optimizer;
     int64_t rows = 0;
     size_t dim = 0;
@@ -77,16 +77,16 @@ class StepRunner {
   absl::Status AddTable(const Model& model, const TrainingTable& table);
   absl::Status ReadBatches(const Model& model);
   // Takes the batch's rows out of the tables.
-  void GatherRows(const Batch& batch);
+  void GatherRows(const worker::Batch& batch);
   void Update();
 
   const Options options_;
   TrainingGraph training_;
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<worker::Executor> executor_;
   std::vector<std::vector<AlignedFloats>> slots_;  // by parameter
   std::vector<Table> tables_;
-  std::vector<RowBatch*> row_batches_;
-  std::vector<Batch> batches_;
+  std::vector<worker::RowBatch*> row_batches_;
+  std::vector<worker::Batch> batches_;
   int64_t clock_ = 0;
 };
 

@@ -27,8 +27,8 @@ constexpr absl::Duration kCatchUp = absl::Milliseconds(200);
 // A lease, the message that was under way, a tick, and a freeze before it.
 constexpr absl::Duration kNoticedWithin = absl::Milliseconds(6800);
 
-ClusterCore::Options CoreOptions() {
-  ClusterCore::Options options;
+scheduler::ClusterCore::Options CoreOptions() {
+  scheduler::ClusterCore::Options options;
   options.version = "0.1.0";
   options.prepare_timeout = absl::Seconds(20);
   options.confirms_addresses = true;
@@ -38,7 +38,8 @@ ClusterCore::Options CoreOptions() {
 }  // namespace
 
 ClusterSimulation::ClusterSimulation(uint64_t seed)
-    : random_(seed), core_(std::make_unique<ClusterCore>(CoreOptions())) {
+    : random_(seed),
+      core_(std::make_unique<scheduler::ClusterCore>(CoreOptions())) {
   for (uint32_t i = 0; i < kWorkers; ++i) {
     daemons_.push_back({i == 0 ? CHIEF : WORKER, i == 0 ? 0 : i - 1});
   }
@@ -80,7 +81,7 @@ bool ClusterSimulation::IsQuiet() const {
 
 void ClusterSimulation::Tick() {
   if (frozen()) return;
-  Feed([this](ClusterActions* a) { core_->OnTick(CoreNow(), a); });
+  Feed([this](scheduler::ClusterActions* a) { core_->OnTick(CoreNow(), a); });
 }
 
 absl::Time ClusterSimulation::CoreNow() {
@@ -110,16 +111,17 @@ void ClusterSimulation::Freeze() {
   }
 }
 
-void ClusterSimulation::Arrive(SessionId session, std::function<void()> event) {
+void ClusterSimulation::Arrive(scheduler::SessionId session,
+                               std::function<void()> event) {
   absl::Time& handled = streams_[session].handled;
   handled = std::max(handled, frozen() ? awake_at_ + Delay(kCatchUp) : now_);
   At(handled, std::move(event));
 }
 
-void ClusterSimulation::Ask(const ConfirmAddress& ask) {
+void ClusterSimulation::Ask(const scheduler::ConfirmAddress& ask) {
   const auto answer = [=, this](const absl::Status& status) {
     Arrive(ask.session, [=, this] {
-      Feed([&](ClusterActions* a) {
+      Feed([&](scheduler::ClusterActions* a) {
         core_->OnAddressAnswer(ask.session, status, CoreNow(), a);
       });
     });
@@ -176,16 +178,16 @@ void ClusterSimulation::Violation(const std::string& what) {
 }
 
 void ClusterSimulation::Feed(
-    const std::function<void(ClusterActions*)>& event) {
-  ClusterActions actions;
+    const std::function<void(scheduler::ClusterActions*)>& event) {
+  scheduler::ClusterActions actions;
   event(&actions);
   Check(actions);
   Execute(actions);
 }
 
-void ClusterSimulation::Execute(const ClusterActions& actions) {
-  for (const ClusterAction& action : actions) {
-    if (auto* send = std::get_if<SendCommand>(&action)) {
+void ClusterSimulation::Execute(const scheduler::ClusterActions& actions) {
+  for (const scheduler::ClusterAction& action : actions) {
+    if (auto* send = std::get_if<scheduler::SendCommand>(&action)) {
       const auto stream = streams_.find(send->session);
       if (stream == streams_.end()) continue;
       absl::Time& last = stream->second.last_down;
@@ -193,13 +195,13 @@ void ClusterSimulation::Execute(const ClusterActions& actions) {
       At(last,
          [=, this, daemon = stream->second.daemon, session = send->session,
           message = send->message] { Hear(daemon, session, message); });
-    } else if (auto* end = std::get_if<EndSession>(&action)) {
-      const SessionId session = end->session;
+    } else if (auto* end = std::get_if<scheduler::EndSession>(&action)) {
+      const scheduler::SessionId session = end->session;
       After(Delay(absl::Milliseconds(50)),
             [=, this] { OnStreamGone(session); });
-    } else if (auto* ask = std::get_if<ConfirmAddress>(&action)) {
+    } else if (auto* ask = std::get_if<scheduler::ConfirmAddress>(&action)) {
       Ask(*ask);
-    } else if (auto* persist = std::get_if<PersistJob>(&action)) {
+    } else if (auto* persist = std::get_if<scheduler::PersistJob>(&action)) {
       // A write that is not synced may be lost with the machine.
       if (!persist->durable && Chance(0.5)) continue;
       const auto job = core_->FindJob(persist->job_id);
@@ -214,16 +216,18 @@ void ClusterSimulation::Execute(const ClusterActions& actions) {
 void ClusterSimulation::RestartScheduler() {
   ++restarts_;
   was_frozen_.clear();
-  core_ = std::make_unique<ClusterCore>(CoreOptions());
+  core_ = std::make_unique<scheduler::ClusterCore>(CoreOptions());
   for (auto& [session, stream] : streams_) {
     stream.open = false;
     After(Delay(absl::Seconds(1)),
           [this, session = session] { OnStreamGone(session); });
   }
-  std::vector<StoredJob> jobs;
+  std::vector<scheduler::StoredJob> jobs;
   for (const auto& [id, job] : durable_) jobs.push_back(job);
-  Feed([&](ClusterActions* a) { core_->Restore(jobs, {}, CoreNow(), a); });
-  for (const StoredJob& job : jobs) {
+  Feed([&](scheduler::ClusterActions* a) {
+    core_->Restore(jobs, {}, CoreNow(), a);
+  });
+  for (const scheduler::StoredJob& job : jobs) {
     const JobStatus& before = job.status;
     if (before.state() != RUNNING) continue;
     const bool was_done =
@@ -254,32 +258,33 @@ void ClusterSimulation::Submit() {
   const std::string id = job->status.job_id();
   durable_[id] = *job;
   seen_[id] = {QUEUED, 1};
-  Feed([&](ClusterActions* a) { core_->Submit(*job, CoreNow(), a); });
+  Feed(
+      [&](scheduler::ClusterActions* a) { core_->Submit(*job, CoreNow(), a); });
 }
 
 void ClusterSimulation::CancelSomething() {
   if (frozen()) return;
   std::vector<std::string> open;
   for (const auto& [id, seen] : seen_) {
-    if (!IsFinal(seen.state)) open.push_back(id);
+    if (!scheduler::IsFinal(seen.state)) open.push_back(id);
   }
   if (open.empty()) return;
   const std::string id = open[random_.Below(open.size())];
-  Feed([&](ClusterActions* a) {
+  Feed([&](scheduler::ClusterActions* a) {
     const absl::Status status = core_->Cancel(id, "", CoreNow(), a);
     if (!status.ok()) Violation(status.ToString());
   });
 }
 
-void ClusterSimulation::Check(const ClusterActions& actions) {
-  for (const Job* job : core_->Jobs()) CheckJob(*job);
+void ClusterSimulation::Check(const scheduler::ClusterActions& actions) {
+  for (const scheduler::Job* job : core_->Jobs()) scheduler::CheckJob(*job);
   // A job's start is on disk before anybody is told of it.
   std::set<std::string> written;
-  for (const ClusterAction& action : actions) {
-    if (auto* persist = std::get_if<PersistJob>(&action)) {
+  for (const scheduler::ClusterAction& action : actions) {
+    if (auto* persist = std::get_if<scheduler::PersistJob>(&action)) {
       if (persist->durable) written.insert(persist->job_id);
     }
-    auto* send = std::get_if<SendCommand>(&action);
+    auto* send = std::get_if<scheduler::SendCommand>(&action);
     if (send == nullptr || !send->message.has_prepare()) continue;
     const std::string& id = send->message.prepare().assignment().job_id();
     const bool is_repeated = durable_[id].status.state() != QUEUED;
@@ -288,7 +293,7 @@ void ClusterSimulation::Check(const ClusterActions& actions) {
   }
 }
 
-bool ClusterSimulation::FitsIntoTheCluster(const Job& job) const {
+bool ClusterSimulation::FitsIntoTheCluster(const scheduler::Job& job) const {
   uint32_t workers = 0;
   uint32_t ps = 0;
   const ClusterStatus cluster = core_->Cluster(core_now_);
@@ -306,8 +311,9 @@ void ClusterSimulation::CheckLoss(const std::string& reason) {
   for (const Daemon& daemon : daemons_) {
     if (!daemon.alive ||
         !absl::StartsWith(
-            reason, absl::StrCat(MemberTextWithIncarnation(MemberOf(daemon)),
-                                 " was lost"))) {
+            reason,
+            absl::StrCat(scheduler::MemberTextWithIncarnation(MemberOf(daemon)),
+                         " was lost"))) {
       continue;
     }
     const bool stayed_away =
@@ -317,11 +323,11 @@ void ClusterSimulation::CheckLoss(const std::string& reason) {
   }
 }
 
-void ClusterSimulation::CheckJob(const Job& job) {
+void ClusterSimulation::CheckJob(const scheduler::Job& job) {
   const JobStatus& status = job.status();
   Seen& seen = seen_[job.id()];
   if (status.state() != seen.state) {
-    if (IsFinal(seen.state) || status.state() < seen.state) {
+    if (scheduler::IsFinal(seen.state) || status.state() < seen.state) {
       Violation(absl::StrCat(job.id(), " went from ", JobState_Name(seen.state),
                              " to ", JobState_Name(status.state())));
     }
@@ -359,7 +365,7 @@ void ClusterSimulation::CheckJob(const Job& job) {
   if (status.has_evaluator() && !status.spec().data().has_test()) {
     Violation(absl::StrCat(job.id(), " has nothing to evaluate"));
   }
-  for (const SessionId session : job.Participants()) {
+  for (const scheduler::SessionId session : job.Participants()) {
     if (core_->membership().Find(session) == nullptr) {
       Violation(absl::StrCat(job.id(), " goes on with a lost member"));
     }
@@ -371,7 +377,7 @@ void ClusterSimulation::CheckJob(const Job& job) {
 
 void ClusterSimulation::CheckEnd() {
   for (const auto& [id, seen] : seen_) {
-    if (!IsFinal(seen.state)) {
+    if (!scheduler::IsFinal(seen.state)) {
       Violation(absl::StrCat(id, " ends as ", JobState_Name(seen.state)));
     }
   }
@@ -383,11 +389,11 @@ void ClusterSimulation::CheckEnd() {
   }
   for (const Daemon& daemon : daemons_) {
     if (core_->membership().Find(daemon.session) == nullptr) {
-      Violation(absl::StrCat(TaskTypeName(daemon.type), daemon.index,
+      Violation(absl::StrCat(scheduler::TaskTypeName(daemon.type), daemon.index,
                              " is no member at the end"));
     }
     if (!daemon.job_id.empty()) {
-      Violation(absl::StrCat(TaskTypeName(daemon.type), daemon.index,
+      Violation(absl::StrCat(scheduler::TaskTypeName(daemon.type), daemon.index,
                              " still works for ", daemon.job_id));
     }
   }
@@ -406,7 +412,7 @@ void ClusterSimulation::Connect(size_t i) {
   if (now_ < daemon.away_until) {
     return At(daemon.away_until, [=, this] { Connect(i); });
   }
-  const SessionId session = next_session_++;
+  const scheduler::SessionId session = next_session_++;
   daemon.session = session;
   streams_[session] = {
       .daemon = i, .last_up = now_, .last_down = now_, .handled = now_};
@@ -428,7 +434,7 @@ Member ClusterSimulation::MemberOf(const Daemon& daemon) {
   return member;
 }
 
-void ClusterSimulation::Beat(size_t i, SessionId session) {
+void ClusterSimulation::Beat(size_t i, scheduler::SessionId session) {
   if (daemons_[i].session != session || !daemons_[i].alive) return;
   DaemonMessage heartbeat;
   heartbeat.mutable_heartbeat();
@@ -441,7 +447,7 @@ void ClusterSimulation::Kill(size_t i) {
   if (!daemon.alive) return;
   ++losses_;
   daemon.alive = false;
-  const SessionId session = std::exchange(daemon.session, 0);
+  const scheduler::SessionId session = std::exchange(daemon.session, 0);
   const absl::Time known = frozen() ? awake_at_ + kCatchUp : now_;
   for (auto& [id, stream] : streams_) {
     if (stream.daemon == i) stream.lost = std::min(stream.lost, known - lag_);
@@ -456,7 +462,7 @@ void ClusterSimulation::Kill(size_t i) {
 }
 
 void ClusterSimulation::BreakStream(size_t i) {
-  const SessionId session = std::exchange(daemons_[i].session, 0);
+  const scheduler::SessionId session = std::exchange(daemons_[i].session, 0);
   if (session == 0) return;
   ++losses_;
   if (chaos_ && Chance(0.1)) {
@@ -467,11 +473,11 @@ void ClusterSimulation::BreakStream(size_t i) {
   After(Delay(absl::Seconds(8)), [=, this] { Connect(i); });
 }
 
-void ClusterSimulation::OnStreamGone(SessionId session) {
+void ClusterSimulation::OnStreamGone(scheduler::SessionId session) {
   Stream& stream = streams_[session];
   if (std::exchange(stream.open, false)) {
     Arrive(session, [=, this] {
-      Feed([&](ClusterActions* a) {
+      Feed([&](scheduler::ClusterActions* a) {
         core_->OnStreamClosed(session, CoreNow(), a);
       });
     });
@@ -484,7 +490,7 @@ void ClusterSimulation::OnStreamGone(SessionId session) {
 }
 
 void ClusterSimulation::Say(size_t i, DaemonMessage message) {
-  const SessionId session = daemons_[i].session;
+  const scheduler::SessionId session = daemons_[i].session;
   if (!daemons_[i].alive) return;
   if (message.has_prepared() || message.has_done()) {
     daemons_[i].said.push_back(message);
@@ -492,7 +498,7 @@ void ClusterSimulation::Say(size_t i, DaemonMessage message) {
   Send(i, session, std::move(message));
 }
 
-void ClusterSimulation::Send(size_t i, SessionId session,
+void ClusterSimulation::Send(size_t i, scheduler::SessionId session,
                              const DaemonMessage& message) {
   if (session == 0 || !daemons_[i].alive) return;
   Stream& stream = streams_[session];
@@ -506,22 +512,23 @@ void ClusterSimulation::Send(size_t i, SessionId session,
   }
 }
 
-void ClusterSimulation::Take(SessionId session, const DaemonMessage& message) {
+void ClusterSimulation::Take(scheduler::SessionId session,
+                             const DaemonMessage& message) {
   // A message of a stream that has ended meanwhile must change nothing; one
   // that registers cannot come after its own end.
   if (message.has_register_()) {
     if (!streams_[session].open) return;
-    Feed([&](ClusterActions* a) {
+    Feed([&](scheduler::ClusterActions* a) {
       core_->OnRegister(session, message.register_(), CoreNow(), a);
     });
   } else {
-    Feed([&](ClusterActions* a) {
+    Feed([&](scheduler::ClusterActions* a) {
       core_->OnMessage(session, message, CoreNow(), a);
     });
   }
 }
 
-void ClusterSimulation::Hear(size_t i, SessionId session,
+void ClusterSimulation::Hear(size_t i, scheduler::SessionId session,
                              const SchedulerMessage& message) {
   const Daemon& daemon = daemons_[i];
   if (!daemon.alive || daemon.session != session) return;
@@ -537,7 +544,7 @@ void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
   Daemon& daemon = daemons_[i];
   const std::string job_id = assignment.job_id();
   if (!daemon.job_id.empty()) {
-    Violation(absl::StrCat(TaskTypeName(daemon.type), daemon.index,
+    Violation(absl::StrCat(scheduler::TaskTypeName(daemon.type), daemon.index,
                            " is told to prepare ", job_id, " while it has ",
                            daemon.job_id));
   }

@@ -48,8 +48,8 @@ class ClusterSimulation {
     uint32_t index;
     uint64_t incarnation = 0;
     bool alive = false;
-    SessionId session = 0;    // 0: none
-    std::string job_id = {};  // what it works for
+    scheduler::SessionId session = 0;  // 0: none
+    std::string job_id = {};           // what it works for
     bool stopping = false;
     bool running = false;
     bool machine_gone = false;  // with the process: nobody answers
@@ -93,20 +93,20 @@ class ClusterSimulation {
   absl::Time CoreNow();
   void Freeze();
   // Runs `event` of this stream when the scheduler gets to it.
-  void Arrive(SessionId session, std::function<void()> event);
-  void Ask(const ConfirmAddress& ask);
+  void Arrive(scheduler::SessionId session, std::function<void()> event);
+  void Ask(const scheduler::ConfirmAddress& ask);
   void CheckLoss(const std::string& reason);
-  void Feed(const std::function<void(ClusterActions*)>& event);
-  void Execute(const ClusterActions& actions);
+  void Feed(const std::function<void(scheduler::ClusterActions*)>& event);
+  void Execute(const scheduler::ClusterActions& actions);
   void RestartScheduler();
   void Tick();
   void Submit();
   void CancelSomething();
   bool IsQuiet() const;
-  void Check(const ClusterActions& actions);
-  void CheckJob(const Job& job);
+  void Check(const scheduler::ClusterActions& actions);
+  void scheduler::CheckJob(const scheduler::Job& job);
   // Whoever does not may be overtaken.
-  bool FitsIntoTheCluster(const Job& job) const;
+  bool FitsIntoTheCluster(const scheduler::Job& job) const;
   void CheckEnd();
 
   // The daemons' side.
@@ -114,15 +114,17 @@ class ClusterSimulation {
   void Connect(size_t daemon);
   void Kill(size_t daemon);
   void BreakStream(size_t daemon);
-  void OnStreamGone(SessionId session);
+  void OnStreamGone(scheduler::SessionId session);
   void Say(size_t daemon, DaemonMessage message);
-  void Send(size_t daemon, SessionId session, const DaemonMessage& message);
-  void Take(SessionId session, const DaemonMessage& message);
-  void Hear(size_t daemon, SessionId session, const SchedulerMessage& message);
+  void Send(size_t daemon, scheduler::SessionId session,
+            const DaemonMessage& message);
+  void Take(scheduler::SessionId session, const DaemonMessage& message);
+  void Hear(size_t daemon, scheduler::SessionId session,
+            const SchedulerMessage& message);
   void OnPrepare(size_t daemon, const JobAssignment& assignment);
   void OnRun(size_t daemon, const std::string& job_id);
   void OnStop(size_t daemon, const std::string& job_id);
-  void Beat(size_t daemon, SessionId session);
+  void Beat(size_t daemon, scheduler::SessionId session);
   static Member MemberOf(const Daemon& daemon);
   void Wreak();  // one random misfortune
 
@@ -132,12 +134,12 @@ class ClusterSimulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t next_order_ = 0;
   uint64_t next_incarnation_ = 1;
-  SessionId next_session_ = 1;
+  scheduler::SessionId next_session_ = 1;
 
-  std::unique_ptr<ClusterCore> core_;
-  std::map<std::string, StoredJob> durable_;
+  std::unique_ptr<scheduler::ClusterCore> core_;
+  std::map<std::string, scheduler::StoredJob> durable_;
   std::vector<Daemon> daemons_;
-  std::map<SessionId, Stream> streams_;
+  std::map<scheduler::SessionId, Stream> streams_;
 
   std::map<std::string, Seen> seen_;
   std::vector<std::string> violations_;

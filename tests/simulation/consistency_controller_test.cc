@@ -25,49 +25,51 @@ void ExpectAllSeedsKeepTheRules(SimulationOptions options) {
 }
 
 TEST(ConsistencyControllerSimulation, SyncIsTheSerialFoldInRankOrder) {
-  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kSync});
+  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kSync});
 }
 
 TEST(ConsistencyControllerSimulation, SyncWithClippedNormIsTheSerialFold) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ConsistencyMode::kSync, .clip_norm = true});
+      {.mode = ps::ConsistencyMode::kSync, .clip_norm = true});
 }
 
 TEST(ConsistencyControllerSimulation, SspIsNeverStalerAndNeverWaitsInVain) {
-  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kBoundedStaleness});
+  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kBoundedStaleness});
 }
 
 TEST(ConsistencyControllerSimulation, AsyncLosesAndDuplicatesNothing) {
-  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kAsync});
+  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kAsync});
 }
 
 TEST(ConsistencyControllerSimulation, AsyncWithNormsLosesNothing) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ConsistencyMode::kAsync, .clip_norm = true});
+      {.mode = ps::ConsistencyMode::kAsync, .clip_norm = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSync) {
-  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kSync, .cuts = true});
+  ExpectAllSeedsKeepTheRules(
+      {.mode = ps::ConsistencyMode::kSync, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSyncWithNorms) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ConsistencyMode::kSync, .clip_norm = true, .cuts = true});
+      {.mode = ps::ConsistencyMode::kSync, .clip_norm = true, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSsp) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ConsistencyMode::kBoundedStaleness, .cuts = true});
+      {.mode = ps::ConsistencyMode::kBoundedStaleness, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInAsync) {
-  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kAsync, .cuts = true});
+  ExpectAllSeedsKeepTheRules(
+      {.mode = ps::ConsistencyMode::kAsync, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, ClosingEndsEveryCall) {
-  for (const ConsistencyMode mode :
-       {ConsistencyMode::kSync, ConsistencyMode::kBoundedStaleness,
-        ConsistencyMode::kAsync}) {
+  for (const ps::ConsistencyMode mode :
+       {ps::ConsistencyMode::kSync, ps::ConsistencyMode::kBoundedStaleness,
+        ps::ConsistencyMode::kAsync}) {
     SCOPED_TRACE(absl::StrCat("mode=", static_cast<int>(mode)));
     ExpectAllSeedsKeepTheRules(
         {.mode = mode, .cuts = true, .close_early = true});

@@ -14,7 +14,7 @@ ShardScript::ShardScript(const SimulationOptions& options) : options_(options) {
   slots_ = random.Below(blocks_ + 1);
   staleness_ = random.Below(4);
   clip_norm_ = options.clip_norm ? 0.5 + random.Uniform() : 0;
-  const bool sync = options.mode == ConsistencyMode::kSync;
+  const bool sync = options.mode == ps::ConsistencyMode::kSync;
   const int64_t common_clocks = 2 + random.Below(6);
   steps_.resize(workers_);
   for (uint32_t rank = 0; rank < workers_; ++rank) {
@@ -29,7 +29,7 @@ ShardScript::ShardScript(const SimulationOptions& options) : options_(options) {
       // Powers of two where means must be exact.
       step.samples =
           sync ? 1 + random.Below(8) : uint64_t{1} << random.Below(4);
-      for (BlockIndex block = 0; block < blocks_; ++block) {
+      for (ps::BlockIndex block = 0; block < blocks_; ++block) {
         if (random.Below(8) > 0) step.blocks.push_back(block);
       }
     }
@@ -37,13 +37,14 @@ ShardScript::ShardScript(const SimulationOptions& options) : options_(options) {
   if (sync) FoldSerially();
 }
 
-bool ShardScript::sends(uint32_t rank, int64_t clock, BlockIndex block) const {
-  const std::vector<BlockIndex>& sent = blocks(rank, clock);
+bool ShardScript::sends(uint32_t rank, int64_t clock,
+                        ps::BlockIndex block) const {
+  const std::vector<ps::BlockIndex>& sent = blocks(rank, clock);
   return std::find(sent.begin(), sent.end(), block) != sent.end();
 }
 
 std::vector<float> ShardScript::gradient(uint32_t rank, int64_t clock,
-                                         BlockIndex block) const {
+                                         ps::BlockIndex block) const {
   Random random(
       SeedFor(SeedFor(SeedFor(options_.seed, 100 + rank), clock), block));
   std::vector<float> values(kElements);
@@ -51,14 +52,14 @@ std::vector<float> ShardScript::gradient(uint32_t rank, int64_t clock,
     // Sync: over many magnitudes, so that any other order of addition differs.
     // Else: multiples of the sample count, so that means are integers.
     value =
-        options_.mode == ConsistencyMode::kSync
+        options_.mode == ps::ConsistencyMode::kSync
             ? static_cast<float>(random.Normal() * std::exp2(random.Below(12)))
             : static_cast<float>(random.Below(64) * samples(rank, clock));
   }
   return values;
 }
 
-std::vector<float> ShardScript::initial(BlockIndex block) const {
+std::vector<float> ShardScript::initial(ps::BlockIndex block) const {
   const bool is_slot = block >= blocks_ - slots_;
   return std::vector<float>(kElements,
                             is_slot ? 0 : static_cast<float>(block + 1));
@@ -66,13 +67,13 @@ std::vector<float> ShardScript::initial(BlockIndex block) const {
 
 double ShardScript::squared_norm(uint32_t rank, int64_t clock) const {
   double sum = 0;
-  for (const BlockIndex block : blocks(rank, clock)) {
+  for (const ps::BlockIndex block : blocks(rank, clock)) {
     for (const float g : gradient(rank, clock, block)) sum += double{g} * g;
   }
   return sum;
 }
 
-std::vector<float> ShardScript::SyncMean(int64_t clock, BlockIndex block,
+std::vector<float> ShardScript::SyncMean(int64_t clock, ps::BlockIndex block,
                                          uint64_t* total, bool* any) const {
   *total = 0;
   *any = false;
@@ -91,7 +92,7 @@ std::vector<float> ShardScript::SyncMean(int64_t clock, BlockIndex block,
 
 double ShardScript::sync_squared_norm(int64_t clock) const {
   double squares = 0;
-  for (BlockIndex block = 0; block < blocks_; ++block) {
+  for (ps::BlockIndex block = 0; block < blocks_; ++block) {
     uint64_t total = 0;
     bool any = false;
     for (const float g : SyncMean(clock, block, &total, &any)) {
@@ -104,7 +105,7 @@ double ShardScript::sync_squared_norm(int64_t clock) const {
 
 void ShardScript::FoldSerially() {
   folded_.resize(blocks_);
-  for (BlockIndex block = 0; block < blocks_; ++block) {
+  for (ps::BlockIndex block = 0; block < blocks_; ++block) {
     std::vector<float> value = initial(block);
     folded_[block].push_back(value);
     for (int64_t clock = 0; clock < clocks_[0]; ++clock) {

@@ -25,23 +25,25 @@ class ShardScript {
   double clip_norm() const { return clip_norm_; }
 
   // Blocks and samples of one step; none once the worker is out of data.
-  const std::vector<BlockIndex>& blocks(uint32_t rank, int64_t clock) const {
+  const std::vector<ps::BlockIndex>& blocks(uint32_t rank,
+                                            int64_t clock) const {
     return steps_[rank][clock].blocks;
   }
   uint64_t samples(uint32_t rank, int64_t clock) const {
     return steps_[rank][clock].samples;
   }
-  bool sends(uint32_t rank, int64_t clock, BlockIndex block) const;
+  bool sends(uint32_t rank, int64_t clock, ps::BlockIndex block) const;
   std::vector<float> gradient(uint32_t rank, int64_t clock,
-                              BlockIndex block) const;
-  std::vector<float> initial(BlockIndex block) const;
+                              ps::BlockIndex block) const;
+  std::vector<float> initial(ps::BlockIndex block) const;
   // Of the whole push, undivided.
   double squared_norm(uint32_t rank, int64_t clock) const;
   // The global norm of one sync clock's mean gradient.
   double sync_squared_norm(int64_t clock) const;
 
   // Values of a block after `version` sync clocks, by the plainest serial fold.
-  const std::vector<float>& folded(BlockIndex block, int64_t version) const {
+  const std::vector<float>& folded(ps::BlockIndex block,
+                                   int64_t version) const {
     return folded_[block][version];
   }
 
@@ -50,11 +52,11 @@ class ShardScript {
 
  private:
   struct Step {
-    std::vector<BlockIndex> blocks;
+    std::vector<ps::BlockIndex> blocks;
     uint64_t samples = 0;
   };
-  std::vector<float> SyncMean(int64_t clock, BlockIndex block, uint64_t* total,
-                              bool* any) const;
+  std::vector<float> SyncMean(int64_t clock, ps::BlockIndex block,
+                              uint64_t* total, bool* any) const;
   void FoldSerially();
 
   const SimulationOptions options_;

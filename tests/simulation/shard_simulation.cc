@@ -22,7 +22,7 @@ constexpr int kEventsMax = 20000;
 constexpr uint64_t kIncarnation = 1000;  // of rank r: kIncarnation + r
 
 // The payload of one push, block by block.
-class Payload : public FloatSource {
+class Payload : public ps::FloatSource {
  public:
   explicit Payload(std::vector<float> values) : values_(std::move(values)) {}
   void CopyTo(size_t first, size_t count, float* out) const override {
@@ -72,8 +72,8 @@ class Simulation {
   // A request that a worker repeats until it has an answer.
   struct Request {
     uint32_t rank = 0;
-    std::optional<PushFacts> push;
-    std::optional<PullFacts> pull;
+    std::optional<ps::PushFacts> push;
+    std::optional<ps::PullFacts> pull;
     std::function<void(bool refused)> done;
     bool is_done = false;
   };
@@ -81,8 +81,8 @@ class Simulation {
   struct Outstanding {
     RequestPtr request;  // null: a zombie's, or an Init
     uint32_t rank = 0;
-    std::optional<PushFacts> push;
-    std::optional<PullFacts> pull;
+    std::optional<ps::PushFacts> push;
+    std::optional<ps::PullFacts> pull;
     bool zombie = false;
   };
   struct WorkerActor {
@@ -97,21 +97,21 @@ class Simulation {
   void StartStep(uint32_t rank);
   void SendPushPulls(uint32_t rank);
   void SendPushesThenPull(uint32_t rank);
-  std::vector<PushFacts> CutIntoPushes(uint32_t rank);
-  std::vector<BlockIndex> AllBlocks() const;
+  std::vector<ps::PushFacts> CutIntoPushes(uint32_t rank);
+  std::vector<ps::BlockIndex> AllBlocks() const;
   void FinishStep(uint32_t rank);
 
   // The network between workers and the shard.
-  void Send(uint32_t rank, std::optional<PushFacts> push,
-            std::optional<PullFacts> pull, std::function<void(bool)> done);
+  void Send(uint32_t rank, std::optional<ps::PushFacts> push,
+            std::optional<ps::PullFacts> pull, std::function<void(bool)> done);
   void Transmit(const RequestPtr& request);
   void Arrive(const RequestPtr& request);
   void ArriveZombie(uint32_t rank);
-  void Answer(CallToken token, const absl::Status& status);
+  void Answer(ps::CallToken token, const absl::Status& status);
 
   // The chief's cuts, or the evaluator's.
   std::vector<int64_t> ChooseCut();
-  void AnnounceCut(std::function<void()> then);
+  void worker::AnnounceCut(std::function<void()> then);
   void ReadCut(uint64_t cut_id);
   void EndCut(uint64_t cut_id);
 
@@ -119,18 +119,18 @@ class Simulation {
   void Initialise();
   void Tick();
   void CloseJob();
-  void Execute(ShardActions actions);
-  void ExecuteOne(const ShardAction& action);
-  std::shared_ptr<const FloatSource> Gradient(const Outstanding& call,
-                                              BlockIndex block) const;
+  void Execute(ps::ShardActions actions);
+  void ExecuteOne(const ps::ShardAction& action);
+  std::shared_ptr<const ps::FloatSource> Gradient(const Outstanding& call,
+                                                  ps::BlockIndex block) const;
 
   // Checks.
-  void CheckDeliver(const ShardAction& action);
-  void CheckApply(const ShardAction& action);
+  void CheckDeliver(const ps::ShardAction& action);
+  void CheckApply(const ps::ShardAction& action);
   void CheckRead(const Outstanding& call);
-  void CheckBlockIsFresh(const Outstanding& call, BlockIndex block);
-  void CheckSyncValue(const PullFacts& pull, BlockIndex block);
-  void CheckCutState(const PullFacts& pull, BlockIndex block);
+  void CheckBlockIsFresh(const Outstanding& call, ps::BlockIndex block);
+  void CheckSyncValue(const ps::PullFacts& pull, ps::BlockIndex block);
+  void CheckCutState(const ps::PullFacts& pull, ps::BlockIndex block);
   void CheckNobodyWaitsInVain();
   bool MayReadWholeShard(uint32_t rank, int64_t clock) const;
   void CheckEnd();
@@ -143,12 +143,12 @@ class Simulation {
   const ShardScript script_;
   Random random_;
   Agenda agenda_;
-  std::unique_ptr<ConsistencyController> controller_;
-  std::unique_ptr<DenseShard> shard_;
-  DenseShard::Scratch scratch_;
+  std::unique_ptr<ps::ConsistencyController> controller_;
+  std::unique_ptr<ps::DenseShard> shard_;
+  ps::DenseShard::Scratch scratch_;
   std::vector<WorkerActor> workers_;
-  std::map<CallToken, Outstanding> outstanding_;
-  CallToken next_token_ = 1;
+  std::map<ps::CallToken, Outstanding> outstanding_;
+  ps::CallToken next_token_ = 1;
   uint32_t cutter_ = 0;  // rank of who announces and ends cuts
   uint64_t announced_ = 0;
   std::map<uint64_t, std::vector<int64_t>> cut_clocks_;
@@ -166,7 +166,7 @@ Simulation::Simulation(const SimulationOptions& options)
       workers_(script_.worker_count()),
       kept_(script_.block_count()),
       applied_(script_.block_count()) {
-  ConsistencyController::Options controller;
+  ps::ConsistencyController::Options controller;
   controller.mode = options.mode;
   controller.staleness_bound = script_.staleness();
   controller.clip_norm = options.clip_norm;
@@ -183,23 +183,23 @@ Simulation::Simulation(const SimulationOptions& options)
     workers_[rank].step_time =
         0.5 + random_.Uniform() * (random_.Below(3) == 0 ? 20 : 2);
   }
-  controller_ = std::make_unique<ConsistencyController>(controller);
-  DenseShard::Options shard;
+  controller_ = std::make_unique<ps::ConsistencyController>(controller);
+  ps::DenseShard::Options shard;
   shard.learning_rate.base =
-      options.mode == ConsistencyMode::kSync ? ShardScript::kRate : 1;
-  shard.clip_norm = options.mode == ConsistencyMode::kSync
+      options.mode == ps::ConsistencyMode::kSync ? ShardScript::kRate : 1;
+  shard.clip_norm = options.mode == ps::ConsistencyMode::kSync
                         ? script_.clip_norm()
                         : 1e30 * script_.clip_norm();
   const std::vector<size_t> counts(script_.block_count(),
                                    ShardScript::kElements);
-  shard_ = std::make_unique<DenseShard>(shard, counts);
+  shard_ = std::make_unique<ps::DenseShard>(shard, counts);
   for (auto& ranks : kept_) ranks.resize(script_.worker_count());
   for (auto& ranks : applied_) ranks.resize(script_.worker_count());
 }
 
 std::string Simulation::Run() {
   if (options_.cuts) {
-    AnnounceCut([this] { Initialise(); });
+    worker::AnnounceCut([this] { Initialise(); });
   } else {
     Initialise();
   }
@@ -224,16 +224,18 @@ std::string Simulation::Run() {
 
 // --- Workers -----------------------------------------------------------------
 
-std::vector<BlockIndex> Simulation::AllBlocks() const {
-  std::vector<BlockIndex> all(script_.block_count());
-  for (BlockIndex block = 0; block < all.size(); ++block) all[block] = block;
+std::vector<ps::BlockIndex> Simulation::AllBlocks() const {
+  std::vector<ps::BlockIndex> all(script_.block_count());
+  for (ps::BlockIndex block = 0; block < all.size(); ++block)
+    all[block] = block;
   return all;
 }
 
 void Simulation::StartWorker(uint32_t rank) {
-  Send(rank, std::nullopt, PullFacts{0, AllBlocks(), 0}, [this, rank](bool) {
-    agenda_.At(workers_[rank].step_time, [this, rank] { StartStep(rank); });
-  });
+  Send(
+      rank, std::nullopt, ps::PullFacts{0, AllBlocks(), 0}, [this, rank](bool) {
+        agenda_.At(workers_[rank].step_time, [this, rank] { StartStep(rank); });
+      });
 }
 
 void Simulation::StartStep(uint32_t rank) {
@@ -245,17 +247,17 @@ void Simulation::StartStep(uint32_t rank) {
 }
 
 // The step's blocks in 1 to 3 messages, in random order of sending.
-std::vector<PushFacts> Simulation::CutIntoPushes(uint32_t rank) {
+std::vector<ps::PushFacts> Simulation::CutIntoPushes(uint32_t rank) {
   const int64_t clock = workers_[rank].clock;
-  const std::vector<BlockIndex>& blocks = script_.blocks(rank, clock);
-  PushFacts facts;
+  const std::vector<ps::BlockIndex>& blocks = script_.blocks(rank, clock);
+  ps::PushFacts facts;
   facts.clock = clock;
   facts.sample_count = script_.samples(rank, clock);
   facts.blocks_in_clock = static_cast<uint32_t>(blocks.size());
   facts.finished = clock + 1 == script_.clock_count(rank);
   facts.squared_norm =
       options_.clip_norm ? script_.squared_norm(rank, clock) : 0;
-  std::vector<PushFacts> pushes(
+  std::vector<ps::PushFacts> pushes(
       std::max<size_t>(1,
                        std::min<size_t>(blocks.size(), 1 + random_.Below(3))),
       facts);
@@ -266,14 +268,14 @@ std::vector<PushFacts> Simulation::CutIntoPushes(uint32_t rank) {
 }
 
 void Simulation::SendPushPulls(uint32_t rank) {
-  std::vector<PushFacts> pushes = CutIntoPushes(rank);
+  std::vector<ps::PushFacts> pushes = CutIntoPushes(rank);
   const int64_t next = workers_[rank].clock + 1;
   workers_[rank].pending = static_cast<int>(pushes.size());
-  std::vector<BlockIndex> unasked = AllBlocks();
+  std::vector<ps::BlockIndex> unasked = AllBlocks();
   for (size_t i = 0; i < pushes.size(); ++i) {
     // Each message asks for what it sends, the last one for all the rest.
-    PullFacts pull{next, {}, 0};
-    for (const BlockIndex block : AllBlocks()) {
+    ps::PullFacts pull{next, {}, 0};
+    for (const ps::BlockIndex block : AllBlocks()) {
       const bool sent =
           std::count(pushes[i].blocks.begin(), pushes[i].blocks.end(), block);
       const auto left = std::find(unasked.begin(), unasked.end(), block);
@@ -288,12 +290,12 @@ void Simulation::SendPushPulls(uint32_t rank) {
 }
 
 void Simulation::SendPushesThenPull(uint32_t rank) {
-  std::vector<PushFacts> pushes = CutIntoPushes(rank);
+  std::vector<ps::PushFacts> pushes = CutIntoPushes(rank);
   workers_[rank].pending = static_cast<int>(pushes.size());
-  for (PushFacts& push : pushes) {
+  for (ps::PushFacts& push : pushes) {
     Send(rank, std::move(push), std::nullopt, [this, rank](bool) {
       if (--workers_[rank].pending > 0) return;
-      PullFacts pull{workers_[rank].clock + 1, {}, 0};
+      ps::PullFacts pull{workers_[rank].clock + 1, {}, 0};
       if (random_.Below(4) > 0) pull.blocks = AllBlocks();
       Send(rank, std::nullopt, std::move(pull),
            [this, rank](bool) { FinishStep(rank); });
@@ -313,8 +315,8 @@ void Simulation::FinishStep(uint32_t rank) {
 
 // --- Network -----------------------------------------------------------------
 
-void Simulation::Send(uint32_t rank, std::optional<PushFacts> push,
-                      std::optional<PullFacts> pull,
+void Simulation::Send(uint32_t rank, std::optional<ps::PushFacts> push,
+                      std::optional<ps::PullFacts> pull,
                       std::function<void(bool)> done) {
   auto request = std::make_shared<Request>();
   request->rank = rank;
@@ -338,22 +340,22 @@ void Simulation::Transmit(const RequestPtr& request) {
 }
 
 void Simulation::Arrive(const RequestPtr& request) {
-  const CallToken token = next_token_++;
+  const ps::CallToken token = next_token_++;
   outstanding_[token] = {request, request->rank, request->push, request->pull,
                          false};
-  ShardCall call;
+  ps::ShardCall call;
   call.token = token;
   call.rank = request->rank;
   call.incarnation = kIncarnation + request->rank;
   call.deadline = agenda_.now() + absl::Seconds(3 + random_.Uniform() * 40);
   call.push = request->push;
   call.pull = request->pull;
-  ShardActions actions;
+  ps::ShardActions actions;
   controller_->OnCall(std::move(call), agenda_.now(), &actions);
   Execute(std::move(actions));
   if (random_.Below(25) == 0) {
     agenda_.At(random_.Uniform() * 3, [this, token] {
-      ShardActions cancelled;
+      ps::ShardActions cancelled;
       controller_->OnCancel(token, &cancelled);
       Execute(std::move(cancelled));
     });
@@ -361,20 +363,21 @@ void Simulation::Arrive(const RequestPtr& request) {
 }
 
 void Simulation::ArriveZombie(uint32_t rank) {
-  const CallToken token = next_token_++;
-  ShardCall call;
+  const ps::CallToken token = next_token_++;
+  ps::ShardCall call;
   call.token = token;
   call.rank = rank;
   call.incarnation = kIncarnation - 1;
   call.deadline = agenda_.now() + absl::Seconds(10);
-  call.push = PushFacts{controller_->worker(rank).closed(), 1, 1, {0}, true, 1};
+  call.push =
+      ps::PushFacts{controller_->worker(rank).closed(), 1, 1, {0}, true, 1};
   outstanding_[token] = {nullptr, rank, call.push, std::nullopt, true};
-  ShardActions actions;
+  ps::ShardActions actions;
   controller_->OnCall(std::move(call), agenda_.now(), &actions);
   Execute(std::move(actions));
 }
 
-void Simulation::Answer(CallToken token, const absl::Status& status) {
+void Simulation::Answer(ps::CallToken token, const absl::Status& status) {
   const auto found = outstanding_.find(token);
   if (found == outstanding_.end()) {
     return Broken(absl::StrCat("call ", token, " ended twice"));
@@ -409,7 +412,7 @@ std::vector<int64_t> Simulation::ChooseCut() {
   std::vector<int64_t> clocks(script_.worker_count());
   int64_t highest = 0;
   for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
-    const PushLedger& worker = controller_->worker(rank);
+    const ps::PushLedger& worker = controller_->worker(rank);
     clocks[rank] = worker.closed() + (worker.started() ? 1 : 0) +
                    static_cast<int64_t>(random_.Below(3));
     if (announced_ > 0) {
@@ -418,8 +421,8 @@ std::vector<int64_t> Simulation::ChooseCut() {
     highest = std::max(highest, clocks[rank]);
   }
   for (int64_t& clock : clocks) {
-    if (options_.mode == ConsistencyMode::kSync) clock = highest;
-    if (options_.mode == ConsistencyMode::kBoundedStaleness) {
+    if (options_.mode == ps::ConsistencyMode::kSync) clock = highest;
+    if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
       clock = std::max(clock, highest - script_.staleness() - 1);
     }
   }
@@ -429,13 +432,13 @@ std::vector<int64_t> Simulation::ChooseCut() {
 void Simulation::AnnounceCut(std::function<void()> then) {
   const std::vector<int64_t> clocks = ChooseCut();
   const uint64_t id = announced_ + 1;
-  ShardActions actions;
+  ps::ShardActions actions;
   const absl::Status status =
       controller_->OnBeginCut(cutter_, kIncarnation + cutter_, id, clocks,
                               absl::Seconds(40), agenda_.now(), &actions);
   if (absl::IsFailedPrecondition(status) || closed_) {
     // One that was forgotten is still held.
-    if (!AllDone()) agenda_.At(10, [this, then] { AnnounceCut(then); });
+    if (!AllDone()) agenda_.At(10, [this, then] { worker::AnnounceCut(then); });
     return;
   }
   if (!status.ok()) return Broken(absl::StrCat("BeginCut: ", status.message()));
@@ -447,14 +450,14 @@ void Simulation::AnnounceCut(std::function<void()> then) {
 }
 
 void Simulation::ReadCut(uint64_t cut_id) {
-  Send(cutter_, std::nullopt, PullFacts{0, AllBlocks(), cut_id},
+  Send(cutter_, std::nullopt, ps::PullFacts{0, AllBlocks(), cut_id},
        [this, cut_id](bool refused) {
          const bool more = cut_id < 3 && !AllDone();
          const auto end = [this, cut_id] { EndCut(cut_id); };
          // Refused: it was held for so long that the shard gave it up.
          const bool forgets = random_.Below(6) == 0;
          if (more) {
-           AnnounceCut([this, end, refused, forgets] {
+           worker::AnnounceCut([this, end, refused, forgets] {
              if (!refused && !forgets) agenda_.At(random_.Uniform() * 8, end);
            });
          } else if (!refused && !forgets) {
@@ -465,7 +468,7 @@ void Simulation::ReadCut(uint64_t cut_id) {
 
 void Simulation::EndCut(uint64_t cut_id) {
   for (int i = random_.Below(5) == 0 ? 2 : 1; i > 0; --i) {
-    ShardActions actions;
+    ps::ShardActions actions;
     const absl::Status status = controller_->OnEndCut(
         cutter_, kIncarnation + cutter_, cut_id, agenda_.now(), &actions);
     if (!status.ok() && !closed_ && !absl::IsFailedPrecondition(status)) {
@@ -478,18 +481,18 @@ void Simulation::EndCut(uint64_t cut_id) {
 // --- Shell -------------------------------------------------------------------
 
 void Simulation::Initialise() {
-  std::vector<std::vector<BlockIndex>> inits;
-  for (const BlockIndex block : AllBlocks()) {
+  std::vector<std::vector<ps::BlockIndex>> inits;
+  for (const ps::BlockIndex block : AllBlocks()) {
     if (block >= script_.block_count() - script_.slot_count()) break;
     inits.push_back({block});
   }
   if (inits.empty()) inits.emplace_back();  // a shard of rows alone
-  for (const std::vector<BlockIndex>& blocks : inits) {
+  for (const std::vector<ps::BlockIndex>& blocks : inits) {
     for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
       agenda_.At(random_.Uniform() * 8, [this, blocks] {
-        const CallToken token = next_token_++;
+        const ps::CallToken token = next_token_++;
         outstanding_[token] = {nullptr, 0, std::nullopt, std::nullopt, false};
-        ShardActions actions;
+        ps::ShardActions actions;
         controller_->OnInit(token, 0, kIncarnation, blocks, agenda_.now(),
                             &actions);
         Execute(std::move(actions));
@@ -499,7 +502,7 @@ void Simulation::Initialise() {
 }
 
 void Simulation::Tick() {
-  ShardActions actions;
+  ps::ShardActions actions;
   controller_->OnTick(agenda_.now(), &actions);
   Execute(std::move(actions));
   if (!AllDone() || !outstanding_.empty()) {
@@ -509,22 +512,22 @@ void Simulation::Tick() {
 
 void Simulation::CloseJob() {
   closed_ = true;
-  ShardActions actions;
+  ps::ShardActions actions;
   controller_->Close(absl::CancelledError("the job was closed"), &actions);
   Execute(std::move(actions));
   if (!outstanding_.empty()) Broken("a call survived the job");
 }
 
-void Simulation::Execute(ShardActions actions) {
-  for (const ShardAction& action : actions) {
+void Simulation::Execute(ps::ShardActions actions) {
+  for (const ps::ShardAction& action : actions) {
     if (!broken_.empty()) return;
     ExecuteOne(action);
   }
   CheckNobodyWaitsInVain();
 }
 
-void Simulation::ExecuteOne(const ShardAction& action) {
-  using Kind = ShardAction::Kind;
+void Simulation::ExecuteOne(const ps::ShardAction& action) {
+  using Kind = ps::ShardAction::Kind;
   switch (action.kind) {
     case Kind::kInit:
       return shard_->Init(action.block, Payload(script_.initial(action.block)),
@@ -547,7 +550,7 @@ void Simulation::ExecuteOne(const ShardAction& action) {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
         agenda_.At(random_.Uniform() * 4, [this, clock = action.clock] {
-          ShardActions actions;
+          ps::ShardActions actions;
           controller_->OnFolded({clock}, script_.sync_squared_norm(clock),
                                 agenda_.now(), &actions);
           Execute(std::move(actions));
@@ -572,15 +575,15 @@ void Simulation::ExecuteOne(const ShardAction& action) {
   }
 }
 
-std::shared_ptr<const FloatSource> Simulation::Gradient(
-    const Outstanding& call, BlockIndex block) const {
+std::shared_ptr<const ps::FloatSource> Simulation::Gradient(
+    const Outstanding& call, ps::BlockIndex block) const {
   return std::make_shared<Payload>(
       script_.gradient(call.rank, call.push->clock, block));
 }
 
 // --- Checks ------------------------------------------------------------------
 
-void Simulation::CheckDeliver(const ShardAction& action) {
+void Simulation::CheckDeliver(const ps::ShardAction& action) {
   const Outstanding& call = outstanding_[action.token];
   if (closed_) return Broken("delivered after the job was closed");
   if (call.zombie) return Broken("a zombie's gradient was delivered");
@@ -595,11 +598,11 @@ void Simulation::CheckDeliver(const ShardAction& action) {
   }
 }
 
-void Simulation::CheckApply(const ShardAction& action) {
+void Simulation::CheckApply(const ps::ShardAction& action) {
   uint64_t samples = 0;
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     std::set<int64_t>& kept = kept_[action.block][rank];
-    if (options_.mode == ConsistencyMode::kSync) {
+    if (options_.mode == ps::ConsistencyMode::kSync) {
       samples += script_.samples(rank, action.clock);
       if (script_.sends(rank, action.clock, action.block) !=
           (kept.count(action.clock) > 0)) {
@@ -619,24 +622,25 @@ void Simulation::CheckApply(const ShardAction& action) {
 }
 
 void Simulation::CheckRead(const Outstanding& call) {
-  for (const BlockIndex block : call.pull->blocks) {
+  for (const ps::BlockIndex block : call.pull->blocks) {
     if (call.pull->cut_id != 0) {
       CheckCutState(*call.pull, block);
       continue;
     }
     CheckBlockIsFresh(call, block);
-    if (options_.mode == ConsistencyMode::kSync) {
+    if (options_.mode == ps::ConsistencyMode::kSync) {
       CheckSyncValue(*call.pull, block);
     }
   }
 }
 
-void Simulation::CheckBlockIsFresh(const Outstanding& call, BlockIndex block) {
+void Simulation::CheckBlockIsFresh(const Outstanding& call,
+                                   ps::BlockIndex block) {
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     int64_t needed = call.pull->clock;
     if (rank != call.rank) {
-      if (options_.mode == ConsistencyMode::kAsync) needed = 0;
-      if (options_.mode == ConsistencyMode::kBoundedStaleness) {
+      if (options_.mode == ps::ConsistencyMode::kAsync) needed = 0;
+      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
         needed -= script_.staleness();
       }
     }
@@ -652,7 +656,8 @@ void Simulation::CheckBlockIsFresh(const Outstanding& call, BlockIndex block) {
   }
 }
 
-void Simulation::CheckSyncValue(const PullFacts& pull, BlockIndex block) {
+void Simulation::CheckSyncValue(const ps::PullFacts& pull,
+                                ps::BlockIndex block) {
   const absl::Span<const float> value = shard_->values(block);
   // Only a late duplicate, whose worker has gone on, may see a later version.
   for (int64_t version = pull.clock; version <= script_.clock_count(0);
@@ -664,7 +669,8 @@ void Simulation::CheckSyncValue(const PullFacts& pull, BlockIndex block) {
                       " is not the serial fold"));
 }
 
-void Simulation::CheckCutState(const PullFacts& pull, BlockIndex block) {
+void Simulation::CheckCutState(const ps::PullFacts& pull,
+                               ps::BlockIndex block) {
   const std::vector<int64_t>& cut = cut_clocks_[pull.cut_id];
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
@@ -681,12 +687,12 @@ void Simulation::CheckCutState(const PullFacts& pull, BlockIndex block) {
 
 bool Simulation::MayReadWholeShard(uint32_t rank, int64_t clock) const {
   for (uint32_t other = 0; other < script_.worker_count(); ++other) {
-    const PushLedger& worker = controller_->worker(other);
+    const ps::PushLedger& worker = controller_->worker(other);
     if (worker.finished()) continue;
     int64_t needed = clock;
     if (other != rank) {
-      if (options_.mode == ConsistencyMode::kAsync) continue;
-      if (options_.mode == ConsistencyMode::kBoundedStaleness) {
+      if (options_.mode == ps::ConsistencyMode::kAsync) continue;
+      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
         needed -= script_.staleness();
       }
     }
@@ -697,11 +703,11 @@ bool Simulation::MayReadWholeShard(uint32_t rank, int64_t clock) const {
 
 void Simulation::CheckNobodyWaitsInVain() {
   if (closed_ || controller_->initialised_count() < script_.block_count() ||
-      (options_.mode == ConsistencyMode::kSync && options_.clip_norm)) {
+      (options_.mode == ps::ConsistencyMode::kSync && options_.clip_norm)) {
     return;
   }
   for (const auto& [token, call] : outstanding_) {
-    const PushLedger& worker = controller_->worker(call.rank);
+    const ps::PushLedger& worker = controller_->worker(call.rank);
     const bool pushed =
         !call.push.has_value() || call.push->clock < worker.closed();
     if (pushed && call.pull.has_value() && call.pull->cut_id == 0 &&
@@ -710,7 +716,7 @@ void Simulation::CheckNobodyWaitsInVain() {
                           call.pull->clock));
     }
     if (!options_.cuts && call.push.has_value() && !call.pull.has_value() &&
-        (options_.mode == ConsistencyMode::kSync
+        (options_.mode == ps::ConsistencyMode::kSync
              ? MayReadWholeShard(call.rank, call.push->clock)
              : call.push->clock <= worker.closed())) {
       Broken(
@@ -731,7 +737,7 @@ void Simulation::CheckEnd() {
   }
   if (closed_) return;
   if (!AllDone()) return Broken("a worker never got through its script");
-  for (BlockIndex block = 0; block < script_.block_count(); ++block) {
+  for (ps::BlockIndex block = 0; block < script_.block_count(); ++block) {
     std::vector<float> expected = script_.initial(block);
     for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
       for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
@@ -748,7 +754,7 @@ void Simulation::CheckEnd() {
         }
       }
     }
-    if (options_.mode == ConsistencyMode::kSync) {
+    if (options_.mode == ps::ConsistencyMode::kSync) {
       expected = script_.folded(block, script_.clock_count(0));
     }
     const absl::Span<const float> value = shard_->values(block);

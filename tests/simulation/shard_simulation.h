@@ -16,7 +16,7 @@ namespace syncline {
 // decides, a real DenseShard obeys.
 struct SimulationOptions {
   uint64_t seed = 0;
-  ConsistencyMode mode = ConsistencyMode::kSync;
+  ps::ConsistencyMode mode = ps::ConsistencyMode::kSync;
   bool clip_norm = false;
   bool cuts = false;
   // Closes the job somewhere in the middle.

@@ -17,14 +17,15 @@ namespace syncline {
 
 // A cold store in a map, which fails when told to. Thread-safe; what it is told
 // and what it has counted is looked at between calls.
-class MemoryColdStore : public ColdStore {
+class MemoryColdStore : public ps::ColdStore {
  public:
   explicit MemoryColdStore(
       size_t row_bytes,
       uint64_t limit = std::numeric_limits<uint64_t>::max() / 2)
       : row_bytes_(row_bytes), limit_(limit) {}
 
-  absl::Status Put(absl::Span<const ColdKey> keys, const char* rows) override {
+  absl::Status Put(absl::Span<const ps::ColdKey> keys,
+                   const char* rows) override {
     MutexLock lock(&mu_);
     if (!put_error.ok()) return put_error;
     if ((rows_.size() + keys.size()) * row_bytes_ > limit_) {
@@ -38,10 +39,10 @@ class MemoryColdStore : public ColdStore {
     return absl::OkStatus();
   }
 
-  absl::Status Get(absl::Span<const ColdKey> keys, char* rows,
-                   ColdFound* found) override {
+  absl::Status Get(absl::Span<const ps::ColdKey> keys, char* rows,
+                   ps::ColdFound* found) override {
     MutexLock lock(&mu_);
-    std::fill_n(found, keys.size(), ColdFound::kUnreadable);
+    std::fill_n(found, keys.size(), ps::ColdFound::kUnreadable);
     if (!get_error.ok()) return get_error;
     absl::Status status;
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -50,17 +51,18 @@ class MemoryColdStore : public ColdStore {
         continue;
       }
       const auto row = rows_.find(Name(keys[i]));
-      found[i] = row != rows_.end() ? ColdFound::kYes : ColdFound::kNo;
-      if (found[i] == ColdFound::kNo) continue;
+      found[i] = row != rows_.end() ? ps::ColdFound::kYes : ps::ColdFound::kNo;
+      if (found[i] == ps::ColdFound::kNo) continue;
       std::memcpy(rows + i * row_bytes_, row->second.bytes.data(), row_bytes_);
     }
     return status;
   }
 
-  absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) override {
+  absl::Status Delete(absl::Span<const ps::ColdKey> keys,
+                      size_t* gone) override {
     MutexLock lock(&mu_);
     *gone = put_error.ok() ? keys.size() : std::min(deletes_most, keys.size());
-    for (const ColdKey& key : keys.first(*gone)) rows_.erase(Name(key));
+    for (const ps::ColdKey& key : keys.first(*gone)) rows_.erase(Name(key));
     return put_error;
   }
 
@@ -103,8 +105,8 @@ class MemoryColdStore : public ColdStore {
     std::string bytes;
   };
   using RowName = std::pair<uint32_t, uint64_t>;
-  static RowName Name(const ColdKey& key) {
-    return {key.partition, ColdPosition(key.key)};
+  static RowName Name(const ps::ColdKey& key) {
+    return {key.partition, ps::ColdPosition(key.key)};
   }
 
   const size_t row_bytes_;

@@ -82,10 +82,10 @@ class OpRun {
   }
 
   absl::Status Forward() {
-    auto op = CreateOp(spec_);
+    auto op = worker::CreateOp(spec_);
     if (!op.ok()) return op.status();
     op_ = *std::move(op);
-    const Op::Traits& traits = op_->traits();
+    const worker::Op::Traits& traits = op_->traits();
     const auto floats = [](int64_t bytes) {
       return AlignedFloats(bytes / sizeof(float) + 16);
     };
@@ -144,7 +144,7 @@ class OpRun {
     return *this;
   }
 
-  Op::Tensors Tensors() {
+  worker::Op::Tensors Tensors() {
     outputs_.clear();
     for (std::vector<float>& y : y_) {
       outputs_.push_back(y.empty() ? nullptr : y.data());
@@ -157,14 +157,14 @@ class OpRun {
   }
 
   Node node_;
-  OpSpec spec_;
+  worker::OpSpec spec_;
   std::list<std::string> data_;  // of the inputs, at fixed addresses
   std::vector<const void*> inputs_;
   std::vector<std::vector<float>> y_;
   std::vector<void*> outputs_;
   AlignedFloats workspace_;
   AlignedFloats scratch_;
-  std::unique_ptr<Op> op_;
+  std::unique_ptr<worker::Op> op_;
 };
 
 }  // namespace syncline::testing

@@ -59,7 +59,7 @@ PsFixture::PsFixture(const Options& options) {
   }
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
     Node node;
-    PsServer::Options ps;
+    ps::PsServer::Options ps;
     ps.lanes = 2;
     ps.in_flight_bytes = options.in_flight_bytes;
     ps.metrics = options.metrics;
@@ -68,7 +68,7 @@ PsFixture::PsFixture(const Options& options) {
     ps.spill_dir = options.spill_dir;
     ps.shared_memory = options.shared_memory;
     ps.shared_memory_bytes = options.shared_memory_bytes;
-    auto server = PsServer::Create(ps);
+    auto server = ps::PsServer::Create(ps);
     SYNCLINE_CHECK(server.ok());
     node.server = *std::move(server);
     grpc::ServerBuilder builder;

@@ -47,7 +47,7 @@ class PsFixture {
   explicit PsFixture(const Options& options);
   ~PsFixture();
 
-  PsServer& server(uint32_t ps) { return *nodes_[ps].server; }
+  ps::PsServer& server(uint32_t ps) { return *nodes_[ps].server; }
   ParameterServer::Stub& stub(uint32_t ps) { return *nodes_[ps].stub; }
   const std::string& address(uint32_t ps) const { return nodes_[ps].address; }
   const BlockMap& map() const { return *map_; }
@@ -56,7 +56,7 @@ class PsFixture {
 
  private:
   struct Node {
-    std::unique_ptr<PsServer> server;
+    std::unique_ptr<ps::PsServer> server;
     std::unique_ptr<GrpcServer> grpc;
     std::unique_ptr<ParameterServer::Stub> stub;
     std::string address;

@@ -40,7 +40,7 @@ grpc::Slice Borrow(absl::Span<const T> values) {
 class RowClient::Window {
  public:
   // `shared` is null where payloads go over the network.
-  Window(grpc::GenericStub* stub, std::shared_ptr<SharedLink> shared,
+  Window(grpc::GenericStub* stub, std::shared_ptr<worker::SharedLink> shared,
          Calls calls)
       : stub_(stub), shared_(std::move(shared)), calls_(std::move(calls)) {}
 
@@ -68,7 +68,7 @@ class RowClient::Window {
     std::unique_ptr<grpc::ClientContext> context;
     grpc::ByteBuffer request;
     grpc::ByteBuffer response;
-    SharedRoute shared;
+    worker::ShmCall shared;
   };
 
   void StartNext() {
@@ -142,7 +142,7 @@ class RowClient::Window {
   }
 
   grpc::GenericStub* const stub_;
-  const std::shared_ptr<SharedLink> shared_;
+  const std::shared_ptr<worker::SharedLink> shared_;
   const Calls calls_;
   Mutex mu_;
   CondVar changed_;
@@ -173,8 +173,8 @@ Caller RowClient::MakeCaller() const {
   return caller;
 }
 
-RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
-  RowBatch batch;
+worker::RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
+  worker::RowBatch batch;
   for (const int64_t key : keys) {
     if (map_.ShardOf(key) == shard_) batch.keys.push_back(key);
   }
@@ -197,10 +197,10 @@ RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
 }
 
 std::vector<RowClient::Message> RowClient::Messages(
-    absl::Span<const RowBatch* const> batches, int64_t first_clock) {
+    absl::Span<const worker::RowBatch* const> batches, int64_t first_clock) {
   std::vector<Message> messages;
   for (size_t i = 0; i < batches.size(); ++i) {
-    for (const RowBatch::Part& part : batches[i]->parts) {
+    for (const worker::RowBatch::Part& part : batches[i]->parts) {
       messages.push_back(
           {batches[i], part, first_clock + static_cast<int64_t>(i)});
     }
@@ -226,16 +226,16 @@ absl::Status RowClient::Init() {
 }
 
 absl::Status RowClient::ShareMemory(size_t bytes) {
-  MemoryHandover::Options options;
+  worker::ShmRegistration::Options options;
   options.caller = MakeCaller();
   options.boot_id = BootId();
   options.deadline = absl::Now() + kTimeout;
   options.region = [bytes] { return SharedRegion::Create(bytes); };
   Mutex mu;
   CondVar done;
-  std::optional<MemoryHandover::Result> result;
-  const auto handover = std::make_shared<MemoryHandover>(
-      options, &stub_, [&](MemoryHandover::Result handed) {
+  std::optional<worker::ShmRegistration::Result> result;
+  const auto handover = std::make_shared<worker::ShmRegistration>(
+      options, &stub_, [&](worker::ShmRegistration::Result handed) {
         MutexLock lock(&mu);
         result = std::move(handed);
         done.Signal();
@@ -244,7 +244,7 @@ absl::Status RowClient::ShareMemory(size_t bytes) {
   MutexLock lock(&mu);
   while (!result.has_value()) done.WaitUntil(&mu, absl::Now() + kTimeout);
   SYNCLINE_RETURN_IF_ERROR(result->status);
-  shared_ = std::make_shared<SharedLink>(
+  shared_ = std::make_shared<worker::SharedLink>(
       std::move(result->region), result->name, std::move(result->connection));
   return absl::OkStatus();
 }
@@ -262,7 +262,7 @@ absl::Status RowClient::Run(Calls calls, int in_flight) {
   return status;
 }
 
-absl::Status RowClient::Push(absl::Span<const RowBatch* const> batches,
+absl::Status RowClient::Push(absl::Span<const worker::RowBatch* const> batches,
                              absl::Span<const float> gradients, int in_flight) {
   const std::vector<Message> messages = Messages(batches, clock_);
   clock_ += static_cast<int64_t>(batches.size());
@@ -283,7 +283,7 @@ absl::Status RowClient::Push(absl::Span<const RowBatch* const> batches,
              in_flight);
 }
 
-absl::Status RowClient::Pull(absl::Span<const RowBatch* const> batches,
+absl::Status RowClient::Pull(absl::Span<const worker::RowBatch* const> batches,
                              int in_flight, const OnRows& rows) {
   const std::vector<Message> messages = Messages(batches, clock_);
   const auto request = [&](size_t i) {

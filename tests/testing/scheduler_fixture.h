@@ -172,7 +172,7 @@ class FakeDaemon {
 
 // Confirms every address, but those of processes that were killed: a FakeDaemon
 // answers at none.
-class TrustingConfirmer final : public AddressConfirmer {
+class TrustingConfirmer final : public scheduler::AddressConfirmer {
  public:
   void Confirm(const std::string&, uint64_t incarnation,
                std::function<void(absl::Status)> done) override {
@@ -214,7 +214,7 @@ class SchedulerFixture : public ::testing::Test {
   }
 
   void StartScheduler(const std::string& listen) {
-    auto scheduler = Scheduler::Create(options_);
+    auto scheduler = scheduler::Scheduler::Create(options_);
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();
     scheduler_ = std::move(*scheduler);
     grpc::ServerBuilder builder;
@@ -335,8 +335,8 @@ class SchedulerFixture : public ::testing::Test {
   const std::shared_ptr<TrustingConfirmer> confirmer_ =
       std::make_shared<TrustingConfirmer>();
   std::filesystem::path dir_;
-  Scheduler::Options options_;
-  std::unique_ptr<Scheduler> scheduler_;
+  scheduler::Scheduler::Options options_;
+  std::unique_ptr<scheduler::Scheduler> scheduler_;
   ListeningServer server_;
   std::unique_ptr<Jobs::Stub> jobs_;
   std::vector<std::unique_ptr<FakeDaemon>> daemons_;

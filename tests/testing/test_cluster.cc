@@ -239,7 +239,7 @@ absl::StatusOr<JobStatus> TestCluster::WaitForJob(
                  [&] {
                    seen = Get(job_id);
                    return seen.ok() &&
-                          (reached(*seen) || HasEnded(seen->state()));
+                          (reached(*seen) || ctl::HasEnded(seen->state()));
                  }) &&
       reached(*seen)) {
     return seen;
@@ -261,8 +261,9 @@ absl::StatusOr<JobStatus> TestCluster::WaitForClock(const std::string& job_id,
 
 absl::StatusOr<JobStatus> TestCluster::WaitForEnd(const std::string& job_id,
                                                   absl::Duration timeout) {
-  return WaitForJob(job_id, "its end", timeout,
-                    [](const JobStatus& job) { return HasEnded(job.state()); });
+  return WaitForJob(job_id, "its end", timeout, [](const JobStatus& job) {
+    return ctl::HasEnded(job.state());
+  });
 }
 
 absl::StatusOr<JobStatus> TestCluster::Train(const std::string& job_file,

@@ -23,7 +23,7 @@ class ThreadFolds {
     }
   }
 
-  StatisticsExchange* of(size_t rank) { return ends_[rank].get(); }
+  worker::StatisticsExchange* of(size_t rank) { return ends_[rank].get(); }
   // Folds that were completed.
   int count() {
     MutexLock lock(&mu_);
@@ -31,7 +31,7 @@ class ThreadFolds {
   }
 
  private:
-  class End : public StatisticsExchange {
+  class End : public worker::StatisticsExchange {
    public:
     End(ThreadFolds* folds, size_t rank) : folds_(folds), rank_(rank) {}
     absl::Status Fold(absl::Span<double> values) override {

@@ -28,7 +28,7 @@ int CountOf(const std::vector<DaemonMessage>& messages,
 
 }  // namespace
 
-class TrainingCluster::Artifacts final : public ArtifactTransfer {
+class TrainingCluster::Artifacts final : public worker::ArtifactTransfer {
  public:
   absl::Status Fetch(const std::string& job_id, const std::string& name,
                      const std::string& to_file, absl::Time,
@@ -74,7 +74,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     : options_(options), artifacts_(std::make_shared<Artifacts>()) {
   for (uint32_t rank = 0; rank < options.ps; ++rank) {
     Ps ps;
-    ps.server = *PsServer::Create({.lanes = 1});
+    ps.server = *ps::PsServer::Create({.lanes = 1});
     grpc::ServerBuilder builder;
     ps.server->RegisterService(&builder);
     ps.listening = *StartServer(&builder, "127.0.0.1:0");
@@ -82,7 +82,7 @@ TrainingCluster::TrainingCluster(const Options& options)
   }
   inbox_->messages.resize(rank_count());
   for (uint32_t rank = 0; rank < rank_count(); ++rank) {
-    Worker::Options worker;
+    worker::Worker::Options worker;
     worker.data_root = options.data_root;
     worker.work_dir = absl::StrCat(options.work_dir, "/worker", rank);
     worker.threads = 1;
@@ -90,7 +90,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.artifacts = artifacts_;
     if (rank == 0) worker.metrics = options.chief_metrics;
     if (rank == options.workers) worker.metrics = options.evaluator_metrics;
-    workers_.push_back(*Worker::Create(
+    workers_.push_back(*worker::Worker::Create(
         worker, [inbox = inbox_, rank,
                  on_evaluation = options.on_evaluation](DaemonMessage message) {
           if (on_evaluation != nullptr && message.report().has_evaluation()) {

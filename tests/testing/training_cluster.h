@@ -86,7 +86,7 @@ class TrainingCluster {
 
  private:
   struct Ps {
-    std::unique_ptr<PsServer> server;
+    std::unique_ptr<ps::PsServer> server;
     ListeningServer listening;
   };
   // Workers, and the evaluator.
@@ -108,8 +108,8 @@ class TrainingCluster {
   std::shared_ptr<Artifacts> artifacts_;
   std::vector<Ps> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  std::vector<std::unique_ptr<Worker>> workers_;     // by rank
-  std::vector<std::optional<PsReport>> ps_reports_;  // of the last job
+  std::vector<std::unique_ptr<worker::Worker>> workers_;  // by rank
+  std::vector<std::optional<PsReport>> ps_reports_;       // of the last job
   int jobs_ = 0;
   std::string job_id_;
   LengthDimension length_;  // of the job's model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Tensors become ready in backward order, messages list blocks in ascending
@@ -79,4 +79,4 @@ void ChunkBuilder::AddBlock(uint32_t id, std::vector<Chunk>* full) {
   open.bytes += bytes;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

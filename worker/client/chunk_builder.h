@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "common/wire/block_map.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The blocks of one message.
 struct Chunk {
@@ -72,6 +72,6 @@ class ChunkBuilder {
   std::vector<Chunk> open_;              // by shard
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_CHUNK_BUILDER_H_

@@ -28,7 +28,7 @@
 #include "worker/client/shared_link.h"
 #include "worker/client/shm_call.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
@@ -59,7 +59,7 @@ struct ActiveCall : std::enable_shared_from_this<ActiveCall> {
 
   FanoutCall::Call call;
   Route route = Route::kNetwork;  // const once it is in a window
-  SharedRoute shared;
+  ShmCall shared;
   grpc::ByteBuffer shared_request;   // empty: this attempt sends call.request
   bool in_window = true;             // guarded by State::mu_
   std::optional<RetryPolicy> retry;  // from the first attempt on
@@ -124,8 +124,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
     SendWindow<ActiveCallPtr> pull_window;
     SendWindow<ActiveCallPtr> shared_push_window;
     SendWindow<ActiveCallPtr> shared_pull_window;
-    std::shared_ptr<MemoryHandover> handover;  // while it lasts
-    std::shared_ptr<SharedLink> shared;        // null: none (any more)
+    std::shared_ptr<ShmRegistration> handover;  // while it lasts
+    std::shared_ptr<SharedLink> shared;         // null: none (any more)
     int handovers = 0;
     PeerReach reach;
   };
@@ -134,8 +134,8 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   void HandOver(
       Link* link, bool read_only,
       std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region,
-      MemoryHandover::Done done) ABSL_LOCKS_EXCLUDED(mu_);
-  void OnConnected(Link* link, MemoryHandover::Result result)
+      ShmRegistration::Done done) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnConnected(Link* link, ShmRegistration::Result result)
       ABSL_LOCKS_EXCLUDED(mu_);
   // From now on calls that start go through it.
   void Use(Link* link, std::shared_ptr<SharedLink> shared)
@@ -543,7 +543,7 @@ void FanoutCall::State::Connect(Link* link) {
       [bytes = options_.shared.region_bytes] {
         return SharedRegion::Create(bytes);
       },
-      [this, link](MemoryHandover::Result result) {
+      [this, link](ShmRegistration::Result result) {
         OnConnected(link, std::move(result));
       });
 }
@@ -551,8 +551,8 @@ void FanoutCall::State::Connect(Link* link) {
 void FanoutCall::State::HandOver(
     Link* link, bool read_only,
     std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region,
-    MemoryHandover::Done done) {
-  MemoryHandover::Options options;
+    ShmRegistration::Done done) {
+  ShmRegistration::Options options;
   options.caller = options_.shared.caller;
   options.boot_id =
       options_.shared.boot_id.empty() ? BootId() : options_.shared.boot_id;
@@ -560,9 +560,10 @@ void FanoutCall::State::HandOver(
   options.read_only = read_only;
   options.region = std::move(region);
   // The callback, like every other, counts until it holds nothing any more.
-  auto handover = std::make_shared<MemoryHandover>(
+  auto handover = std::make_shared<ShmRegistration>(
       options, &link->stub,
-      [self = shared_from_this(), done](MemoryHandover::Result result) mutable {
+      [self = shared_from_this(),
+       done](ShmRegistration::Result result) mutable {
         done(std::move(result));
         self->Leave();
       });
@@ -575,7 +576,8 @@ void FanoutCall::State::HandOver(
   handover->Start();
 }
 
-void FanoutCall::State::OnConnected(Link* link, MemoryHandover::Result result) {
+void FanoutCall::State::OnConnected(Link* link,
+                                    ShmRegistration::Result result) {
   if (!result.status.ok()) {
     CountFallback(result.reason);
     LogInfo("no shared memory with a ps")
@@ -589,7 +591,7 @@ void FanoutCall::State::OnConnected(Link* link, MemoryHandover::Result result) {
   if (options_.shared.payloads == nullptr) return Use(link, std::move(shared));
   HandOver(
       link, /*read_only=*/true, [this] { return options_.shared.payloads; },
-      [this, link, shared](MemoryHandover::Result payloads) {
+      [this, link, shared](ShmRegistration::Result payloads) {
         if (payloads.status.ok()) {
           shared->AddPayloads(std::move(payloads.region), payloads.name,
                               std::move(payloads.connection));
@@ -689,7 +691,7 @@ void FanoutCall::State::Close(const absl::Status& error) {
 void FanoutCall::State::CancelActive() {
   std::vector<std::shared_ptr<grpc::ClientContext>> contexts;
   std::vector<std::shared_ptr<grpc::Alarm>> alarms;
-  std::vector<std::shared_ptr<MemoryHandover>> handovers;
+  std::vector<std::shared_ptr<ShmRegistration>> handovers;
   {
     MutexLock lock(&mu_);
     for (const std::unique_ptr<Link>& link : links_) {
@@ -738,4 +740,4 @@ void FanoutCall::Start(Call call) { state_->Start(std::move(call)); }
 absl::Status FanoutCall::Wait() { return state_->Wait(); }
 void FanoutCall::Cancel(const absl::Status& reason) { state_->Cancel(reason); }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -15,7 +15,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/client/shm_registration.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Calls to several ps with one outcome: all are answered, or the first error
 // ends them all. The only place of the worker where a call is repeated
@@ -119,6 +119,6 @@ class FanoutCall {
   const std::shared_ptr<State> state_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_FANOUT_CALL_H_

@@ -15,7 +15,7 @@
 #include "worker/client/retry_policy.h"
 #include "worker/client/row_frames.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Enough for the areas of a full window each way, wherever gaps are; less where
@@ -705,4 +705,4 @@ void PsClient::Mark(absl::Time left, absl::Time readable) {
   marks_.readable = std::max(marks_.readable, readable);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

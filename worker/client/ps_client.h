@@ -27,7 +27,7 @@
 #include "worker/client/fanout_call.h"
 #include "worker/client/row_chunks.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // One worker's view of the parameter servers of a job: moves gradients there
 // and values back while the caller computes. Shards without a block are never
@@ -304,6 +304,6 @@ class PsClient {
   FanoutCall calls_;  // last: its callbacks use the rest
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_PS_CLIENT_H_

@@ -4,7 +4,7 @@
 
 #include "common/base/backoff.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // From a few small round trips up to what a person would call at once.
@@ -86,4 +86,4 @@ RetryPolicy::Decision RetryPolicy::OnProbe(std::optional<absl::Duration> quiet,
   return {Next::kResend, BackoffDelay(kBackoff, retries_++, jitter_.Uniform())};
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

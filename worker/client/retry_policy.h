@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Decides what follows an attempt of one call to a ps. Pure: results and `now`
 // go in, a decision comes out. Thread-compatible.
@@ -75,6 +75,6 @@ class RetryPolicy {
   int retries_ = 0;  // after which the backoff grows
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_RETRY_POLICY_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 size_t RowBytes(const RowBatch& table, ElementType type) {
@@ -118,4 +118,4 @@ std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
   return cutter.Finish();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

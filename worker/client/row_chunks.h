@@ -10,7 +10,7 @@
 #include "common/base/element_type.h"
 #include "worker/embedding/row_batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Rows [first, first + count) of one table in one message.
 struct TableRowSpan {
@@ -48,6 +48,6 @@ std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
                                 size_t chunk_bytes,
                                 WantedPart part = WantedPart::kRest);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_ROW_CHUNKS_H_

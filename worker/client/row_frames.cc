@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Owner = std::shared_ptr<const void>;
@@ -131,4 +131,4 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -16,7 +16,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/client/row_chunks.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A slice over memory that `owner` keeps alive.
 grpc::Slice BorrowedSlice(const void* data, size_t bytes,
@@ -47,6 +47,6 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
                        const RowChunk& chunk, const PullResponseHeader& header,
                        const PayloadView& payload);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_ROW_FRAMES_H_

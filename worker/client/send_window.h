@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace syncline {
+namespace syncline::worker {
 
 // Bounds the bytes in flight towards one peer; what does not fit waits: lower
 // ranks first, equal ones in order. An item larger than the limit travels
@@ -62,6 +62,6 @@ class SendWindow {
   std::multimap<int64_t, std::pair<size_t, Item>> queue_;  // by rank
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_SEND_WINDOW_H_

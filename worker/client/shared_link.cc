@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-namespace syncline {
+namespace syncline::worker {
 
 SharedLink::SharedLink(std::shared_ptr<SharedRegion> region, uint64_t name,
                        FileDescriptor connection)
@@ -81,4 +81,4 @@ size_t SharedLink::used_bytes() const {
   return areas_.used_bytes();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

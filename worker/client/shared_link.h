@@ -15,7 +15,7 @@
 #include "grpcpp/support/slice.h"
 #include "proto/parameter_server.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Memory of this process that one ps of this host has mapped, handed out in
 // areas for payloads and answers. The ps lets go of it when this object has
@@ -83,6 +83,6 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
   size_t lost_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_SHARED_LINK_H_

@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/frame.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Naming a part costs about as much as copying this.
@@ -17,7 +17,7 @@ constexpr size_t kPartBytesMin = 8 << 10;
 
 }  // namespace
 
-std::optional<grpc::ByteBuffer> SharedRoute::Prepare(
+std::optional<grpc::ByteBuffer> ShmCall::Prepare(
     const std::shared_ptr<SharedLink>& link, const grpc::ByteBuffer& request,
     size_t answer_bytes) {
   if (link != link_ && payload_) older_.push_back(std::move(payload_));
@@ -34,8 +34,8 @@ std::optional<grpc::ByteBuffer> SharedRoute::Prepare(
   return JoinFrame(*std::move(parts));
 }
 
-bool SharedRoute::PlacePayload(const std::vector<grpc::Slice>& payload,
-                               SharedMemory* shared) {
+bool ShmCall::PlacePayload(const std::vector<grpc::Slice>& payload,
+                           SharedMemory* shared) {
   payload_bytes_ = 0;
   for (const grpc::Slice& slice : payload) payload_bytes_ += slice.size();
   if (payload_bytes_ == 0) return true;
@@ -53,8 +53,8 @@ bool SharedRoute::PlacePayload(const std::vector<grpc::Slice>& payload,
   return true;
 }
 
-bool SharedRoute::NameInPlace(const std::vector<grpc::Slice>& payload,
-                              SharedMemory* shared) const {
+bool ShmCall::NameInPlace(const std::vector<grpc::Slice>& payload,
+                          SharedMemory* shared) const {
   if (payload_bytes_ / payload.size() < kPartBytesMin) return false;
   for (const grpc::Slice& slice : payload) {
     const std::optional<SharedRange> range =
@@ -68,7 +68,7 @@ bool SharedRoute::NameInPlace(const std::vector<grpc::Slice>& payload,
   return true;
 }
 
-absl::StatusOr<size_t> SharedRoute::TakeAnswer(grpc::ByteBuffer* response) {
+absl::StatusOr<size_t> ShmCall::TakeAnswer(grpc::ByteBuffer* response) {
   SharedLink::Area answer = std::exchange(answer_, {});
   if (!answer) return 0;
   SYNCLINE_ASSIGN_OR_RETURN(FrameParts parts, SplitFrame(*response));
@@ -86,7 +86,7 @@ absl::StatusOr<size_t> SharedRoute::TakeAnswer(grpc::ByteBuffer* response) {
   return bytes;
 }
 
-bool SharedRoute::OnError(const absl::Status& status) {
+bool ShmCall::OnError(const absl::Status& status) {
   SharedLink::Area answer = std::exchange(answer_, {});
   const absl::optional<absl::Cord> said =
       status.GetPayload(kSharedMemoryDetail);
@@ -95,7 +95,7 @@ bool SharedRoute::OnError(const absl::Status& status) {
   return link_ == nullptr || !link_->worn_out();
 }
 
-void SharedRoute::Clear() {
+void ShmCall::Clear() {
   // Of an attempt that nobody has heard of.
   if (answer_) std::move(answer_).Lose();
   payload_ = SharedLink::Area();
@@ -103,4 +103,4 @@ void SharedRoute::Clear() {
   link_.reset();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "worker/client/shared_link.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The way of one call through shared memory, over all its attempts: where its
 // payload is, and where the answer to the attempt under way may be written.
@@ -20,7 +20,7 @@ namespace syncline {
 // The payload stays where it is until the call has ended. Each attempt has an
 // answer area of its own; one whose attempt ended without a word of the ps is
 // lost, as the ps may write into it at any later time.
-class SharedRoute {
+class ShmCall {
  public:
   // The message to send instead of `request` (of EncodeFrame), whose payload is
   // copied into `link` once, unless it lies where the ps can read it as it is;
@@ -61,6 +61,6 @@ class SharedRoute {
   std::vector<SharedLink::Area> older_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_SHM_CALL_H_

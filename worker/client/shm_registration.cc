@@ -9,7 +9,7 @@
 #include "common/system/local_socket.h"
 #include "common/wire/frame.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 SharedFallback ReasonOf(const absl::Status& status) {
@@ -53,15 +53,15 @@ absl::string_view FallbackName(SharedFallback reason) {
   return "lost";
 }
 
-void MemoryHandover::Start() {
+void ShmRegistration::Start() {
   OfferMemoryRequest request;
   *request.mutable_caller() = options_.caller;
   request.set_boot_id(options_.boot_id);
   Call("/syncline.ParameterServer/OfferMemory", request,
-       &MemoryHandover::OnOffer);
+       &ShmRegistration::OnOffer);
 }
 
-void MemoryHandover::Cancel() {
+void ShmRegistration::Cancel() {
   std::shared_ptr<grpc::ClientContext> context;
   {
     MutexLock lock(&mu_);
@@ -71,9 +71,9 @@ void MemoryHandover::Cancel() {
   if (context != nullptr) context->TryCancel();
 }
 
-void MemoryHandover::Call(const char* method,
-                          const google::protobuf::MessageLite& request,
-                          Next next) {
+void ShmRegistration::Call(const char* method,
+                           const google::protobuf::MessageLite& request,
+                           Next next) {
   struct Buffers {
     grpc::ByteBuffer request;
     grpc::ByteBuffer response;
@@ -104,8 +104,8 @@ void MemoryHandover::Call(const char* method,
       });
 }
 
-void MemoryHandover::OnOffer(const absl::Status& status,
-                             const grpc::ByteBuffer& response) {
+void ShmRegistration::OnOffer(const absl::Status& status,
+                              const grpc::ByteBuffer& response) {
   if (!status.ok()) return Fail(status, ReasonOf(status));
   OfferMemoryResponse offer;
   if (!FromByteBuffer(response, &offer)) {
@@ -126,11 +126,11 @@ void MemoryHandover::OnOffer(const absl::Status& status,
   request.set_token(offer.token());
   request.set_read_only(options_.read_only);
   Call("/syncline.ParameterServer/AttachMemory", request,
-       &MemoryHandover::OnAttach);
+       &ShmRegistration::OnAttach);
 }
 
-void MemoryHandover::OnAttach(const absl::Status& status,
-                              const grpc::ByteBuffer& response) {
+void ShmRegistration::OnAttach(const absl::Status& status,
+                               const grpc::ByteBuffer& response) {
   if (!status.ok()) return Fail(status, ReasonOf(status));
   AttachMemoryResponse attached;
   if (!FromByteBuffer(response, &attached) || attached.region() == 0) {
@@ -141,11 +141,11 @@ void MemoryHandover::OnAttach(const absl::Status& status,
   std::exchange(done_, nullptr)(std::move(result_));
 }
 
-void MemoryHandover::Fail(absl::Status status, SharedFallback reason) {
+void ShmRegistration::Fail(absl::Status status, SharedFallback reason) {
   result_ = Result();
   result_.status = std::move(status);
   result_.reason = reason;
   std::exchange(done_, nullptr)(std::move(result_));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

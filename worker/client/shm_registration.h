@@ -17,7 +17,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Why calls to a ps travel over the network though they need not. Labels of a
 // metric: see FallbackName.
@@ -37,7 +37,7 @@ absl::string_view FallbackName(SharedFallback reason);
 // Hands memory of this process to a ps, if both run on one host: asks it over
 // gRPC where to (OfferMemory), passes the descriptor over a Unix socket, and
 // hears over gRPC that it has been mapped (AttachMemory). Thread-safe.
-class MemoryHandover : public std::enable_shared_from_this<MemoryHandover> {
+class ShmRegistration : public std::enable_shared_from_this<ShmRegistration> {
  public:
   struct Options {
     Caller caller;
@@ -57,7 +57,7 @@ class MemoryHandover : public std::enable_shared_from_this<MemoryHandover> {
   // Called once, on a thread of gRPC.
   using Done = std::function<void(Result)>;
 
-  MemoryHandover(const Options& options, grpc::GenericStub* stub, Done done)
+  ShmRegistration(const Options& options, grpc::GenericStub* stub, Done done)
       : options_(options), stub_(stub), done_(std::move(done)) {}
 
   // `stub` outlives the call of `done`.
@@ -66,8 +66,8 @@ class MemoryHandover : public std::enable_shared_from_this<MemoryHandover> {
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  using Next = void (MemoryHandover::*)(const absl::Status&,
-                                        const grpc::ByteBuffer&);
+  using Next = void (ShmRegistration::*)(const absl::Status&,
+                                         const grpc::ByteBuffer&);
   void Call(const char* method, const google::protobuf::MessageLite& request,
             Next next) ABSL_LOCKS_EXCLUDED(mu_);
   void OnOffer(const absl::Status& status, const grpc::ByteBuffer& response);
@@ -83,6 +83,6 @@ class MemoryHandover : public std::enable_shared_from_this<MemoryHandover> {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_

@@ -10,7 +10,7 @@
 #include "common/wire/statistics_limits.h"
 #include "worker/client/retry_policy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
@@ -109,4 +109,4 @@ absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
   return status_;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -14,7 +14,7 @@
 #include "worker/compute/step_recorder.h"
 #include "worker/ops/statistics_exchange.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Folds one worker's statistics with the others' at the ps of rank 0
 // (FoldStatistics in proto/parameter_server.proto). It has calls of its own,
@@ -75,6 +75,6 @@ class StatisticsClient : public StatisticsExchange {
   FanoutCall calls_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_STATISTICS_CLIENT_H_

@@ -4,7 +4,7 @@
 
 #include "common/model/graph/gradient_flow.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
@@ -74,4 +74,4 @@ Differentiation Differentiate(const Graph& graph, ValueId loss_output,
   return d;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

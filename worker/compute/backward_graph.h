@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "common/model/graph/graph.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Which part of a graph a step runs, and where gradients flow. Depends on the
 // graph alone, not on the batch size.
@@ -29,6 +29,6 @@ struct Differentiation {
 Differentiation Differentiate(const Graph& graph, ValueId loss_output,
                               absl::Span<const ValueId> parameters);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_BACKWARD_GRAPH_H_

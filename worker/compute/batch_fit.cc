@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/system/memory_claim.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 int64_t LargestThatFits(int64_t n_max, absl::FunctionRef<bool(int64_t)> fits) {
   int64_t good = 0;
@@ -88,4 +88,4 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
   return absl::StrCat(settings, " would fit");
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "common/model/training_graph.h"
 #include "worker/compute/executor.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The largest n in [1, n_max] for which fits(n), which holds for all below one
 // for which it holds; 0: not even for 1. Asks about log2(n_max) times.
@@ -26,6 +26,6 @@ std::string DescribeFit(std::shared_ptr<const Model> model,
                         const Executor::Options& options,
                         uint64_t available_bytes);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_BATCH_FIT_H_

@@ -19,7 +19,7 @@
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/step_plan.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Of a length: full, short last and evaluation batches, with room for an odd
@@ -578,4 +578,4 @@ absl::StatusOr<ExecutorPlan> Executor::Plan(std::shared_ptr<const Model> model,
   return CpuExecutor(std::move(model), training, options).PlanBatches();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -19,7 +19,7 @@
 #include "worker/embedding/row_batch.h"
 #include "worker/ops/statistics_exchange.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Runs a model forward and backward on one device. Owns the parameters and
 // their gradients; plans memory once per batch size and length, all plans in
@@ -137,6 +137,6 @@ class Executor {
   virtual int64_t memory_bytes() const = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_EXECUTOR_H_

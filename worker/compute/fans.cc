@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "common/model/graph/einsum.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The fan that a dimension of the weights counts for.
@@ -211,4 +211,4 @@ FansOfUse FansOf(const Graph& graph, ValueId value) {
   return result;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -6,7 +6,7 @@
 
 #include "common/model/graph/graph.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // How many values feed one output of a parameter's operator, and how many
 // outputs there are: what Xavier and He scale by.
@@ -45,6 +45,6 @@ struct FansOfUse {
 // window...]; [n] has n and n; a scalar 1 and 1.
 FansOfUse FansOf(const Graph& graph, ValueId value);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_FANS_H_

@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr uint64_t kInitializerStream = 0x696e6974;  // "init"
@@ -68,4 +68,4 @@ void InitializeParameter(const InitializerRule& rule, const Fans& fans,
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

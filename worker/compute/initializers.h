@@ -8,7 +8,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/compute/fans.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // True if the scheme scales by fans.
 bool LooksAtFans(InitializerRule::Scheme scheme);
@@ -20,6 +20,6 @@ void InitializeParameter(const InitializerRule& rule, const Fans& fans,
                          uint64_t seed, absl::string_view name,
                          absl::Span<float> values);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_INITIALIZERS_H_

@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // An operator's demand on the layout of its first input and output. All of its
@@ -165,4 +165,4 @@ std::vector<int64_t> ChannelBlocks(const Graph& graph,
   return blocks;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

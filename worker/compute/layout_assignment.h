@@ -8,7 +8,7 @@
 #include "common/model/graph/graph.h"
 #include "worker/compute/backward_graph.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Convolutions are computed fastest where a block of neighbouring channels is
 // innermost: [N, C, spatial...] as [N, C / block, spatial..., block]. A value
@@ -26,6 +26,6 @@ std::vector<int64_t> ChannelBlocks(const Graph& graph,
                                    absl::Span<const Dims> shapes,
                                    ValueId loss_output, int64_t block);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_LAYOUT_ASSIGNMENT_H_

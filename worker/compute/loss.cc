@@ -7,7 +7,7 @@
 #include "kernels/loss.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 absl::Status BadLabel(int64_t at, int64_t positions, float value,
@@ -113,4 +113,4 @@ double Loss::RunCounted(const float* scores, const float* labels,
   return sum;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "common/model/graph/graph.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A job's loss over one output of the graph: checks labels, then computes the
 // loss summed over samples and its gradient (kernels/loss.h has the formulas;
@@ -62,6 +62,6 @@ class Loss {
   bool ignores_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_LOSS_H_

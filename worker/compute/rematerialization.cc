@@ -7,7 +7,7 @@
 
 #include "common/model/graph/operator_list.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class Planner {
@@ -185,4 +185,4 @@ Recomputation PlanRecomputation(const StepMemorySpec& spec) {
   return Planner(spec).Plan();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -6,7 +6,7 @@
 
 #include "worker/compute/step_memory.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The part of a training step that is computed twice so as to keep less. The
 // forward pass is cut into segments of consecutive positions. Each segment but
@@ -29,6 +29,6 @@ struct Recomputation {
 // function of shapes and operators.
 Recomputation PlanRecomputation(const StepMemorySpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_REMATERIALIZATION_H_

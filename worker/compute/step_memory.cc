@@ -6,7 +6,7 @@
 #include "common/model/graph/operator_list.h"
 #include "worker/compute/rematerialization.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Kind = Place::Kind;
@@ -359,4 +359,4 @@ StepMemory PlanStepMemory(const StepMemorySpec& spec) {
   return Planner(spec).Plan();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

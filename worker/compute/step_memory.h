@@ -12,7 +12,7 @@
 #include "worker/compute/backward_graph.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Where bytes are during a step.
 struct Place {
@@ -104,6 +104,6 @@ struct StepMemorySpec {
 
 StepMemory PlanStepMemory(const StepMemorySpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_STEP_MEMORY_H_

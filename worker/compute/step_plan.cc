@@ -14,7 +14,7 @@
 #include "worker/compute/layout_assignment.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kProblemsShown = 50;
@@ -504,4 +504,4 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   return found;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

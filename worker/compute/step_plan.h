@@ -22,7 +22,7 @@
 #include "worker/ops/flops.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A model made ready for one batch size and length: an Op per node, a place for
 // every byte. Running it allocates nothing. Thread-compatible.
@@ -199,6 +199,6 @@ class StepPlan {
   float* loss_gradient_ = nullptr;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_STEP_PLAN_H_

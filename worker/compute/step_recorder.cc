@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace syncline {
+namespace syncline::worker {
 
 void StepRecorder::BeginStep(int64_t clock) {
   const int64_t now = Now();
@@ -59,4 +59,4 @@ uint32_t StepRecorder::ActivityOf(Kind kind, const Node* node) {
   return at->second;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "common/model/graph/graph.h"
 #include "proto/profile.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Writes down what one thread does during its next steps, for `synctl profile`.
 // Where there is none, nothing is spent, not even a look at the clock. Nodes
@@ -92,6 +92,6 @@ class StepRecorder {
   int64_t clock_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_COMPUTE_STEP_RECORDER_H_

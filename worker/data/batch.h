@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace syncline {
+namespace syncline::worker {
 
 // A position with this label counts for nothing (Label.ignore).
 inline constexpr float kIgnoredLabel = -1;
@@ -33,6 +33,6 @@ struct Batch {
   int64_t padding_count = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_BATCH_H_

@@ -6,7 +6,7 @@
 #include "common/base/random.h"
 #include "worker/data/dataset.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Keeps the shuffle's random numbers apart from those of other users of the
@@ -167,4 +167,4 @@ void BatchPlan::EnterWindow(int64_t epoch, int64_t window) {
 
 BatchPlan::Moves BatchPlan::TakeMoves() { return std::exchange(moves_, {}); }
 
-}  // namespace syncline
+}  // namespace syncline::worker

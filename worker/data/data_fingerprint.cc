@@ -20,7 +20,7 @@
 #include "common/system/file_descriptor.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Two sources of this size fit into a message.
@@ -156,4 +156,4 @@ absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
   return print;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

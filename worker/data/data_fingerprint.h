@@ -8,7 +8,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/reading/data_root.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A fingerprint that differs between two hosts whose copies of a data source
 // differ: of the files that `data` reads of `source`, by their names below
@@ -21,6 +21,6 @@ absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
                                                       const DataRoot& root,
                                                       const Dataset& dataset);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_DATA_FINGERPRINT_H_

@@ -21,7 +21,7 @@
 #include "worker/data/label_map.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct FeedMap {
@@ -384,4 +384,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
   return dataset;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

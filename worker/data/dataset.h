@@ -15,7 +15,7 @@
 #include "worker/data/reading/data_root.h"
 #include "worker/data/reading/value_order.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The elements of each sample that a graph input takes.
 struct FeedShape {
@@ -159,6 +159,6 @@ class BatchPlan {
   Moves moves_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_DATASET_H_

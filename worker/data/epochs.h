@@ -6,7 +6,7 @@
 
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // How a job's clocks fall into epochs: the same on all ranks. Epoch e ends, in
 // a cut, at clock (e + 1) * steps_per_epoch; the last may be cut short by
@@ -38,6 +38,6 @@ struct Epochs {
   }
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_EPOCHS_H_

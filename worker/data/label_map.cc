@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 LabelMap::LabelMap(const Label& label, int64_t class_count)
     : classes_(label.classes().begin(), label.classes().end()),
@@ -39,4 +39,4 @@ float LabelMap::Map(float value) const {
   return std::find(classes_.begin(), classes_.end(), value) - classes_.begin();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

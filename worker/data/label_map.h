@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // From the values in the data to class numbers (or, for regression, targets).
 // Thread-safe.
@@ -29,6 +29,6 @@ class LabelMap {
   std::optional<float> ignored_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_LABEL_MAP_H_

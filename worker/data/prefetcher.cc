@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/system/thread_name.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The reader has nothing to report while it waits for a slot; it only looks
@@ -84,4 +84,4 @@ void Prefetcher::ReadAhead() {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Reads the batches of a worker's clocks 0, 1, 2 ... on its own thread, a few
 // ahead of the training thread. Thread-compatible: one thread calls Next.
@@ -63,6 +63,6 @@ class Prefetcher {
   std::thread thread_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_PREFETCHER_H_

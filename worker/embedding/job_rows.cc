@@ -9,7 +9,7 @@
 #include "common/system/available_memory.h"
 #include "worker/data/formats/csv_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Room for looking up keys of one table: about a message.
@@ -48,7 +48,7 @@ struct JobRows::Sizes {
   RowBatch::Options trained;
   std::optional<RowBatch::Options> evaluated;
   size_t cached = 0;  // rows, while one cut is evaluated
-  size_t kept = 0;    // those of the trainer's RowReuse
+  size_t kept = 0;    // those of the trainer's TrainingRowCache
 
   uint64_t bytes() const {
     return 2 * RowBatch::BytesFor(trained) +
@@ -169,4 +169,4 @@ void Collect(const Batch& batch, absl::Span<RowBatch* const> rows) {
   for (RowBatch* table : rows) table->Collect(batch);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

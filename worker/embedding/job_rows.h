@@ -13,7 +13,7 @@
 #include "worker/embedding/row_batch.h"
 #include "worker/embedding/row_cache.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Memory for the rows that a rank has of its job's tables at a time: those of
 // the batch it trains on, of the next one, and of the one it evaluates. Spans
@@ -76,6 +76,6 @@ absl::StatusOr<uint64_t> JobRowsBytes(const JobSpec& spec, const Model& model,
 // Takes the keys of `batch` for each of `rows`.
 void Collect(const Batch& batch, absl::Span<RowBatch* const> rows);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EMBEDDING_JOB_ROWS_H_

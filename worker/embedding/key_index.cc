@@ -5,7 +5,7 @@
 
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 KeyIndex::KeyIndex(size_t keys_max)
     : entries_(std::bit_ceil(std::max<size_t>(2 * keys_max, 2))) {}
@@ -37,4 +37,4 @@ size_t KeyIndex::Probe(int64_t key) const {
   return at;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace syncline {
+namespace syncline::worker {
 
 // Numbers the distinct keys of a batch 0, 1, 2 ... as they appear. Open
 // addressing in memory that is taken once; emptying it costs nothing, because
@@ -36,6 +36,6 @@ class KeyIndex {
   uint32_t round_ = 1;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EMBEDDING_KEY_INDEX_H_

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 int64_t RowBatch::IdsMaxOf(const Options& options) {
   int64_t ids = 0;
@@ -145,4 +145,4 @@ int64_t RowBatch::FindNonFinite() const {
   return -1;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

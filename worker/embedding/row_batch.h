@@ -13,7 +13,7 @@
 #include "worker/data/batch.h"
 #include "worker/embedding/key_index.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The rows of one embedding table that one batch reads: its keys, each once, in
 // the order of messages; their values; and the sums of their gradients. What a
@@ -165,6 +165,6 @@ void RowBatch::WantWhen(WhenOf when) {
   for (const uint32_t i : later_) Want(i);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EMBEDDING_ROW_BATCH_H_

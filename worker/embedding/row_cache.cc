@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace syncline {
+namespace syncline::worker {
 
 uint64_t RowCache::BytesFor(size_t rows_max, size_t dim) {
   // The map holds keys and numbers, at least half full, with a byte for each.
@@ -58,4 +58,4 @@ uint32_t RowCache::FreeSlot() {
   return at;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Rows of one embedding table that a worker has read and may read again without
 // a pull, as long as they are recent enough; what the worker changes since, it
@@ -56,6 +56,6 @@ class RowCache {
   size_t hand_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EMBEDDING_ROW_CACHE_H_

@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/wire/wire_element_type.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The enumerators are those of the proto, in its order.
@@ -39,9 +39,8 @@ LearningRate LearningRateOf(const LearningRateSpec& spec,
   return rate;
 }
 
-std::optional<RowReuse::Options> RowReuse::OptionsOf(const JobSpec& spec,
-                                                     int table, size_t dim,
-                                                     int64_t total_clocks) {
+std::optional<TrainingRowCache::Options> TrainingRowCache::OptionsOf(
+    const JobSpec& spec, int table, size_t dim, int64_t total_clocks) {
   const TableSpec& of_table = spec.tables(table);
   if (of_table.cache_rows() == 0 || of_table.cache_clocks() == 0) return {};
   SYNCLINE_CHECK(of_table.optimizer().kind() == OptimizerSpec::SGD);
@@ -60,18 +59,18 @@ std::optional<RowReuse::Options> RowReuse::OptionsOf(const JobSpec& spec,
   return options;
 }
 
-RowReuse::RowReuse(const Options& options)
+TrainingRowCache::TrainingRowCache(const Options& options)
     : options_(options),
       cache_(options.rows_max, options.dim, options.clocks) {}
 
-int64_t RowReuse::OldestAsOf(int64_t clock) const {
+int64_t TrainingRowCache::OldestAsOf(int64_t clock) const {
   return options_.staleness_bound.has_value()
              ? clock - *options_.staleness_bound
              : std::numeric_limits<int64_t>::min();
 }
 
-void RowReuse::Select(int64_t clock, const RowBatch* current, bool early,
-                      RowBatch* next) {
+void TrainingRowCache::Select(int64_t clock, const RowBatch* current,
+                              bool early, RowBatch* next) {
   due_.clear();
   const int64_t oldest = OldestAsOf(clock);
   next->WantWhen([&](size_t i) {
@@ -90,8 +89,8 @@ void RowReuse::Select(int64_t clock, const RowBatch* current, bool early,
   });
 }
 
-void RowReuse::Update(int64_t clock, uint64_t samples, const RowBatch& current,
-                      RowBatch* next) {
+void TrainingRowCache::Update(int64_t clock, uint64_t samples,
+                              const RowBatch& current, RowBatch* next) {
   const OptimizerStep step = {
       .learning_rate = static_cast<float>(options_.learning_rate.At(clock)),
       .gradient_scale = static_cast<float>(
@@ -116,10 +115,10 @@ void RowReuse::Update(int64_t clock, uint64_t samples, const RowBatch& current,
   due_.clear();
 }
 
-void RowReuse::Keep(int64_t clock, RowBatch* rows) {
+void TrainingRowCache::Keep(int64_t clock, RowBatch* rows) {
   for (const uint32_t i : rows->wanted()) {
     cache_.Put(rows->keys()[i], clock, rows->value(i), rows->as_of(i));
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "worker/embedding/row_batch.h"
 #include "worker/embedding/row_cache.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Rows of one embedding table that a rank has pulled for a step and trains on
 // in later ones without a pull (TableSpec.cache_clocks). What the consistency
@@ -29,7 +29,7 @@ namespace syncline {
 // For each step c, in this order: Select while it is known which rows step c +
 // 1 reads, Update when the gradients of c are, Keep when the pulled rows of c +
 // 1 are there. Thread-compatible.
-class RowReuse {
+class TrainingRowCache {
  public:
   struct Options {
     size_t rows_max = 0;
@@ -45,7 +45,7 @@ class RowReuse {
   static std::optional<Options> OptionsOf(const JobSpec& spec, int table,
                                           size_t dim, int64_t total_clocks);
 
-  explicit RowReuse(const Options& options);
+  explicit TrainingRowCache(const Options& options);
 
   // Wants of `next`, which step `clock` will read, what is not kept. The rest
   // gets its values at once or, where `current`, of the step before, pushes it,
@@ -73,6 +73,6 @@ class RowReuse {
 // defaults.
 LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EMBEDDING_TRAINING_ROW_CACHE_H_

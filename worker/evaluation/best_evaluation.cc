@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The larger the better; not a number where the evaluation has none.
@@ -39,4 +39,4 @@ bool BestEvaluation::Offer(const Evaluation& evaluation) {
   return true;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

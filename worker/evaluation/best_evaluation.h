@@ -6,7 +6,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Which of a job's evaluations is the best so far (ExportSpec.best_of).
 // Thread-compatible.
@@ -25,6 +25,6 @@ class BestEvaluation {
   std::optional<double> best_;  // larger is better
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EVALUATION_BEST_EVALUATION_H_

@@ -11,7 +11,7 @@
 #include "common/system/log.h"
 #include "worker/job/job_client.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // It says that it goes on this often within the step timeout, so that those who
@@ -149,4 +149,4 @@ void CutEvaluator::Log(const Evaluation& evaluation) const {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

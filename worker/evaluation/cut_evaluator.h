@@ -17,7 +17,7 @@
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Takes the bytes of an evaluation's files that are stored so far. Calls may
 // block. They may come from another thread than OnEvaluation's, but one after
@@ -77,6 +77,6 @@ class CutEvaluator {
   std::vector<Evaluation> evaluations_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EVALUATION_CUT_EVALUATOR_H_

@@ -7,7 +7,7 @@
 #include "common/base/check.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kTop = 5;
@@ -190,4 +190,4 @@ void EvaluationMetrics::Report(Evaluation* evaluation) const {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

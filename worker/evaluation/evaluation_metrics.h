@@ -9,7 +9,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loss and metrics (Metric in job_spec.proto defines them) over the batches of
 // one evaluation: sums over all samples in double, whatever the batch size. AUC
@@ -79,6 +79,6 @@ class EvaluationMetrics {
   std::vector<float> negative_scores_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EVALUATION_EVALUATION_METRICS_H_

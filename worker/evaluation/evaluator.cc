@@ -7,7 +7,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "worker/evaluation/evaluation_metrics.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 Evaluator::Evaluator(const JobSpec& spec, const Dataset* dataset,
                      Executor* executor)
@@ -53,4 +53,4 @@ absl::Status Evaluator::OnNotFinite(const Executor::EvalResult& result) {
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Scores the executor's current parameters on every sample of a dataset, in
 // file order, with buckets in that of each bucket: loss, and the metrics that
@@ -49,6 +49,6 @@ class Evaluator {
   std::string not_finite_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EVALUATION_EVALUATOR_H_

@@ -4,7 +4,7 @@
 
 #include "common/cluster/scheduler_session.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class SchedulerTransfer : public ArtifactTransfer {
@@ -47,4 +47,4 @@ std::unique_ptr<ArtifactTransfer> SchedulerArtifacts(
                                              std::move(session_secret));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/cancellation.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // How the files of a job come to a worker and results leave it. Blocking, until
 // `deadline` or until `cancellation`, which may be null, is: then the error is
@@ -33,6 +33,6 @@ std::unique_ptr<ArtifactTransfer> SchedulerArtifacts(
     const std::string& scheduler_address, uint64_t incarnation,
     std::function<std::string()> session_secret);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_ARTIFACT_TRANSFER_H_

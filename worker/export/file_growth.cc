@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-namespace syncline {
+namespace syncline::worker {
 uint64_t BytesIn(const std::string& folder) {
   uint64_t bytes = 0;
   std::error_code error;
@@ -31,4 +31,4 @@ void FileGrowth::Look() {
   on_growth_(bytes);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

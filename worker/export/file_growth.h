@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/system/periodic_task.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The bytes of all files of `folder` itself; 0 if it is not there.
 uint64_t BytesIn(const std::string& folder);
@@ -33,6 +33,6 @@ class FileGrowth {
   PeriodicTask task_;        // last: it uses the rest
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_FILE_GROWTH_H_

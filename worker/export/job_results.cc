@@ -6,7 +6,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "worker/export/tensors_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 namespace {
 
@@ -92,4 +92,4 @@ absl::StatusOr<std::string> MetricsJson(
   return json;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

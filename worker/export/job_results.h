@@ -10,7 +10,7 @@
 #include "proto/job.pb.h"
 #include "worker/job/prepared_job.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Trained tables, by JobSpec.tables index: those that are a tensor of the
 // model; the rest stay graph inputs of it.
@@ -34,6 +34,6 @@ absl::StatusOr<std::string> MetricsJson(
     const std::string& job_id, absl::Span<const Evaluation> evaluations,
     const WorkerProgress* totals, const JobProgress& skipped = {});
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_JOB_RESULTS_H_

@@ -16,7 +16,7 @@
 #include "common/system/file.h"
 #include "common/system/log.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ int RemoveOldResults(const std::string& root) {
   return removed;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

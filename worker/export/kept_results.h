@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Folders of results that the scheduler could not store: the only copy of what
 // a job has trained. They outlive the process, so a later worker removes them,
@@ -23,6 +23,6 @@ std::string KeptResultsFolder(absl::string_view root, absl::string_view job_id,
 // many; a folder that cannot be read or removed stays.
 int RemoveOldResults(const std::string& root);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_KEPT_RESULTS_H_

@@ -19,7 +19,7 @@
 #include "common/system/periodic_task.h"
 #include "worker/export/file_growth.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Even a slow network moves a megabyte a second.
@@ -233,4 +233,4 @@ void ResultUpload::OnStored() {
   failures_ = 0;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -14,7 +14,7 @@
 #include "common/base/mutex.h"
 #include "worker/export/artifact_transfer.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The results of a job on their way from this process to the scheduler. A file
 // stays here until the scheduler has it: a failed attempt is repeated, with
@@ -101,6 +101,6 @@ class ResultUpload {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_RESULT_UPLOAD_H_

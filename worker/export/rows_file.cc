@@ -10,7 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Room for the header, which is written when the number of rows is known. The
@@ -122,4 +122,4 @@ absl::Status RowsFile::AppendKeys() {
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

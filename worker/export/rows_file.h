@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Writes the rows of an embedding table as a safetensors file with the tensors
 // `values` float32 [n, dim] and `keys` int64 [n], as they come, without holding
@@ -52,6 +52,6 @@ class RowsFile {
   uint64_t rows_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_ROWS_FILE_H_

@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "worker/export/rows_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kNameBytesMax = 96;
@@ -107,4 +107,4 @@ std::string TableArtifact(const std::string& name, size_t index) {
   return absl::StrCat("tables/", safe, ".safetensors");
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

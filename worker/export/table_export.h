@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The tables that are written into the model file have at most so many bytes
 // together: an ONNX file has at most 2 GiB.
@@ -50,6 +50,6 @@ absl::Status WriteTableRows(const std::string& path, const std::string& name,
 // replaced, and `index`, the table's, then keeps it unique.
 std::string TableArtifact(const std::string& name, size_t index);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_TABLE_EXPORT_H_

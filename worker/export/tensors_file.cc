@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // A JSON string. Bytes of UTF-8 stay as they are.
@@ -70,4 +70,4 @@ absl::Status WriteTensors(const std::string& path,
   return good ? absl::OkStatus() : FileError(error, "write", path);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

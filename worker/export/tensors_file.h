@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // float32, row-major. Borrowed.
 struct NamedTensor {
@@ -24,6 +24,6 @@ struct NamedTensor {
 absl::Status WriteTensors(const std::string& path,
                           absl::Span<const NamedTensor> tensors);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_EXPORT_TENSORS_FILE_H_

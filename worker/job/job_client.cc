@@ -9,7 +9,7 @@
 #include "common/job/step_limits.h"
 #include "common/wire/wire_element_type.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // A cut under which rows are read, batch by batch for an evaluation or all for
@@ -131,4 +131,4 @@ absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                           hold);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // How the ranks of a job use their PsClient: what it is made of, and the cuts
 // at the ends of epochs.
@@ -46,6 +46,6 @@ inline uint64_t CutIdOf(int64_t clock) { return static_cast<uint64_t>(clock); }
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                          PsClient* client);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_JOB_JOB_CLIENT_H_

@@ -12,7 +12,7 @@
 #include "worker/embedding/job_rows.h"
 #include "worker/job/prepared_job.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Of a batch as data delivers it: feeds and labels.
@@ -103,4 +103,4 @@ absl::StatusOr<WorkerPlan> PlanEvaluator(const JobSpec& spec,
   return plan;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

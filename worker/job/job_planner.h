@@ -9,7 +9,7 @@
 #include "common/model/training_graph.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Memory that the chief of a job would take, and operations that it would
 // compute, found with the planning code of a run. Opens no data and takes
@@ -24,6 +24,6 @@ absl::StatusOr<WorkerPlan> PlanEvaluator(const JobSpec& spec,
                                          std::shared_ptr<const Model> model,
                                          const TrainingGraph& training);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_JOB_JOB_PLANNER_H_

@@ -12,7 +12,7 @@
 #include "worker/compute/batch_fit.h"
 #include "worker/data/data_fingerprint.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The shapes of one sample that the graph wants.
@@ -320,4 +320,4 @@ std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
   return job;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -20,7 +20,7 @@
 #include "worker/data/reading/read_watch.h"
 #include "worker/embedding/job_rows.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Everything one rank needs to train a job, or to evaluate it as the job's
 // evaluator, loaded and checked.
@@ -99,6 +99,6 @@ std::unique_ptr<PreparedJob> PrepareJob(const JobAssignment& assignment,
                                         const PrepareOptions& options,
                                         std::vector<std::string>* problems);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_JOB_PREPARED_JOB_H_

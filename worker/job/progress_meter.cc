@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace syncline {
+namespace syncline::worker {
 
 ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
                              absl::Time start)
@@ -52,4 +52,4 @@ void ProgressMeter::Interval::Describe(absl::Time now,
   progress->set_samples_per_second(seconds > 0 ? count / seconds : 0);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "proto/job.pb.h"
 #include "worker/data/epochs.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Progress of a worker's training thread, and where its time went. Written by
 // that thread, reported by another. Thread-safe.
@@ -55,6 +55,6 @@ class ProgressMeter {
   Interval recent_ ABSL_GUARDED_BY(mu_);  // since the last report
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_JOB_PROGRESS_METER_H_

@@ -1,6 +1,6 @@
 #include "worker/job/worker_metrics.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   if (registry == nullptr) return;
@@ -127,4 +127,4 @@ void WorkerMetrics::OnJobRunning(bool running) {
   if (running_jobs_ != nullptr) running_jobs_->Set(running ? 1 : 0);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "worker/client/shm_registration.h"
 #include "worker/job/progress_meter.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // All metrics of the worker role: what one process did, over all its jobs.
 // Thread-safe. (What a job's evaluation computes is in
@@ -66,6 +66,6 @@ class WorkerMetrics {
   std::array<Counter*, kSharedFallbackCount> shared_fallbacks_{};
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_JOB_WORKER_METRICS_H_

@@ -3,7 +3,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Magnitude {
@@ -22,4 +22,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAbs(const OpSpec& spec) {
   return MakePointwise(spec, Magnitude{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

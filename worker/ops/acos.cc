@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct ArcCosine {
@@ -18,4 +18,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAcos(const OpSpec& spec) {
   return MakePointwise(spec, ArcCosine{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct AreaCosine {
@@ -18,4 +18,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAcosh(const OpSpec& spec) {
   return MakePointwise(spec, AreaCosine{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

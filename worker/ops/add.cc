@@ -2,7 +2,7 @@
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 template <Side side>
@@ -21,4 +21,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAdd(const OpSpec& spec) {
                            .gradient_b = {Gradient<Side::kB>}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

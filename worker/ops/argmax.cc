@@ -3,7 +3,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 template <typename T>
@@ -52,4 +52,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeArgMax(const OpSpec& spec) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

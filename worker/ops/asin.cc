@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct ArcSine {
@@ -18,4 +18,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAsin(const OpSpec& spec) {
   return MakePointwise(spec, ArcSine{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

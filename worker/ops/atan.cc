@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct ArcTangent {
@@ -16,4 +16,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAtan(const OpSpec& spec) {
   return MakePointwise(spec, ArcTangent{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

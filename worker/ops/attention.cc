@@ -15,7 +15,7 @@
 #include "worker/ops/attention_heads.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kKeyCounts };
@@ -416,4 +416,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
                                        std::move(attention));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

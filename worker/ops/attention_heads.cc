@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/elementwise/loop.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 Attention::Layout AttentionHeads::LayoutWith(bool rows_first) const {
   const int64_t sample = heads * rows * width;
@@ -86,4 +86,4 @@ void JoinedHeads::AddIncomingGradient(const float* djoined, bool accumulate,
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

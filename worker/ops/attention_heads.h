@@ -7,7 +7,7 @@
 #include "common/model/graph/graph.h"
 #include "kernels/attention.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // An array of attention as its heads: [batch, heads, rows, width], or [batch,
 // rows, heads * width] with the number of heads as an attribute; or, where
@@ -56,6 +56,6 @@ class JoinedHeads {
   const int64_t past_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_ATTENTION_HEADS_H_

@@ -4,7 +4,7 @@
 #include "kernels/pooling.h"
 #include "worker/ops/window.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class AveragePoolOp : public Op {
@@ -45,4 +45,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAveragePool(const OpSpec& spec) {
   return std::make_unique<AveragePoolOp>(spec, std::move(window));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

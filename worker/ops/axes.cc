@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 absl::StatusOr<std::vector<int64_t>> AxesAsGiven(const OpSpec& spec) {
@@ -43,4 +43,4 @@ AroundAxis SplitAt(const Dims& dims, int64_t axis) {
           .inner = ElementCount(all.subspan(axis + 1))};
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A dimension of a tensor of `rank` dimensions, counted from the end if
 // negative. Errors: InvalidArgument: there is none.
@@ -26,6 +26,6 @@ struct AroundAxis {
 };
 AroundAxis SplitAt(const Dims& dims, int64_t axis);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_AXES_H_

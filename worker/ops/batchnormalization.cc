@@ -36,7 +36,7 @@
 #include "worker/ops/op.h"
 #include "worker/ops/statistics_exchange.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 enum Input { kX, kScale, kBias, kMean, kVariance };
@@ -291,4 +291,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
   return std::make_unique<BatchNormOp>(spec, shape, of_batch);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/threads.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Broadcast& shape,
@@ -91,4 +91,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBinary(const OpSpec& spec,
   return std::make_unique<BinaryOp>(spec, std::move(shape), kernels);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

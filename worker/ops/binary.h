@@ -6,7 +6,7 @@
 #include "kernels/elementwise/broadcast.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The arrays from which one gradient of a binary operation is computed.
 struct BinaryBackward {
@@ -35,6 +35,6 @@ struct BinaryKernels {
 absl::StatusOr<std::unique_ptr<Op>> MakeBinary(const OpSpec& spec,
                                                const BinaryKernels& kernels);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_BINARY_H_

@@ -6,7 +6,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Of the result's dimensions, with a block's own.
@@ -76,4 +76,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBlocksOfSpace(const OpSpec& spec,
                          /*each_once=*/true);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

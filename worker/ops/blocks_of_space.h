@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Channels that become blocks of a plane (PyTorch's PixelShuffle), or the other
 // way round.
@@ -12,6 +12,6 @@ enum class SpaceBlocks { kFromChannels, kIntoChannels };
 absl::StatusOr<std::unique_ptr<Op>> MakeBlocksOfSpace(const OpSpec& spec,
                                                       SpaceBlocks direction);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_BLOCKS_OF_SPACE_H_

@@ -6,7 +6,7 @@
 #include "kernels/elementwise/loop.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Converts as C++ does. Where C++ leaves the result undefined, it is the
@@ -105,4 +105,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCast(const OpSpec& spec) {
       KernelFor(spec.input(0).dtype, spec.output(0).dtype));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,10 +2,10 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeCeil(const OpSpec& spec) {
   return MakeStepFunction(spec, [](float x) { return std::ceil(x); });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Kind = CellFunction::Kind;
@@ -125,4 +125,4 @@ absl::StatusOr<std::vector<CellFunction>> CellFunctionsOf(
   return functions;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

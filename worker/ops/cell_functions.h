@@ -8,7 +8,7 @@
 #include "common/model/graph/graph.h"
 #include "kernels/rnn_activation.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The functions of a recurrent node's cell, one direction's after the other's:
 // from activations, activation_alpha, activation_beta and clip, or those that
@@ -22,6 +22,6 @@ absl::StatusOr<std::vector<CellFunction>> CellFunctionsOf(
     const Node& node, int64_t directions,
     absl::Span<const CellFunction::Kind> usual);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_CELL_FUNCTIONS_H_

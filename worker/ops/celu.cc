@@ -3,7 +3,7 @@
 #include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct ContinuousExponential {
@@ -21,4 +21,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCelu(const OpSpec& spec) {
                        ContinuousExponential{spec.node->Float("alpha", 1.0f)});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

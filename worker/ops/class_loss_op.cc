@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/softmax.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 enum class LossReduction { kNone, kSum, kMean };
@@ -192,4 +192,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeClassLoss(const OpSpec& spec,
   return std::make_unique<ClassLossOp>(loss);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

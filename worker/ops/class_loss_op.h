@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The loss of scores [N, classes, ...] with labels [N, ...], and perhaps a
 // weight for each class: minus the log probability of each label. The scores
@@ -14,6 +14,6 @@ namespace syncline {
 absl::StatusOr<std::unique_ptr<Op>> MakeClassLoss(const OpSpec& spec,
                                                   bool normalizes);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_CLASS_LOSS_OP_H_

@@ -6,7 +6,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The bounds are inputs, each of which may be missing. A gradient flows where x
@@ -72,4 +72,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeClip(const OpSpec& spec) {
   return std::make_unique<ClipOp>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/binary_loop.h"
 #include "kernels/elementwise/elementwise.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Each is a result with an operand under it: `a` is the result.
@@ -150,4 +150,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
   return std::make_unique<WeightedSumOp>(std::move(shapes), weight);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

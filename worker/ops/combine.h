@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 enum class Combination { kSum, kMean, kMax, kMin };
 
@@ -13,6 +13,6 @@ enum class Combination { kSum, kMean, kMax, kMin };
 absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
                                                     Combination combination);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_COMBINE_H_

@@ -6,7 +6,7 @@
 #include "kernels/elementwise/strided.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Walk = Strided<2>;
@@ -101,4 +101,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeComparison(const OpSpec& spec,
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 enum class Comparison { kEqual, kLess, kLessOrEqual, kAnd, kOr, kXor };
 
@@ -14,6 +14,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeComparison(const OpSpec& spec,
                                                    Comparison comparison,
                                                    bool swapped = false);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_COMPARE_H_

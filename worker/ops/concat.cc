@@ -6,7 +6,7 @@
 #include "kernels/elementwise/loop.h"
 #include "worker/ops/axes.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class ConcatOp : public Op {
@@ -86,4 +86,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConcat(const OpSpec& spec) {
       whole.outer, DTypeBytes(spec.output(0).dtype), std::move(widths));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

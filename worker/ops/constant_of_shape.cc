@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeConstantOfShape(const OpSpec& spec) {
   const auto value = spec.node->attributes.find("value");
@@ -25,4 +25,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConstantOfShape(const OpSpec& spec) {
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "worker/ops/convolution.h"
 #include "worker/ops/window.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Convolution& convolution) {
@@ -83,4 +83,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
   return std::make_unique<ConvOp>(spec, std::move(convolution), planes);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<Dims> KernelOf(const OpSpec& spec) {
   const Dims& weights = spec.input(1).dims;
@@ -47,4 +47,4 @@ absl::StatusOr<Convolution::Shape> ConvolutionShapeOf(const OpSpec& spec,
   return shape;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

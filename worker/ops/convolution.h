@@ -5,7 +5,7 @@
 #include "kernels/convolution.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The shape of the convolution from `in` to `out` with the window and the
 // node's groups and weights (input 1 [filters, channels / groups, kernel...]).
@@ -18,6 +18,6 @@ absl::StatusOr<Convolution::Shape> ConvolutionShapeOf(const OpSpec& spec,
 // The window's size: the weights', with which kernel_shape must agree.
 absl::StatusOr<Dims> KernelOf(const OpSpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_CONVOLUTION_H_

@@ -10,7 +10,7 @@
 #include "worker/ops/convolution.h"
 #include "worker/ops/window.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Convolution& convolution) {
@@ -90,4 +90,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
                                            std::move(bias_over_y));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct CumSumShape {
@@ -98,4 +98,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCumSum(const OpSpec& spec) {
   return std::make_unique<CumSumOp>(shape, dtype);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

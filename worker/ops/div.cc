@@ -2,7 +2,7 @@
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 void GradientA(const BinaryBackward& in) {
@@ -27,4 +27,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeDiv(const OpSpec& spec) {
            .run = GradientB, .reads_inputs = 0b10, .reads_output = true}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

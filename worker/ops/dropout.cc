@@ -11,7 +11,7 @@
 #include "worker/ops/op.h"
 #include "worker/ops/view.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The mask as the second output wants it: bool, or float32 before opset 10.
@@ -151,4 +151,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeDropout(const OpSpec& spec) {
   return MakeView(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "kernels/gemm.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Strides of a dense array with these labels along a walk over `walked` ones; a
@@ -343,4 +343,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeEinsum(const OpSpec& spec) {
   return std::make_unique<EinsumOp>(spec, e, std::move(products));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

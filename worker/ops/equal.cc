@@ -1,9 +1,9 @@
 #include "worker/ops/compare.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeEqual(const OpSpec& spec) {
   return MakeComparison(spec, Comparison::kEqual);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

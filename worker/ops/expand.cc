@@ -3,7 +3,7 @@
 #include "kernels/elementwise/broadcast.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeExpand(const OpSpec& spec) {
   const Dims& out = spec.output(0).dims;
@@ -17,4 +17,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeExpand(const OpSpec& spec) {
   return MakeRepeatedCopy(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,10 +2,10 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeFloor(const OpSpec& spec) {
   return MakeStepFunction(spec, [](float x) { return std::floor(x); });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "common/model/graph/einsum.h"
 #include "common/model/graph/fusion.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 double Count(const TensorType& type) {
@@ -141,4 +141,4 @@ OpFlops FlopsOf(const OpSpec& spec) {
   return result;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

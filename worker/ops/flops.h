@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Floating-point operations of a node for one batch. Both numbers are 0 where
 // nothing is computed; common/model/job_plan.h says what is counted.
@@ -17,6 +17,6 @@ struct OpFlops {
 // Of any operator of op_table.h, by shapes and attributes alone.
 OpFlops FlopsOf(const OpSpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_FLOPS_H_

@@ -6,7 +6,7 @@
 #include "kernels/named_rows.h"
 #include "worker/ops/axes.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct GatherShape {
@@ -105,4 +105,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGather(const OpSpec& spec) {
   return std::make_unique<GatherOp>(shape);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

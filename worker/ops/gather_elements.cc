@@ -2,7 +2,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/indexed.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGatherElements(const OpSpec& spec) {
   const Dims& data = spec.input(0).dims;
@@ -13,4 +13,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGatherElements(const OpSpec& spec) {
   return MakeIndexed(spec, std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

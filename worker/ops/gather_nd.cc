@@ -1,7 +1,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/indexed.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGatherND(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(IndexedShape shape,
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGatherND(const OpSpec& spec) {
   return MakeIndexed(spec, std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 #include "kernels/elementwise/activation.h"
 #include "worker/ops/unary.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGelu(const OpSpec& spec) {
   constexpr auto kInput = UnaryKernels::Saved::kInput;
@@ -16,4 +16,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGelu(const OpSpec& spec) {
       "approximate is \"", approximate, "\"; it must be \"none\" or \"tanh\""));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

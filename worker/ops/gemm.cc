@@ -6,7 +6,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // y = alpha * op(a) * op(b) + beta * c; c is broadcast to y.
@@ -154,4 +154,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGemm(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

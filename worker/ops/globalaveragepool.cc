@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGlobalAveragePool(const OpSpec& spec) {
   Dims reduced = spec.input(0).dims;
@@ -24,4 +24,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGlobalAveragePool(const OpSpec& spec) {
   return MakeReduceTo(planes, {blocks, 1, block}, Reduction::kMean);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 #include "worker/ops/maxpool.h"
 #include "worker/ops/window.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGlobalMaxPool(const OpSpec& spec) {
   const Dims& x = spec.input(0).dims;
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGlobalMaxPool(const OpSpec& spec) {
   return MakeMaxPoolOver(spec, std::move(window));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

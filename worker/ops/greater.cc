@@ -1,9 +1,9 @@
 #include "worker/ops/compare.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGreater(const OpSpec& spec) {
   return MakeComparison(spec, Comparison::kLess, /*swapped=*/true);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

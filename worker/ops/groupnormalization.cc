@@ -1,6 +1,6 @@
 #include "worker/ops/plane_norm_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Scale and bias are per group in opset 18, per channel from 21 on.
 absl::StatusOr<std::unique_ptr<Op>> MakeGroupNormalization(const OpSpec& spec) {
@@ -11,4 +11,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGroupNormalization(const OpSpec& spec) {
   return MakePlaneNorm(spec, groups, by_group ? x[1] / groups : 1);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

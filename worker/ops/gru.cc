@@ -7,7 +7,7 @@
 #include "kernels/recurrent.h"
 #include "worker/ops/recurrent_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The reset gate scales the state before the candidate's product, or with
@@ -215,4 +215,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGRU(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

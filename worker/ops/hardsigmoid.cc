@@ -1,7 +1,7 @@
 #include "kernels/elementwise/scalar_function.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeHardSigmoid(const OpSpec& spec) {
   return MakePointwise(spec,
@@ -9,4 +9,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeHardSigmoid(const OpSpec& spec) {
                                            spec.node->Float("beta", 0.5f)});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Hard {
@@ -23,4 +23,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeHardSwish(const OpSpec& spec) {
   return MakePointwise(spec, Hard{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -1,9 +1,9 @@
 #include "worker/ops/view.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeIdentity(const OpSpec& spec) {
   return MakeView(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "kernels/elementwise/strided.h"
 #include "kernels/named_rows.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class IndexedOp : public Op {
@@ -163,4 +163,4 @@ void RunPlaces::Add(const int64_t* begins, int64_t count, const float* from,
       static_cast<uint32_t*>(scratch));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

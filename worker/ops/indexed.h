@@ -7,7 +7,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Runs of an array, each at a place that indices of int64 or int32 say in each
 // step.
@@ -62,6 +62,6 @@ class RunPlaces {
   std::vector<int64_t> widened_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_INDEXED_H_

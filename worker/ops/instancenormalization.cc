@@ -1,6 +1,6 @@
 #include "worker/ops/plane_norm_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeInstanceNormalization(
     const OpSpec& spec) {
@@ -9,4 +9,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeInstanceNormalization(
                        /*channels_per_parameter=*/1);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "worker/ops/reduce.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Calls make(T()) with the element type T of `dtype`. REQUIRES: IsInteger.
@@ -318,4 +318,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeIntegerClip(const OpSpec& spec) {
   });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

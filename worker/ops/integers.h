@@ -7,7 +7,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // int32, int64, uint8 and bool, which counts as the numbers 0 and 1.
 bool IsInteger(DType dtype);
@@ -43,6 +43,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeIntegerReduction(
 // Between bounds of the input's type, each of which may be missing.
 absl::StatusOr<std::unique_ptr<Op>> MakeIntegerClip(const OpSpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_INTEGERS_H_

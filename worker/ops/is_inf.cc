@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 template <typename T>
@@ -37,4 +37,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeIsInf(const OpSpec& spec) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 template <typename T>
@@ -31,4 +31,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeIsNaN(const OpSpec& spec) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "kernels/layer_norm.h"
 #include "worker/ops/axes.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const RowNorm& shape) {
@@ -128,4 +128,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLayerNormOp(const OpSpec& spec,
   return std::make_unique<LayerNormOp>(spec, shape);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // LayerNormalization and, with `centred` false, RMSNormalization: over all
 // dimensions from `axis` (default -1) on. Scale and bias have as many elements
@@ -12,6 +12,6 @@ namespace syncline {
 absl::StatusOr<std::unique_ptr<Op>> MakeLayerNormOp(const OpSpec& spec,
                                                     bool centred);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_LAYER_NORM_OP_H_

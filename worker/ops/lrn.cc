@@ -4,7 +4,7 @@
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(int64_t count) {
@@ -76,4 +76,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLRN(const OpSpec& spec) {
   return std::make_unique<LocalResponseOp>(spec, shape);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -6,7 +6,7 @@
 #include "kernels/recurrent.h"
 #include "worker/ops/recurrent_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class LstmOp : public RecurrentOp {
@@ -103,4 +103,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLSTM(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "kernels/gemm.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // numpy.matmul as a list of products of one shape. Usually it is one: a stack
@@ -170,4 +170,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMatMul(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

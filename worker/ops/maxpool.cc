@@ -9,7 +9,7 @@
 #include "kernels/threads.h"
 #include "worker/ops/window.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class MaxPoolOp : public Op {
@@ -107,4 +107,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMaxPool(const OpSpec& spec) {
   return MakeMaxPoolOver(spec, std::move(window));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

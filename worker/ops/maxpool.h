@@ -4,7 +4,7 @@
 #include "kernels/window.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The largest element of each window of each plane of input 0 [batch, channels,
 // spatial...]; output 1, if there is one, says where it was. Errors:
@@ -12,6 +12,6 @@ namespace syncline {
 absl::StatusOr<std::unique_ptr<Op>> MakeMaxPoolOver(const OpSpec& spec,
                                                     Window window);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_MAXPOOL_H_

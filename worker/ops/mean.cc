@@ -1,9 +1,9 @@
 #include "worker/ops/combine.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeMean(const OpSpec& spec) {
   return MakeCombination(spec, Combination::kMean);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

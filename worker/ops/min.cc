@@ -1,7 +1,7 @@
 #include "worker/ops/combine.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeMin(const OpSpec& spec) {
   if (IsInteger(spec.input(0).dtype)) {
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMin(const OpSpec& spec) {
   return MakeCombination(spec, Combination::kMin);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

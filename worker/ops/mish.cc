@@ -3,7 +3,7 @@
 #include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // x * tanh(log(1 + e^x)), where the tanh is n / (n + 2), n = e^x (e^x + 2).
@@ -31,4 +31,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMish(const OpSpec& spec) {
   return MakePointwise(spec, SelfRegularized{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

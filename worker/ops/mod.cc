@@ -4,7 +4,7 @@
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The remainder of a division towards 0, which is all that ONNX defines for
@@ -42,4 +42,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMod(const OpSpec& spec) {
                      .gradient_b = {.run = GradientB, .reads_inputs = 0b11}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

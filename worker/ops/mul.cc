@@ -2,7 +2,7 @@
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 void GradientA(const BinaryBackward& in) {
@@ -25,4 +25,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMul(const OpSpec& spec) {
                      .gradient_b = {.run = GradientB, .reads_inputs = 0b01}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/unary.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeNeg(const OpSpec& spec) {
   if (IsInteger(spec.input(0).dtype)) {
@@ -12,4 +12,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeNeg(const OpSpec& spec) {
                    {Negate, NegateGradient, UnaryKernels::Saved::kNothing});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

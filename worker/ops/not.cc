@@ -1,6 +1,6 @@
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeNot(const OpSpec& spec) {
   return MakeOpWithoutGradient(
@@ -12,4 +12,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeNot(const OpSpec& spec) {
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

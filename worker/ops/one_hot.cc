@@ -7,7 +7,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct OneHotShape {
@@ -68,4 +68,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeOneHot(const OpSpec& spec) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 const TensorType& At(const std::vector<TensorType>& types, size_t i) {
@@ -26,4 +26,4 @@ absl::Status OpSpec::RequireFloat32() const {
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "common/model/graph/graph.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 class StatisticsExchange;
 
@@ -146,6 +146,6 @@ class Op {
 // the operator does not have; without the node's name, which the caller adds.
 using OpFactory = absl::StatusOr<std::unique_ptr<Op>>(const OpSpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_OP_H_

@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/graph/operator_list.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // MakeX is in the operator's own file.
 #define SYNCLINE_DECLARE_OPERATOR(name, ...) OpFactory Make##name;
@@ -46,4 +46,4 @@ absl::StatusOr<std::unique_ptr<Op>> CreateOp(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 struct OpEntry {
   absl::string_view op_type;
@@ -31,6 +31,6 @@ std::string Describe(const Node& node);
 // unknown operator, or whatever its factory refuses.
 absl::StatusOr<std::unique_ptr<Op>> CreateOp(const OpSpec& spec);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_OP_TABLE_H_

@@ -7,7 +7,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // One axis of the result. Negative pads have taken from the input before the
@@ -246,4 +246,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakePad(const OpSpec& spec) {
   return std::make_unique<PadOp>(spec, std::move(axes));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/normalization.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class PlaneNormOp : public Op {
@@ -83,4 +83,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakePlaneNorm(
                                        spec.node->Float("epsilon", 1e-5f));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "worker/ops/op.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // One float32 input, one output of its shape, element by element: F has
 // Value(x), and Derivative(x) from the input; settings of the node are fields
@@ -71,6 +71,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeStepFunction(const OpSpec& spec, F f) {
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_POINTWISE_OP_H_

@@ -6,7 +6,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Broadcast& shape) {
@@ -97,4 +97,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakePow(const OpSpec& spec) {
   return std::make_unique<PowOp>(spec, std::move(shape), std::move(exponents));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/binary.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 void Forward(const Broadcast& s, const float* x, const float* slope, float* y) {
@@ -44,4 +44,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakePRelu(const OpSpec& spec) {
              .gradient_b = {.run = GradientSlope, .reads_inputs = 0b01}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 template <typename T>
@@ -41,4 +41,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRange(const OpSpec& spec) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

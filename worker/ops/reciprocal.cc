@@ -1,6 +1,6 @@
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Inverse {
@@ -14,4 +14,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReciprocal(const OpSpec& spec) {
   return MakePointwise(spec, Inverse{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/row_sums.h"
 #include "worker/ops/cell_functions.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The inputs, as ONNX has them.
@@ -549,4 +549,4 @@ absl::Status RecurrentOp::AddInputGradient(const Tensors& t, const Gradients& g,
   return absl::OkStatus();
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "kernels/rnn_activation.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The part that RNN, GRU and LSTM share. The input's products of all steps are
 // one matrix product for each direction; a step then adds the state's and
@@ -195,6 +195,6 @@ class RecurrentOp : public Op {
   std::optional<Gemm> dx_, dw_, dh_, dr_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_RECURRENT_OP_H_

@@ -7,7 +7,7 @@
 #include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/axes.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class ReduceOp : public Op {
@@ -100,4 +100,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
   return std::make_unique<ReduceOp>(std::move(shape), scale);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

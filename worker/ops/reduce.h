@@ -4,7 +4,7 @@
 #include "kernels/elementwise/broadcast.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 enum class Reduction { kSum, kMean };
 
@@ -25,6 +25,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceTo(const OpSpec& spec,
                                                  const Dims& reduced,
                                                  Reduction reduction);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_REDUCE_H_

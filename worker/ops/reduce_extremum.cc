@@ -7,7 +7,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The workspace says where in the input each result is from; -1: nowhere, of
@@ -72,4 +72,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceExtremum(const OpSpec& spec,
   return std::make_unique<ReduceExtremumOp>(std::move(shape), largest);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

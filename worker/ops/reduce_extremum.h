@@ -3,13 +3,13 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The largest or smallest over the axes. The first of equals has the whole
 // gradient; a NaN wins.
 absl::StatusOr<std::unique_ptr<Op>> MakeReduceExtremum(const OpSpec& spec,
                                                        bool largest);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_REDUCE_EXTREMUM_H_

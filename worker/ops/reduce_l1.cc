@@ -2,7 +2,7 @@
 
 #include "worker/ops/reduce_mapped.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Magnitudes {
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceL1(const OpSpec& spec) {
   return MakeMappedReduce<Magnitudes>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

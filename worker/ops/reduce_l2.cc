@@ -2,7 +2,7 @@
 
 #include "worker/ops/reduce_mapped.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Length {
@@ -18,4 +18,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceL2(const OpSpec& spec) {
   return MakeMappedReduce<Length>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

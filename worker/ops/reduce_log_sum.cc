@@ -3,7 +3,7 @@
 #include "kernels/elementwise/vector_math.h"
 #include "worker/ops/reduce_mapped.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct LogOfSum {
@@ -18,4 +18,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceLogSum(const OpSpec& spec) {
   return MakeMappedReduce<LogOfSum>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

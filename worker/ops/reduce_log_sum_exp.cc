@@ -8,7 +8,7 @@
 #include "kernels/elementwise/vector_math.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -70,4 +70,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceLogSumExp(const OpSpec& spec) {
   return std::make_unique<ReduceLogSumExpOp>(std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

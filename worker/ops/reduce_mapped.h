@@ -8,7 +8,7 @@
 #include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // y = F::Result(sum of F::Term(x)) over the axes, and F::Derivative(x, y) of y
 // by x.
@@ -52,6 +52,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMappedReduce(const OpSpec& spec) {
   return std::make_unique<MappedReduceOp<F>>(std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_REDUCE_MAPPED_H_

@@ -1,7 +1,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/reduce_extremum.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeReduceMax(const OpSpec& spec) {
   if (IsInteger(spec.input(0).dtype)) {
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceMax(const OpSpec& spec) {
   return MakeReduceExtremum(spec, /*largest=*/true);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

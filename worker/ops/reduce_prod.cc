@@ -6,7 +6,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The workspace has the product of what is not 0, and then how many are 0: the
@@ -72,4 +72,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceProd(const OpSpec& spec) {
   return std::make_unique<ReduceProdOp>(std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

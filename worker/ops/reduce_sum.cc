@@ -1,7 +1,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/reduce.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeReduceSum(const OpSpec& spec) {
   if (IsInteger(spec.input(0).dtype)) {
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceSum(const OpSpec& spec) {
   return MakeReduce(spec, Reduction::kSum);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

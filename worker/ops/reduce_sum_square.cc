@@ -1,6 +1,6 @@
 #include "worker/ops/reduce_mapped.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Squares {
@@ -15,4 +15,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeReduceSumSquare(const OpSpec& spec) {
   return MakeMappedReduce<Squares>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 absl::Status CheckName(absl::string_view attribute, absl::string_view name,
@@ -150,4 +150,4 @@ Resampling MakeResampling(const Interpolation& how, int64_t in, int64_t out,
   return r;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

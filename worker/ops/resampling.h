@@ -7,7 +7,7 @@
 #include "common/model/graph/graph.h"
 #include "kernels/resample.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // How Resize finds the value at a place of its result, by ONNX's names.
 struct Interpolation {
@@ -28,6 +28,6 @@ absl::StatusOr<Interpolation> InterpolationOf(const Node& node);
 Resampling MakeResampling(const Interpolation& how, int64_t in, int64_t out,
                           double scale);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_RESAMPLING_H_

@@ -15,7 +15,7 @@
 #include "worker/ops/op.h"
 #include "worker/ops/resampling.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // One axis: from [outer, in, inner] to [outer, out, inner].
@@ -170,4 +170,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeResize(const OpSpec& spec) {
   return std::make_unique<ResizeOp>(spec, std::move(passes));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

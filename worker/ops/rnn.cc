@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/recurrent_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class RnnOp : public RecurrentOp {
@@ -37,4 +37,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRNN(const OpSpec& spec) {
   return op;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 enum Input { kX, kCos, kSin, kPositions };
@@ -148,4 +148,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRotaryEmbedding(const OpSpec& spec) {
   return std::make_unique<RotaryEmbeddingOp>(s);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

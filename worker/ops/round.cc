@@ -2,10 +2,10 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeRound(const OpSpec& spec) {
   return MakeStepFunction(spec, [](float x) { return std::nearbyint(x); });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/loop.h"
 #include "worker/ops/scatter_reduction.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // In the workspace: no place, because a later run replaces this one.
@@ -128,4 +128,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeScatter(const OpSpec& spec,
   return std::make_unique<ScatterOp>(spec, std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

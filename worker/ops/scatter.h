@@ -4,7 +4,7 @@
 #include "worker/ops/indexed.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // An operator whose output is its first input, with the runs of the third one
 // at the places that the second one says: in place of what is there, or reduced
@@ -15,6 +15,6 @@ namespace syncline {
 absl::StatusOr<std::unique_ptr<Op>> MakeScatter(const OpSpec& spec,
                                                 IndexedShape shape);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_SCATTER_H_

@@ -3,7 +3,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/scatter.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeScatterElements(const OpSpec& spec) {
   const Dims& data = spec.input(0).dims;
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeScatterElements(const OpSpec& spec) {
   return MakeScatter(spec, std::move(shape));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

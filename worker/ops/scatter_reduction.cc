@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/elementwise/loop.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Sum {
@@ -231,4 +231,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeScatterReduction(
                    "\"; it must be none, add, mul, max or min"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "worker/ops/indexed.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // MakeScatter (scatter.h) of a reduction: "add", "mul", "max" or "min" of what
 // is in a place and all runs that come there, in their order. Of the extremum's
@@ -15,6 +15,6 @@ namespace syncline {
 absl::StatusOr<std::unique_ptr<Op>> MakeScatterReduction(
     const OpSpec& spec, IndexedShape shape, absl::string_view reduction);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_SCATTER_REDUCTION_H_

@@ -2,7 +2,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/scatter.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeScatterND(const OpSpec& spec) {
   const Dims& data = spec.input(0).dims;
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeScatterND(const OpSpec& spec) {
       " and updates ", DimsToString(updates), " do not fit"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 #include "kernels/elementwise/vector_math.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Scaled {
@@ -24,4 +24,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSelu(const OpSpec& spec) {
                                     spec.node->Float("gamma", 1.05070102f)});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

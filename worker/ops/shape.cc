@@ -2,7 +2,7 @@
 
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Known before training wherever shapes are; then nothing runs this.
 absl::StatusOr<std::unique_ptr<Op>> MakeShape(const OpSpec& spec) {
@@ -22,4 +22,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeShape(const OpSpec& spec) {
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

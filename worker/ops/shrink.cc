@@ -1,6 +1,6 @@
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Zero within [-limit, limit]; outside it, nearer to zero by `bias`.
@@ -22,4 +22,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeShrink(const OpSpec& spec) {
                                     spec.node->Float("bias", 0.0f)});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -1,11 +1,11 @@
 #include "kernels/elementwise/activation.h"
 #include "worker/ops/unary.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSigmoid(const OpSpec& spec) {
   return MakeUnary(spec,
                    {Sigmoid, SigmoidGradient, UnaryKernels::Saved::kOutput});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -3,7 +3,7 @@
 #include "worker/ops/integers.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSign(const OpSpec& spec) {
   if (IsInteger(spec.input(0).dtype)) {
@@ -13,4 +13,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSign(const OpSpec& spec) {
       spec, [](float x) { return x > 0 ? 1.0f : (x < 0 ? -1.0f : x); });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

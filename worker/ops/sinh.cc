@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct HyperbolicSine {
@@ -16,4 +16,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSinh(const OpSpec& spec) {
   return MakePointwise(spec, HyperbolicSine{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -1,6 +1,6 @@
 #include "worker/ops/without_gradient.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSize(const OpSpec& spec) {
   return MakeOpWithoutGradient(
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSize(const OpSpec& spec) {
       });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "worker/ops/axes.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Start of a slice along a dimension of n, and how far it goes, as numpy has
@@ -87,4 +87,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSlice(const OpSpec& spec) {
   return MakeStridedCopy(spec, Strided<1>(dims, {strides}, {begin}));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

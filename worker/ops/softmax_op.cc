@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/threads.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class SoftmaxOp : public Op {
@@ -73,4 +73,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSoftmaxOp(
   return std::make_unique<SoftmaxOp>(shape, kernels);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 #include "kernels/softmax.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 struct SoftmaxKernels {
   void (*forward)(const SoftmaxShape& s, const float* x, float* y);
@@ -17,6 +17,6 @@ struct SoftmaxKernels {
 absl::StatusOr<std::unique_ptr<Op>> MakeSoftmaxOp(
     const OpSpec& spec, const SoftmaxKernels& kernels);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_SOFTMAX_OP_H_

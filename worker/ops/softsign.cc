@@ -1,10 +1,10 @@
 #include "kernels/elementwise/scalar_function.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSoftsign(const OpSpec& spec) {
   return MakePointwise(spec, scalar::Softsign());
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

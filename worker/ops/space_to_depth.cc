@@ -1,9 +1,9 @@
 #include "worker/ops/blocks_of_space.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSpaceToDepth(const OpSpec& spec) {
   return MakeBlocksOfSpace(spec, SpaceBlocks::kIntoChannels);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

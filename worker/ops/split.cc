@@ -6,7 +6,7 @@
 #include "kernels/threads.h"
 #include "worker/ops/axes.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Where one output lies in a row of the input, in elements.
@@ -95,4 +95,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSplit(const OpSpec& spec) {
                                    std::move(parts));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // True if a worker's part of a reduction, or the sums of all workers', are
 // finite.
@@ -29,6 +29,6 @@ class StatisticsExchange {
   virtual absl::Status Fold(absl::Span<double> values) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_STATISTICS_EXCHANGE_H_

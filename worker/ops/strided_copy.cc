@@ -10,7 +10,7 @@
 #include "kernels/elementwise/loop.h"
 #include "kernels/threads.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // walk.ForEachRow(row), by several threads. REQUIRES: no two rows write to one
@@ -156,4 +156,4 @@ absl::StatusOr<std::vector<int64_t>> ConstantInts(const TensorType& input,
       absl::StrCat(what, " must be constant, of type int64 or int32"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "kernels/elementwise/strided.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Output 0, row by row, is input 0 in strides: its elements are moved, repeated
 // or left out; with `each_once` neither, which saves its gradient a pass.
@@ -31,6 +31,6 @@ void AddStrided(const Strided<1>& walk, const float* dy, float* dx);
 absl::StatusOr<std::vector<int64_t>> ConstantInts(const TensorType& input,
                                                   absl::string_view what);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_STRIDED_COPY_H_

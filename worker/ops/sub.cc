@@ -2,7 +2,7 @@
 #include "worker/ops/binary.h"
 #include "worker/ops/integers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 void GradientA(const BinaryBackward& in) {
@@ -24,4 +24,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSub(const OpSpec& spec) {
                            .gradient_b = {GradientB}});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -2,7 +2,7 @@
 
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Tangent {
@@ -19,4 +19,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTan(const OpSpec& spec) {
   return MakePointwise(spec, Tangent{});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -1,11 +1,11 @@
 #include "kernels/elementwise/scalar_function.h"
 #include "worker/ops/pointwise_op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeThresholdedRelu(const OpSpec& spec) {
   return MakePointwise(
       spec, scalar::ThresholdedRelu{spec.node->Float("alpha", 1.0f)});
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

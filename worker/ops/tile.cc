@@ -2,7 +2,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeTile(const OpSpec& spec) {
   const Dims& in = spec.input(0).dims;
@@ -33,4 +33,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTile(const OpSpec& spec) {
   return MakeStridedCopy(spec, Strided<1>(dims, {strides}));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

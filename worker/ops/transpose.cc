@@ -2,7 +2,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // By dimension of the result, the input's dimension. Empty: reversed.
@@ -40,4 +40,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTranspose(const OpSpec& spec) {
                          /*each_once=*/true);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

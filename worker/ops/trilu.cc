@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "worker/ops/strided_copy.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct TriluShape {
@@ -107,4 +107,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTrilu(const OpSpec& spec) {
   return std::make_unique<TriluOp>(shape, DTypeBytes(spec.input(0).dtype));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

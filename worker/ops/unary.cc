@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/threads.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class UnaryOp : public Op {
@@ -48,4 +48,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeUnary(const OpSpec& spec,
   return std::make_unique<UnaryOp>(spec, kernels);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // An activation: one float32 input, one output of its shape.
 struct UnaryKernels {
@@ -20,6 +20,6 @@ struct UnaryKernels {
 absl::StatusOr<std::unique_ptr<Op>> MakeUnary(const OpSpec& spec,
                                               const UnaryKernels& kernels);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_UNARY_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/elementwise/loop.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class ViewOp : public Op {
@@ -44,4 +44,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeView(const OpSpec& spec) {
   return std::make_unique<ViewOp>(spec);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "kernels/threads.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The three inputs under the result.
@@ -116,4 +116,4 @@ absl::StatusOr<std::unique_ptr<Op>> MakeWhere(const OpSpec& spec) {
                        BroadcastStrides(spec.input(2).dims, out)}));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Products of these stay far from overflow.
@@ -187,4 +187,4 @@ absl::StatusOr<Dims> KernelShapeOf(const Node& node) {
   return absl::InvalidArgumentError("kernel_shape is missing");
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

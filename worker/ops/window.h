@@ -5,7 +5,7 @@
 #include "kernels/window.h"
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The window of a convolution or pooling node over `in`, the dimensions of its
 // input [batch, channels, spatial...], giving `out`, those of its output: from
@@ -34,6 +34,6 @@ void AddChannelAxis(const OpSpec& spec, Window* window);
 // it is missing.
 absl::StatusOr<Dims> KernelShapeOf(const Node& node);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_WINDOW_H_

@@ -5,7 +5,7 @@
 
 #include "worker/ops/op.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // An Op that only has a Forward: run(const Op::Tensors&) -> absl::Status. For
 // operators whose result is no differentiable function of an input.
@@ -28,6 +28,6 @@ std::unique_ptr<Op> MakeOpWithoutGradient(Run run) {
   return std::make_unique<OpWithoutGradient<Run>>(std::move(run));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_OPS_WITHOUT_GRADIENT_H_

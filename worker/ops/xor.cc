@@ -1,9 +1,9 @@
 #include "worker/ops/compare.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeXor(const OpSpec& spec) {
   return MakeComparison(spec, Comparison::kXor);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

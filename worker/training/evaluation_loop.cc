@@ -4,7 +4,7 @@
 
 #include "common/base/status_macros.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 EvaluationLoop::EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
                                const JobProcess& process,
@@ -47,4 +47,4 @@ absl::Status EvaluationLoop::EvaluateAt(int64_t clock) {
   return reads_rows ? absl::OkStatus() : evaluator_.Run(clock, stop_);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

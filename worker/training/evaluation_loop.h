@@ -14,7 +14,7 @@
 #include "worker/job/job_client.h"
 #include "worker/job/prepared_job.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The evaluator's work while the other members train: it evaluates the state at
 // each epoch's end, in order, each once. One use, one thread; Stop from any.
@@ -54,6 +54,6 @@ class EvaluationLoop {
   CutEvaluator evaluator_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_EVALUATION_LOOP_H_

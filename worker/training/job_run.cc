@@ -24,7 +24,7 @@
 #include "worker/export/kept_results.h"
 #include "worker/training/skipped_counts.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // gRPC lets go of a cancelled call's slices within milliseconds.
@@ -629,4 +629,4 @@ void JobRun::UploadProfile(const std::string& name,
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

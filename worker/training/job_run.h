@@ -22,7 +22,7 @@
 #include "worker/training/evaluation_loop.h"
 #include "worker/training/trainer.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // One job on one worker or evaluator, from PrepareJob until nothing of it is
 // left:
@@ -151,6 +151,6 @@ class JobRun {
   EvaluationLoop* evaluation_ ABSL_GUARDED_BY(mu_) = nullptr;  // likewise
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_JOB_RUN_H_

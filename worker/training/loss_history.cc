@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/unsigned_nan.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 void LossHistory::Point::Add(const Point& later) {
   last_clock = later.last_clock;
@@ -53,4 +53,4 @@ std::string LossHistory::Csv(
   return csv;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

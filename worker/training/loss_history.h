@@ -9,7 +9,7 @@
 
 #include "worker/data/epochs.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The chief's training loss over a job, for history.csv: of its own part of
 // each batch, because no worker has the others' losses. Bounded: where there
@@ -49,6 +49,6 @@ class LossHistory {
   std::vector<Point> points_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_LOSS_HISTORY_H_

@@ -8,7 +8,7 @@
 #include "common/rpc/grpc_status.h"
 #include "proto/parameter_server.grpc.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
                                              absl::Time deadline) {
@@ -43,4 +43,4 @@ absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
   return counts;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -6,7 +6,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Asks the ps of a job for JobProgress.skipped_clocks and dropped_blocks; the
 // rest is not set. Blocks that overflow only in the sum over all workers are
@@ -16,6 +16,6 @@ namespace syncline {
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
                                              absl::Time deadline);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_SKIPPED_COUNTS_H_

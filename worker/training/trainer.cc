@@ -13,7 +13,7 @@
 #include "worker/compute/initializers.h"
 #include "worker/job/job_client.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
@@ -22,7 +22,7 @@ constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 // How long a worker whose step another one has spoilt leaves the word to it.
-constexpr absl::Duration kBlamePatience = absl::Seconds(5);
+constexpr absl::Duration kRootCauseGrace = absl::Seconds(5);
 
 // The time since the previous lap.
 class Stopwatch {
@@ -100,12 +100,13 @@ Trainer::Trainer(const PreparedJob& job, Options options)
   }
   if (!HasTables()) return;
   for (size_t t = 0; t < job.rows->current().size(); ++t) {
-    const auto options =
-        RowReuse::OptionsOf(job.spec(), static_cast<int>(t),
-                            static_cast<size_t>(job.rows->current()[t]->dim()),
-                            epochs_.clocks_total);
-    kept_rows_.push_back(
-        options.has_value() ? std::make_unique<RowReuse>(*options) : nullptr);
+    const auto options = TrainingRowCache::OptionsOf(
+        job.spec(), static_cast<int>(t),
+        static_cast<size_t>(job.rows->current()[t]->dim()),
+        epochs_.clocks_total);
+    kept_rows_.push_back(options.has_value()
+                             ? std::make_unique<TrainingRowCache>(*options)
+                             : nullptr);
   }
 }
 
@@ -388,7 +389,7 @@ bool Trainer::MayWarn() {
 }
 
 void Trainer::AwaitStop() {
-  const absl::Time deadline = MonotonicNow() + kBlamePatience;
+  const absl::Time deadline = MonotonicNow() + kRootCauseGrace;
   MutexLock lock(&mu_);
   while (!stop_.load() && MonotonicNow() < deadline) {
     stopped_.WaitUntil(&mu_, deadline);
@@ -558,4 +559,4 @@ void Trainer::FillInitialValues() {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

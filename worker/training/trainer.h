@@ -33,7 +33,7 @@
 #include "worker/job/worker_metrics.h"
 #include "worker/training/loss_history.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The training loop of one rank of one job. One use, one thread; Stop from any.
 //
@@ -176,7 +176,8 @@ class Trainer {
   LossHistory history_;
   // The clock that job_.rows->next() has been asked for; -1: none.
   int64_t rows_clock_ = -1;
-  std::vector<std::unique_ptr<RowReuse>> kept_rows_;  // by table; null: none
+  std::vector<std::unique_ptr<TrainingRowCache>>
+      kept_rows_;           // by table; null: none
   int64_t fed_values_ = 0;  // of samples, in all steps
   int64_t fed_padding_ = 0;
   absl::Time next_warning_ = absl::InfinitePast();
@@ -197,6 +198,6 @@ class Trainer {
 // How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.
 Epochs EpochsOf(const PreparedJob& job);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_TRAINER_H_

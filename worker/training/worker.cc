@@ -16,7 +16,7 @@
 #include "worker/job/worker_metrics.h"
 #include "worker/training/job_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Of a job that nothing is left of here: it has failed, was done, or was never
@@ -170,4 +170,4 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(
   return std::make_unique<JobWorker>(complete, std::move(send));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/data/reading/data_root.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 class ArtifactTransfer;
 
@@ -49,6 +49,6 @@ class Worker {
   virtual void OnCommand(const SchedulerMessage& command) = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_TRAINING_WORKER_H_

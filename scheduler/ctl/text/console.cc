@@ -11,7 +11,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/printable_stream.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 namespace {
 
@@ -93,4 +93,4 @@ void SetFlag(google::protobuf::Struct* object, const std::string& key,
   (*object->mutable_fields())[key].set_bool_value(value);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -8,7 +8,7 @@
 #include "google/protobuf/message.h"
 #include "google/protobuf/struct.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Where a command writes. For people: results and progress on `out`, problems
 // on `err`. With `json`: everything, problems too, is one JSON object per line
@@ -47,6 +47,6 @@ void SetField(google::protobuf::Struct* object, const std::string& key,
 void SetFlag(google::protobuf::Struct* object, const std::string& key,
              bool value);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_CONSOLE_H_

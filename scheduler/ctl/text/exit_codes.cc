@@ -1,6 +1,6 @@
 #include "scheduler/ctl/text/exit_codes.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -34,4 +34,4 @@ bool HasEnded(JobState state) {
   return state == SUCCEEDED || state == FAILED || state == CANCELLED;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

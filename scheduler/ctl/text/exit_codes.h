@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // synctl's exit codes. `synctl --help` shows the same table.
 inline constexpr int kExitOk = 0;
@@ -26,6 +26,6 @@ int ExitCodeOf(const JobStatus& job);
 
 bool HasEnded(JobState state);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_EXIT_CODES_H_

@@ -13,7 +13,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 std::string FormatCount(uint64_t count);         // "60,000"
 std::string FormatBytes(uint64_t bytes);         // "1.2 MiB"
@@ -45,6 +45,6 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster);
 // `synctl cluster`: one line per member, under a head line.
 std::string ClusterTable(const ClusterStatus& cluster);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_JOB_TEXT_H_

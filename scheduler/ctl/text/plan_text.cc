@@ -13,7 +13,7 @@
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using google::protobuf::ListValue;
@@ -330,4 +330,4 @@ Struct PlanJson(const PlanReport& report) {
   return object;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

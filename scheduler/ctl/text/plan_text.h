@@ -11,7 +11,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 struct PlanReport {
   JobSpec spec;  // with its defaults
@@ -30,6 +30,6 @@ std::string PlanText(const PlanReport& report);
 // All of it, in bytes and FLOPs.
 google::protobuf::Struct PlanJson(const PlanReport& report);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_PLAN_TEXT_H_

@@ -2,7 +2,7 @@
 
 #include "common/base/printable.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 PrintableStream::PrintableStream(std::ostream* to)
     : std::ostream(nullptr), buffer_(to) {
@@ -59,4 +59,4 @@ void WriteRaw(absl::string_view text, std::ostream* out) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

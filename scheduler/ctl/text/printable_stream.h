@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // A stream to another one through which no text can steer a terminal: what goes
 // in comes out Printable (common/base/printable.h). Thread-compatible.
@@ -44,6 +44,6 @@ class PrintableStream : public std::ostream {
 // To a stream that may be a PrintableStream, past its filter.
 void WriteRaw(absl::string_view text, std::ostream* out);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_PRINTABLE_STREAM_H_

@@ -11,7 +11,7 @@
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/job_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using google::protobuf::ListValue;
@@ -295,4 +295,4 @@ std::string ChromeTrace(const StepProfile& profile) {
   return out;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

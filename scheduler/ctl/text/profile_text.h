@@ -6,7 +6,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "proto/profile.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // True if the profile's columns fit together. REQUIRED below.
 bool IsWellFormed(const StepProfile& profile);
@@ -21,6 +21,6 @@ google::protobuf::Struct ProfileJson(const StepProfile& profile);
 // Source: "Trace Event Format", complete events.
 std::string ChromeTrace(const StepProfile& profile);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_PROFILE_TEXT_H_

@@ -9,7 +9,7 @@
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/job_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 constexpr absl::Duration kLineInterval = absl::Seconds(1);
@@ -146,4 +146,4 @@ std::string ProgressView::LiveLine(const JobProgress& progress) const {
   return absl::StrCat(kClearLine, line);
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

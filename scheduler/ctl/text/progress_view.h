@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // Turns the statuses of a watched job into what is written. Pure: text in the
 // order of the calls. A line per state change and per evaluation; between them
@@ -43,6 +43,6 @@ class ProgressView {
   absl::Time next_progress_ = absl::InfinitePast();
 };
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_PROGRESS_VIEW_H_

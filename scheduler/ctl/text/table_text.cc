@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "scheduler/ctl/text/job_text.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using Table = ShardStatus::Table;
@@ -132,4 +132,4 @@ std::string TablesText(const JobTableStatus& status) {
   return text;
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

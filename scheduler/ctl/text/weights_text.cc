@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/weight_report.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 using google::protobuf::ListValue;
 using google::protobuf::Struct;
@@ -56,4 +56,4 @@ void SetWeights(const TrainingGraph& training, Struct* object) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -7,7 +7,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 
 // The tensors that a job trains and those that it does not, a line for each
 // reason; then the job's warnings, a line each. For people.
@@ -21,6 +21,6 @@ void PrintWeights(const TrainingGraph& training, const Console& console);
 void SetWeights(const TrainingGraph& training,
                 google::protobuf::Struct* object);
 
-}  // namespace syncline
+}  // namespace syncline::ctl
 
 #endif  // SYNCLINE_SCHEDULER_CTL_TEXT_WEIGHTS_TEXT_H_

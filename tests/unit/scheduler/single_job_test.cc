@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,7 +97,7 @@ class SingleJobTest : public ::testing::Test {
     return status;
   }
 
-  JobFile job_;
+  ctl::JobFile job_;
   FakeScheduler scheduler_;
   Mutex mu_;
   CondVar changed_;
@@ -231,4 +231,4 @@ TEST_F(SingleJobTest, AbandonedItEndsTheClusterWithTheGivenCode) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

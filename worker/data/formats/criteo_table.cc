@@ -16,7 +16,7 @@
 #include "worker/data/reading/spool_file.h"
 #include "worker/data/reading/text_input.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr int kColumns = 1 + kCriteoIntegers + kCriteoCategories;
@@ -303,4 +303,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
   return table;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 inline constexpr int kCriteoIntegers = 13;
 inline constexpr int kCriteoCategories = 26;
@@ -39,6 +39,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCriteo(
     const DataRoot& data_root, const std::string& work_dir = "/var/tmp",
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_CRITEO_TABLE_H_

@@ -17,7 +17,7 @@
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/text_input.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr int kUnused = -1;
@@ -545,4 +545,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
   return std::move(loader).Finish(files[0]);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

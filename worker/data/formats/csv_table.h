@@ -7,7 +7,7 @@
 #include "worker/data/reading/memory_budget.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loads text with one sample per line and one number per column. A field is a
 // column of that name (with a header line), or a column number "4", or a
@@ -30,6 +30,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadCsv(
 // the code that makes room for padding both follow this rule.
 bool IsCsvList(const CsvSource& source, absl::string_view field, int64_t width);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_CSV_TABLE_H_

@@ -7,7 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Point {
@@ -322,4 +322,4 @@ void DrawDigit(uint64_t seed, int64_t sample, absl::Span<uint8_t> pixels) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

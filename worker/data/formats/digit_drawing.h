@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 inline constexpr int kDigitSide = 28;
 inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
@@ -22,6 +22,6 @@ int DigitLabel(uint64_t seed, int64_t sample);
 //   pixels  [kDigitPixels], row-major, 0..255
 void DrawDigit(uint64_t seed, int64_t sample, absl::Span<uint8_t> pixels);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_DIGIT_DRAWING_H_

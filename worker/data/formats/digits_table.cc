@@ -9,7 +9,7 @@
 #include "worker/data/formats/digit_drawing.h"
 #include "worker/data/reading/read_watch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Between two questions whether digits are still wanted: milliseconds.
@@ -100,4 +100,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
   return table;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "proto/job_spec.pb.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The digits of digit_drawing.h as a source. Fields: "image" ([28, 28]) and
 // "label". The first ones are drawn once and kept, one byte per pixel, in up to
@@ -20,6 +20,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadDigits(
     int64_t kept_bytes_max = 256 << 20,
     uint64_t available = AvailableMemoryBytes());
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_DIGITS_TABLE_H_

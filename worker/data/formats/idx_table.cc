@@ -10,7 +10,7 @@
 #include "worker/data/formats/record_table.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
@@ -123,4 +123,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
   return MakeRecordTable(std::move(table));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

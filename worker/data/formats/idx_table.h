@@ -7,7 +7,7 @@
 #include "worker/data/reading/memory_budget.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loads IDX files of unsigned bytes, MNIST's format:
 //
@@ -26,6 +26,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadIdx(
     const IdxSource& source, absl::Span<const FieldRequest> fields,
     const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_IDX_TABLE_H_

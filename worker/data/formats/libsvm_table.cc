@@ -12,7 +12,7 @@
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/text_input.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr absl::string_view kBlanks = " \t\r\v\f";
@@ -262,4 +262,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
   return table;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "worker/data/reading/memory_budget.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loads lines of "label index:value index:value ...", with ascending indices
 // from 1; "#" begins a comment, blank lines are skipped. Fields:
@@ -24,6 +24,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadLibsvm(
     const LibsvmSource& source, absl::Span<const FieldRequest> fields,
     const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_LIBSVM_TABLE_H_

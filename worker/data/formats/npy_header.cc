@@ -11,7 +11,7 @@
 #include "common/base/status_macros.h"
 #include "worker/data/reading/text_input.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
@@ -140,4 +140,4 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(InputFile* file) {
   return header;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The header of a .npy file: type and shape of its array.
 struct NpyHeader {
@@ -27,6 +27,6 @@ struct NpyHeader {
 // Source: NumPy Enhancement Proposal 1.
 absl::StatusOr<NpyHeader> ReadNpyHeader(InputFile* file);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_NPY_HEADER_H_

@@ -14,7 +14,7 @@
 #include "worker/data/formats/record_table.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Element = Records::Element;
@@ -147,4 +147,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
   return MakeRecordTable(std::move(table));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "worker/data/reading/memory_budget.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loads .npy files, one per field (NpySource). Elements are kept as the files
 // have them. Errors besides those of SampleTable's loaders: InvalidArgument
@@ -20,6 +20,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadNpy(
     const NpySource& source, absl::Span<const FieldRequest> fields,
     const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_NPY_TABLE_H_

@@ -10,7 +10,7 @@
 #include "common/base/status_macros.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Calls visit(T()) with the type of the elements.
@@ -150,4 +150,4 @@ std::unique_ptr<SampleTable> MakeRecordTable(
   return std::make_unique<RecordTable>(std::move(fields));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The part that the formats share that keep a field in files of its own, as
 // records of equal shape, one per sample: IDX and .npy.
@@ -88,6 +88,6 @@ absl::Status CheckSameFiles(const RecordField& a, const RecordField& b);
 std::unique_ptr<SampleTable> MakeRecordTable(
     std::vector<std::shared_ptr<const RecordField>> fields);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_RECORD_TABLE_H_

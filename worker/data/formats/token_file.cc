@@ -13,7 +13,7 @@
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/text_input.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Where the tokens of a file are, and how wide each is.
@@ -201,4 +201,4 @@ int64_t TokenFile::FindAtLeast(uint32_t vocabulary) const {
   });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

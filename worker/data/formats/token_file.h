@@ -10,7 +10,7 @@
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/memory_budget.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The tokens of one file, as narrow as in the file. Immutable.
 class TokenFile {
@@ -74,6 +74,6 @@ void TokenFile::Copy(int64_t begin, int64_t count, T* out) const {
   });
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_TOKEN_FILE_H_

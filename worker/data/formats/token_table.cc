@@ -10,7 +10,7 @@
 #include "worker/data/formats/token_file.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr char kSource[] = "a token source";
@@ -136,4 +136,4 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
   return table;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -7,7 +7,7 @@
 #include "worker/data/reading/memory_budget.h"
 #include "worker/data/reading/sample_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Loads sequences of tokens as samples that are windows of them (TokenSource in
 // job_spec.proto). Fields: "tokens", integers, and "next", also as integers;
@@ -19,6 +19,6 @@ absl::StatusOr<std::unique_ptr<SampleTable>> LoadTokens(
     const TokenSource& source, absl::Span<const FieldRequest> fields,
     const DataRoot& data_root, const MemoryBudget& memory = MemoryBudget());
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_FORMATS_TOKEN_TABLE_H_

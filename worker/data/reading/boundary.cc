@@ -23,7 +23,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr int kLinksMax = 40;  // as Linux has it
@@ -234,4 +234,4 @@ absl::StatusOr<std::vector<std::string>> MatchWithin(
   return matches;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

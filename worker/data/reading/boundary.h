@@ -9,7 +9,7 @@
 #include "common/system/file_descriptor.h"
 #include "worker/data/reading/data_root.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Files below a bounded DataRoot. A path is followed one name at a time, from
 // the root on and through open folders, and each symbolic link is read and
@@ -35,6 +35,6 @@ absl::StatusOr<std::vector<std::string>> MatchWithin(
 absl::Status OutsideError(absl::string_view path);
 bool IsOutside(const absl::Status& status);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_BOUNDARY_H_

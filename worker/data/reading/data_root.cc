@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 namespace fs = std::filesystem;
 
@@ -33,4 +33,4 @@ std::string NameBelow(const DataRoot& root, const std::string& file) {
   return file;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace syncline {
+namespace syncline::worker {
 
 // Where the files of a job's data are. (Converts from a path, so that a path is
 // a root without a boundary.)
@@ -27,6 +27,6 @@ std::string AbsolutePath(const DataRoot& root);
 // it is below it, else its absolute path. `file` is what FindFiles gave.
 std::string NameBelow(const DataRoot& root, const std::string& file);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_DATA_ROOT_H_

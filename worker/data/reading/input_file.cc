@@ -20,7 +20,7 @@
 #include "worker/data/reading/boundary.h"
 #include "worker/data/reading/read_watch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -245,4 +245,4 @@ absl::Status ReadExactly(InputFile* file, char* out, size_t count) {
       file->path(), ": truncated: ", count - got, " bytes are missing"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

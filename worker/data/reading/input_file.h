@@ -12,7 +12,7 @@
 #include "common/system/file_descriptor.h"
 #include "worker/data/reading/data_root.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A file of a job's data. (Converts from and to its path: a path is a file
 // without a boundary.)
@@ -61,6 +61,6 @@ class InputFile {
 // where it ends before.
 absl::Status ReadExactly(InputFile* file, char* out, size_t count);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_INPUT_FILE_H_

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 absl::Status MemoryBudget::Check(uint64_t bytes, Where where) const {
   if (bytes < kUncheckedBytes) return absl::OkStatus();
@@ -18,4 +18,4 @@ absl::Status MemoryBudget::Check(uint64_t bytes, Where where) const {
       "fields, or a machine or container with more memory"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -15,7 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/available_memory.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Looks at the memory that is left before data takes more of it, so that data
 // that does not fit is refused, and the process is not killed for it. Others
@@ -62,6 +62,6 @@ class MemoryBudget {
   const std::function<uint64_t()> available_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_MEMORY_BUDGET_H_

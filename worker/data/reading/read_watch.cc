@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The alternative is one more argument of every loader and of what they call.
@@ -26,4 +26,4 @@ absl::Status ReadWatch::BeforeRead(const std::string& path, size_t bytes) {
   return current->on_read_(path, bytes);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

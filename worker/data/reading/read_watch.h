@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // While it lives, whatever its thread reads through InputFile is announced to
 // `on_read`, and an error of it ends the reading. So a job can be stopped, and
@@ -32,6 +32,6 @@ class ReadWatch {
   const OnRead on_read_;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_READ_WATCH_H_

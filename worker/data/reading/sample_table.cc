@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 void SampleTable::ReadInts(int field, absl::Span<const int64_t> samples,
                            int64_t* out) const {
@@ -23,4 +23,4 @@ absl::Status NotIntegers(const FieldRequest& field, absl::string_view source) {
                    " cannot feed an int64 input: its values are not integers"));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

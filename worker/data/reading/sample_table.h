@@ -13,7 +13,7 @@
 #include "worker/data/reading/data_root.h"
 #include "worker/data/reading/value_order.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A field of a source, as a job asks for it. (Converts from a name, so that a
 // list of names is a list of float32 fields.)
@@ -77,6 +77,6 @@ absl::Status NoSuchField(const FieldRequest& field, absl::string_view source,
                          absl::string_view fields);
 absl::Status NotIntegers(const FieldRequest& field, absl::string_view source);
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_SAMPLE_TABLE_H_

@@ -15,7 +15,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // A file below `folder` that has no name; -1 with errno.
@@ -104,4 +104,4 @@ void SpoolFile::Advise(uint64_t begin, uint64_t end, int advice) const {
   madvise(const_cast<char*>(data_) + begin, end - begin, advice);
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

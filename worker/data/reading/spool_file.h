@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Bytes on disk that are written once, in order, and then read anywhere as if
 // they were in memory; the system keeps of them what it has room for. The file
@@ -51,6 +51,6 @@ class SpoolFile {
   const char* data_ = nullptr;  // null until finished, or empty
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_SPOOL_FILE_H_

@@ -14,7 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kBufferBytes = 256 << 10;
@@ -184,4 +184,4 @@ std::string LineOrigins::Where(int64_t sample) const {
                       run.first_line + (sample - run.first_sample));
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // The first bytes of what a file says, for messages: in quotes, on one line,
 // whatever bytes they are.
@@ -76,6 +76,6 @@ class LineOrigins {
   int64_t samples_ = 0;
 };
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_TEXT_INPUT_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 int64_t Elements(absl::Span<const int64_t> dims) {
@@ -130,4 +130,4 @@ absl::StatusOr<std::vector<int32_t>> FindValueOrder(
   return places;
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "proto/job_spec.pb.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // Shapes are of one sample, without the batch dimension.
 using SampleDims = std::vector<int64_t>;
@@ -42,6 +42,6 @@ void ReorderRows(absl::Span<const int32_t> order, std::vector<T>* values) {
   }
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_DATA_READING_VALUE_ORDER_H_

@@ -22,7 +22,7 @@ learning_rate { base: -1 }
 
 std::vector<std::string> Locate(absl::string_view text, absl::string_view label,
                                 const std::vector<std::string>& problems) {
-  return LocateProblems(text, JobOutline(text), label, problems);
+  return LocateProblems(text, JobFileSourceMap(text), label, problems);
 }
 
 TEST(LocateProblemsTest, NamesTheLineOfTheField) {

@@ -18,9 +18,9 @@ namespace {
 using ::testing::ElementsAre;
 
 std::vector<std::string> FieldsOf(absl::string_view text) {
-  const JobOutline outline(text);
+  const JobFileSourceMap outline(text);
   std::vector<std::string> fields;
-  for (const JobOutline::Field& field : outline.fields()) {
+  for (const JobFileSourceMap::Field& field : outline.fields()) {
     fields.push_back(
         absl::StrCat(field.descriptor == nullptr ? "?" : "", field.path, "=",
                      text.substr(field.begin, field.end - field.begin),
@@ -29,7 +29,7 @@ std::vector<std::string> FieldsOf(absl::string_view text) {
   return fields;
 }
 
-TEST(JobOutlineTest, FindsFieldsInTextFormat) {
+TEST(JobFileSourceMapTest, FindsFieldsInTextFormat) {
   EXPECT_THAT(
       FieldsOf("name: 'a' \"b\" # name: 'c'\n"
                "data { feeds { scale: - 1 } feeds <input: \"}\"> }"),
@@ -41,7 +41,7 @@ TEST(JobOutlineTest, FindsFieldsInTextFormat) {
                   "data.feeds[1].input=input: \"}\""));
 }
 
-TEST(JobOutlineTest, FindsFieldsInJson) {
+TEST(JobFileSourceMapTest, FindsFieldsInJson) {
   EXPECT_THAT(
       FieldsOf(
           "{\"training\": {\"batchSize\": -7}, \"metrics\": [\"AUC\", 1]}"),
@@ -51,7 +51,7 @@ TEST(JobOutlineTest, FindsFieldsInJson) {
                   "metrics[1]=1"));
 }
 
-TEST(JobOutlineTest, FindsFieldsInBrokenText) {
+TEST(JobFileSourceMapTest, FindsFieldsInBrokenText) {
   EXPECT_THAT(FieldsOf("training { epochs: } } nam: 1 model { path \"x\""),
               ElementsAre("training=training { epochs: }",
                           "training.epochs=epochs:!", "?nam=nam: 1",
@@ -65,14 +65,14 @@ TEST(JobOutlineTest, FindsFieldsInBrokenText) {
                           "metrics[1]=2", "name=\"name\": \"a\""));
 }
 
-TEST(JobOutlineTest, NothingInsideAnUnknownFieldIsListed) {
+TEST(JobFileSourceMapTest, NothingInsideAnUnknownFieldIsListed) {
   EXPECT_THAT(FieldsOf("foo { name: 'a' bar: [1, {name: 2}] } name: 'b'"),
               ElementsAre("?foo=foo { name: 'a' bar: [1, {name: 2}] }",
                           "name=name: 'b'"));
 }
 
-TEST(JobOutlineTest, AFieldIsFoundByPlaceAndByPath) {
-  const JobOutline outline("model { path: 'm' } name: 'a'");
+TEST(JobFileSourceMapTest, AFieldIsFoundByPlaceAndByPath) {
+  const JobFileSourceMap outline("model { path: 'm' } name: 'a'");
   EXPECT_EQ(outline.At(9)->path, "model.path");
   EXPECT_EQ(outline.At(18)->path, "model");
   EXPECT_EQ(outline.At(19), nullptr);
@@ -84,7 +84,7 @@ TEST(JobOutlineTest, AFieldIsFoundByPlaceAndByPath) {
   EXPECT_EQ(outline.FindNearest("data.train"), nullptr);
 }
 
-TEST(JobOutlineTest, ABlankedFieldTakesAComma) {
+TEST(JobFileSourceMapTest, ABlankedFieldTakesAComma) {
   const std::pair<const char*, const char*> table[] = {
       {"[{\"path\": 1}", "[{         }"},
       {"{\"name\": 1 , \"model\": 2}", "{            \"model\": 2}"},
@@ -92,8 +92,8 @@ TEST(JobOutlineTest, ABlankedFieldTakesAComma) {
   };
   for (const auto& [before, after] : table) {
     std::string text = before;
-    const JobOutline outline(text);
-    for (const JobOutline::Field& field : outline.fields()) {
+    const JobFileSourceMap outline(text);
+    for (const JobFileSourceMap::Field& field : outline.fields()) {
       if (field.path == "name" || field.path == "path") {
         BlankField(field, &text);
       }
@@ -102,7 +102,7 @@ TEST(JobOutlineTest, ABlankedFieldTakesAComma) {
   }
 }
 
-TEST(JobOutlineTest, FieldsStayInsideAnyText) {
+TEST(JobFileSourceMapTest, FieldsStayInsideAnyText) {
   constexpr absl::string_view kPieces[] = {
       "{", "}",    "[",    "]",     "<",       ">",  ":",
       ",", "\"",   "'",    "#",     "\n",      "\\", "-",
@@ -113,8 +113,8 @@ TEST(JobOutlineTest, FieldsStayInsideAnyText) {
     for (int i = 0; i < 40; ++i) {
       absl::StrAppend(&text, kPieces[random.Below(std::size(kPieces))]);
     }
-    const JobOutline outline(text);
-    for (const JobOutline::Field& field : outline.fields()) {
+    const JobFileSourceMap outline(text);
+    for (const JobFileSourceMap::Field& field : outline.fields()) {
       ASSERT_LT(field.begin, field.end) << text;
       ASSERT_LE(field.end, text.size()) << text;
     }

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -84,4 +84,4 @@ TEST(AddressChecksTest, AnswersForThoseWhoLeftAreIgnored) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

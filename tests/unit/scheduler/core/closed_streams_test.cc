@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::ElementsAre;
@@ -65,4 +65,4 @@ TEST(ClosedStreamsTest, AMemberThatAnswersIsNotWaitedForForEver) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

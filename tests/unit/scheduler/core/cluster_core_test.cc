@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/core/message_sizes.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -1070,4 +1070,4 @@ TEST_F(ClusterCoreTest, AProfileIsAskedOfTheWorkerOfThatRank) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

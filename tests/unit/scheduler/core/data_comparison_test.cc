@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -120,4 +120,4 @@ TEST(DataComparisonTest, SourcesAreComparedByThemselves) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

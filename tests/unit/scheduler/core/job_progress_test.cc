@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -102,4 +102,4 @@ TEST(JobProgressTest, LossesThatAreNoNumbersStayOutOfTheCurve) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

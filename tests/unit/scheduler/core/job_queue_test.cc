@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(JobQueueTest, CapacityCoversBothKinds) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

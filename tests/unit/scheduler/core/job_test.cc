@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -850,4 +850,4 @@ TEST_F(JobTest, ALongReasonIsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

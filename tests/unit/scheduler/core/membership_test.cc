@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -215,4 +215,4 @@ TEST_F(MembershipTest, AClusterHasSoManyMembersAndNoMore) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST(MessageSizesTest, TablesFitWithAsManyHotKeysAsAreTold) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -189,4 +189,4 @@ TEST_F(ProgressWatchdogTest, OfSeveralTheOneThatIsFurthestBehind) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 JobStatus Failed(const std::string& reason) {
@@ -161,4 +161,4 @@ TEST(RepeatedFaultTest, TheSameWorkHasTheSameModelAndSpec) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -123,4 +123,4 @@ TEST(StatusPageTest, TheCurveRunsFromTopLeftToBottomRight) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

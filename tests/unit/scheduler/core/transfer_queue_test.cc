@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::ElementsAre;
@@ -90,4 +90,4 @@ TEST(TransferPaceTest, AClientIsAHost) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(UnreachablePairsTest, NoReportMakesTroubleWithItsNumbers) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

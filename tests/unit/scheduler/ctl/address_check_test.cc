@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 class ListeningSocket {
@@ -73,4 +73,4 @@ TEST(ResolveHostsTest, AnswersForEachHostInOrder) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

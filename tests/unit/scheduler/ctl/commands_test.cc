@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST_F(DownloadArtifactsTest, AnUnknownNameIsAnsweredWithWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

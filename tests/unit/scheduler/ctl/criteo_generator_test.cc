@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 std::vector<std::string> Columns(const CriteoGenerator& generator,
@@ -130,4 +130,4 @@ TEST(CriteoGeneratorTest, TheTeacherKnowsMuchButNotAll) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

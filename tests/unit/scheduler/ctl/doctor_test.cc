@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::AllOf;
@@ -131,4 +131,4 @@ TEST(RunDoctorTest, TheExitCodeIsTheVerdict) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

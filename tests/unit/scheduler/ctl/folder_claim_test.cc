@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(RemovePartsTest, OnlyItsOwnGo) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -15,7 +15,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::AllOf;
@@ -109,4 +109,4 @@ TEST_F(GenerateCommandTest, OptionsOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

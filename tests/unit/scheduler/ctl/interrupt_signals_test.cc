@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TEST(InterruptSignalsTest, TakesEachSignalOnce) {
@@ -38,4 +38,4 @@ TEST(InterruptSignalsTest, SignalsNobodyTookDoNotKillAfterwards) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

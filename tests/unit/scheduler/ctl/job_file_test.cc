@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::AllOf;
@@ -238,4 +238,4 @@ TEST_F(LoadJobFileTest, AMissingJobFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -15,7 +15,7 @@
 #include "proto/job_spec.pb.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -99,4 +99,4 @@ TEST(JobReferenceTest, WhatIsNotThereIsAnsweredWithWhatIs) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -20,7 +20,7 @@
 #include "tests/testing/eventually.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::ElementsAre;
@@ -263,4 +263,4 @@ TEST_F(JobsClientTest, ASchedulerThatIsGoneIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

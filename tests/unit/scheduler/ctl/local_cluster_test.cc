@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::AllOf;
@@ -128,4 +128,4 @@ TEST(LastLinesTest, TakesTheEndOnly) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -11,7 +11,7 @@
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/printable_stream.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST_F(ModelCommandTest, ATerminalIsSpared) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

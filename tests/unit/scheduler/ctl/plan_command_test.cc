@@ -12,7 +12,7 @@
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST_F(PlanCommandTest, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

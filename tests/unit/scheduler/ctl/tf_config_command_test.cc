@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::AllOf;
@@ -63,4 +63,4 @@ TEST(RunTfConfigTest, WritesWhatParseTfConfigReads) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 class ArtifactStoreTest : public ::testing::Test {
@@ -120,4 +120,4 @@ TEST_F(ArtifactStoreTest, JobsAreListedAndDeletedOneByOne) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

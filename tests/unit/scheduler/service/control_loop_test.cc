@@ -20,7 +20,7 @@
 #include "tests/testing/eventually.h"
 #include "tests/testing/wait_log.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -346,4 +346,4 @@ TEST_F(ControlLoopTest, AStoppedLoopAnswers) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -20,7 +20,7 @@
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
 
-namespace syncline {
+namespace syncline::scheduler {
 namespace {
 
 using ::testing::AllOf;
@@ -239,4 +239,4 @@ TEST_F(StateStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::scheduler

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::Contains;
@@ -764,4 +764,4 @@ TEST_F(ControllerTest, CancelledAndClosedCallsEndOnce) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(CutScheduleTest, HoldingStartsWhenTheCutIsPassed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

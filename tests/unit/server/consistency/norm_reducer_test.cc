@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,14 +23,14 @@ using ::testing::IsEmpty;
 const absl::Time kStart = absl::UnixEpoch();
 const absl::Time kDeadline = kStart + absl::Seconds(5);
 
-TEST(NormFolderTest, FoldsInBlockOrder) {
+TEST(NormReducerTest, FoldsInBlockOrder) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     const uint32_t shard_count = 1 + random.Below(4);
     const uint32_t block_count = 1 + random.Below(20);
     std::vector<double> norms(block_count);
-    std::vector<NormFolder::Shard> shards(shard_count);
+    std::vector<NormReducer::Shard> shards(shard_count);
     std::vector<std::vector<double>> shard_norms(shard_count);
     double expected = 0;
     for (uint32_t block = 0; block < block_count; ++block) {
@@ -45,7 +45,7 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
     }
     // Blocks of one tensor; the rest are slots.
     const uint32_t dense_count = 1 + random.Below(block_count);
-    NormFolder folder(shards, std::vector<uint32_t>(dense_count), "job");
+    NormReducer folder(shards, std::vector<uint32_t>(dense_count), "job");
     for (int64_t clock = 3; clock < 6; ++clock) {
       std::vector<uint32_t> order;
       for (uint32_t shard = 0; shard < shard_count; ++shard) {
@@ -56,14 +56,14 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
       for (size_t i = order.size(); i > 1; --i) {
         std::swap(order[i - 1], order[random.Below(i)]);
       }
-      NormFolder::Answers answers;
+      NormReducer::Answers answers;
       for (size_t i = 0; i < order.size(); ++i) {
         folder.OnNorms(i, order[i], 10 + order[i], {clock},
                        shards[order[i]].blocks, shard_norms[order[i]],
                        kDeadline, &answers);
       }
       ASSERT_EQ(answers.size(), order.size());
-      for (const NormFolder::Answer& answer : answers) {
+      for (const NormReducer::Answer& answer : answers) {
         ASSERT_TRUE(answer.status.ok());
         ASSERT_THAT(answer.sums, ElementsAre(expected));
       }
@@ -73,13 +73,13 @@ TEST(NormFolderTest, FoldsInBlockOrder) {
 
 // Three tensors of 2, 1 and 3 blocks, in any placement, and slots, which have
 // no part in it.
-TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
+TEST(NormReducerTest, FoldsByTensorInBlockOrder) {
   const std::vector<uint32_t> tensors = {0, 0, 1, 2, 2, 2};
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     const uint32_t shard_count = 1 + random.Below(3);
-    std::vector<NormFolder::Shard> shards(shard_count);
+    std::vector<NormReducer::Shard> shards(shard_count);
     std::vector<std::vector<double>> norms(shard_count);
     std::vector<double> expected(6);
     for (uint32_t block = 0; block < tensors.size(); ++block) {
@@ -90,19 +90,19 @@ TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
         expected[2 * tensors[block] + k] += norms[shard].back();
       }
     }
-    const std::vector<NormFolder::Shard> dense = shards;
+    const std::vector<NormReducer::Shard> dense = shards;
     for (uint32_t slot = 6; slot < 12; ++slot) {
       shards[random.Below(shard_count)].blocks.push_back(slot);
     }
-    NormFolder folder(shards, tensors, "job");
-    NormFolder::Answers answers;
+    NormReducer folder(shards, tensors, "job");
+    NormReducer::Answers answers;
     for (uint32_t shard = shard_count; shard-- > 0;) {
       if (dense[shard].blocks.empty()) continue;
       folder.OnNorms(shard, shard, 0, {4, FoldStage::kTrust},
                      dense[shard].blocks, norms[shard], kDeadline, &answers);
     }
     ASSERT_FALSE(answers.empty());
-    for (const NormFolder::Answer& answer : answers) {
+    for (const NormReducer::Answer& answer : answers) {
       EXPECT_EQ(answer.status, absl::OkStatus());
       EXPECT_EQ(answer.sums, expected);
     }
@@ -111,11 +111,11 @@ TEST(NormFolderTest, FoldsByTensorInBlockOrder) {
 
 // A shard that has slots alone has no part in the second stage, which the
 // others may have folded before it asks again for an answer that was lost.
-TEST(NormFolderTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
-  NormFolder folder({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
-                    "job");
-  NormFolder::Answers answers;
-  const FoldRound gradient = {4, FoldStage::kGradient};
+TEST(NormReducerTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
+  NormReducer folder({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
+                     "job");
+  NormReducer::Answers answers;
+  const ReductionRound gradient = {4, FoldStage::kGradient};
   folder.OnNorms(1, 0, 10, gradient, {0}, {2.0}, kDeadline, &answers);
   folder.OnNorms(2, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
   folder.OnNorms(3, 0, 10, {4, FoldStage::kTrust}, {0}, {7.0, 8.0}, kDeadline,
@@ -131,20 +131,20 @@ TEST(NormFolderTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
 
 class TwoShards : public ::testing::Test {
  protected:
-  NormFolder::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
-    NormFolder::Answers answers;
+  NormReducer::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
+    NormReducer::Answers answers;
     folder_.OnNorms(token, rank, 10 + rank, {clock}, {rank}, {1.0 + rank},
                     kDeadline, &answers);
     return answers;
   }
-  NormFolder folder_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
-                     {0, 1},
-                     "job j on ps:0"};
+  NormReducer folder_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
+                      {0, 1},
+                      "job j on ps:0"};
 };
 
 TEST_F(TwoShards, AnOverdueCallNamesTheMissingShard) {
   EXPECT_THAT(Send(1, 0, 7), IsEmpty());
-  NormFolder::Answers answers;
+  NormReducer::Answers answers;
   folder_.OnTick(kDeadline - absl::Seconds(1), &answers);
   EXPECT_THAT(answers, IsEmpty());
   folder_.OnTick(kDeadline, &answers);
@@ -160,14 +160,14 @@ TEST_F(TwoShards, AnOverdueCallNamesTheMissingShard) {
 TEST_F(TwoShards, ARepeatOfTheLastClockIsAnsweredAtOnce) {
   Send(1, 0, 7);
   ASSERT_EQ(Send(2, 1, 7).size(), 2u);
-  const NormFolder::Answers again = Send(3, 0, 7);
+  const NormReducer::Answers again = Send(3, 0, 7);
   ASSERT_EQ(again.size(), 1u);
   EXPECT_THAT(again[0].sums, ElementsAre(3.0));
 }
 
 TEST_F(TwoShards, AClockMayHaveBothStagesInOrder) {
   const auto trust = [&](uint32_t rank, int64_t clock) {
-    NormFolder::Answers answers;
+    NormReducer::Answers answers;
     folder_.OnNorms(9, rank, 10 + rank, {clock, FoldStage::kTrust}, {rank},
                     {1, 2}, kDeadline, &answers);
     return answers;
@@ -187,7 +187,7 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
   const auto refused = [&](uint32_t rank, uint64_t incarnation, int64_t clock,
                            std::vector<uint32_t> blocks,
                            std::vector<double> norms) {
-    NormFolder::Answers answers;
+    NormReducer::Answers answers;
     folder_.OnNorms(1, rank, incarnation, {clock}, blocks, norms, kDeadline,
                     &answers);
     EXPECT_EQ(answers.size(), 1u);
@@ -208,20 +208,20 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
   EXPECT_FALSE(refused(1, 11, 6, {1}, {1}).ok());
 }
 
-TEST(NormFolderTest, WhoHasNoPartInARoundDoesNotCountInIt) {
+TEST(NormReducerTest, WhoHasNoPartInARoundDoesNotCountInIt) {
   // A block, a slot, nothing.
-  NormFolder folder({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
-                    {0}, "job");
-  const auto answers_to = [&](uint32_t rank, const FoldRound& round,
+  NormReducer folder({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
+                     {0}, "job");
+  const auto answers_to = [&](uint32_t rank, const ReductionRound& round,
                               std::vector<uint32_t> blocks,
                               std::vector<double> norms) {
-    NormFolder::Answers answers;
+    NormReducer::Answers answers;
     folder.OnNorms(rank, rank, 10 + rank, round, blocks, norms, kDeadline,
                    &answers);
     return answers;
   };
-  const auto expect_refused = [&](uint32_t rank, const FoldRound& round) {
-    const NormFolder::Answers answers = answers_to(rank, round, {}, {});
+  const auto expect_refused = [&](uint32_t rank, const ReductionRound& round) {
+    const NormReducer::Answers answers = answers_to(rank, round, {}, {});
     ASSERT_EQ(answers.size(), 1u);
     EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(answers[0].status.message()),
@@ -232,7 +232,7 @@ TEST(NormFolderTest, WhoHasNoPartInARoundDoesNotCountInIt) {
   expect_refused(2, {3});
   ASSERT_EQ(answers_to(1, {3}, {1}, {4}).size(), 2u);
   expect_refused(1, {3, FoldStage::kTrust});
-  const NormFolder::Answers trust =
+  const NormReducer::Answers trust =
       answers_to(0, {3, FoldStage::kTrust}, {0}, {1, 2});
   ASSERT_EQ(trust.size(), 1u);
   EXPECT_THAT(trust[0].sums, ElementsAre(1, 2));
@@ -240,7 +240,7 @@ TEST(NormFolderTest, WhoHasNoPartInARoundDoesNotCountInIt) {
 
 TEST_F(TwoShards, ClosingEndsEveryCall) {
   Send(1, 0, 7);
-  NormFolder::Answers answers;
+  NormReducer::Answers answers;
   folder_.Close(absl::CancelledError("over"), &answers);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].status.message(), "over");
@@ -248,4 +248,4 @@ TEST_F(TwoShards, ClosingEndsEveryCall) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 PushFacts Facts(int64_t clock, uint64_t samples, uint32_t blocks_in_clock,
@@ -75,4 +75,4 @@ TEST(PushLedgerTest, RefusesContradictions) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::AllOf;
@@ -25,9 +25,9 @@ const absl::Time kDeadline = kStart + absl::Seconds(5);
 
 class ThreeWorkers : public ::testing::Test {
  protected:
-  using Answers = StatisticsFolder::Answers;
+  using Answers = StatisticsReducer::Answers;
 
-  Answers Send(uint64_t token, uint32_t rank, StatisticsFolder::Point at,
+  Answers Send(uint64_t token, uint32_t rank, StatisticsReducer::Point at,
                std::vector<double> values, absl::Time now = kStart) {
     Answers answers;
     folder_.OnPart({.token = token,
@@ -39,7 +39,7 @@ class ThreeWorkers : public ::testing::Test {
                    now, &answers);
     return answers;
   }
-  Answers Leave(uint64_t token, uint32_t rank, StatisticsFolder::Point at) {
+  Answers Leave(uint64_t token, uint32_t rank, StatisticsReducer::Point at) {
     Answers answers;
     folder_.OnPart({.token = token,
                     .rank = rank,
@@ -50,7 +50,7 @@ class ThreeWorkers : public ::testing::Test {
     return answers;
   }
   // The one answer to it.
-  absl::Status Refused(const StatisticsFolder::Part& part) {
+  absl::Status Refused(const StatisticsReducer::Part& part) {
     Answers answers;
     folder_.OnPart(part, kStart, &answers);
     EXPECT_THAT(answers, SizeIs(1));
@@ -60,10 +60,10 @@ class ThreeWorkers : public ::testing::Test {
     return std::string(status.message());
   }
 
-  StatisticsFolder folder_{{{10, "worker:0 at a:1"},
-                            {11, "worker:1 at b:2"},
-                            {12, "worker:2 at c:3"}},
-                           "job j on ps:0"};
+  StatisticsReducer folder_{{{10, "worker:0 at a:1"},
+                             {11, "worker:1 at b:2"},
+                             {12, "worker:2 at c:3"}},
+                            "job j on ps:0"};
 };
 
 TEST_F(ThreeWorkers, TheLastPartEndsAllCallsWithTheSumsInOrderOfRank) {
@@ -175,18 +175,18 @@ TEST_F(ThreeWorkers, WhatIsNotFiniteIsFoldedLikeEverythingElse) {
 
 TEST_F(ThreeWorkers, RefusesWhatCannotBe) {
   const std::vector<double> two = {1, 2};
-  StatisticsFolder::Part part = {.token = 9,
-                                 .rank = 1,
-                                 .incarnation = 11,
-                                 .at = {3, 0},
-                                 .values = two,
-                                 .deadline = kDeadline};
+  StatisticsReducer::Part part = {.token = 9,
+                                  .rank = 1,
+                                  .incarnation = 11,
+                                  .at = {3, 0},
+                                  .values = two,
+                                  .deadline = kDeadline};
   const auto with = [&](auto change) {
-    StatisticsFolder::Part changed = part;
+    StatisticsReducer::Part changed = part;
     change(&changed);
     return Refused(changed);
   };
-  using Part = StatisticsFolder::Part;
+  using Part = StatisticsReducer::Part;
   EXPECT_THAT(Text(with([](Part* p) { p->rank = 3; })),
               HasSubstr("the job has ranks 0 to 2"));
   const absl::Status replaced = with([](Part* p) { p->incarnation = 12; });
@@ -249,4 +249,4 @@ TEST_F(ThreeWorkers, ClosingEndsEveryCall) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 class Values : public FloatSource {
@@ -416,4 +416,4 @@ TEST(DenseShardTest, CountsItsBytes) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

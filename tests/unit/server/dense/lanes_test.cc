@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(LanesTest, ALaneRunsItsTasksInOrder) {
@@ -121,4 +121,4 @@ TEST(LanesTest, DyingRunsWhatIsQueued) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(BufferPoolTest, ReusesBuffersOfTheSameClass) {
@@ -46,4 +46,4 @@ TEST(BufferPoolTest, BuffersMayOutliveTheirPoolsOwner) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(FreeDiskTest, AFolderIsMadeAndMeasured) {
@@ -30,4 +30,4 @@ TEST(FreeDiskTest, WhatCannotBeWrittenIsAnErrorThatNamesIt) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(InFlightBudgetTest, HoldsEndWithTheirOwner) {
@@ -49,4 +49,4 @@ TEST(InFlightBudgetTest, CompetitorsStayWithinTheLimit) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -22,7 +22,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Access = SharedRegion::Access;
@@ -347,4 +347,4 @@ TEST_F(SharedRegionsTest, WhateverRangeIsAcceptedLiesWithin) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

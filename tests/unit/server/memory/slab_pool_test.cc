@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(SlabPoolTest, SlabsAreZeroedAlignedAndApart) {
@@ -39,4 +39,4 @@ TEST(SlabPoolTest, SlabsAreZeroedAlignedAndApart) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::AllOf;
@@ -73,4 +73,4 @@ TEST(TableMetricsTest, JobsWithATableOfOneNameAddUp) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

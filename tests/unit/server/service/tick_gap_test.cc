@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr absl::Duration kPeriod = absl::Milliseconds(50);
@@ -32,4 +32,4 @@ TEST(TickGapTest, ALongTickIsNoFreeze) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

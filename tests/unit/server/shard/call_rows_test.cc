@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::ElementsAre;
@@ -58,4 +58,4 @@ TEST(CallRowsTest, GradientsAreKeptByRankUntilTheyAreTaken) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -20,7 +20,7 @@
 #include "tests/testing/memory_cold_store.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,7 +52,7 @@ class OnesBut : public FloatSource {
   const std::set<size_t> rows_;
 };
 
-class JobTablesTest : public ::testing::Test {
+class EmbeddingTablesTest : public ::testing::Test {
  protected:
   void Open(uint64_t memory_bytes, int64_t unseen_clocks = 0) {
     config_.label = "job j on ps:0";
@@ -67,9 +67,9 @@ class JobTablesTest : public ::testing::Test {
     auto cold = std::make_unique<MemoryColdStore>(
         TableShard::SpilledRowBytes(table.options));
     cold_ = cold.get();
-    JobTables::ColdStores stores;
+    EmbeddingTables::ColdStores stores;
     stores.push_back(std::move(cold));
-    auto tables = JobTables::Create(config_, 1, std::move(stores), {});
+    auto tables = EmbeddingTables::Create(config_, 1, std::move(stores), {});
     ASSERT_OK(tables.status());
     tables_ = *std::move(tables);
   }
@@ -114,11 +114,11 @@ class JobTablesTest : public ::testing::Test {
   NonFiniteLog non_finite_{
       OnNonFinite::kFailJob, {"worker:0", "worker:1"}, "a test"};
   MemoryColdStore* cold_ = nullptr;  // the table's
-  std::unique_ptr<JobTables> tables_;
+  std::unique_ptr<EmbeddingTables> tables_;
 };
 
 // Else the last clock's loss would be found out by nobody.
-TEST_F(JobTablesTest, RowsThatWereLostFailPushesAndScans) {
+TEST_F(EmbeddingTablesTest, RowsThatWereLostFailPushesAndScans) {
   Open(kFewRows);
   Push(0, kManyRows, 0);
   EXPECT_OK(AcceptsPushes());
@@ -135,7 +135,7 @@ TEST_F(JobTablesTest, RowsThatWereLostFailPushesAndScans) {
   }
 }
 
-TEST_F(JobTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
+TEST_F(EmbeddingTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
   Open(1 << 20);
   NonFiniteLog log(OnNonFinite::kDropBlock, {"worker:0", "worker:1"}, "a test");
   const CallRowSpan first =
@@ -156,7 +156,7 @@ TEST_F(JobTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
                                      " of table 'emb'")));
 }
 
-TEST_F(JobTablesTest, AnUpkeepThatFailsLosesNothing) {
+TEST_F(EmbeddingTablesTest, AnUpkeepThatFailsLosesNothing) {
   Open(kFewRows, /*unseen_clocks=*/5);
   Push(0, kManyRows, 0);
   const auto maintain = [&] {
@@ -189,17 +189,17 @@ class AskingColdStore : public MemoryColdStore {
   absl::Status* const answer_;
 };
 
-TEST_F(JobTablesTest, BytesAreGivenBackWhenTheTablesAreGone) {
+TEST_F(EmbeddingTablesTest, BytesAreGivenBackWhenTheTablesAreGone) {
   Open(kFewRows);
   const auto budget = std::make_shared<TableBudget>(4 << 20, 0);
   auto reserved = budget->Reserve({{0, 0}});
   ASSERT_OK(reserved.status());
   absl::Status while_there;
-  JobTables::ColdStores stores;
+  EmbeddingTables::ColdStores stores;
   stores.push_back(
       std::make_unique<AskingColdStore>(budget.get(), &while_there));
-  auto tables =
-      JobTables::Create(config_, 1, std::move(stores), *std::move(reserved));
+  auto tables = EmbeddingTables::Create(config_, 1, std::move(stores),
+                                        *std::move(reserved));
   ASSERT_OK(tables.status());
   tables->reset();
   EXPECT_EQ(while_there.code(), absl::StatusCode::kResourceExhausted);
@@ -207,4 +207,4 @@ TEST_F(JobTablesTest, BytesAreGivenBackWhenTheTablesAreGone) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

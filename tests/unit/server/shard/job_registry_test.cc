@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 std::shared_ptr<const JobEntry> Entry() {
@@ -20,8 +20,8 @@ std::shared_ptr<const JobEntry> Entry() {
   return entry;
 }
 
-TEST(JobTableTest, KnowsAnEntryFromTheNextOfItsName) {
-  JobTable jobs;
+TEST(JobRegistryTest, KnowsAnEntryFromTheNextOfItsName) {
+  JobRegistry jobs;
   const auto first = Entry();
   const auto second = Entry();
   EXPECT_FALSE(jobs.Has(*first));
@@ -35,7 +35,7 @@ TEST(JobTableTest, KnowsAnEntryFromTheNextOfItsName) {
   EXPECT_TRUE(jobs.Has(*second));
 }
 
-TEST(JobTableTest, ACallIsFromTheProcessThatHasTheRank) {
+TEST(JobRegistryTest, ACallIsFromTheProcessThatHasTheRank) {
   ConsistencyController::Options options;
   options.label = "job j on ps:0";
   options.workers = {{.incarnation = 7, .name = "worker:0"}};
@@ -54,4 +54,4 @@ TEST(JobTableTest, ACallIsFromTheProcessThatHasTheRank) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

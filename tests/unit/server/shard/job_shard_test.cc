@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -100,9 +100,9 @@ class JobShardTest : public ::testing::Test {
     assignment.mutable_spec()->set_wire_type(wire_type_);
     const auto config = ReadJobConfig(assignment, 0);
     ASSERT_OK(config.status());
-    JobTables::ColdStores cold(1);
+    EmbeddingTables::ColdStores cold(1);
     auto tables =
-        JobTables::Create(*config, lanes_.count(), std::move(cold), {});
+        EmbeddingTables::Create(*config, lanes_.count(), std::move(cold), {});
     ASSERT_OK(tables.status());
     shard_ = std::make_shared<JobShard>(
         *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
@@ -367,11 +367,11 @@ struct ClippedJob {
     assignment.mutable_spec()->mutable_optimizer()->set_clip_norm(1);
     const auto config = ReadJobConfig(assignment, 0);
     EXPECT_OK(config.status());
-    auto tables = JobTables::Create(*config, lanes->count(), {}, {});
+    auto tables = EmbeddingTables::Create(*config, lanes->count(), {}, {});
     EXPECT_OK(tables.status());
     shard = std::make_shared<JobShard>(
         *config, JobShard::Resources{lanes, budget.get(), buffers.get()},
-        [this](const FoldRound&, std::vector<double>,
+        [this](const ReductionRound&, std::vector<double>,
                std::function<void(JobShard::Sums)> done) {
           answer = std::move(done);
         },
@@ -441,4 +441,4 @@ TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -19,7 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::Each;
@@ -42,7 +42,7 @@ std::shared_ptr<const FloatSource> Source(std::vector<float> values) {
   return std::make_shared<Floats>(std::move(values));
 }
 
-class LaneWorkTest : public ::testing::Test {
+class LaneExecutorTest : public ::testing::Test {
  protected:
   void Open(OnNonFinite policy, bool folds) {
     config_.label = "job j on ps:0";
@@ -62,10 +62,11 @@ class LaneWorkTest : public ::testing::Test {
     table.options.memory_bytes = 1 << 20;
     config_.tables = {table};
     layout_ = std::make_unique<ShardLayout>(LayoutOf(config_));
-    auto tables = JobTables::Create(config_, 1, JobTables::ColdStores(1), {});
+    auto tables =
+        EmbeddingTables::Create(config_, 1, EmbeddingTables::ColdStores(1), {});
     ASSERT_OK(tables.status());
-    work_ =
-        std::make_unique<LaneWork>(&config_, layout_.get(), *std::move(tables));
+    work_ = std::make_unique<LaneExecutor>(&config_, layout_.get(),
+                                           *std::move(tables));
     Run({.kind = Kind::kInit, .source = Source({10, 20})});
   }
 
@@ -135,11 +136,11 @@ class LaneWorkTest : public ::testing::Test {
   const std::shared_ptr<BufferPool> buffers_ =
       std::make_shared<BufferPool>(1 << 10);
   std::unique_ptr<ShardLayout> layout_;
-  std::unique_ptr<LaneWork> work_;
+  std::unique_ptr<LaneExecutor> work_;
   DenseShard::Scratch scratch_;
 };
 
-TEST_F(LaneWorkTest, StepsTakeEffectInTheirOrder) {
+TEST_F(LaneExecutorTest, StepsTakeEffectInTheirOrder) {
   Open(OnNonFinite::kFailJob, false);
   Deliver(1, {2, 4});
   Deliver(0, {2, 0});
@@ -161,7 +162,7 @@ TEST_F(LaneWorkTest, StepsTakeEffectInTheirOrder) {
   EXPECT_EQ(same, values);
 }
 
-TEST_F(LaneWorkTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
+TEST_F(LaneExecutorTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
   Open(OnNonFinite::kFailJob, true);
   Deliver(0, {6, 8});
   Run({.kind = Kind::kFold, .sample_count = 2});
@@ -184,7 +185,7 @@ TEST_F(LaneWorkTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
   EXPECT_EQ(work_->Norms(FoldStage::kTrust).size(), 2u) << "two a block";
 }
 
-TEST_F(LaneWorkTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
+TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const auto policy : {OnNonFinite::kSkipStep, OnNonFinite::kDropBlock}) {
     Open(policy, true);
@@ -206,7 +207,7 @@ TEST_F(LaneWorkTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
   }
 }
 
-TEST_F(LaneWorkTest, NothingIsReadOnceTheJobHasFailed) {
+TEST_F(LaneExecutorTest, NothingIsReadOnceTheJobHasFailed) {
   Open(OnNonFinite::kFailJob, false);
   Deliver(1, {0, std::nanf("")});
   Run({.kind = Kind::kApply, .clock = 3, .sample_count = 1});
@@ -219,4 +220,4 @@ TEST_F(LaneWorkTest, NothingIsReadOnceTheJobHasFailed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

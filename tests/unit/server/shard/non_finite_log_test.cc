@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(NonFiniteLogTest, TheFirstFindingFailsTheJobAndIsNamed) {
@@ -48,4 +48,4 @@ TEST(NonFiniteLogTest, ASumHasNoWorker) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

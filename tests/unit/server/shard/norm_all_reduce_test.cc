@@ -21,7 +21,7 @@
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/wait_log.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::AllOf;
@@ -92,24 +92,24 @@ class Exchange {
       member->mutable_task()->set_type(PS);
       member->mutable_task()->set_index(rank);
     }
-    exchange_ = std::make_shared<NormExchange>(
+    exchange_ = std::make_shared<NormAllReduce>(
         assignment, map_, absl::Span<const TableMap>(), 1, "job j on ps:1",
         kTimeout,
         [this](PeerUnreachable report) { told.Add(std::move(report)); });
   }
   ~Exchange() { server_->Shutdown(); }
 
-  NormExchange* operator->() { return exchange_.get(); }
+  NormAllReduce* operator->() { return exchange_.get(); }
   void StopFolder() { server_->Shutdown(); }
   std::vector<double> Norms(FoldStage stage) const {
     return std::vector<double>(map_.shard_blocks(1).size() * FoldWidth(stage),
                                1);
   }
-  NormExchange::Sums Answer(FoldStage stage) {
-    NormExchange::Sums answer;
+  NormAllReduce::Sums Answer(FoldStage stage) {
+    NormAllReduce::Sums answer;
     absl::Notification answered;
     exchange_->Exchange({.clock = 3, .stage = stage}, Norms(stage),
-                        [&](NormExchange::Sums sums) {
+                        [&](NormAllReduce::Sums sums) {
                           answer = std::move(sums);
                           answered.Notify();
                         });
@@ -122,18 +122,18 @@ class Exchange {
  private:
   const BlockMap map_ = *BlockMap::Create({TensorSize{"w", 4096}}, 2);
   std::unique_ptr<GrpcServer> server_;
-  std::shared_ptr<NormExchange> exchange_;
+  std::shared_ptr<NormAllReduce> exchange_;
 };
 
 // The sums of another version, or of another job.
-TEST(NormExchangeTest, AnAnswerHasAsManySumsAsWereAskedFor) {
+TEST(NormAllReduceTest, AnAnswerHasAsManySumsAsWereAskedFor) {
   for (const FoldStage stage : {FoldStage::kGradient, FoldStage::kTrust}) {
     const int expected = FoldWidth(stage);
     for (int sums = 0; sums <= 3; ++sums) {
       SCOPED_TRACE(absl::StrCat(sums, " sums, expected ", expected));
       OddFolder folder(sums);
       Exchange exchange(&folder);
-      const NormExchange::Sums answer = exchange.Answer(stage);
+      const NormAllReduce::Sums answer = exchange.Answer(stage);
       if (sums == expected) {
         ASSERT_OK(answer.status());
         EXPECT_EQ(answer->size(), static_cast<size_t>(sums));
@@ -148,7 +148,7 @@ TEST(NormExchangeTest, AnAnswerHasAsManySumsAsWereAskedFor) {
   }
 }
 
-TEST(NormExchangeTest, AShardThatIsOutOfReachIsTold) {
+TEST(NormAllReduceTest, AShardThatIsOutOfReachIsTold) {
   OddFolder folder(1);
   Exchange exchange(&folder);
   ASSERT_OK(exchange.Answer(FoldStage::kGradient).status());
@@ -166,13 +166,13 @@ TEST(NormExchangeTest, AShardThatIsOutOfReachIsTold) {
   EXPECT_FALSE(report.error().empty());
 }
 
-TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
+TEST(NormAllReduceTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   SilentFolder folder;
   Exchange exchange(&folder);
   auto owned = std::make_shared<absl::Status>();
   absl::Notification closing, go_on;
   exchange->Exchange({.clock = 0}, exchange.Norms(FoldStage::kGradient),
-                     [&, owned](NormExchange::Sums norm) {
+                     [&, owned](NormAllReduce::Sums norm) {
                        closing.Notify();
                        go_on.WaitForNotification();
                        *owned = norm.status();
@@ -190,7 +190,7 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(owned->code(), absl::StatusCode::kCancelled);
   // Later ones hear it at once.
-  exchange->Exchange({.clock = 1}, {}, [owned](NormExchange::Sums norm) {
+  exchange->Exchange({.clock = 1}, {}, [owned](NormAllReduce::Sums norm) {
     *owned = norm.status();
   });
   ASSERT_EQ(owned.use_count(), 1);
@@ -198,4 +198,4 @@ TEST(NormExchangeTest, AClosedExchangeHasLetGoOfItsCallbacks) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

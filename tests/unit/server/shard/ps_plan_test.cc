@@ -11,7 +11,7 @@
 #include "server/dense/dense_shard.h"
 #include "server/shard/job_config.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr int64_t kMessages = 8 << 20;  // of a worker
@@ -159,4 +159,4 @@ TEST(PsPlanTest, WhatIsNotBuiltIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

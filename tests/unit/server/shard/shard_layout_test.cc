@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::AllOf;
@@ -382,4 +382,4 @@ TEST(ShardLayoutTest, PulledRowsFitIntoAMessage) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -28,7 +28,7 @@
 #include "server/tables/table_shard.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -349,13 +349,13 @@ TEST(RowSpillTest, LimitsHaveALeast) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SpillFolderTest, BelongsToOneProcessAndIsEmptyAtFirst) {
+TEST(SpillDirectoryTest, BelongsToOneProcessAndIsEmptyAtFirst) {
   const TempDir temp;
   temp.Write("syncline-spill-0/job-7/table-0/000012.sst", "left over");
   temp.Write("syncline-spill-syncline-ps-3/job-7.table-0/rows", "of 0.1.0");
   temp.Write("syncline-spill-syncline-ps-3.lock", "");
   {
-    const auto folder = SpillFolder::Open(temp.path());
+    const auto folder = SpillDirectory::Open(temp.path());
     ASSERT_TRUE(folder.ok()) << folder.status();
     EXPECT_TRUE(fs::is_empty((*folder)->path()));
     EXPECT_FALSE(fs::exists(temp.File("syncline-spill-syncline-ps-3")));
@@ -366,20 +366,20 @@ TEST(SpillFolderTest, BelongsToOneProcessAndIsEmptyAtFirst) {
     ASSERT_TRUE(RowSpill::Open(options).ok());
     EXPECT_EQ(fs::path(options.folder).parent_path(), (*folder)->path());
     EXPECT_FALSE(fs::exists(options.folder)) << "the store is gone";
-    const auto second = SpillFolder::Open(temp.path());
+    const auto second = SpillDirectory::Open(temp.path());
     ASSERT_TRUE(second.ok()) << second.status();
     EXPECT_NE((*second)->path(), (*folder)->path());
   }
   EXPECT_TRUE(fs::is_empty(temp.path()));
 }
 
-TEST(SpillFolderTest, APathThatCannotBeWrittenIsNamed) {
+TEST(SpillDirectoryTest, APathThatCannotBeWrittenIsNamed) {
   const TempDir temp;
   const std::string file = temp.Write("file", "not a folder");
-  const auto below_file = SpillFolder::Open(file);
+  const auto below_file = SpillDirectory::Open(file);
   EXPECT_FALSE(below_file.ok());
   EXPECT_THAT(std::string(below_file.status().message()), HasSubstr(file));
-  EXPECT_FALSE(SpillFolder::Open("/proc/nowhere").ok());
+  EXPECT_FALSE(SpillDirectory::Open("/proc/nowhere").ok());
 }
 
 class Ones : public FloatSource {
@@ -434,4 +434,4 @@ TEST(RowSpillTest, ATableLargerThanMemoryKeepsEveryRow) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

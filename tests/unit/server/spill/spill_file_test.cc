@@ -14,7 +14,7 @@
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST(SpillFileTest, WhatIsNotThereIsSaid) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

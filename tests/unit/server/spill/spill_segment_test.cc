@@ -20,7 +20,7 @@
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 constexpr size_t kRowBytes = 20;
@@ -52,13 +52,13 @@ class Shelves {
   Shelves(const std::string& folder, uint64_t bytes_max)
       : file_(*SpillFile::Create(folder, layout_.chunk_bytes, bytes_max)) {
     shelves_.push_back(
-        std::make_unique<SpillShelf>(file_.get(), &layout_, kSeed, 0, 0));
+        std::make_unique<SpillSegment>(file_.get(), &layout_, kSeed, 0, 0));
   }
 
   // A row; empty: it is deleted.
   absl::Status Put(int64_t key, const std::string& row) {
     const uint64_t position = ColdPosition(key);
-    SpillShelf* shelf = Of(position);
+    SpillSegment* shelf = Of(position);
     if (shelf->log_room() == 0) {
       const absl::Status merged = Merge(shelf);
       if (!merged.ok()) return merged;
@@ -80,7 +80,7 @@ class Shelves {
     return absl::OkStatus();
   }
 
-  SpillShelf::Answer Get(int64_t key, std::string* row) {
+  SpillSegment::Answer Get(int64_t key, std::string* row) {
     row->assign(kRowBytes, ' ');
     std::vector<char> page(layout_.entry_bytes * layout_.page_entries);
     const uint64_t position = ColdPosition(key);
@@ -91,7 +91,7 @@ class Shelves {
   void ExpectLikeTheModel(int64_t keys) {
     std::string row;
     for (int64_t key = 0; key < keys; ++key) {
-      const SpillShelf::Answer answer = Get(key, &row);
+      const SpillSegment::Answer answer = Get(key, &row);
       ASSERT_OK(answer.status);
       ASSERT_FALSE(answer.pending);
       const auto expected = model_.find(ColdPosition(key));
@@ -118,8 +118,8 @@ class Shelves {
     EXPECT_TRUE(keys.size() == limit || expected == model_.end());
   }
 
-  absl::Status Merge(SpillShelf* shelf) {
-    std::unique_ptr<SpillShelf> next;
+  absl::Status Merge(SpillSegment* shelf) {
+    std::unique_ptr<SpillSegment> next;
     const bool splits = shelf->entries_most() > layout_.split_entries;
     const absl::Status merged = shelf->Merge(splits ? &next : nullptr);
     if (next != nullptr) shelves_.push_back(std::move(next));
@@ -129,8 +129,8 @@ class Shelves {
     return merged;
   }
 
-  SpillShelf* Of(uint64_t position) {
-    SpillShelf* of = nullptr;
+  SpillSegment* Of(uint64_t position) {
+    SpillSegment* of = nullptr;
     for (const auto& shelf : shelves_) {
       if (shelf->begin() <= position) of = shelf.get();
     }
@@ -143,11 +143,11 @@ class Shelves {
  private:
   const SpillLayout layout_ = Small();
   const std::unique_ptr<SpillFile> file_;
-  std::vector<std::unique_ptr<SpillShelf>> shelves_;
+  std::vector<std::unique_ptr<SpillSegment>> shelves_;
   std::map<uint64_t, std::string> model_;  // by position
 };
 
-TEST(SpillShelfTest, IsAMap) {
+TEST(SpillSegmentTest, IsAMap) {
   constexpr int64_t kKeys = 1500;
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
@@ -172,7 +172,7 @@ TEST(SpillShelfTest, IsAMap) {
 
 // A partition may be one slot, whose keys share the hash's upper bits: what the
 // log is searched by must tell them apart all the same.
-TEST(SpillShelfTest, KeysOfOneSlotAreToldApart) {
+TEST(SpillSegmentTest, KeysOfOneSlotAreToldApart) {
   const TempDir temp;
   Shelves shelves(temp.path(), 16 << 20);
   std::vector<int64_t> keys;
@@ -182,11 +182,11 @@ TEST(SpillShelfTest, KeysOfOneSlotAreToldApart) {
   for (const int64_t key : keys) ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
   std::set<uint16_t> tags;
   for (const int64_t key : keys)
-    tags.insert(SpillShelf::Tag(ColdPosition(key)));
+    tags.insert(SpillSegment::Tag(ColdPosition(key)));
   EXPECT_GT(tags.size(), keys.size() * 9 / 10);
 }
 
-TEST(SpillShelfTest, AMergeWithoutRoomChangesNothing) {
+TEST(SpillSegmentTest, AMergeWithoutRoomChangesNothing) {
   const TempDir temp;
   Shelves shelves(temp.path(), 40 * 4096);
   absl::Status status;
@@ -203,7 +203,7 @@ TEST(SpillShelfTest, AMergeWithoutRoomChangesNothing) {
 }
 
 // Everything is given back: a store that shrinks has room again.
-TEST(SpillShelfTest, DeletedRowsTakeNoRoomAfterAMerge) {
+TEST(SpillSegmentTest, DeletedRowsTakeNoRoomAfterAMerge) {
   const TempDir temp;
   Shelves shelves(temp.path(), 16 << 20);
   for (int64_t key = 0; key < 1000; ++key) {
@@ -218,7 +218,7 @@ TEST(SpillShelfTest, DeletedRowsTakeNoRoomAfterAMerge) {
   shelves.ExpectScanned(0, 10);
 }
 
-TEST(SpillShelfTest, ADamagedRowCostsNoOther) {
+TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
   constexpr int64_t kRows = 250;
   const SpillLayout layout = Small();
   int noticed = 0;
@@ -244,7 +244,7 @@ TEST(SpillShelfTest, ADamagedRowCostsNoOther) {
       int lost = 0;
       std::string row;
       for (int64_t key = 0; key < kRows; ++key) {
-        const SpillShelf::Answer answer = shelves.Get(key, &row);
+        const SpillSegment::Answer answer = shelves.Get(key, &row);
         if (answer.found == ColdFound::kUnreadable) {
           EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
           ++lost;
@@ -275,7 +275,7 @@ TEST(SpillShelfTest, ADamagedRowCostsNoOther) {
 
 // Of a key in the log that cannot be read an older row in the base must not
 // pass for it, and merges go on.
-TEST(SpillShelfTest, ADamagedLogCostsItsOwnRowsAlone) {
+TEST(SpillSegmentTest, ADamagedLogCostsItsOwnRowsAlone) {
   constexpr int64_t kRows = 40;
   constexpr int kDamaged = 3;
   const SpillLayout layout = Small();
@@ -315,7 +315,7 @@ TEST(SpillShelfTest, ADamagedLogCostsItsOwnRowsAlone) {
       std::string row;
       for (int64_t key = 0; key < kRows; ++key) {
         SCOPED_TRACE(key);
-        const SpillShelf::Answer answer = shelves.Get(key, &row);
+        const SpillSegment::Answer answer = shelves.Get(key, &row);
         if (key == 5 || key == 6) {
           EXPECT_EQ(answer.found, ColdFound::kUnreadable);
           EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
@@ -345,19 +345,19 @@ TEST(SpillShelfTest, ADamagedLogCostsItsOwnRowsAlone) {
   }
 }
 
-TEST(SpillShelfTest, ARowOfAnotherPartitionIsNone) {
+TEST(SpillSegmentTest, ARowOfAnotherPartitionIsNone) {
   const TempDir temp;
   const SpillLayout layout = Small();
   ASSERT_OK_AND_ASSIGN(
       const auto file,
       SpillFile::Create(temp.path(), layout.chunk_bytes, 1 << 20));
-  SpillShelf mine(file.get(), &layout, kSeed, 0, 0);
-  const SpillShelf other(file.get(), &layout, kSeed + 1, 0, 0);
+  SpillSegment mine(file.get(), &layout, kSeed, 0, 0);
+  const SpillSegment other(file.get(), &layout, kSeed + 1, 0, 0);
   const std::string row = RowOf(5, 0);
   std::vector<char> entry(layout.entry_bytes);
   std::vector<char> page(layout.entry_bytes * layout.page_entries);
-  for (const SpillShelf* from :
-       {static_cast<const SpillShelf*>(&mine), &other}) {
+  for (const SpillSegment* from :
+       {static_cast<const SpillSegment*>(&mine), &other}) {
     from->MakeEntry(5, row.data(), entry.data());
     ASSERT_OK(mine.Append({ColdPosition(5)}, entry));
     std::string got(kRowBytes, ' ');
@@ -367,4 +367,4 @@ TEST(SpillShelfTest, ARowOfAnotherPartitionIsNone) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

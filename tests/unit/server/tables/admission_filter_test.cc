@@ -8,7 +8,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(AdmissionFilterTest, CountsUpToItsMost) {
@@ -54,4 +54,4 @@ TEST(AdmissionFilterTest, WithoutMemoryItLetsAllIn) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

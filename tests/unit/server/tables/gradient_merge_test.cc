@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "kernels/optimizer/optimizer.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 class Floats : public FloatSource {
@@ -95,4 +95,4 @@ TEST(GradientMergeTest, RowsLongerThanAPiece) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

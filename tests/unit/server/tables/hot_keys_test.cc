@@ -10,7 +10,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(HotKeysTest, KeepsTheLargestCounts) {
@@ -88,4 +88,4 @@ TEST(HotKeysTest, FewKeysAreAllKept) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

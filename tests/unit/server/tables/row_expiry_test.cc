@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using Verdict = RowExpiry::Verdict;
@@ -78,4 +78,4 @@ TEST(ClockHistoryTest, WithoutATimeNothingIsTooOld) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -10,7 +10,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 void ExpectLikeAMap(uint32_t capacity, uint64_t hashes, uint64_t seed) {
@@ -82,4 +82,4 @@ TEST(RowIndexTest, ResetEmpties) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 class RowPartitionTest : public testing::Test {
@@ -106,4 +106,4 @@ TEST_F(RowPartitionTest, SpilledBytesAreTheRowWithoutItsKey) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

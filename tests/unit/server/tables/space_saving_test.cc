@@ -14,7 +14,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 // Zipf's law with exponent `s` over `vocabulary` keys, by inverting the sums.
@@ -103,4 +103,4 @@ TEST(SpaceSavingTest, FewKeysAreCountedExactly) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

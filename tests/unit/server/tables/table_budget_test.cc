@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(TableBudgetTest, TooLittleMemoryIsAnErrorAndTooLittleDiskIsNone) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

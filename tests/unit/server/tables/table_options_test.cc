@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 TEST(TableStatsTest, LanesAddUp) {
@@ -28,4 +28,4 @@ TEST(TableStatsTest, LanesAddUp) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

@@ -25,7 +25,7 @@
 #include "tests/testing/memory_cold_store.h"
 #include "tests/testing/seed_count.h"
 
-namespace syncline {
+namespace syncline::ps {
 namespace {
 
 using ::testing::HasSubstr;
@@ -1052,4 +1052,4 @@ TEST(TableShardTest, CursorsAreCheckedWhenTheyComeBack) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ps

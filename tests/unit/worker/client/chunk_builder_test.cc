@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -183,4 +183,4 @@ TEST(ChunkBuilderTest, ManyTinyTensorsTravelInSeveralChunks) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

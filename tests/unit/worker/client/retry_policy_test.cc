@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Next = RetryPolicy::Next;
@@ -230,4 +230,4 @@ TEST(RetryPolicyTest, AProbeThatFailsOnceProvesNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

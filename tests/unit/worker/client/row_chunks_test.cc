@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(RowChunksTest, ASlotThatFitsIntoNoMessageIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

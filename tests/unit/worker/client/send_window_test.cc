@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -85,4 +85,4 @@ TEST(SendWindowTest, RandomTrafficStaysInBoundsInOrderAndDrains) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

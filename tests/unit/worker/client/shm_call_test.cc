@@ -14,13 +14,13 @@
 #include "tests/testing/status_matchers.h"
 #include "worker/client/shared_link.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kPage = AreaAllocator::kAlignment;
 constexpr uint64_t kName = 77;
 
-class SharedRouteTest : public testing::Test {
+class ShmCallTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(region_, SharedRegion::Create(16 * kPage));
@@ -54,12 +54,12 @@ class SharedRouteTest : public testing::Test {
 
   std::shared_ptr<SharedRegion> region_;
   std::shared_ptr<SharedLink> link_;
-  SharedRoute route_;
+  ShmCall route_;
   PushHeader header_;
   grpc::ByteBuffer request_;
 };
 
-TEST_F(SharedRouteTest, ThePayloadIsInMemoryAndTheAnswerIsTheArea) {
+TEST_F(ShmCallTest, ThePayloadIsInMemoryAndTheAnswerIsTheArea) {
   const SharedMemory sent = Prepare(6);
   ASSERT_EQ(sent.payload_size(), 1);
   EXPECT_EQ(sent.payload(0).region(), kName);
@@ -85,7 +85,7 @@ TEST_F(SharedRouteTest, ThePayloadIsInMemoryAndTheAnswerIsTheArea) {
   EXPECT_EQ(link_->used_bytes(), 0u);
 }
 
-TEST_F(SharedRouteTest, AnAnswerMayAlsoTravel) {
+TEST_F(ShmCallTest, AnAnswerMayAlsoTravel) {
   Prepare(6);
   grpc::ByteBuffer response = EncodeFrame(header_, {grpc::Slice("answer")});
   ASSERT_OK_AND_ASSIGN(const size_t bytes, route_.TakeAnswer(&response));
@@ -94,10 +94,10 @@ TEST_F(SharedRouteTest, AnAnswerMayAlsoTravel) {
   EXPECT_EQ(link_->used_bytes(), 0u);
 }
 
-TEST_F(SharedRouteTest, AnAnswerThatClaimsToBeElsewhereIsRefused) {
+TEST_F(ShmCallTest, AnAnswerThatClaimsToBeElsewhereIsRefused) {
   const SharedRange offered = Prepare(4096).answer();
   const auto refused = [&](auto change) {
-    SharedRoute route;
+    ShmCall route;
     const auto message = route.Prepare(link_, request_, 4096);
     SharedMemory written;
     *written.add_payload() = Sent(*message).answer();
@@ -118,7 +118,7 @@ TEST_F(SharedRouteTest, AnAnswerThatClaimsToBeElsewhereIsRefused) {
   EXPECT_EQ(offered.size(), 4096u);
 }
 
-TEST_F(SharedRouteTest, AnErrorOfThePsFreesTheAnswerArea) {
+TEST_F(ShmCallTest, AnErrorOfThePsFreesTheAnswerArea) {
   const SharedRange payload = Prepare(kPage).payload(0);
   EXPECT_TRUE(
       route_.OnError(Ended(absl::DeadlineExceededError("parked"), "ended")));
@@ -130,7 +130,7 @@ TEST_F(SharedRouteTest, AnErrorOfThePsFreesTheAnswerArea) {
   EXPECT_EQ(link_->used_bytes(), kPage);  // lost: that attempt never ended
 }
 
-TEST_F(SharedRouteTest, AnErrorOfGrpcLosesTheAnswerArea) {
+TEST_F(ShmCallTest, AnErrorOfGrpcLosesTheAnswerArea) {
   const SharedRange first = Prepare(kPage).answer();
   EXPECT_TRUE(route_.OnError(absl::DeadlineExceededError("here")));
   const SharedRange second = Prepare(kPage).answer();
@@ -146,13 +146,13 @@ TEST_F(SharedRouteTest, AnErrorOfGrpcLosesTheAnswerArea) {
   EXPECT_EQ(link_->used_bytes(), 5 * kPage);
 }
 
-TEST_F(SharedRouteTest, APsThatForgotTheMemoryEndsTheLink) {
+TEST_F(ShmCallTest, APsThatForgotTheMemoryEndsTheLink) {
   Prepare(kPage);
   EXPECT_FALSE(
       route_.OnError(Ended(absl::FailedPreconditionError("?"), "unknown")));
 }
 
-TEST_F(SharedRouteTest, APayloadStaysWhereAnAttemptMayReadIt) {
+TEST_F(ShmCallTest, APayloadStaysWhereAnAttemptMayReadIt) {
   Prepare(kPage);
   EXPECT_TRUE(route_.OnError(absl::UnavailableError("gone")));
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(16 * kPage));
@@ -165,7 +165,7 @@ TEST_F(SharedRouteTest, APayloadStaysWhereAnAttemptMayReadIt) {
   EXPECT_EQ(link_->used_bytes(), kPage);
 }
 
-TEST_F(SharedRouteTest, APayloadThatThePsCanReadIsNotCopied) {
+TEST_F(ShmCallTest, APayloadThatThePsCanReadIsNotCopied) {
   ASSERT_OK_AND_ASSIGN(const auto gradients, SharedRegion::Create(64 * kPage));
   link_->AddPayloads(gradients, 78, FileDescriptor());
   const auto part = [&](size_t offset, size_t size) {
@@ -173,7 +173,7 @@ TEST_F(SharedRouteTest, APayloadThatThePsCanReadIsNotCopied) {
                        grpc::Slice::STATIC_SLICE);
   };
   const auto sent = [&](std::vector<grpc::Slice> parts) {
-    SharedRoute route;
+    ShmCall route;
     request_ = EncodeFrame(header_, std::move(parts));
     return Sent(*route.Prepare(link_, request_, 0));
   };
@@ -194,7 +194,7 @@ TEST_F(SharedRouteTest, APayloadThatThePsCanReadIsNotCopied) {
   EXPECT_EQ(mixed.payload(0).region(), kName);
 }
 
-TEST_F(SharedRouteTest, WithoutRoomTheCallTravels) {
+TEST_F(ShmCallTest, WithoutRoomTheCallTravels) {
   SharedLink::Area most = link_->Allocate(15 * kPage);
   ASSERT_TRUE(most);
   EXPECT_FALSE(route_.Prepare(link_, request_, kPage).has_value());
@@ -204,4 +204,4 @@ TEST_F(SharedRouteTest, WithoutRoomTheCallTravels) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 
 #include "tests/testing/training_model.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::MakeTrainingModel;
@@ -82,4 +82,4 @@ TEST(DifferentiationTest, WithoutParametersOnlyForwardRuns) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

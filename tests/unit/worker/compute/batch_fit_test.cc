@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/training_model.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -103,4 +103,4 @@ TEST_F(DescribeFitTest, SaysThatThereIsRoomAgain) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -17,7 +17,7 @@
 #include "tests/testing/thread_folds.h"
 #include "tests/testing/training_model.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::MakeTrainingModel;
@@ -1564,4 +1564,4 @@ TEST_F(TableTest, ARowThatIsNotFiniteIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

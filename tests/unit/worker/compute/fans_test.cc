@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "worker/compute/initializers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -236,4 +236,4 @@ TEST(FansTest, HeScalesAConvolutionAsPyTorchDoes) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::Each;
@@ -143,4 +143,4 @@ TEST(InitializersTest, OnlyXavierAndHeLookAtFans) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

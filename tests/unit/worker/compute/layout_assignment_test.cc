@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "tests/testing/training_model.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::IsEmpty;
@@ -114,4 +114,4 @@ TEST(ChannelBlocksTest, ScoresAreInRows) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
@@ -137,4 +137,4 @@ TEST(LossTest, TheNumberOfLabelsMustFit) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "tests/testing/training_model.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -244,4 +244,4 @@ TEST(RecomputationTest, ATransformerTakesLess) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -17,7 +17,7 @@
 #include "tests/testing/training_model.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::MakeTrainingModel;
@@ -308,4 +308,4 @@ TEST(StepMemoryTest, SharingChangesNothingInRandomGraphs) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

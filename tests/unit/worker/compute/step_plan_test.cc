@@ -37,7 +37,7 @@ bool IsOurs(const void* caller) {
   std::free(p);
 }
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 Batch MakeBatch(int64_t size) {
@@ -103,4 +103,4 @@ TEST(StepPlanProblemsTest, WhatOperatorsRefuseComesAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Parts, StepPlanTest, ::testing::Values(1, 3));
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "tests/testing/training_model.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -177,4 +177,4 @@ TEST(StepRecorderTest, AnExecutorRecordsEveryNodeOnce) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "worker/data/dataset.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -350,4 +350,4 @@ TEST(BatchPlanTest, TheOrderOfABucketDependsOnSeedAndEpochAlone) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

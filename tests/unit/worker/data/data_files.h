@@ -16,7 +16,7 @@
 #include "common/system/file.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 
 // A directory of data files for one test.
 class DataFilesTest : public ::testing::Test {
@@ -66,6 +66,6 @@ inline std::string RealDataRoot() {
   return std::filesystem::absolute(set != nullptr ? set : "../shared/data");
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_TESTS_UNIT_WORKER_DATA_DATA_FILES_H_

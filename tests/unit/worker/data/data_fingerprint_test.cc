@@ -15,7 +15,7 @@
 #include "tests/unit/worker/data/data_files.h"
 #include "tests/unit/worker/data/npy_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
@@ -147,4 +147,4 @@ TEST_F(DataFingerprintTest, DrawnSamplesCount) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -18,7 +18,7 @@
 #include "tests/unit/worker/data/npy_files.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -485,4 +485,4 @@ TEST_F(RealDataTest, A9a) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

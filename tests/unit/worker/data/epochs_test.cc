@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 TrainingSpec Training(uint32_t epochs, uint64_t max_clocks) {
@@ -39,4 +39,4 @@ TEST(EpochsTest, MaxClocksBeyondTheEndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(LabelMapTest, RegressionTakesEveryValue) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace syncline {
+namespace syncline::worker {
 
 // Little-endian elements, as they lie in a file.
 template <typename T>
@@ -26,6 +26,6 @@ inline std::string NpyText(const std::string& descr, const std::string& shape) {
          "', 'fortran_order': False, 'shape': " + shape + ", }\n";
 }
 
-}  // namespace syncline
+}  // namespace syncline::worker
 
 #endif  // SYNCLINE_TESTS_UNIT_WORKER_DATA_NPY_FILES_H_

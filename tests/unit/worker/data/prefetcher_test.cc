@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -177,4 +177,4 @@ TEST(PrefetcherTest, PeekShowsWhatNextWillReturnAndTakesNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

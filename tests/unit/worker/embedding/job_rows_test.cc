@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST_F(JobRowsTest, BatchesThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

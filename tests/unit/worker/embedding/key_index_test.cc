@@ -8,7 +8,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 TEST(KeyIndexTest, NumbersAreThoseOfFirstAppearance) {
@@ -37,4 +37,4 @@ TEST(KeyIndexTest, NumbersAreThoseOfFirstAppearance) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -177,4 +177,4 @@ TEST(RowBatchTest, ABatchWithoutSamplesHasNoKeys) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr size_t kDim = 2;
@@ -94,4 +94,4 @@ TEST(RowCacheTest, WithoutRoomNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -17,7 +17,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr int64_t kBatch = 12;
@@ -49,7 +49,7 @@ Batch RandomBatch(Random* random) {
 // One worker's steps, with servers to pull from.
 class Simulation {
  public:
-  Simulation(uint64_t seed, const RowReuse::Options& options)
+  Simulation(uint64_t seed, const TrainingRowCache::Options& options)
       : random_(seed),
         options_(options),
         reuse_(options),
@@ -126,8 +126,8 @@ class Simulation {
   }
 
   Random random_;
-  const RowReuse::Options options_;
-  RowReuse reuse_;
+  const TrainingRowCache::Options options_;
+  TrainingRowCache reuse_;
   std::unique_ptr<RowBatch> current_;
   std::unique_ptr<RowBatch> next_;
   bool next_is_known_ = false;
@@ -138,20 +138,20 @@ class Simulation {
   int rows_ = 0;
 };
 
-RowReuse::Options MakeOptions() {
-  RowReuse::Options options;
+TrainingRowCache::Options MakeOptions() {
+  TrainingRowCache::Options options;
   options.dim = 1;
   options.learning_rate.base = 1;
   return options;
 }
 
-TEST(RowReuseTest, NoRowIsTooOldAndOwnPushesAreInIt) {
+TEST(TrainingRowCacheTest, NoRowIsTooOldAndOwnPushesAreInIt) {
   int hits = 0;
   int rows = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
-    RowReuse::Options options = MakeOptions();
+    TrainingRowCache::Options options = MakeOptions();
     options.rows_max = 1 + random.Below(40);
     options.clocks = static_cast<int64_t>(1 + random.Below(4));
     if (random.Below(3) != 0) {
@@ -167,12 +167,12 @@ TEST(RowReuseTest, NoRowIsTooOldAndOwnPushesAreInIt) {
   EXPECT_GT(hits, rows / 10);
 }
 
-TEST(RowReuseTest, AGradientThatIsNotFiniteIsNotApplied) {
-  RowReuse::Options options = MakeOptions();
+TEST(TrainingRowCacheTest, AGradientThatIsNotFiniteIsNotApplied) {
+  TrainingRowCache::Options options = MakeOptions();
   options.rows_max = 4;
   options.clocks = 9;
   options.wire_type = ElementType::kFloat16;
-  RowReuse reuse(options);
+  TrainingRowCache reuse(options);
   const auto current = MakeRows();
   const auto next = MakeRows();
   Batch batch;
@@ -214,9 +214,9 @@ JobSpec CachedSpec() {
   return spec;
 }
 
-TEST(RowReuseTest, OptionsAreTheJobs) {
+TEST(TrainingRowCacheTest, OptionsAreTheJobs) {
   JobSpec spec = CachedSpec();
-  const auto options = RowReuse::OptionsOf(spec, 0, 16, 100);
+  const auto options = TrainingRowCache::OptionsOf(spec, 0, 16, 100);
   ASSERT_TRUE(options.has_value());
   EXPECT_EQ(options->rows_max, 10u);
   EXPECT_EQ(options->dim, 16u);
@@ -228,14 +228,14 @@ TEST(RowReuseTest, OptionsAreTheJobs) {
   EXPECT_EQ(options->learning_rate.total_clocks, 100);
   EXPECT_EQ(options->wire_type, ElementType::kFloat32);
   spec.set_wire_type(WIRE_FLOAT16);
-  EXPECT_EQ(RowReuse::OptionsOf(spec, 0, 16, 100)->wire_type,
+  EXPECT_EQ(TrainingRowCache::OptionsOf(spec, 0, 16, 100)->wire_type,
             ElementType::kFloat16);
   spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
-  EXPECT_FALSE(
-      RowReuse::OptionsOf(spec, 0, 16, 100)->staleness_bound.has_value());
+  EXPECT_FALSE(TrainingRowCache::OptionsOf(spec, 0, 16, 100)
+                   ->staleness_bound.has_value());
   spec.mutable_tables(0)->set_cache_clocks(0);
-  EXPECT_FALSE(RowReuse::OptionsOf(spec, 0, 16, 100).has_value());
+  EXPECT_FALSE(TrainingRowCache::OptionsOf(spec, 0, 16, 100).has_value());
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

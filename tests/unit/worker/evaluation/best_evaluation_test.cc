@@ -10,7 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // The positions of the evaluations that are the best so far.
@@ -57,4 +57,4 @@ TEST(BestEvaluationTest, WhatIsNoNumberIsNeverTheBest) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "worker/data/batch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::DoubleEq;
@@ -258,4 +258,4 @@ TEST(EvaluationMetricsTest, MetricsAreOverThePositionsOfSamples) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST(EvaluatorTest, EndsBeforeTheBatchThatIsNotWanted) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

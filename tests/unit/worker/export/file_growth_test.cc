@@ -14,7 +14,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -67,4 +67,4 @@ TEST(FileGrowthTest, CallsEndBeforeTheWriterGoesOn) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

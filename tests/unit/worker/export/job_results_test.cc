@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST(MetricsJsonTest, SaysWhatWasSkipped) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -16,7 +16,7 @@
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(KeptResultsTest, NothingElseIsTouched) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -22,7 +22,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -276,4 +276,4 @@ TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

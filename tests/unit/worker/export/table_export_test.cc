@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -151,4 +151,4 @@ TEST(TableExportTest, ArtifactNamesAreValidAndUnique) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

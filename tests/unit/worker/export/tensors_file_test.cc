@@ -13,7 +13,7 @@
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -58,4 +58,4 @@ TEST(TensorsFileTest, AFolderThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

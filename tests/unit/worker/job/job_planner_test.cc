@@ -23,7 +23,7 @@
 #include "worker/export/job_results.h"
 #include "worker/job/prepared_job.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 struct Prepared {
@@ -232,4 +232,4 @@ TEST(JobPlannerTest, RowsMayFillEveryMessage) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

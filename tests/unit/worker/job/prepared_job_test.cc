@@ -20,7 +20,7 @@
 #include "tests/testing/job_builder.h"
 #include "tests/testing/process_memory.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -120,4 +120,4 @@ TEST(PreparedJobTest, AStopEndsTheTakingOfMemory) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

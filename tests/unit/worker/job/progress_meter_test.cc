@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 const absl::Time kStart = absl::FromUnixSeconds(1000);
@@ -63,4 +63,4 @@ TEST(ProgressMeterTest, AnEmptyCloseIsAStepWithoutSamples) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

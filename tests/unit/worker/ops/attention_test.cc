@@ -8,7 +8,7 @@
 #include "kernels/reference/reference_attention.h"
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::Dot;
@@ -165,4 +165,4 @@ TEST(AttentionTest, AMaskOfManyQueriesKeepsItsGradientsDigits) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -17,7 +17,7 @@
 #include "tests/testing/thread_folds.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::Dot;
@@ -450,4 +450,4 @@ TEST(BatchNormalizationTest, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -6,7 +6,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::Dot;
@@ -58,4 +58,4 @@ TEST(ClassLossOpTest, ALabelThatIsNoClassEndsTheStep) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

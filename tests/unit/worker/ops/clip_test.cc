@@ -5,7 +5,7 @@
 #include "tests/testing/op_run.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -45,4 +45,4 @@ TEST(ClipTest, WithoutBoundsNothingChanges) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -9,7 +9,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::MakeArray;
@@ -61,4 +61,4 @@ TEST(CombineTest, TheGradientIsThatOfTheWinnerAmongManyInputs) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "tests/testing/arrays.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr int64_t kCount = 100003;  // odd: two elements share a random number
@@ -202,4 +202,4 @@ TEST_F(DropoutTest, BadRatiosAreRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

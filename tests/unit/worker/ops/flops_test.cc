@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 TensorType Of(const Dims& dims) { return {.present = true, .dims = dims}; }
@@ -104,4 +104,4 @@ TEST(FlopsTest, TheRestCountsNumbersAndWhatOnlyMovesNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -15,7 +15,7 @@
 
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -182,4 +182,4 @@ TEST(BytesTest, BytesWrapAroundToo) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

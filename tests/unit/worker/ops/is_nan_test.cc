@@ -11,7 +11,7 @@
 
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Flags = std::vector<int>;
@@ -55,4 +55,4 @@ TEST(IsNanTest, InfinitiesAreFoundBySign) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -8,7 +8,7 @@
 #include "kernels/reference/reference_layer_norm.h"
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::Dot;
@@ -76,4 +76,4 @@ TEST(LayerNormOpTest, EveryOutputHasAGradient) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

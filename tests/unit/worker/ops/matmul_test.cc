@@ -3,7 +3,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -34,4 +34,4 @@ TEST(MatMulTest, EmptyProductsAreZeros) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

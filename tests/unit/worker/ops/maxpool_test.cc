@@ -9,7 +9,7 @@
 #include "common/base/aligned_buffer.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 // Two planes of 2 x 3, windows of 2 x 2 with stride 1.
@@ -56,4 +56,4 @@ TEST(MaxPoolTest, StorageOrderOneCountsColumnsFirst) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -24,7 +24,7 @@
 #include "tests/testing/op_case.h"
 #include "worker/compute/layout_assignment.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using reference::Dims;
@@ -984,4 +984,4 @@ TEST(OpTableTest, RefusalsNameTheNode) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

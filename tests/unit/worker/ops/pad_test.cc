@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -75,4 +75,4 @@ TEST(PadTest, AnEmptyResultTakesNoMemoryHoweverWide) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

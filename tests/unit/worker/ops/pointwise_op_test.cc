@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "kernels/reference/reference_recurrent.h"
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using reference::Cell;
@@ -468,4 +468,4 @@ TEST(RecurrentOpTest, ThereMayBeNoStepsAndNoSamples) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

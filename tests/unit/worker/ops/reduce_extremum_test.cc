@@ -8,7 +8,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -46,4 +46,4 @@ TEST(ReduceExtremumTest, OfNothingItIsInfinite) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

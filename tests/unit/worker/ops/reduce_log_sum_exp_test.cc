@@ -5,7 +5,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -35,4 +35,4 @@ TEST(ReduceLogSumExpTest, InfiniteTermsCountAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -5,7 +5,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::ExpectNear;
@@ -43,4 +43,4 @@ TEST(ReduceProdTest, AProductOfTooMuchStillHasAGradient) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::DoubleArray;
@@ -260,4 +260,4 @@ TEST(LongSumTest, OfAnEinsum) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

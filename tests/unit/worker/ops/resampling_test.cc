@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(ResamplingTest, NamesThatAreNotComputedAreRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

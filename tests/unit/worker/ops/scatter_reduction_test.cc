@@ -8,7 +8,7 @@
 
 #include "tests/testing/op_run.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using testing::ExpectNear;
@@ -66,4 +66,4 @@ TEST(ScatterReductionTest, NanStays) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

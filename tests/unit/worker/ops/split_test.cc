@@ -8,7 +8,7 @@
 #include "tests/testing/arrays.h"
 #include "worker/ops/op_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class SplitTest : public ::testing::Test {
@@ -104,4 +104,4 @@ TEST_F(SplitTest, PartsThatDoNotAddUpAreRefused) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(JobRunTest, ASchedulerThatIsOutOfReachForAMomentIsAskedAgain) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 constexpr char kNames[] = "clock,epoch,chief_samples,chief_loss,learning_rate";
@@ -70,4 +70,4 @@ TEST(LossHistoryTest, ManyStepsAreMeansOfNeighbours) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -14,7 +14,7 @@
 #include "tests/testing/wait_log.h"
 #include "worker/export/artifact_transfer.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class EmptyScheduler final : public ArtifactTransfer {
@@ -87,4 +87,4 @@ TEST_F(WorkerTest, AStopOfAJobThatNobodyKnowsIsAnswered) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TEST(ConsoleTest, PrintsErrorsForPeopleOnTheErrorStream) {
@@ -55,4 +55,4 @@ TEST(ConsoleTest, JsonOfAJobHasNoFieldsOfItsSpecThatNobodySet) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TEST(ExitCodeOfTest, CallsThatFailed) {
@@ -28,7 +28,8 @@ TEST(ExitCodeOfTest, Jobs) {
   EXPECT_EQ(ExitCodeOf(Job(SUCCEEDED, 0)), 0);
   EXPECT_EQ(ExitCodeOf(Job(FAILED, 1)), 1);
   EXPECT_EQ(ExitCodeOf(Job(FAILED, 138)), 138);
-  EXPECT_EQ(ExitCodeOf(Job(FAILED, 0)), 1) << "a failure is never success";
+  EXPECT_EQ(ExitCodeOf(Job(FAILED, 0)), 1)
+      << "a failure is never success";
   EXPECT_EQ(ExitCodeOf(Job(CANCELLED, 1)), 130);
 }
 
@@ -42,4 +43,4 @@ TEST(HasEndedTest, OnlyTheLastThree) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

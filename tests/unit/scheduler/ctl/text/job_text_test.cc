@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using testing::EndsWith;
@@ -176,7 +176,7 @@ TEST(JobDetailsTest, SaysWhomARunningJobWaitsFor) {
               HasSubstr("why       waiting for evaluator 0 at h:1"));
 }
 
-TEST(JobTableTest, OneLinePerJobUnderTheHead) {
+TEST(JobRegistryTest, OneLinePerJobUnderTheHead) {
   ListResponse jobs;
   *jobs.add_jobs() = RunningJob();
   JobStatus* waiting = jobs.add_jobs();
@@ -275,4 +275,4 @@ TEST(ClusterTableTest, SaysBelowWhyAMemberIsNotConfirmed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/ctl/text/console.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using ::testing::HasSubstr;
@@ -42,7 +42,7 @@ PlanReport Report() {
 
 TEST(PlanTextTest, SaysWhereMemoryAndTimeGo) {
   EXPECT_EQ(PlanText(Report()),
-            R"(Job tiny: 3 workers, 2 ps, batch 32 in 4 parts
+            R"(scheduler::Job tiny: 3 workers, 2 ps, batch 32 in 4 parts
 12,345 parameters
 
 The chief
@@ -145,4 +145,4 @@ TEST(PlanTextTest, SaysWhatIsTrained) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TEST(PrintableStreamTest, ForeignTextIsEscapedAndWordsAreNot) {
@@ -45,4 +45,4 @@ TEST(PrintableStreamTest, OwnControlSequencesPass) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 using Style = ProgressView::Style;
@@ -140,4 +140,4 @@ TEST(ProgressViewTest, JsonPassesEveryStatusOn) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TEST(TableTextTest, SumsOverThePs) {
@@ -69,4 +69,4 @@ TEST(TableTextTest, SaysThatThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

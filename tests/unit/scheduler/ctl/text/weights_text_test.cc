@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::ctl {
 namespace {
 
 TrainingGraph Example() {
@@ -56,4 +56,4 @@ TEST(WeightsTextTest, ForPrograms) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::ctl

@@ -17,7 +17,7 @@
 #include "tests/testing/seed_count.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -290,4 +290,4 @@ TEST_F(CriteoTableTest, NamesFieldsThatAreNotThereOrOfTheWrongType) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 std::string Draw(uint64_t seed, int64_t sample) {
@@ -75,4 +75,4 @@ TEST(DigitDrawingTest, InkOnDarkGroundInsideTheFrame) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -14,7 +14,7 @@
 #include "worker/data/formats/digit_drawing.h"
 #include "worker/data/reading/read_watch.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -99,4 +99,4 @@ TEST(DigitsTableTest, NamesAnUnknownFieldAndAnEmptySource) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

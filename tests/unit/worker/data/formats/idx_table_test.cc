@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -192,4 +192,4 @@ TEST_F(IdxTableTest, NamesAnUnknownFieldAndAMissingFile) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST_F(LibsvmTableTest, NamesAnUnknownField) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

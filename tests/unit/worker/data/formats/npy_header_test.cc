@@ -11,7 +11,7 @@
 #include "tests/unit/worker/data/data_files.h"
 #include "tests/unit/worker/data/npy_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -106,4 +106,4 @@ TEST_F(NpyHeaderTest, NamesWhatIsNotRead) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

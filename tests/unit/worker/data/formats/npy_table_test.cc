@@ -12,7 +12,7 @@
 #include "tests/unit/worker/data/data_files.h"
 #include "tests/unit/worker/data/npy_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST_F(NpyTableTest, RefusesWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

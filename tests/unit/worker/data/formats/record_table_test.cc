@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -128,4 +128,4 @@ TEST_F(RecordTableTest, FieldsMustAgreeFileByFile) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "tests/unit/worker/data/data_files.h"
 #include "tests/unit/worker/data/npy_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -114,4 +114,4 @@ TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST_F(TokenTableTest, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST_F(BoundaryTest, PatternsMatchWithinIt) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

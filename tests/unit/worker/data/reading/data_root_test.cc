@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class DataRootTest : public DataFilesTest {};
@@ -42,4 +42,4 @@ TEST_F(DataRootTest, ARootMayBeALink) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -260,4 +260,4 @@ TEST_F(InputFileTest, ReportsBytesAfterTheGzipData) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -19,7 +19,7 @@
 #include "worker/data/formats/npy_table.h"
 #include "worker/data/formats/token_table.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -125,4 +125,4 @@ TEST_F(LoadersMemoryTest, DigitsAreDrawnAgain) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

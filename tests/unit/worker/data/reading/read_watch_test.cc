@@ -13,7 +13,7 @@
 #include "tests/testing/temp_dir.h"
 #include "worker/data/reading/input_file.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 class ReadWatchTest : public testing::Test {
@@ -58,4 +58,4 @@ TEST_F(ReadWatchTest, ItsErrorEndsTheReading) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST_F(SpoolFileTest, AFullDiskIsNamed) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST_F(TextInputTest, OriginsSurviveSkippedLinesAndSeveralFiles) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

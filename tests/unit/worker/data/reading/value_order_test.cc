@@ -11,7 +11,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
-namespace syncline {
+namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -120,4 +120,4 @@ TEST(ValueOrderTest, RowsAreReordered) {
 }
 
 }  // namespace
-}  // namespace syncline
+}  // namespace syncline::worker

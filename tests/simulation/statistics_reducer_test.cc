@@ -5,6 +5,8 @@
 // both ways, with calls that are given up and repeated, and zombies of replaced
 // processes. A failure prints the seed, which replays it.
 
+#include "server/consistency/statistics_reducer.h"
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -18,7 +20,6 @@
 #include "absl/time/time.h"
 #include "common/base/random.h"
 #include "gtest/gtest.h"
-#include "server/consistency/statistics_reducer.h"
 #include "tests/testing/seed_count.h"
 
 namespace syncline {
@@ -38,13 +39,13 @@ class Simulation {
       : random_(seed),
         workers_(1 + random_.Below(4)),
         close_early_(close_early) {
-    std::vector<StatisticsFolder::Worker> names;
+    std::vector<ps::StatisticsReducer::Worker> names;
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
       names.push_back({100 + rank, absl::StrCat("worker:", rank)});
     }
     folder_.emplace(std::move(names), "job");
     width_ = 1 + random_.Below(5);
-    for (Worker& worker : workers_) {
+    for (worker::Worker& worker : workers_) {
       for (int64_t clock = 0; clock < kClocks; ++clock) {
         worker.folds.push_back(static_cast<uint32_t>(random_.Below(4)));
       }
@@ -73,9 +74,9 @@ class Simulation {
   }
 
  private:
-  struct Worker {
+  struct worker::Worker {
     std::vector<uint32_t> folds;  // by clock: that it takes part in
-    StatisticsFolder::Point at = {0, 0};
+    ps::StatisticsReducer::Point at = {0, 0};
     uint64_t call = 0;   // what it waits for
     bool waits = false;  // for the others to end the clock
     bool done = false;
@@ -95,12 +96,13 @@ class Simulation {
   uint32_t FoldsOf(uint32_t rank, int64_t clock) const {
     return workers_[rank].folds[clock];
   }
-  double ValueOf(uint32_t rank, StatisticsFolder::Point at, size_t i) const {
+  double ValueOf(uint32_t rank, ps::StatisticsReducer::Point at,
+                 size_t i) const {
     Random random(SeedFor(SeedFor(rank, at.clock * 16 + at.fold), i));
     const double value = random.Uniform();
     return value / static_cast<double>(1 + random.Below(1000000));
   }
-  std::vector<double> Expected(StatisticsFolder::Point at) const {
+  std::vector<double> Expected(ps::StatisticsReducer::Point at) const {
     std::vector<double> sums(width_);
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
       if (FoldsOf(rank, at.clock) <= at.fold) continue;
@@ -110,7 +112,7 @@ class Simulation {
   }
   bool Over() const {
     if (closed_) return now_ > closed_at_ + kAfterClose;
-    for (const Worker& worker : workers_) {
+    for (const worker::Worker& worker : workers_) {
       if (!worker.done) return false;
     }
     return true;
@@ -118,10 +120,10 @@ class Simulation {
 
   // The worker's next call, in a new attempt.
   void Next(uint32_t rank) {
-    Worker& worker = workers_[rank];
+    worker::Worker& worker = workers_[rank];
     const uint64_t number = ++calls_;
     worker.call = number;
-    const StatisticsFolder::Point at = worker.at;
+    const ps::StatisticsReducer::Point at = worker.at;
     const int copies = random_.Below(10) == 0   ? 0
                        : random_.Below(10) == 0 ? 2
                                                 : 1;
@@ -137,7 +139,7 @@ class Simulation {
   }
 
   // `number` 0: a zombie's.
-  void Arrive(uint32_t rank, uint64_t number, StatisticsFolder::Point at) {
+  void Arrive(uint32_t rank, uint64_t number, ps::StatisticsReducer::Point at) {
     const uint64_t token = ++tokens_;
     open_tokens_[token] = {rank, number};
     std::vector<double> values;
@@ -145,7 +147,7 @@ class Simulation {
     for (size_t i = 0; i < width_ && !absent; ++i) {
       values.push_back(number == 0 ? 1e9 : ValueOf(rank, at, i));
     }
-    StatisticsFolder::Answers answers;
+    ps::StatisticsReducer::Answers answers;
     folder_->OnPart({.token = token,
                      .rank = rank,
                      .incarnation = number == 0 ? 7 : 100 + rank,
@@ -157,15 +159,15 @@ class Simulation {
     Take(answers);
     if (random_.Below(30) == 0) {
       After(Latency(), [=, this] {
-        StatisticsFolder::Answers cancelled;
+        ps::StatisticsReducer::Answers cancelled;
         folder_->OnCancel(token, &cancelled);
         Take(cancelled);
       });
     }
   }
 
-  void Take(const StatisticsFolder::Answers& answers) {
-    for (const StatisticsFolder::Answer& answer : answers) {
+  void Take(const ps::StatisticsReducer::Answers& answers) {
+    for (const ps::StatisticsReducer::Answer& answer : answers) {
       const auto found = open_tokens_.find(answer.token);
       if (found == open_tokens_.end()) {
         error_ = "a call has ended twice";
@@ -179,7 +181,7 @@ class Simulation {
     }
   }
 
-  void Check(const Call& call, const StatisticsFolder::Answer& answer) {
+  void Check(const Call& call, const ps::StatisticsReducer::Answer& answer) {
     if (call.number == 0 && answer.status.ok()) error_ = "a zombie was heard";
     if (closed_ && !absl::IsCancelled(answer.status)) {
       error_ = absl::StrCat("after the close: ", answer.status.ToString());
@@ -192,8 +194,8 @@ class Simulation {
     }
   }
 
-  void OnAnswer(const Call& call, const StatisticsFolder::Answer& answer) {
-    Worker& worker = workers_[call.rank];
+  void OnAnswer(const Call& call, const ps::StatisticsReducer::Answer& answer) {
+    worker::Worker& worker = workers_[call.rank];
     if (call.number == 0 || worker.call != call.number || closed_) return;
     if (!answer.status.ok()) {
       if (absl::IsInvalidArgument(answer.status)) {
@@ -215,11 +217,11 @@ class Simulation {
 
   // All go on together, when all have pushed.
   void EndClock() {
-    for (const Worker& worker : workers_) {
+    for (const worker::Worker& worker : workers_) {
       if (!worker.waits) return;
     }
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-      Worker& worker = workers_[rank];
+      worker::Worker& worker = workers_[rank];
       worker.waits = false;
       worker.at = {worker.at.clock + 1, 0};
       worker.done = worker.at.clock == kClocks;
@@ -228,14 +230,14 @@ class Simulation {
   }
 
   void Tick() {
-    StatisticsFolder::Answers answers;
+    ps::StatisticsReducer::Answers answers;
     folder_->OnTick(now_, &answers);
     Take(answers);
     After(kTickPeriod, [this] { Tick(); });
   }
 
   void Close() {
-    StatisticsFolder::Answers answers;
+    ps::StatisticsReducer::Answers answers;
     folder_->Close(absl::CancelledError("closed"), &answers);
     closed_ = true;
     closed_at_ = now_;
@@ -244,9 +246,9 @@ class Simulation {
   }
 
   Random random_;
-  std::vector<Worker> workers_;
+  std::vector<worker::Worker> workers_;
   const bool close_early_;
-  std::optional<StatisticsFolder> folder_;
+  std::optional<ps::StatisticsReducer> folder_;
   size_t width_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   std::multimap<absl::Time, std::function<void()>> events_;
@@ -258,14 +260,14 @@ class Simulation {
   std::string error_;
 };
 
-TEST(StatisticsFolderSimulation, FoldsAreTheSerialSumsInRankOrder) {
+TEST(StatisticsReducerSimulation, FoldsAreTheSerialSumsInRankOrder) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_EQ(Simulation(seed, /*close_early=*/false).Run(), "")
         << "seed=" << seed;
   }
 }
 
-TEST(StatisticsFolderSimulation, ClosingEndsEveryCall) {
+TEST(StatisticsReducerSimulation, ClosingEndsEveryCall) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     ASSERT_EQ(Simulation(seed, /*close_early=*/true).Run(), "")
         << "seed=" << seed;
