@@ -30,8 +30,7 @@ class ReproducibilityTest : public testing::Test {
 
   // 50 steps of 96 samples, with everything that could depend on order: Adam's
   // state, a schedule, and a norm over all tensors and shards.
-  static JobSpec Job(const std::string& name, uint32_t workers,
-                                uint32_t ps) {
+  static JobSpec Job(const std::string& name, uint32_t workers, uint32_t ps) {
     JobSpec job = DigitsJob();
     job.set_name(name);
     job.mutable_data()->mutable_train()->mutable_digits()->set_count(2000);
@@ -80,12 +79,9 @@ TEST_F(ReproducibilityTest, TwoRunsWithOneSeedAreBitIdentical) {
 }
 
 TEST_F(ReproducibilityTest, TheNumberOfPsDoesNotMatter) {
-  ASSERT_OK_AND_ASSIGN(const std::string one,
-                       TrainedBytes(Job("ps1", 3, 1)));
-  ASSERT_OK_AND_ASSIGN(const std::string two,
-                       TrainedBytes(Job("ps2", 3, 2)));
-  ASSERT_OK_AND_ASSIGN(const std::string three,
-                       TrainedBytes(Job("ps3", 3, 3)));
+  ASSERT_OK_AND_ASSIGN(const std::string one, TrainedBytes(Job("ps1", 3, 1)));
+  ASSERT_OK_AND_ASSIGN(const std::string two, TrainedBytes(Job("ps2", 3, 2)));
+  ASSERT_OK_AND_ASSIGN(const std::string three, TrainedBytes(Job("ps3", 3, 3)));
   EXPECT_TRUE(one == two);
   EXPECT_TRUE(one == three);
 }

@@ -110,8 +110,8 @@ TEST_F(TfConfigClusterTest, TheChiefHostsTheSchedulerAndJobsRun) {
   }));
   ASSERT_OK_AND_ASSIGN(
       const auto submit,
-      Synctl({"submit", WriteJob(dir_, Job(), MlpModel(784, 32, 10)),
-              "--watch"}));
+      Synctl(
+          {"submit", WriteJob(dir_, Job(), MlpModel(784, 32, 10)), "--watch"}));
   EXPECT_EQ(submit.exit.code, 0) << submit.out << submit.err;
 
   // The cluster can write its members' configuration again.
@@ -124,8 +124,7 @@ TEST_F(TfConfigClusterTest, TheChiefHostsTheSchedulerAndJobsRun) {
 }
 
 TEST_F(TfConfigClusterTest, WithAJobAllEndWithItsSuccess) {
-  StartAll(
-      {"--job=" + WriteJob(dir_, Job(), MlpModel(784, 32, 10))});
+  StartAll({"--job=" + WriteJob(dir_, Job(), MlpModel(784, 32, 10))});
   ExpectAllExitWith(0);
 }
 

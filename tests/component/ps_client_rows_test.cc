@@ -281,7 +281,7 @@ class PsClientRowsTest : public ::testing::Test {
 
   // No sample, or one with these ids.
   static void Collect(const std::vector<int64_t>& ids,
-                              const std::vector<worker::RowBatch*>& rows) {
+                      const std::vector<worker::RowBatch*>& rows) {
     worker::Batch batch;
     batch.size = ids.empty() ? 0 : 1;
     batch.int_feeds = {ids};
@@ -366,9 +366,8 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
       ASSERT_EQ(client_->PullRows(0, 0, current_), absl::OkStatus());
       ExpectValues(current_);
       for (int64_t clock = 0; clock < 20; ++clock) {
-        Collect(
-            clock % 5 == 3 ? std::vector<int64_t>() : RandomIds(&random),
-            next_);
+        Collect(clock % 5 == 3 ? std::vector<int64_t>() : RandomIds(&random),
+                next_);
         FillGradients(current_, &random);
         ASSERT_EQ(Step(clock, next_), absl::OkStatus());
         ExpectValues(next_);

@@ -197,9 +197,8 @@ class ProcessLossTest : public testing::Test {
 
   void KillWhoSharesMemory(const std::string& name) {
     StartJob();
-    EXPECT_TRUE(Eventually(absl::Seconds(20), [&] {
-      return SharedRegions(/*of_ps=*/true) > 0;
-    }));
+    EXPECT_TRUE(Eventually(absl::Seconds(20),
+                           [&] { return SharedRegions(/*of_ps=*/true) > 0; }));
     cluster_.daemon(name).Signal(SIGKILL);
     EXPECT_OK(watcher_->Finish(absl::Seconds(60)));
     EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));

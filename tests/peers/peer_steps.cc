@@ -50,8 +50,7 @@ absl::Status WriteOutputs(const Arguments& arguments, StepRunner* runner) {
                     : absl::UnavailableError("cannot write --outputs");
 }
 
-absl::Status WriteWeights(const Arguments& arguments,
-                                  StepRunner* runner) {
+absl::Status WriteWeights(const Arguments& arguments, StepRunner* runner) {
   std::ofstream out(arguments.weights, std::ios::binary);
   for (const StepRunner::Weight& weight : runner->Weights()) {
     std::cout << "parameter " << weight.name << " " << weight.values.size()
@@ -106,9 +105,8 @@ absl::Status Run(const Arguments& arguments) {
     std::cout << "bytes " << ProcessMemoryBytes(getpid(), "VmHWM") - before
               << std::endl;
   }
-  return arguments.weights.empty()
-             ? absl::OkStatus()
-             : WriteWeights(arguments, runner.get());
+  return arguments.weights.empty() ? absl::OkStatus()
+                                   : WriteWeights(arguments, runner.get());
 }
 
 int Main(int argc, char** argv) {

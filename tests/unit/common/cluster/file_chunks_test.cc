@@ -139,8 +139,7 @@ TEST_F(FileChunksTest, LimitsAreKept) {
             absl::StatusCode::kResourceExhausted);
   auto other = Writer();
   EXPECT_EQ(
-      other->Append(Chunk(0, std::string(kFileChunkBytesMax + 1, 'x')))
-          .code(),
+      other->Append(Chunk(0, std::string(kFileChunkBytesMax + 1, 'x'))).code(),
       absl::StatusCode::kInvalidArgument);
 }
 

@@ -28,8 +28,7 @@ TEST(ExitCodeOfTest, Jobs) {
   EXPECT_EQ(ExitCodeOf(Job(SUCCEEDED, 0)), 0);
   EXPECT_EQ(ExitCodeOf(Job(FAILED, 1)), 1);
   EXPECT_EQ(ExitCodeOf(Job(FAILED, 138)), 138);
-  EXPECT_EQ(ExitCodeOf(Job(FAILED, 0)), 1)
-      << "a failure is never success";
+  EXPECT_EQ(ExitCodeOf(Job(FAILED, 0)), 1) << "a failure is never success";
   EXPECT_EQ(ExitCodeOf(Job(CANCELLED, 1)), 130);
 }
 
