@@ -12,7 +12,7 @@ namespace {
 
 // Calls plane(offset, statistic, parameter) for each plane in order.
 template <typename Plane>
-void ForEachPlane(const PlaneNorm& s, Plane plane) {
+void ForEachPlane(const NormalizationShape& s, Plane plane) {
   for (int64_t n = 0; n < s.batch; ++n) {
     int64_t offset = n * s.stride();
     for (int64_t c = 0; c < s.channels; ++c, offset += s.plane) {
@@ -25,7 +25,7 @@ void ForEachPlane(const PlaneNorm& s, Plane plane) {
 // channels, [plane, block], in order; `channel` is the first of them and n the
 // sample.
 template <typename Tile>
-void ForEachTile(const PlaneNorm& s, Tile tile) {
+void ForEachTile(const NormalizationShape& s, Tile tile) {
   for (int64_t n = 0; n < s.batch; ++n) {
     int64_t offset = n * s.stride();
     for (int64_t c = 0; c < s.channels; c += s.block) {
@@ -38,7 +38,7 @@ void ForEachTile(const PlaneNorm& s, Tile tile) {
 // Calls run with the block as an integral constant, so that loops over it are
 // vectorised.
 template <typename Run>
-void WithBlock(const PlaneNorm& s, Run run) {
+void WithBlock(const NormalizationShape& s, Run run) {
   if (s.block == 16) return run(std::integral_constant<int64_t, 16>());
   run(std::integral_constant<int64_t, 8>());
 }
@@ -54,7 +54,7 @@ void EmitTile(int64_t plane, bool accumulate, float* out, Value value) {
 
 // Channels of a matrix [batch, channels]: planes of one element, of which rows
 // are neighbours, so loops go along rows.
-bool AreColumns(const PlaneNorm& s) {
+bool AreColumns(const NormalizationShape& s) {
   return s.across_batch && s.plane == 1 && s.channels_per_parameter == 1 &&
          s.block == 1;
 }
@@ -62,7 +62,7 @@ bool AreColumns(const PlaneNorm& s) {
 // The mean over the batch of value(x, j) in column begin + j, for kWidth
 // columns.
 template <int64_t kWidth, typename Value>
-void MeansOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
+void MeansOfColumns(const NormalizationShape& s, const float* x, int64_t begin,
                     Value value, float* means) {
   double sums[kWidth] = {};
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -75,8 +75,8 @@ void MeansOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
 }
 
 template <int64_t kWidth>
-void MomentsOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
-                      float* mean, float* variance) {
+void MomentsOfColumns(const NormalizationShape& s, const float* x,
+                      int64_t begin, float* mean, float* variance) {
   MeansOfColumns<kWidth>(
       s, x, begin, [](float v, int64_t) { return v; }, mean + begin);
   const float* const m = mean + begin;
@@ -85,7 +85,7 @@ void MomentsOfColumns(const PlaneNorm& s, const float* x, int64_t begin,
       variance + begin);
 }
 
-void ColumnMoments(const PlaneNorm& s, const float* x, float* mean,
+void ColumnMoments(const NormalizationShape& s, const float* x, float* mean,
                    float* variance) {
   constexpr int64_t kLine = 16;  // floats of a cache line
   int64_t c = 0;
@@ -134,7 +134,7 @@ double SquaresOf(int64_t plane, const float* p, float mean) {
 // Of planes [batch, channels, plane], each channel a group if they are across
 // the batch, else all of them one.
 template <typename Moments>
-void JoinPlanes(const PlaneNorm& s, const float* x, Moments* moments) {
+void JoinPlanes(const NormalizationShape& s, const float* x, Moments* moments) {
   const float plane = static_cast<float>(s.plane);
   for (int64_t n = 0; n < s.batch; ++n) {
     const float* p = x + n * s.stride();
@@ -147,7 +147,7 @@ void JoinPlanes(const PlaneNorm& s, const float* x, Moments* moments) {
 }
 
 template <int64_t kBlock, typename Moments>
-void JoinTiles(const PlaneNorm& s, const float* x, Moments* moments) {
+void JoinTiles(const NormalizationShape& s, const float* x, Moments* moments) {
   const float plane = static_cast<float>(s.plane);
   ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t n) {
     const float* const p = x + offset;
@@ -167,12 +167,12 @@ void JoinTiles(const PlaneNorm& s, const float* x, Moments* moments) {
 
 // Of channels across the batch, so many at a time as are joined at once: each
 // plane's while it is in the cache.
-void MomentsAcrossBatch(const PlaneNorm& s, const float* x, float* mean,
-                        float* variance) {
+void MomentsAcrossBatch(const NormalizationShape& s, const float* x,
+                        float* mean, float* variance) {
   constexpr int64_t kGroups = 64;
   for (int64_t c = 0; c < s.channels; c += kGroups) {
     const int64_t end = std::min(s.channels, c + kGroups);
-    PlaneNorm part = s;
+    NormalizationShape part = s;
     part.channels = end - c;
     part.all_channels = s.all_channels > 0 ? s.all_channels : s.channels;
     const float* const from = x + c * s.plane;
@@ -188,9 +188,9 @@ void MomentsAcrossBatch(const PlaneNorm& s, const float* x, float* mean,
 }
 
 // Of groups of neighbouring planes.
-void MomentsOfGroups(const PlaneNorm& s, const float* x, float* mean,
+void MomentsOfGroups(const NormalizationShape& s, const float* x, float* mean,
                      float* variance) {
-  PlaneNorm group = s;
+  NormalizationShape group = s;
   group.batch = 1;
   group.channels = s.group;
   for (int64_t i = 0; i < s.statistic_count(); ++i) {
@@ -201,9 +201,9 @@ void MomentsOfGroups(const PlaneNorm& s, const float* x, float* mean,
 }
 
 template <int64_t kBlock>
-void NormalizeTiles(const PlaneNorm& s, const float* x, const float* mean,
-                    const float* inverse, const float* scale, const float* bias,
-                    float* y) {
+void NormalizeTiles(const NormalizationShape& s, const float* x,
+                    const float* mean, const float* inverse, const float* scale,
+                    const float* bias, float* y) {
   ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
     float m[kBlock], factor[kBlock], b[kBlock];
     for (int64_t j = 0; j < kBlock; ++j) {
@@ -221,7 +221,7 @@ void NormalizeTiles(const PlaneNorm& s, const float* x, const float* mean,
 
 }  // namespace
 
-void PlaneMoments(const PlaneNorm& s, const float* x, float* mean,
+void PlaneMoments(const NormalizationShape& s, const float* x, float* mean,
                   float* variance) {
   if (AreColumns(s)) return ColumnMoments(s, x, mean, variance);
   s.across_batch ? MomentsAcrossBatch(s, x, mean, variance)
@@ -235,9 +235,9 @@ void InverseDeviation(int64_t count, float epsilon, const float* variance,
   }
 }
 
-void NormalizePlanes(const PlaneNorm& s, const float* x, const float* mean,
-                     const float* inverse, const float* scale,
-                     const float* bias, float* y) {
+void NormalizePlanes(const NormalizationShape& s, const float* x,
+                     const float* mean, const float* inverse,
+                     const float* scale, const float* bias, float* y) {
   if (s.block > 1) {
     return WithBlock(s, [&](auto block) {
       NormalizeTiles<block()>(s, x, mean, inverse, scale, bias, y);
@@ -268,12 +268,12 @@ namespace {
 // Sums over groups of dy * scale and of dy * scale * x^, x^ being the
 // normalised x; and over what shares a parameter of dy and of dy * x^.
 struct Sums {
-  Sums(const PlaneNorm& s, double* at)
+  Sums(const NormalizationShape& s, double* at)
       : of_dy(at),
         of_dy_x(of_dy + Count(s, s.statistic_count())),
         bias(of_dy_x + Count(s, s.statistic_count())),
         scale(bias + Count(s, s.parameter_count())) {}
-  void Clear(const PlaneNorm& s) const {
+  void Clear(const NormalizationShape& s) const {
     for (double* const by_statistic : {of_dy, of_dy_x}) {
       std::fill_n(by_statistic, s.statistic_count(), 0.0);
     }
@@ -282,7 +282,7 @@ struct Sums {
     }
   }
   // Of the whole shape, where `own` are a part's.
-  static int64_t Count(const PlaneNorm& s, int64_t own) {
+  static int64_t Count(const NormalizationShape& s, int64_t own) {
     return s.all_channels > 0 ? s.all_channels : own;
   }
   double* of_dy;
@@ -291,7 +291,8 @@ struct Sums {
   double* scale;
 };
 
-void AddUp(const PlaneNorm& s, const PlaneNormGradient& g, const Sums& sums) {
+void AddUp(const NormalizationShape& s, const NormalizationGradient& g,
+           const Sums& sums) {
   ForEachPlane(s, [&](int64_t offset, int64_t at, int64_t parameter) {
     const float* const x = g.x + offset;
     const float* const dy = g.dy + offset;
@@ -307,7 +308,7 @@ void AddUp(const PlaneNorm& s, const PlaneNormGradient& g, const Sums& sums) {
   });
 }
 
-void AddUpColumns(const PlaneNorm& s, const PlaneNormGradient& g,
+void AddUpColumns(const NormalizationShape& s, const NormalizationGradient& g,
                   const Sums& sums) {
   double* const __restrict of_dy = sums.bias;
   double* const __restrict of_dy_x = sums.scale;
@@ -322,7 +323,7 @@ void AddUpColumns(const PlaneNorm& s, const PlaneNormGradient& g,
 }
 
 template <int64_t kBlock>
-void AddUpTiles(const PlaneNorm& s, const PlaneNormGradient& g,
+void AddUpTiles(const NormalizationShape& s, const NormalizationGradient& g,
                 const Sums& sums) {
   ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
     const float* const x = g.x + offset;
@@ -344,8 +345,8 @@ void AddUpTiles(const PlaneNorm& s, const PlaneNormGradient& g,
 
 // From sums of dy and of dy * (x - mean) by channel, which is a parameter's, to
 // what Sums says.
-void FinishChannelSums(const PlaneNorm& s, const PlaneNormGradient& g,
-                       const Sums& sums) {
+void FinishChannelSums(const NormalizationShape& s,
+                       const NormalizationGradient& g, const Sums& sums) {
   for (int64_t c = 0; c < s.channels; ++c) {
     sums.scale[c] *= g.inverse[c];
     sums.of_dy[c] = sums.bias[c] * g.scale[c];
@@ -360,7 +361,7 @@ void Write(int64_t count, const double* sums, bool accumulate, float* out) {
 }
 
 // dx = inverse * (scale * dy - mean of that - x^ * mean of that * x^)
-void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
+void WritePlanes(const NormalizationShape& s, const NormalizationGradient& g,
                  const Sums& sums, double share) {
   ForEachPlane(s, [&](int64_t offset, int64_t at, int64_t parameter) {
     const float* const x = g.x + offset;
@@ -384,7 +385,7 @@ void WritePlanes(const PlaneNorm& s, const PlaneNormGradient& g,
 
 // Leaves in `sums` what a channel's dy * inverse * scale is lessened by: a
 // constant, and (x - mean) times a slope.
-void MakeSlopes(const PlaneNorm& s, const PlaneNormGradient& g,
+void MakeSlopes(const NormalizationShape& s, const NormalizationGradient& g,
                 const Sums& sums, double share) {
   for (int64_t c = 0; c < s.channels; ++c) {
     const double inverse = g.inverse[c];
@@ -393,7 +394,7 @@ void MakeSlopes(const PlaneNorm& s, const PlaneNormGradient& g,
   }
 }
 
-void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
+void WriteColumns(const NormalizationShape& s, const NormalizationGradient& g,
                   const Sums& sums) {
   const double* const constant = sums.of_dy;
   const double* const slope = sums.of_dy_x;
@@ -411,7 +412,7 @@ void WriteColumns(const PlaneNorm& s, const PlaneNormGradient& g,
 }
 
 template <int64_t kBlock>
-void WriteTiles(const PlaneNorm& s, const PlaneNormGradient& g,
+void WriteTiles(const NormalizationShape& s, const NormalizationGradient& g,
                 const Sums& sums) {
   ForEachTile(s, [&](int64_t offset, int64_t channel, int64_t) {
     float m[kBlock], factor[kBlock], constant[kBlock], slope[kBlock];
@@ -432,10 +433,12 @@ void WriteTiles(const PlaneNorm& s, const PlaneNormGradient& g,
   });
 }
 
-bool AreByChannel(const PlaneNorm& s) { return s.block > 1 || AreColumns(s); }
+bool AreByChannel(const NormalizationShape& s) {
+  return s.block > 1 || AreColumns(s);
+}
 
 // The sums by channel, and dx by them: what is neither is by plane.
-void AddUpChannels(const PlaneNorm& s, const PlaneNormGradient& g,
+void AddUpChannels(const NormalizationShape& s, const NormalizationGradient& g,
                    const Sums& sums) {
   if (s.block > 1) {
     WithBlock(s, [&](auto block) { AddUpTiles<block()>(s, g, sums); });
@@ -445,7 +448,7 @@ void AddUpChannels(const PlaneNorm& s, const PlaneNormGradient& g,
   FinishChannelSums(s, g, sums);
 }
 
-void WriteChannels(const PlaneNorm& s, const PlaneNormGradient& g,
+void WriteChannels(const NormalizationShape& s, const NormalizationGradient& g,
                    const Sums& sums, double share) {
   MakeSlopes(s, g, sums, share);
   if (s.block > 1) {
@@ -457,7 +460,8 @@ void WriteChannels(const PlaneNorm& s, const PlaneNormGradient& g,
 
 }  // namespace
 
-void SumPlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
+void SumPlanesGradient(const NormalizationShape& s,
+                       const NormalizationGradient& g) {
   const Sums sums(s, g.sums);
   sums.Clear(s);
   const bool needs_sums =
@@ -469,8 +473,8 @@ void SumPlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
   Write(s.parameter_count(), sums.scale, g.accumulate_scale, g.dscale);
 }
 
-void WritePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g,
-                         double elements) {
+void WritePlanesGradient(const NormalizationShape& s,
+                         const NormalizationGradient& g, double elements) {
   if (g.dx == nullptr) return;
   const Sums sums(s, g.sums);
   const double share = g.fixed_statistics ? 0 : 1.0 / elements;
@@ -478,7 +482,8 @@ void WritePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g,
                   : WritePlanes(s, g, sums, share);
 }
 
-void NormalizePlanesGradient(const PlaneNorm& s, const PlaneNormGradient& g) {
+void NormalizePlanesGradient(const NormalizationShape& s,
+                             const NormalizationGradient& g) {
   SumPlanesGradient(s, g);
   WritePlanesGradient(s, g, static_cast<double>(s.elements()));
 }

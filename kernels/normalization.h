@@ -16,7 +16,7 @@ namespace syncline {
 
 // x and y are [batch, channels, plane], float32, row-major; or, with a block,
 // [batch, channels / block, plane, block].
-struct PlaneNorm {
+struct NormalizationShape {
   int64_t batch = 0;
   int64_t channels = 0;
   int64_t plane = 0;
@@ -34,9 +34,9 @@ struct PlaneNorm {
 
   // Channels [begin, end) of a shape whose statistics are across the batch;
   // multiples of `block`. Arrays of elements then begin begin * plane later,
-  // those by channel, PlaneNormGradient::sums among them, `begin`.
-  PlaneNorm Channels(int64_t begin, int64_t end) const {
-    PlaneNorm part = *this;
+  // those by channel, NormalizationGradient::sums among them, `begin`.
+  NormalizationShape Channels(int64_t begin, int64_t end) const {
+    NormalizationShape part = *this;
     part.channels = end - begin;
     part.all_channels = channels;
     return part;
@@ -59,7 +59,7 @@ struct PlaneNorm {
 
 // Mean and (population) variance of each group, [statistic_count], in one pass
 // over x.
-void PlaneMoments(const PlaneNorm& shape, const float* x, float* mean,
+void PlaneMoments(const NormalizationShape& shape, const float* x, float* mean,
                   float* variance);
 
 // inverse = 1 / sqrt(variance + epsilon), over `count` elements; may be in
@@ -69,11 +69,11 @@ void InverseDeviation(int64_t count, float epsilon, const float* variance,
 
 // y as above. mean and inverse are [statistic_count], scale and bias
 // [parameter_count]. y may be x.
-void NormalizePlanes(const PlaneNorm& shape, const float* x, const float* mean,
-                     const float* inverse, const float* scale,
-                     const float* bias, float* y);
+void NormalizePlanes(const NormalizationShape& shape, const float* x,
+                     const float* mean, const float* inverse,
+                     const float* scale, const float* bias, float* y);
 
-struct PlaneNormGradient {
+struct NormalizationGradient {
   const float* x;
   const float* dy;
   const float* mean;
@@ -92,19 +92,24 @@ struct PlaneNormGradient {
   // not matter.
   double* sums;
 };
-void NormalizePlanesGradient(const PlaneNorm& shape,
-                             const PlaneNormGradient& g);
+void NormalizePlanesGradient(const NormalizationShape& shape,
+                             const NormalizationGradient& g);
 // Its halves, for means that are of more than this x. The first writes dscale,
 // dbias and `sums`, of which the first 2 * statistic_count are, by statistic,
 // of dy * scale and then of dy * scale * normalised x; the second, from these,
 // dx. `elements`: that each mean is of.
-void SumPlanesGradient(const PlaneNorm& shape, const PlaneNormGradient& g);
-void WritePlanesGradient(const PlaneNorm& shape, const PlaneNormGradient& g,
-                         double elements);
-// Elements of PlaneNormGradient::sums.
-inline int64_t GradientSums(const PlaneNorm& shape) {
+void SumPlanesGradient(const NormalizationShape& shape,
+                       const NormalizationGradient& g);
+void WritePlanesGradient(const NormalizationShape& shape,
+                         const NormalizationGradient& g, double elements);
+// Elements of NormalizationGradient::sums.
+inline int64_t GradientSums(const NormalizationShape& shape) {
   return 2 * (shape.statistic_count() + shape.parameter_count());
 }
+
+// worker/ops has these names still.
+using PlaneNorm = NormalizationShape;
+using PlaneNormGradient = NormalizationGradient;
 
 }  // namespace syncline
 

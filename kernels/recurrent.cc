@@ -154,7 +154,7 @@ void GruCell(int64_t n, float* gates, const float* recurrent,
   }
 }
 
-void GruCell(const CellFunction& g, int64_t n, float* sums, float* gates,
+void GruCell(const RnnActivation& g, int64_t n, float* sums, float* gates,
              const float* recurrent, const float* h_before, float* h) {
   const float* const update = gates;
   float* const candidate = gates + 2 * n;
@@ -180,7 +180,7 @@ void GruCellGradient(int64_t n, const float* gates, const float* h_before,
   }
 }
 
-void GruCellGradient(const CellFunction& f, const CellFunction& g, int64_t n,
+void GruCellGradient(const RnnActivation& f, const RnnActivation& g, int64_t n,
                      const float* sums, const float* gates,
                      const float* h_before, float* dh, float* dgates) {
   const float* const update = gates;
@@ -205,7 +205,7 @@ void GruResetGradient(int64_t n, const float* reset, const float* value,
   Emit(n, accumulate, dvalue, [=](int64_t i) { return d[i] * reset[i]; });
 }
 
-void GruResetGradient(const CellFunction& f, int64_t n, const float* sum,
+void GruResetGradient(const RnnActivation& f, int64_t n, const float* sum,
                       const float* reset, const float* value, const float* d,
                       float* dreset, bool accumulate, float* dvalue) {
   Emit(n, /*accumulate=*/false, dreset,

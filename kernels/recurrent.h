@@ -32,7 +32,7 @@ void LstmCellGradient(int64_t n, const float* gates, const float* c_before,
 // The same with functions f of the gates, g of the candidate and h of the
 // memory.
 struct LstmFunctions {
-  CellFunction f, g, h;
+  RnnActivation f, g, h;
   bool coupled = false;  // the forget gate is 1 - input, and has no sum
 };
 // `peepholes` (Gers and Schmidhuber 2000), [3, n] for input, output and forget,
@@ -59,9 +59,9 @@ void GruCell(int64_t n, float* gates, const float* recurrent,
 void GruCellGradient(int64_t n, const float* gates, const float* h_before,
                      float* dh, float* dgates);
 // The same where g makes the candidate of its sum, and f made the gates.
-void GruCell(const CellFunction& g, int64_t n, float* sums, float* gates,
+void GruCell(const RnnActivation& g, int64_t n, float* sums, float* gates,
              const float* recurrent, const float* h_before, float* h);
-void GruCellGradient(const CellFunction& f, const CellFunction& g, int64_t n,
+void GruCellGradient(const RnnActivation& f, const RnnActivation& g, int64_t n,
                      const float* sums, const float* gates,
                      const float* h_before, float* dh, float* dgates);
 // Where the reset gate has scaled `value` and `d` is the gradient of that:
@@ -70,7 +70,7 @@ void GruCellGradient(const CellFunction& f, const CellFunction& g, int64_t n,
 void GruResetGradient(int64_t n, const float* reset, const float* value,
                       const float* d, float* dreset, bool accumulate,
                       float* dvalue);
-void GruResetGradient(const CellFunction& f, int64_t n, const float* sum,
+void GruResetGradient(const RnnActivation& f, int64_t n, const float* sum,
                       const float* reset, const float* value, const float* d,
                       float* dreset, bool accumulate, float* dvalue);
 

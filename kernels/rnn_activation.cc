@@ -39,29 +39,29 @@ struct Sigmoidal {
 
 // Calls run(function), with Value and Derivative.
 template <typename Run>
-void With(const CellFunction& f, Run run) {
+void With(const RnnActivation& f, Run run) {
   switch (f.kind) {
-    case CellFunction::Kind::kAffine:
+    case RnnActivation::Kind::kAffine:
       return run(Affine{f.alpha, f.beta});
-    case CellFunction::Kind::kElu:
+    case RnnActivation::Kind::kElu:
       return run(scalar::Elu{f.alpha});
-    case CellFunction::Kind::kHardSigmoid:
+    case RnnActivation::Kind::kHardSigmoid:
       return run(scalar::HardSigmoid{f.alpha, f.beta});
-    case CellFunction::Kind::kLeakyRelu:
+    case RnnActivation::Kind::kLeakyRelu:
       return run(scalar::LeakyRelu{f.alpha});
-    case CellFunction::Kind::kRelu:
+    case RnnActivation::Kind::kRelu:
       return run(Rectifier());
-    case CellFunction::Kind::kScaledTanh:
+    case RnnActivation::Kind::kScaledTanh:
       return run(ScaledTanh{f.alpha, f.beta});
-    case CellFunction::Kind::kSigmoid:
+    case RnnActivation::Kind::kSigmoid:
       return run(Sigmoidal());
-    case CellFunction::Kind::kSoftplus:
+    case RnnActivation::Kind::kSoftplus:
       return run(scalar::Softplus());
-    case CellFunction::Kind::kSoftsign:
+    case RnnActivation::Kind::kSoftsign:
       return run(scalar::Softsign());
-    case CellFunction::Kind::kTanh:
+    case RnnActivation::Kind::kTanh:
       return run(ScaledTanh{1.0f, 1.0f});
-    case CellFunction::Kind::kThresholdedRelu:
+    case RnnActivation::Kind::kThresholdedRelu:
       return run(scalar::ThresholdedRelu{f.alpha});
   }
 }
@@ -73,14 +73,14 @@ float Clipped(float x, float clip) {
 
 }  // namespace
 
-void Apply(const CellFunction& f, int64_t n, const float* x, float* y) {
+void Apply(const RnnActivation& f, int64_t n, const float* x, float* y) {
   With(f, [=, clip = f.clip](auto function) {
     Emit(n, /*accumulate=*/false, y,
          [=](int64_t i) { return function.Value(Clipped(x[i], clip)); });
   });
 }
 
-void ApplyGradient(const CellFunction& f, int64_t n, const float* x,
+void ApplyGradient(const RnnActivation& f, int64_t n, const float* x,
                    const float* dy, float* dx) {
   With(f, [=, clip = f.clip](auto function) {
     Emit(n, /*accumulate=*/false, dx, [=](int64_t i) {

@@ -9,7 +9,7 @@ namespace syncline {
 // A function that a recurrent network's cell applies, to the sums of its gates
 // or to its memory: those that ONNX names for it. Its argument is first clipped
 // to [-clip, clip]; beyond, no gradient flows.
-struct CellFunction {
+struct RnnActivation {
   enum class Kind {
     kAffine,  // alpha x + beta
     kElu,
@@ -30,10 +30,13 @@ struct CellFunction {
 };
 
 // y[i] = f(x[i]). y may be x. NaN stays NaN.
-void Apply(const CellFunction& f, int64_t n, const float* x, float* y);
+void Apply(const RnnActivation& f, int64_t n, const float* x, float* y);
 // dx[i] = dy[i] * f'(x[i]). dx may be dy.
-void ApplyGradient(const CellFunction& f, int64_t n, const float* x,
+void ApplyGradient(const RnnActivation& f, int64_t n, const float* x,
                    const float* dy, float* dx);
+
+// worker/ops has this name still.
+using CellFunction = RnnActivation;
 
 }  // namespace syncline
 

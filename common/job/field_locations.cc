@@ -7,11 +7,11 @@
 namespace syncline {
 
 std::vector<std::string> LocateProblems(
-    absl::string_view text, const JobFileSourceMap& outline,
+    absl::string_view text, const JobFileSourceMap& source_map,
     absl::string_view label, const std::vector<std::string>& problems) {
   std::vector<std::string> located;
   for (const std::string& problem : problems) {
-    const JobFileSourceMap::Field* field = outline.FindNearest(
+    const JobFileSourceMap::Field* field = source_map.FindNearest(
         absl::string_view(problem).substr(0, problem.find(':')));
     if (field == nullptr) {
       located.push_back(absl::StrCat(label, ": ", problem));

@@ -13,9 +13,9 @@ namespace syncline {
 // field is in `text`, a job file; before the nearest field around it where the
 // field itself is not written there. Those about nothing in the file get
 // "label: ".
-//   outline  of `text`, perhaps with fields blanked
+//   source_map  of `text`, perhaps with fields blanked
 std::vector<std::string> LocateProblems(
-    absl::string_view text, const JobFileSourceMap& outline,
+    absl::string_view text, const JobFileSourceMap& source_map,
     absl::string_view label, const std::vector<std::string>& problems);
 
 }  // namespace syncline

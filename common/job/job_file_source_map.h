@@ -50,8 +50,8 @@ class JobFileSourceMap {
   std::vector<Field> fields_;
 };
 
-// Overwrites a field of the outline of *text with spaces, and one comma beside
-// it: offsets and lines of the rest stay.
+// Overwrites a field of the source map of *text with spaces, and one comma
+// beside it: offsets and lines of the rest stay.
 void BlankField(const JobFileSourceMap::Field& field, std::string* text);
 
 // "a.b[2].c" without its last part: "a.b[2]"; "" if there is one part only.

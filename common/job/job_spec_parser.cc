@@ -1,6 +1,6 @@
 // Text format goes through protobuf's tokenizer, which knows lines and columns;
 // JSON through the strict reader for its form and then protobuf's for its
-// meaning, which knows no places: the outline does.
+// meaning, which knows no places: the source_map does.
 
 #include "common/job/job_spec_parser.h"
 
@@ -131,7 +131,7 @@ class Reader {
     parser.AllowUnknownField(true);
     parser.SetRecursionLimit(kNestingMax);
     const bool parsed = parser.ParseFromString(text_, &reading_.spec);
-    reading_.outline = JobFileSourceMap(text_);
+    reading_.source_map = JobFileSourceMap(text_);
     blanked_ = false;
     if (parsed) {
       for (const auto& warning : complaints.warnings()) ReportUnknown(warning);
@@ -147,7 +147,7 @@ class Reader {
   bool ParseJson() {
     const auto status =
         pb::util::JsonStringToMessage(text_, &reading_.spec, {});
-    reading_.outline = JobFileSourceMap(text_);
+    reading_.source_map = JobFileSourceMap(text_);
     blanked_ = false;
     if (status.ok()) return true;
     // A value that does not fit is reported as "(path): message", with lines of
@@ -156,7 +156,7 @@ class Reader {
     message = message.substr(0, message.find('\n'));
     const JobFileSourceMap::Field* culprit = nullptr;
     if (absl::StartsWith(message, "(")) {
-      culprit = reading_.outline.FindNearest(
+      culprit = reading_.source_map.FindNearest(
           message.substr(1, message.find(')') - 1));
     }
     if (culprit == nullptr && !form_problem_.empty()) {
@@ -170,7 +170,7 @@ class Reader {
   // The field that made the parser stop at `offset`.
   const JobFileSourceMap::Field* FindCulprit(size_t offset,
                                              absl::string_view message) const {
-    const JobFileSourceMap::Field* before = reading_.outline.Before(offset);
+    const JobFileSourceMap::Field* before = reading_.source_map.Before(offset);
     // Of some values it complains after it has passed them.
     if (absl::StartsWith(message, "Unknown enumeration value") ||
         absl::StartsWith(message, "Invalid value for boolean")) {
@@ -178,7 +178,7 @@ class Reader {
     }
     // A value that is missing is missed where something else stands.
     if (before != nullptr && !before->has_value) return before;
-    return reading_.outline.At(offset);
+    return reading_.source_map.At(offset);
   }
 
   // Without a culprit nothing after `offset` is read.
@@ -204,8 +204,8 @@ class Reader {
   bool BlankedOne() const { return blanked_; }
 
   void BlankUnknownKeys() {
-    const JobFileSourceMap outline(text_);
-    for (const JobFileSourceMap::Field& field : outline.fields()) {
+    const JobFileSourceMap source_map(text_);
+    for (const JobFileSourceMap::Field& field : source_map.fields()) {
       if (field.descriptor != nullptr) continue;
       if (problems_.size() == kProblemsMax) return;
       ReportUnknownField(field);
@@ -214,9 +214,10 @@ class Reader {
   }
 
   void ReportUnknown(const Problem& warning) {
-    const JobFileSourceMap::Field* field = reading_.outline.At(warning.offset);
+    const JobFileSourceMap::Field* field =
+        reading_.source_map.At(warning.offset);
     if (field == nullptr || field->descriptor != nullptr) {
-      field = reading_.outline.Before(warning.offset);
+      field = reading_.source_map.Before(warning.offset);
     }
     if (field != nullptr && field->descriptor == nullptr) {
       ReportUnknownField(*field);

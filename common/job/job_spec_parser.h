@@ -23,7 +23,7 @@ struct JobReading {
   // False: the form is broken, and what comes after that place is missing too.
   bool complete = true;
   // Of what was read: indexes are those of `spec`.
-  JobFileSourceMap outline;
+  JobFileSourceMap source_map;
 };
 
 // No value of any enum.

@@ -85,16 +85,16 @@ std::vector<absl::string_view> MentionedPaths(absl::string_view problem) {
 
 }  // namespace
 
-ReportedFields::ReportedFields(const JobReading& reading)
+ProblemDeduplicator::ProblemDeduplicator(const JobReading& reading)
     : spec_(reading.spec),
       complete_(reading.complete),
       paths_(reading.unread_paths) {}
 
-std::vector<std::string> ReportedFields::Report(
+std::vector<std::string> ProblemDeduplicator::KeepNew(
     const std::vector<std::string>& problems) {
   std::vector<std::string> news;
   for (const std::string& problem : problems) {
-    if (!IsFollowOn(problem)) news.push_back(problem);
+    if (!IsConsequence(problem)) news.push_back(problem);
   }
   for (const std::string& problem : news) {
     const absl::string_view path = PathOf(problem);
@@ -103,7 +103,7 @@ std::vector<std::string> ReportedFields::Report(
   return news;
 }
 
-bool ReportedFields::IsFollowOn(absl::string_view problem) const {
+bool ProblemDeduplicator::IsConsequence(absl::string_view problem) const {
   const absl::string_view path = PathOf(problem);
   const std::vector<absl::string_view> mentioned = MentionedPaths(problem);
   if (!complete_) {
@@ -123,8 +123,8 @@ bool ReportedFields::IsFollowOn(absl::string_view problem) const {
       });
 }
 
-bool ReportedFields::Explains(const std::string& reported,
-                              absl::string_view path) const {
+bool ProblemDeduplicator::Explains(const std::string& reported,
+                                   absl::string_view path) const {
   if (IsWithin(path, reported)) return true;
   if (!IsPath(path) || IsPath(reported)) return false;
   // An unknown field: perhaps the one that is missing.

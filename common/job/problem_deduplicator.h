@@ -11,27 +11,27 @@
 
 namespace syncline {
 
-// The fields of a job that were reported already, and which further problems
-// ("field.path: what is wrong") only say the same again. A problem does if
-//   - it is about such a field, about what is inside it or about what it is in;
-//   - it names such a field, or the list that it is in;
-//   - it is about a field that is missing while an unknown one resembles it.
+// Drops the problems of a job ("field.path: what is wrong") that follow from
+// one reported before. A problem does if
+//   - it is about a reported field, about one inside it or one around it;
+//   - it names a reported field, or the list that has it;
+//   - it is about a missing field that a reported unknown field resembles.
 // A plain value; `spec` must outlive it.
-class ReportedFields {
+class ProblemDeduplicator {
  public:
-  explicit ReportedFields(const JobSpec& spec) : spec_(spec) {}
+  explicit ProblemDeduplicator(const JobSpec& spec) : spec_(spec) {}
   // Takes the problems of reading a job file; `reading` must outlive it. If the
   // file could not be read to its end, problems about what is missing do not
   // count either.
-  explicit ReportedFields(const JobReading& reading);
+  explicit ProblemDeduplicator(const JobReading& reading);
 
   bool complete() const { return complete_; }
 
   // The problems that say something new. Their fields are reported from now on.
-  std::vector<std::string> Report(const std::vector<std::string>& problems);
+  std::vector<std::string> KeepNew(const std::vector<std::string>& problems);
 
  private:
-  bool IsFollowOn(absl::string_view problem) const;
+  bool IsConsequence(absl::string_view problem) const;
   bool Explains(const std::string& reported, absl::string_view path) const;
 
   const JobSpec& spec_;

@@ -5,19 +5,22 @@
 namespace syncline {
 
 std::vector<std::string> CheckSpec(const JobSpec& spec,
-                                   ReportedFields* reported) {
-  return reported->Report(ValidateJobSpec(spec));
+                                   ProblemDeduplicator* deduplicator) {
+  return deduplicator->KeepNew(ValidateJobSpec(spec));
 }
 
-std::shared_ptr<const Model> CheckModel(
-    const JobSpec& spec, absl::string_view model_bytes, absl::string_view label,
-    ReportedFields* reported, TrainingGraph* graph, JobProblems* problems) {
+std::shared_ptr<const Model> CheckModel(const JobSpec& spec,
+                                        absl::string_view model_bytes,
+                                        absl::string_view label,
+                                        ProblemDeduplicator* deduplicator,
+                                        TrainingGraph* graph,
+                                        JobProblems* problems) {
   std::shared_ptr<const Model> model =
       ParseJobModelWithProblems(spec, model_bytes, label, &problems->of_model);
-  if (model == nullptr || !reported->complete()) return nullptr;
+  if (model == nullptr || !deduplicator->complete()) return nullptr;
   std::vector<std::string> misfits;
   *graph = ResolveTrainingGraph(WithDefaults(spec), *model, &misfits);
-  for (std::string& misfit : reported->Report(misfits)) {
+  for (std::string& misfit : deduplicator->KeepNew(misfits)) {
     problems->of_fields.push_back(std::move(misfit));
   }
   return problems->empty() ? model : nullptr;

@@ -22,19 +22,22 @@ struct JobProblems {
   bool empty() const { return of_fields.empty() && of_model.empty(); }
 };
 
-// The problems of `spec` alone that `reported` does not have yet; they are
-// reported from then on.
+// The problems of `spec` alone that `deduplicator` has not seen yet. It has
+// seen them from then on.
 std::vector<std::string> CheckSpec(const JobSpec& spec,
-                                   ReportedFields* reported);
+                                   ProblemDeduplicator* deduplicator);
 
 // The model of a job that has no problems; else null, and *problems has more.
 // Takes as long as parsing the model.
-//   model_bytes  as for Model::Parse
-//   reported     what is known to be wrong with `spec`, CheckSpec's included
-//   graph        how `spec`, with its defaults, lies over the model
-std::shared_ptr<const Model> CheckModel(
-    const JobSpec& spec, absl::string_view model_bytes, absl::string_view label,
-    ReportedFields* reported, TrainingGraph* graph, JobProblems* problems);
+//   model_bytes   as for Model::Parse
+//   deduplicator  has seen the problems of `spec`, CheckSpec's included
+//   graph         how `spec`, with its defaults, lies over the model
+std::shared_ptr<const Model> CheckModel(const JobSpec& spec,
+                                        absl::string_view model_bytes,
+                                        absl::string_view label,
+                                        ProblemDeduplicator* deduplicator,
+                                        TrainingGraph* graph,
+                                        JobProblems* problems);
 
 }  // namespace syncline
 

@@ -199,7 +199,7 @@ struct Model::Proto {
   std::vector<std::string> notes;
   // Of initializers whose values may still be asked for.
   ExactContents exact_contents;
-  FoldedNumbers numbers;
+  InvariantConstants numbers;
   // Graph::nodes as the file has them, and where in it.
   std::vector<Node> nodes;
   std::vector<int> file_nodes;
@@ -256,7 +256,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   proto.file_nodes = std::move(built.file_nodes);
   proto.nodes = model->graph_.nodes;
   const bool readable = model->graph_.opset_version > 0;
-  FoldedNumbers numbers;
+  InvariantConstants numbers;
   if (readable) numbers = model->SetComputedShapes(length, &found);
   model->whole_ = found.empty();
   if (model->whole_) {
@@ -272,8 +272,8 @@ std::shared_ptr<Model> Model::ParseWithProblems(
   return readable ? model : nullptr;
 }
 
-FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
-                                       std::vector<std::string>* problems) {
+InvariantConstants Model::SetComputedShapes(
+    const LengthDimension& length, std::vector<std::string>* problems) {
   std::vector<InferredValue> trials[2];
   for (int t = 0; t < 2; ++t) {
     std::vector<std::string> found;
@@ -316,7 +316,7 @@ FoldedNumbers Model::SetComputedShapes(const LengthDimension& length,
                           proto_->file_nodes, kTrialBatches[0],
                           BatchStyle::kSymbol, &ignored, length.longest / 2);
   }
-  return FindFixedNumbers(graph_, proto_->nodes, trials[0], shorter);
+  return FindInvariantConstants(graph_, proto_->nodes, trials[0], shorter);
 }
 
 const std::vector<std::string>& Model::notes() const { return proto_->notes; }

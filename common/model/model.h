@@ -145,8 +145,8 @@ class Model {
   Model();
   // Completes graph_ with types and shapes of computed values. Returns those
   // that are always the same number.
-  FoldedNumbers SetComputedShapes(const LengthDimension& length,
-                                  std::vector<std::string>* problems);
+  InvariantConstants SetComputedShapes(const LengthDimension& length,
+                                       std::vector<std::string>* problems);
   absl::Status CheckWeights(
       const absl::flat_hash_map<std::string, absl::Span<const float>>& weights,
       absl::Span<const std::string> inputs) const;

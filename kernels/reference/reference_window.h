@@ -172,7 +172,7 @@ inline std::vector<Term> AveragePoolTerms(const Window& window, int64_t planes,
 
 // Where element i of x finds its mean, and its scale and bias.
 struct NormIndex {
-  NormIndex(const PlaneNorm& s, int64_t i)
+  NormIndex(const NormalizationShape& s, int64_t i)
       : statistic(s.StatisticOf(i / (s.channels * s.plane),
                                 i / s.plane % s.channels)),
         parameter(i / s.plane % s.channels / s.channels_per_parameter) {}
@@ -186,7 +186,7 @@ struct Moments {
 };
 
 template <typename T>
-Moments<T> MomentsOf(const PlaneNorm& s, const Array<T>& x) {
+Moments<T> MomentsOf(const NormalizationShape& s, const Array<T>& x) {
   Moments<T> m{std::vector<T>(s.statistic_count(), T(0)),
                std::vector<T>(s.statistic_count(), T(0))};
   const T share = T(1) / T(s.elements());
@@ -203,7 +203,7 @@ Moments<T> MomentsOf(const PlaneNorm& s, const Array<T>& x) {
 
 // `in` is x, scale, bias.
 template <typename T>
-Array<T> Normalize(const PlaneNorm& s, const Moments<T>& m, T epsilon,
+Array<T> Normalize(const NormalizationShape& s, const Moments<T>& m, T epsilon,
                    const std::vector<Array<T>>& in) {
   Array<T> y(in[0].dims);
   for (size_t i = 0; i < y.values.size(); ++i) {
@@ -218,8 +218,9 @@ Array<T> Normalize(const PlaneNorm& s, const Moments<T>& m, T epsilon,
 
 // With the moments as given, or (`fixed` false) as functions of x.
 template <typename T>
-std::vector<Array<T>> NormalizeGradient(const PlaneNorm& s, const Moments<T>& m,
-                                        T epsilon, bool fixed,
+std::vector<Array<T>> NormalizeGradient(const NormalizationShape& s,
+                                        const Moments<T>& m, T epsilon,
+                                        bool fixed,
                                         const std::vector<Array<T>>& in,
                                         const Array<T>& dy) {
   std::vector<Array<T>> d;

@@ -121,8 +121,8 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   const std::vector<std::string> set =
       ApplySettings(overrides.settings, &spec, &reading.problems);
 
-  ReportedFields reported(reading);
-  problems.of_fields = CheckSpec(spec, &reported);
+  ProblemDeduplicator deduplicator(reading);
+  problems.of_fields = CheckSpec(spec, &deduplicator);
   JobFile job;
   if (!spec.model().path().empty()) {
     job.model_file = BesideJobFile(path, spec.model().path());
@@ -131,7 +131,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
       problems.of_fields.push_back(
           absl::StrCat("model.path: ", bytes.status().message()));
     } else {
-      const auto model = CheckModel(spec, *bytes, job.model_file, &reported,
+      const auto model = CheckModel(spec, *bytes, job.model_file, &deduplicator,
                                     &job.training, &problems);
       for (const std::string& note :
            model == nullptr ? std::vector<std::string>() : model->notes()) {
@@ -149,7 +149,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   }
   problems.of_fields.erase(settings, problems.of_fields.end());
   for (auto& located :
-       {LocateProblems(text, reading.outline, path, problems.of_fields),
+       {LocateProblems(text, reading.source_map, path, problems.of_fields),
         problems.of_model}) {
     all.insert(all.end(), located.begin(), located.end());
   }

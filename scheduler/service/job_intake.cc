@@ -16,11 +16,11 @@ absl::StatusOr<CheckedJob> CheckJob(const JobSpec& spec,
                                     absl::string_view model_bytes) {
   const std::string label =
       spec.model().path().empty() ? "model" : spec.model().path();
-  ReportedFields reported(spec);
+  ProblemDeduplicator deduplicator(spec);
   JobProblems problems;
-  problems.of_fields = CheckSpec(spec, &reported);
+  problems.of_fields = CheckSpec(spec, &deduplicator);
   TrainingGraph graph;
-  CheckModel(spec, model_bytes, label, &reported, &graph, &problems);
+  CheckModel(spec, model_bytes, label, &deduplicator, &graph, &problems);
   for (const TrainingGraph::Parameter& parameter : graph.parameters) {
     if (IsUtf8(parameter.name)) continue;
     problems.of_model.push_back(absl::StrCat(label, ": the name of parameter '",

@@ -13,8 +13,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
   const syncline::JobReading reading = syncline::ReadJobSpec(text, "job");
-  syncline::ReportedFields reported(reading);
-  reported.Report(syncline::ValidateJobSpec(reading.spec));
+  syncline::ProblemDeduplicator deduplicator(reading);
+  deduplicator.KeepNew(syncline::ValidateJobSpec(reading.spec));
   syncline::WithDefaults(reading.spec);
   const auto spec = syncline::ParseJobSpec(text, "job");
   SYNCLINE_CHECK(spec.ok() == reading.problems.empty());

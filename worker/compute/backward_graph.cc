@@ -28,14 +28,14 @@ std::vector<int> NodesBefore(const Graph& graph, ValueId output) {
 
 }  // namespace
 
-bool Differentiation::RunsBackward(size_t position) const {
+bool BackwardGraph::RunsBackward(size_t position) const {
   const std::vector<bool>& wants = wants_gradient[position];
   return std::find(wants.begin(), wants.end(), true) != wants.end();
 }
 
-Differentiation Differentiate(const Graph& graph, ValueId loss_output,
-                              absl::Span<const ValueId> parameters) {
-  Differentiation d;
+BackwardGraph BuildBackwardGraph(const Graph& graph, ValueId loss_output,
+                                 absl::Span<const ValueId> parameters) {
+  BackwardGraph d;
   d.nodes = NodesBefore(graph, loss_output);
   d.wants_gradient.resize(d.nodes.size());
 

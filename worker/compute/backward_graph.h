@@ -10,7 +10,7 @@ namespace syncline::worker {
 
 // Which part of a graph a step runs, and where gradients flow. Depends on the
 // graph alone, not on the batch size.
-struct Differentiation {
+struct BackwardGraph {
   // Nodes that the loss's output depends on, in order; the rest, and what is
   // known before training (Value::folded), is never run.
   std::vector<int> nodes;
@@ -26,8 +26,8 @@ struct Differentiation {
 };
 
 // `parameters` may be empty: forward only.
-Differentiation Differentiate(const Graph& graph, ValueId loss_output,
-                              absl::Span<const ValueId> parameters);
+BackwardGraph BuildBackwardGraph(const Graph& graph, ValueId loss_output,
+                                 absl::Span<const ValueId> parameters);
 
 }  // namespace syncline::worker
 

@@ -117,8 +117,9 @@ class CpuExecutor : public Executor {
     std::vector<ValueId> trained = parameters_;
     for (const auto& table : training_.tables) trained.push_back(table.value);
     with_gradients_ =
-        Differentiate(model_->graph(), training_.loss_output, trained);
-    forward_only_ = Differentiate(model_->graph(), training_.loss_output, {});
+        BuildBackwardGraph(model_->graph(), training_.loss_output, trained);
+    forward_only_ =
+        BuildBackwardGraph(model_->graph(), training_.loss_output, {});
     PlanGradients();
   }
 
@@ -238,8 +239,8 @@ class CpuExecutor : public Executor {
   std::vector<ValueId> parameters_;
   std::vector<int64_t> counts_;                  // by parameter
   std::vector<GradientMemory> gradient_memory_;  // likewise
-  Differentiation with_gradients_;
-  Differentiation forward_only_;
+  BackwardGraph with_gradients_;
+  BackwardGraph forward_only_;
   ParameterSlab values_;
   ParameterSlab gradients_;
   std::vector<RowBatch*> tables_;  // as UseTables said

@@ -131,8 +131,8 @@ void Visit(const Node& node, absl::Span<const Dims> shapes, LayoutSets* sets) {
 
 }  // namespace
 
-std::vector<int64_t> ChannelBlocks(const Graph& graph,
-                                   const Differentiation& flow,
+std::vector<int64_t> AssignLayouts(const Graph& graph,
+                                   const BackwardGraph& flow,
                                    absl::Span<const Dims> shapes,
                                    ValueId loss_output, int64_t block) {
   std::vector<int64_t> blocks(graph.values.size(), 1);

@@ -21,8 +21,8 @@ namespace syncline::worker {
 // node that are of one shape have one layout. What no node of `flow` makes (it
 // is given) and the loss's output are row-major. `block` is what convolutions
 // prefer, and `shapes` those of the step.
-std::vector<int64_t> ChannelBlocks(const Graph& graph,
-                                   const Differentiation& flow,
+std::vector<int64_t> AssignLayouts(const Graph& graph,
+                                   const BackwardGraph& flow,
                                    absl::Span<const Dims> shapes,
                                    ValueId loss_output, int64_t block);
 

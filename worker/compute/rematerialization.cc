@@ -31,7 +31,7 @@ class Planner {
     last_read_[root_[spec.loss_output]] = positions();
   }
 
-  Recomputation Plan() {
+  Rematerialization Plan() {
     Cut();
     FindKept();
     FindRuns();
@@ -176,12 +176,12 @@ class Planner {
   std::vector<int> made_at_;    // by ValueId: position; -1: given
   std::vector<ValueId> root_;   // by ValueId: whose memory it has
   std::vector<int> last_read_;  // by root: position; -1: never
-  Recomputation result_;
+  Rematerialization result_;
 };
 
 }  // namespace
 
-Recomputation PlanRecomputation(const StepMemorySpec& spec) {
+Rematerialization PlanRematerialization(const StepMemorySpec& spec) {
   return Planner(spec).Plan();
 }
 

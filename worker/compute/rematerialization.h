@@ -14,7 +14,7 @@ namespace syncline::worker {
 // steps of a segment, the values that they read are computed again. The last
 // segment's backward steps follow at once, so it keeps all. Source: Chen et al.
 // 2016, "Training deep nets with sublinear memory cost".
-struct Recomputation {
+struct Rematerialization {
   // First position of each segment, ascending; the first is 0. As many as
   // asked for, or fewer where a node alone is as large as a segment.
   std::vector<int> segments;
@@ -27,7 +27,7 @@ struct Recomputation {
 
 // Cuts where little crosses and segments are of about equal size. A pure
 // function of shapes and operators.
-Recomputation PlanRecomputation(const StepMemorySpec& spec);
+Rematerialization PlanRematerialization(const StepMemorySpec& spec);
 
 }  // namespace syncline::worker
 

@@ -16,7 +16,7 @@ class Planner {
   explicit Planner(const StepMemorySpec& spec)
       : spec_(spec),
         graph_(*spec.graph),
-        recomputation_(PlanRecomputation(spec)),
+        rematerialization_(PlanRematerialization(spec)),
         last_read_(graph_.values.size(), -1),
         last_read_again_(graph_.values.size(), -1) {
     memory_.values.resize(graph_.values.size());
@@ -70,10 +70,10 @@ class Planner {
       return loss_step() + 1 + static_cast<int>(steps.size());
     };
     int end = positions();
-    for (size_t s = recomputation_.segments.size(); s-- > 0;) {
-      const int begin = recomputation_.segments[s];
+    for (size_t s = rematerialization_.segments.size(); s-- > 0;) {
+      const int begin = rematerialization_.segments[s];
       for (int p = begin; p < end; ++p) {
-        if (!recomputation_.runs_again[p]) continue;
+        if (!rematerialization_.runs_again[p]) continue;
         again_step_[p] = next();
         steps.push_back({p, /*again=*/true});
       }
@@ -93,14 +93,14 @@ class Planner {
   void ReadAgainAt(ValueId v, int step) {
     if (v == kNoValue) return;
     std::vector<int>& last =
-        recomputation_.kept[v] ? last_read_ : last_read_again_;
+        rematerialization_.kept[v] ? last_read_ : last_read_again_;
     last[v] = std::max(last[v], step);
   }
 
   void FindLastReads() {
     for (int p = 0; p < positions(); ++p) {
       for (ValueId v : node(p).inputs) ReadAt(v, p);
-      if (recomputation_.runs_again[p]) FindReadsAgain(p);
+      if (rematerialization_.runs_again[p]) FindReadsAgain(p);
       if (spec_.flow->RunsBackward(p)) FindBackwardReads(p);
     }
     ReadAt(spec_.loss_output, loss_step());
@@ -111,7 +111,8 @@ class Planner {
   void FindReadsAgain(int p) {
     for (ValueId v : node(p).inputs) ReadAgainAt(v, again_step_[p]);
     for (ValueId v : node(p).outputs) {
-      if (v != kNoValue && recomputation_.kept[v]) ReadAt(v, again_step_[p]);
+      if (v != kNoValue && rematerialization_.kept[v])
+        ReadAt(v, again_step_[p]);
     }
   }
 
@@ -192,7 +193,7 @@ class Planner {
       if (outputs[i] != kNoValue) PlaceOutput(p, i, p, pass);
     }
     const bool kept =
-        spec_.flow->RunsBackward(p) && !recomputation_.runs_again[p];
+        spec_.flow->RunsBackward(p) && !rematerialization_.runs_again[p];
     memory_.workspaces[p] = PlaceWorkspace(p, p, kept ? backward_step_[p] : p);
     memory_.forward_scratch[p] = PlaceScratch(p, p);
   }
@@ -202,7 +203,8 @@ class Planner {
     const Pass pass = {&memory_.again_values, &last_read_again_};
     const std::vector<ValueId>& outputs = node(p).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i] == kNoValue || recomputation_.kept[outputs[i]]) continue;
+      if (outputs[i] == kNoValue || rematerialization_.kept[outputs[i]])
+        continue;
       (*pass.values)[outputs[i]] = Place();
       PlaceOutput(p, i, step, pass);
     }
@@ -343,7 +345,7 @@ class Planner {
 
   const StepMemorySpec& spec_;
   const Graph& graph_;
-  const Recomputation recomputation_;
+  const Rematerialization rematerialization_;
   std::vector<int> backward_step_;    // by position
   std::vector<int> again_step_;       // by position; -1: it runs once
   std::vector<int> last_read_;        // by ValueId; -1: never

@@ -44,8 +44,8 @@ struct GradientMemory {
 
 // Where every value, gradient and workspace of a step is, for one batch size.
 // With F nodes the steps are: F forward ones, the loss, F backward ones in
-// reverse; where segments are recomputed (recomputation.h), each one's backward
-// steps come after those that run again.
+// reverse; where segments are recomputed (rematerialization.h), each one's
+// backward steps come after those that run again.
 struct StepMemory {
   // Flags that a Span can show, unlike std::vector<bool>'s.
   using Flags = absl::InlinedVector<bool, 8>;
@@ -87,7 +87,7 @@ struct StepMemory {
 // The input of StepMemory.
 struct StepMemorySpec {
   const Graph* graph = nullptr;
-  const Differentiation* flow = nullptr;
+  const BackwardGraph* flow = nullptr;
   absl::Span<const Dims> shapes;              // by ValueId
   absl::Span<const std::unique_ptr<Op>> ops;  // by position in flow->nodes
   absl::Span<const ValueId> feeds;

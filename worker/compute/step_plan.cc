@@ -96,7 +96,7 @@ absl::Status StepPlan::MakeOps() {
   for (ValueId v : spec_.parameters) constants[v] = nullptr;
   for (ValueId v : table_values_) constants[v] = nullptr;
   const std::vector<int64_t> blocks =
-      ChannelBlocks(graph(), *spec_.flow, shapes_, spec_.loss_output,
+      AssignLayouts(graph(), *spec_.flow, shapes_, spec_.loss_output,
                     Convolution::BlockOfChannels());
   const Values values = {graph(), shapes_, blocks, constants};
   const std::vector<int>& nodes = spec_.flow->nodes;

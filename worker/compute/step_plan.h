@@ -36,7 +36,7 @@ class StepPlan {
   // Everything pointed to outlives the plan.
   struct Spec {
     const Model* model = nullptr;
-    const Differentiation* flow = nullptr;
+    const BackwardGraph* flow = nullptr;
     absl::Span<const ValueId> feeds;
     absl::Span<const ValueId> parameters;
     absl::Span<const GradientMemory> gradients;  // by parameter
@@ -50,7 +50,7 @@ class StepPlan {
     // Samples at most of the batch whose rows the tables hold.
     int64_t table_samples = 0;
     bool training = false;
-    int recompute_segments = 1;  // recomputation.h
+    int recompute_segments = 1;  // rematerialization.h
     bool folds_statistics = false;
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.

@@ -143,10 +143,10 @@ int64_t BroadcastAt(const Dims& index, const Dims& dims) {
 
 class Evaluation {
  public:
-  Evaluation(const Node& node, absl::Span<const EvaluatorInput> inputs,
-             DType dtype, const Dims& dims)
+  Evaluation(const Node& node, absl::Span<const FoldInput> inputs, DType dtype,
+             const Dims& dims)
       : node_(node), inputs_(inputs), dtype_(dtype), dims_(dims) {
-    for (const EvaluatorInput& input : inputs) {
+    for (const FoldInput& input : inputs) {
       values_.push_back(input.value == nullptr ? Numbers()
                                                : Read(*input.value));
     }
@@ -217,7 +217,7 @@ class Evaluation {
   void KeepTriangle();
 
   const Node& node_;
-  const absl::Span<const EvaluatorInput> inputs_;
+  const absl::Span<const FoldInput> inputs_;
   const DType dtype_;
   const Dims dims_;
   std::vector<Numbers> values_;
@@ -716,20 +716,20 @@ absl::StatusOr<bool> Evaluation::CumSum() {
 
 }  // namespace
 
-absl::StatusOr<std::optional<ConstantTensor>> EvaluateNode(
-    const Node& node, absl::Span<const EvaluatorInput> inputs, DType dtype,
+absl::StatusOr<std::optional<ConstantTensor>> FoldNode(
+    const Node& node, absl::Span<const FoldInput> inputs, DType dtype,
     const Dims& dims) {
   const std::optional<ConstantTensor> unknown;
-  if (ElementCount(dims) > kEvaluatedElementsMax || inputs.empty()) {
+  if (ElementCount(dims) > kFoldedElementsMax || inputs.empty()) {
     return unknown;
   }
   const bool from_shape = node.op_type == "Shape" || node.op_type == "Size";
   // Of what CastLike is cast like, the type counts.
   const size_t read = node.op_type == "CastLike" ? 1 : inputs.size();
-  for (const EvaluatorInput& input : inputs.first(read)) {
+  for (const FoldInput& input : inputs.first(read)) {
     if (from_shape || !input.present) continue;
     if (input.value == nullptr ||
-        ElementCount(input.dims) > kEvaluatedElementsMax) {
+        ElementCount(input.dims) > kFoldedElementsMax) {
       return unknown;
     }
   }

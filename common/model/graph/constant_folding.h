@@ -10,14 +10,14 @@
 namespace syncline {
 
 // The facts about a node's input that are known before training.
-struct EvaluatorInput {
+struct FoldInput {
   bool present = false;
   Dims dims;
   const ConstantTensor* value = nullptr;  // null: not known
 };
 
 // Results are at most this large: masks, not weights.
-inline constexpr int64_t kEvaluatedElementsMax = 1 << 20;
+inline constexpr int64_t kFoldedElementsMax = 1 << 20;
 
 // Computes a node whose result does not depend on data or weights: what
 // exporters write to compute shapes, positions and masks. Integers exactly,
@@ -27,8 +27,8 @@ inline constexpr int64_t kEvaluatedElementsMax = 1 << 20;
 // operator is not one of those that such graphs are made of. Errors:
 // InvalidArgument: a division by zero, an integer to a negative power, an index
 // out of range.
-absl::StatusOr<std::optional<ConstantTensor>> EvaluateNode(
-    const Node& node, absl::Span<const EvaluatorInput> inputs, DType dtype,
+absl::StatusOr<std::optional<ConstantTensor>> FoldNode(
+    const Node& node, absl::Span<const FoldInput> inputs, DType dtype,
     const Dims& dims);
 
 }  // namespace syncline

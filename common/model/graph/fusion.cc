@@ -14,7 +14,7 @@ constexpr int kSeveral = -2;
 // Tests on nodes and values that the patterns are made of.
 class NodePatterns {
  public:
-  NodePatterns(const FoldedNumbers& numbers, Graph* graph)
+  NodePatterns(const InvariantConstants& numbers, Graph* graph)
       : graph_(*graph), numbers_(numbers) {
     reader_.resize(graph_.values.size(), kNobody);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -80,7 +80,7 @@ class NodePatterns {
     reader_[v] = reader_[v] == kNobody ? node : kSeveral;
   }
 
-  const FoldedNumbers& numbers_;
+  const InvariantConstants& numbers_;
   std::vector<int> reader_;  // by ValueId: a node, kNobody or kSeveral
 };
 
@@ -321,7 +321,7 @@ std::optional<float> NumberIn(const ConstantTensor& tensor) {
   return tensor.floats()[0];
 }
 
-void FuseNodes(const FoldedNumbers& numbers, Graph* graph) {
+void FuseNodes(const InvariantConstants& numbers, Graph* graph) {
   GeluFusion(numbers, graph).Run();
   AttentionFusion(numbers, graph).Run();
 }

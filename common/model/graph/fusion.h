@@ -9,7 +9,7 @@
 namespace syncline {
 
 // Computed values that are one float32 number, whatever the batch size.
-using FoldedNumbers = std::map<ValueId, float>;
+using InvariantConstants = std::map<ValueId, float>;
 
 // The number that a float32 tensor of one element holds.
 std::optional<float> NumberIn(const ConstantTensor& tensor);
@@ -28,7 +28,7 @@ std::optional<float> NumberIn(const ConstantTensor& tensor);
 // anything else reads what is between, or if a number in them is trained. Types
 // and shapes of values do not change. A query all of whose scores are minus
 // infinity gets 0, where the nodes give NaN.
-void FuseNodes(const FoldedNumbers& numbers, Graph* graph);
+void FuseNodes(const InvariantConstants& numbers, Graph* graph);
 
 // Attributes that a fused Attention has besides ONNX's.
 //

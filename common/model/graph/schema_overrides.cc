@@ -479,8 +479,8 @@ OpSchema GroupNormalization(int version) {
 
 }  // namespace
 
-const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
-                                      int since_version) {
+const onnx::OpSchema* FindSchemaOverride(absl::string_view op_type,
+                                         int since_version) {
   static const auto* const schemas = [] {
     auto* all = new std::vector<OpSchema>{Attention(23),
                                           Attention(24),

@@ -15,8 +15,8 @@ namespace syncline {
 
 // The schema of this version of the operator (Node::since_version), or that of
 // an older one from which it differs in types only; null if libonnx has it.
-const onnx::OpSchema* FindNewerSchema(absl::string_view op_type,
-                                      int since_version);
+const onnx::OpSchema* FindSchemaOverride(absl::string_view op_type,
+                                         int since_version);
 
 }  // namespace syncline
 

@@ -31,7 +31,7 @@ constexpr OperatorInfo kResolvedAtImport[] = {
 // The newest opset that libonnx 1.12 knows. Of our operators, what came later
 // only widened the accepted element types, to some that DType does not have, so
 // the newest schema it knows serves all later ones; except those in
-// newer_schemas.cc.
+// schema_overrides.cc.
 constexpr int kOpsetOfLibonnx = 17;
 
 // Has dilations from 19 on, which MaxPool's rule for shapes obeys.
@@ -108,7 +108,7 @@ int SinceVersion(const OperatorInfo& op, int opset_version) {
 const onnx::OpSchema* FindSchema(const OperatorInfo& op, int opset_version) {
   const int since = SinceVersion(op, opset_version);
   if (since == 0) return nullptr;
-  if (const auto* newer = FindNewerSchema(op.op_type, since)) return newer;
+  if (const auto* ours = FindSchemaOverride(op.op_type, since)) return ours;
   if (op.op_type == "AveragePool" && since >= 19) {
     return DilatedAveragePoolSchema();
   }

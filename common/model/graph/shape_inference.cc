@@ -245,7 +245,7 @@ class ValueInference {
         continue;
       }
       absl::Status status = InferNode(node, file.node(file_nodes[i]));
-      if (status.ok()) status = Evaluate(node);
+      if (status.ok()) status = FoldNodeOutput(node);
       if (!status.ok()) Problem(node, status.message());
     }
     return std::move(values_);
@@ -255,7 +255,7 @@ class ValueInference {
   // Sets the outputs of `node`.
   absl::Status InferNode(const Node& node, const onnx::NodeProto& file_node);
   // Sets the output's value if the inputs' are known and no weights.
-  absl::Status Evaluate(const Node& node);
+  absl::Status FoldNodeOutput(const Node& node);
   // Null: not known, or trained.
   const ConstantTensor* UntrainedValue(ValueId id) const;
   // Checks that libonnx 1.12 leaves out.
@@ -314,8 +314,8 @@ class ValueInference {
   const BatchStyle style_;
   std::vector<std::string>* const problems_;
   std::vector<InferredValue> values_;
-  int64_t evaluated_bytes_ = 0;  // of `constant`s
-  std::string batch_symbol_;     // as the file's inputs have it
+  int64_t folded_bytes_ = 0;  // of `constant`s
+  std::string batch_symbol_;  // as the file's inputs have it
   // Types that the file declares for computed values and outputs.
   absl::flat_hash_map<std::string, const onnx::TypeProto::Tensor*> declared_;
 };
@@ -366,27 +366,27 @@ const ConstantTensor* ValueInference::UntrainedValue(ValueId id) const {
   return may_be_trained ? nullptr : &initializer.tensor;
 }
 
-absl::Status ValueInference::Evaluate(const Node& node) {
+absl::Status ValueInference::FoldNodeOutput(const Node& node) {
   if (node.outputs.size() != 1 || node.outputs[0] == kNoValue) {
     return absl::OkStatus();
   }
-  std::vector<EvaluatorInput> inputs;
+  std::vector<FoldInput> inputs;
   for (ValueId id : node.inputs) {
-    inputs.push_back(id == kNoValue ? EvaluatorInput()
-                                    : EvaluatorInput{true, values_[id].dims,
-                                                     UntrainedValue(id)});
+    inputs.push_back(
+        id == kNoValue ? FoldInput()
+                       : FoldInput{true, values_[id].dims, UntrainedValue(id)});
   }
   InferredValue& out = values_[node.outputs[0]];
-  if (evaluated_bytes_ > kEvaluatedBytesMax) return absl::OkStatus();
+  if (folded_bytes_ > kFoldedBytesMax) return absl::OkStatus();
   SYNCLINE_ASSIGN_OR_RETURN(auto value,
-                            EvaluateNode(node, inputs, out.dtype, out.dims));
+                            FoldNode(node, inputs, out.dtype, out.dims));
   if (!value.has_value()) return absl::OkStatus();
-  evaluated_bytes_ += static_cast<int64_t>(value->bytes.size());
-  if (evaluated_bytes_ > kEvaluatedBytesMax) {
+  folded_bytes_ += static_cast<int64_t>(value->bytes.size());
+  if (folded_bytes_ > kFoldedBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "up to this node, what is known before training (shapes, positions, "
         "masks) takes more than ",
-        kEvaluatedBytesMax >> 20,
+        kFoldedBytesMax >> 20,
         " MiB; the model must read such values as inputs instead"));
   }
   out.constant = std::make_shared<const ConstantTensor>(*std::move(value));

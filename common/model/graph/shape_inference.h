@@ -21,7 +21,7 @@ inline constexpr int64_t kReadableElementsMax = 64;
 
 // All values that are computed before training together; a small file can ask
 // for any number of large ones.
-inline constexpr int64_t kEvaluatedBytesMax = int64_t{512} << 20;
+inline constexpr int64_t kFoldedBytesMax = int64_t{512} << 20;
 
 struct InferredValue {
   bool known = false;

@@ -15,7 +15,7 @@ namespace syncline {
 // Training computes in float32. A value of float64 that depends on what is fed
 // or trained becomes float32: graph inputs, initializers, casts to float64, and
 // what follows from them. Float64 that follows from constants and shapes alone
-// is known before training and stays as it is (node_evaluator.h); where both
+// is known before training and stays as it is (constant_folding.h); where both
 // meet it is cast.
 //
 // An initializer of float64 counts as trained if the file has weights of it: a

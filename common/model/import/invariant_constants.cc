@@ -95,7 +95,7 @@ class OpenElements {
     }
     // The shape of what has these dimensions, from `start` to `end`.
     const InferredValue& out = values_[node.outputs[0]];
-    return Evaluated(node, {EvaluatorInput{true, marks, nullptr}}, out.dims);
+    return FoldMarks(node, {FoldInput{true, marks, nullptr}}, out.dims);
   }
 
   // True if a dimension of `v` may be open although trials do not show it, such
@@ -135,7 +135,7 @@ class OpenElements {
   Marks MovedMarks(const Node& node, ValueId v) const {
     if (ElementCount(values_[v].dims) > kReadableElementsMax) return Open(v);
     std::vector<ConstantTensor> tensors(node.inputs.size());
-    std::vector<EvaluatorInput> inputs;
+    std::vector<FoldInput> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId from = node.inputs[i];
       if (from == kNoValue) {
@@ -153,7 +153,7 @@ class OpenElements {
       }
       inputs.push_back({true, dims, moved ? &tensors[i] : ValueOf(from)});
     }
-    return Evaluated(node, inputs, values_[v].dims);
+    return FoldMarks(node, inputs, values_[v].dims);
   }
 
   const ConstantTensor* ValueOf(ValueId v) const {
@@ -161,10 +161,9 @@ class OpenElements {
     return at < 0 ? values_[v].constant.get() : &graph_.initializers[at].tensor;
   }
 
-  static Marks Evaluated(const Node& node,
-                         absl::Span<const EvaluatorInput> inputs,
+  static Marks FoldMarks(const Node& node, absl::Span<const FoldInput> inputs,
                          const Dims& dims) {
-    const auto marks = EvaluateNode(node, inputs, DType::kInt64, dims);
+    const auto marks = FoldNode(node, inputs, DType::kInt64, dims);
     if (!marks.ok() || !marks->has_value()) {
       return Marks(ElementCount(dims), 1);
     }
@@ -181,12 +180,12 @@ class OpenElements {
 
 }  // namespace
 
-FoldedNumbers FindFixedNumbers(
+InvariantConstants FindInvariantConstants(
     const Graph& graph, absl::Span<const Node> nodes,
     absl::Span<const InferredValue> values,
     absl::Span<const InferredValue> at_other_length) {
   OpenElements open(graph, values, at_other_length);
-  FoldedNumbers numbers;
+  InvariantConstants numbers;
   for (const Node& node : nodes) {
     open.Visit(node);
     for (const ValueId v : node.outputs) {

@@ -16,9 +16,10 @@ namespace syncline {
 //   nodes            as for InferValues
 //   values           what that says of one batch size and the longest length
 //   at_other_length  and of another length; empty: there is one length
-FoldedNumbers FindFixedNumbers(const Graph& graph, absl::Span<const Node> nodes,
-                               absl::Span<const InferredValue> values,
-                               absl::Span<const InferredValue> at_other_length);
+InvariantConstants FindInvariantConstants(
+    const Graph& graph, absl::Span<const Node> nodes,
+    absl::Span<const InferredValue> values,
+    absl::Span<const InferredValue> at_other_length);
 
 }  // namespace syncline
 

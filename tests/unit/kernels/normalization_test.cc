@@ -26,19 +26,19 @@ struct Results {
   std::vector<float> mean, variance, y, dx, dscale, dbias;
 };
 
-class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
+class NormalizationTest : public ::testing::TestWithParam<int64_t> {
  protected:
   static constexpr int64_t kBatch = 3, kChannels = 32;
 
-  PlaneNormTest()
+  NormalizationTest()
       : plane_(GetParam()),
         x_(RandomArray({kBatch, kChannels, plane_}, 1)),
         dy_(RandomArray({kBatch, kChannels, plane_}, 2)),
         scale_(ToFloats(RandomArray({kChannels}, 3).values)),
         bias_(ToFloats(RandomArray({kChannels}, 4).values)) {}
 
-  PlaneNorm Shape(int64_t block) const {
-    PlaneNorm shape;
+  NormalizationShape Shape(int64_t block) const {
+    NormalizationShape shape;
     shape.batch = kBatch;
     shape.channels = kChannels;
     shape.plane = plane_;
@@ -49,7 +49,7 @@ class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
 
   // In parts of `channels`.
   Results Run(int64_t block, int64_t channels, bool fixed) const {
-    const PlaneNorm shape = Shape(block);
+    const NormalizationShape shape = Shape(block);
     const std::vector<float> x = ToFloats(InBlocks(x_, block).values);
     const std::vector<float> dy = ToFloats(InBlocks(dy_, block).values);
     std::vector<float> inverse(kChannels);
@@ -62,7 +62,7 @@ class PlaneNormTest : public ::testing::TestWithParam<int64_t> {
     r.y.resize(x.size());
     r.dx.assign(x.size(), 1);
     for (int64_t c = 0; c < kChannels; c += channels) {
-      const PlaneNorm part = shape.Channels(c, c + channels);
+      const NormalizationShape part = shape.Channels(c, c + channels);
       const int64_t at = c * plane_;
       PlaneMoments(part, &x[at], &r.mean[c], &r.variance[c]);
       InverseDeviation(channels, 1e-3f, &r.variance[c], &inverse[c]);
@@ -101,7 +101,7 @@ std::vector<double> Wide(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-TEST_P(PlaneNormTest, BlocksOfChannelsAreAnotherLayoutOfTheSame) {
+TEST_P(NormalizationTest, BlocksOfChannelsAreAnotherLayoutOfTheSame) {
   for (const int64_t block : {8, 16}) {
     for (const bool fixed : {false, true}) {
       SCOPED_TRACE(::testing::Message() << "block " << block << ", statistics "
@@ -118,7 +118,7 @@ TEST_P(PlaneNormTest, BlocksOfChannelsAreAnotherLayoutOfTheSame) {
   }
 }
 
-TEST_P(PlaneNormTest, PartsHaveTheBitsOfTheWhole) {
+TEST_P(NormalizationTest, PartsHaveTheBitsOfTheWhole) {
   for (const int64_t block : {1, 8, 16}) {
     const Results whole = Run(block, kChannels, /*fixed=*/false);
     const Results parts = Run(block, kChannels / 2, /*fixed=*/false);
@@ -132,7 +132,8 @@ TEST_P(PlaneNormTest, PartsHaveTheBitsOfTheWhole) {
 }
 
 // Those of a matrix too; of whole fours of elements and of what is left.
-INSTANTIATE_TEST_SUITE_P(Planes, PlaneNormTest, ::testing::Values(1, 3, 4, 21));
+INSTANTIATE_TEST_SUITE_P(Planes, NormalizationTest,
+                         ::testing::Values(1, 3, 4, 21));
 
 // Of 30,000 planes, or of planes of 90,000 elements.
 struct LongCase {
@@ -146,9 +147,9 @@ std::ostream& operator<<(std::ostream& out, const LongCase& c) {
              << c.block;
 }
 
-class LongPlaneNormTest : public ::testing::TestWithParam<LongCase> {
+class LongNormalizationTest : public ::testing::TestWithParam<LongCase> {
  protected:
-  LongPlaneNormTest() {
+  LongNormalizationTest() {
     const LongCase& c = GetParam();
     shape_.batch = c.batch;
     shape_.channels = c.channels;
@@ -172,13 +173,13 @@ class LongPlaneNormTest : public ::testing::TestWithParam<LongCase> {
     PlaneMoments(shape_, x_.data(), mean_.data(), variance_.data());
   }
 
-  PlaneNorm shape_;
+  NormalizationShape shape_;
   std::vector<float> x_, dy_;
   std::vector<int64_t> channel_, statistic_;  // of each element
   std::vector<float> mean_, variance_;
 };
 
-TEST_P(LongPlaneNormTest, MomentsKeepTheirDigits) {
+TEST_P(LongNormalizationTest, MomentsKeepTheirDigits) {
   std::vector<double> sums(mean_.size()), squares(mean_.size());
   const double share = 1.0 / static_cast<double>(shape_.elements());
   for (size_t i = 0; i < x_.size(); ++i) sums[statistic_[i]] += x_[i] * share;
@@ -192,7 +193,7 @@ TEST_P(LongPlaneNormTest, MomentsKeepTheirDigits) {
   }
 }
 
-TEST_P(LongPlaneNormTest, GradientsKeepTheirDigits) {
+TEST_P(LongNormalizationTest, GradientsKeepTheirDigits) {
   std::vector<float> inverse(mean_.size());
   InverseDeviation(shape_.statistic_count(), 1e-3f, variance_.data(),
                    inverse.data());
@@ -243,7 +244,7 @@ TEST_P(LongPlaneNormTest, GradientsKeepTheirDigits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Planes, LongPlaneNormTest,
+INSTANTIATE_TEST_SUITE_P(Planes, LongNormalizationTest,
                          ::testing::Values(LongCase{30'000, 2, 3, 1, true, 1},
                                            LongCase{30'000, 1, 1, 1, true, 1},
                                            LongCase{3'000, 8, 5, 8, true, 1},

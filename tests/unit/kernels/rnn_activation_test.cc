@@ -15,7 +15,7 @@
 namespace syncline {
 namespace {
 
-using Kind = CellFunction::Kind;
+using Kind = RnnActivation::Kind;
 
 struct Named {
   Kind kind;
@@ -38,14 +38,14 @@ const std::vector<Named>& Functions() {
   return functions;
 }
 
-CellFunction FunctionOf(const Named& named, float clip) {
+RnnActivation FunctionOf(const Named& named, float clip) {
   return {.kind = named.kind,
           .alpha = static_cast<float>(named.reference.alpha),
           .beta = static_cast<float>(named.reference.beta),
           .clip = clip};
 }
 
-TEST(CellFunctionTest, ValuesAndDerivativesAreTheReferences) {
+TEST(RnnActivationTest, ValuesAndDerivativesAreTheReferences) {
   constexpr double kStep = 1e-6;
   std::vector<float> x;
   for (int i = -40; i < 40; ++i) x.push_back(0.1f * i + 0.03f);
@@ -70,7 +70,7 @@ TEST(CellFunctionTest, ValuesAndDerivativesAreTheReferences) {
   }
 }
 
-TEST(CellFunctionTest, NanStays) {
+TEST(RnnActivationTest, NanStays) {
   const float nan = std::nanf("");
   for (const float clip : {INFINITY, 1.0f}) {
     for (const Named& named : Functions()) {

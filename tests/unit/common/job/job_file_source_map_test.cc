@@ -18,9 +18,9 @@ namespace {
 using ::testing::ElementsAre;
 
 std::vector<std::string> FieldsOf(absl::string_view text) {
-  const JobFileSourceMap outline(text);
+  const JobFileSourceMap source_map(text);
   std::vector<std::string> fields;
-  for (const JobFileSourceMap::Field& field : outline.fields()) {
+  for (const JobFileSourceMap::Field& field : source_map.fields()) {
     fields.push_back(
         absl::StrCat(field.descriptor == nullptr ? "?" : "", field.path, "=",
                      text.substr(field.begin, field.end - field.begin),
@@ -72,16 +72,16 @@ TEST(JobFileSourceMapTest, NothingInsideAnUnknownFieldIsListed) {
 }
 
 TEST(JobFileSourceMapTest, AFieldIsFoundByPlaceAndByPath) {
-  const JobFileSourceMap outline("model { path: 'm' } name: 'a'");
-  EXPECT_EQ(outline.At(9)->path, "model.path");
-  EXPECT_EQ(outline.At(18)->path, "model");
-  EXPECT_EQ(outline.At(19), nullptr);
-  EXPECT_EQ(outline.Before(18)->path, "model.path");
-  EXPECT_EQ(outline.Before(3), nullptr);
-  EXPECT_EQ(outline.Find("name")->begin, 20u);
-  EXPECT_EQ(outline.Find("model.freeze"), nullptr);
-  EXPECT_EQ(outline.FindNearest("model.freeze[3]")->path, "model");
-  EXPECT_EQ(outline.FindNearest("data.train"), nullptr);
+  const JobFileSourceMap source_map("model { path: 'm' } name: 'a'");
+  EXPECT_EQ(source_map.At(9)->path, "model.path");
+  EXPECT_EQ(source_map.At(18)->path, "model");
+  EXPECT_EQ(source_map.At(19), nullptr);
+  EXPECT_EQ(source_map.Before(18)->path, "model.path");
+  EXPECT_EQ(source_map.Before(3), nullptr);
+  EXPECT_EQ(source_map.Find("name")->begin, 20u);
+  EXPECT_EQ(source_map.Find("model.freeze"), nullptr);
+  EXPECT_EQ(source_map.FindNearest("model.freeze[3]")->path, "model");
+  EXPECT_EQ(source_map.FindNearest("data.train"), nullptr);
 }
 
 TEST(JobFileSourceMapTest, ABlankedFieldTakesAComma) {
@@ -92,8 +92,8 @@ TEST(JobFileSourceMapTest, ABlankedFieldTakesAComma) {
   };
   for (const auto& [before, after] : table) {
     std::string text = before;
-    const JobFileSourceMap outline(text);
-    for (const JobFileSourceMap::Field& field : outline.fields()) {
+    const JobFileSourceMap source_map(text);
+    for (const JobFileSourceMap::Field& field : source_map.fields()) {
       if (field.path == "name" || field.path == "path") {
         BlankField(field, &text);
       }
@@ -113,8 +113,8 @@ TEST(JobFileSourceMapTest, FieldsStayInsideAnyText) {
     for (int i = 0; i < 40; ++i) {
       absl::StrAppend(&text, kPieces[random.Below(std::size(kPieces))]);
     }
-    const JobFileSourceMap outline(text);
-    for (const JobFileSourceMap::Field& field : outline.fields()) {
+    const JobFileSourceMap source_map(text);
+    for (const JobFileSourceMap::Field& field : source_map.fields()) {
       ASSERT_LT(field.begin, field.end) << text;
       ASSERT_LE(field.end, text.size()) << text;
     }

@@ -23,17 +23,17 @@ std::vector<std::string> News(absl::string_view text,
                               const std::vector<std::string>& problems) {
   const JobReading reading = ReadJobSpec(text, "job");
   EXPECT_THAT(reading.problems, testing::SizeIs(1)) << text;
-  return ReportedFields(reading).Report(problems);
+  return ProblemDeduplicator(reading).KeepNew(problems);
 }
 
-TEST(ReportedFieldsTest, AFieldIsReportedOnce) {
+TEST(ProblemDeduplicatorTest, AFieldIsReportedOnce) {
   EXPECT_THAT(News("name: 7", {"name: '' is not 1..64 characters"}), IsEmpty());
   EXPECT_THAT(News("training { epochs: -1 batch_size: 9999999 }",
                    {"training.epochs: a", "training.batch_size: too large"}),
               ElementsAre("training.batch_size: too large"));
 }
 
-TEST(ReportedFieldsTest, WhatIsInAndAroundIt) {
+TEST(ProblemDeduplicatorTest, WhatIsInAndAroundIt) {
   EXPECT_THAT(News("learning_rate: 3", {"learning_rate.base: 0 must be > 0"}),
               IsEmpty());
   EXPECT_THAT(News("data { train { csv: 1 } }",
@@ -44,7 +44,7 @@ TEST(ReportedFieldsTest, WhatIsInAndAroundIt) {
               IsEmpty());
 }
 
-TEST(ReportedFieldsTest, WhatNamesIt) {
+TEST(ProblemDeduplicatorTest, WhatNamesIt) {
   EXPECT_THAT(News("data { test: 3 }",
                    {"metrics: nothing is evaluated without data.test"}),
               IsEmpty());
@@ -58,7 +58,7 @@ TEST(ReportedFieldsTest, WhatNamesIt) {
               testing::SizeIs(1));
 }
 
-TEST(ReportedFieldsTest, AMisspelledFieldIsNotMissingToo) {
+TEST(ProblemDeduplicatorTest, AMisspelledFieldIsNotMissingToo) {
   EXPECT_THAT(
       News("lerning_rate { base: 1 }",
            {"learning_rate.base: 0 must be > 0", "loss.kind: required"}),
@@ -72,7 +72,7 @@ TEST(ReportedFieldsTest, AMisspelledFieldIsNotMissingToo) {
               IsEmpty());
 }
 
-TEST(ReportedFieldsTest, AnUnreadEnumDecidesNothing) {
+TEST(ProblemDeduplicatorTest, AnUnreadEnumDecidesNothing) {
   const char* const kTexts[] = {
       "optimizer { kind: SGDD momentum: 0.5 }",
       "learning_rate { base: 1 schedule: STEPS step_clocks: 3 }",
@@ -83,9 +83,9 @@ TEST(ReportedFieldsTest, AnUnreadEnumDecidesNothing) {
   for (const char* text : kTexts) {
     const JobReading reading = ReadJobSpec(text, "job");
     const std::string path = reading.unread_paths.at(0);
-    ReportedFields reported(reading);
+    ProblemDeduplicator deduplicator(reading);
     for (const std::string& problem :
-         reported.Report(ValidateJobSpec(reading.spec))) {
+         deduplicator.KeepNew(ValidateJobSpec(reading.spec))) {
       EXPECT_NE(problem.substr(0, problem.find('.')),
                 path.substr(0, path.find('.')) == "model"
                     ? "model.initialize"
@@ -95,23 +95,25 @@ TEST(ReportedFieldsTest, AnUnreadEnumDecidesNothing) {
   }
 }
 
-TEST(ReportedFieldsTest, NothingIsMissingInAFileThatEndsEarly) {
+TEST(ProblemDeduplicatorTest, NothingIsMissingInAFileThatEndsEarly) {
   const JobReading reading =
       ReadJobSpec("training { batch_size: 9999999 }\nmodel {", "job");
   EXPECT_FALSE(reading.complete);
-  EXPECT_THAT(ReportedFields(reading).Report(ValidateJobSpec(reading.spec)),
-              ElementsAre(StartsWith("training.batch_size")));
+  EXPECT_THAT(
+      ProblemDeduplicator(reading).KeepNew(ValidateJobSpec(reading.spec)),
+      ElementsAre(StartsWith("training.batch_size")));
 }
 
-TEST(ReportedFieldsTest, AReportCountsForTheNextOne) {
+TEST(ProblemDeduplicatorTest, AReportCountsForTheNextOne) {
   const JobSpec spec;
-  ReportedFields reported(spec);
-  EXPECT_THAT(reported.Report({"data.feeds[0].input: is required"}),
+  ProblemDeduplicator deduplicator(spec);
+  EXPECT_THAT(deduplicator.KeepNew({"data.feeds[0].input: is required"}),
               testing::SizeIs(1));
-  EXPECT_THAT(reported.Report({"data.feeds[0].input: '' is not an input",
-                               "data.feeds: graph input 'x' is not fed",
-                               "job: has a field number 99", "no path at all"}),
-              ElementsAre("job: has a field number 99", "no path at all"));
+  EXPECT_THAT(
+      deduplicator.KeepNew({"data.feeds[0].input: '' is not an input",
+                            "data.feeds: graph input 'x' is not fed",
+                            "job: has a field number 99", "no path at all"}),
+      ElementsAre("job: has a field number 99", "no path at all"));
 }
 
 TEST(FindResemblingTest, FindsMisspellingsAndNothingElse) {

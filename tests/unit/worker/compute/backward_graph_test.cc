@@ -11,15 +11,16 @@ namespace {
 using testing::MakeTrainingModel;
 using testing::TrainingModel;
 
-Differentiation Flow(const TrainingModel& m) {
+BackwardGraph Flow(const TrainingModel& m) {
   std::vector<ValueId> parameters;
   for (const auto& p : m.training.parameters) parameters.push_back(p.value);
-  return Differentiate(m.model->graph(), m.training.loss_output, parameters);
+  return BuildBackwardGraph(m.model->graph(), m.training.loss_output,
+                            parameters);
 }
 
 using Wants = std::vector<std::vector<bool>>;
 
-TEST(DifferentiationTest, DataHasNoGradient) {
+TEST(BackwardGraphTest, DataHasNoGradient) {
   const auto d = Flow(MakeTrainingModel(
       "(float[N,4] x, float[4,3] w_a, float[3] w_b, float[3,2] w_c) => "
       "(float[N,2] y)",
@@ -30,7 +31,7 @@ TEST(DifferentiationTest, DataHasNoGradient) {
             (Wants{{false, true, true}, {true}, {true, true}}));
 }
 
-TEST(DifferentiationTest, FrozenWeightsPassGradientsAndHaveNone) {
+TEST(BackwardGraphTest, FrozenWeightsPassGradientsAndHaveNone) {
   const auto d = Flow(MakeTrainingModel(
       "(float[N,2] x, float[2] w_a) => (float[N,2] y)",
       "float[2] frozen = {1.0, 2.0}",
@@ -41,7 +42,7 @@ TEST(DifferentiationTest, FrozenWeightsPassGradientsAndHaveNone) {
   EXPECT_TRUE(d.RunsBackward(1));
 }
 
-TEST(DifferentiationTest, DeadBranchesDoNotRun) {
+TEST(BackwardGraphTest, DeadBranchesDoNotRun) {
   const auto d = Flow(MakeTrainingModel(
       "(float[N,2] x, float[2] w_a, float[2] w_b) => (float[N,2] y)", "",
       "dead = Mul(x, w_b)\n y = Mul(x, w_a)\n z = Relu(y)"));
@@ -49,7 +50,7 @@ TEST(DifferentiationTest, DeadBranchesDoNotRun) {
   EXPECT_EQ(d.wants_gradient, (Wants{{false, true}}));
 }
 
-TEST(DifferentiationTest, SettingsHaveNoGradient) {
+TEST(BackwardGraphTest, SettingsHaveNoGradient) {
   const auto d = Flow(MakeTrainingModel(
       "(float[N,2] x, float[2] w_a) => (float[N,2] y)",
       "float ratio = {0.5}, int64[2] shape = {-1, 2}",
@@ -58,21 +59,21 @@ TEST(DifferentiationTest, SettingsHaveNoGradient) {
             (Wants{{false, true}, {true, false}, {true, false}}));
 }
 
-TEST(DifferentiationTest, GradientsFlowFromEveryOutputOfSplit) {
+TEST(BackwardGraphTest, GradientsFlowFromEveryOutputOfSplit) {
   const auto d = Flow(MakeTrainingModel(
       "(float[N,4] x, float[4] w_a) => (float[N,2] y)", "",
       "a = Mul(x, w_a)\n p, q = Split <axis=1> (a)\n y = Relu(q)"));
   EXPECT_EQ(d.wants_gradient, (Wants{{false, true}, {true}, {true}}));
 }
 
-TEST(DifferentiationTest, WhatIsKnownBeforeTrainingIsNotRun) {
+TEST(BackwardGraphTest, WhatIsKnownBeforeTrainingIsNotRun) {
   const auto d = Flow(
       MakeTrainingModel("(float[N,2] x, float[2] w_a) => (float[N,2] y)", "",
                         "s = Shape(x)\n a = Mul(x, w_a)\n y = Reshape(a, s)"));
   EXPECT_EQ(d.nodes, (std::vector<int>{1, 2}));
 }
 
-TEST(DifferentiationTest, WithoutParametersOnlyForwardRuns) {
+TEST(BackwardGraphTest, WithoutParametersOnlyForwardRuns) {
   TrainingModel m = MakeTrainingModel(
       "(float[N,2] x, float[2] w_a) => (float[N,2] y)", "", "y = Mul(x, w_a)");
   m.training.parameters.clear();

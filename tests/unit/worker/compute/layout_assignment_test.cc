@@ -34,8 +34,8 @@ std::set<std::string> Blocked(const std::string& body, int64_t channels = 16,
   for (const auto& p : m.training.parameters) parameters.push_back(p.value);
   const auto shapes = m.model->Infer(2);
   EXPECT_TRUE(shapes.ok()) << shapes.status();
-  const std::vector<int64_t> blocks = ChannelBlocks(
-      graph, Differentiate(graph, m.training.loss_output, parameters),
+  const std::vector<int64_t> blocks = AssignLayouts(
+      graph, BuildBackwardGraph(graph, m.training.loss_output, parameters),
       shapes->dims, m.training.loss_output, block);
   for (size_t v = 0; v < blocks.size(); ++v) {
     if (blocks[v] == 1) continue;
@@ -47,7 +47,7 @@ std::set<std::string> Blocked(const std::string& body, int64_t channels = 16,
 
 constexpr char kPooled[] = "p = GlobalAveragePool(last)\n y = Flatten(p)";
 
-TEST(ChannelBlocksTest, FromConvolutionToPool) {
+TEST(LayoutAssignmentTest, FromConvolutionToPool) {
   EXPECT_THAT(Blocked(std::string("a = Conv(x, w_k)\n b = Relu(a)\n"
                                   "c = MaxPool <kernel_shape = [2, 2]> (b)\n"
                                   "last = Conv(c, w_k)\n") +
@@ -55,7 +55,7 @@ TEST(ChannelBlocksTest, FromConvolutionToPool) {
               UnorderedElementsAre("a", "b", "c", "last"));
 }
 
-TEST(ChannelBlocksTest, AResidualIsAllOrNothing) {
+TEST(LayoutAssignmentTest, AResidualIsAllOrNothing) {
   const std::string block =
       "a = Conv(x, w_k)\n b = Relu(a)\n c = Conv(b, w_k)\n"
       "last = Add(c, b)\n";
@@ -65,7 +65,7 @@ TEST(ChannelBlocksTest, AResidualIsAllOrNothing) {
   EXPECT_THAT(Blocked(block + "y = Flatten(last)"), IsEmpty());
 }
 
-TEST(ChannelBlocksTest, WhatIsGivenIsInRows) {
+TEST(LayoutAssignmentTest, WhatIsGivenIsInRows) {
   EXPECT_THAT(Blocked(std::string("last = Conv(x, w_k)\n") + kPooled),
               UnorderedElementsAre("last"));
   EXPECT_THAT(Blocked(std::string("a = Relu(x)\n b = Conv(a, w_k)\n"
@@ -74,14 +74,14 @@ TEST(ChannelBlocksTest, WhatIsGivenIsInRows) {
               IsEmpty());
 }
 
-TEST(ChannelBlocksTest, ABroadcastOperandKeepsRowsAndAScalarDoesNot) {
+TEST(LayoutAssignmentTest, ABroadcastOperandKeepsRowsAndAScalarDoesNot) {
   const std::string conv = "a = Conv(x, w_k)\n last = Mul(a, w_s)\n";
   EXPECT_THAT(Blocked(conv + kPooled, 16, ", float[16,1,1] w_s"), IsEmpty());
   EXPECT_THAT(Blocked(conv + kPooled, 16, ", float[1] w_s"),
               UnorderedElementsAre("a", "last"));
 }
 
-TEST(ChannelBlocksTest, BatchNormalizationGoesWithItsInput) {
+TEST(LayoutAssignmentTest, BatchNormalizationGoesWithItsInput) {
   EXPECT_THAT(Blocked(std::string("a = Conv(x, w_k)\n"
                                   "last = BatchNormalization(a, w_s, w_b, "
                                   "w_running_m, w_running_v)\n") +
@@ -92,7 +92,7 @@ TEST(ChannelBlocksTest, BatchNormalizationGoesWithItsInput) {
               UnorderedElementsAre("a", "last"));
 }
 
-TEST(ChannelBlocksTest, WhereMaximaWereIsToldOfRows) {
+TEST(LayoutAssignmentTest, WhereMaximaWereIsToldOfRows) {
   EXPECT_THAT(Blocked("a = Conv(x, w_k)\n"
                       "b, at = MaxPool <kernel_shape = [2, 2]> (a)\n"
                       "c = Flatten(b)\n d = Flatten(at)\n"
@@ -100,14 +100,14 @@ TEST(ChannelBlocksTest, WhereMaximaWereIsToldOfRows) {
               IsEmpty());
 }
 
-TEST(ChannelBlocksTest, ChannelsThatDoNotFillBlocksAndOtherMachines) {
+TEST(LayoutAssignmentTest, ChannelsThatDoNotFillBlocksAndOtherMachines) {
   const std::string conv = std::string("last = Conv(x, w_k)\n") + kPooled;
   EXPECT_THAT(Blocked(conv, 24), IsEmpty());
   EXPECT_THAT(Blocked(conv, 24, "", /*block=*/8), UnorderedElementsAre("last"));
   EXPECT_THAT(Blocked(conv, 16, "", /*block=*/1), IsEmpty());
 }
 
-TEST(ChannelBlocksTest, ScoresAreInRows) {
+TEST(LayoutAssignmentTest, ScoresAreInRows) {
   EXPECT_THAT(Blocked("a = Conv(x, w_k)\n y = Relu(a)", 16, "", 16,
                       "float[N,16,4,4] y"),
               IsEmpty());

@@ -29,7 +29,8 @@ class Partition {
     for (const auto& p : model_.training.parameters) {
       parameters.push_back(p.value);
     }
-    flow_ = Differentiate(graph(), model_.training.loss_output, parameters);
+    flow_ =
+        BuildBackwardGraph(graph(), model_.training.loss_output, parameters);
     for (size_t p = 0; p < flow_.nodes.size(); ++p) {
       OpSpec spec;
       spec.node = &graph().nodes[flow_.nodes[p]];
@@ -39,14 +40,14 @@ class Partition {
       for (ValueId v : spec.node->outputs) spec.outputs.push_back(TypeOf(v));
       ops_.push_back(*CreateOp(spec));
     }
-    result_ = PlanRecomputation({.graph = &graph(),
-                                 .flow = &flow_,
-                                 .shapes = shapes_,
-                                 .ops = ops_,
-                                 .feeds = model_.training.feeds,
-                                 .parameters = parameters,
-                                 .loss_output = model_.training.loss_output,
-                                 .recompute_segments = segments});
+    result_ = PlanRematerialization({.graph = &graph(),
+                                     .flow = &flow_,
+                                     .shapes = shapes_,
+                                     .ops = ops_,
+                                     .feeds = model_.training.feeds,
+                                     .parameters = parameters,
+                                     .loss_output = model_.training.loss_output,
+                                     .recompute_segments = segments});
   }
 
   const std::vector<int>& segments() const { return result_.segments; }
@@ -77,16 +78,16 @@ class Partition {
 
   const TrainingModel model_;
   const std::vector<Dims> shapes_;
-  Differentiation flow_;
+  BackwardGraph flow_;
   std::vector<std::unique_ptr<Op>> ops_;
-  Recomputation result_;
+  Rematerialization result_;
 };
 
 constexpr char kChain[] =
     "(float[N,8] x, float[8] w_a, float[8] w_b, float[8] w_c, float[8] w_d) "
     "=> (float[N,8] y)";
 
-TEST(RecomputationTest, OneSegmentKeepsAll) {
+TEST(RematerializationTest, OneSegmentKeepsAll) {
   const Partition one(kChain, "a = Mul(x, w_a)\n b = Tanh(a)\n y = Mul(b, w_b)",
                       1);
   EXPECT_THAT(one.segments(), ElementsAre(0));
@@ -94,7 +95,7 @@ TEST(RecomputationTest, OneSegmentKeepsAll) {
   EXPECT_THAT(one.RunAgain(), ElementsAre());
 }
 
-TEST(RecomputationTest, WhatCrossesAndTheLastSegmentAreKept) {
+TEST(RematerializationTest, WhatCrossesAndTheLastSegmentAreKept) {
   const Partition two(kChain,
                       "a = Mul(x, w_a)\n b = Tanh(a)\n c = Mul(b, w_b)\n"
                       "d = Mul(c, w_c)\n e = Tanh(d)\n y = Mul(e, w_d)",
@@ -105,7 +106,7 @@ TEST(RecomputationTest, WhatCrossesAndTheLastSegmentAreKept) {
   EXPECT_THAT(two.RunAgain(), ElementsAre("a", "b"));
 }
 
-TEST(RecomputationTest, CutsWhereLittleCrosses) {
+TEST(RematerializationTest, CutsWhereLittleCrosses) {
   // Two blocks with a residual: in the middle of one, two values cross.
   const Partition two(kChain,
                       "a = Tanh(x)\n b = Mul(a, w_a)\n c = Add(x, b)\n"
@@ -115,7 +116,7 @@ TEST(RecomputationTest, CutsWhereLittleCrosses) {
   EXPECT_THAT(two.Kept(), ElementsAre("c", "d", "e", "y"));
 }
 
-TEST(RecomputationTest, ViewsAreKeptWithWhatTheyShow) {
+TEST(RematerializationTest, ViewsAreKeptWithWhatTheyShow) {
   const Partition two(kChain,
                       "a = Mul(x, w_a)\n b = Identity(a)\n c = Tanh(b)\n"
                       "d = Mul(c, w_b)\n e = Mul(a, d)\n y = Mul(e, w_c)",
@@ -125,7 +126,7 @@ TEST(RecomputationTest, ViewsAreKeptWithWhatTheyShow) {
   EXPECT_THAT(two.RunAgain(), ElementsAre());
 }
 
-TEST(RecomputationTest, MoreSegmentsThanNodesAreAsManyAsThereAre) {
+TEST(RematerializationTest, MoreSegmentsThanNodesAreAsManyAsThereAre) {
   const Partition many(kChain, "a = Mul(x, w_a)\n y = Tanh(a)", 100);
   EXPECT_THAT(many.segments(), ElementsAre(0, 1));
 }
@@ -200,7 +201,7 @@ TrainingModel DeepPerceptron() {
   return MakeTrainingModel(signature, "", body, 17);
 }
 
-TEST(RecomputationTest, ADeepPerceptronTakesLess) {
+TEST(RematerializationTest, ADeepPerceptronTakesLess) {
   const TrainingModel model = DeepPerceptron();
   const Step plain = TrainOneStep(model, 64, 1);
   ExpectSaved(plain, TrainOneStep(model, 64, 2), 0.6);
@@ -235,7 +236,7 @@ TrainingModel Transformer() {
   return MakeTrainingModel(signature, "", body, 23);
 }
 
-TEST(RecomputationTest, ATransformerTakesLess) {
+TEST(RematerializationTest, ATransformerTakesLess) {
   const TrainingModel model = Transformer();
   const Step plain = TrainOneStep(model, 8, 1);
   ExpectSaved(plain, TrainOneStep(model, 8, 3), 0.5);

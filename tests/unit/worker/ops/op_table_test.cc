@@ -646,8 +646,8 @@ bool IsGivenBlocks(const std::string& op_type) {
   graph.nodes[2].outputs = {kY};
   std::vector<Dims> shapes(kY + 1, {2, 16, 4, 4});
   shapes[kFilters] = {16, 16, 1, 1};
-  const Differentiation flow = {.nodes = {0, 1, 2}, .wants_gradient = {}};
-  return ChannelBlocks(graph, flow, shapes, kY, 16)[kRead] > 1;
+  const BackwardGraph flow = {.nodes = {0, 1, 2}, .wants_gradient = {}};
+  return AssignLayouts(graph, flow, shapes, kY, 16)[kRead] > 1;
 }
 
 // Each value of the case is of the output's shape or one number.

@@ -45,11 +45,11 @@ struct Call {
     Node node;
     node.op_type = op;
     node.attributes = attributes;
-    std::vector<EvaluatorInput> known;
+    std::vector<FoldInput> known;
     for (const ConstantTensor& input : inputs) {
       known.push_back({true, input.dims, &input});
     }
-    return EvaluateNode(node, known, dtype, dims);
+    return FoldNode(node, known, dtype, dims);
   }
   std::vector<int64_t> AsInts(Dims dims) const {
     const auto result = Run(DType::kInt64, dims);
@@ -73,22 +73,22 @@ struct Call {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-TEST(NodeEvaluatorTest, ShapesNeedNoValues) {
+TEST(ConstantFoldingTest, ShapesNeedNoValues) {
   Node node;
   node.op_type = "Shape";
-  const std::vector<EvaluatorInput> data = {{true, {7, 3, 5}, nullptr}};
-  auto shape = EvaluateNode(node, data, DType::kInt64, {3});
+  const std::vector<FoldInput> data = {{true, {7, 3, 5}, nullptr}};
+  auto shape = FoldNode(node, data, DType::kInt64, {3});
   ASSERT_TRUE(shape.ok() && shape->has_value());
   EXPECT_THAT((*shape)->ints(), ElementsAre(7, 3, 5));
   node.attributes = {{"start", int64_t{-2}}, {"end", int64_t{2}}};
-  shape = EvaluateNode(node, data, DType::kInt64, {1});
+  shape = FoldNode(node, data, DType::kInt64, {1});
   EXPECT_THAT((*shape)->ints(), ElementsAre(3));
   node.op_type = "Size";
-  shape = EvaluateNode(node, data, DType::kInt64, {});
+  shape = FoldNode(node, data, DType::kInt64, {});
   EXPECT_THAT((*shape)->ints(), ElementsAre(105));
 }
 
-TEST(NodeEvaluatorTest, WhatExportersMakeShapesOf) {
+TEST(ConstantFoldingTest, WhatExportersMakeShapesOf) {
   const ConstantTensor shape = List({7, 3, 5});
   EXPECT_THAT((Call{"Gather", {shape, Ints({}, {-1})}}.AsInts({})),
               ElementsAre(5));
@@ -196,7 +196,7 @@ TEST(NodeEvaluatorTest, WhatExportersMakeShapesOf) {
               ElementsAre(2, -kMost - 1));
 }
 
-TEST(NodeEvaluatorTest, WhatExportersMakeMasksOf) {
+TEST(ConstantFoldingTest, WhatExportersMakeMasksOf) {
   EXPECT_THAT(
       (Call{"Trilu", {Floats({2, 2}, {1, 1, 1, 1}), Ints({}, {1})}}.AsFloats(
           {2, 2})),
@@ -233,7 +233,7 @@ TEST(NodeEvaluatorTest, WhatExportersMakeMasksOf) {
   EXPECT_THAT((Call{"Neg", {List({3})}}.AsInts({1})), ElementsAre(-3));
 }
 
-TEST(NodeEvaluatorTest, PowersOfIntegersAreExactAndWrapAround) {
+TEST(ConstantFoldingTest, PowersOfIntegersAreExactAndWrapAround) {
   const auto power = [](int64_t base, int64_t exponent) {
     const auto powers =
         Call{"Pow", {Ints({}, {base}), Ints({}, {exponent})}}.AsInts({});
@@ -264,12 +264,12 @@ TEST(NodeEvaluatorTest, PowersOfIntegersAreExactAndWrapAround) {
               ElementsAre(2));
 }
 
-TEST(NodeEvaluatorTest, WhatIsNotKnownStaysSo) {
+TEST(ConstantFoldingTest, WhatIsNotKnownStaysSo) {
   Node node;
   node.op_type = "Add";
   const ConstantTensor one = List({1});
-  const auto result = EvaluateNode(
-      node, {{true, {1}, &one}, {true, {1}, nullptr}}, DType::kInt64, {1});
+  const auto result = FoldNode(node, {{true, {1}, &one}, {true, {1}, nullptr}},
+                               DType::kInt64, {1});
   ASSERT_TRUE(result.ok());
   EXPECT_FALSE(result->has_value());
   // An operator that no shape is made of, and one that makes too much.
@@ -280,7 +280,7 @@ TEST(NodeEvaluatorTest, WhatIsNotKnownStaysSo) {
                     ->has_value()));
 }
 
-TEST(NodeEvaluatorTest, AShapeThatCannotBeIsNotRead) {
+TEST(ConstantFoldingTest, AShapeThatCannotBeIsNotRead) {
   // As a file may declare it where none can be inferred.
   EXPECT_FALSE((Call{"Slice", {List({1, 2}), List({0}), List({9})}}
                     .Run(DType::kInt64, {5})
@@ -296,7 +296,7 @@ TEST(NodeEvaluatorTest, AShapeThatCannotBeIsNotRead) {
                     ->has_value()));
 }
 
-TEST(NodeEvaluatorTest, WhatIsWrongIsNamed) {
+TEST(ConstantFoldingTest, WhatIsWrongIsNamed) {
   EXPECT_THAT((Call{"Div", {List({1}), List({0})}}
                    .Run(DType::kInt64, {1})
                    .status()

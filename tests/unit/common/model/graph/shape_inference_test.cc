@@ -620,7 +620,7 @@ TEST(ShapeInferenceTest, WhatIsKnownBeforehandIsBoundedInAll) {
       bytes += static_cast<int64_t>(value.constant->bytes.size());
     }
   }
-  EXPECT_LE(bytes, kEvaluatedBytesMax);
+  EXPECT_LE(bytes, kFoldedBytesMax);
 }
 
 // The scheduler infers the shapes of every model that is submitted.

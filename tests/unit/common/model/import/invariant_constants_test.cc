@@ -51,7 +51,7 @@ struct Case {
   std::optional<float> with_lengths = std::nullopt;  // of several
 };
 
-TEST(FixedNumbersTest, OnlyWhatNoBatchAndNoLengthChanges) {
+TEST(InvariantConstantsTest, OnlyWhatNoBatchAndNoLengthChanges) {
   const Case cases[] = {
       {"found = Identity (width)", 0.25f, 0.25f},
       {"found = Gather (shape, three)", 0.25f, 0.25f},
