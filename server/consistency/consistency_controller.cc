@@ -122,23 +122,23 @@ absl::Status ConsistencyController::OnActivity(uint32_t rank,
   return absl::OkStatus();
 }
 
-void ConsistencyController::OnFolded(const ReductionRound& round,
-                                     double squared_norm, absl::Time now,
-                                     ShardActions* out) {
-  if (folding_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
+void ConsistencyController::OnReduced(const ReductionRound& round,
+                                      double squared_norm, absl::Time now,
+                                      ShardActions* out) {
+  if (reducing_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
     return;
   }
   const BlockIndex dense = dense_block_count();
   const BlockIndex all = options_.block_count;
-  if (round.stage == FoldStage::kTrust) {
+  if (round.stage == ReductionStage::kTrust) {
     ForDelivered(Kind::kApply, 0, dense, squared_norm, out);
   } else if (options_.skip_non_finite && !std::isfinite(squared_norm)) {
-    ForDelivered(Kind::kDrop, 0, all, squared_norm, out);
+    ForDelivered(Kind::kDropGradients, 0, all, squared_norm, out);
     ++skipped_clocks_;
   } else if (options_.trust_ratio && dense > 0) {
     ForDelivered(Kind::kApply, dense, all, squared_norm, out);
-    ForDelivered(Kind::kAdvance, 0, dense, squared_norm, out);
-    return Fold(FoldStage::kTrust, out);
+    ForDelivered(Kind::kComputeLambUpdate, 0, dense, squared_norm, out);
+    return StartReduction(ReductionStage::kTrust, out);
   } else {
     ForDelivered(Kind::kApply, 0, all, squared_norm, out);
   }
@@ -147,10 +147,10 @@ void ConsistencyController::OnFolded(const ReductionRound& round,
   Settle(now, out);
 }
 
-void ConsistencyController::OnFoldDelayed(const ReductionRound& round,
-                                          const absl::Status& why) {
-  if (folding_ != round.stage || round.clock != sync_clock_) return;
-  fold_trouble_ = absl::StrCat(" (", why.message(), ")");
+void ConsistencyController::OnReductionDelayed(const ReductionRound& round,
+                                               const absl::Status& why) {
+  if (reducing_ != round.stage || round.clock != sync_clock_) return;
+  reduction_trouble_ = absl::StrCat(" (", why.message(), ")");
 }
 
 void ConsistencyController::OnCancel(CallToken token, ShardActions* out) {
@@ -369,7 +369,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
       continue;
     }
     moved_ = true;
-    out->push_back({.kind = Kind::kDeliver,
+    out->push_back({.kind = Kind::kBufferGradient,
                     .token = call.token,
                     .block = block,
                     .position = position,
@@ -432,7 +432,7 @@ void ConsistencyController::StartSyncClock() {
   sync_samples_ = 0;
   sync_skipped_ = false;
   sync_left_out_.clear();
-  fold_trouble_.clear();
+  reduction_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), sync_active_);
   delivered_.assign(delivered_.size(), false);
 }
@@ -441,13 +441,14 @@ void ConsistencyController::StartSyncClock() {
 // so all have started the clock and the sample count is complete.
 void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
   // A worker that has nothing to deliver has said so by now.
-  const bool waits = WaitsForFold(block) && !sync_skipped_;
+  const bool waits = WaitsForReduction(block) && !sync_skipped_;
   if (delivered_[block]) {
     Kind next = Kind::kApply;
     if (sync_skipped_) {
-      next = Kind::kDrop;
+      next = Kind::kDropGradients;
     } else if (waits) {
-      next = options_.FoldsGradient() ? Kind::kFold : Kind::kAdvance;
+      next = options_.NeedsGradientNorm() ? Kind::kReduceGradients
+                                          : Kind::kComputeLambUpdate;
     }
     out->push_back({.kind = next,
                     .block = block,
@@ -458,8 +459,8 @@ void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
 }
 
 // A row's step takes no other tensor's norm than the gradient's.
-bool ConsistencyController::WaitsForFold(BlockIndex block) const {
-  return options_.FoldsGradient() ||
+bool ConsistencyController::WaitsForReduction(BlockIndex block) const {
+  return options_.NeedsGradientNorm() ||
          (options_.trust_ratio && block < dense_block_count());
 }
 
@@ -471,23 +472,25 @@ void ConsistencyController::FinishSyncClock(ShardActions* out) {
     for (const uint32_t rank : sync_left_out_) ++left_out_pushes_[rank];
   }
   if (sync_skipped_) return EndSyncClock();
-  if (WaitsForFold(0) && sync_samples_ > 0) {
-    return Fold(
-        options_.FoldsGradient() ? FoldStage::kGradient : FoldStage::kTrust,
-        out);
+  if (WaitsForReduction(0) && sync_samples_ > 0) {
+    return StartReduction(options_.NeedsGradientNorm()
+                              ? ReductionStage::kGradient
+                              : ReductionStage::kTrust,
+                          out);
   }
   EndSyncClock();
 }
 
 void ConsistencyController::EndSyncClock() {
-  folding_.reset();
+  reducing_.reset();
   ++sync_clock_;
   version_.assign(version_.size(), sync_clock_);
   StartSyncClock();
 }
 
-void ConsistencyController::Fold(FoldStage stage, ShardActions* out) {
-  folding_ = stage;
+void ConsistencyController::StartReduction(ReductionStage stage,
+                                           ShardActions* out) {
+  reducing_ = stage;
   out->push_back({.kind = Kind::kSendNorms,
                   .clock = sync_clock_,
                   .stage = stage,
@@ -621,7 +624,7 @@ bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
     if (!active(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;
   }
-  return !folding_.has_value();  // closed, but not applied
+  return !reducing_.has_value();  // closed, but not applied
 }
 
 absl::Status ConsistencyController::CheckCutClocks(
@@ -707,7 +710,7 @@ std::string ConsistencyController::WhyPushWaits(const ShardCall& call) const {
                           return workers_[rank].closed() < cut->clocks[rank];
                         }));
   }
-  if (folding_.has_value()) return FoldText();
+  if (reducing_.has_value()) return ReductionText();
   return absl::StrCat("clock ", sync_clock_,
                       "; missing: ", Missing([&](uint32_t rank) {
                         return workers_[rank].closed() <= sync_clock_;
@@ -721,7 +724,7 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
                         initialised_count_, " of ", dense_block_count(),
                         " blocks have some");
   }
-  if (folding_.has_value()) return FoldText();
+  if (reducing_.has_value()) return ReductionText();
   if (pull.cut_id != 0) {
     const CutSchedule::Cut& cut = *cuts_.Find(pull.cut_id);
     return absl::StrCat("cut ", cut.id,
@@ -740,8 +743,9 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
       return false;
     }
     if (worker.closed() >= needed) return false;
-    // Before a fold no block is applied before all have arrived.
-    return pull.blocks.empty() || (sync() && WaitsForFold(pull.blocks[0])) ||
+    // Where norms are reduced, no block is applied before all have arrived.
+    return pull.blocks.empty() ||
+           (sync() && WaitsForReduction(pull.blocks[0])) ||
            std::any_of(pull.blocks.begin(), pull.blocks.end(),
                        [&](BlockIndex block) {
                          return worker.clocks_of(block) < needed;
@@ -750,11 +754,11 @@ std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
   return absl::StrCat("the pushes before it; missing: ", Missing(lacks));
 }
 
-std::string ConsistencyController::FoldText() const {
-  const char* what = folding_ == FoldStage::kGradient
+std::string ConsistencyController::ReductionText() const {
+  const char* what = reducing_ == ReductionStage::kGradient
                          ? "the global norm of clock "
                          : "the norms of all tensors of clock ";
-  return absl::StrCat(what, sync_clock_, fold_trouble_);
+  return absl::StrCat(what, sync_clock_, reduction_trouble_);
 }
 
 std::string ConsistencyController::Missing(

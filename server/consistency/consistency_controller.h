@@ -25,21 +25,32 @@ enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 // shell reports no completion.
 struct ShardAction {
   enum class Kind {
-    kInit,       // Write the value of `block` from call `token`.
-    kDeliver,    // Keep the gradient of `block` from call `token`, of `rank`.
-    kAccept,     // Call `token` goes on as a pull; its payload has been used.
-    kFold,       // Sum the kept gradients of `block` in rank order, for a norm;
-                 // they may be let go of, or summed again to be applied.
-    kAdvance,    // The first half of an optimizer step of `block` with its kept
-                 // gradients, for its tensor's norms.
-    kSendNorms,  // All blocks of `clock` have theirs: fold `stage` with the
-                 // other shards.
-    kApply,      // One optimizer step of `block` with its kept gradients, or
-                 // its second half.
-    kDrop,       // Let go of the kept gradients of `block`.
-    kRead,       // Answer `token` with the values of its pull.
-    kAck,        // Answer `token` with OK.
-    kFail,       // Answer `token` with `status`.
+    // Write the value of `block` from call `token`.
+    kInit,
+    // Buffer the gradient of `block` from call `token`, of `rank`.
+    kBufferGradient,
+    // Call `token` goes on as a pull; its payload has been used.
+    kAccept,
+    // Sum the buffered gradients of `block` in rank order, for a norm. The
+    // buffered gradients may be released then, or summed again to be applied.
+    kReduceGradients,
+    // The first half of a LAMB step of `block` with its buffered gradients, for
+    // the norms of its tensor.
+    kComputeLambUpdate,
+    // All blocks of `clock` have their norms: reduce those of `stage` over all
+    // shards.
+    kSendNorms,
+    // One optimizer step of `block` with its buffered gradients, or the second
+    // half of a LAMB step.
+    kApply,
+    // Release the buffered gradients of `block`.
+    kDropGradients,
+    // Answer `token` with the values of its pull.
+    kRead,
+    // Answer `token` with OK.
+    kAck,
+    // Answer `token` with `status`.
+    kFail,
   };
   Kind kind;
   CallToken token = 0;
@@ -47,8 +58,9 @@ struct ShardAction {
   uint32_t position = 0;  // of the block in the call's list
   uint32_t rank = 0;
   int64_t clock = 0;  // of the gradient, or of the pull
-  FoldStage stage = FoldStage::kGradient;
-  uint64_t sample_count = 0;  // what the sum is divided by; kDeliver: its own
+  ReductionStage stage = ReductionStage::kGradient;
+  uint64_t sample_count =
+      0;  // what the sum is divided by; kBufferGradient: its own
   // Squared L2 norm of the mean gradient over all shards; negative where norms
   // are not clipped.
   double squared_norm = -1;
@@ -101,7 +113,7 @@ class ConsistencyController {
 
     // True if no gradient of a clock is applied before the norm of the clock's
     // whole gradient is known.
-    bool FoldsGradient() const {
+    bool NeedsGradientNorm() const {
       return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
     }
     // Workers, and the evaluator if there is one.
@@ -143,12 +155,12 @@ class ConsistencyController {
   };
   absl::Status OnActivity(uint32_t rank, uint64_t incarnation,
                           Activity activity, absl::Time now);
-  // `round` is folded, in answer to kSendNorms; `squared_norm` is kGradient's.
+  // `round` is reduced, in answer to kSendNorms; `squared_norm` is kGradient's.
   // Late repeats are ignored.
-  void OnFolded(const ReductionRound& round, double squared_norm,
-                absl::Time now, ShardActions* out);
-  // Folding fails for now; for messages.
-  void OnFoldDelayed(const ReductionRound& round, const absl::Status& why);
+  void OnReduced(const ReductionRound& round, double squared_norm,
+                 absl::Time now, ShardActions* out);
+  // The reduction fails for now, because of `why`; for messages.
+  void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // This process was frozen for so long and heard nobody: whoever waits, and
@@ -225,13 +237,13 @@ class ConsistencyController {
   void CloseClock(uint32_t rank, ShardActions* out);
   void RunParkedPushes(ShardActions* out);
 
-  // The clock that sync is folding.
+  // The clock that SYNC is reducing.
   void StartSyncClock();
   void ResolveBlock(BlockIndex block, ShardActions* out);
-  // True if a block must stay as it is until a fold has ended.
-  bool WaitsForFold(BlockIndex block) const;
+  // True if a block must stay as it is until a reduction has ended.
+  bool WaitsForReduction(BlockIndex block) const;
   void FinishSyncClock(ShardActions* out);
-  void Fold(FoldStage stage, ShardActions* out);
+  void StartReduction(ReductionStage stage, ShardActions* out);
   void EndSyncClock();
   // One action for each block of [begin, end) that somebody had a gradient for.
   void ForDelivered(ShardAction::Kind kind, BlockIndex begin, BlockIndex end,
@@ -255,7 +267,7 @@ class ConsistencyController {
   // Messages.
   std::string WhyPushWaits(const ShardCall& call) const;
   std::string WhyPullWaits(const ShardCall& call) const;
-  std::string FoldText() const;
+  std::string ReductionText() const;
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
   // For messages: the participant that ends cuts, and its last report.
@@ -298,8 +310,9 @@ class ConsistencyController {
   std::vector<uint32_t> expecting_;      // by block: workers still to come
   std::vector<bool> delivered_;          // by block: somebody had a gradient
   std::vector<int64_t> version_;         // by block: clocks applied
-  std::optional<FoldStage> folding_;     // all have closed it; nothing: not yet
-  std::string fold_trouble_;
+  std::optional<ReductionStage>
+      reducing_;  // all have closed it; nothing: not yet
+  std::string reduction_trouble_;
 
   std::list<ShardCall> parked_pushes_;  // in order of arrival
   std::list<ParkedPull> parked_pulls_;

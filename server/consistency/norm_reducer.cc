@@ -10,8 +10,9 @@ namespace syncline::ps {
 namespace {
 
 std::string RoundText(const ReductionRound& round) {
-  return absl::StrCat("clock ", round.clock,
-                      round.stage == FoldStage::kTrust ? " by tensor" : "");
+  return absl::StrCat(
+      "clock ", round.clock,
+      round.stage == ReductionStage::kTrust ? " by tensor" : "");
 }
 
 }  // namespace
@@ -33,11 +34,11 @@ void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
     out->push_back({token, std::move(valid), {}});
     return;
   }
-  if (const Folded& last = Last(round.stage); round == last.round) {
+  if (const Reduced& last = Last(round.stage); round == last.round) {
     out->push_back({token, absl::OkStatus(), last.sums});
     return;
   }
-  const size_t width = FoldWidth(round.stage);
+  const size_t width = NormsPerBlock(round.stage);
   if (open_.clock < 0) {
     open_ = round;
     norms_.assign(BlockCount(round.stage) * width, 0);
@@ -54,19 +55,19 @@ void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
     --missing_;
   }
   parked_.push_back({token, deadline});
-  if (missing_ == 0) Fold(out);
+  if (missing_ == 0) Reduce(out);
 }
 
 absl::Span<const uint32_t> NormReducer::PartOf(const Shard& shard,
-                                               FoldStage stage) const {
+                                               ReductionStage stage) const {
   const absl::Span<const uint32_t> blocks = shard.blocks;
-  if (stage == FoldStage::kGradient) return blocks;
+  if (stage == ReductionStage::kGradient) return blocks;
   const auto slots =
       std::lower_bound(blocks.begin(), blocks.end(), tensors_.size());
   return blocks.first(slots - blocks.begin());
 }
 
-size_t NormReducer::BlockCount(FoldStage stage) const {
+size_t NormReducer::BlockCount(ReductionStage stage) const {
   size_t count = 0;
   for (const Shard& shard : shards_) count += PartOf(shard, stage).size();
   return count;
@@ -98,37 +99,37 @@ absl::Status NormReducer::Check(uint32_t ps_rank, uint64_t incarnation,
         absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
                      shard.name, ", expected its own ", own.size()));
   }
-  const size_t expected = blocks.size() * FoldWidth(round.stage);
+  const size_t expected = blocks.size() * NormsPerBlock(round.stage);
   if (squared_norms.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         label_, ": ", squared_norms.size(), " norms from ", shard.name,
         ", expected ", expected, " of its ", blocks.size(), " blocks"));
   }
-  const bool fits = open_.clock < 0 ? round > folded_ : round == open_;
+  const bool fits = open_.clock < 0 ? round > reduced_ : round == open_;
   if (round != Last(round.stage).round && !fits) {
     return absl::InvalidArgumentError(absl::StrCat(
         label_, ": norms of ", RoundText(round), " from ", shard.name,
         ", expected ",
-        open_.clock < 0 ? absl::StrCat("one after ", RoundText(folded_))
+        open_.clock < 0 ? absl::StrCat("one after ", RoundText(reduced_))
                         : RoundText(open_)));
   }
   return absl::OkStatus();
 }
 
-void NormReducer::Fold(Answers* out) {
-  const size_t width = FoldWidth(open_.stage);
-  const bool by_tensor = open_.stage == FoldStage::kTrust;
+void NormReducer::Reduce(Answers* out) {
+  const size_t width = NormsPerBlock(open_.stage);
+  const bool by_tensor = open_.stage == ReductionStage::kTrust;
   const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
   std::vector<double> sums(groups * width, 0);
   for (size_t i = 0; i < norms_.size(); ++i) {
     const size_t group = by_tensor ? tensors_[i / width] : 0;
     sums[group * width + i % width] += norms_[i];
   }
-  folded_ = std::exchange(open_, {});
+  reduced_ = std::exchange(open_, {});
   for (const Parked& call : parked_) {
     out->push_back({call.token, absl::OkStatus(), sums});
   }
-  (by_tensor ? last_trust_ : last_gradient_) = {folded_, std::move(sums)};
+  (by_tensor ? last_trust_ : last_gradient_) = {reduced_, std::move(sums)};
   parked_.clear();
 }
 

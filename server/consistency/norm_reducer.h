@@ -13,7 +13,7 @@
 namespace syncline::ps {
 
 // At the shard of rank 0: collects the squared norms of every shard's blocks
-// for one round of a sync clock and folds them in block order, which is the
+// for one round of a sync clock and sums them in block order, which is the
 // tensors' order and then that of the tables' slots, so that the result does
 // not depend on the number of shards. A pure state machine; thread-compatible.
 class NormReducer {
@@ -39,12 +39,11 @@ class NormReducer {
   NormReducer(std::vector<Shard> shards, std::vector<uint32_t> tensors,
               std::string label);
 
-  // `squared_norms`: FoldWidth of them for each of `blocks`.
-  // Repeats, also of the last folded round of each stage, are answered like the
-  // first.
-  // Errors: InvalidArgument: not that shard's blocks, a shard that has none in
-  // the round, or a round that is not the open one; FailedPrecondition: a
-  // replaced incarnation.
+  // `squared_norms`: NormsPerBlock of them for each of `blocks`.
+  // Repeats, also of the last reduced round of each stage, are answered like
+  // the first. Errors: InvalidArgument: not that shard's blocks, a shard that
+  // has none in the round, or a round that is not the open one;
+  // FailedPrecondition: a replaced incarnation.
   void OnNorms(uint64_t token, uint32_t ps_rank, uint64_t incarnation,
                const ReductionRound& round, absl::Span<const uint32_t> blocks,
                absl::Span<const double> squared_norms, absl::Time deadline,
@@ -60,23 +59,24 @@ class NormReducer {
     uint64_t token;
     absl::Time deadline;
   };
-  struct Folded {
+  struct Reduced {
     ReductionRound round;
     std::vector<double> sums;
   };
-  // The last round of a stage that was folded. A shard that has no part in the
+  // The last round of a stage that was reduced. A shard that has no part in the
   // later stage of a clock may still ask for the earlier one's sums.
-  const Folded& Last(FoldStage stage) const {
-    return stage == FoldStage::kTrust ? last_trust_ : last_gradient_;
+  const Reduced& Last(ReductionStage stage) const {
+    return stage == ReductionStage::kTrust ? last_trust_ : last_gradient_;
   }
   absl::Status Check(uint32_t ps_rank, uint64_t incarnation,
                      const ReductionRound& round,
                      absl::Span<const uint32_t> blocks,
                      absl::Span<const double> squared_norms) const;
   // The blocks whose norms a shard sends.
-  absl::Span<const uint32_t> PartOf(const Shard& shard, FoldStage stage) const;
-  size_t BlockCount(FoldStage stage) const;
-  void Fold(Answers* out);
+  absl::Span<const uint32_t> PartOf(const Shard& shard,
+                                    ReductionStage stage) const;
+  size_t BlockCount(ReductionStage stage) const;
+  void Reduce(Answers* out);
 
   const std::vector<Shard> shards_;      // by ps rank
   const std::vector<uint32_t> tensors_;  // by block id
@@ -85,9 +85,9 @@ class NormReducer {
   std::vector<bool> received_;  // by ps rank, of the open round
   size_t missing_ = 0;          // shards that take part still to come
   ReductionRound open_;
-  ReductionRound folded_;  // the last one
-  Folded last_gradient_;
-  Folded last_trust_;
+  ReductionRound reduced_;  // the last one
+  Reduced last_gradient_;
+  Reduced last_trust_;
   std::vector<Parked> parked_;
   absl::Status closed_;
 };

@@ -8,19 +8,19 @@ namespace syncline::ps {
 
 // A reduction over all shards of a job, which SYNC needs before any shard goes
 // on with a clock. A job has none of these stages, one or both, in this order.
-enum class FoldStage {
+enum class ReductionStage {
   kGradient,  // the norm of the mean gradient over all tensors
   kTrust,     // by tensor, the norms of its values and of their update
 };
 
-// Sums that a block has in it.
-inline int FoldWidth(FoldStage stage) {
-  return stage == FoldStage::kTrust ? 2 : 1;
+// Number of sums that one block contributes to a stage.
+inline int NormsPerBlock(ReductionStage stage) {
+  return stage == ReductionStage::kTrust ? 2 : 1;
 }
 
 struct ReductionRound {
   int64_t clock = -1;  // -1: none
-  FoldStage stage = FoldStage::kGradient;
+  ReductionStage stage = ReductionStage::kGradient;
 
   auto operator<=>(const ReductionRound&) const = default;
 };

@@ -37,7 +37,7 @@ void StatisticsReducer::OnPart(const Part& part, absl::Time now, Answers* out) {
     out->push_back({part.token, absl::OkStatus(), {}});
     return;
   }
-  if (!part.absent && part.at == folded_) {
+  if (!part.absent && part.at == reduced_) {
     out->push_back({part.token, absl::OkStatus(), sums_});
     return;
   }
@@ -58,7 +58,7 @@ void StatisticsReducer::OnPart(const Part& part, absl::Time now, Answers* out) {
   } else {
     Park(part, out);
   }
-  FoldIfComplete(out);
+  ReduceIfComplete(out);
 }
 
 absl::Status StatisticsReducer::CheckCaller(const Part& part) const {
@@ -148,7 +148,7 @@ void StatisticsReducer::Park(const Part& part, Answers* out) {
   standing.deadline = part.deadline;
 }
 
-void StatisticsReducer::FoldIfComplete(Answers* out) {
+void StatisticsReducer::ReduceIfComplete(Answers* out) {
   const size_t width = OpenWidth();
   if (width == 0 || std::any_of(standings_.begin(), standings_.end(),
                                 [this](const Standing& standing) {
@@ -162,7 +162,7 @@ void StatisticsReducer::FoldIfComplete(Answers* out) {
       sums_[i] += standing.values[i];
     }
   }
-  folded_ = open_;
+  reduced_ = open_;
   ++open_.fold;
   for (Standing& standing : standings_) {
     standing.values.clear();

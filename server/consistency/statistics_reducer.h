@@ -95,14 +95,14 @@ class StatisticsReducer {
   std::string MissingText() const;
   size_t OpenWidth() const;
   void Park(const Part& part, Answers* out);
-  void FoldIfComplete(Answers* out);
+  void ReduceIfComplete(Answers* out);
   void End(Standing* standing, const absl::Status& status, Answers* out);
 
   const std::vector<Worker> workers_;  // by rank
   const std::string label_;
   std::vector<Standing> standings_;  // by rank
   Point open_;
-  Point folded_;              // the last one
+  Point reduced_;             // the last one
   std::vector<double> sums_;  // of it
   absl::Time moved_at_ = absl::InfinitePast();
   absl::Status closed_;

@@ -34,8 +34,9 @@ DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
 }
 
 uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
-                                 absl::Span<const size_t> counts, bool folds) {
-  const int copies = 1 + OptimizerSlots(optimizer) + (folds ? 1 : 0);
+                                 absl::Span<const size_t> counts,
+                                 bool with_reduced) {
+  const int copies = 1 + OptimizerSlots(optimizer) + (with_reduced ? 1 : 0);
   uint64_t bytes = 0;
   for (const size_t count : counts) {
     bytes += sizeof(Block) + Stride(count) * sizeof(float) * copies;
@@ -68,27 +69,28 @@ void DenseShard::Init(BlockIndex index, const FloatSource& values,
   values.CopyTo(first, block.count, block.memory.data());
 }
 
-void DenseShard::Keep(BlockIndex index, uint32_t rank,
-                      std::shared_ptr<const FloatSource> gradient, size_t first,
-                      uint64_t sample_count) {
-  std::vector<Kept>& kept = blocks_[index].kept;
-  const auto behind =
-      std::find_if(kept.begin(), kept.end(),
-                   [&](const Kept& other) { return other.rank > rank; });
-  kept.insert(behind, Kept{rank, std::move(gradient), first, sample_count});
+void DenseShard::BufferGradient(BlockIndex index, uint32_t rank,
+                                std::shared_ptr<const FloatSource> gradient,
+                                size_t first, uint64_t sample_count) {
+  std::vector<BufferedGradient>& buffered = blocks_[index].buffered;
+  const auto behind = std::find_if(
+      buffered.begin(), buffered.end(),
+      [&](const BufferedGradient& other) { return other.rank > rank; });
+  buffered.insert(
+      behind, BufferedGradient{rank, std::move(gradient), first, sample_count});
 }
 
 const float* DenseShard::SumPiece(const Block& block, size_t begin,
                                   size_t count, Scratch* scratch) {
   float* sum = scratch->sum.data();
-  if (block.kept.empty()) {
+  if (block.buffered.empty()) {
     std::fill(sum, sum + count, 0.0f);
     return sum;
   }
-  const Kept& lowest = block.kept.front();
+  const BufferedGradient& lowest = block.buffered.front();
   lowest.gradient->CopyTo(lowest.first + begin, count, sum);
-  for (size_t i = 1; i < block.kept.size(); ++i) {
-    const Kept& next = block.kept[i];
+  for (size_t i = 1; i < block.buffered.size(); ++i) {
+    const BufferedGradient& next = block.buffered[i];
     next.gradient->CopyTo(next.first + begin, count, scratch->addend.data());
     AddTo(scratch->addend.data(), sum, count);
   }
@@ -109,10 +111,10 @@ std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
   std::vector<NonFinite> found;
   Block alone;
   alone.count = block.count;
-  for (const Kept& kept : block.kept) {
-    alone.kept = {kept};
+  for (const BufferedGradient& gradient : block.buffered) {
+    alone.buffered = {gradient};
     const size_t element = FirstNonFiniteSum(alone, scratch);
-    if (element < block.count) found.push_back({kept.rank, element});
+    if (element < block.count) found.push_back({gradient.rank, element});
   }
   if (!found.empty()) return found;
   const size_t element = FirstNonFiniteSum(block, scratch);
@@ -120,49 +122,50 @@ std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
   return found;
 }
 
-uint64_t DenseShard::KeepFinite(Block* block, uint64_t sample_count,
-                                Scratch* scratch) {
+uint64_t DenseShard::DropNonFinite(Block* block, uint64_t sample_count,
+                                   Scratch* scratch) {
   // A sum is finite only if all that it is made of is.
   if (FirstNonFiniteSum(*block, scratch) == block->count) return sample_count;
   scratch->non_finite = Inspect(*block, scratch);
   for (const NonFinite& found : scratch->non_finite) {
-    const auto kept =
-        std::find_if(block->kept.begin(), block->kept.end(),
-                     [&](const Kept& k) { return k.rank == found.rank; });
-    if (kept == block->kept.end()) continue;
-    sample_count -= kept->sample_count;
-    block->kept.erase(kept);
+    const auto gradient = std::find_if(
+        block->buffered.begin(), block->buffered.end(),
+        [&](const BufferedGradient& k) { return k.rank == found.rank; });
+    if (gradient == block->buffered.end()) continue;
+    sample_count -= gradient->sample_count;
+    block->buffered.erase(gradient);
   }
-  if (FirstNonFiniteSum(*block, scratch) < block->count) block->kept.clear();
-  return block->kept.empty() ? 0 : sample_count;
+  if (FirstNonFiniteSum(*block, scratch) < block->count)
+    block->buffered.clear();
+  return block->buffered.empty() ? 0 : sample_count;
 }
 
-void DenseShard::Drop(BlockIndex index) {
-  blocks_[index].kept.clear();
-  blocks_[index].is_folded = false;
+void DenseShard::DropGradients(BlockIndex index) {
+  blocks_[index].buffered.clear();
+  blocks_[index].is_reduced = false;
 }
 
-double DenseShard::Fold(BlockIndex index, uint64_t sample_count,
-                        Scratch* scratch) {
+double DenseShard::ReduceGradients(BlockIndex index, uint64_t sample_count,
+                                   Scratch* scratch) {
   Block& block = blocks_[index];
   scratch->non_finite.clear();
   if (options_.on_non_finite == OnNonFinite::kDropBlock) {
-    sample_count = KeepFinite(&block, sample_count, scratch);
+    sample_count = DropNonFinite(&block, sample_count, scratch);
   }
-  block.is_folded = true;
-  block.folded_samples = sample_count;
+  block.is_reduced = true;
+  block.reduced_samples = sample_count;
   if (sample_count == 0) return 0;
-  if (block.folded.size() == 0) block.folded = AlignedFloats(block.count);
+  if (block.reduced.size() == 0) block.reduced = AlignedFloats(block.count);
   const float scale = static_cast<float>(1.0 / sample_count);
   double squares = 0;
   for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
     const size_t count = std::min(kPieceElements, block.count - begin);
     const float* sum = SumPiece(block, begin, count, scratch);
-    std::copy(sum, sum + count, block.folded.data() + begin);
+    std::copy(sum, sum + count, block.reduced.data() + begin);
     squares = AddSquares(squares, sum, scale, count);
   }
   if (!std::isfinite(squares)) scratch->non_finite = Inspect(block, scratch);
-  block.kept.clear();
+  block.buffered.clear();
   const bool counts = !block.momentum.has_value() || !std::isfinite(squares);
   return counts ? squares : 0;
 }
@@ -183,32 +186,32 @@ void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
   bool finite = true;
   for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
     const size_t count = std::min(kPieceElements, block->count - begin);
-    const float* gradient = block->is_folded
-                                ? block->folded.data() + begin
+    const float* gradient = block->is_reduced
+                                ? block->reduced.data() + begin
                                 : SumPiece(*block, begin, count, scratch);
     float* slots[kOptimizerSlotsMax] = {};
     for (int slot = 0; slot < slot_count; ++slot) {
       slots[slot] = Slot(block, slot) + begin;
     }
-    finite &= block->is_folded || AllFinite(gradient, count);
+    finite &= block->is_reduced || AllFinite(gradient, count);
     visit(gradient, block->memory.data() + begin, slots, count);
   }
   if (!finite) scratch->non_finite = Inspect(*block, scratch);
-  block->kept.clear();
-  block->is_folded = false;
+  block->buffered.clear();
+  block->is_reduced = false;
 }
 
 uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
                            Scratch* scratch) const {
   scratch->non_finite.clear();
-  if (block->is_folded) {
-    sample_count = block->folded_samples;
+  if (block->is_reduced) {
+    sample_count = block->reduced_samples;
   } else if (options_.on_non_finite != OnNonFinite::kFailJob) {
-    sample_count = KeepFinite(block, sample_count, scratch);
+    sample_count = DropNonFinite(block, sample_count, scratch);
   }
   if (sample_count > 0) return sample_count;
-  block->kept.clear();
-  block->is_folded = false;
+  block->buffered.clear();
+  block->is_reduced = false;
   return 0;
 }
 
@@ -240,16 +243,16 @@ void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
                });
 }
 
-LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
-                              double squared_norm, Scratch* scratch) {
+LambNorms DenseShard::ComputeLambUpdate(BlockIndex index, uint64_t sample_count,
+                                        double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
   if (sample_count > 0 && block.momentum.has_value()) {
     Average(&block, sample_count, scratch);
     sample_count = 0;  // nothing is left to finish
   }
-  block.advanced = sample_count > 0;
-  if (!block.advanced) return {};
+  block.has_lamb_update = sample_count > 0;
+  if (!block.has_lamb_update) return {};
   const OptimizerStep step = {
       .gradient_scale = GradientScale(sample_count, squared_norm),
       .t = ++block.updates};
@@ -263,9 +266,10 @@ LambNorms DenseShard::Advance(BlockIndex index, uint64_t sample_count,
   return norms;
 }
 
-void DenseShard::Finish(BlockIndex index, int64_t clock, double trust_ratio) {
+void DenseShard::ApplyLambUpdate(BlockIndex index, int64_t clock,
+                                 double trust_ratio) {
   Block& block = blocks_[index];
-  if (!block.advanced) return;
+  if (!block.has_lamb_update) return;
   const OptimizerStep step = {.learning_rate = LearningRateAt(clock),
                               .t = block.updates};
   ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),

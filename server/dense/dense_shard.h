@@ -29,15 +29,16 @@ class FloatSource {
 };
 
 // The dense parameters of one job on one ps: blocks of values, each with its
-// optimizer slots right behind it. Says how gradients are folded and applied;
-// when is the consistency controller's business.
+// optimizer slots right behind it. Says how gradients are summed and
+// applied; the consistency controller says when.
 //
 // Every method touches one block; calls for different blocks may run at the
 // same time, those for one block may not: each block belongs to one lane.
 //
-// Gradients are kept where they arrived until their block is applied, then
-// folded in rank order, ((g0 + g1) + g2), in the same pass that applies them.
-// So a lone worker's gradient is never copied, and n workers hold n - 1.
+// Gradients stay in the memory in which they arrived until their block is
+// applied. Then they are summed in rank order, ((g0 + g1) + g2), in the same
+// pass that applies them. So a lone worker's gradient is never copied, and n
+// workers take the memory of n - 1 gradients.
 class DenseShard {
  public:
   struct Options {
@@ -55,7 +56,8 @@ class DenseShard {
   };
 
   // Memory that one lane works in. Its contents do not matter between calls,
-  // except `non_finite`, which is what the last Fold, Apply or Advance found.
+  // except `non_finite`, which is what the last ReduceGradients, Apply or
+  // ComputeLambUpdate found.
   struct Scratch {
     Scratch() : sum(kPieceElements), addend(kPieceElements) {}
     AlignedFloats sum;
@@ -66,10 +68,11 @@ class DenseShard {
   // `counts`: elements of each block, > 0. Allocates and touches all memory.
   DenseShard(const Options& options, absl::Span<const size_t> counts);
 
-  // Bytes that a shard with these blocks takes; `folds`: with a folded
-  // gradient.
+  // Bytes that a shard with these blocks takes; `with_reduced`: with a reduced
+  // gradient of each block.
   static uint64_t MemoryBytes(const OptimizerParams& optimizer,
-                              absl::Span<const size_t> counts, bool folds);
+                              absl::Span<const size_t> counts,
+                              bool with_reduced);
 
   // For a schedule that ends with the job. Before the first Apply.
   void SetTotalClocks(int64_t clocks) {
@@ -77,7 +80,7 @@ class DenseShard {
   }
 
   // The block is a running mean of what is pushed, not a parameter: it is
-  // folded as gradients are, and applied by AverageIn
+  // summed as gradients are, and applied by AverageIn
   // (kernels/optimizer/optimizer.h) with no part in norms, clipping and
   // learning rate. What is not finite is treated as in a gradient. Before the
   // first Apply.
@@ -88,40 +91,45 @@ class DenseShard {
   // Takes the elements of `values` from `first` on as the block's values.
   void Init(BlockIndex block, const FloatSource& values, size_t first);
 
-  // Keeps the gradient of the summed loss that starts at element `first`, over
-  // so many of the clock's samples.
-  void Keep(BlockIndex block, uint32_t rank,
-            std::shared_ptr<const FloatSource> gradient, size_t first,
-            uint64_t sample_count = 0);
+  // Buffers the gradient of the summed loss that starts at element `first`,
+  // over so many of the clock's samples.
+  void BufferGradient(BlockIndex block, uint32_t rank,
+                      std::shared_ptr<const FloatSource> gradient, size_t first,
+                      uint64_t sample_count = 0);
 
-  // Gradients that are not finite. kFailJob: the sum is looked at piece by
-  // piece while it is in the first-level cache, and applied all the same: the
-  // job ends. kDropBlock: the sum is looked at before it is applied, and brings
-  // a block, which is at most 1 MiB, into the second-level cache by that; what
-  // is not finite is let go of, and its samples do not count for the block.
-  // Without any left the block is not updated. kSkipStep: Fold's norm is NaN or
-  // infinite, and Drop follows; where nothing is folded, as kDropBlock.
+  // Gradients that are not finite, by policy:
+  // - kFailJob: the sum is checked piece by piece while it is in the
+  //   first-level cache. It is applied all the same, because the job ends.
+  // - kDropBlock: the sum is checked before it is applied. The check brings a
+  //   block, which is at most 1 MiB, into the second-level cache. Gradients
+  //   that are not finite are dropped, and their samples do not count for the
+  //   block. If no gradient is left, the block is not updated.
+  // - kSkipStep: the norm of ReduceGradients is NaN or infinite, and
+  //   DropGradients follows. Where gradients are not reduced: as kDropBlock.
 
-  // Lets go of the gradients.
-  void Drop(BlockIndex block);
+  // Releases the gradients.
+  void DropGradients(BlockIndex block);
 
-  // Folds the kept gradients into a buffer of the block's own and lets go of
+  // Sums the buffered gradients into a buffer of the block's own and releases
   // them. Returns the squared L2 norm of the mean gradient, fp64 in element
   // order; of a running mean 0, if it is finite.
-  double Fold(BlockIndex block, uint64_t sample_count, Scratch* scratch);
+  double ReduceGradients(BlockIndex block, uint64_t sample_count,
+                         Scratch* scratch);
 
-  // One optimizer step with the kept (or folded) gradients: their sum divided
-  // by `sample_count` > 0, scaled down to clip_norm where `squared_norm` (of
-  // the mean over all shards; negative: unknown) exceeds it, at the learning
-  // rate of `clock`. Lets go of the gradients. REQUIRES: not kLamb.
+  // One optimizer step with the buffered (or reduced) gradients: their sum
+  // divided by `sample_count` > 0, scaled down to clip_norm where
+  // `squared_norm` (of the mean over all shards; negative: unknown) exceeds it,
+  // at the learning rate of `clock`. Releases the gradients. REQUIRES: not
+  // kLamb.
   void Apply(BlockIndex block, int64_t clock, uint64_t sample_count,
              double squared_norm, Scratch* scratch);
 
-  // kLamb's step, in two: Advance instead of Apply, which returns the block's
-  // part of its tensor's norms, and Finish, with the ratio that all parts gave.
-  LambNorms Advance(BlockIndex block, uint64_t sample_count,
-                    double squared_norm, Scratch* scratch);
-  void Finish(BlockIndex block, int64_t clock, double trust_ratio);
+  // kLamb's step has two halves. ComputeLambUpdate replaces Apply and returns
+  // the block's part of its tensor's norms. ApplyLambUpdate follows, with the
+  // trust ratio that the norms of the whole tensor give.
+  LambNorms ComputeLambUpdate(BlockIndex block, uint64_t sample_count,
+                              double squared_norm, Scratch* scratch);
+  void ApplyLambUpdate(BlockIndex block, int64_t clock, double trust_ratio);
 
   // Factor that turns a summed gradient into the mean, scaled down as Apply
   // says. It and the learning rate are the same for all of a clock's steps,
@@ -143,12 +151,12 @@ class DenseShard {
   uint64_t value_bytes() const { return value_bytes_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
 
-  // A piece of this size is gathered, folded and applied while it is in the
+  // A piece of this size is gathered, summed and applied while it is in the
   // first-level cache.
   static constexpr size_t kPieceElements = 2048;
 
  private:
-  struct Kept {
+  struct BufferedGradient {
     uint32_t rank = 0;
     std::shared_ptr<const FloatSource> gradient;
     size_t first = 0;
@@ -156,12 +164,12 @@ class DenseShard {
   };
   struct Block {
     size_t count = 0;
-    AlignedFloats memory;    // values, then each slot, 64-byte aligned
-    std::vector<Kept> kept;  // by rank
-    AlignedFloats folded;    // with a clipped norm only; kept for reuse
-    bool is_folded = false;
-    uint64_t folded_samples = 0;    // 0: nothing was left
-    bool advanced = false;          // and not finished
+    AlignedFloats memory;  // values, then each slot, 64-byte aligned
+    std::vector<BufferedGradient> buffered;  // by rank
+    AlignedFloats reduced;  // where gradients are reduced; kept for reuse
+    bool is_reduced = false;
+    uint64_t reduced_samples = 0;   // 0: nothing was left
+    bool has_lamb_update = false;   // and not finished
     std::optional<float> momentum;  // of a running mean
     int64_t updates = 0;
   };
@@ -174,19 +182,19 @@ class DenseShard {
   static float* Slot(Block* block, int slot) {
     return block->memory.data() + Stride(block->count) * (1 + slot);
   }
-  // Which of the kept gradients are not finite, or their sum.
+  // Which of the buffered gradients are not finite, or their sum.
   static std::vector<NonFinite> Inspect(const Block& block, Scratch* scratch);
-  // The first element of the kept gradients' sum that is not; count: none.
+  // The first element of the buffered gradients' sum that is not; count: none.
   static size_t FirstNonFiniteSum(const Block& block, Scratch* scratch);
   // Lets go of those that are not finite, and returns how many of the samples
   // are left; 0: no gradient is.
-  static uint64_t KeepFinite(Block* block, uint64_t sample_count,
-                             Scratch* scratch);
+  static uint64_t DropNonFinite(Block* block, uint64_t sample_count,
+                                Scratch* scratch);
   // The number of samples whose gradients are to be applied; 0: none.
   uint64_t Begin(Block* block, uint64_t sample_count, Scratch* scratch) const;
   // Apply of a running mean.
   void Average(Block* block, uint64_t sample_count, Scratch* scratch);
-  // Sum of the kept gradients over a piece.
+  // Sum of the buffered gradients over a piece.
   static const float* SumPiece(const Block& block, size_t begin, size_t count,
                                Scratch* scratch);
 

@@ -683,7 +683,7 @@ absl::Status ParameterService::StartFold(CallbackServerContext* context,
   }
   InFlightBudget::Hold room;
   SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(request.ByteSizeLong(), &room));
-  const uint64_t token = job->statistics->Fold(
+  const uint64_t token = job->statistics->Reduce(
       request, ParkDeadline(*context, absl::Seconds(request.wait_seconds())),
       [room = std::move(room), response,
        reactor](PendingReductions::Sums sums) {
@@ -795,14 +795,14 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
   auto* reactor = new ShardReactor(PsRpc::kFoldNorm, metrics_);
   const auto job = jobs_->Find(request->job_id());
   if (!job.ok()) return Started(reactor, job.status());
-  (*job)->norms->Fold(*request, ParkDeadline(*context, (*job)->config.wait_max),
-                      [response, reactor](NormAllReduce::Sums sums) {
-                        if (sums.ok()) {
-                          response->mutable_sums()->Add(sums->begin(),
-                                                        sums->end());
-                        }
-                        reactor->Answer(sums.status());
-                      });
+  (*job)->norms->Reduce(
+      *request, ParkDeadline(*context, (*job)->config.wait_max),
+      [response, reactor](NormAllReduce::Sums sums) {
+        if (sums.ok()) {
+          response->mutable_sums()->Add(sums->begin(), sums->end());
+        }
+        reactor->Answer(sums.status());
+      });
   return reactor;
 }
 

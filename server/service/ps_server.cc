@@ -218,7 +218,7 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
         [norms = job->norms](const ReductionRound& round,
                              std::vector<double> squared_norms,
                              NormAllReduce::Done done) {
-          norms->Exchange(round, std::move(squared_norms), std::move(done));
+          norms->AllReduce(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
   }

@@ -37,7 +37,7 @@ struct CallRowSpan {
     return list->first + size_t{first} * dim;
   }
   // `next` begins where this one ends.
-  bool GoesOnWith(const CallRowSpan& next) const {
+  bool IsFollowedBy(const CallRowSpan& next) const {
     return rank == next.rank && list == next.list &&
            first + count == next.first;
   }
@@ -59,15 +59,16 @@ class SlotGradients {
  public:
   explicit SlotGradients(size_t slots) : slots_(slots) {}
 
-  void Keep(size_t slot, CallRowSpan rows) {
-    std::vector<CallRowSpan>& kept = slots_[slot];
-    auto behind = kept.end();
-    while (behind != kept.begin() && (behind - 1)->rank > rows.rank) --behind;
-    kept.insert(behind, std::move(rows));
+  void Buffer(size_t slot, CallRowSpan rows) {
+    std::vector<CallRowSpan>& gradients = slots_[slot];
+    auto behind = gradients.end();
+    while (behind != gradients.begin() && (behind - 1)->rank > rows.rank)
+      --behind;
+    gradients.insert(behind, std::move(rows));
   }
   // By rank.
   const std::vector<CallRowSpan>& Of(size_t slot) const { return slots_[slot]; }
-  // The same. Nothing is kept afterwards.
+  // The same. The slot is empty afterwards.
   std::vector<CallRowSpan> Take(size_t slot) {
     return std::exchange(slots_[slot], {});
   }

@@ -21,7 +21,7 @@ struct JobEntry {
   JobConfig config;
   std::shared_ptr<JobShard> shard;  // null: the map gives this ps no block
   std::shared_ptr<NormAllReduce> norms;
-  // Null: they are not folded, or not here.
+  // Null: the job reduces no statistics, or another ps does.
   std::shared_ptr<PendingReductions> statistics;
 };
 

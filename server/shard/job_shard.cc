@@ -23,24 +23,24 @@ constexpr uint64_t kBytesHereMax = 16 << 10;
 }  // namespace
 
 JobShard::JobShard(const JobConfig& config, const Resources& resources,
-                   NormAllReduce exchange,
+                   AllReduceNorms all_reduce_norms,
                    std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(LayoutOf(config)),
       lanes_(resources.lanes),
       budget_(resources.budget),
       buffers_(resources.buffers),
-      exchange_(std::move(exchange)),
-      work_(&config_, &layout_, std::move(tables)),
+      all_reduce_norms_(std::move(all_reduce_norms)),
+      executor_(&config_, &layout_, std::move(tables)),
       controller_(config.controller),
       unsent_(config.controller.caller_count()),
-      kept_bytes_(layout_.counts().size()),
+      buffered_bytes_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
     const uint32_t first = map.FirstSlot(config.ps_rank);
     for (uint32_t i = 0; i < map.SlotCount(config.ps_rank); ++i) {
-      slot_lanes_.push_back(work_.tables().LaneOf(table, first + i));
+      slot_lanes_.push_back(executor_.tables().LaneOf(table, first + i));
     }
   }
 }
@@ -68,11 +68,11 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
       ShardActions actions;
       controller_.OnInit(token, caller.rank(), caller.incarnation(), blocks,
                          MonotonicNow(), &actions);
-      Take(actions, &outcome);
+      ApplyActions(actions, &outcome);
     }
     SubmitSteps(&outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
 }
 
 absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
@@ -93,7 +93,7 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
           config_.label,
           ": total_clocks is 0, but the learning rate ends with the job"));
     }
-    work_.dense().SetTotalClocks(total_clocks);
+    executor_.dense().SetTotalClocks(total_clocks);
   }
   total_clocks_ = total_clocks;
   return absl::OkStatus();
@@ -101,13 +101,13 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
 
 CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
                          Done done) {
-  if (work_.non_finite().failed()) {
-    done(work_.non_finite().failure(), {});
+  if (executor_.non_finite().failed()) {
+    done(executor_.non_finite().failure(), {});
     return 0;
   }
   absl::Status room;
   if (payload.pushed != nullptr) {
-    room = work_.tables().AcceptsPushes(payload.pushed->lists);
+    room = executor_.tables().AcceptsPushes(payload.pushed->lists);
   }
   Outcome outcome;
   CallToken token = 0;
@@ -143,11 +143,11 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
     } else {
       controller_.OnCall(std::move(call), pending.arrived, &actions);
     }
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     LimitParked(token, &outcome);
     SubmitFewSteps(&outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
   return token;
 }
 
@@ -157,7 +157,7 @@ void JobShard::Cancel(CallToken token) {
     MutexLock lock(&mu_);
     ShardActions actions;
     controller_.OnCancel(token, &actions);
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     EndWaitingReads(
         [token](CallToken waiting, const PendingCall&) {
           return waiting == token ? absl::CancelledError("the caller gave up")
@@ -165,7 +165,7 @@ void JobShard::Cancel(CallToken token) {
         },
         &outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
 }
 
 absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
@@ -179,10 +179,10 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
     status = controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
                                     std::move(clocks), hold, MonotonicNow(),
                                     &actions);
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     SubmitSteps(&outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
   return status;
 }
 
@@ -194,10 +194,10 @@ absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
     ShardActions actions;
     status = controller_.OnEndCut(caller.rank(), caller.incarnation(), cut_id,
                                   MonotonicNow(), &actions);
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     SubmitSteps(&outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
   return status;
 }
 
@@ -219,7 +219,7 @@ void JobShard::Tick(absl::Time now, absl::Duration frozen) {
       for (auto& [token, call] : calls_) call.deadline += frozen;
     }
     controller_.OnTick(now, &actions);
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     EndWaitingReads(
         [this, now](CallToken, const PendingCall& call) {
           if (call.deadline > now) return absl::OkStatus();
@@ -231,7 +231,7 @@ void JobShard::Tick(absl::Time now, absl::Duration frozen) {
     SubmitSteps(&outcome);
     if (norm_retry_at_ <= now) retry = std::exchange(unsent_norms_, {});
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
   if (retry.has_value()) SendNorms(*retry);
 }
 
@@ -242,18 +242,18 @@ void JobShard::Close(const absl::Status& status) {
     unsent_norms_.reset();
     ShardActions actions;
     controller_.Close(status, &actions);
-    Take(actions, &outcome);
+    ApplyActions(actions, &outcome);
     EndWaitingReads([&](CallToken, const PendingCall&) { return status; },
                     &outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
 }
 
 // --- Actions -----------------------------------------------------------------
 
-void JobShard::Take(const ShardActions& actions, Outcome* outcome) {
+void JobShard::ApplyActions(const ShardActions& actions, Outcome* outcome) {
   if (outcome->lanes.empty()) outcome->lanes.resize(lanes_->count());
-  for (const ShardAction& action : actions) TakeOne(action, outcome);
+  for (const ShardAction& action : actions) ApplyAction(action, outcome);
   for (const CallToken token : std::exchange(outcome->accepted, {})) {
     const auto call = calls_.find(token);
     if (call == calls_.end() || call->second.taken == nullptr) continue;
@@ -271,16 +271,17 @@ void JobShard::CountParked(PendingCall* call, uint64_t bytes) {
   parked_bytes_ -= std::exchange(call->parked_bytes, bytes);
 }
 
-void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
-  const bool names_block =
-      action.kind == Kind::kDeliver || action.kind == Kind::kFold ||
-      action.kind == Kind::kApply || action.kind == Kind::kDrop;
+void JobShard::ApplyAction(const ShardAction& action, Outcome* outcome) {
+  const bool names_block = action.kind == Kind::kBufferGradient ||
+                           action.kind == Kind::kReduceGradients ||
+                           action.kind == Kind::kApply ||
+                           action.kind == Kind::kDropGradients;
   if (names_block && !layout_.is_dense(action.block)) {
-    return TakeSlot(action, outcome);
+    return ApplySlotAction(action, outcome);
   }
   switch (action.kind) {
     case Kind::kInit:
-    case Kind::kDeliver: {
+    case Kind::kBufferGradient: {
       const PendingCall& call = calls_.at(action.token);
       AddStep({.kind = action.kind,
                .block = action.block,
@@ -290,12 +291,12 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
                .first = call.offsets[action.position],
                .source = call.payload.values},
               outcome);
-      if (action.kind == Kind::kDeliver) {
+      if (action.kind == Kind::kBufferGradient) {
         // It stays as it came.
         const uint64_t bytes =
             layout_.counts()[action.block] * ElementBytes(config_.wire_type);
-        kept_bytes_[action.block] += bytes;
-        fold_bytes_ += bytes;
+        buffered_bytes_[action.block] += bytes;
+        gradient_bytes_ += bytes;
       }
       return;
     }
@@ -307,10 +308,10 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
       ReleasePayload(&calls_.at(action.token));
       return CountParked(&calls_.at(action.token),
                          BytesHeld(calls_.at(action.token)));
-    case Kind::kFold:
-    case Kind::kAdvance:
+    case Kind::kReduceGradients:
+    case Kind::kComputeLambUpdate:
     case Kind::kApply:
-    case Kind::kDrop:
+    case Kind::kDropGradients:
       AddStep({.kind = action.kind,
                .block = action.block,
                .clock = action.clock,
@@ -318,13 +319,13 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
                .squared_norm = action.squared_norm,
                .trust_ratio = TrustRatio(action.block)},
               outcome);
-      fold_bytes_ -= kept_bytes_[action.block];
-      // A folded gradient is one more until it is applied.
-      kept_bytes_[action.block] =
-          action.kind == Kind::kFold
+      gradient_bytes_ -= buffered_bytes_[action.block];
+      // A reduced gradient takes memory of its own until it is applied.
+      buffered_bytes_[action.block] =
+          action.kind == Kind::kReduceGradients
               ? layout_.counts()[action.block] * sizeof(float)
               : 0;
-      fold_bytes_ += kept_bytes_[action.block];
+      gradient_bytes_ += buffered_bytes_[action.block];
       return;
     case Kind::kSendNorms:
       // Steps of earlier events count, so all lanes must come to it.
@@ -354,9 +355,9 @@ void JobShard::TakeOne(const ShardAction& action, Outcome* outcome) {
   }
 }
 
-void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
+void JobShard::ApplySlotAction(const ShardAction& action, Outcome* outcome) {
   const size_t slot = SlotOf(action.block);
-  if (action.kind == Kind::kDeliver) {
+  if (action.kind == Kind::kBufferGradient) {
     PendingCall& call = calls_.at(action.token);
     const std::shared_ptr<CallRows>& rows = call.payload.pushed;
     const size_t dense_blocks = call.offsets.size() - 1;
@@ -370,21 +371,21 @@ void JobShard::TakeSlot(const ShardAction& action, Outcome* outcome) {
     }
     CallRowSpan range =
         RowsOfSlot(rows, action.position - dense_blocks, action.rank);
-    fold_bytes_ += RowBytes(range);
-    return slots_.Keep(slot, std::move(range));
+    gradient_bytes_ += RowBytes(range);
+    return slots_.Buffer(slot, std::move(range));
   }
-  if (action.kind == Kind::kFold) {
+  if (action.kind == Kind::kReduceGradients) {
     return AddRows(action, slots_.Of(slot), outcome);
   }
   std::vector<CallRowSpan> ranks = slots_.Take(slot);
-  for (const CallRowSpan& range : ranks) fold_bytes_ -= RowBytes(range);
-  if (action.kind == Kind::kDrop) return;
+  for (const CallRowSpan& range : ranks) gradient_bytes_ -= RowBytes(range);
+  if (action.kind == Kind::kDropGradients) return;
   AddRows(action, std::move(ranks), outcome);
 }
 
 uint64_t JobShard::RowBytes(const CallRowSpan& range) const {
-  const size_t row =
-      work_.tables().dim(range.list->table) * ElementBytes(config_.wire_type);
+  const size_t row = executor_.tables().dim(range.list->table) *
+                     ElementBytes(config_.wire_type);
   return range.count * (sizeof(int64_t) + row);
 }
 
@@ -399,7 +400,7 @@ void JobShard::AddRows(const ShardAction& action,
       last->sample_count == action.sample_count &&
       std::equal(last->ranks.begin(), last->ranks.end(), ranks.begin(),
                  ranks.end(), [](const CallRowSpan& a, const CallRowSpan& b) {
-                   return a.GoesOnWith(b);
+                   return a.IsFollowedBy(b);
                  });
   if (joins) {
     for (size_t i = 0; i < ranks.size(); ++i) {
@@ -442,7 +443,7 @@ size_t JobShard::AnswerBytes(const PendingCall& call) const {
   size_t elements = layout_.Offsets(call.pulled).back();
   if (call.pulled_rows != nullptr) {
     for (const RowList& list : call.pulled_rows->lists) {
-      elements += list.keys.size() * work_.tables().dim(list.table);
+      elements += list.keys.size() * executor_.tables().dim(list.table);
     }
   }
   return elements * ElementBytes(call.pulled_type);
@@ -529,7 +530,7 @@ std::vector<JobShard::LanePiece> JobShard::CutByLane(
     const int lane = slot_lanes_[SlotOf(block)];
     CallRowSpan range = RowsOfSlot(rows, i, 0);
     if (!pieces.empty() && pieces.back().lane == lane &&
-        pieces.back().rows.GoesOnWith(range)) {
+        pieces.back().rows.IsFollowedBy(range)) {
       pieces.back().rows.count += range.count;
     } else {
       pieces.push_back({lane, std::move(range)});
@@ -547,7 +548,7 @@ void JobShard::OnSent(uint32_t rank, uint64_t bytes) {
     StartReads(&unsent_[rank], &outcome);
     SubmitSteps(&outcome);
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
 }
 
 void JobShard::EndWaitingReads(
@@ -636,7 +637,7 @@ bool JobShard::AreFew(const Outcome& outcome) const {
         continue;
       }
       // A gRPC thread must not wait for a disk.
-      if (work_.tables().spills()) return false;
+      if (executor_.tables().spills()) return false;
       for (const CallRowSpan& range : step.rows->ranks)
         bytes += RowBytes(range);
     }
@@ -648,11 +649,11 @@ Lanes::Task JobShard::RunLater(int lane, Outcome* outcome) {
   return [self = shared_from_this(), lane,
           steps = std::exchange(outcome->lanes[lane], {})](
              DenseShard::Scratch* scratch) mutable {
-    self->work_.Run(lane, steps, scratch);
+    self->executor_.Run(lane, steps, scratch);
   };
 }
 
-void JobShard::Conclude(Outcome* outcome) {
+void JobShard::RunCallbacks(Outcome* outcome) {
   for (const int lane : outcome->here) lanes_->RunHere(lane);
   for (Ended& ended : outcome->ended) ended.done(ended.status, {});
 }
@@ -686,7 +687,7 @@ void JobShard::LimitParked(CallToken token, Outcome* outcome) {
 
 void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
                     const std::string& cursor, ScanDone done) {
-  const absl::StatusOr<int> lane = work_.tables().ScanLane(table, cursor);
+  const absl::StatusOr<int> lane = executor_.tables().ScanLane(table, cursor);
   absl::Status status = lane.status();
   if (status.ok()) {
     MutexLock lock(&mu_);
@@ -694,16 +695,16 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
         controller_.CheckHeldCut(caller.rank(), caller.incarnation(), cut_id);
     // Under the lock: what the cut holds back reaches the lane after this.
     if (status.ok()) {
-      lanes_->Submit(*lane,
-                     [self = shared_from_this(), table, cursor,
-                      clock = controller_.min_clock(),
-                      done = std::move(done)](DenseShard::Scratch*) mutable {
-                       // The last clock's rows have no later pull to say it.
-                       if (self->work_.non_finite().failed()) {
-                         return done(self->work_.non_finite().failure());
-                       }
-                       done(self->work_.tables().Scan(table, cursor, clock));
-                     });
+      lanes_->Submit(
+          *lane, [self = shared_from_this(), table, cursor,
+                  clock = controller_.min_clock(),
+                  done = std::move(done)](DenseShard::Scratch*) mutable {
+            // The last clock's rows have no later pull to say it.
+            if (self->executor_.non_finite().failed()) {
+              return done(self->executor_.non_finite().failure());
+            }
+            done(self->executor_.tables().Scan(table, cursor, clock));
+          });
       return;
     }
   }
@@ -711,7 +712,7 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
 }
 
 void JobShard::MaintainTables(absl::Time now) {
-  if (work_.tables().empty()) return;
+  if (executor_.tables().empty()) return;
   MutexLock lock(&mu_);
   // Lanes that are behind are not asked again.
   if (maintaining_lanes_ > 0 || controller_.closed()) return;
@@ -720,7 +721,7 @@ void JobShard::MaintainTables(absl::Time now) {
     lanes_->Submit(
         lane, [self = shared_from_this(), lane, clock = controller_.min_clock(),
                now](DenseShard::Scratch*) {
-          self->work_.tables().Maintain(lane, clock, now);
+          self->executor_.tables().Maintain(lane, clock, now);
           --self->maintaining_lanes_;
         });
   }
@@ -728,8 +729,8 @@ void JobShard::MaintainTables(absl::Time now) {
 
 std::vector<ShardStatus::Table> JobShard::FinalTables() {
   for (int lane = 0; lane < lanes_->count(); ++lane)
-    work_.tables().Sample(lane);
-  return work_.tables().Status();
+    executor_.tables().Sample(lane);
+  return executor_.tables().Status();
 }
 
 // --- Norms -------------------------------------------------------------------
@@ -737,10 +738,10 @@ std::vector<ShardStatus::Table> JobShard::FinalTables() {
 // Called when all steps of the round have run, and again by Tick; the next come
 // after OnSums, so the norms stand still.
 void JobShard::SendNorms(const ReductionRound& round) {
-  exchange_(round, work_.Norms(round.stage),
-            [self = shared_from_this(), round](Sums sums) {
-              self->OnSums(round, std::move(sums));
-            });
+  all_reduce_norms_(round, executor_.Norms(round.stage),
+                    [self = shared_from_this(), round](Sums sums) {
+                      self->OnSums(round, std::move(sums));
+                    });
 }
 
 void JobShard::OnSums(const ReductionRound& round, Sums sums) {
@@ -751,24 +752,24 @@ void JobShard::OnSums(const ReductionRound& round, Sums sums) {
     if (controller_.closed()) return;
     if (sums.ok()) {
       ShardActions actions;
-      controller_.OnFolded(round, TakeSums(round, *sums), MonotonicNow(),
-                           &actions);
-      Take(actions, &outcome);
+      controller_.OnReduced(round, UseSums(round, *sums), MonotonicNow(),
+                            &actions);
+      ApplyActions(actions, &outcome);
       SubmitSteps(&outcome);
     } else {
-      controller_.OnFoldDelayed(round, sums.status());
+      controller_.OnReductionDelayed(round, sums.status());
       unsent_norms_ = round;
       norm_retry_at_ = MonotonicNow() + kNormRetryDelay;
     }
   }
-  Conclude(&outcome);
+  RunCallbacks(&outcome);
 }
 
 // The next clock may skip blocks that nobody sends: theirs must be 0.
-double JobShard::TakeSums(const ReductionRound& round,
-                          absl::Span<const double> sums) {
-  work_.ClearNorms(round.stage);
-  if (round.stage == FoldStage::kGradient) return sums[0];
+double JobShard::UseSums(const ReductionRound& round,
+                         absl::Span<const double> sums) {
+  executor_.ClearNorms(round.stage);
+  if (round.stage == ReductionStage::kGradient) return sums[0];
   trust_ratios_.clear();
   for (size_t i = 0; i + 1 < sums.size(); i += 2) {
     trust_ratios_.push_back(LambTrustRatio({sums[i], sums[i + 1]}));
@@ -787,12 +788,12 @@ ShardStatus::Job JobShard::Status() const {
   MutexLock lock(&mu_);
   ShardStatus::Job status;
   status.set_job_id(config_.job_id);
-  status.set_block_count(work_.dense().block_count());
+  status.set_block_count(executor_.dense().block_count());
   status.set_blocks_initialised(controller_.initialised_count());
-  status.set_value_bytes(work_.dense().value_bytes());
-  status.set_slot_bytes(work_.dense().slot_bytes());
-  status.set_fold_bytes(fold_bytes_);
-  for (ShardStatus::Table& table : work_.tables().Status()) {
+  status.set_value_bytes(executor_.dense().value_bytes());
+  status.set_slot_bytes(executor_.dense().slot_bytes());
+  status.set_fold_bytes(gradient_bytes_);
+  for (ShardStatus::Table& table : executor_.tables().Status()) {
     *status.add_tables() = std::move(table);
   }
   status.set_parked_pulls(static_cast<uint32_t>(controller_.parked_pulls()));
@@ -806,7 +807,7 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
-    worker->set_non_finite(work_.non_finite().CountOf(rank) +
+    worker->set_non_finite(executor_.non_finite().CountOf(rank) +
                            LeftOutBlocks(rank));
   }
   if (config_.controller.evaluator.has_value()) {
@@ -840,7 +841,7 @@ uint64_t JobShard::DroppedBlocks() const {
     return 0;
   }
   MutexLock lock(&mu_);
-  uint64_t dropped = work_.non_finite().total();
+  uint64_t dropped = executor_.non_finite().total();
   for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
     dropped += LeftOutBlocks(rank);
   }

@@ -44,13 +44,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
  public:
   using Done = PullReading::Done;
   using Taken = absl::AnyInvocable<void()>;
-  // Folds this shard's squared norms, as LaneExecutor::Norms has them, with the
-  // other shards'; answers NormReducer's sums.
-  // Does not block.
+  // Sums this shard's squared norms, as LaneExecutor::Norms has them, with the
+  // other shards'; answers NormReducer's sums. Does not block.
   using Sums = absl::StatusOr<std::vector<double>>;
-  using NormAllReduce = std::function<void(const ReductionRound& round,
-                                           std::vector<double> squared_norms,
-                                           std::function<void(Sums)> done)>;
+  using AllReduceNorms = std::function<void(const ReductionRound& round,
+                                            std::vector<double> squared_norms,
+                                            std::function<void(Sums)> done)>;
 
   // A received payload, what it holds of the budget, and where the answer goes
   // if it may go into shared memory.
@@ -84,14 +83,15 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       absl::AnyInvocable<void(absl::StatusOr<EmbeddingTables::Scanned>)>;
 
   JobShard(const JobConfig& config, const Resources& resources,
-           NormAllReduce exchange, std::unique_ptr<EmbeddingTables> tables);
+           AllReduceNorms all_reduce_norms,
+           std::unique_ptr<EmbeddingTables> tables);
 
   const ShardLayout& layout() const { return layout_; }
   const JobConfig& config() const { return config_; }
 
   // DenseShard::MakeResident, before the first call.
   absl::Status MakeResident(const GoOnCheck& go_on) {
-    return work_.dense().MakeResident(go_on);
+    return executor_.dense().MakeResident(go_on);
   }
 
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
@@ -130,7 +130,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Of JobSpec.non_finite, as in PsReport. 0 where the job fails instead.
   uint64_t SkippedClocks() const;
   uint64_t DroppedBlocks() const;
-  NonFiniteLog& non_finite() { return work_.non_finite(); }
+  NonFiniteLog& non_finite() { return executor_.non_finite(); }
 
  private:
   struct PendingCall {
@@ -178,12 +178,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status SetTotalClocks(int64_t total_clocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Translates actions into steps of the lanes.
-  void Take(const ShardActions& actions, Outcome* outcome)
+  void ApplyActions(const ShardActions& actions, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TakeOne(const ShardAction& action, Outcome* outcome)
+  void ApplyAction(const ShardAction& action, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The same for actions on a table's slot.
-  void TakeSlot(const ShardAction& action, Outcome* outcome)
+  void ApplySlotAction(const ShardAction& action, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A step of the rows' lane. Joins that of the slot before if rows lie one
   // behind the other.
@@ -227,12 +227,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // controller's order.
   void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The same, but leaves lanes that have nothing else to do to this thread,
-  // which then calls Conclude, if there is little to do.
+  // which then calls RunCallbacks, if there is little to do.
   void SubmitFewSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AreFew(const Outcome& outcome) const;
   Lanes::Task RunLater(int lane, Outcome* outcome);
   // Carries out the rest of an event's effects, which needs no lock.
-  void Conclude(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
+  void RunCallbacks(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
     int lane = 0;
@@ -259,10 +259,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   void SendNorms(const ReductionRound& round) ABSL_LOCKS_EXCLUDED(mu_);
   void OnSums(const ReductionRound& round, Sums sums) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the block's tensor, as last folded.
+  // Of the block's tensor, as last reduced.
   double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes what is needed to carry out what follows the round; kGradient's norm.
-  double TakeSums(const ReductionRound& round, absl::Span<const double> sums)
+  double UseSums(const ReductionRound& round, absl::Span<const double> sums)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobConfig config_;
@@ -270,10 +270,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   Lanes* const lanes_;
   InFlightBudget* const budget_;
   BufferPool* const buffers_;
-  const NormAllReduce exchange_;
+  const AllReduceNorms all_reduce_norms_;
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.
-  LaneExecutor work_;
+  LaneExecutor executor_;
   std::vector<int> slot_lanes_;  // by SlotOf
   std::atomic<int> maintaining_lanes_{0};
 
@@ -285,9 +285,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // The number of clocks that the first Init named.
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
   uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<uint64_t> kept_bytes_ ABSL_GUARDED_BY(mu_);  // by block
+  std::vector<uint64_t> buffered_bytes_ ABSL_GUARDED_BY(mu_);  // by block
   SlotGradients slots_ ABSL_GUARDED_BY(mu_);
-  uint64_t fold_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t gradient_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_skipped_ ABSL_GUARDED_BY(mu_) = 0;

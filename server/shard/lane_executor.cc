@@ -85,25 +85,26 @@ void LaneExecutor::RunBlock(const LaneStep& step,
     case Kind::kInit:
       dense_.Init(step.block, *source, step.first);
       break;
-    case Kind::kDeliver:
-      dense_.Keep(step.block, step.rank, std::move(source), step.first,
-                  step.sample_count);
+    case Kind::kBufferGradient:
+      dense_.BufferGradient(step.block, step.rank, std::move(source),
+                            step.first, step.sample_count);
       break;
-    case Kind::kFold:
-      norms_[step.block] = dense_.Fold(step.block, step.sample_count, scratch);
+    case Kind::kReduceGradients:
+      norms_[step.block] =
+          dense_.ReduceGradients(step.block, step.sample_count, scratch);
       TellNonFinite(step, scratch->non_finite);
       break;
-    case Kind::kDrop:
-      dense_.Drop(step.block);
+    case Kind::kDropGradients:
+      dense_.DropGradients(step.block);
       break;
-    case Kind::kAdvance:
-      trust_norms_[step.block] = dense_.Advance(step.block, step.sample_count,
-                                                step.squared_norm, scratch);
+    case Kind::kComputeLambUpdate:
+      trust_norms_[step.block] = dense_.ComputeLambUpdate(
+          step.block, step.sample_count, step.squared_norm, scratch);
       TellNonFinite(step, scratch->non_finite);
       break;
     case Kind::kApply:
       if (config_->controller.trust_ratio) {
-        dense_.Finish(step.block, step.clock, step.trust_ratio);
+        dense_.ApplyLambUpdate(step.block, step.clock, step.trust_ratio);
       } else {
         dense_.Apply(step.block, step.clock, step.sample_count,
                      step.squared_norm, scratch);
@@ -147,14 +148,16 @@ void LaneExecutor::RunRows(int lane, const RowsStep& step) {
                         .learning_rate = dense_.LearningRateAt(step.clock),
                         .gradient_scale = dense_.GradientScale(
                             step.sample_count, step.squared_norm)};
-  if (step.kind == Kind::kFold) return FoldRows(lane, step, rows);
-  // Gradients that went through a fold were checked for NaN and infinity there.
-  tables_->Push(lane, step.ranks, rows,
-                config_->controller.FoldsGradient() ? nullptr : &non_finite_);
+  if (step.kind == Kind::kReduceGradients)
+    return ComputeRowNorms(lane, step, rows);
+  // A reduction has checked its gradients for NaN and infinity already.
+  tables_->Push(
+      lane, step.ranks, rows,
+      config_->controller.NeedsGradientNorm() ? nullptr : &non_finite_);
 }
 
-void LaneExecutor::FoldRows(int lane, const RowsStep& step,
-                            const RowStep& rows) {
+void LaneExecutor::ComputeRowNorms(int lane, const RowsStep& step,
+                                   const RowStep& rows) {
   const uint32_t table = step.ranks[0].list->table;
   const TableMap& map = layout_->tables()[table].map;
   const BlockIndex first =
@@ -171,8 +174,8 @@ void LaneExecutor::FoldRows(int lane, const RowsStep& step,
 
 // --- Norms -------------------------------------------------------------------
 
-std::vector<double> LaneExecutor::Norms(FoldStage stage) const {
-  if (stage == FoldStage::kGradient) return norms_;
+std::vector<double> LaneExecutor::Norms(ReductionStage stage) const {
+  if (stage == ReductionStage::kGradient) return norms_;
   std::vector<double> norms;
   for (const LambNorms& block : trust_norms_) {
     norms.insert(norms.end(), {block.value, block.update});
@@ -180,8 +183,8 @@ std::vector<double> LaneExecutor::Norms(FoldStage stage) const {
   return norms;
 }
 
-void LaneExecutor::ClearNorms(FoldStage stage) {
-  if (stage == FoldStage::kGradient) {
+void LaneExecutor::ClearNorms(ReductionStage stage) {
+  if (stage == ReductionStage::kGradient) {
     std::fill(norms_.begin(), norms_.end(), 0);
   } else {
     std::fill(trust_norms_.begin(), trust_norms_.end(), LambNorms());

@@ -84,7 +84,8 @@ class PullReading {
 
 // One action for rows of one table in one lane.
 struct RowsStep {
-  ShardAction::Kind kind = ShardAction::Kind::kApply;  // or kFold, or kRead
+  ShardAction::Kind kind =
+      ShardAction::Kind::kApply;   // or kReduceGradients, or kRead
   BlockIndex block = 0;            // their first slot's, but in a read
   std::vector<CallRowSpan> ranks;  // one in a read
   int64_t clock = 0;
@@ -136,18 +137,18 @@ class LaneExecutor {
   NonFiniteLog& non_finite() { return non_finite_; }
   const NonFiniteLog& non_finite() const { return non_finite_; }
 
-  // The norms that kFold or kAdvance has found, FoldWidth for each block.
-  // kGradient: of blocks and slots; kTrust: of blocks. 0 for a block without a
-  // gradient since Clear. Call it while all lanes are done with the clock's
-  // steps.
-  std::vector<double> Norms(FoldStage stage) const;
-  void ClearNorms(FoldStage stage);
+  // The norms that kReduceGradients or kComputeLambUpdate has found,
+  // NormsPerBlock for each block. kGradient: of blocks and slots; kTrust: of
+  // blocks. 0 for a block without a gradient since Clear. Call it while all
+  // lanes are done with the clock's steps.
+  std::vector<double> Norms(ReductionStage stage) const;
+  void ClearNorms(ReductionStage stage);
 
  private:
   void RunBlock(const LaneStep& step, std::shared_ptr<const FloatSource> source,
                 DenseShard::Scratch* scratch);
   void RunRows(int lane, const RowsStep& step);
-  void FoldRows(int lane, const RowsStep& step, const RowStep& rows);
+  void ComputeRowNorms(int lane, const RowsStep& step, const RowStep& rows);
   // Reports the blocks in which a step has found NaN or infinity.
   void TellNonFinite(const LaneStep& step,
                      absl::Span<const DenseShard::NonFinite> found);

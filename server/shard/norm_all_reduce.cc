@@ -78,55 +78,56 @@ NormAllReduce::NormAllReduce(const JobAssignment& assignment,
       blocks_(BlocksOf(map, tables, ps_rank)),
       dense_blocks_(map.shard_blocks(ps_rank).size()),
       tensors_(TensorCount(map)),
-      folder_name_(MemberName(assignment.ps(0).member())),
-      folder_member_(assignment.ps(0).member()),
+      root_name_(MemberName(assignment.ps(0).member())),
+      root_member_(assignment.ps(0).member()),
       wait_max_(wait_max),
       on_unreachable_(std::move(on_unreachable)),
-      folder_(Shards(assignment, map, tables), TensorsOf(map),
-              std::move(label)) {}
+      reducer_(Shards(assignment, map, tables), TensorsOf(map),
+               std::move(label)) {}
 
-absl::Span<const uint32_t> NormAllReduce::PartIn(FoldStage stage) const {
+absl::Span<const uint32_t> NormAllReduce::PartIn(ReductionStage stage) const {
   const absl::Span<const uint32_t> blocks = blocks_;
-  return stage == FoldStage::kGradient ? blocks : blocks.first(dense_blocks_);
+  return stage == ReductionStage::kGradient ? blocks
+                                            : blocks.first(dense_blocks_);
 }
 
-void NormAllReduce::Exchange(const ReductionRound& round,
-                             std::vector<double> squared_norms, Done done) {
+void NormAllReduce::AllReduce(const ReductionRound& round,
+                              std::vector<double> squared_norms, Done done) {
   if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
-  FoldHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
-           MonotonicNow() + wait_max_, std::move(done));
+  ReduceHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
+             MonotonicNow() + wait_max_, std::move(done));
 }
 
-void NormAllReduce::Fold(const FoldNormRequest& request, absl::Time deadline,
-                         Done done) {
+void NormAllReduce::Reduce(const FoldNormRequest& request, absl::Time deadline,
+                           Done done) {
   if (ps_rank_ != 0) {
-    return done(absl::FailedPreconditionError(absl::StrCat(
-        "norms of job ", job_id_, " are folded at ", folder_name_)));
+    return done(absl::FailedPreconditionError(
+        absl::StrCat("norms of job ", job_id_, " are folded at ", root_name_)));
   }
   ReductionRound round{.clock = request.clock()};
   if (request.stage() == FoldNormRequest::TRUST) {
-    round.stage = FoldStage::kTrust;
+    round.stage = ReductionStage::kTrust;
   } else if (request.stage() != FoldNormRequest::GRADIENT) {
     return done(absl::InvalidArgumentError(
         absl::StrCat("norms of job ", job_id_, ": stage ", request.stage(),
                      " is not known here")));
   }
-  FoldHere(request.ps_rank(), request.incarnation(), round, request.blocks(),
-           request.squared_norms(), deadline, std::move(done));
+  ReduceHere(request.ps_rank(), request.incarnation(), round, request.blocks(),
+             request.squared_norms(), deadline, std::move(done));
 }
 
-void NormAllReduce::FoldHere(uint32_t ps_rank, uint64_t incarnation,
-                             const ReductionRound& round,
-                             absl::Span<const uint32_t> blocks,
-                             absl::Span<const double> squared_norms,
-                             absl::Time deadline, Done done) {
+void NormAllReduce::ReduceHere(uint32_t ps_rank, uint64_t incarnation,
+                               const ReductionRound& round,
+                               absl::Span<const uint32_t> blocks,
+                               absl::Span<const double> squared_norms,
+                               absl::Time deadline, Done done) {
   NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     const uint64_t token = next_token_++;
     waiting_[token] = std::move(done);
-    folder_.OnNorms(token, ps_rank, incarnation, round, blocks, squared_norms,
-                    deadline, &answers);
+    reducer_.OnNorms(token, ps_rank, incarnation, round, blocks, squared_norms,
+                     deadline, &answers);
   }
   Answer(answers);
 }
@@ -138,7 +139,7 @@ void NormAllReduce::Ask(const ReductionRound& round,
   asking->request.set_ps_rank(ps_rank_);
   asking->request.set_incarnation(incarnation_);
   asking->request.set_clock(round.clock);
-  asking->request.set_stage(round.stage == FoldStage::kTrust
+  asking->request.set_stage(round.stage == ReductionStage::kTrust
                                 ? FoldNormRequest::TRUST
                                 : FoldNormRequest::GRADIENT);
   const absl::Span<const uint32_t> blocks = PartIn(round.stage);
@@ -153,7 +154,7 @@ void NormAllReduce::Ask(const ReductionRound& round,
     closed = closed_;
     if (closed.ok()) {
       if (stub_ == nullptr) {
-        stub_ = ParameterServer::NewStub(MakeChannel(folder_member_.address()));
+        stub_ = ParameterServer::NewStub(MakeChannel(root_member_.address()));
       }
       stub = stub_;
       asking_.insert(asking.get());
@@ -195,14 +196,14 @@ void NormAllReduce::NoteReach(const absl::Status& status) {
   }
   if (out_of_reach.has_value() && on_unreachable_ != nullptr) {
     on_unreachable_(
-        MakePeerUnreachable(job_id_, folder_member_, *out_of_reach, status));
+        MakePeerUnreachable(job_id_, root_member_, *out_of_reach, status));
   }
 }
 
 void NormAllReduce::OnAnswer(Asking* asking, const grpc::Status& status) {
   Sums sums = status.ok() ? SumsOf(*asking) : Sums(FromGrpcStatus(status));
   NoteReach(FromGrpcStatus(status));
-  if (!sums.ok()) sums = Annotate(sums.status(), folder_name_);
+  if (!sums.ok()) sums = Annotate(sums.status(), root_name_);
   asking->done(std::move(sums));
   // All that it holds goes before Close may return: what ends with a job must
   // not end on one of gRPC's threads.
@@ -245,8 +246,8 @@ void NormAllReduce::Tick(absl::Time now, absl::Duration frozen) {
   NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
-    folder_.OnFrozen(frozen);
-    folder_.OnTick(now, &answers);
+    reducer_.OnFrozen(frozen);
+    reducer_.OnTick(now, &answers);
   }
   Answer(answers);
 }
@@ -256,7 +257,7 @@ void NormAllReduce::Close(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     closed_ = status;
-    folder_.Close(status, &answers);
+    reducer_.Close(status, &answers);
     for (Asking* asking : asking_) {
       if (asking->context != nullptr) asking->context->TryCancel();
     }
@@ -271,7 +272,7 @@ void NormAllReduce::Close(const absl::Status& status) {
   if (asking_.empty() && answering_ == 0) {
     stub = std::move(stub_);
   } else {
-    LogWarning("a call did not end").Job(job_id_).Field("peer", folder_name_);
+    LogWarning("a call did not end").Job(job_id_).Field("peer", root_name_);
   }
 }
 

@@ -26,8 +26,9 @@
 
 namespace syncline::ps {
 
-// One shard's part in finding a job's global gradient norms: the shard of rank
-// 0 folds, the others ask it (FoldNorm in proto/parameter_server.proto).
+// One shard's part in finding a job's global gradient norms. The shard of rank
+// 0 is the root: it sums the norms, and the other shards ask it (FoldNorm in
+// proto/parameter_server.proto).
 // Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
 class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
  public:
@@ -35,7 +36,7 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = std::function<void(Sums)>;
 
-  // The shard that folds has been out of reach for some seconds and still is;
+  // The root has been out of reach for some seconds and still is;
   // again every other second. On a thread of gRPC; must not block.
   using OnUnreachable = std::function<void(PeerUnreachable)>;
 
@@ -48,27 +49,28 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
 
   // The norms that this shard is part of: those of its blocks, and for
   // kGradient then of its slots.
-  void Exchange(const ReductionRound& round, std::vector<double> squared_norms,
-                Done done);
+  void AllReduce(const ReductionRound& round, std::vector<double> squared_norms,
+                 Done done);
 
   // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0;
   // InvalidArgument: an unknown stage; else NormReducer's.
-  void Fold(const FoldNormRequest& request, absl::Time deadline, Done done);
+  void Reduce(const FoldNormRequest& request, absl::Time deadline, Done done);
 
   // `frozen`: for how long this process did not run since the last tick.
   void Tick(absl::Time now, absl::Duration frozen);
   // Ends everything that waits, and every later call, with `status`. Returns
   // when no callback runs any more and none is kept, and the connection to the
-  // shard that folds is gone; or after 5 s, with a warning. Not from a
+  // root is gone; or after 5 s, with a warning. Not from a
   // callback.
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void FoldHere(uint32_t ps_rank, uint64_t incarnation,
-                const ReductionRound& round, absl::Span<const uint32_t> blocks,
-                absl::Span<const double> squared_norms, absl::Time deadline,
-                Done done);
-  absl::Span<const uint32_t> PartIn(FoldStage stage) const;
+  void ReduceHere(uint32_t ps_rank, uint64_t incarnation,
+                  const ReductionRound& round,
+                  absl::Span<const uint32_t> blocks,
+                  absl::Span<const double> squared_norms, absl::Time deadline,
+                  Done done);
+  absl::Span<const uint32_t> PartIn(ReductionStage stage) const;
   struct Asking;
   void Ask(const ReductionRound& round,
            const std::vector<double>& squared_norms, Done done);
@@ -86,13 +88,13 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   const std::vector<uint32_t> blocks_;  // and slots, as NormReducer has them
   const size_t dense_blocks_;
   const size_t tensors_;
-  const std::string folder_name_;  // "ps:0 at 10.0.0.5:4000"
-  const Member folder_member_;
+  const std::string root_name_;  // "ps:0 at 10.0.0.5:4000"
+  const Member root_member_;
   const absl::Duration wait_max_;
   const OnUnreachable on_unreachable_;
 
   Mutex mu_;
-  NormReducer folder_ ABSL_GUARDED_BY(mu_);  // rank 0's
+  NormReducer reducer_ ABSL_GUARDED_BY(mu_);  // used by the root
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   // The others'. The stub is used outside the lock.
@@ -102,7 +104,7 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   int answering_ ABSL_GUARDED_BY(mu_) = 0;  // callbacks that run
   CondVar answered_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
-  PeerReach reach_ ABSL_GUARDED_BY(mu_);  // of the shard that folds
+  PeerReach reach_ ABSL_GUARDED_BY(mu_);  // of the root
 };
 
 }  // namespace syncline::ps

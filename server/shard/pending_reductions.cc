@@ -20,10 +20,10 @@ std::vector<StatisticsReducer::Worker> WorkersOf(const JobConfig& config) {
 }  // namespace
 
 PendingReductions::PendingReductions(const JobConfig& config)
-    : label_(config.label), folder_(WorkersOf(config), config.label) {}
+    : label_(config.label), reducer_(WorkersOf(config), config.label) {}
 
-uint64_t PendingReductions::Fold(const FoldStatisticsRequest& request,
-                                 absl::Time deadline, Done done) {
+uint64_t PendingReductions::Reduce(const FoldStatisticsRequest& request,
+                                   absl::Time deadline, Done done) {
   if (request.clock() < 0) {
     done(absl::InvalidArgumentError(
         absl::StrCat(label_, ": statistics of clock ", request.clock(),
@@ -41,7 +41,7 @@ uint64_t PendingReductions::Fold(const FoldStatisticsRequest& request,
     MutexLock lock(&mu_);
     part.token = next_token_++;
     waiting_[part.token] = std::move(done);
-    folder_.OnPart(part, MonotonicNow(), &answers);
+    reducer_.OnPart(part, MonotonicNow(), &answers);
   }
   Answer(std::move(answers));
   return part.token;
@@ -51,7 +51,7 @@ void PendingReductions::Cancel(uint64_t token) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
-    folder_.OnCancel(token, &answers);
+    reducer_.OnCancel(token, &answers);
   }
   Answer(std::move(answers));
 }
@@ -60,8 +60,8 @@ void PendingReductions::Tick(absl::Time now, absl::Duration frozen) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
-    folder_.OnFrozen(frozen, now);
-    folder_.OnTick(now, &answers);
+    reducer_.OnFrozen(frozen, now);
+    reducer_.OnTick(now, &answers);
   }
   Answer(std::move(answers));
 }
@@ -70,7 +70,7 @@ void PendingReductions::Close(const absl::Status& status) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
-    folder_.Close(status, &answers);
+    reducer_.Close(status, &answers);
   }
   Answer(std::move(answers));
 }
@@ -94,12 +94,12 @@ void PendingReductions::Answer(StatisticsReducer::Answers answers) {
 
 size_t PendingReductions::parked_count() const {
   MutexLock lock(&mu_);
-  return folder_.parked_count();
+  return reducer_.parked_count();
 }
 
 absl::Time PendingReductions::moved_at() const {
   MutexLock lock(&mu_);
-  return folder_.moved_at();
+  return reducer_.moved_at();
 }
 
 }  // namespace syncline::ps

@@ -30,8 +30,8 @@ class PendingReductions {
 
   // The token is for Cancel; the call may have ended already. Errors:
   // InvalidArgument: a clock below 0; else StatisticsReducer's.
-  uint64_t Fold(const FoldStatisticsRequest& request, absl::Time deadline,
-                Done done);
+  uint64_t Reduce(const FoldStatisticsRequest& request, absl::Time deadline,
+                  Done done);
   // Its caller gave up.
   void Cancel(uint64_t token);
   // `frozen`: for how long this process did not run since the last tick.
@@ -49,7 +49,7 @@ class PendingReductions {
 
   const std::string label_;
   mutable Mutex mu_;
-  StatisticsReducer folder_ ABSL_GUARDED_BY(mu_);
+  StatisticsReducer reducer_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
 };

@@ -47,17 +47,18 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
   const int64_t bytes =
       elements * static_cast<int64_t>(ElementBytes(wire_type));
   PsPlan plan;
-  plan.value_bytes = static_cast<int64_t>(
-      DenseShard::MemoryBytes(OptimizerParams(), counts, /*folds=*/false));
+  plan.value_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
+      OptimizerParams(), counts, /*with_reduced=*/false));
   plan.slot_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
-                        optimizer, counts, /*folds=*/false)) -
+                        optimizer, counts, /*with_reduced=*/false)) -
                     plan.value_bytes;
   if (controller.mode == ConsistencyMode::kSync) {
     // Gradients that wait for the other workers: as they came, and folded, if
     // the norm is waited for too.
     plan.waiting_bytes =
         (int64_t{workers} - 1) * bytes +
-        (controller.FoldsGradient() ? elements * int64_t{sizeof(float)} : 0);
+        (controller.NeedsGradientNorm() ? elements * int64_t{sizeof(float)}
+                                        : 0);
   }
   // How many rows a batch has is not known here.
   const int64_t of_worker =

@@ -111,7 +111,7 @@ class Simulation {
 
   // The chief's cuts, or the evaluator's.
   std::vector<int64_t> ChooseCut();
-  void worker::AnnounceCut(std::function<void()> then);
+  void AnnounceCut(std::function<void()> then);
   void ReadCut(uint64_t cut_id);
   void EndCut(uint64_t cut_id);
 
@@ -199,7 +199,7 @@ Simulation::Simulation(const SimulationOptions& options)
 
 std::string Simulation::Run() {
   if (options_.cuts) {
-    worker::AnnounceCut([this] { Initialise(); });
+    AnnounceCut([this] { Initialise(); });
   } else {
     Initialise();
   }
@@ -438,7 +438,7 @@ void Simulation::AnnounceCut(std::function<void()> then) {
                               absl::Seconds(40), agenda_.now(), &actions);
   if (absl::IsFailedPrecondition(status) || closed_) {
     // One that was forgotten is still held.
-    if (!AllDone()) agenda_.At(10, [this, then] { worker::AnnounceCut(then); });
+    if (!AllDone()) agenda_.At(10, [this, then] { AnnounceCut(then); });
     return;
   }
   if (!status.ok()) return Broken(absl::StrCat("BeginCut: ", status.message()));
@@ -457,7 +457,7 @@ void Simulation::ReadCut(uint64_t cut_id) {
          // Refused: it was held for so long that the shard gave it up.
          const bool forgets = random_.Below(6) == 0;
          if (more) {
-           worker::AnnounceCut([this, end, refused, forgets] {
+           AnnounceCut([this, end, refused, forgets] {
              if (!refused && !forgets) agenda_.At(random_.Uniform() * 8, end);
            });
          } else if (!refused && !forgets) {
@@ -532,27 +532,27 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
     case Kind::kInit:
       return shard_->Init(action.block, Payload(script_.initial(action.block)),
                           0);
-    case Kind::kDeliver: {
+    case Kind::kBufferGradient: {
       CheckDeliver(action);
       const Outstanding& call = outstanding_[action.token];
-      return shard_->Keep(action.block, action.rank,
-                          Gradient(call, action.block), 0);
+      return shard_->BufferGradient(action.block, action.rank,
+                                    Gradient(call, action.block), 0);
     }
     case Kind::kAccept:
       return;
-    case Kind::kFold:
-      shard_->Fold(action.block, action.sample_count, &scratch_);
+    case Kind::kReduceGradients:
+      shard_->ReduceGradients(action.block, action.sample_count, &scratch_);
       return;
-    case Kind::kAdvance:
-    case Kind::kDrop:
+    case Kind::kComputeLambUpdate:
+    case Kind::kDropGradients:
       return Broken("a trust ratio, or a clock skipped, that nobody asked for");
     case Kind::kSendNorms: {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
         agenda_.At(random_.Uniform() * 4, [this, clock = action.clock] {
           ps::ShardActions actions;
-          controller_->OnFolded({clock}, script_.sync_squared_norm(clock),
-                                agenda_.now(), &actions);
+          controller_->OnReduced({clock}, script_.sync_squared_norm(clock),
+                                 agenda_.now(), &actions);
           Execute(std::move(actions));
         });
       }

@@ -43,9 +43,9 @@ class Simulation {
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
       names.push_back({100 + rank, absl::StrCat("worker:", rank)});
     }
-    folder_.emplace(std::move(names), "job");
+    reducer_.emplace(std::move(names), "job");
     width_ = 1 + random_.Below(5);
-    for (worker::Worker& worker : workers_) {
+    for (Worker& worker : workers_) {
       for (int64_t clock = 0; clock < kClocks; ++clock) {
         worker.folds.push_back(static_cast<uint32_t>(random_.Below(4)));
       }
@@ -66,7 +66,7 @@ class Simulation {
       events_.erase(event);
       run();
       if (now_ > absl::UnixEpoch() + kTimeLimit) return "it hangs";
-      if (folder_->parked_count() > workers_.size()) return "too many parked";
+      if (reducer_->parked_count() > workers_.size()) return "too many parked";
     }
     if (!closed_) Close();
     if (error_.empty() && !open_tokens_.empty()) return "a call has not ended";
@@ -74,7 +74,7 @@ class Simulation {
   }
 
  private:
-  struct worker::Worker {
+  struct Worker {
     std::vector<uint32_t> folds;  // by clock: that it takes part in
     ps::StatisticsReducer::Point at = {0, 0};
     uint64_t call = 0;   // what it waits for
@@ -112,7 +112,7 @@ class Simulation {
   }
   bool Over() const {
     if (closed_) return now_ > closed_at_ + kAfterClose;
-    for (const worker::Worker& worker : workers_) {
+    for (const Worker& worker : workers_) {
       if (!worker.done) return false;
     }
     return true;
@@ -120,7 +120,7 @@ class Simulation {
 
   // The worker's next call, in a new attempt.
   void Next(uint32_t rank) {
-    worker::Worker& worker = workers_[rank];
+    Worker& worker = workers_[rank];
     const uint64_t number = ++calls_;
     worker.call = number;
     const ps::StatisticsReducer::Point at = worker.at;
@@ -148,19 +148,19 @@ class Simulation {
       values.push_back(number == 0 ? 1e9 : ValueOf(rank, at, i));
     }
     ps::StatisticsReducer::Answers answers;
-    folder_->OnPart({.token = token,
-                     .rank = rank,
-                     .incarnation = number == 0 ? 7 : 100 + rank,
-                     .at = at,
-                     .values = values,
-                     .absent = absent,
-                     .deadline = now_ + kPatience * 3 / 4},
-                    now_, &answers);
+    reducer_->OnPart({.token = token,
+                      .rank = rank,
+                      .incarnation = number == 0 ? 7 : 100 + rank,
+                      .at = at,
+                      .values = values,
+                      .absent = absent,
+                      .deadline = now_ + kPatience * 3 / 4},
+                     now_, &answers);
     Take(answers);
     if (random_.Below(30) == 0) {
       After(Latency(), [=, this] {
         ps::StatisticsReducer::Answers cancelled;
-        folder_->OnCancel(token, &cancelled);
+        reducer_->OnCancel(token, &cancelled);
         Take(cancelled);
       });
     }
@@ -195,7 +195,7 @@ class Simulation {
   }
 
   void OnAnswer(const Call& call, const ps::StatisticsReducer::Answer& answer) {
-    worker::Worker& worker = workers_[call.rank];
+    Worker& worker = workers_[call.rank];
     if (call.number == 0 || worker.call != call.number || closed_) return;
     if (!answer.status.ok()) {
       if (absl::IsInvalidArgument(answer.status)) {
@@ -217,11 +217,11 @@ class Simulation {
 
   // All go on together, when all have pushed.
   void EndClock() {
-    for (const worker::Worker& worker : workers_) {
+    for (const Worker& worker : workers_) {
       if (!worker.waits) return;
     }
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-      worker::Worker& worker = workers_[rank];
+      Worker& worker = workers_[rank];
       worker.waits = false;
       worker.at = {worker.at.clock + 1, 0};
       worker.done = worker.at.clock == kClocks;
@@ -231,24 +231,24 @@ class Simulation {
 
   void Tick() {
     ps::StatisticsReducer::Answers answers;
-    folder_->OnTick(now_, &answers);
+    reducer_->OnTick(now_, &answers);
     Take(answers);
     After(kTickPeriod, [this] { Tick(); });
   }
 
   void Close() {
     ps::StatisticsReducer::Answers answers;
-    folder_->Close(absl::CancelledError("closed"), &answers);
+    reducer_->Close(absl::CancelledError("closed"), &answers);
     closed_ = true;
     closed_at_ = now_;
     Take(answers);
-    if (folder_->parked_count() > 0) error_ = "a call is parked after a close";
+    if (reducer_->parked_count() > 0) error_ = "a call is parked after a close";
   }
 
   Random random_;
-  std::vector<worker::Worker> workers_;
+  std::vector<Worker> workers_;
   const bool close_early_;
-  std::optional<ps::StatisticsReducer> folder_;
+  std::optional<ps::StatisticsReducer> reducer_;
   size_t width_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   std::multimap<absl::Time, std::function<void()>> events_;

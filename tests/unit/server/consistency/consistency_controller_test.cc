@@ -132,16 +132,18 @@ TEST_F(ControllerTest, RepeatsAndRefusedPushesBringNoGradients) {
 
 TEST_F(ControllerTest, SyncAppliesABlockWhenTheLastWorkerDelivers) {
   OpenAndInit(ConsistencyMode::kSync);
-  EXPECT_THAT(Push(2, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kDeliver, Kind::kAck));
+  EXPECT_THAT(
+      Push(2, 1, 0, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kBufferGradient, Kind::kAck));
   EXPECT_THAT(Pull(3, 1, 1), IsEmpty());
   EXPECT_THAT(Push(4, 0, 0, {0}),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_EQ(last_[1].sample_count, 16u);
   // Its value is final, whatever is still missing of block 1.
   EXPECT_THAT(Pull(5, 1, 1, {0}), ElementsAre(Kind::kRead));
-  EXPECT_THAT(Push(6, 0, 0, {1}), ElementsAre(Kind::kDeliver, Kind::kApply,
-                                              Kind::kAck, Kind::kRead));
+  EXPECT_THAT(Push(6, 0, 0, {1}),
+              ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kAck,
+                          Kind::kRead));
   EXPECT_EQ(last_[3].token, 3u);
   EXPECT_EQ(last_[3].min_clock, 1);
 }
@@ -168,8 +170,9 @@ TEST_F(ControllerTest, SyncHoldsNoMoreThanOneClocksGradients) {
   EXPECT_EQ(controller_->parked_pushes(), 1u);
   EXPECT_THAT(
       Push(4, 0, 0, {0, 1}),
-      ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver, Kind::kApply,
-                  Kind::kAck, Kind::kDeliver, Kind::kDeliver, Kind::kAck));
+      ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kBufferGradient,
+                  Kind::kApply, Kind::kAck, Kind::kBufferGradient,
+                  Kind::kBufferGradient, Kind::kAck));
 }
 
 TEST_F(ControllerTest, AClippedNormHoldsBackEveryBlock) {
@@ -177,21 +180,22 @@ TEST_F(ControllerTest, AClippedNormHoldsBackEveryBlock) {
   Init();
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
-                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kSendNorms, Kind::kAck));
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
-  controller_->OnFoldDelayed({0}, absl::UnavailableError("ps:1 is away"));
+  controller_->OnReductionDelayed({0}, absl::UnavailableError("ps:1 is away"));
   Tick(absl::Seconds(6));
   EXPECT_THAT(std::string(failure_.message()),
               HasSubstr("the global norm of clock 0 (ps:1 is away)"));
   EXPECT_THAT(Pull(5, 0, 1, {0}), IsEmpty());
   ShardActions actions;
-  controller_->OnFolded({0}, 25.0, kStart, &actions);
+  controller_->OnReduced({0}, 25.0, kStart, &actions);
   EXPECT_THAT(Kinds(actions),
               ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
   EXPECT_EQ(actions[0].squared_norm, 25.0);
   actions.clear();
-  controller_->OnFolded({0}, 25.0, kStart, &actions);
+  controller_->OnReduced({0}, 25.0, kStart, &actions);
   EXPECT_THAT(actions, IsEmpty());
 }
 
@@ -200,14 +204,15 @@ TEST_F(ControllerTest, ATrustRatioCutsTheStepInTwo) {
   Init();
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kAdvance, Kind::kDeliver,
-                          Kind::kAdvance, Kind::kSendNorms, Kind::kAck));
-  EXPECT_EQ(last_[4].stage, FoldStage::kTrust);
+              ElementsAre(Kind::kBufferGradient, Kind::kComputeLambUpdate,
+                          Kind::kBufferGradient, Kind::kComputeLambUpdate,
+                          Kind::kSendNorms, Kind::kAck));
+  EXPECT_EQ(last_[4].stage, ReductionStage::kTrust);
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
   ShardActions actions;
-  controller_->OnFolded({0, FoldStage::kGradient}, 1, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kGradient}, 1, kStart, &actions);
   EXPECT_THAT(actions, IsEmpty()) << "not what is waited for";
-  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kTrust}, -1, kStart, &actions);
   EXPECT_THAT(Kinds(actions),
               ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
 }
@@ -217,25 +222,27 @@ TEST_F(ControllerTest, AClippedNormComesBeforeTheTrustRatio) {
   Init();
   Push(2, 0, 0, {0});
   Push(2, 0, 0, {1});
-  EXPECT_THAT(Push(3, 1, 0, {1}, 1),
-              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kFold,
-                          Kind::kSendNorms, Kind::kAck));
-  EXPECT_EQ(last_[3].stage, FoldStage::kGradient);
+  EXPECT_THAT(
+      Push(3, 1, 0, {1}, 1),
+      ElementsAre(Kind::kBufferGradient, Kind::kReduceGradients,
+                  Kind::kReduceGradients, Kind::kSendNorms, Kind::kAck));
+  EXPECT_EQ(last_[3].stage, ReductionStage::kGradient);
   ShardActions actions;
-  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kGradient}, 25, kStart, &actions);
   EXPECT_THAT(Kinds(actions),
-              ElementsAre(Kind::kAdvance, Kind::kAdvance, Kind::kSendNorms));
+              ElementsAre(Kind::kComputeLambUpdate, Kind::kComputeLambUpdate,
+                          Kind::kSendNorms));
   EXPECT_EQ(actions[0].squared_norm, 25);
-  EXPECT_EQ(actions[2].stage, FoldStage::kTrust);
+  EXPECT_EQ(actions[2].stage, ReductionStage::kTrust);
   actions.clear();
-  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kGradient}, 25, kStart, &actions);
   EXPECT_THAT(actions, IsEmpty()) << "a repeat";
   Tick(absl::Seconds(1));
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
   Tick(absl::Seconds(6));
   EXPECT_THAT(std::string(failure_.message()),
               HasSubstr("the norms of all tensors of clock 0"));
-  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kTrust}, -1, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply, Kind::kApply));
 }
 
@@ -246,11 +253,12 @@ TEST_F(ControllerTest, SlotsHaveNoTrustRatio) {
   controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kAdvance, Kind::kDeliver,
-                          Kind::kApply, Kind::kSendNorms, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kComputeLambUpdate,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kSendNorms,
+                          Kind::kAck));
   EXPECT_THAT(Pull(4, 0, 1, {1}), ElementsAre(Kind::kRead));
   actions.clear();
-  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kTrust}, -1, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
 }
 
@@ -260,16 +268,18 @@ TEST_F(ControllerTest, SlotsAreClippedBeforeTheTrustRatio) {
   controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
-                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kSendNorms, Kind::kAck));
   actions.clear();
-  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
-  EXPECT_THAT(Kinds(actions),
-              ElementsAre(Kind::kApply, Kind::kAdvance, Kind::kSendNorms));
+  controller_->OnReduced({0, ReductionStage::kGradient}, 25, kStart, &actions);
+  EXPECT_THAT(
+      Kinds(actions),
+      ElementsAre(Kind::kApply, Kind::kComputeLambUpdate, Kind::kSendNorms));
   EXPECT_EQ(actions[0].block, 1u);
   EXPECT_EQ(actions[0].squared_norm, 25);
   actions.clear();
-  controller_->OnFolded({0, FoldStage::kTrust}, -1, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kTrust}, -1, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply));
   EXPECT_EQ(actions[0].block, 0u);
 }
@@ -283,7 +293,7 @@ TEST_F(ControllerTest, AShardOfSlotsAloneIsDoneWithTheGradientsNorm) {
   Push(3, 1, 0, {0, 1});
   Pull(4, 0, 1, {0});
   actions.clear();
-  controller_->OnFolded({0, FoldStage::kGradient}, 25, kStart, &actions);
+  controller_->OnReduced({0, ReductionStage::kGradient}, 25, kStart, &actions);
   EXPECT_THAT(Kinds(actions),
               ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
 }
@@ -294,19 +304,20 @@ TEST_F(ControllerTest, ANormThatIsNotFiniteSkipsTheClock) {
   controller_->OnInit(1, 0, 10, {0}, kStart, &actions);
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Push(3, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kFold, Kind::kDeliver,
-                          Kind::kFold, Kind::kSendNorms, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kBufferGradient, Kind::kReduceGradients,
+                          Kind::kSendNorms, Kind::kAck));
   EXPECT_THAT(Pull(4, 0, 1, {0}), IsEmpty());
   actions.clear();
-  controller_->OnFolded({0}, std::numeric_limits<double>::infinity(), kStart,
-                        &actions);
-  EXPECT_THAT(Kinds(actions),
-              ElementsAre(Kind::kDrop, Kind::kDrop, Kind::kRead));
+  controller_->OnReduced({0}, std::numeric_limits<double>::infinity(), kStart,
+                         &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kDropGradients,
+                                          Kind::kDropGradients, Kind::kRead));
   EXPECT_EQ(controller_->skipped_clocks(), 1u);
   Push(5, 0, 1, {0, 1});
   Push(6, 1, 1, {0, 1});
   actions.clear();
-  controller_->OnFolded({1}, 3, kStart, &actions);
+  controller_->OnReduced({1}, 3, kStart, &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply, Kind::kApply));
   EXPECT_EQ(controller_->skipped_clocks(), 1u);
 }
@@ -322,10 +333,13 @@ TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
                         kStart, &actions);
     PushFacts without;
     without.non_finite = true;
-    EXPECT_THAT(Push(2, 0, 0, {0}), ElementsAre(Kind::kDeliver, Kind::kAck));
-    EXPECT_THAT(Push(3, 1, without), ElementsAre(Kind::kDrop, Kind::kAck));
-    EXPECT_THAT(Push(4, 0, 0, {1}),
-                ElementsAre(Kind::kDeliver, Kind::kDrop, Kind::kAck));
+    EXPECT_THAT(Push(2, 0, 0, {0}),
+                ElementsAre(Kind::kBufferGradient, Kind::kAck));
+    EXPECT_THAT(Push(3, 1, without),
+                ElementsAre(Kind::kDropGradients, Kind::kAck));
+    EXPECT_THAT(
+        Push(4, 0, 0, {1}),
+        ElementsAre(Kind::kBufferGradient, Kind::kDropGradients, Kind::kAck));
     EXPECT_EQ(controller_->skipped_clocks(), 1u);
     EXPECT_THAT(Pull(5, 0, 1, {0}), ElementsAre(Kind::kRead));
   }
@@ -335,8 +349,8 @@ TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
   without.non_finite = true;
   Push(2, 1, without);
   EXPECT_THAT(Push(3, 0, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_EQ(controller_->skipped_clocks(), 0u);
   EXPECT_EQ(controller_->left_out_pushes(1), 1u);
   // At the next clock there is no gradient at all.
@@ -374,7 +388,7 @@ TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {
   push.blocks = {1};
   push.squared_norm = 900;
   EXPECT_THAT(Push(2, 0, push),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_EQ(last_[1].squared_norm, 9.0);
 }
 
@@ -384,9 +398,10 @@ TEST_F(ControllerTest, SspWaitsForTheBoundAndNoLonger) {
   EXPECT_THAT(Pull(3, 0, 1), ElementsAre(Kind::kRead));
   Push(4, 0, 1, {0, 1});
   EXPECT_THAT(Pull(5, 0, 2), IsEmpty());
-  EXPECT_THAT(Push(6, 1, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck, Kind::kRead));
+  EXPECT_THAT(
+      Push(6, 1, 0, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kBufferGradient,
+                  Kind::kApply, Kind::kAck, Kind::kRead));
   EXPECT_EQ(last_[5].min_clock, 1);
   EXPECT_EQ(last_[5].max_clock, 2);
 }
@@ -401,8 +416,8 @@ TEST_F(ControllerTest, AFinishedWorkerHoldsNobodyUp) {
   Push(2, 1, last);
   Push(3, 0, 0, {0, 1});
   EXPECT_THAT(Push(4, 0, 1, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_THAT(Push(5, 1, 1, {0, 1}), ElementsAre(Kind::kFail));
   EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(failure_.message()),
@@ -497,7 +512,8 @@ TEST_F(ControllerTest, ContradictionsAreRefusedAndChangeNothing) {
               HasSubstr("announced with other values: sample_count 8, "
                         "blocks_in_clock 2"));
   EXPECT_EQ(controller_->worker(0).closed(), 0);
-  EXPECT_THAT(Push(4, 0, 0, {1}), ElementsAre(Kind::kDeliver, Kind::kAck));
+  EXPECT_THAT(Push(4, 0, 0, {1}),
+              ElementsAre(Kind::kBufferGradient, Kind::kAck));
   EXPECT_EQ(controller_->worker(0).closed(), 1);
 }
 
@@ -506,15 +522,16 @@ TEST_F(ControllerTest, ACutHoldsPushesUntilItEnds) {
   ASSERT_TRUE(BeginCut(7, {1, 0}).ok());
   EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
   EXPECT_THAT(Pull(3, 0, 0, {0, 1}, 7), IsEmpty());
-  EXPECT_THAT(Push(4, 0, 0, {0, 1}),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck, Kind::kRead));
+  EXPECT_THAT(
+      Push(4, 0, 0, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kBufferGradient,
+                  Kind::kApply, Kind::kAck, Kind::kRead));
   EXPECT_TRUE(BeginCut(7, {1, 0}).ok());  // a repeat
   ShardActions actions;
   ASSERT_TRUE(controller_->OnEndCut(0, 10, 7, kStart, &actions).ok());
   EXPECT_THAT(Kinds(actions),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_TRUE(controller_->OnEndCut(0, 10, 7, kStart, &actions).ok());
   EXPECT_EQ(controller_->OnEndCut(0, 10, 8, kStart, &actions).code(),
             absl::StatusCode::kFailedPrecondition);
@@ -526,8 +543,8 @@ TEST_F(ControllerTest, ACutThatIsNeverEndedIsGivenUp) {
   EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
   EXPECT_THAT(Tick(absl::Seconds(2)), IsEmpty());
   EXPECT_THAT(Tick(absl::Seconds(3)),
-              ElementsAre(Kind::kDeliver, Kind::kApply, Kind::kDeliver,
-                          Kind::kApply, Kind::kAck));
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
   EXPECT_EQ(controller_->abandoned_cuts(), 1u);
   EXPECT_THAT(Pull(3, 0, 0, {0}, 7), ElementsAre(Kind::kFail));
   EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
@@ -655,7 +672,7 @@ TEST_F(EvaluatorTest, ReadsAndEndsTheCutsThatHoldTheWorkers) {
   EXPECT_THAT(Push(4, 1, 0, {0, 1}), Contains(Kind::kRead));
   ASSERT_TRUE(BeginNext().ok());
   EXPECT_THAT(Push(5, 0, 1, {0, 1}), IsEmpty()) << "held by the cut";
-  EXPECT_THAT(End(1), Contains(Kind::kDeliver));
+  EXPECT_THAT(End(1), Contains(Kind::kBufferGradient));
 }
 
 TEST_F(EvaluatorTest, WaitsForNoPushOfItsOwn) {

@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 const absl::Time kStart = absl::UnixEpoch();
 const absl::Time kDeadline = kStart + absl::Seconds(5);
 
-TEST(NormReducerTest, FoldsInBlockOrder) {
+TEST(NormReducerTest, SumsInBlockOrder) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
@@ -45,7 +45,7 @@ TEST(NormReducerTest, FoldsInBlockOrder) {
     }
     // Blocks of one tensor; the rest are slots.
     const uint32_t dense_count = 1 + random.Below(block_count);
-    NormReducer folder(shards, std::vector<uint32_t>(dense_count), "job");
+    NormReducer reducer(shards, std::vector<uint32_t>(dense_count), "job");
     for (int64_t clock = 3; clock < 6; ++clock) {
       std::vector<uint32_t> order;
       for (uint32_t shard = 0; shard < shard_count; ++shard) {
@@ -58,9 +58,9 @@ TEST(NormReducerTest, FoldsInBlockOrder) {
       }
       NormReducer::Answers answers;
       for (size_t i = 0; i < order.size(); ++i) {
-        folder.OnNorms(i, order[i], 10 + order[i], {clock},
-                       shards[order[i]].blocks, shard_norms[order[i]],
-                       kDeadline, &answers);
+        reducer.OnNorms(i, order[i], 10 + order[i], {clock},
+                        shards[order[i]].blocks, shard_norms[order[i]],
+                        kDeadline, &answers);
       }
       ASSERT_EQ(answers.size(), order.size());
       for (const NormReducer::Answer& answer : answers) {
@@ -73,7 +73,7 @@ TEST(NormReducerTest, FoldsInBlockOrder) {
 
 // Three tensors of 2, 1 and 3 blocks, in any placement, and slots, which have
 // no part in it.
-TEST(NormReducerTest, FoldsByTensorInBlockOrder) {
+TEST(NormReducerTest, SumsByTensorInBlockOrder) {
   const std::vector<uint32_t> tensors = {0, 0, 1, 2, 2, 2};
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
@@ -94,12 +94,12 @@ TEST(NormReducerTest, FoldsByTensorInBlockOrder) {
     for (uint32_t slot = 6; slot < 12; ++slot) {
       shards[random.Below(shard_count)].blocks.push_back(slot);
     }
-    NormReducer folder(shards, tensors, "job");
+    NormReducer reducer(shards, tensors, "job");
     NormReducer::Answers answers;
     for (uint32_t shard = shard_count; shard-- > 0;) {
       if (dense[shard].blocks.empty()) continue;
-      folder.OnNorms(shard, shard, 0, {4, FoldStage::kTrust},
-                     dense[shard].blocks, norms[shard], kDeadline, &answers);
+      reducer.OnNorms(shard, shard, 0, {4, ReductionStage::kTrust},
+                      dense[shard].blocks, norms[shard], kDeadline, &answers);
     }
     ASSERT_FALSE(answers.empty());
     for (const NormReducer::Answer& answer : answers) {
@@ -110,20 +110,20 @@ TEST(NormReducerTest, FoldsByTensorInBlockOrder) {
 }
 
 // A shard that has slots alone has no part in the second stage, which the
-// others may have folded before it asks again for an answer that was lost.
+// others may have reduced before it asks again for an answer that was lost.
 TEST(NormReducerTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
-  NormReducer folder({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
-                     "job");
+  NormReducer reducer({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
+                      "job");
   NormReducer::Answers answers;
-  const ReductionRound gradient = {4, FoldStage::kGradient};
-  folder.OnNorms(1, 0, 10, gradient, {0}, {2.0}, kDeadline, &answers);
-  folder.OnNorms(2, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
-  folder.OnNorms(3, 0, 10, {4, FoldStage::kTrust}, {0}, {7.0, 8.0}, kDeadline,
-                 &answers);
+  const ReductionRound gradient = {4, ReductionStage::kGradient};
+  reducer.OnNorms(1, 0, 10, gradient, {0}, {2.0}, kDeadline, &answers);
+  reducer.OnNorms(2, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
+  reducer.OnNorms(3, 0, 10, {4, ReductionStage::kTrust}, {0}, {7.0, 8.0},
+                  kDeadline, &answers);
   ASSERT_EQ(answers.size(), 3u);
   EXPECT_THAT(answers[2].sums, ElementsAre(7.0, 8.0));
   answers.clear();
-  folder.OnNorms(4, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
+  reducer.OnNorms(4, 1, 11, gradient, {1}, {3.0}, kDeadline, &answers);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].status, absl::OkStatus());
   EXPECT_THAT(answers[0].sums, ElementsAre(5.0));
@@ -133,21 +133,21 @@ class TwoShards : public ::testing::Test {
  protected:
   NormReducer::Answers Send(uint64_t token, uint32_t rank, int64_t clock) {
     NormReducer::Answers answers;
-    folder_.OnNorms(token, rank, 10 + rank, {clock}, {rank}, {1.0 + rank},
-                    kDeadline, &answers);
+    reducer_.OnNorms(token, rank, 10 + rank, {clock}, {rank}, {1.0 + rank},
+                     kDeadline, &answers);
     return answers;
   }
-  NormReducer folder_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
-                      {0, 1},
-                      "job j on ps:0"};
+  NormReducer reducer_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
+                       {0, 1},
+                       "job j on ps:0"};
 };
 
 TEST_F(TwoShards, AnOverdueCallNamesTheMissingShard) {
   EXPECT_THAT(Send(1, 0, 7), IsEmpty());
   NormReducer::Answers answers;
-  folder_.OnTick(kDeadline - absl::Seconds(1), &answers);
+  reducer_.OnTick(kDeadline - absl::Seconds(1), &answers);
   EXPECT_THAT(answers, IsEmpty());
-  folder_.OnTick(kDeadline, &answers);
+  reducer_.OnTick(kDeadline, &answers);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(answers[0].status.message()),
@@ -168,8 +168,8 @@ TEST_F(TwoShards, ARepeatOfTheLastClockIsAnsweredAtOnce) {
 TEST_F(TwoShards, AClockMayHaveBothStagesInOrder) {
   const auto trust = [&](uint32_t rank, int64_t clock) {
     NormReducer::Answers answers;
-    folder_.OnNorms(9, rank, 10 + rank, {clock, FoldStage::kTrust}, {rank},
-                    {1, 2}, kDeadline, &answers);
+    reducer_.OnNorms(9, rank, 10 + rank, {clock, ReductionStage::kTrust},
+                     {rank}, {1, 2}, kDeadline, &answers);
     return answers;
   };
   Send(1, 0, 7);
@@ -188,8 +188,8 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
                            std::vector<uint32_t> blocks,
                            std::vector<double> norms) {
     NormReducer::Answers answers;
-    folder_.OnNorms(1, rank, incarnation, {clock}, blocks, norms, kDeadline,
-                    &answers);
+    reducer_.OnNorms(1, rank, incarnation, {clock}, blocks, norms, kDeadline,
+                     &answers);
     EXPECT_EQ(answers.size(), 1u);
     return answers.at(0).status;
   };
@@ -210,14 +210,14 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
 
 TEST(NormReducerTest, WhoHasNoPartInARoundDoesNotCountInIt) {
   // A block, a slot, nothing.
-  NormReducer folder({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
-                     {0}, "job");
+  NormReducer reducer({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
+                      {0}, "job");
   const auto answers_to = [&](uint32_t rank, const ReductionRound& round,
                               std::vector<uint32_t> blocks,
                               std::vector<double> norms) {
     NormReducer::Answers answers;
-    folder.OnNorms(rank, rank, 10 + rank, round, blocks, norms, kDeadline,
-                   &answers);
+    reducer.OnNorms(rank, rank, 10 + rank, round, blocks, norms, kDeadline,
+                    &answers);
     return answers;
   };
   const auto expect_refused = [&](uint32_t rank, const ReductionRound& round) {
@@ -231,9 +231,9 @@ TEST(NormReducerTest, WhoHasNoPartInARoundDoesNotCountInIt) {
   EXPECT_THAT(answers_to(0, {3}, {0}, {1}), IsEmpty());
   expect_refused(2, {3});
   ASSERT_EQ(answers_to(1, {3}, {1}, {4}).size(), 2u);
-  expect_refused(1, {3, FoldStage::kTrust});
+  expect_refused(1, {3, ReductionStage::kTrust});
   const NormReducer::Answers trust =
-      answers_to(0, {3, FoldStage::kTrust}, {0}, {1, 2});
+      answers_to(0, {3, ReductionStage::kTrust}, {0}, {1, 2});
   ASSERT_EQ(trust.size(), 1u);
   EXPECT_THAT(trust[0].sums, ElementsAre(1, 2));
 }
@@ -241,7 +241,7 @@ TEST(NormReducerTest, WhoHasNoPartInARoundDoesNotCountInIt) {
 TEST_F(TwoShards, ClosingEndsEveryCall) {
   Send(1, 0, 7);
   NormReducer::Answers answers;
-  folder_.Close(absl::CancelledError("over"), &answers);
+  reducer_.Close(absl::CancelledError("over"), &answers);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].status.message(), "over");
   EXPECT_EQ(Send(2, 1, 7).at(0).status.message(), "over");

@@ -30,29 +30,29 @@ class ThreeWorkers : public ::testing::Test {
   Answers Send(uint64_t token, uint32_t rank, StatisticsReducer::Point at,
                std::vector<double> values, absl::Time now = kStart) {
     Answers answers;
-    folder_.OnPart({.token = token,
-                    .rank = rank,
-                    .incarnation = 10 + rank,
-                    .at = at,
-                    .values = values,
-                    .deadline = kDeadline},
-                   now, &answers);
+    reducer_.OnPart({.token = token,
+                     .rank = rank,
+                     .incarnation = 10 + rank,
+                     .at = at,
+                     .values = values,
+                     .deadline = kDeadline},
+                    now, &answers);
     return answers;
   }
   Answers Leave(uint64_t token, uint32_t rank, StatisticsReducer::Point at) {
     Answers answers;
-    folder_.OnPart({.token = token,
-                    .rank = rank,
-                    .incarnation = 10 + rank,
-                    .at = at,
-                    .absent = true},
-                   kStart, &answers);
+    reducer_.OnPart({.token = token,
+                     .rank = rank,
+                     .incarnation = 10 + rank,
+                     .at = at,
+                     .absent = true},
+                    kStart, &answers);
     return answers;
   }
   // The one answer to it.
   absl::Status Refused(const StatisticsReducer::Part& part) {
     Answers answers;
-    folder_.OnPart(part, kStart, &answers);
+    reducer_.OnPart(part, kStart, &answers);
     EXPECT_THAT(answers, SizeIs(1));
     return answers.at(0).status;
   }
@@ -60,10 +60,10 @@ class ThreeWorkers : public ::testing::Test {
     return std::string(status.message());
   }
 
-  StatisticsReducer folder_{{{10, "worker:0 at a:1"},
-                             {11, "worker:1 at b:2"},
-                             {12, "worker:2 at c:3"}},
-                            "job j on ps:0"};
+  StatisticsReducer reducer_{{{10, "worker:0 at a:1"},
+                              {11, "worker:1 at b:2"},
+                              {12, "worker:2 at c:3"}},
+                             "job j on ps:0"};
 };
 
 TEST_F(ThreeWorkers, TheLastPartEndsAllCallsWithTheSumsInOrderOfRank) {
@@ -121,15 +121,15 @@ TEST_F(ThreeWorkers, ARepeatTakesThePlaceOfAParkedCall) {
   ASSERT_THAT(first, SizeIs(1));
   EXPECT_EQ(first[0].token, 1u);
   EXPECT_EQ(first[0].status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(folder_.parked_count(), 1u);
+  EXPECT_EQ(reducer_.parked_count(), 1u);
 }
 
 TEST_F(ThreeWorkers, AnOverdueCallNamesTheMissing) {
   Send(1, 1, {7, 0}, {1});
   Answers answers;
-  folder_.OnTick(kDeadline - absl::Seconds(1), &answers);
+  reducer_.OnTick(kDeadline - absl::Seconds(1), &answers);
   EXPECT_THAT(answers, IsEmpty());
-  folder_.OnTick(kDeadline, &answers);
+  reducer_.OnTick(kDeadline, &answers);
   ASSERT_THAT(answers, SizeIs(1));
   EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(Text(answers[0].status),
@@ -142,7 +142,7 @@ TEST_F(ThreeWorkers, AnOverdueCallNamesTheMissing) {
   EXPECT_THAT(Send(3, 2, {7, 0}, {1}), SizeIs(2));
   for (const uint32_t rank : {1, 2}) Send(4 + rank, rank, {7, 1}, {1});
   answers.clear();
-  folder_.OnTick(kDeadline, &answers);
+  reducer_.OnTick(kDeadline, &answers);
   ASSERT_THAT(answers, SizeIs(2));
   EXPECT_THAT(Text(answers[0].status),
               HasSubstr("missing: worker:0 at a:1 (last heard of in clock 7, "
@@ -150,19 +150,19 @@ TEST_F(ThreeWorkers, AnOverdueCallNamesTheMissing) {
 }
 
 TEST_F(ThreeWorkers, SaysWhenItLastMoved) {
-  EXPECT_EQ(folder_.moved_at(), absl::InfinitePast());
+  EXPECT_EQ(reducer_.moved_at(), absl::InfinitePast());
   Send(1, 0, {0, 0}, {1}, kStart + absl::Seconds(1));
   Send(2, 0, {0, 0}, {1}, kStart + absl::Seconds(2));
-  EXPECT_EQ(folder_.moved_at(), kStart + absl::Seconds(1)) << "a repeat is no "
-                                                              "news";
+  EXPECT_EQ(reducer_.moved_at(), kStart + absl::Seconds(1)) << "a repeat is no "
+                                                               "news";
 }
 
 TEST_F(ThreeWorkers, WhatMovedAfterAFreezeDidNotMoveInTheFuture) {
   Send(1, 0, {0, 0}, {1}, kStart);
-  folder_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
-  EXPECT_EQ(folder_.moved_at(), kStart + absl::Seconds(60));
-  folder_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
-  EXPECT_EQ(folder_.moved_at(), kStart + absl::Seconds(61));
+  reducer_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
+  EXPECT_EQ(reducer_.moved_at(), kStart + absl::Seconds(60));
+  reducer_.OnFrozen(absl::Seconds(60), kStart + absl::Seconds(61));
+  EXPECT_EQ(reducer_.moved_at(), kStart + absl::Seconds(61));
 }
 
 TEST_F(ThreeWorkers, WhatIsNotFiniteIsFoldedLikeEverythingElse) {
@@ -230,8 +230,8 @@ TEST_F(ThreeWorkers, RefusesWhatCannotBe) {
 TEST_F(ThreeWorkers, WhoGivesUpHasStillSentHisPart) {
   Send(1, 0, {0, 0}, {1});
   Answers answers;
-  folder_.OnCancel(1, &answers);
-  folder_.OnCancel(1, &answers);
+  reducer_.OnCancel(1, &answers);
+  reducer_.OnCancel(1, &answers);
   ASSERT_THAT(answers, SizeIs(1));
   EXPECT_EQ(answers[0].status.code(), absl::StatusCode::kCancelled);
   Send(2, 1, {0, 0}, {1});
@@ -241,11 +241,11 @@ TEST_F(ThreeWorkers, WhoGivesUpHasStillSentHisPart) {
 TEST_F(ThreeWorkers, ClosingEndsEveryCall) {
   Send(1, 0, {0, 0}, {1});
   Answers answers;
-  folder_.Close(absl::CancelledError("over"), &answers);
+  reducer_.Close(absl::CancelledError("over"), &answers);
   ASSERT_THAT(answers, SizeIs(1));
   EXPECT_EQ(answers[0].status, absl::CancelledError("over"));
   EXPECT_EQ(Send(2, 1, {0, 0}, {1}).at(0).status, absl::CancelledError("over"));
-  EXPECT_EQ(folder_.parked_count(), 0u);
+  EXPECT_EQ(reducer_.parked_count(), 0u);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST(DenseShardTest, FoldsInRankOrderWhateverTheOrderOfArrival) {
     do {
       DenseShard shard(Adam(), kCounts);
       for (const uint32_t rank : order) {
-        shard.Keep(block, rank, gradients[rank], 0);
+        shard.BufferGradient(block, rank, gradients[rank], 0);
       }
       shard.Apply(block, 0, 48, -1, &scratch);
       ASSERT_TRUE(
@@ -108,12 +108,12 @@ TEST(DenseShardTest, LetsGoOfGradientsOnceApplied) {
   DenseShard shard(Adam(), kCounts);
   DenseShard::Scratch scratch;
   const auto gradient = RandomValues(3, kCounts[3]);
-  shard.Keep(3, 0, gradient, 0);
+  shard.BufferGradient(3, 0, gradient, 0);
   EXPECT_EQ(gradient.use_count(), 2);
   shard.Apply(3, 0, 1, -1, &scratch);
   EXPECT_EQ(gradient.use_count(), 1);
-  shard.Keep(3, 0, gradient, 0);
-  shard.Fold(3, 1, &scratch);
+  shard.BufferGradient(3, 0, gradient, 0);
+  shard.ReduceGradients(3, 1, &scratch);
   EXPECT_EQ(gradient.use_count(), 1);
 }
 
@@ -124,10 +124,10 @@ TEST(DenseShardTest, AdamCountsTheUpdatesOfEachBlock) {
   // Bias-corrected, each step with a constant gradient is the learning rate
   // (less a little decay); with a t shared by all blocks it would not be.
   for (int i = 0; i < 5; ++i) {
-    shard.Keep(0, 0, gradient, 0);
+    shard.BufferGradient(0, 0, gradient, 0);
     shard.Apply(0, i, 1, -1, &scratch);
   }
-  shard.Keep(1, 0, gradient, 0);
+  shard.BufferGradient(1, 0, gradient, 0);
   shard.Apply(1, 5, 1, -1, &scratch);
   EXPECT_NEAR(shard.values(0)[0], -0.5, 1e-3);
   EXPECT_NEAR(shard.values(1)[9], -0.1, 1e-4);
@@ -143,9 +143,9 @@ TEST(DenseShardTest, AClippedNormScalesTheMean) {
     DenseShard shard(options, kCounts);
     const auto step = [&](double squared_norm) {
       const float before = shard.values(1)[0];
-      shard.Keep(1, 0, gradient, 0);
+      shard.BufferGradient(1, 0, gradient, 0);
       if (folded) {
-        EXPECT_EQ(shard.Fold(1, 4, &scratch), 10 * 2.0 * 2.0);
+        EXPECT_EQ(shard.ReduceGradients(1, 4, &scratch), 10 * 2.0 * 2.0);
       }
       shard.Apply(1, 0, 4, squared_norm, &scratch);
       return before - shard.values(1)[0];
@@ -164,7 +164,8 @@ TEST(DenseShardTest, TheLearningRateIsThatOfTheClock) {
                            .gamma = 0.5};
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  shard.Keep(0, 0, std::make_shared<Values>(std::vector<float>{4.0f}), 0);
+  shard.BufferGradient(0, 0, std::make_shared<Values>(std::vector<float>{4.0f}),
+                       0);
   shard.Apply(0, 25, 1, -1, &scratch);
   EXPECT_EQ(shard.values(0)[0], -1.0f);
 }
@@ -176,7 +177,8 @@ TEST(DenseShardTest, AdagradStartsFromItsAccumulator) {
   options.learning_rate.base = 1;
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  shard.Keep(0, 0, std::make_shared<Values>(std::vector<float>{3.0f}), 0);
+  shard.BufferGradient(0, 0, std::make_shared<Values>(std::vector<float>{3.0f}),
+                       0);
   shard.Apply(0, 0, 1, -1, &scratch);
   EXPECT_EQ(shard.values(0)[0], -0.75f);  // 3 / sqrt(7 + 9)
 }
@@ -197,13 +199,13 @@ TEST(DenseShardTest, ThreeSlotsLieBehindTheValues) {
     const auto gradient = RandomValues(40 + clock, count);
     ApplyOptimizer(options.optimizer, {.learning_rate = 0.01f},
                    gradient->get().data(), value.data(), slots, count);
-    shard.Keep(3, 0, gradient, 0);
+    shard.BufferGradient(3, 0, gradient, 0);
     shard.Apply(3, clock, 1, -1, &scratch);
   }
   EXPECT_TRUE(std::equal(value.begin(), value.end(), shard.values(3).begin()));
   EXPECT_EQ(shard.slot_bytes(), 3 * shard.value_bytes());
-  const uint64_t bytes =
-      DenseShard::MemoryBytes(options.optimizer, kCounts, /*folds=*/false);
+  const uint64_t bytes = DenseShard::MemoryBytes(options.optimizer, kCounts,
+                                                 /*with_reduced=*/false);
   EXPECT_GE(bytes, 4 * shard.value_bytes());
   EXPECT_GE(DenseShard::MemoryBytes(options.optimizer, kCounts, true),
             bytes + shard.value_bytes());
@@ -230,13 +232,13 @@ TEST(DenseShardTest, LambsHalvesAreTheKernels) {
                   first.data(), second.data(), count, &expected);
       ApplyLamb(options.optimizer, step, 0.5, value.data(), first.data(),
                 second.data(), count);
-      shard.Keep(3, 0, gradient, 0);
-      if (folded) shard.Fold(3, 4, &scratch);
-      const LambNorms norms = shard.Advance(3, 4, -1, &scratch);
+      shard.BufferGradient(3, 0, gradient, 0);
+      if (folded) shard.ReduceGradients(3, 4, &scratch);
+      const LambNorms norms = shard.ComputeLambUpdate(3, 4, -1, &scratch);
       EXPECT_EQ(norms.value, expected.value);
       EXPECT_EQ(norms.update, expected.update);
       EXPECT_EQ(gradient.use_count(), 1);
-      shard.Finish(3, clock, 0.5);
+      shard.ApplyLambUpdate(3, clock, 0.5);
     }
     EXPECT_TRUE(
         std::equal(value.begin(), value.end(), shard.values(3).begin()));
@@ -252,7 +254,8 @@ class NonFiniteBlock {
     for (uint32_t rank = 0; rank < 3; ++rank) {
       std::vector<float> values(8, 1.0f + rank);
       if (rank == 1) values[5] = bad;
-      shard_.Keep(0, rank, std::make_shared<Values>(values), 0, 1 << rank);
+      shard_.BufferGradient(0, rank, std::make_shared<Values>(values), 0,
+                            1 << rank);
     }
   }
   float value(size_t i) { return shard_.values(0)[i]; }
@@ -278,7 +281,8 @@ TEST(DenseShardTest, ANormThatIsNotClippedScalesNothing) {
   options.learning_rate.base = 1;
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  shard.Keep(1, 0, std::make_shared<Values>(std::vector<float>(10, 8.0f)), 0);
+  shard.BufferGradient(
+      1, 0, std::make_shared<Values>(std::vector<float>(10, 8.0f)), 0);
   shard.Apply(1, 0, 4, 40, &scratch);
   EXPECT_EQ(shard.values(1)[0], -2.0f);
 }
@@ -290,7 +294,7 @@ TEST(DenseShardTest, AGradientThatIsNotFiniteIsNamed) {
       for (const bool folded : {false, true}) {
         NonFiniteBlock block(policy, bad);
         if (folded) {
-          block.shard_.Fold(0, 7, &block.scratch_);
+          block.shard_.ReduceGradients(0, 7, &block.scratch_);
         } else {
           block.shard_.Apply(0, 0, 7, -1, &block.scratch_);
         }
@@ -307,7 +311,8 @@ TEST(DenseShardTest, WhatIsDroppedTakesItsSamplesAlong) {
     NonFiniteBlock block(OnNonFinite::kDropBlock, kNan);
     if (folded) {
       // (1 + 3) / (1 + 4), eight times.
-      EXPECT_NEAR(block.shard_.Fold(0, 7, &block.scratch_), 8 * 0.64, 1e-6);
+      EXPECT_NEAR(block.shard_.ReduceGradients(0, 7, &block.scratch_), 8 * 0.64,
+                  1e-6);
     }
     block.shard_.Apply(0, 0, 7, -1, &block.scratch_);
     EXPECT_EQ(block.value(0), -4 * (1 / 5.0f));
@@ -325,9 +330,9 @@ TEST(DenseShardTest, ABlockThatNothingIsLeftOfStaysAsItIs) {
                                   shard.values(1).end());
   const auto bad = std::make_shared<Values>(std::vector<float>(10, kInfinity));
   for (const bool folded : {false, true}) {
-    shard.Keep(1, 0, bad, 0, 4);
+    shard.BufferGradient(1, 0, bad, 0, 4);
     if (folded) {
-      EXPECT_EQ(shard.Fold(1, 4, &scratch), 0);
+      EXPECT_EQ(shard.ReduceGradients(1, 4, &scratch), 0);
     }
     shard.Apply(1, 0, 4, -1, &scratch);
     EXPECT_EQ(bad.use_count(), 1);
@@ -342,8 +347,8 @@ TEST(DenseShardTest, ASumThatOverflowsIsNobodysFault) {
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
   const auto large = std::make_shared<Values>(std::vector<float>(10, 3e38f));
-  shard.Keep(1, 0, large, 0, 4);
-  shard.Keep(1, 1, large, 0, 4);
+  shard.BufferGradient(1, 0, large, 0, 4);
+  shard.BufferGradient(1, 1, large, 0, 4);
   shard.Apply(1, 0, 8, -1, &scratch);
   ASSERT_EQ(scratch.non_finite.size(), 1u);
   EXPECT_EQ(scratch.non_finite[0].rank, DenseShard::NonFinite::kSum);
@@ -352,11 +357,12 @@ TEST(DenseShardTest, ASumThatOverflowsIsNobodysFault) {
 
 TEST(DenseShardTest, ASkippedStepsNormIsNotFinite) {
   NonFiniteBlock block(OnNonFinite::kSkipStep, kInfinity);
-  EXPECT_FALSE(std::isfinite(block.shard_.Fold(0, 7, &block.scratch_)));
-  block.shard_.Drop(0);
+  EXPECT_FALSE(
+      std::isfinite(block.shard_.ReduceGradients(0, 7, &block.scratch_)));
+  block.shard_.DropGradients(0);
   EXPECT_EQ(block.value(0), 0.0f);
-  block.shard_.Keep(0, 0, std::make_shared<Values>(std::vector<float>(8, 2)), 0,
-                    1);
+  block.shard_.BufferGradient(
+      0, 0, std::make_shared<Values>(std::vector<float>(8, 2)), 0, 1);
   block.shard_.Apply(0, 1, 1, -1, &block.scratch_);
   EXPECT_EQ(block.value(0), -2.0f) << "nothing is left of what was dropped";
 }
@@ -377,15 +383,15 @@ TEST(DenseShardTest, ARunningMeanKnowsNoOptimizer) {
       DenseShard::Scratch scratch;
       shard.MakeRunningMean(1, 0.75f);
       shard.Init(1, *of(8), 0);
-      shard.Keep(1, 1, of(12), 0, 6);
-      shard.Keep(1, 0, of(20), 0, 2);
-      const double norm = folded ? shard.Fold(1, 8, &scratch) : 0;
+      shard.BufferGradient(1, 1, of(12), 0, 6);
+      shard.BufferGradient(1, 0, of(20), 0, 2);
+      const double norm = folded ? shard.ReduceGradients(1, 8, &scratch) : 0;
       EXPECT_EQ(norm, 0);
       if (kind == OptimizerKind::kLamb) {
-        const LambNorms norms = shard.Advance(1, 8, 100, &scratch);
+        const LambNorms norms = shard.ComputeLambUpdate(1, 8, 100, &scratch);
         EXPECT_EQ(norms.value, 0);
         EXPECT_EQ(norms.update, 0);
-        shard.Finish(1, 0, 1);
+        shard.ApplyLambUpdate(1, 0, 1);
       } else {
         shard.Apply(1, 0, 8, 100, &scratch);
       }
@@ -399,7 +405,7 @@ TEST(DenseShardTest, ARunningMeanThatIsNotFiniteIsAGradientThatIsNot) {
                             OnNonFinite::kDropBlock}) {
     NonFiniteBlock block(policy, kInfinity);
     block.shard_.MakeRunningMean(0, 0.5f);
-    const double norm = block.shard_.Fold(0, 7, &block.scratch_);
+    const double norm = block.shard_.ReduceGradients(0, 7, &block.scratch_);
     EXPECT_EQ(std::isfinite(norm), policy == OnNonFinite::kDropBlock);
     ASSERT_EQ(block.scratch_.non_finite.size(), 1u);
     EXPECT_EQ(block.scratch_.non_finite[0].rank, 1u);

@@ -38,17 +38,17 @@ TEST(CallRowsTest, SlotsAreCountedOverAllLists) {
 TEST(CallRowsTest, NeighboursGoOnWithEachOtherInOneList) {
   const auto call = TwoLists();
   const CallRowSpan first = RowsOfSlot(call, 0, 0);
-  EXPECT_TRUE(first.GoesOnWith(RowsOfSlot(call, 1, 0)));
-  EXPECT_FALSE(first.GoesOnWith(RowsOfSlot(call, 1, 1)));  // another rank
-  EXPECT_FALSE(first.GoesOnWith(RowsOfSlot(call, 2, 0)));
-  EXPECT_FALSE(RowsOfSlot(call, 1, 0).GoesOnWith(first));
+  EXPECT_TRUE(first.IsFollowedBy(RowsOfSlot(call, 1, 0)));
+  EXPECT_FALSE(first.IsFollowedBy(RowsOfSlot(call, 1, 1)));  // another rank
+  EXPECT_FALSE(first.IsFollowedBy(RowsOfSlot(call, 2, 0)));
+  EXPECT_FALSE(RowsOfSlot(call, 1, 0).IsFollowedBy(first));
 }
 
 TEST(CallRowsTest, GradientsAreKeptByRankUntilTheyAreTaken) {
   SlotGradients slots(2);
   const auto call = TwoLists();
   for (const uint32_t rank : {2u, 0u, 1u}) {
-    slots.Keep(1, RowsOfSlot(call, 0, rank));
+    slots.Buffer(1, RowsOfSlot(call, 0, rank));
   }
   std::vector<uint32_t> ranks;
   for (const CallRowSpan& range : slots.Take(1)) ranks.push_back(range.rank);

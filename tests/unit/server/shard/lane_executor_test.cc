@@ -65,18 +65,18 @@ class LaneExecutorTest : public ::testing::Test {
     auto tables =
         EmbeddingTables::Create(config_, 1, EmbeddingTables::ColdStores(1), {});
     ASSERT_OK(tables.status());
-    work_ = std::make_unique<LaneExecutor>(&config_, layout_.get(),
-                                           *std::move(tables));
+    executor_ = std::make_unique<LaneExecutor>(&config_, layout_.get(),
+                                               *std::move(tables));
     Run({.kind = Kind::kInit, .source = Source({10, 20})});
   }
 
   void Run(LaneStep step) {
     std::vector<LaneStep> steps;
     steps.push_back(std::move(step));
-    work_->Run(0, steps, &scratch_);
+    executor_->Run(0, steps, &scratch_);
   }
   void Deliver(uint32_t rank, std::vector<float> gradient) {
-    Run({.kind = Kind::kDeliver,
+    Run({.kind = Kind::kBufferGradient,
          .rank = rank,
          .sample_count = 1,
          .source = Source(std::move(gradient))});
@@ -136,7 +136,7 @@ class LaneExecutorTest : public ::testing::Test {
   const std::shared_ptr<BufferPool> buffers_ =
       std::make_shared<BufferPool>(1 << 10);
   std::unique_ptr<ShardLayout> layout_;
-  std::unique_ptr<LaneExecutor> work_;
+  std::unique_ptr<LaneExecutor> executor_;
   DenseShard::Scratch scratch_;
 };
 
@@ -156,7 +156,7 @@ TEST_F(LaneExecutorTest, StepsTakeEffectInTheirOrder) {
   ASSERT_OK_AND_ASSIGN(const auto values, Read());
   EXPECT_THAT(values, ElementsAre(8, 18));
   Deliver(0, {5, 5});
-  Run({.kind = Kind::kDrop});
+  Run({.kind = Kind::kDropGradients});
   Run({.kind = Kind::kApply, .sample_count = 1});
   ASSERT_OK_AND_ASSIGN(const auto same, Read());
   EXPECT_EQ(same, values);
@@ -165,10 +165,10 @@ TEST_F(LaneExecutorTest, StepsTakeEffectInTheirOrder) {
 TEST_F(LaneExecutorTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
   Open(OnNonFinite::kFailJob, true);
   Deliver(0, {6, 8});
-  Run({.kind = Kind::kFold, .sample_count = 2});
+  Run({.kind = Kind::kReduceGradients, .sample_count = 2});
   const std::vector<CallRowSpan> ranks = {RowOf(0, 7, 4), RowOf(1, 7, 2)};
-  RunRows(Kind::kFold, ranks);
-  std::vector<double> norms = work_->Norms(FoldStage::kGradient);
+  RunRows(Kind::kReduceGradients, ranks);
+  std::vector<double> norms = executor_->Norms(ReductionStage::kGradient);
   ASSERT_EQ(norms.size(), 1u + 256);
   EXPECT_EQ(norms[0], 25);
   EXPECT_EQ(norms[Slot(7)], 9);
@@ -180,9 +180,10 @@ TEST_F(LaneExecutorTest, NormsAreOfBlocksAndSlotsAndChangeNothing) {
   RunRows(Kind::kApply, ranks);
   ASSERT_OK_AND_ASSIGN(const auto after, Read(&key));
   EXPECT_THAT(after, ElementsAre(-3));
-  work_->ClearNorms(FoldStage::kGradient);
-  EXPECT_THAT(work_->Norms(FoldStage::kGradient), Each(0.0));
-  EXPECT_EQ(work_->Norms(FoldStage::kTrust).size(), 2u) << "two a block";
+  executor_->ClearNorms(ReductionStage::kGradient);
+  EXPECT_THAT(executor_->Norms(ReductionStage::kGradient), Each(0.0));
+  EXPECT_EQ(executor_->Norms(ReductionStage::kTrust).size(), 2u)
+      << "two a block";
 }
 
 TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
@@ -191,16 +192,16 @@ TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
     Open(policy, true);
     const std::vector<CallRowSpan> ranks = {RowOf(0, 7, 4),
                                             RowOf(1, 7, infinity)};
-    RunRows(Kind::kFold, ranks);
-    const double norm = work_->Norms(FoldStage::kGradient)[Slot(7)];
+    RunRows(Kind::kReduceGradients, ranks);
+    const double norm = executor_->Norms(ReductionStage::kGradient)[Slot(7)];
     if (policy == OnNonFinite::kSkipStep) {
       EXPECT_TRUE(std::isnan(norm));
     } else {
       EXPECT_EQ(norm, 0);
       RunRows(Kind::kApply, ranks);
     }
-    EXPECT_EQ(work_->non_finite().CountOf(0), 0u);
-    EXPECT_EQ(work_->non_finite().CountOf(1), 1u);
+    EXPECT_EQ(executor_->non_finite().CountOf(0), 0u);
+    EXPECT_EQ(executor_->non_finite().CountOf(1), 1u);
     const int64_t key = 7;
     ASSERT_OK_AND_ASSIGN(const auto row, Read(&key));
     EXPECT_THAT(row, ElementsAre(0));

@@ -1,5 +1,5 @@
-// Goal: what the shard that folds answers is believed only where it can be;
-// when an exchange is closed nothing of it is left on gRPC's threads. Method: a
+// Goal: an answer of ps rank 0, the root, is believed only where it can be;
+// after Close nothing of a NormAllReduce is left on gRPC's threads. Method: a
 // server that answers what it is told, or never, and a callback that owns
 // something and takes its time.
 
@@ -35,7 +35,7 @@ class Unanswered : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 };
 
-class SilentFolder final : public ParameterServer::CallbackService {
+class SilentRoot final : public ParameterServer::CallbackService {
  public:
   grpc::ServerUnaryReactor* FoldNorm(grpc::CallbackServerContext*,
                                      const FoldNormRequest*,
@@ -56,10 +56,10 @@ class SilentFolder final : public ParameterServer::CallbackService {
   int calls_ = 0;
 };
 
-// Whatever it is asked.
-class OddFolder final : public ParameterServer::CallbackService {
+// Answers every FoldNorm with `sums` sums.
+class OddRoot final : public ParameterServer::CallbackService {
  public:
-  explicit OddFolder(int sums) : sums_(sums) {}
+  explicit OddRoot(int sums) : sums_(sums) {}
   grpc::ServerUnaryReactor* FoldNorm(grpc::CallbackServerContext* call,
                                      const FoldNormRequest*,
                                      FoldNormResponse* response) override {
@@ -74,12 +74,12 @@ class OddFolder final : public ParameterServer::CallbackService {
 };
 
 // A job of one tensor on two ps, and the second one's part in its norms, while
-// the first is `folder`.
-class Exchange {
+// the first is `root`.
+class Fixture {
  public:
-  explicit Exchange(ParameterServer::CallbackService* folder) {
+  explicit Fixture(ParameterServer::CallbackService* root) {
     grpc::ServerBuilder builder;
-    builder.RegisterService(folder);
+    builder.RegisterService(root);
     auto listening = StartServer(&builder, "127.0.0.1:0");
     EXPECT_OK(listening.status());
     server_ = std::move(listening->server);
@@ -92,27 +92,27 @@ class Exchange {
       member->mutable_task()->set_type(PS);
       member->mutable_task()->set_index(rank);
     }
-    exchange_ = std::make_shared<NormAllReduce>(
+    all_reduce_ = std::make_shared<NormAllReduce>(
         assignment, map_, absl::Span<const TableMap>(), 1, "job j on ps:1",
         kTimeout,
         [this](PeerUnreachable report) { told.Add(std::move(report)); });
   }
-  ~Exchange() { server_->Shutdown(); }
+  ~Fixture() { server_->Shutdown(); }
 
-  NormAllReduce* operator->() { return exchange_.get(); }
-  void StopFolder() { server_->Shutdown(); }
-  std::vector<double> Norms(FoldStage stage) const {
-    return std::vector<double>(map_.shard_blocks(1).size() * FoldWidth(stage),
-                               1);
+  NormAllReduce* operator->() { return all_reduce_.get(); }
+  void StopRoot() { server_->Shutdown(); }
+  std::vector<double> Norms(ReductionStage stage) const {
+    return std::vector<double>(
+        map_.shard_blocks(1).size() * NormsPerBlock(stage), 1);
   }
-  NormAllReduce::Sums Answer(FoldStage stage) {
+  NormAllReduce::Sums Answer(ReductionStage stage) {
     NormAllReduce::Sums answer;
     absl::Notification answered;
-    exchange_->Exchange({.clock = 3, .stage = stage}, Norms(stage),
-                        [&](NormAllReduce::Sums sums) {
-                          answer = std::move(sums);
-                          answered.Notify();
-                        });
+    all_reduce_->AllReduce({.clock = 3, .stage = stage}, Norms(stage),
+                           [&](NormAllReduce::Sums sums) {
+                             answer = std::move(sums);
+                             answered.Notify();
+                           });
     answered.WaitForNotification();
     return answer;
   }
@@ -122,18 +122,19 @@ class Exchange {
  private:
   const BlockMap map_ = *BlockMap::Create({TensorSize{"w", 4096}}, 2);
   std::unique_ptr<GrpcServer> server_;
-  std::shared_ptr<NormAllReduce> exchange_;
+  std::shared_ptr<NormAllReduce> all_reduce_;
 };
 
 // The sums of another version, or of another job.
 TEST(NormAllReduceTest, AnAnswerHasAsManySumsAsWereAskedFor) {
-  for (const FoldStage stage : {FoldStage::kGradient, FoldStage::kTrust}) {
-    const int expected = FoldWidth(stage);
+  for (const ReductionStage stage :
+       {ReductionStage::kGradient, ReductionStage::kTrust}) {
+    const int expected = NormsPerBlock(stage);
     for (int sums = 0; sums <= 3; ++sums) {
       SCOPED_TRACE(absl::StrCat(sums, " sums, expected ", expected));
-      OddFolder folder(sums);
-      Exchange exchange(&folder);
-      const NormAllReduce::Sums answer = exchange.Answer(stage);
+      OddRoot root(sums);
+      Fixture fixture(&root);
+      const NormAllReduce::Sums answer = fixture.Answer(stage);
       if (sums == expected) {
         ASSERT_OK(answer.status());
         EXPECT_EQ(answer->size(), static_cast<size_t>(sums));
@@ -148,39 +149,39 @@ TEST(NormAllReduceTest, AnAnswerHasAsManySumsAsWereAskedFor) {
   }
 }
 
-TEST(NormAllReduceTest, AShardThatIsOutOfReachIsTold) {
-  OddFolder folder(1);
-  Exchange exchange(&folder);
-  ASSERT_OK(exchange.Answer(FoldStage::kGradient).status());
-  exchange.StopFolder();
+TEST(NormAllReduceTest, AShardThatIsOutOfReachIsReported) {
+  OddRoot root(1);
+  Fixture fixture(&root);
+  ASSERT_OK(fixture.Answer(ReductionStage::kGradient).status());
+  fixture.StopRoot();
   // Its outage is told once it has lasted for a while.
   ASSERT_TRUE(Eventually(kTimeout, [&] {
-    EXPECT_EQ(exchange.Answer(FoldStage::kGradient).status().code(),
+    EXPECT_EQ(fixture.Answer(ReductionStage::kGradient).status().code(),
               absl::StatusCode::kUnavailable);
-    return !exchange.told.Await(0).empty();
+    return !fixture.told.Await(0).empty();
   }));
-  const PeerUnreachable report = exchange.told.Await(1).at(0);
+  const PeerUnreachable report = fixture.told.Await(1).at(0);
   EXPECT_EQ(report.job_id(), "j");
   EXPECT_EQ(report.peer().incarnation(), 500u);
   EXPECT_GE(report.seconds(), 2);
   EXPECT_FALSE(report.error().empty());
 }
 
-TEST(NormAllReduceTest, AClosedExchangeHasLetGoOfItsCallbacks) {
-  SilentFolder folder;
-  Exchange exchange(&folder);
+TEST(NormAllReduceTest, AClosedAllReduceHasReleasedItsCallbacks) {
+  SilentRoot root;
+  Fixture fixture(&root);
   auto owned = std::make_shared<absl::Status>();
   absl::Notification closing, go_on;
-  exchange->Exchange({.clock = 0}, exchange.Norms(FoldStage::kGradient),
+  fixture->AllReduce({.clock = 0}, fixture.Norms(ReductionStage::kGradient),
                      [&, owned](NormAllReduce::Sums norm) {
                        closing.Notify();
                        go_on.WaitForNotification();
                        *owned = norm.status();
                      });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return folder.calls() == 1; }));
+  ASSERT_TRUE(Eventually(kTimeout, [&] { return root.calls() == 1; }));
   std::atomic<bool> closed = false;
   std::thread close([&] {
-    exchange->Close(absl::CancelledError("over"));
+    fixture->Close(absl::CancelledError("over"));
     closed = true;
   });
   ASSERT_TRUE(closing.WaitForNotificationWithTimeout(kTimeout));
@@ -190,7 +191,7 @@ TEST(NormAllReduceTest, AClosedExchangeHasLetGoOfItsCallbacks) {
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(owned->code(), absl::StatusCode::kCancelled);
   // Later ones hear it at once.
-  exchange->Exchange({.clock = 1}, {}, [owned](NormAllReduce::Sums norm) {
+  fixture->AllReduce({.clock = 1}, {}, [owned](NormAllReduce::Sums norm) {
     *owned = norm.status();
   });
   ASSERT_EQ(owned.use_count(), 1);

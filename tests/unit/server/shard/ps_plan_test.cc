@@ -76,7 +76,7 @@ void AddTable(OptimizerSpec::Kind kind, JobSpec* spec) {
   spec->add_tables()->mutable_optimizer()->set_kind(kind);
 }
 
-// As ConsistencyController::Options::FoldsGradient has it.
+// As ConsistencyController::Options::NeedsGradientNorm has it.
 TEST(PsPlanTest, SkippingAStepWaitsForTheWholeGradient) {
   constexpr int64_t kGradient = 10'001'000 * 4;
   JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
