@@ -28,6 +28,6 @@ absl::StatusOr<int> RunScheduler(const DaemonOptions& options, Daemon* daemon) {
 
 int main(int argc, char** argv) {
   return syncline::DaemonMain(syncline::DaemonKind::kScheduler, argc, argv,
-                              &syncline::RunScheduler,
+                              &syncline::scheduler::RunScheduler,
                               &syncline::scheduler::HostedScheduler::Validate);
 }

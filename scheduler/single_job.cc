@@ -19,8 +19,8 @@
 namespace syncline::scheduler {
 namespace {
 
-constexpr int ctl::kExitFailed = 1;
-constexpr int ctl::kExitRetryable = 138;
+constexpr int kExitFailed = 1;
+constexpr int kExitRetryable = 138;
 constexpr int kAttemptsMax = 1000;
 // Scheduler::Options::model_bytes_max is the limit that counts.
 constexpr uint64_t kModelBytesMax = 8ull << 30;
@@ -92,7 +92,7 @@ SingleJob::SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job,
 }
 
 SingleJob::~SingleJob() {
-  Abandon(ctl::kExitFailed);
+  Abandon(kExitFailed);
   thread_.Stop();
 }
 
@@ -143,11 +143,11 @@ void SingleJob::EndCluster(int exit_code) {
 }
 
 int SingleJob::SubmitAndFollow() {
-  if (!job_.ok()) return ctl::kExitFailed;  // the owner has said why
+  if (!job_.ok()) return kExitFailed;  // the owner has said why
   const auto job_id = Submit();
   if (job_id.ok()) return Follow(*job_id);
   LogError("the job was not taken").Status(job_id.status());
-  return ctl::kExitFailed;
+  return kExitFailed;
 }
 
 absl::StatusOr<std::string> SingleJob::Submit() {
@@ -166,7 +166,7 @@ absl::StatusOr<std::string> SingleJob::Submit() {
     }
     const auto before = AwaitStatus(submission->job_id);
     const bool is_over = before.ok() && IsFinal(*before);
-    if (is_over && before->exit_code() == ctl::kExitRetryable) continue;
+    if (is_over && before->exit_code() == kExitRetryable) continue;
     found_ = is_over ? Found::kWasOver : Found::kRuns;
     LogWarning(is_over
                    ? "the job of --job has run before and is not run again; to "
@@ -200,7 +200,7 @@ int SingleJob::Follow(const std::string& job_id) {
     if (absl::IsDeadlineExceeded(status.status())) continue;
     if (!status.ok()) {
       LogError("the job is lost").Job(job_id).Status(status.status());
-      return ctl::kExitFailed;
+      return kExitFailed;
     }
     LogWaiting(*status, &said);
     if (!IsFinal(*status)) continue;

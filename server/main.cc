@@ -26,5 +26,5 @@ absl::StatusOr<int> RunPs(const DaemonOptions& options, Daemon* daemon) {
 
 int main(int argc, char** argv) {
   return syncline::DaemonMain(syncline::DaemonKind::kPs, argc, argv,
-                              &syncline::RunPs);
+                              &syncline::ps::RunPs);
 }

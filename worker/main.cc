@@ -91,6 +91,6 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon) {
 int main(int argc, char** argv) {
   syncline::RestartWithPassiveWaiting(argv);
   return syncline::DaemonMain(syncline::DaemonKind::kWorker, argc, argv,
-                              &syncline::RunWorker,
+                              &syncline::worker::RunWorker,
                               &syncline::scheduler::HostedScheduler::Validate);
 }

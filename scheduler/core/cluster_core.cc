@@ -25,7 +25,7 @@
 namespace syncline::scheduler {
 namespace {
 
-constexpr int ctl::kExitRetryable = 138;
+constexpr int kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 constexpr char kStreamClosed[] = "stream closed";
@@ -312,7 +312,7 @@ void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
 }
 
 void ClusterCore::NoteRepeatedFault(Job* job) {
-  if (job->status().exit_code() != ctl::kExitRetryable) return;
+  if (job->status().exit_code() != kExitRetryable) return;
   const std::string fault = FaultOf(job->status());
   if (fault.empty()) return;
   // The latest earlier run of it.

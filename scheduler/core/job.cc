@@ -21,7 +21,7 @@ namespace syncline::scheduler {
 namespace {
 
 constexpr int kExitPermanent = 1;
-constexpr int ctl::kExitRetryable = 138;
+constexpr int kExitRetryable = 138;
 constexpr int kEvaluationsMax = 4096;
 // A daemon's problems are for people; more than this is not read.
 constexpr size_t kReasonBytesMax = 16 << 10;
@@ -41,7 +41,7 @@ int ExitCodeFor(int code) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:  // its process was told to stop
-      return ctl::kExitRetryable;
+      return kExitRetryable;
     default:
       return kExitPermanent;
   }
@@ -472,8 +472,8 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   if (done.code() == 0) {
     // A ps has nothing to finish, but nobody can go on without it.
     if (party->role == Role::kPs && done.released()) {
-      return Fail(LossText(*party, "it released the job"), ctl::kExitRetryable,
-                  now, actions);
+      return Fail(LossText(*party, "it released the job"), kExitRetryable, now,
+                  actions);
     }
     // Nobody is done before it was told to run.
     if (party->role == Role::kPs || status_.state() != RUNNING) return;
@@ -496,7 +496,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   const std::optional<std::string> apart =
       unreachable_.Longest(absl::ZeroDuration(), now);
   if (done.code() == static_cast<int>(absl::StatusCode::kUnavailable) ||
-      (apart.has_value() && ExitCodeFor(done.code()) == ctl::kExitRetryable)) {
+      (apart.has_value() && ExitCodeFor(done.code()) == kExitRetryable)) {
     if (!suspicion_.has_value()) {
       suspicion_ = Suspicion{
           apart.has_value() ? absl::StrCat(*apart, "; ", reason) : reason,
@@ -571,7 +571,7 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
     const std::string loss =
         LossText(*party, lost.empty() ? "it released the job" : lost);
     party->stage = Stage::kGone;
-    Fail(WithWaitingFor(loss), ctl::kExitRetryable, now, actions);
+    Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
   }
   party->stage = Stage::kGone;
   FinishIfAllGone(now, actions);
@@ -633,16 +633,16 @@ void Job::OnRestart(absl::Time now, ClusterActions* actions) {
                    now, actions);
   }
   Fail(WithWaitingFor("the scheduler was restarted while the job was running"),
-       ctl::kExitRetryable, now, actions);
+       kExitRetryable, now, actions);
 }
 
 void Job::OnTick(absl::Time now, ClusterActions* actions) {
   if (stopping() || status_.state() == QUEUED) return;
   if (suspicion_.has_value() && now >= suspicion_->until) {
-    return Fail(suspicion_->reason, ctl::kExitRetryable, now, actions);
+    return Fail(suspicion_->reason, kExitRetryable, now, actions);
   }
   if (const auto obstacle = Obstacle(now); obstacle.has_value()) {
-    return Fail(*obstacle, ctl::kExitRetryable, now, actions);
+    return Fail(*obstacle, kExitRetryable, now, actions);
   }
   if (now >= refused_by_) return FailUnprepared(now, actions);
   const double max_seconds = status_.spec().limits().max_seconds();
@@ -665,7 +665,7 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
   Fail(absl::StrCat("not prepared within ",
                     absl::FormatDuration(timing_.prepare_timeout), ": ",
                     absl::StrJoin(missing, ", ")),
-       ctl::kExitRetryable, now, actions);
+       kExitRetryable, now, actions);
 }
 
 std::optional<std::string> Job::Obstacle(absl::Time now) const {

@@ -65,7 +65,7 @@ std::string ProgressBar(const JobProgress& progress) {
       progress.clocks_total());
 }
 
-std::string ctl::ReasonText(const JobStatus& job) {
+std::string ReasonText(const JobStatus& job) {
   if (job.state() == QUEUED) return job.waiting_for();
   if (job.state() == RUNNING && !job.waiting_for().empty()) {
     return absl::StrCat("waiting for ", job.waiting_for());
@@ -74,7 +74,7 @@ std::string ctl::ReasonText(const JobStatus& job) {
   return job.transitions(job.transitions_size() - 1).reason();
 }
 
-std::string ctl::EvaluationText(const JobStatus& job) {
+std::string EvaluationText(const JobStatus& job) {
   if (job.evaluations().empty()) return "";
   const Evaluation& last = job.evaluations(job.evaluations_size() - 1);
   std::string text = absl::StrCat("test after epoch ", last.epoch(), ": loss ",
@@ -133,9 +133,9 @@ void AppendJob(const StatusPageData::JobView& view, absl::Time now,
                     " left");
   }
   absl::StrAppend(html, "</td><td>", RenderLossCurve(view.curve));
-  absl::StrAppend(html, "<div>", Escaped(ctl::EvaluationText(job)), "</div>");
+  absl::StrAppend(html, "<div>", Escaped(EvaluationText(job)), "</div>");
   AppendSkipped(job, html);
-  absl::StrAppend(html, "<div class=\"why\">", Escaped(ctl::ReasonText(job)),
+  absl::StrAppend(html, "<div class=\"why\">", Escaped(ReasonText(job)),
                   "</div></td></tr>\n");
 }
 

@@ -161,7 +161,7 @@ class CommandLine {
     if (asks && used->get_name() == "doctor") return;
     if (asks) {
       const bool given = !scheduler_.empty();
-      const absl::Status form = CheckSchedulerAddress(scheduler::Scheduler());
+      const absl::Status form = CheckSchedulerAddress(Scheduler());
       if (form.ok()) return;
       throw CLI::ValidationError(given ? "--scheduler" : "$SYNCLINE_SCHEDULER",
                                  std::string(form.message()));
@@ -199,7 +199,7 @@ class CommandLine {
   void AddJobCommands() {
     CLI::App* submit = AddRemote(
         "submit", "Send a job to the cluster", [this](const Console& console) {
-          return RunSubmit(scheduler::Scheduler(), submit_, console);
+          return RunSubmit(Scheduler(), submit_, console);
         });
     submit->add_option("FILE", submit_.job_file, "Job file")->required();
     AddSettings(submit, &submit_.overrides);
@@ -211,22 +211,20 @@ class CommandLine {
 
     SetFooter(AddOnJob("watch", "Follow a job to its end",
                        [this](const Console& console) {
-                         return RunWatch(scheduler::Scheduler(), job_id_,
-                                         console);
+                         return RunWatch(Scheduler(), job_id_, console);
                        }),
               kWatchFooter);
     CLI::App* cancel =
         AddOnJob("cancel", "End a job", [this](const Console& console) {
-          return RunCancel(scheduler::Scheduler(), job_id_, reason_, console);
+          return RunCancel(Scheduler(), job_id_, reason_, console);
         });
     cancel->add_option("--reason", reason_, "Recorded with the job");
     SetFooter(cancel, kCancelFooter);
-    CLI::App* download =
-        AddOnJob("download", "Fetch a job's results and logs",
-                 [this](const Console& console) {
-                   return RunDownload(scheduler::Scheduler(), job_id_, names_,
-                                      to_, console);
-                 });
+    CLI::App* download = AddOnJob("download", "Fetch a job's results and logs",
+                                  [this](const Console& console) {
+                                    return RunDownload(Scheduler(), job_id_,
+                                                       names_, to_, console);
+                                  });
     download->add_option("NAME", names_,
                          "Files, as `synctl get` lists them; default: all but "
                          "the model as submitted");
@@ -237,7 +235,7 @@ class CommandLine {
   void AddQueryCommands() {
     CLI::App* list =
         AddRemote("list", "List jobs, newest first", [this](const Console& c) {
-          return RunList(scheduler::Scheduler(), states_, limit_, c);
+          return RunList(Scheduler(), states_, limit_, c);
         });
     list->add_option("--state", states_,
                      "Only these: queued, preparing, running, succeeded, "
@@ -246,8 +244,7 @@ class CommandLine {
     SetFooter(list, kListFooter);
     SetFooter(AddOnJob("get", "Show one job in full",
                        [this](const Console& console) {
-                         return RunGet(scheduler::Scheduler(), job_id_,
-                                       console);
+                         return RunGet(Scheduler(), job_id_, console);
                        }),
               kGetFooter);
   }
@@ -257,7 +254,7 @@ class CommandLine {
         "tables",
         "Show a job's embedding tables: rows, memory, disk, hit rates",
         [this](const Console& console) {
-          return RunTables(scheduler::Scheduler(), job_id_, console);
+          return RunTables(Scheduler(), job_id_, console);
         });
     tables->add_option("JOB", job_id_,
                        "Job id; default: the newest that is running");
@@ -268,7 +265,7 @@ class CommandLine {
     CLI::App* profile =
         AddOnJob("profile", "Show where the time of a running job's steps goes",
                  [this](const Console& console) {
-                   profile_.scheduler = scheduler::Scheduler();
+                   profile_.scheduler = Scheduler();
                    profile_.job_id = job_id_;
                    return RunProfile(profile_, console);
                  });
@@ -393,7 +390,7 @@ class CommandLine {
   void AddClusterCommands() {
     SetFooter(AddRemote("cluster", "List the cluster's members",
                         [this](const Console& console) {
-                          return RunCluster(scheduler::Scheduler(), console);
+                          return RunCluster(Scheduler(), console);
                         }),
               kClusterFooter);
     CLI::App* doctor = AddRemote(
@@ -408,11 +405,11 @@ class CommandLine {
         });
     doctor->add_flag("--offline", offline_, "Do not touch the network");
     SetFooter(doctor, kDoctorFooter);
-    CLI::App* tf_config = AddRemote(
-        "tf-config", "Write a task's TF_CONFIG",
-        [this](const Console& console) {
-          return RunTfConfig(scheduler::Scheduler(), cluster_, task_, console);
-        });
+    CLI::App* tf_config =
+        AddRemote("tf-config", "Write a task's TF_CONFIG",
+                  [this](const Console& console) {
+                    return RunTfConfig(Scheduler(), cluster_, task_, console);
+                  });
     tf_config->add_option("--task", task_, "Such as worker:1")->required();
     tf_config->add_option("--cluster", cluster_,
                           "TYPE=ADDRESS[,ADDRESS...]; default: the members of "
@@ -432,7 +429,7 @@ class CommandLine {
     SetFooter(version, kVersionFooter);
   }
 
-  std::string scheduler::Scheduler() const {
+  std::string Scheduler() const {
     if (!scheduler_.empty()) return scheduler_;
     return environment_.scheduler.empty() ? DefaultScheduler()
                                           : environment_.scheduler;

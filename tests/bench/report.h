@@ -58,8 +58,8 @@ class Report {
   // Median of a measurement or ratio; REQUIRES: it has values.
   double Median(absl::string_view name) const;
 
-  std::string ToTable() const;      // for people; ends in \n
-  std::string ctl::ToJson() const;  // one object
+  std::string ToTable() const;  // for people; ends in \n
+  std::string ToJson() const;   // one object
 
  private:
   struct Series {

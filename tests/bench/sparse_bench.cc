@@ -105,8 +105,8 @@ class Side {
         std::vector<int64_t> keys;
         const size_t end = std::min(load_.rows, first + kLoadBatch);
         for (size_t i = first; i < end; ++i) keys.push_back(KeyOf(i));
-        const worker::RowBatch batch = clients_[c]->MakeBatch(keys);
-        const worker::RowBatch* const one = &batch;
+        const RowBatch batch = clients_[c]->MakeBatch(keys);
+        const RowBatch* const one = &batch;
         SYNCLINE_RETURN_IF_ERROR(
             clients_[c]->Push({&one, 1}, gradients_, kInFlight));
       }
@@ -128,7 +128,7 @@ class Side {
   absl::StatusOr<double> Time(bool push, size_t clocks) {
     const absl::Time begin = absl::Now();
     SYNCLINE_RETURN_IF_ERROR(ForEachClient([&](size_t c) {
-      std::vector<const worker::RowBatch*> batches;
+      std::vector<const RowBatch*> batches;
       for (size_t i = 0; i < clocks; ++i) {
         batches.push_back(&batches_[c][i % batches_[c].size()]);
       }
@@ -148,8 +148,8 @@ class Side {
     uint32_t crc = 0;
     for (uint32_t shard = 0; shard < load_.ps; ++shard) {
       RowClient& client = *clients_[shard];
-      const worker::RowBatch batch = client.MakeBatch(keys);
-      const std::vector<const worker::RowBatch*> twice = {&batch, &batch};
+      const RowBatch batch = client.MakeBatch(keys);
+      const std::vector<const RowBatch*> twice = {&batch, &batch};
       SYNCLINE_RETURN_IF_ERROR(client.Push(twice, gradients_, kInFlight));
       absl::Status compared;
       size_t row = 0;
@@ -226,8 +226,8 @@ class Side {
 
   const Load load_;
   const TableMap map_;
-  std::vector<std::unique_ptr<RowClient>> clients_;     // by worker, shard
-  std::vector<std::vector<worker::RowBatch>> batches_;  // by client
+  std::vector<std::unique_ptr<RowClient>> clients_;  // by worker, shard
+  std::vector<std::vector<RowBatch>> batches_;       // by client
   std::vector<float> gradients_;
 };
 

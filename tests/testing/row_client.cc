@@ -173,8 +173,8 @@ Caller RowClient::MakeCaller() const {
   return caller;
 }
 
-worker::RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
-  worker::RowBatch batch;
+RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
+  RowBatch batch;
   for (const int64_t key : keys) {
     if (map_.ShardOf(key) == shard_) batch.keys.push_back(key);
   }
@@ -197,10 +197,10 @@ worker::RowBatch RowClient::MakeBatch(absl::Span<const int64_t> keys) const {
 }
 
 std::vector<RowClient::Message> RowClient::Messages(
-    absl::Span<const worker::RowBatch* const> batches, int64_t first_clock) {
+    absl::Span<const RowBatch* const> batches, int64_t first_clock) {
   std::vector<Message> messages;
   for (size_t i = 0; i < batches.size(); ++i) {
-    for (const worker::RowBatch::Part& part : batches[i]->parts) {
+    for (const RowBatch::Part& part : batches[i]->parts) {
       messages.push_back(
           {batches[i], part, first_clock + static_cast<int64_t>(i)});
     }
@@ -262,7 +262,7 @@ absl::Status RowClient::Run(Calls calls, int in_flight) {
   return status;
 }
 
-absl::Status RowClient::Push(absl::Span<const worker::RowBatch* const> batches,
+absl::Status RowClient::Push(absl::Span<const RowBatch* const> batches,
                              absl::Span<const float> gradients, int in_flight) {
   const std::vector<Message> messages = Messages(batches, clock_);
   clock_ += static_cast<int64_t>(batches.size());
@@ -283,7 +283,7 @@ absl::Status RowClient::Push(absl::Span<const worker::RowBatch* const> batches,
              in_flight);
 }
 
-absl::Status RowClient::Pull(absl::Span<const worker::RowBatch* const> batches,
+absl::Status RowClient::Pull(absl::Span<const RowBatch* const> batches,
                              int in_flight, const OnRows& rows) {
   const std::vector<Message> messages = Messages(batches, clock_);
   const auto request = [&](size_t i) {

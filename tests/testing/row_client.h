@@ -24,7 +24,7 @@ namespace syncline {
 
 // Rows of one shard that belong to one clock, in messages that are small enough
 // both ways.
-struct worker::RowBatch {
+struct RowBatch {
   struct Part {
     size_t first = 0;
     size_t count = 0;
@@ -41,7 +41,7 @@ class RowClient {
             uint32_t shard, uint32_t dim);
 
   // Of `keys`, unique and in any order, those of this shard.
-  worker::RowBatch MakeBatch(absl::Span<const int64_t> keys) const;
+  RowBatch MakeBatch(absl::Span<const int64_t> keys) const;
 
   // Writes the value that the shard waits for before it takes pushes: the value
   // of the job's one dense element on shard 0, nothing on the others.
@@ -54,22 +54,22 @@ class RowClient {
   void SetPath(Path path);
   // One clock each, `in_flight` at a time. `gradients` [longest batch x dim]
   // serves all of them. What is refused for want of room is tried again.
-  absl::Status Push(absl::Span<const worker::RowBatch* const> batches,
+  absl::Status Push(absl::Span<const RowBatch* const> batches,
                     absl::Span<const float> gradients, int in_flight);
   // Reads what this client has pushed; `rows` may be null. It is called for
   // each message, on any thread, one at a time.
   using OnRows = std::function<void(absl::Span<const int64_t> keys,
                                     const PayloadView& values)>;
-  absl::Status Pull(absl::Span<const worker::RowBatch* const> batches,
-                    int in_flight, const OnRows& rows);
+  absl::Status Pull(absl::Span<const RowBatch* const> batches, int in_flight,
+                    const OnRows& rows);
   absl::StatusOr<ShardStatus> Status();
 
   uint64_t refusals() const { return refusals_; }
 
  private:
   struct Message {
-    const worker::RowBatch* batch = nullptr;
-    worker::RowBatch::Part part;
+    const RowBatch* batch = nullptr;
+    RowBatch::Part part;
     int64_t clock = 0;
   };
   // Calls of one method.
@@ -88,7 +88,7 @@ class RowClient {
   Caller MakeCaller() const;
   static absl::Span<const int64_t> KeysOf(const Message& message);
   static std::vector<Message> Messages(
-      absl::Span<const worker::RowBatch* const> batches, int64_t first_clock);
+      absl::Span<const RowBatch* const> batches, int64_t first_clock);
 
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;

@@ -48,8 +48,8 @@ ZipfTrainer::ZipfTrainer(const PsProcesses& ps, uint64_t rows)
 std::vector<ZipfTrainer::Batch> ZipfTrainer::Draw(int count,
                                                   Random* random) const {
   const ctl::ZipfDistribution zipf(rows_, kExponent);
-  std::vector<worker::Batch> batches(count);
-  for (worker::Batch& batch : batches) {
+  std::vector<Batch> batches(count);
+  for (Batch& batch : batches) {
     std::unordered_map<int64_t, uint64_t> drawn;
     for (size_t i = 0; i < kBatchRows; ++i) {
       const uint64_t index = zipf.Draw(random) - 1;
@@ -70,8 +70,8 @@ absl::Status ZipfTrainer::WarmUp() {
   SYNCLINE_RETURN_IF_ERROR(client_.Init());
   std::vector<int64_t> keys;
   for (size_t i = 0; i < kFillRows; ++i) keys.push_back(KeyOf(rows_ + i));
-  const worker::RowBatch batch = client_.MakeBatch(keys);
-  const std::vector<const worker::RowBatch*> batches(kPulls, &batch);
+  const RowBatch batch = client_.MakeBatch(keys);
+  const std::vector<const RowBatch*> batches(kPulls, &batch);
   pulled_ += kPulls * keys.size();
   return client_.Pull(batches, kInFlight, nullptr);
 }
@@ -83,16 +83,16 @@ absl::Status ZipfTrainer::Fill() {
       keys.push_back(KeyOf(i));
       ++pushes_[i];
     }
-    const worker::RowBatch batch = client_.MakeBatch(keys);
-    const worker::RowBatch* const one = &batch;
+    const RowBatch batch = client_.MakeBatch(keys);
+    const RowBatch* const one = &batch;
     SYNCLINE_RETURN_IF_ERROR(client_.Push({&one, 1}, gradients_, kInFlight));
   }
   return absl::OkStatus();
 }
 
-absl::Status ZipfTrainer::Train(absl::Span<const worker::Batch> batches) {
-  std::vector<const worker::RowBatch*> rows;
-  for (const worker::Batch& batch : batches) {
+absl::Status ZipfTrainer::Train(absl::Span<const Batch> batches) {
+  std::vector<const RowBatch*> rows;
+  for (const Batch& batch : batches) {
     rows.push_back(&batch.rows);
     pulled_ += batch.indices.size();
     for (const uint64_t index : batch.indices) ++pushes_[index];
@@ -124,8 +124,8 @@ absl::Status ZipfTrainer::Verify(size_t count, Random* random) {
   }
   std::vector<int64_t> keys;
   for (const auto& [key, index] : drawn) keys.push_back(key);
-  const worker::RowBatch batch = client_.MakeBatch(keys);
-  const worker::RowBatch* const one = &batch;
+  const RowBatch batch = client_.MakeBatch(keys);
+  const RowBatch* const one = &batch;
   pulled_ += keys.size();
   size_t compared = 0;
   absl::Status wrong;

@@ -32,13 +32,13 @@ class ZipfTrainer {
 
   ZipfTrainer(const PsProcesses& ps, uint64_t rows);
 
-  struct worker::Batch {
+  struct Batch {
     std::vector<uint64_t> indices;  // in the order of rows.keys
-    worker::RowBatch rows;
+    RowBatch rows;
   };
   // Fresh draws; the same whenever it is called with the same `random`. Any
   // trainer of as many rows may take them.
-  std::vector<worker::Batch> Draw(int count, Random* random) const;
+  std::vector<Batch> Draw(int count, Random* random) const;
 
   // The first value, then pulls of keys that no row will have: what a ps takes
   // for its calls, and holds no row, it has afterwards.
@@ -46,7 +46,7 @@ class ZipfTrainer {
   // Pushes each row once.
   absl::Status Fill();
   // Pulls and pushes all of them, so many messages at a time.
-  absl::Status Train(absl::Span<const worker::Batch> batches);
+  absl::Status Train(absl::Span<const Batch> batches);
 
   // Pulls `count` rows drawn from all, and compares each with what its pushes
   // make of it, bit for bit. Errors: Internal: which differs.

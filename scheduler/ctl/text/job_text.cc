@@ -23,7 +23,7 @@ std::string StateText(JobState state) {
   return absl::AsciiStrToLower(JobState_Name(state));
 }
 
-std::string scheduler::TaskText(const Task& task) {
+std::string TaskText(const Task& task) {
   return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
                       task.index());
 }
@@ -52,11 +52,10 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
 std::string WhoText(const char* title, const auto& participants) {
   std::string text;
   for (const Participant& participant : participants) {
-    absl::StrAppendFormat(&text, "%-9s %s at %s (%s, pid %d)\n", title,
-                          scheduler::TaskText(participant.member().task()),
-                          participant.member().address(),
-                          participant.member().hostname(),
-                          participant.member().pid());
+    absl::StrAppendFormat(
+        &text, "%-9s %s at %s (%s, pid %d)\n", title,
+        TaskText(participant.member().task()), participant.member().address(),
+        participant.member().hostname(), participant.member().pid());
     title = "";
   }
   return text;
@@ -335,11 +334,10 @@ std::string ClusterTable(const ClusterStatus& cluster) {
     std::string job = entry.job_id().empty() ? "free" : entry.job_id();
     absl::string_view why = job;
     if (absl::ConsumePrefix(&why, "(") && absl::ConsumeSuffix(&why, ")")) {
-      absl::StrAppend(&notes, scheduler::TaskText(member.task()), " is ", why,
-                      "\n");
+      absl::StrAppend(&notes, TaskText(member.task()), " is ", why, "\n");
       job = "none, see below";
     }
-    rows.push_back({scheduler::TaskText(member.task()), member.address(),
+    rows.push_back({TaskText(member.task()), member.address(),
                     member.hostname(), absl::StrCat(member.pid()),
                     member.version(), job,
                     absl::StrFormat("%.1f s", entry.silent_seconds())});

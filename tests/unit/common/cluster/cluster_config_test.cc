@@ -228,7 +228,7 @@ std::vector<Bad> BadCases() {
       {WithTask("{}"), "task.type: missing"},
       {WithTask(R"({"type":"worker"})"), "task.index: missing"},
       {WithTask(R"({"type":1,"index":0})"), "task.type: expected a string"},
-      {WithTask(R"({"type":"worker::Worker","index":0})"),
+      {WithTask(R"({"type":"Worker","index":0})"),
        "task.type: unknown task type \"Worker\"; there are chief (or master), "
        "worker, ps, evaluator, scheduler"},
       {WithTask(R"({"type":"worker","index":-1})"),

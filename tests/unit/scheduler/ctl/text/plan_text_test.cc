@@ -42,7 +42,7 @@ PlanReport Report() {
 
 TEST(PlanTextTest, SaysWhereMemoryAndTimeGo) {
   EXPECT_EQ(PlanText(Report()),
-            R"(scheduler::Job tiny: 3 workers, 2 ps, batch 32 in 4 parts
+            R"(Job tiny: 3 workers, 2 ps, batch 32 in 4 parts
 12,345 parameters
 
 The chief

@@ -54,7 +54,7 @@ StepProfile Profile() {
 TEST(ProfileTextTest, SaysWhatTheTimeOfAStepWentInto) {
   EXPECT_EQ(
       ProfileText(Profile()),
-      R"(scheduler::Job j-0001, worker:1 (rank 2): 2 steps from clock 100, 10.000 ms a step, 3,200 samples/s
+      R"(Job j-0001, worker:1 (rank 2): 2 steps from clock 100, 10.000 ms a step, 3,200 samples/s
 
   backward         4.000 ms   40.0%  operators
   wait             3.000 ms   30.0%  for the ps, which wait for other workers
