@@ -54,9 +54,9 @@ PsFixture::Options Cluster(ConsistencySpec::Mode mode, uint32_t ps,
 using Values = std::vector<std::vector<float>>;
 
 // A worker's client with two tables, and batches of random ids.
-class worker::Worker {
+class Worker {
  public:
-  worker::Worker(PsFixture* fixture, uint32_t rank,
+  Worker(PsFixture* fixture, uint32_t rank,
                  worker::PsClient::Options options)
       : memory_(std::make_shared<Memory>()), random_(rank + 1) {
     const TableMap map = *TableMap::Create(
@@ -171,10 +171,10 @@ struct Result {
 Result Train(const PsFixture::Options& cluster,
              const worker::PsClient::Options& options) {
   PsFixture fixture(cluster);
-  std::vector<std::unique_ptr<worker::Worker>> workers;
+  std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t rank = 0; rank < cluster.workers; ++rank) {
     workers.push_back(
-        std::make_unique<worker::Worker>(&fixture, rank, options));
+        std::make_unique<Worker>(&fixture, rank, options));
     if (options.shared_memory && options.boot_id.empty()) {
       EXPECT_TRUE(workers.back()->AwaitLinks(cluster.ps_count));
     }
