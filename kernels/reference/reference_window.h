@@ -10,6 +10,7 @@
 
 #include "kernels/normalization.h"
 #include "kernels/reference/reference.h"
+#include "kernels/reference/reference_movement.h"
 #include "kernels/window.h"
 
 namespace syncline::reference {

@@ -14,6 +14,9 @@
 
 #include "common/model/graph/graph.h"
 #include "kernels/reference/reference.h"
+#include "kernels/reference/reference_loss.h"
+#include "kernels/reference/reference_matrix.h"
+#include "kernels/reference/reference_movement.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline::testing {

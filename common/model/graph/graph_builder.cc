@@ -1,23 +1,20 @@
 #include "common/model/graph/graph_builder.h"
 
-#include <algorithm>
-#include <exception>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "common/model/graph/describe.h"
+#include "common/model/graph/graph_input_reader.h"
+#include "common/model/graph/node_reader.h"
 #include "common/model/graph/onnx_file.h"
 #include "common/model/graph/schemas.h"
 #include "common/model/graph/topological_order.h"
-#include "onnx/defs/schema.h"
 #include "onnx/onnx_pb.h"
 
 namespace syncline {
@@ -27,95 +24,6 @@ constexpr size_t kCycleNodesShown = 20;
 constexpr size_t kNamesShown = 5;
 // Far above real models; bounds the work on hostile ones.
 constexpr int kNodesMax = 1'000'000;
-
-bool IsOnnxDomain(absl::string_view domain) {
-  return domain.empty() || domain == "ai.onnx";
-}
-
-absl::StatusOr<Attribute> ReadAttribute(onnx::AttributeProto* attribute) {
-  using A = onnx::AttributeProto;
-  if (attribute->has_ref_attr_name()) {
-    return absl::InvalidArgumentError("refers to a function's attribute");
-  }
-  switch (attribute->type()) {
-    case A::INT:
-      return Attribute(int64_t{attribute->i()});
-    case A::FLOAT:
-      return Attribute(attribute->f());
-    case A::STRING:
-      return Attribute(attribute->s());
-    case A::INTS:
-      return Attribute(std::vector<int64_t>(attribute->ints().begin(),
-                                            attribute->ints().end()));
-    case A::FLOATS:
-      return Attribute(std::vector<float>(attribute->floats().begin(),
-                                          attribute->floats().end()));
-    case A::STRINGS:
-      return Attribute(std::vector<std::string>(attribute->strings().begin(),
-                                                attribute->strings().end()));
-    case A::TENSOR: {
-      // A copy: the file's node keeps its tensor, for export.
-      onnx::TensorProto copy = attribute->t();
-      absl::StatusOr<ConstantTensor> tensor = TakeTensor(&copy);
-      if (!tensor.ok()) return tensor.status();
-      return Attribute(*std::move(tensor));
-    }
-    default:
-      return absl::InvalidArgumentError("is of a type that is not supported");
-  }
-}
-
-template <typename T>
-ConstantTensor MakeTensor(DType dtype, Dims dims, absl::Span<const T> values) {
-  return {dtype, std::move(dims),
-          std::string(reinterpret_cast<const char*>(values.data()),
-                      values.size() * sizeof(T))};
-}
-
-// The tensor that a Constant node stands for.
-absl::StatusOr<ConstantTensor> ConstantValue(const Node& node) {
-  if (node.attributes.size() != 1) {
-    return absl::InvalidArgumentError("needs exactly one value attribute");
-  }
-  const auto& [name, value] = *node.attributes.begin();
-  if (const auto* tensor = std::get_if<ConstantTensor>(&value)) return *tensor;
-  if (const auto* i = std::get_if<int64_t>(&value)) {
-    return MakeTensor<int64_t>(DType::kInt64, {}, absl::MakeSpan(i, 1));
-  }
-  if (const auto* f = std::get_if<float>(&value)) {
-    return MakeTensor<float>(DType::kFloat32, {}, absl::MakeSpan(f, 1));
-  }
-  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
-    return MakeTensor<int64_t>(DType::kInt64,
-                               {static_cast<int64_t>(ints->size())}, *ints);
-  }
-  if (const auto* floats = std::get_if<std::vector<float>>(&value)) {
-    return MakeTensor<float>(DType::kFloat32,
-                             {static_cast<int64_t>(floats->size())}, *floats);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("attribute ", Quote(name), " is not supported"));
-}
-
-bool IsEmptyList(const onnx::AttributeProto& attribute) {
-  using A = onnx::AttributeProto;
-  return (attribute.type() == A::INTS && attribute.ints_size() == 0) ||
-         (attribute.type() == A::FLOATS && attribute.floats_size() == 0);
-}
-
-bool HasEmptyList(const onnx::NodeProto& node) {
-  return absl::c_any_of(node.attribute(), IsEmptyList);
-}
-
-// libonnx takes an empty list for a missing one.
-onnx::NodeProto WithoutEmptyLists(const onnx::NodeProto& node) {
-  onnx::NodeProto copy = node;
-  auto* const attributes = copy.mutable_attribute();
-  attributes->erase(
-      std::remove_if(attributes->begin(), attributes->end(), IsEmptyList),
-      attributes->end());
-  return copy;
-}
 
 class GraphBuilder {
  public:
@@ -152,7 +60,7 @@ class GraphBuilder {
 
   template <typename... Parts>
   void Problem(const Parts&... parts) {
-    problems_->push_back(absl::StrCat(parts...));
+    absl::StrAppend(&problems_->emplace_back(), parts...);
   }
 
   Graph& graph() { return built_.graph; }
@@ -162,28 +70,10 @@ class GraphBuilder {
   void CheckFunctions();
   void AddInitializers();
   void AddInputs();
-  void AddInput(const onnx::ValueInfoProto& input);
-  // Sets dimensions and length_mask.
-  bool ReadInputDims(const onnx::ValueInfoProto& input, Value* value);
-  bool IsLength(const onnx::TensorShapeProto::Dimension& dim) const {
-    return !length_.symbol.empty() && dim.dim_param() == length_.symbol;
-  }
-  bool IsTable(const Value& value) const;
-  bool IsDeclared(const Value& value) const;
   const Value* FindFileInitializer(const std::string& name) const;
   void CheckListedInitializer(const onnx::ValueInfoProto& input,
                               const Value& value);
   void AddNodes();
-  // Fills what the node says about itself; false, with problems, if it is bad.
-  bool ReadNode(const std::string& label, onnx::NodeProto* file_node,
-                Node* node);
-  // Once for each operator: its other nodes are counted.
-  void ReportUnknown(const std::string& label, const onnx::NodeProto& node);
-  bool AddAttributes(onnx::NodeProto* file_node, const std::string& label,
-                     Node* node);
-  // Counts of inputs and outputs, names and types of attributes.
-  bool Verify(const onnx::OpSchema& schema, const onnx::NodeProto& file_node,
-              const std::string& label);
   void AddConstant(const Node& node, const std::string& output,
                    const std::string& label);
   void AddNode(int file_index, Node node, bool good, const std::string& label);
@@ -207,16 +97,7 @@ class GraphBuilder {
   std::vector<PendingNode> pending_;
   absl::flat_hash_map<std::string, ValueId> by_name_;
   std::vector<std::string> definers_;  // by ValueId
-  std::string batch_symbol_;
-
-  // Of operators that are not supported: where in *problems_, and how many.
-  struct Unknown {
-    size_t problem = 0;
-    int nodes = 0;
-  };
-  using DomainAndName = std::pair<std::string, std::string>;
-  std::map<DomainAndName, Unknown> unknown_;
-  std::set<DomainAndName> functions_;
+  std::set<NodeReader::DomainAndName> functions_;
 };
 
 bool GraphBuilder::CheckVersions() {
@@ -337,52 +218,24 @@ void GraphBuilder::AddInitializers() {
 }
 
 void GraphBuilder::AddInputs() {
-  // The symbol of the batch dimension may be used by an earlier input too.
+  GraphInputReader reader(initialize_, tables_, length_, *file_, problems_);
   for (const auto& input : file_->input()) {
-    const auto& shape = input.type().tensor_type().shape();
-    if (batch_symbol_.empty() && shape.dim_size() > 0 &&
-        !IsLength(shape.dim(0)) &&
-        !absl::c_linear_search(tables_, input.name())) {
-      batch_symbol_ = shape.dim(0).dim_param();
+    if (input.name().empty()) Problem("a graph input has no name");
+    if (const Value* listed = FindFileInitializer(input.name())) {
+      CheckListedInitializer(input, *listed);
+      continue;
+    }
+    GraphInput read = reader.Read(input);
+    const std::string label = absl::StrCat("graph input ", Quote(input.name()));
+    if (read.is_declared) {
+      ConstantTensor tensor;
+      tensor.dims = read.value.dims;
+      AddInitializer(std::move(read.value), std::move(tensor),
+                     Initializer::Origin::kDeclared, label);
+    } else {
+      graph().inputs.push_back(Define(std::move(read.value), label));
     }
   }
-  for (const auto& input : file_->input()) AddInput(input);
-}
-
-void GraphBuilder::AddInput(const onnx::ValueInfoProto& input) {
-  const std::string label = absl::StrCat("graph input ", Quote(input.name()));
-  if (input.name().empty()) Problem("a graph input has no name");
-  if (const Value* listed = FindFileInitializer(input.name())) {
-    CheckListedInitializer(input, *listed);
-    return;
-  }
-  Value value;
-  value.name = input.name();
-  value.kind = Value::Kind::kInput;
-  bool readable = false;
-  if (!input.type().has_tensor_type()) {
-    Problem(label, " is not a tensor");
-  } else if (const auto dtype =
-                 DTypeFromOnnx(input.type().tensor_type().elem_type());
-             !dtype.ok()) {
-    Problem(label, ": ", dtype.status().message());
-  } else {
-    value.dtype = *dtype;
-    readable = ReadInputDims(input, &value);
-  }
-  // The open first dimension of a table is its number of rows, not a batch.
-  const bool is_table = readable && IsTable(value);
-  if (is_table && value.dims[0] == kBatchDim) value.dims[0] = 0;
-  if (is_table || (readable && IsDeclared(value))) {
-    ConstantTensor tensor;
-    tensor.dims = value.dims;
-    AddInitializer(std::move(value), std::move(tensor),
-                   Initializer::Origin::kDeclared, label);
-    return;
-  }
-  value.known = readable;
-  const ValueId id = Define(std::move(value), label);
-  graph().inputs.push_back(id);
 }
 
 const Value* GraphBuilder::FindFileInitializer(const std::string& name) const {
@@ -404,74 +257,13 @@ void GraphBuilder::CheckListedInitializer(const onnx::ValueInfoProto& input,
   }
 }
 
-bool GraphBuilder::ReadInputDims(const onnx::ValueInfoProto& input,
-                                 Value* value) {
-  Dims* const dims = &value->dims;
-  const std::string label = absl::StrCat("graph input ", Quote(input.name()));
-  if (!input.type().tensor_type().has_shape()) {
-    Problem(label, " has no shape");
-    return false;
-  }
-  for (const auto& dim : input.type().tensor_type().shape().dim()) {
-    if (dim.has_dim_value() && dim.dim_value() > 0) {
-      dims->push_back(dim.dim_value());
-      continue;
-    }
-    if (IsLength(dim)) {
-      if (dims->empty()) {
-        Problem(label, ": its first dimension is the batch, but ",
-                Quote(length_.symbol), " is the length of samples");
-        return false;
-      }
-      value->length_mask |= 1u << std::min<size_t>(dims->size(), 31);
-      dims->push_back(length_.longest);
-      continue;
-    }
-    const bool is_batch = dims->empty() || (!dim.dim_param().empty() &&
-                                            dim.dim_param() == batch_symbol_);
-    if (!is_batch) {
-      Problem(label, ": dimension ", dims->size(), " is open (",
-              Quote(dim.has_dim_value() ? absl::StrCat(dim.dim_value())
-                                        : dim.dim_param()),
-              "); only the first, the batch, may be",
-              length_.symbol.empty()
-                  ? ", and one that data.buckets names"
-                  : absl::StrCat(", and ", Quote(length_.symbol),
-                                 ", the length of samples"));
-      return false;
-    }
-    dims->push_back(kBatchDim);
-  }
-  if (!WithinLimits(*dims)) {
-    Problem(label, ": shape ", DimsToString(*dims), " is too large");
-    return false;
-  }
-  return true;
-}
-
-bool GraphBuilder::IsTable(const Value& value) const {
-  return value.dtype == DType::kFloat32 && value.dims.size() == 2 &&
-         value.length_mask == 0 && value.dims[1] != kBatchDim &&
-         absl::c_linear_search(tables_, value.name);
-}
-
-bool GraphBuilder::IsDeclared(const Value& value) const {
-  if (value.dtype != DType::kFloat32 || value.length_mask != 0 ||
-      absl::c_linear_search(value.dims, kBatchDim)) {
-    return false;
-  }
-  return std::any_of(initialize_.begin(), initialize_.end(),
-                     [&](const std::string& pattern) {
-                       return MatchesPattern(pattern, value.name);
-                     });
-}
-
 void GraphBuilder::AddNodes() {
   if (file_->node_size() > kNodesMax) {
     Problem("the graph has ", file_->node_size(), " nodes, at most ",
             kNodesMax);
     return;
   }
+  NodeReader reader(graph().opset_version, functions_, problems_);
   for (int i = 0; i < file_->node_size(); ++i) {
     Node node;
     node.op_type = file_->node(i).op_type();
@@ -480,7 +272,7 @@ void GraphBuilder::AddNodes() {
                     : file_->node(i).name();
     const std::string label =
         DescribeNode(node.name, node.op_type, graph().opset_version);
-    const bool good = ReadNode(label, file_->mutable_node(i), &node);
+    const bool good = reader.Read(label, file_->node(i), &node);
     if (good && node.op_type == "Constant") {
       AddConstant(node, file_->node(i).output(0), label);
     } else {
@@ -489,59 +281,7 @@ void GraphBuilder::AddNodes() {
       AddNode(i, std::move(node), good, label);
     }
   }
-  for (const auto& [op, unknown] : unknown_) {
-    if (unknown.nodes == 1) continue;
-    absl::StrAppend(&(*problems_)[unknown.problem], " (and ", unknown.nodes - 1,
-                    " more nodes of it)");
-  }
-}
-
-void GraphBuilder::ReportUnknown(const std::string& label,
-                                 const onnx::NodeProto& node) {
-  Unknown& unknown = unknown_[{node.domain(), node.op_type()}];
-  if (unknown.nodes++ > 0) return;
-  unknown.problem = problems_->size();
-  const std::string message =
-      absl::StrCat(label, ": the operator is not supported");
-  if (!IsOnnxDomain(node.domain())) {
-    Problem(message, " (domain ", Quote(node.domain()), ")");
-    return;
-  }
-  if (const OperatorInfo* const op = FindOperator(node.op_type())) {
-    Problem(message, " at this opset; ONNX has it from opset ", op->versions[0],
-            " on");
-    return;
-  }
-  const bool has_graph =
-      absl::c_any_of(node.attribute(),
-                     [](const onnx::AttributeProto& a) { return a.has_g(); });
-  if (has_graph) {
-    Problem(message,
-            ": a node with a graph inside is not trained; PyTorch's exporter "
-            "writes fewer of them with dynamo=True");
-    return;
-  }
-  const std::vector<std::string> like = OperatorsLike(node.op_type());
-  Problem(message, like.empty() ? "" : "; did you mean ",
-          absl::StrJoin(like, " or "), like.empty() ? "" : "?");
-}
-
-bool GraphBuilder::ReadNode(const std::string& label,
-                            onnx::NodeProto* file_node, Node* node) {
-  const bool is_onnx = IsOnnxDomain(file_node->domain());
-  const OperatorInfo* op = is_onnx ? FindOperator(node->op_type) : nullptr;
-  const onnx::OpSchema* schema =
-      op == nullptr ? nullptr : FindSchema(*op, graph().opset_version);
-  if (schema == nullptr) {
-    const bool is_function = functions_.contains(
-        std::make_pair(file_node->domain(), file_node->op_type()));
-    // Functions have been reported.
-    if (!is_function) ReportUnknown(label, *file_node);
-    return false;
-  }
-  node->since_version = SinceVersion(*op, graph().opset_version);
-  return AddAttributes(file_node, label, node) &&
-         Verify(*schema, *file_node, label);
+  reader.CountUnsupported();
 }
 
 void GraphBuilder::AddNode(int file_index, Node node, bool good,
@@ -559,38 +299,6 @@ void GraphBuilder::AddNode(int file_index, Node node, bool good,
     node.outputs.push_back(id);
   }
   pending_.push_back({file_index, std::move(node), good});
-}
-
-bool GraphBuilder::AddAttributes(onnx::NodeProto* file_node,
-                                 const std::string& label, Node* node) {
-  bool good = true;
-  for (onnx::AttributeProto& attribute : *file_node->mutable_attribute()) {
-    absl::StatusOr<Attribute> value = ReadAttribute(&attribute);
-    if (!value.ok()) {
-      Problem(label, ": attribute ", Quote(attribute.name()), " ",
-              value.status().message());
-      good = false;
-    } else if (!node->attributes.emplace(attribute.name(), *std::move(value))
-                    .second) {
-      Problem(label, ": attribute ", Quote(attribute.name()),
-              " is given twice");
-      good = false;
-    }
-  }
-  return good;
-}
-
-bool GraphBuilder::Verify(const onnx::OpSchema& schema,
-                          const onnx::NodeProto& file_node,
-                          const std::string& label) {
-  try {
-    schema.Verify(HasEmptyList(file_node) ? WithoutEmptyLists(file_node)
-                                          : file_node);
-    return true;
-  } catch (const std::exception& e) {
-    Problem(label, ": ", e.what());
-    return false;
-  }
 }
 
 void GraphBuilder::AddConstant(const Node& node, const std::string& output,
@@ -683,7 +391,7 @@ BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       absl::Span<const std::string> tables,
                       const LengthDimension& length) {
   if (!model->has_graph()) {
-    problems->push_back("the file has no graph");
+    problems->emplace_back("the file has no graph");
     return {};
   }
   return GraphBuilder(initialize, tables, length, model, problems).Build();

@@ -4,6 +4,7 @@
 
 #include "kernels/gemm.h"
 
+#include "kernels/reference/reference_matrix.h"
 #include "kernels/threads.h"
 #include "tests/testing/arrays.h"
 

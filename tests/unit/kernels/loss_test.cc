@@ -4,6 +4,7 @@
 
 #include "kernels/loss.h"
 
+#include "kernels/reference/reference_loss.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline {

@@ -4,6 +4,7 @@
 
 #include "kernels/softmax.h"
 
+#include "kernels/reference/reference_loss.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline {

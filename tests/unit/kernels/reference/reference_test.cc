@@ -4,6 +4,9 @@
 
 #include "kernels/reference/reference.h"
 
+#include "kernels/reference/reference_loss.h"
+#include "kernels/reference/reference_matrix.h"
+#include "kernels/reference/reference_movement.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline {

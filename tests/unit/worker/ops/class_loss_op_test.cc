@@ -4,6 +4,7 @@
 
 #include "worker/ops/class_loss_op.h"
 
+#include "kernels/reference/reference_loss.h"
 #include "tests/testing/op_run.h"
 
 namespace syncline::worker {
