@@ -56,8 +56,7 @@ using Values = std::vector<std::vector<float>>;
 // A worker's client with two tables, and batches of random ids.
 class Worker {
  public:
-  Worker(PsFixture* fixture, uint32_t rank,
-                 worker::PsClient::Options options)
+  Worker(PsFixture* fixture, uint32_t rank, worker::PsClient::Options options)
       : memory_(std::make_shared<Memory>()), random_(rank + 1) {
     const TableMap map = *TableMap::Create(
         TableMap::DefaultSlots(fixture->ps_count()), fixture->ps_count());
@@ -173,8 +172,7 @@ Result Train(const PsFixture::Options& cluster,
   PsFixture fixture(cluster);
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t rank = 0; rank < cluster.workers; ++rank) {
-    workers.push_back(
-        std::make_unique<Worker>(&fixture, rank, options));
+    workers.push_back(std::make_unique<Worker>(&fixture, rank, options));
     if (options.shared_memory && options.boot_id.empty()) {
       EXPECT_TRUE(workers.back()->AwaitLinks(cluster.ps_count));
     }
