@@ -42,6 +42,7 @@ stage_lint() {
     python3 tests/lint/proto_compatibility_test.py &&
     python3 tests/lint/proto_compatibility.py &&
     configure_release >/dev/null &&
+    python3 tests/lint/mirror_test.py &&
     python3 tests/lint/mirror.py build/release
 }
 stage_release() {
