@@ -6,47 +6,20 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 #include "common/job/profile_limits.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/message_sizes.h"
-#include "scheduler/core/repeated_fault.h"
 
 namespace syncline::scheduler {
 namespace {
 
-constexpr int kExitRetryable = 138;
-constexpr size_t kDifferenceBytesMax = 1000;
-constexpr absl::Duration kExpiryPeriod = absl::Seconds(10);
 constexpr char kStreamClosed[] = "stream closed";
 constexpr char kNotConfirmed[] = "(not confirmed";
-
-Capacity NeedOf(const Job& job) {
-  const ResourcesSpec& resources = job.status().spec().resources();
-  return {resources.workers(), resources.ps()};
-}
-
-// Paths of the fields whose values are not the same; empty: none.
-std::string SpecDifference(const JobSpec& a, const JobSpec& b) {
-  std::string report;
-  google::protobuf::util::MessageDifferencer differencer;
-  differencer.ReportDifferencesToString(&report);
-  if (differencer.Compare(a, b)) return "";
-  return absl::StrJoin(
-      absl::StrSplit(absl::string_view(report).substr(0, kDifferenceBytesMax),
-                     '\n', absl::SkipEmpty()),
-      ", ");
-}
 
 // True if a registration with the incarnation of `member` is of that process,
 // which may not have heard yet which index it was given.
@@ -59,32 +32,26 @@ bool IsSameProcess(const Member& member, const Register& request) {
           other.task().index() == member.task().index());
 }
 
-bool IsWorker(const Member& member) {
-  return member.task().type() == CHIEF || member.task().type() == WORKER;
-}
-
 }  // namespace
 
 ClusterCore::ClusterCore(Options options)
     : options_(std::move(options)),
       membership_(options_.version),
       address_checks_(options_.confirms_addresses),
-      closed_streams_(options_.register_limit) {}
+      closed_streams_(options_.register_limit),
+      placement_(options_.settle, options_.expects_evaluator),
+      jobs_({options_.prepare_timeout, options_.grace}) {}
 
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
                           absl::Time now, ClusterActions* actions) {
-  started_at_ = now;
-  settled_at_ = now + options_.settle;
-  for (const std::string& job_id : unreadable) {
-    next_job_ = std::max(next_job_, JobNumber(job_id) + 1);
-  }
+  placement_.OnStart(now);
+  for (const std::string& job_id : unreadable) jobs_.Reserve(job_id);
   for (StoredJob& stored : jobs) {
-    const uint64_t number = JobNumber(stored.status.job_id());
-    AddJob(number, std::move(stored));
-    next_job_ = std::max(next_job_, number + 1);
+    jobs_.Reserve(stored.status.job_id());
+    jobs_.Add(std::move(stored));
   }
-  for (auto& [number, job] : jobs_) {
+  for (Job* job : jobs_.All()) {
     if (job->status().state() == QUEUED) {
       queue_.Push(job->id());
     } else if (!job->IsOver()) {
@@ -101,7 +68,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
         session, absl::InvalidArgumentError(absl::StrCat(
                      "this stream is that of ",
                      MemberTextWithIncarnation(registered->member)))});
-    return Lose(session, "it registered twice", now, actions);
+    return OnMemberLost(session, "it registered twice", now, actions);
   }
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
@@ -110,7 +77,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     const SessionId older = same->session;
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
-    Lose(older, "it opened another session", now, actions);
+    OnMemberLost(older, "it opened another session", now, actions);
   }
   const auto entry = membership_.Admit(session, request, now);
   if (!entry.ok()) {
@@ -192,9 +159,9 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
   if (closed_streams_.Contains(session)) {
     switch (closed_streams_.OnAnswer(session, answer, now)) {
       case ClosedStreams::Outcome::kAlive:
-        return membership_.Heard(session, now);
+        return membership_.RecordHeartbeat(session, now);
       case ClosedStreams::Outcome::kDead:
-        return Lose(session, kStreamClosed, now, actions);
+        return OnMemberLost(session, kStreamClosed, now, actions);
       case ClosedStreams::Outcome::kUnknown:
         return;
     }
@@ -219,12 +186,12 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
 void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
                             absl::Time now, ClusterActions* actions) {
   if (membership_.Find(session) == nullptr) return;
-  membership_.Heard(session, now);
+  membership_.RecordHeartbeat(session, now);
   if (message.has_done())
     return OnJobDone(session, message.done(), now, actions);
   // Also of a job that has ended, or that an earlier scheduler ran.
   if (message.has_report() && message.report().has_activity()) {
-    Job* const reported = MutableJob(message.report().job_id());
+    Job* const reported = jobs_.Find(message.report().job_id());
     if (reported != nullptr) {
       reported->OnKeptResults(membership_.Find(session)->member,
                               message.report().activity(), actions);
@@ -254,7 +221,7 @@ void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
     if (done.released()) Release(session, now, actions);
     return;
   }
-  Job* job = MutableJob(done.job_id());
+  Job* job = jobs_.Find(done.job_id());
   job->OnDone(session, done, now, actions);
   Settle(job, now, actions);
 }
@@ -263,23 +230,23 @@ void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
                                  ClusterActions* actions) {
   const Job* const job = JobOf(session);
   if (!options_.confirms_addresses || job == nullptr || job->stopping()) {
-    return Lose(session, kStreamClosed, now, actions);
+    return OnMemberLost(session, kStreamClosed, now, actions);
   }
   closed_streams_.Add(session, now);
   ConfirmAddresses(now, actions);
 }
 
-void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
-                       ClusterActions* actions) {
+void ClusterCore::OnMemberLost(SessionId session, absl::string_view why,
+                               absl::Time now, ClusterActions* actions) {
   if (membership_.Find(session) == nullptr) return;
   ++lost_count_;
-  settled_at_ = now + options_.settle;
+  placement_.OnMemberLost(now);
   membership_.Remove(session);
   address_checks_.Remove(session);
   closed_streams_.Remove(session);
   const auto engagement = engaged_.find(session);
   if (engagement != engaged_.end()) {
-    Job* job = MutableJob(engagement->second.job_id);
+    Job* job = jobs_.Find(engagement->second.job_id);
     engaged_.erase(engagement);
     if (job != nullptr) {
       job->OnGone(session, why, now, actions);
@@ -292,7 +259,7 @@ void ClusterCore::Lose(SessionId session, absl::string_view why, absl::Time now,
 void ClusterCore::Release(SessionId session, absl::Time now,
                           ClusterActions* actions) {
   const auto engagement = engaged_.find(session);
-  Job* job = MutableJob(engagement->second.job_id);
+  Job* job = jobs_.Find(engagement->second.job_id);
   engaged_.erase(engagement);
   if (job != nullptr) job->OnGone(session, /*lost=*/"", now, actions);
   StartJobs(now, actions);
@@ -300,7 +267,7 @@ void ClusterCore::Release(SessionId session, absl::Time now,
 
 void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
   if (!job->stopping()) return;
-  if (job->TakeFailure()) NoteRepeatedFault(job);
+  if (job->TakeFailure()) jobs_.NoteRepeatedFault(job);
   for (const SessionId session : job->Participants()) {
     const auto it = engaged_.find(session);
     if (it == engaged_.end() || it->second.job_id != job->id() ||
@@ -308,21 +275,6 @@ void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
       continue;
     }
     SendStop(session, job->id(), job->StopReason(), now, actions);
-  }
-}
-
-void ClusterCore::NoteRepeatedFault(Job* job) {
-  if (job->status().exit_code() != kExitRetryable) return;
-  const std::string fault = FaultOf(job->status());
-  if (fault.empty()) return;
-  // The latest earlier run of it.
-  for (const Job* earlier : Jobs()) {
-    if (JobNumber(earlier->id()) >= JobNumber(job->id()) ||
-        !IsSameWork(earlier->status(), job->status())) {
-      continue;
-    }
-    if (FaultOf(earlier->status()) == fault) job->MarkRepeated(earlier->id());
-    return;
   }
 }
 
@@ -344,15 +296,16 @@ void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
         EndSession{session, absl::UnavailableError(absl::StrCat(
                                 "lease expired: ", why, ", the lease is ",
                                 SecondsText(options_.lease)))});
-    Lose(session, why, now, actions);
+    OnMemberLost(session, why, now, actions);
   }
   for (const SessionId session : closed_streams_.Overdue(now)) {
-    Lose(session,
-         absl::StrCat("it answers at its address, but has not registered again "
-                      "within ",
-                      SecondsText(options_.register_limit),
-                      " of the end of its stream"),
-         now, actions);
+    OnMemberLost(
+        session,
+        absl::StrCat("it answers at its address, but has not registered again "
+                     "within ",
+                     SecondsText(options_.register_limit),
+                     " of the end of its stream"),
+        now, actions);
   }
 }
 
@@ -371,84 +324,46 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
         absl::StrCat("did not release job ", engaged_.at(session).job_id,
                      " within ", SecondsText(options_.release_timeout));
     actions->push_back(EndSession{session, absl::UnavailableError(why)});
-    Lose(session, why, now, actions);
+    OnMemberLost(session, why, now, actions);
   }
   for (const std::string& job_id : running) {
-    Job* job = MutableJob(job_id);
+    Job* job = jobs_.Find(job_id);
     job->OnTick(now, actions);
     Settle(job, now, actions);
   }
   ConfirmAddresses(now, actions);
   // Perhaps nobody is waited for any more.
   if (!queue_.empty()) StartJobs(now, actions);
-  ExpireJobs(now, actions);
+  jobs_.DeleteOld(options_.keep, now, actions);
 }
 
-Capacity ClusterCore::FreeMembers::capacity() const {
-  return {static_cast<uint32_t>(workers.size()),
-          static_cast<uint32_t>(ps.size())};
-}
-
-ClusterCore::FreeMembers ClusterCore::Free() const {
-  FreeMembers free;
+MemberPool ClusterCore::Pool() const {
+  MemberPool pool;
   for (const Membership::Entry* entry : membership_.All()) {
-    if (engaged_.contains(entry->session) ||
-        !address_checks_.Confirmed(entry->session)) {
-      continue;
-    }
-    if (IsWorker(entry->member)) {
-      free.workers.push_back({entry->session, entry->member});
-    } else if (entry->member.task().type() == PS) {
-      free.ps.push_back({entry->session, entry->member});
-    } else if (entry->member.task().type() == EVALUATOR) {
-      free.evaluators.push_back({entry->session, entry->member});
-    }
+    if (!address_checks_.Confirmed(entry->session)) continue;
+    pool.Add(entry->session, entry->member,
+             /*is_free=*/!engaged_.contains(entry->session));
   }
-  return free;
+  return pool;
 }
 
-// In the order of submission. A job that has to wait for running ones holds up
-// those behind it, so that it is not starved; one that the members there are
-// could never run does not: it keeps its place for when more of them join.
+// In the order of submission.
 void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
-  const Capacity total = Total();
   const std::deque<std::string> waiting = queue_.ids();
   for (const std::string& job_id : waiting) {
     if (shut_down_) break;
-    Job* job = MutableJob(job_id);
-    const FreeMembers free = Free();
-    if (total.Covers(NeedOf(*job))) too_large_since_.erase(job_id);
-    if (free.capacity().Covers(NeedOf(*job))) {
-      if (AwaitsEvaluator(*job, now)) break;
-      queue_.Remove(job_id);
-      Place(job, free, now, actions);
-    } else if (total.Covers(NeedOf(*job)) || MayComeTogether(*job, now)) {
-      break;
-    }
+    Job* job = jobs_.Find(job_id);
+    const MemberPool pool = Pool();
+    const JobPlacement::Decision decision = placement_.Decide(*job, pool, now);
+    if (decision == JobPlacement::Decision::kHoldUp) break;
+    if (decision == JobPlacement::Decision::kPass) continue;
+    queue_.Remove(job_id);
+    Place(job, pool, now, actions);
   }
-  UpdateQueue(Free().capacity(), now, actions);
+  UpdateQueue(now, actions);
 }
 
-// A member that comes and goes all the time settles nothing: a job that has
-// been too large for as long as settling takes is not waited for any longer.
-bool ClusterCore::MayComeTogether(const Job& too_large, absl::Time now) {
-  const auto since = too_large_since_.try_emplace(too_large.id(), now).first;
-  return now < settled_at_ && now < since->second + options_.settle;
-}
-
-bool ClusterCore::AwaitsEvaluator(const Job& job, absl::Time now) const {
-  if (!options_.expects_evaluator || !job.WantsEvaluator()) return false;
-  return now < started_at_ + options_.settle &&
-         absl::c_none_of(membership_.All(),
-                         [&](const Membership::Entry* entry) {
-                           return entry->member.task().type() == EVALUATOR &&
-                                  address_checks_.Confirmed(entry->session);
-                         });
-}
-
-// An evaluator is never waited for once the cluster is there: it is taken if it
-// is free.
-void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
+void ClusterCore::Place(Job* job, const MemberPool& free, absl::Time now,
                         ClusterActions* actions) {
   const Capacity need = NeedOf(*job);
   const auto workers = absl::MakeConstSpan(free.workers).first(need.workers);
@@ -466,16 +381,12 @@ void ClusterCore::Place(Job* job, const FreeMembers& free, absl::Time now,
   job->Start(workers, ps, evaluator, now, actions);
 }
 
-void ClusterCore::UpdateQueue(const Capacity& free, absl::Time now,
-                              ClusterActions* actions) {
-  const Capacity total = Total();
+void ClusterCore::UpdateQueue(absl::Time now, ClusterActions* actions) {
+  const MemberPool pool = Pool();
   uint32_t position = 0;
   for (const std::string& job_id : queue_.ids()) {
-    Job* job = MutableJob(job_id);
-    std::string waiting_for =
-        free.Covers(NeedOf(*job)) && AwaitsEvaluator(*job, now)
-            ? "the cluster's evaluator, which may still come"
-            : WaitingText(NeedOf(*job), free, total);
+    Job* job = jobs_.Find(job_id);
+    std::string waiting_for = placement_.WaitingText(*job, pool, now);
     if (position > 0) {
       waiting_for =
           absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);
@@ -483,20 +394,6 @@ void ClusterCore::UpdateQueue(const Capacity& free, absl::Time now,
     job->SetQueueState(position, waiting_for, actions);
     ++position;
   }
-}
-
-Capacity ClusterCore::Total() const {
-  Capacity total;
-  for (const Membership::Entry* entry : membership_.All()) {
-    if (!address_checks_.Confirmed(entry->session)) continue;
-    total.workers += IsWorker(entry->member) ? 1 : 0;
-    total.ps += entry->member.task().type() == PS ? 1 : 0;
-  }
-  return total;
-}
-
-std::string ClusterCore::NextJobId() {
-  return absl::StrFormat("j-%04d", next_job_++);
 }
 
 absl::Status ClusterCore::CheckAccepting() const {
@@ -527,40 +424,11 @@ absl::StatusOr<StoredJob> ClusterCore::Prepare(
   return job;
 }
 
-void ClusterCore::AddJob(uint64_t number, StoredJob stored) {
-  if (!stored.client_key.empty()) by_client_key_[stored.client_key] = number;
-  jobs_[number] = std::make_unique<Job>(
-      std::move(stored), Job::Timing{options_.prepare_timeout, options_.grace});
-}
-
-absl::StatusOr<std::optional<std::string>> ClusterCore::FindRepeated(
-    const std::string& client_key, const JobSpec& spec,
-    const Artifact& model) const {
-  const auto known = by_client_key_.find(client_key);
-  if (client_key.empty() || known == by_client_key_.end()) return std::nullopt;
-  const JobStatus& first = jobs_.at(known->second)->status();
-  std::string differs = SpecDifference(first.spec(), spec);
-  for (const Artifact& artifact : first.artifacts()) {
-    if (artifact.name() == "model.onnx" &&
-        (artifact.size_bytes() != model.size_bytes() ||
-         artifact.crc32c() != model.crc32c())) {
-      absl::StrAppend(&differs, differs.empty() ? "" : ", ", "the model file");
-    }
-  }
-  if (differs.empty()) return first.job_id();
-  return absl::AlreadyExistsError(
-      absl::StrCat("client key \"", absl::Utf8SafeCHexEscape(client_key),
-                   "\" is that of job ", first.job_id(),
-                   ", which is another one; what differs: ", differs,
-                   ". Submit with another key"));
-}
-
 void ClusterCore::Submit(StoredJob stored, absl::Time now,
                          ClusterActions* actions) {
   const std::string job_id = stored.status.job_id();
-  const uint64_t number = JobNumber(job_id);
-  SYNCLINE_CHECK(number != 0 && !jobs_.contains(number));
-  AddJob(number, std::move(stored));
+  SYNCLINE_CHECK(JobNumber(job_id) != 0 && jobs_.Find(job_id) == nullptr);
+  jobs_.Add(std::move(stored));
   queue_.Push(job_id);
   StartJobs(now, actions);
 }
@@ -569,14 +437,14 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
                                  absl::string_view reason, absl::Time now,
                                  ClusterActions* actions) {
   SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
-  Job* job = MutableJob(job_id);
+  Job* job = jobs_.Find(job_id);
   if (job->IsOver()) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", job_id, " is ",
                      JobState_Name(job->status().state()), " already"));
   }
   queue_.Remove(job_id);
-  too_large_since_.erase(job_id);
+  placement_.Forget(job_id);
   job->Cancel(reason, now, actions);
   Settle(job, now, actions);
   StartJobs(now, actions);
@@ -586,7 +454,7 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
 absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
                                                  ClusterActions* actions) {
   SYNCLINE_RETURN_IF_ERROR(FindJob(request.job_id()).status());
-  Job* const job = MutableJob(request.job_id());
+  Job* const job = jobs_.Find(request.job_id());
   if (job->status().state() != RUNNING || job->stopping()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", request.job_id(), " is ", JobState_Name(job->status().state()),
@@ -601,7 +469,7 @@ absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
                             job->WorkerSession(request.rank()));
   SYNCLINE_ASSIGN_OR_RETURN(
       const SchedulerMessage message,
-      job->WishForProfile(request.rank(), request.steps()));
+      job->RequestProfile(request.rank(), request.steps()));
   // A worker whose stream has closed is told when it has registered again.
   actions->push_back(SendCommand{worker, message});
   return message.profile().artifact();
@@ -638,60 +506,13 @@ absl::Status ClusterCore::AddArtifact(const std::string& job_id,
                                       const Artifact& artifact,
                                       ClusterActions* actions) {
   SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
-  MutableJob(job_id)->AddArtifact(artifact, actions);
+  jobs_.Find(job_id)->AddArtifact(artifact, actions);
   return absl::OkStatus();
-}
-
-void ClusterCore::ExpireJobs(absl::Time now, ClusterActions* actions) {
-  if (now < expire_at_) return;
-  expire_at_ = now + kExpiryPeriod;
-  for (auto it = jobs_.begin(); it != jobs_.end();) {
-    Job* job = it->second.get();
-    const bool expired = job->IsOver() && now - job->since() >= options_.keep;
-    // The newest record stays: its number must not be given again.
-    const bool newest = std::next(it) == jobs_.end();
-    if (!expired || (newest && job->status().artifacts().empty())) {
-      ++it;
-      continue;
-    }
-    if (newest) job->ClearArtifacts(actions);
-    if (!newest) {
-      std::erase_if(by_client_key_, [&](const auto& entry) {
-        return entry.second == it->first;
-      });
-    }
-    actions->push_back(DeleteJob{job->id(), !newest});
-    it = newest ? std::next(it) : jobs_.erase(it);
-  }
-}
-
-Job* ClusterCore::MutableJob(const std::string& job_id) {
-  const auto it = jobs_.find(JobNumber(job_id));
-  return it == jobs_.end() || it->second->id() != job_id ? nullptr
-                                                         : it->second.get();
 }
 
 Job* ClusterCore::JobOf(SessionId session) {
   const auto it = engaged_.find(session);
-  return it == engaged_.end() ? nullptr : MutableJob(it->second.job_id);
-}
-
-absl::StatusOr<const Job*> ClusterCore::FindJob(
-    const std::string& job_id) const {
-  const auto it = jobs_.find(JobNumber(job_id));
-  if (it == jobs_.end() || it->second->id() != job_id) {
-    return absl::NotFoundError(absl::StrCat("no job \"", job_id, "\""));
-  }
-  return it->second.get();
-}
-
-std::vector<const Job*> ClusterCore::Jobs() const {
-  std::vector<const Job*> jobs;
-  jobs.reserve(jobs_.size());
-  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-    jobs.push_back(it->second.get());
-  }
-  return jobs;
+  return it == engaged_.end() ? nullptr : jobs_.Find(it->second.job_id);
 }
 
 ClusterStatus ClusterCore::Cluster(absl::Time now) const {

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,7 +16,9 @@
 #include "scheduler/core/closed_streams.h"
 #include "scheduler/core/cluster_action.h"
 #include "scheduler/core/job.h"
+#include "scheduler/core/job_placement.h"
 #include "scheduler/core/job_queue.h"
+#include "scheduler/core/job_records.h"
 #include "scheduler/core/membership.h"
 
 namespace syncline::scheduler {
@@ -41,11 +41,8 @@ class ClusterCore {
     absl::Duration release_timeout = absl::Seconds(10);
     absl::Duration grace = absl::Seconds(2);  // Job::Timing
     absl::Duration keep = absl::Hours(24 * 7);
-    // After its start, and after a loss, the cluster may still come together:
-    // until then nobody overtakes a job that it is too small for.
+    // JobPlacement has both.
     absl::Duration settle = absl::Seconds(15);
-    // One is on its way: after the start, while the cluster may still come
-    // together, a job that has something to evaluate waits for it.
     bool expects_evaluator = false;
     // The cluster is there for one job (Registered.ends_with_scheduler).
     bool ends_with_scheduler = false;
@@ -98,18 +95,16 @@ class ClusterCore {
                                     std::vector<TableInfo> tables,
                                     const std::string& job_id, absl::Time now);
   void Submit(StoredJob job, absl::Time now, ClusterActions* actions);
-  // The job that was submitted with this key before; none: the key is empty or
-  // was not seen. Errors: AlreadyExists: that was another job, with what
-  // differs. `spec` has its defaults; of `model` size and checksum are
-  // compared.
+  // As JobRecords says.
   absl::StatusOr<std::optional<std::string>> FindRepeated(
       const std::string& client_key, const JobSpec& spec,
-      const Artifact& model) const;
-  bool HasClientKey(const std::string& client_key) const {
-    return by_client_key_.contains(client_key);
+      const Artifact& model) const {
+    return jobs_.FindRepeated(client_key, spec, model);
   }
-  // Never given before.
-  std::string NextJobId();
+  bool HasClientKey(const std::string& client_key) const {
+    return jobs_.HasClientKey(client_key);
+  }
+  std::string NextJobId() { return jobs_.NextId(); }
   // Errors: ResourceExhausted, Unavailable; as Prepare.
   absl::Status CheckAccepting() const;
   // Errors: NotFound, FailedPrecondition (final already).
@@ -133,9 +128,11 @@ class ClusterCore {
                            ClusterActions* actions);
 
   // Errors: NotFound.
-  absl::StatusOr<const Job*> FindJob(const std::string& job_id) const;
+  absl::StatusOr<const Job*> FindJob(const std::string& job_id) const {
+    return jobs_.Get(job_id);
+  }
   // Newest first.
-  std::vector<const Job*> Jobs() const;
+  std::vector<const Job*> Jobs() const { return jobs_.NewestFirst(); }
   // Without address and version of the scheduler, and without the members'
   // incarnations: it is for everybody. A member that is not confirmed has the
   // reason, in brackets, for a job.
@@ -148,13 +145,6 @@ class ClusterCore {
   uint64_t lost_count() const { return lost_count_; }
 
  private:
-  struct FreeMembers {
-    std::vector<Job::Place> workers;
-    std::vector<Job::Place> ps;
-    std::vector<Job::Place> evaluators;
-    Capacity capacity() const;
-  };
-
   // The process of `request` is a member already, with another stream, and goes
   // on as that. False: it cannot; nothing has changed.
   bool Resume(const Membership::Entry& member, SessionId session,
@@ -162,33 +152,24 @@ class ClusterCore {
   void Welcome(SessionId session, const Register& request,
                ClusterActions* actions);
   void LoseExpired(absl::Time now, ClusterActions* actions);
-  void Lose(SessionId session, absl::string_view why, absl::Time now,
-            ClusterActions* actions);
+  // The member is gone: its job fails, unless it was done with its part.
+  void OnMemberLost(SessionId session, absl::string_view why, absl::Time now,
+                    ClusterActions* actions);
   void OnJobDone(SessionId session, const JobDone& done, absl::Time now,
                  ClusterActions* actions);
   void Release(SessionId session, absl::Time now, ClusterActions* actions);
-  // Sends StopJob to whoever still works for a job that is over.
-  // A failure that the same work has had before is no matter of luck.
-  void NoteRepeatedFault(Job* job);
+  // If the job is over, or about to be, sends StopJob to the members that still
+  // work for it.
   void Settle(Job* job, absl::Time now, ClusterActions* actions);
   void SendStop(SessionId session, const std::string& job_id,
                 absl::string_view reason, absl::Time now,
                 ClusterActions* actions);
-  FreeMembers Free() const;
+  MemberPool Pool() const;
   void ConfirmAddresses(absl::Time now, ClusterActions* actions);
   void StartJobs(absl::Time now, ClusterActions* actions);
-  bool MayComeTogether(const Job& too_large, absl::Time now);
-  bool AwaitsEvaluator(const Job& job, absl::Time now) const;
-  void Place(Job* job, const FreeMembers& free, absl::Time now,
+  void Place(Job* job, const MemberPool& free, absl::Time now,
              ClusterActions* actions);
-  void UpdateQueue(const Capacity& free, absl::Time now,
-                   ClusterActions* actions);
-  // Of all confirmed members, whether they work or not.
-  Capacity Total() const;
-  void ExpireJobs(absl::Time now, ClusterActions* actions);
-  // Takes it into jobs_.
-  void AddJob(uint64_t number, StoredJob stored);
-  Job* MutableJob(const std::string& job_id);
+  void UpdateQueue(absl::Time now, ClusterActions* actions);
   // The job this member is engaged for, if it is known; else null.
   Job* JobOf(SessionId session);
 
@@ -197,15 +178,10 @@ class ClusterCore {
   AddressChecks address_checks_;
   ClosedStreams closed_streams_;
   JobQueue queue_;
-  std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number: "j-0001" is 1
-  std::map<std::string, uint64_t> by_client_key_;  // numbers of jobs
+  JobPlacement placement_;
+  JobRecords jobs_;
   std::map<SessionId, Engagement> engaged_;
-  absl::Time started_at_ = absl::InfinitePast();
-  absl::Time settled_at_ = absl::InfinitePast();
-  absl::flat_hash_map<std::string, absl::Time> too_large_since_;
-  uint64_t next_job_ = 1;
   uint64_t lost_count_ = 0;
-  absl::Time expire_at_ = absl::InfinitePast();
   bool shut_down_ = false;
   SchedulerMessage shutdown_;  // what newcomers are told then
   std::set<uint64_t> told_;    // it, by incarnation

@@ -2,7 +2,6 @@
 #define SYNCLINE_SCHEDULER_CORE_JOB_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,10 +14,12 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/cluster_action.h"
 #include "scheduler/core/data_comparison.h"
+#include "scheduler/core/job_health.h"
+#include "scheduler/core/job_members.h"
 #include "scheduler/core/job_progress.h"
 #include "scheduler/core/membership.h"
-#include "scheduler/core/progress_watchdog.h"
-#include "scheduler/core/unreachable_pairs.h"
+#include "scheduler/core/profile_requests.h"
+#include "scheduler/core/ps_reports.h"
 
 namespace syncline::scheduler {
 
@@ -134,87 +135,41 @@ class Job {
   const JobStatus& status() const { return status_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<TableInfo>& tables() const { return tables_; }
-  // The tables as the ps last reported them, with as many of their hot keys as
-  // one answer has room for. Errors: ResourceExhausted: there are too many.
-  absl::StatusOr<JobTableStatus> TableStatus(absl::Time now) const;
+  // As PsReports says.
+  absl::StatusOr<JobTableStatus> TableStatus(absl::Time now) const {
+    return ps_reports_.TableStatus(id(), now);
+  }
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
-  // Of the worker with this rank. Errors: InvalidArgument: there is none, or it
-  // is the evaluator's; FailedPrecondition: it has done all its steps.
-  absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const;
+  // As JobMembers says.
+  absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const {
+    return members_.WorkerSession(rank, id());
+  }
   // Remembers that this worker was asked for a profile until it has stored it;
-  // returns what to ask, with the name to store it by. Errors:
-  // ResourceExhausted: too many are still to come from the worker, or there and
-  // to come of the job.
-  absl::StatusOr<SchedulerMessage> WishForProfile(uint32_t rank,
+  // returns what to ask. Errors: as ProfileRequests::Add.
+  absl::StatusOr<SchedulerMessage> RequestProfile(uint32_t rank,
                                                   uint32_t steps);
   // Sessions that have not gone.
-  std::vector<SessionId> Participants() const;
+  std::vector<SessionId> Participants() const { return members_.Sessions(); }
 
  private:
-  enum class Stage { kPreparing, kPrepared, kGone };
-  enum class Role { kWorker, kEvaluator, kPs };
-  struct Party {
-    SessionId session = 0;
-    Participant participant;
-    Role role = Role::kWorker;
-    Stage stage = Stage::kPreparing;
-    bool done = false;    // with its part; results are stored
-    bool failed = false;  // JobDone with another code than 0
-    std::vector<std::string> problems = {};  // of preparing
-    std::string activity = {};               // as it said last; empty: none
-  };
-  struct PsView {
-    absl::Time time;
-    PsReport report;
-  };
-  // A failure that waits for a better reason.
-  struct Suspicion {
-    std::string reason;
-    absl::Time until;
-  };
-
-  // A profile to come.
-  struct Wish {
-    uint32_t rank = 0;
-    ProfileSteps steps;
-  };
-
-  Party* Find(SessionId session);
   // Whether this process trained or evaluated, as the record has it.
   bool HasWorker(const Member& member) const;
   // Takes what the ps have skipped into the progress.
   void CountSkipped(ClusterActions* actions);
-  bool All(Stage stage) const;
   void AddDoneRank(uint32_t rank);
-  // Says whom the job waits for: while it prepares those who have not answered;
-  // then those who say what they wait for, and the evaluator if the workers are
-  // done and it is not.
+  // Writes down whom the job waits for (JobMembers::WaitingText).
   void UpdateWaitingFor(ClusterActions* actions);
-  // The repeat of an evaluation is no progress.
-  void Watch(const Party& party, const WorkerReport& report,
-             bool has_new_evaluation, absl::Time now);
-  void AddWaitingFor(const Party& party, std::string* text) const;
   // `reason`, and where results are that could not be stored.
   std::string WithWaitingFor(absl::string_view reason) const;
-  bool WorkersAreDone() const;
-  void Join(const Place& place, Role role, uint32_t rank, Participant* out);
-  // True if this participant evaluates: the evaluator, or else the chief.
-  bool Evaluates(const Party& party) const;
-  static Participant* AddParticipant(Role role, JobAssignment* assignment);
-  SchedulerMessage PrepareMessage() const;
-  SchedulerMessage RunMessage() const;
-  // Why the job cannot go on although everybody is there; nothing if it can.
-  std::optional<std::string> Obstacle(absl::Time now) const;
+  void Join(const Place& place, JobMember::Role role, uint32_t rank,
+            Participant* out);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
   // "\nwarning: ..." if a step takes more samples than there are; else empty.
   std::string StepWarning() const;
   void FinishIfAllGone(absl::Time now, ClusterActions* actions);
-  bool HasProfile(absl::string_view prefix) const;
-  // A worker records them in order: who stored this one stores none before it.
-  void ForgetWishesUpTo(const std::string& artifact);
-  std::string LossText(const Party& party, absl::string_view lost) const;
+  std::string LossText(const JobMember& member, absl::string_view lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
 
@@ -222,19 +177,17 @@ class Job {
   const std::vector<ParameterInfo> parameters_;
   const std::vector<TableInfo> tables_;
   JobStatus status_;
-  std::vector<Party> parties_;  // workers by rank, evaluator, ps by rank
+  JobMembers members_;
+  JobHealth health_;
   // As the chief has said.
   int64_t clocks_per_epoch_ = 0;
   int64_t clocks_total_ = 0;
   uint64_t train_samples_ = 0;
   DataComparison data_;  // while it is prepared
   std::optional<JobProgressTracker> progress_;
-  std::map<uint32_t, PsView> ps_views_;  // by rank
-  std::vector<Wish> wishes_;             // in order
-  std::optional<Suspicion> suspicion_;
-  UnreachablePairs unreachable_;
-  bool has_just_failed_ = false;              // TakeFailure
-  std::optional<ProgressWatchdog> watchdog_;  // while it runs
+  PsReports ps_reports_;
+  ProfileRequests profiles_;
+  bool has_just_failed_ = false;  // TakeFailure
   // Somebody has a problem with preparing; the others may answer until then.
   absl::Time refused_by_ = absl::InfiniteFuture();
   bool finishing_ = false;

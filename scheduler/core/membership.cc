@@ -219,7 +219,7 @@ void Membership::Rebind(SessionId older, SessionId session, absl::Time now) {
   by_session_.insert(std::move(moved));
 }
 
-void Membership::Heard(SessionId session, absl::Time now) {
+void Membership::RecordHeartbeat(SessionId session, absl::Time now) {
   const auto it = by_session_.find(session);
   if (it != by_session_.end()) live_.at(it->second).last_heard = now;
 }

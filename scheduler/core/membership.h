@@ -54,7 +54,8 @@ class Membership {
   // live.
   void Rebind(SessionId older, SessionId session, absl::Time now);
 
-  void Heard(SessionId session, absl::Time now);
+  // A message of the member counts as one. No effect on ended sessions.
+  void RecordHeartbeat(SessionId session, absl::Time now);
   // Sessions that were silent for longer than `lease`.
   std::vector<SessionId> Expired(absl::Time now, absl::Duration lease) const;
 

@@ -15,12 +15,8 @@ namespace {
 
 // Also how often a watcher sees progress.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
-// A watcher that hears nothing for longer knows that something is wrong.
-constexpr absl::Duration kBeatPeriod = absl::Seconds(2);
 // A loop that has done nothing for so long is stuck on the disk.
 constexpr absl::Duration kHeldUpLimit = absl::Seconds(10);
-// A disk that is full fails at every tick.
-constexpr absl::Duration kComplaintPeriod = absl::Seconds(30);
 
 }  // namespace
 
@@ -29,9 +25,9 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
                          SchedulerMetrics* metrics)
     : idle_limit_(options.idle_limit),
       confirmer_(options.confirmer),
-      state_(state),
       artifacts_(artifacts),
       metrics_(metrics),
+      records_(state, metrics),
       core_(options.core),
       thread_("scheduler", 1) {
   std::vector<std::string> unreadable;
@@ -88,8 +84,9 @@ void ControlLoop::Tick() {
              now);
     }
     HandleLateAnswers();
-    RetryWrites();
-    NotifyDirty();
+    records_.Retry([this](const std::string& job_id) { return Get(job_id); },
+                   clock_.Now());
+    NotifyChanged();
     EndIdle();
     MutexLock lock(&mu_);
     ticked_ = MonotonicNow();
@@ -110,7 +107,7 @@ void ControlLoop::Execute(const ClusterActions& actions) {
     } else if (auto* persist = std::get_if<PersistJob>(&action)) {
       Persist(persist->job_id, persist->durable);
     } else if (auto* changed = std::get_if<JobChanged>(&action)) {
-      dirty_.insert(changed->job_id);
+      watchers_.MarkChanged(changed->job_id);
       if (changed->transition) OnTransition(changed->job_id);
     } else if (auto* old = std::get_if<DeleteJob>(&action)) {
       Forget(*old);
@@ -176,68 +173,16 @@ void ControlLoop::SendTo(const SendCommand& send) {
 void ControlLoop::Persist(const std::string& job_id, bool durable) {
   const auto status = Get(job_id);
   if (!status.ok()) return;
-  const absl::Status written = state_->Put(*status, durable);
-  if (written.ok()) {
-    if (unsaved_.erase(job_id) > 0 && unsaved_.empty()) {
-      MutexLock lock(&mu_);
-      unwritten_ = absl::OkStatus();
-    }
-    return;
-  }
-  // The job goes on; the next tick tries again.
-  unsaved_.insert(job_id);
-  {
-    MutexLock lock(&mu_);
-    unwritten_ = written;
-  }
-  LogWriteFailure(job_id, written);
+  records_.Write(*status, durable, clock_.Now());
 }
 
-void ControlLoop::LogWriteFailure(const std::string& job_id,
-                                  const absl::Status& why) {
-  metrics_->CountStoreError();
-  ++writes_failed_;
-  if (clock_.Now() < complain_at_) return;
-  complain_at_ = clock_.Now() + kComplaintPeriod;
-  LogError("job record not written or not deleted; it is tried again")
-      .Job(job_id)
-      .Field("failed_writes", std::exchange(writes_failed_, 0))
-      .Status(why);
-}
-
-void ControlLoop::RetryWrites() {
-  for (const std::string& job_id : std::exchange(revoked_, {})) Revoke(job_id);
-  if (unsaved_.empty()) return;
-  for (const std::string& job_id : std::exchange(unsaved_, {})) {
-    Persist(job_id, /*durable=*/true);
-  }
-  if (!unsaved_.empty()) return;
-  {
-    MutexLock lock(&mu_);
-    unwritten_ = absl::OkStatus();
-  }
-  LogInfo("all job records are written again");
-  complain_at_ = absl::InfinitePast();
-}
-
-// The files first: those without a record would be kept for ever. A record that
-// is left is read by the next start, which forgets it again.
+// The files first: those without a record would be kept for ever.
 void ControlLoop::Forget(const DeleteJob& job) {
   const absl::Status status = artifacts_->DeleteJob(job.job_id);
-  if (status.ok() && job.record) {
-    const absl::Status forgotten = state_->Delete(job.job_id);
-    if (!forgotten.ok()) LogWriteFailure(job.job_id, forgotten);
-  }
+  if (status.ok() && job.record) records_.DeleteOld(job.job_id, clock_.Now());
   LogInfo(job.record ? "old job deleted" : "files deleted")
       .Job(job.job_id)
       .Status(status);
-}
-
-void ControlLoop::Revoke(const std::string& job_id) {
-  const absl::Status deleted = state_->Delete(job_id);
-  if (deleted.ok()) return;
-  revoked_.insert(job_id);
-  LogWriteFailure(job_id, deleted);
 }
 
 void ControlLoop::EndIdle() {
@@ -285,28 +230,15 @@ void ControlLoop::OnTransition(const std::string& job_id) {
 }
 
 void ControlLoop::Notify(const std::string& job_id) {
-  dirty_.erase(job_id);
-  std::shared_ptr<const JobStatus> status;
-  std::vector<std::shared_ptr<Watcher>> watchers;
-  {
-    MutexLock lock(&mu_);
-    const auto job = core_.FindJob(job_id);
-    if (!job.ok()) return;
-    status = std::make_shared<JobStatus>((*job)->Status(clock_.Now()));
-    const auto [begin, end] = watchers_.equal_range(job_id);
-    for (auto it = begin; it != end; ++it) watchers.push_back(it->second);
-    if (IsFinal(status->state())) watchers_.erase(begin, end);
-  }
-  for (const auto& watcher : watchers) watcher->OnStatus(status);
+  auto status = Get(job_id);
+  if (!status.ok()) return;
+  watchers_.Tell(std::make_shared<const JobStatus>(*std::move(status)));
 }
 
-void ControlLoop::NotifyDirty() {
-  if (clock_.Now() >= beat_at_) {
-    beat_at_ = clock_.Now() + kBeatPeriod;
-    MutexLock lock(&mu_);
-    for (const auto& [job_id, watcher] : watchers_) dirty_.insert(job_id);
+void ControlLoop::NotifyChanged() {
+  for (const std::string& job_id : watchers_.TakeChanged(clock_.Now())) {
+    Notify(job_id);
   }
-  for (const std::string& job_id : std::exchange(dirty_, {})) Notify(job_id);
 }
 
 SessionId ControlLoop::AddSession(std::shared_ptr<Session> session) {
@@ -413,12 +345,7 @@ absl::StatusOr<ControlLoop::Submission> ControlLoop::Enqueue(
   }
   stored.client_key = job.client_key;
   *stored.status.add_artifacts() = model;
-  const absl::Status written = state_->PutNew(stored);
-  if (!written.ok()) {
-    // A write that failed may still have reached the disk.
-    Revoke(job_id);
-    return written;
-  }
+  SYNCLINE_RETURN_IF_ERROR(records_.WriteNew(stored, now));
   LogInfo("job queued")
       .Job(job_id)
       .Field("name", job.spec.name())
@@ -464,7 +391,7 @@ void ControlLoop::AddArtifact(const std::string& job_id,
         *outcome = core->AddArtifact(job_id, artifact, actions);
       },
       [=, this] {
-        if (outcome->ok() && unsaved_.contains(job_id)) {
+        if (outcome->ok() && records_.IsUnwritten(job_id)) {
           return done(absl::ResourceExhaustedError(
               absl::StrCat("the scheduler has ", artifact.name(), " of job ",
                            job_id, ", but could not write that to its state")));
@@ -487,45 +414,30 @@ absl::Status ControlLoop::Watch(const std::string& job_id,
   const bool queued = thread_.TrySubmit([=, this] {
     // Drain has ended all watches that there were.
     if (draining_) return watcher->OnDrain();
-    std::shared_ptr<const JobStatus> status;
-    {
-      MutexLock lock(&mu_);
-      const auto job = core_.FindJob(job_id);
-      if (!job.ok()) return;
-      status = std::make_shared<JobStatus>((*job)->Status(clock_.Now()));
-      if (!(*job)->IsOver()) watchers_.emplace(job_id, watcher);
-    }
-    watcher->OnStatus(std::move(status));
+    auto status = Get(job_id);
+    if (!status.ok()) return;
+    if (!IsFinal(status->state())) watchers_.Add(job_id, watcher);
+    watcher->OnStatus(std::make_shared<const JobStatus>(*std::move(status)));
   });
   return queued ? absl::OkStatus() : SchedulerStopping();
 }
 
 void ControlLoop::Unwatch(const std::string& job_id, const Watcher* watcher) {
   // After the Watch that may still be queued.
-  (void)thread_.TrySubmit([=, this] {
-    MutexLock lock(&mu_);
-    const auto [begin, end] = watchers_.equal_range(job_id);
-    for (auto it = begin; it != end; ++it) {
-      if (it->second.get() != watcher) continue;
-      watchers_.erase(it);
-      return;
-    }
-  });
+  (void)thread_.TrySubmit([=, this] { watchers_.Remove(job_id, watcher); });
 }
 
 void ControlLoop::Drain() {
   draining_ = true;
   const bool queued = thread_.TrySubmit([this] {
     std::map<SessionId, Stream> sessions;
-    std::multimap<std::string, std::shared_ptr<Watcher>> watchers;
     {
       MutexLock lock(&mu_);
       sessions = sessions_;
-      watchers.swap(watchers_);
     }
     for (const auto& [id, stream] : sessions)
       stream.session->End(SchedulerStopping());
-    for (const auto& [job_id, watcher] : watchers) watcher->OnDrain();
+    watchers_.Drain();
   });
   if (!queued) LogWarning("drained after it was stopped");
 }
@@ -539,14 +451,17 @@ absl::Status ControlLoop::CheckAccepting(const std::string& client_key) const {
 
 absl::Status ControlLoop::Healthy() const {
   if (draining_) return SchedulerStopping();
-  MutexLock lock(&mu_);
-  const absl::Duration held_up = MonotonicNow() - ticked_;
+  absl::Duration held_up;
+  {
+    MutexLock lock(&mu_);
+    held_up = MonotonicNow() - ticked_;
+  }
   if (held_up > kHeldUpLimit) {
     return absl::UnavailableError(
         absl::StrCat("the scheduler has not come to its next event for ",
                      SecondsText(held_up), ": is its disk slow?"));
   }
-  return Annotate(unwritten_, "job records are not written");
+  return Annotate(records_.Check(), "job records are not written");
 }
 
 absl::Status ControlLoop::CheckUpload(const UploadBegin& begin) const {

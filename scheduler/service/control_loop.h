@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,9 @@
 #include "scheduler/service/address_confirmer.h"
 #include "scheduler/service/artifact_store.h"
 #include "scheduler/service/job_intake.h"
+#include "scheduler/service/job_watchers.h"
 #include "scheduler/service/metrics.h"
+#include "scheduler/service/record_writer.h"
 #include "scheduler/service/state_store.h"
 
 namespace syncline::scheduler {
@@ -40,16 +41,7 @@ class ControlLoop {
     virtual void Send(const SchedulerMessage& message) = 0;
     virtual void End(const absl::Status& status) = 0;
   };
-  // Sees a job change. Same rules.
-  class Watcher {
-   public:
-    virtual ~Watcher() = default;
-    // In order; at most one per tick, but each new state at once, and one every
-    // two seconds even if nothing changes. After a final state nothing more
-    // comes.
-    virtual void OnStatus(std::shared_ptr<const JobStatus> status) = 0;
-    virtual void OnDrain() = 0;
-  };
+  using Watcher = JobWatcher;
 
   // A call that takes a file in. EndIfIdle comes from the loop's thread and
   // must not block.
@@ -147,20 +139,15 @@ class ControlLoop {
   void Execute(const ClusterActions& actions);
   void Persist(const std::string& job_id, bool durable);
   void Notify(const std::string& job_id);
-  void NotifyDirty();
-  void RetryWrites();
+  void NotifyChanged();
   void EndIdle();
   void Forget(const DeleteJob& job);
-  // Deletes the record of a job that was refused, now or at a later tick.
-  void Revoke(const std::string& job_id);
   void OnTransition(const std::string& job_id);
   absl::StatusOr<Submission> Enqueue(const std::string& job_id,
                                      const CheckedJob& job,
                                      const Artifact& model);
   absl::StatusOr<std::optional<std::string>> FindRepeated(
       const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const;
-  // Every so often, however many fail.
-  void LogWriteFailure(const std::string& job_id, const absl::Status& why);
   std::shared_ptr<Session> FindSession(SessionId id) const;
   // Hands a command to its stream; tells it its secret when it has registered.
   void SendTo(const SendCommand& send);
@@ -181,21 +168,16 @@ class ControlLoop {
   const absl::Duration idle_limit_;
   AddressConfirmer* const confirmer_;
   mutable SlewedClock clock_;
-  StateStore* const state_;
   ArtifactStore* const artifacts_;
   SchedulerMetrics* const metrics_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> tick_queued_{false};
-  std::set<std::string> unsaved_;  // the loop's thread alone
-  std::set<std::string> revoked_;  // likewise: records to delete
-  std::set<std::string> dirty_;    // likewise: changes that watchers miss
-  uint64_t lost_seen_ = 0;         // likewise
-  uint64_t writes_failed_ = 0;     // likewise: since the last that was logged
-  absl::Time beat_at_ = absl::InfinitePast();      // likewise
-  absl::Time complain_at_ = absl::InfinitePast();  // likewise
+  // For the loop's thread alone.
+  RecordWriter records_;  // but for Check()
+  JobWatchers watchers_;
+  uint64_t lost_seen_ = 0;
 
   mutable Mutex mu_;
-  absl::Status unwritten_ ABSL_GUARDED_BY(mu_);  // why records are not on disk
   absl::Time ticked_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   // Of Confirm; at most one for each member.
   std::vector<Event> late_answers_ ABSL_GUARDED_BY(mu_);
@@ -204,8 +186,6 @@ class ControlLoop {
   std::map<SessionId, Stream> sessions_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<Transfer>> transfers_ ABSL_GUARDED_BY(mu_);
   SessionId next_session_ ABSL_GUARDED_BY(mu_) = 1;
-  std::multimap<std::string, std::shared_ptr<Watcher>> watchers_
-      ABSL_GUARDED_BY(mu_);
 
   ThreadPool thread_;  // one
   std::optional<PeriodicTask> ticker_;

@@ -277,7 +277,7 @@ void ClusterSimulation::CancelSomething() {
 }
 
 void ClusterSimulation::Check(const scheduler::ClusterActions& actions) {
-  for (const scheduler::Job* job : core_->Jobs()) scheduler::CheckJob(*job);
+  for (const scheduler::Job* job : core_->Jobs()) CheckJob(*job);
   // A job's start is on disk before anybody is told of it.
   std::set<std::string> written;
   for (const scheduler::ClusterAction& action : actions) {

@@ -104,7 +104,7 @@ class ClusterSimulation {
   void CancelSomething();
   bool IsQuiet() const;
   void Check(const scheduler::ClusterActions& actions);
-  void scheduler::CheckJob(const scheduler::Job& job);
+  void CheckJob(const scheduler::Job& job);
   // Whoever does not may be overtaken.
   bool FitsIntoTheCluster(const scheduler::Job& job) const;
   void CheckEnd();

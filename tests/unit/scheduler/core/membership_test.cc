@@ -181,7 +181,7 @@ TEST_F(MembershipTest, SilenceEndsALease) {
   ASSERT_TRUE(Admit(1, Request(PS, 0, 1)).ok());
   ASSERT_TRUE(Admit(2, Request(PS, 1, 2)).ok());
   const absl::Duration lease = absl::Seconds(5);
-  membership_.Heard(2, kNow + absl::Seconds(3));
+  membership_.RecordHeartbeat(2, kNow + absl::Seconds(3));
   EXPECT_THAT(membership_.Expired(kNow + lease, lease), ElementsAre());
   EXPECT_THAT(membership_.Expired(kNow + lease + absl::Milliseconds(1), lease),
               ElementsAre(1));
