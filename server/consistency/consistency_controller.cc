@@ -1,17 +1,14 @@
 #include "server/consistency/consistency_controller.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/busy.h"
 #include "common/base/check.h"
-#include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "server/consistency/cut_clocks.h"
 
 namespace syncline::ps {
 namespace {
@@ -29,16 +26,13 @@ void Fail(CallToken token, absl::Status status, ShardActions* out) {
 
 ConsistencyController::ConsistencyController(Options options)
     : options_(std::move(options)),
-      block_initialised_(dense_block_count(), false),
-      expecting_(options_.block_count),
-      delivered_(options_.block_count),
-      version_(options_.block_count, 0) {
+      block_initialised_(options_.dense_block_count(), false),
+      sync_(options_),
+      activities_(options_.caller_count()) {
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
-  activities_.resize(options_.caller_count());
-  left_out_pushes_.resize(options_.workers.size());
-  StartSyncClock();
+  BeginSyncClock();
 }
 
 // --- Events ------------------------------------------------------------------
@@ -87,7 +81,9 @@ absl::Status ConsistencyController::OnBeginCut(
     ShardActions* out) {
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   // A repeat is answered as the first one was, wherever the workers are now.
-  if (!cuts_.Knows(cut_id)) SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(clocks));
+  if (!cuts_.Knows(cut_id)) {
+    SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(options_, workers_, clocks));
+  }
   SYNCLINE_RETURN_IF_ERROR(cuts_.Announce(cut_id, std::move(clocks), hold));
   changed_ = moved_ = true;
   Settle(now, out);
@@ -110,47 +106,27 @@ absl::Status ConsistencyController::OnActivity(uint32_t rank,
                                                Activity activity,
                                                absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckCaller(rank, incarnation));
-  Activity& last = activities_[rank];
-  const bool says_more =
-      std::tie(activity.clock, activity.done) > std::tie(last.clock, last.done);
-  const bool is_over =
-      is_worker(rank) && activity.clock < workers_[rank].closed();
-  if (!says_more || is_over) return absl::OkStatus();
-  last = std::move(activity);
+  if (!activities_.OnReport(rank, std::move(activity), ledger(rank))) {
+    return absl::OkStatus();
+  }
   // While the workers train they are to move themselves.
-  if (is_worker(rank) || cuts_.Holds()) moved_at_ = now;
+  if (options_.is_worker(rank) || cuts_.Holds()) moved_at_ = now;
   return absl::OkStatus();
 }
 
 void ConsistencyController::OnReduced(const ReductionRound& round,
                                       double squared_norm, absl::Time now,
                                       ShardActions* out) {
-  if (reducing_ != round.stage || round.clock != sync_clock_ || !closed_.ok()) {
-    return;
-  }
-  const BlockIndex dense = dense_block_count();
-  const BlockIndex all = options_.block_count;
-  if (round.stage == ReductionStage::kTrust) {
-    ForDelivered(Kind::kApply, 0, dense, squared_norm, out);
-  } else if (options_.skip_non_finite && !std::isfinite(squared_norm)) {
-    ForDelivered(Kind::kDropGradients, 0, all, squared_norm, out);
-    ++skipped_clocks_;
-  } else if (options_.trust_ratio && dense > 0) {
-    ForDelivered(Kind::kApply, dense, all, squared_norm, out);
-    ForDelivered(Kind::kComputeLambUpdate, 0, dense, squared_norm, out);
-    return StartReduction(ReductionStage::kTrust, out);
-  } else {
-    ForDelivered(Kind::kApply, 0, all, squared_norm, out);
-  }
-  EndSyncClock();
+  if (!closed_.ok() || !sync_.IsReducing(round)) return;
+  if (!sync_.OnReduced(round, squared_norm, out)) return;
+  BeginSyncClock();
   changed_ = moved_ = true;
   Settle(now, out);
 }
 
 void ConsistencyController::OnReductionDelayed(const ReductionRound& round,
                                                const absl::Status& why) {
-  if (reducing_ != round.stage || round.clock != sync_clock_) return;
-  reduction_trouble_ = absl::StrCat(" (", why.message(), ")");
+  sync_.OnReductionDelayed(round, why);
 }
 
 void ConsistencyController::OnCancel(CallToken token, ShardActions* out) {
@@ -176,16 +152,30 @@ void ConsistencyController::OnFrozen(absl::Duration frozen, absl::Time now) {
   moved_at_ = std::min(moved_at_ + frozen, std::max(moved_at_, now));
 }
 
+WaitReasons ConsistencyController::Reasons() const {
+  return {
+      options_,
+      workers_,
+      cuts_,
+      sync_,
+      activities_,
+      initialised()
+          ? ""
+          : absl::StrCat("initial values from ", options_.workers[0].name, ": ",
+                         initialised_count_, " of ",
+                         options_.dense_block_count(), " blocks have some")};
+}
+
 void ConsistencyController::OnTick(absl::Time now, ShardActions* out) {
+  const WaitReasons reasons = Reasons();
   parked_pushes_.remove_if([&](const ShardCall& call) {
     if (call.deadline > now) return false;
-    Fail(call.token, Overdue(call, "push", WhyPushWaits(call)), out);
+    Fail(call.token, reasons.OverduePush(call), out);
     return true;
   });
   parked_pulls_.remove_if([&](const ParkedPull& pull) {
     if (pull.call.deadline > now) return false;
-    Fail(pull.call.token, Overdue(pull.call, "pull", WhyPullWaits(pull.call)),
-         out);
+    Fail(pull.call.token, reasons.OverduePull(pull.call), out);
     return true;
   });
   if (const int abandoned = cuts_.Expire(now); abandoned > 0) {
@@ -238,7 +228,7 @@ int64_t ConsistencyController::min_clock() const {
     if (active(rank)) least = std::min(least, workers_[rank].closed());
   }
   if (least == std::numeric_limits<int64_t>::max()) return max_clock();
-  return sync() ? std::min(least, sync_clock_) : least;
+  return sync() ? std::min(least, sync_.clock()) : least;
 }
 
 int64_t ConsistencyController::max_clock() const {
@@ -246,26 +236,10 @@ int64_t ConsistencyController::max_clock() const {
   for (const PushLedger& worker : workers_) {
     most = std::max(most, worker.closed());
   }
-  return sync() ? std::min(most, sync_clock_) : most;
+  return sync() ? std::min(most, sync_.clock()) : most;
 }
 
 // --- Callers -----------------------------------------------------------------
-
-absl::Status ConsistencyController::Options::CheckCaller(
-    uint32_t rank, uint64_t incarnation) const {
-  if (rank >= caller_count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(label, ": rank ", rank, " calls, the job has ranks 0 to ",
-                     caller_count() - 1));
-  }
-  if (incarnation != caller(rank).incarnation) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(label, ": incarnation ", IncarnationText(incarnation),
-                     " of ", caller(rank).name, " was replaced by ",
-                     IncarnationText(caller(rank).incarnation)));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status ConsistencyController::CheckCaller(uint32_t rank,
                                                 uint64_t incarnation) const {
@@ -287,11 +261,14 @@ absl::Status ConsistencyController::CheckChief(uint32_t rank,
 absl::Status ConsistencyController::CheckCutter(uint32_t rank,
                                                 uint64_t incarnation) const {
   SYNCLINE_RETURN_IF_ERROR(CheckCaller(rank, incarnation));
-  return is_worker(rank) ? CheckChief(rank, incarnation) : absl::OkStatus();
+  return options_.is_worker(rank) ? CheckChief(rank, incarnation)
+                                  : absl::OkStatus();
 }
 
 absl::Status ConsistencyController::CheckPusher(const ShardCall& call) const {
-  if (!call.push.has_value() || is_worker(call.rank)) return absl::OkStatus();
+  if (!call.push.has_value() || options_.is_worker(call.rank)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(options_.label, ": push of clock ", call.push->clock, " by ",
                    options_.caller(call.rank).name,
@@ -305,7 +282,7 @@ void ConsistencyController::StartPush(ShardCall call, ShardActions* out) {
     return Fail(call.token,
                 absl::FailedPreconditionError(absl::StrCat(
                     options_.label, ": push before initialisation, ",
-                    initialised_count_, " of ", dense_block_count(),
+                    initialised_count_, " of ", options_.dense_block_count(),
                     " blocks have values")),
                 out);
   }
@@ -318,7 +295,7 @@ bool ConsistencyController::MustPark(const ShardCall& call) const {
   const PushLedger& worker = workers_[call.rank];
   // Duplicates, and what comes after the last clock, have nothing to wait for.
   if (clock < worker.closed() || worker.finished()) return false;
-  return clock > worker.closed() || (sync() && clock > sync_clock_) ||
+  return clock > worker.closed() || (sync() && clock > sync_.clock()) ||
          cuts_.Gate(call.rank, clock) != nullptr;
 }
 
@@ -355,11 +332,9 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   PushLedger& worker = workers_[call.rank];
   if (worker.Open(push)) {
     if (sync()) {
-      sync_samples_ += push.sample_count;
-      sync_skipped_ |= options_.skip_non_finite && push.non_finite;
-      if (push.non_finite) sync_left_out_.push_back(call.rank);
+      sync_.OnStarted(call.rank, push);
     } else if (push.non_finite) {
-      ++skipped_clocks_;
+      ++skipped_pushes_;
     }
   }
   for (uint32_t position = 0; position < push.blocks.size(); ++position) {
@@ -377,8 +352,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
                     .clock = push.clock,
                     .sample_count = push.sample_count});
     if (sync()) {
-      delivered_[block] = true;
-      if (--expecting_[block] == 0) ResolveBlock(block, out);
+      sync_.OnGradient(block, out);
       continue;
     }
     // The norm came with the push and is of its sum.
@@ -396,17 +370,17 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
 }
 
 void ConsistencyController::CloseClock(uint32_t rank, ShardActions* out) {
-  PushLedger& worker = workers_[rank];
-  const int64_t clock = worker.closed();
-  worker.Close();
+  workers_[rank].Close();
   moved_ = true;
-  if (!sync()) return;
-  // Nobody waits any longer for what it did not send.
-  for (BlockIndex block = 0; block < options_.block_count; ++block) {
-    if (worker.received_in(block, clock)) continue;
-    if (--expecting_[block] == 0) ResolveBlock(block, out);
+  if (sync() && sync_.OnClosed(workers_[rank], out)) BeginSyncClock();
+}
+
+void ConsistencyController::BeginSyncClock() {
+  uint32_t active_workers = 0;
+  for (const PushLedger& worker : workers_) {
+    if (!worker.finished()) ++active_workers;
   }
-  if (--sync_open_ == 0) FinishSyncClock(out);
+  sync_.Begin(active_workers);
 }
 
 void ConsistencyController::RunParkedPushes(ShardActions* out) {
@@ -418,96 +392,6 @@ void ConsistencyController::RunParkedPushes(ShardActions* out) {
     ShardCall call = std::move(*parked);
     parked = parked_pushes_.erase(parked);
     AcceptPush(std::move(call), out);
-  }
-}
-
-// --- Sync --------------------------------------------------------------------
-
-void ConsistencyController::StartSyncClock() {
-  sync_active_ = 0;
-  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (active(rank)) ++sync_active_;
-  }
-  sync_open_ = sync_active_;
-  sync_samples_ = 0;
-  sync_skipped_ = false;
-  sync_left_out_.clear();
-  reduction_trouble_.clear();
-  std::fill(expecting_.begin(), expecting_.end(), sync_active_);
-  delivered_.assign(delivered_.size(), false);
-}
-
-// Every active worker has delivered the block or closed the clock without it,
-// so all have started the clock and the sample count is complete.
-void ConsistencyController::ResolveBlock(BlockIndex block, ShardActions* out) {
-  // A worker that has nothing to deliver has said so by now.
-  const bool waits = WaitsForReduction(block) && !sync_skipped_;
-  if (delivered_[block]) {
-    Kind next = Kind::kApply;
-    if (sync_skipped_) {
-      next = Kind::kDropGradients;
-    } else if (waits) {
-      next = options_.NeedsGradientNorm() ? Kind::kReduceGradients
-                                          : Kind::kComputeLambUpdate;
-    }
-    out->push_back({.kind = next,
-                    .block = block,
-                    .clock = sync_clock_,
-                    .sample_count = sync_samples_});
-  }
-  if (!waits) version_[block] = sync_clock_ + 1;
-}
-
-// A row's step takes no other tensor's norm than the gradient's.
-bool ConsistencyController::WaitsForReduction(BlockIndex block) const {
-  return options_.NeedsGradientNorm() ||
-         (options_.trust_ratio && block < dense_block_count());
-}
-
-void ConsistencyController::FinishSyncClock(ShardActions* out) {
-  const bool is_empty = sync_samples_ == 0 && !sync_left_out_.empty();
-  if (sync_skipped_ || is_empty) {
-    ++skipped_clocks_;
-  } else {
-    for (const uint32_t rank : sync_left_out_) ++left_out_pushes_[rank];
-  }
-  if (sync_skipped_) return EndSyncClock();
-  if (WaitsForReduction(0) && sync_samples_ > 0) {
-    return StartReduction(options_.NeedsGradientNorm()
-                              ? ReductionStage::kGradient
-                              : ReductionStage::kTrust,
-                          out);
-  }
-  EndSyncClock();
-}
-
-void ConsistencyController::EndSyncClock() {
-  reducing_.reset();
-  ++sync_clock_;
-  version_.assign(version_.size(), sync_clock_);
-  StartSyncClock();
-}
-
-void ConsistencyController::StartReduction(ReductionStage stage,
-                                           ShardActions* out) {
-  reducing_ = stage;
-  out->push_back({.kind = Kind::kSendNorms,
-                  .clock = sync_clock_,
-                  .stage = stage,
-                  .sample_count = sync_samples_});
-}
-
-void ConsistencyController::ForDelivered(ShardAction::Kind kind,
-                                         BlockIndex begin, BlockIndex end,
-                                         double squared_norm,
-                                         ShardActions* out) {
-  for (BlockIndex block = begin; block < end; ++block) {
-    if (!delivered_[block]) continue;
-    out->push_back({.kind = kind,
-                    .block = block,
-                    .clock = sync_clock_,
-                    .sample_count = sync_samples_,
-                    .squared_norm = squared_norm});
   }
 }
 
@@ -553,7 +437,7 @@ bool ConsistencyController::CanRead(ParkedPull* pull) const {
 // its first push must not wait for its last one.
 bool ConsistencyController::CanReadBlock(BlockIndex block, uint32_t rank,
                                          int64_t clock) const {
-  if (sync()) return version_[block] >= clock || sync_active_ == 0;
+  if (sync()) return sync_.HasApplied(block, clock);
   if (active(rank) && workers_[rank].clocks_of(block) < clock) return false;
   if (options_.mode == ConsistencyMode::kAsync) return true;
   for (uint32_t other = 0; other < workers_.size(); ++other) {
@@ -566,7 +450,7 @@ bool ConsistencyController::CanReadBlock(BlockIndex block, uint32_t rank,
 }
 
 bool ConsistencyController::CanReadShard(uint32_t rank, int64_t clock) const {
-  if (sync()) return sync_clock_ >= clock || sync_active_ == 0;
+  if (sync()) return sync_.HasApplied(clock);
   if (active(rank) && workers_[rank].closed() < clock) return false;
   return options_.mode == ConsistencyMode::kAsync ||
          min_clock() >= clock - options_.staleness_bound;
@@ -624,51 +508,10 @@ bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
     if (!active(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;
   }
-  return !reducing_.has_value();  // closed, but not applied
+  return !sync_.IsReducing();  // closed, but not applied
 }
 
-absl::Status ConsistencyController::CheckCutClocks(
-    absl::Span<const int64_t> clocks) const {
-  if (clocks.size() != workers_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options_.label, ": a cut of ", clocks.size(),
-                     " clocks, the job has ", workers_.size(), " workers"));
-  }
-  std::vector<int64_t> smallest(workers_.size());
-  bool too_late = false;
-  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    const PushLedger& worker = workers_[rank];
-    smallest[rank] = worker.closed() + (worker.started() ? 1 : 0);
-    too_late |= clocks[rank] < smallest[rank];
-  }
-  if (!too_late) return CheckCutSpread(clocks);
-  return absl::OutOfRangeError(
-      absl::StrCat(options_.label,
-                   ": a worker is past the cut; the smallest "
-                   "possible one is at clocks ",
-                   absl::StrJoin(smallest, ",")));
-}
-
-// A worker that is held at its cut must not keep another from reaching its own:
-// that one would wait for the cut, and the cut for it.
-absl::Status ConsistencyController::CheckCutSpread(
-    absl::Span<const int64_t> clocks) const {
-  if (options_.mode == ConsistencyMode::kAsync) return absl::OkStatus();
-  const int64_t allowed = sync() ? 0 : options_.staleness_bound + 1;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  int64_t most = 0;
-  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (!active(rank)) continue;
-    least = std::min(least, clocks[rank]);
-    most = std::max(most, clocks[rank]);
-  }
-  if (least >= most || most - least <= allowed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(options_.label, ": the clocks of a cut are ", most - least,
-                   " apart; the consistency mode allows ", allowed));
-}
-
-// --- Parking and its messages ------------------------------------------------
+// --- Parking -----------------------------------------------------------------
 
 void ConsistencyController::Park(ShardCall call, bool as_push,
                                  ShardActions* out) {
@@ -684,123 +527,6 @@ void ConsistencyController::Park(ShardCall call, bool as_push,
   } else {
     parked_pulls_.push_back({std::move(call)});
   }
-}
-
-absl::Status ConsistencyController::Overdue(const ShardCall& call,
-                                            absl::string_view what,
-                                            const std::string& why) const {
-  const int64_t clock = what == "push" ? call.push->clock : call.pull->clock;
-  return absl::DeadlineExceededError(absl::StrCat(
-      options_.label, ": ", what, " of clock ", clock, " by ",
-      options_.caller(call.rank).name, " ran out of time waiting for ", why));
-}
-
-std::string ConsistencyController::WhyPushWaits(const ShardCall& call) const {
-  const int64_t clock = call.push->clock;
-  if (clock > workers_[call.rank].closed()) {
-    return absl::StrCat("its own earlier pushes: ", Standing(call.rank));
-  }
-  if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
-      cut != nullptr) {
-    if (cut->passed) {
-      return absl::StrCat("the end of cut ", cut->id, " by ", CutterText());
-    }
-    return absl::StrCat("cut ", cut->id,
-                        "; missing: ", Missing([&](uint32_t rank) {
-                          return workers_[rank].closed() < cut->clocks[rank];
-                        }));
-  }
-  if (reducing_.has_value()) return ReductionText();
-  return absl::StrCat("clock ", sync_clock_,
-                      "; missing: ", Missing([&](uint32_t rank) {
-                        return workers_[rank].closed() <= sync_clock_;
-                      }));
-}
-
-std::string ConsistencyController::WhyPullWaits(const ShardCall& call) const {
-  const PullFacts& pull = *call.pull;
-  if (!initialised()) {
-    return absl::StrCat("initial values from ", options_.workers[0].name, ": ",
-                        initialised_count_, " of ", dense_block_count(),
-                        " blocks have some");
-  }
-  if (reducing_.has_value()) return ReductionText();
-  if (pull.cut_id != 0) {
-    const CutSchedule::Cut& cut = *cuts_.Find(pull.cut_id);
-    return absl::StrCat("cut ", cut.id,
-                        "; missing: ", Missing([&](uint32_t rank) {
-                          return workers_[rank].closed() < cut.clocks[rank];
-                        }));
-  }
-  const auto lacks = [&](uint32_t rank) {
-    const PushLedger& worker = workers_[rank];
-    int64_t needed = pull.clock;
-    if (options_.mode == ConsistencyMode::kBoundedStaleness &&
-        rank != call.rank) {
-      needed -= options_.staleness_bound;
-    }
-    if (options_.mode == ConsistencyMode::kAsync && rank != call.rank) {
-      return false;
-    }
-    if (worker.closed() >= needed) return false;
-    // Where norms are reduced, no block is applied before all have arrived.
-    return pull.blocks.empty() ||
-           (sync() && WaitsForReduction(pull.blocks[0])) ||
-           std::any_of(pull.blocks.begin(), pull.blocks.end(),
-                       [&](BlockIndex block) {
-                         return worker.clocks_of(block) < needed;
-                       });
-  };
-  return absl::StrCat("the pushes before it; missing: ", Missing(lacks));
-}
-
-std::string ConsistencyController::ReductionText() const {
-  const char* what = reducing_ == ReductionStage::kGradient
-                         ? "the global norm of clock "
-                         : "the norms of all tensors of clock ";
-  return absl::StrCat(what, sync_clock_, reduction_trouble_);
-}
-
-std::string ConsistencyController::Missing(
-    const std::function<bool(uint32_t rank)>& lacks) const {
-  std::vector<std::string> names;
-  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (active(rank) && lacks(rank)) names.push_back(Standing(rank));
-  }
-  return absl::StrJoin(names, ", ");
-}
-
-std::string ConsistencyController::Standing(uint32_t rank) const {
-  const PushLedger& worker = workers_[rank];
-  std::string standing = worker.started()
-                             ? absl::StrCat(worker.received_count(), " of ",
-                                            worker.expected_count(), " blocks")
-                             : "nothing of it yet";
-  if (const std::string activity = ActivityText(rank); !activity.empty()) {
-    absl::StrAppend(&standing, "; last heard of ", activity);
-  }
-  return absl::StrCat(options_.caller(rank).name, " (clock ", worker.closed(),
-                      ", ", standing, ")");
-}
-
-std::string ConsistencyController::CutterText() const {
-  const uint32_t rank = options_.evaluator.has_value() ? worker_count() : 0;
-  const std::string& name = options_.caller(rank).name;
-  const std::string activity = ActivityText(rank);
-  return activity.empty()
-             ? name
-             : absl::StrCat(name, " (last heard of ", activity, ")");
-}
-
-std::string ConsistencyController::ActivityText(uint32_t rank) const {
-  const Activity& activity = activities_[rank];
-  if (activity.clock < 0) return "";
-  if (is_worker(rank) &&
-      (activity.clock != workers_[rank].closed() || workers_[rank].started())) {
-    return "";
-  }
-  return absl::StrCat(activity.what, ", ", activity.done, " of ",
-                      activity.total);
 }
 
 }  // namespace syncline::ps

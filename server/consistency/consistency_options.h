@@ -1,0 +1,69 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_CONSISTENCY_OPTIONS_H_
+#define SYNCLINE_SERVER_CONSISTENCY_CONSISTENCY_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace syncline::ps {
+
+enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
+
+// What a job's consistency on one shard is made of.
+struct ConsistencyOptions {
+  struct Worker {
+    uint64_t incarnation = 0;
+    std::string name;  // "worker:2 at 10.0.0.7:4000", for messages
+  };
+  ConsistencyMode mode = ConsistencyMode::kSync;
+  int64_t staleness_bound = 0;  // kBoundedStaleness
+  // Gradients are scaled by their global norm, which other shards are part
+  // of.
+  bool clip_norm = false;
+  // kSync: steps are scaled by norms of whole tensors (kLamb).
+  bool trust_ratio = false;
+  // kSync: where a gradient is not finite nobody's is applied at its clock.
+  // The shards find out by its norm, or by a worker's word, which is known
+  // before anything of the clock is applied.
+  bool skip_non_finite = false;
+  std::vector<Worker> workers = {};  // by rank, at least one
+  // Evaluates in the chief's stead: announces, reads and ends cuts, pushes
+  // nothing, and has no clock. Its rank is the number of workers.
+  std::optional<Worker> evaluator = {};
+  uint32_t block_count = 0;  // of this shard, at least one
+  // So many of them, the last ones, are virtual slots of tables: they need no
+  // Init, because rows come into being when they are first pushed.
+  uint32_t slot_count = 0;
+  std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
+  size_t parked_max = 65536;  // calls; above it they are refused
+
+  // True if no gradient of a clock is applied before the norm of the clock's
+  // whole gradient is known.
+  bool NeedsGradientNorm() const {
+    return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
+  }
+  // Workers, and the evaluator if there is one.
+  size_t caller_count() const {
+    return workers.size() + (evaluator.has_value() ? 1 : 0);
+  }
+  // OK if the process `incarnation` is the job's participant of this rank.
+  // Errors: InvalidArgument: the job has no such rank; FailedPrecondition: it
+  // is another process.
+  absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
+  // REQUIRES: rank < caller_count().
+  const Worker& caller(uint32_t rank) const {
+    return rank < workers.size() ? workers[rank] : *evaluator;
+  }
+
+  bool sync() const { return mode == ConsistencyMode::kSync; }
+  bool is_worker(uint32_t rank) const { return rank < workers.size(); }
+  uint32_t dense_block_count() const { return block_count - slot_count; }
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_CONSISTENCY_OPTIONS_H_

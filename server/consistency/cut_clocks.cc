@@ -1,0 +1,58 @@
+#include "server/consistency/cut_clocks.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace syncline::ps {
+namespace {
+
+// A worker that is held at its cut must not keep another from reaching its own:
+// that one would wait for the cut, and the cut for it.
+absl::Status CheckCutSpread(const ConsistencyOptions& options,
+                            absl::Span<const PushLedger> workers,
+                            absl::Span<const int64_t> clocks) {
+  if (options.mode == ConsistencyMode::kAsync) return absl::OkStatus();
+  const int64_t allowed = options.sync() ? 0 : options.staleness_bound + 1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t most = 0;
+  for (uint32_t rank = 0; rank < workers.size(); ++rank) {
+    if (workers[rank].finished()) continue;
+    least = std::min(least, clocks[rank]);
+    most = std::max(most, clocks[rank]);
+  }
+  if (least >= most || most - least <= allowed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.label, ": the clocks of a cut are ", most - least,
+                   " apart; the consistency mode allows ", allowed));
+}
+
+}  // namespace
+
+absl::Status CheckCutClocks(const ConsistencyOptions& options,
+                            absl::Span<const PushLedger> workers,
+                            absl::Span<const int64_t> clocks) {
+  if (clocks.size() != workers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.label, ": a cut of ", clocks.size(),
+                     " clocks, the job has ", workers.size(), " workers"));
+  }
+  std::vector<int64_t> smallest(workers.size());
+  bool too_late = false;
+  for (uint32_t rank = 0; rank < workers.size(); ++rank) {
+    const PushLedger& worker = workers[rank];
+    smallest[rank] = worker.closed() + (worker.started() ? 1 : 0);
+    too_late |= clocks[rank] < smallest[rank];
+  }
+  if (!too_late) return CheckCutSpread(options, workers, clocks);
+  return absl::OutOfRangeError(
+      absl::StrCat(options.label,
+                   ": a worker is past the cut; the smallest "
+                   "possible one is at clocks ",
+                   absl::StrJoin(smallest, ",")));
+}
+
+}  // namespace syncline::ps

@@ -1,0 +1,66 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_SHARD_ACTION_H_
+#define SYNCLINE_SERVER_CONSISTENCY_SHARD_ACTION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/consistency/reduction_round.h"
+#include "server/consistency/shard_call.h"
+
+namespace syncline::ps {
+
+// An instruction of the controller to its shell. Actions on one block take
+// effect in the order of the list. That order alone guarantees consistency: the
+// shell reports no completion.
+struct ShardAction {
+  enum class Kind {
+    // Write the value of `block` from call `token`.
+    kInit,
+    // Buffer the gradient of `block` from call `token`, of `rank`.
+    kBufferGradient,
+    // Call `token` goes on as a pull; its payload has been used.
+    kAccept,
+    // Sum the buffered gradients of `block` in rank order, for a norm. The
+    // buffered gradients may be released then, or summed again to be applied.
+    kReduceGradients,
+    // The first half of a LAMB step of `block` with its buffered gradients, for
+    // the norms of its tensor.
+    kComputeLambUpdate,
+    // All blocks of `clock` have their norms: reduce those of `stage` over all
+    // shards.
+    kSendNorms,
+    // One optimizer step of `block` with its buffered gradients, or the second
+    // half of a LAMB step.
+    kApply,
+    // Release the buffered gradients of `block`.
+    kDropGradients,
+    // Answer `token` with the values of its pull.
+    kRead,
+    // Answer `token` with OK.
+    kAck,
+    // Answer `token` with `status`.
+    kFail,
+  };
+  Kind kind;
+  CallToken token = 0;
+  BlockIndex block = 0;
+  uint32_t position = 0;  // of the block in the call's list
+  uint32_t rank = 0;
+  int64_t clock = 0;  // of the gradient, or of the pull
+  ReductionStage stage = ReductionStage::kGradient;
+  // What the sum is divided by; kBufferGradient: its own.
+  uint64_t sample_count = 0;
+  // Squared L2 norm of the mean gradient over all shards; negative where norms
+  // are not clipped.
+  double squared_norm = -1;
+  // kRead: smallest and largest number of clocks applied, of active workers.
+  int64_t min_clock = 0;
+  int64_t max_clock = 0;
+  absl::Status status = absl::OkStatus();
+};
+using ShardActions = std::vector<ShardAction>;
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_SHARD_ACTION_H_

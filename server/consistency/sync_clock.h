@@ -1,0 +1,115 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_SYNC_CLOCK_H_
+#define SYNCLINE_SERVER_CONSISTENCY_SYNC_CLOCK_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/consistency/consistency_options.h"
+#include "server/consistency/push_ledger.h"
+#include "server/consistency/reduction_round.h"
+#include "server/consistency/shard_action.h"
+#include "server/consistency/shard_call.h"
+
+namespace syncline::ps {
+
+// SYNC's open clock on one shard: which gradients of it are buffered, and when
+// they are reduced, applied or dropped. Pure, thread-compatible.
+//
+//   Begin -> gradients of all active workers -> every worker has closed it
+//     -> the reductions that the job needs, over all shards -> Begin of the
+//     next
+//
+// A block is applied as soon as all active workers have delivered it, unless
+// the job needs a norm over more than the block: then its gradients stay
+// buffered until the reduction has ended. No more than one gradient of each
+// worker is buffered for a block, because only the open clock is delivered.
+class SyncClock {
+ public:
+  explicit SyncClock(const ConsistencyOptions& options);
+
+  // The open clock. It is the shard's version, too: all pushes of the clocks
+  // below it are applied.
+  int64_t clock() const { return clock_; }
+  // The clock begins, and this many workers take part in it.
+  void Begin(uint32_t active_workers);
+
+  // The worker has started the clock, with this push.
+  void OnStarted(uint32_t rank, const PushFacts& push);
+  // The gradient of a block is buffered, the first of its worker.
+  void OnGradient(BlockIndex block, ShardActions* out);
+  // The worker has closed the clock, with or without a gradient for each block.
+  // True: the clock has ended, and the next one is to begin.
+  bool OnClosed(const PushLedger& worker, ShardActions* out);
+  // `round` is reduced, in answer to kSendNorms; `squared_norm` is kGradient's.
+  // True: the clock has ended, and the next one is to begin. REQUIRES:
+  // IsReducing(round).
+  bool OnReduced(const ReductionRound& round, double squared_norm,
+                 ShardActions* out);
+  // The reduction fails for now, because of `why`; for messages.
+  void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
+
+  // True if the shards reduce this round now; any round. All workers have
+  // closed the clock then, and its gradients are not applied yet.
+  bool IsReducing(const ReductionRound& round) const {
+    return reducing_ == round.stage && round.clock == clock_;
+  }
+  bool IsReducing() const { return reducing_.has_value(); }
+  // For messages. REQUIRES: IsReducing().
+  std::string ReductionText() const;
+
+  // True if all gradients of the clocks below `clock` are applied: to the
+  // block, to the shard. Where no worker is active there are none to come.
+  bool HasApplied(BlockIndex block, int64_t clock) const {
+    return versions_[block] >= clock || active_ == 0;
+  }
+  bool HasApplied(int64_t clock) const {
+    return clock_ >= clock || active_ == 0;
+  }
+  // True if a block must stay as it is until a reduction has ended.
+  bool WaitsForReduction(BlockIndex block) const;
+
+  // Clocks at which nothing was applied, because of what was not finite.
+  uint64_t skipped_clocks() const { return skipped_clocks_; }
+  // Pushes of this worker without gradient, for the same reason, at clocks at
+  // which gradients of other workers were applied.
+  uint64_t left_out_pushes(uint32_t rank) const {
+    return left_out_pushes_[rank];
+  }
+
+ private:
+  void ResolveBlock(BlockIndex block, ShardActions* out);
+  bool Finish(ShardActions* out);
+  void StartReduction(ReductionStage stage, ShardActions* out);
+  void End();
+  // One action for each block of [begin, end) that a worker had a gradient for.
+  void ForDelivered(ShardAction::Kind kind, BlockIndex begin, BlockIndex end,
+                    double squared_norm, ShardActions* out) const;
+
+  const bool needs_gradient_norm_;
+  const bool trust_ratio_;
+  const bool skip_non_finite_;
+  const BlockIndex dense_blocks_;
+  const BlockIndex blocks_;
+
+  int64_t clock_ = 0;
+  uint32_t active_ = 0;              // workers that take part in the clock
+  uint32_t open_ = 0;                // those that have not closed it
+  uint64_t samples_ = 0;             // of those that have started it
+  bool skipped_ = false;             // a worker says that it is not finite
+  std::vector<uint32_t> left_out_;   // ranks of those that say so
+  std::vector<uint32_t> expecting_;  // by block: workers still to come
+  std::vector<bool> delivered_;      // by block: a worker had a gradient
+  std::vector<int64_t> versions_;    // by block: clocks applied
+  // All have closed it; nothing: not yet.
+  std::optional<ReductionStage> reducing_;
+  std::string reduction_trouble_;
+  uint64_t skipped_clocks_ = 0;
+  std::vector<uint64_t> left_out_pushes_;  // by rank
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_SYNC_CLOCK_H_

@@ -1,0 +1,120 @@
+#include "server/consistency/wait_reasons.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace syncline::ps {
+
+absl::Status WaitReasons::Overdue(const ShardCall& call, absl::string_view what,
+                                  int64_t clock, const std::string& why) const {
+  return absl::DeadlineExceededError(absl::StrCat(
+      options_.label, ": ", what, " of clock ", clock, " by ",
+      options_.caller(call.rank).name, " ran out of time waiting for ", why));
+}
+
+absl::Status WaitReasons::OverduePush(const ShardCall& call) const {
+  return Overdue(call, "push", call.push->clock, OfPush(call));
+}
+
+absl::Status WaitReasons::OverduePull(const ShardCall& call) const {
+  return Overdue(call, "pull", call.pull->clock, OfPull(call));
+}
+
+std::string WaitReasons::OfPush(const ShardCall& call) const {
+  const int64_t clock = call.push->clock;
+  if (clock > workers_[call.rank].closed()) {
+    return absl::StrCat("its own earlier pushes: ", Standing(call.rank));
+  }
+  if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
+      cut != nullptr) {
+    if (cut->passed) {
+      return absl::StrCat("the end of cut ", cut->id, " by ", CutterText());
+    }
+    return absl::StrCat("cut ", cut->id,
+                        "; missing: ", Missing([&](uint32_t rank) {
+                          return workers_[rank].closed() < cut->clocks[rank];
+                        }));
+  }
+  if (sync_.IsReducing()) return sync_.ReductionText();
+  return absl::StrCat("clock ", sync_.clock(),
+                      "; missing: ", Missing([&](uint32_t rank) {
+                        return workers_[rank].closed() <= sync_.clock();
+                      }));
+}
+
+std::string WaitReasons::OfPull(const ShardCall& call) const {
+  const PullFacts& pull = *call.pull;
+  if (!initial_values_text_.empty()) return initial_values_text_;
+  if (sync_.IsReducing()) return sync_.ReductionText();
+  if (pull.cut_id != 0) {
+    const CutSchedule::Cut& cut = *cuts_.Find(pull.cut_id);
+    return absl::StrCat("cut ", cut.id,
+                        "; missing: ", Missing([&](uint32_t rank) {
+                          return workers_[rank].closed() < cut.clocks[rank];
+                        }));
+  }
+  const auto lacks = [&](uint32_t rank) {
+    const PushLedger& worker = workers_[rank];
+    int64_t needed = pull.clock;
+    if (options_.mode == ConsistencyMode::kBoundedStaleness &&
+        rank != call.rank) {
+      needed -= options_.staleness_bound;
+    }
+    if (options_.mode == ConsistencyMode::kAsync && rank != call.rank) {
+      return false;
+    }
+    if (worker.closed() >= needed) return false;
+    // Where norms are reduced, no block is applied before all have arrived.
+    return pull.blocks.empty() ||
+           (options_.sync() && sync_.WaitsForReduction(pull.blocks[0])) ||
+           std::any_of(pull.blocks.begin(), pull.blocks.end(),
+                       [&](BlockIndex block) {
+                         return worker.clocks_of(block) < needed;
+                       });
+  };
+  return absl::StrCat("the pushes before it; missing: ", Missing(lacks));
+}
+
+std::string WaitReasons::Missing(
+    const std::function<bool(uint32_t rank)>& lacks) const {
+  std::vector<std::string> names;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    if (!workers_[rank].finished() && lacks(rank))
+      names.push_back(Standing(rank));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+std::string WaitReasons::Standing(uint32_t rank) const {
+  const PushLedger& worker = workers_[rank];
+  std::string standing = worker.started()
+                             ? absl::StrCat(worker.received_count(), " of ",
+                                            worker.expected_count(), " blocks")
+                             : "nothing of it yet";
+  if (const std::string activity = ActivityText(rank); !activity.empty()) {
+    absl::StrAppend(&standing, "; last heard of ", activity);
+  }
+  return absl::StrCat(options_.caller(rank).name, " (clock ", worker.closed(),
+                      ", ", standing, ")");
+}
+
+std::string WaitReasons::CutterText() const {
+  const uint32_t rank = options_.evaluator.has_value()
+                            ? static_cast<uint32_t>(workers_.size())
+                            : 0;
+  const std::string& name = options_.caller(rank).name;
+  const std::string activity = ActivityText(rank);
+  return activity.empty()
+             ? name
+             : absl::StrCat(name, " (last heard of ", activity, ")");
+}
+
+std::string WaitReasons::ActivityText(uint32_t rank) const {
+  return activities_.Text(rank,
+                          options_.is_worker(rank) ? &workers_[rank] : nullptr);
+}
+
+}  // namespace syncline::ps

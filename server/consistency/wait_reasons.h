@@ -1,0 +1,65 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_WAIT_REASONS_H_
+#define SYNCLINE_SERVER_CONSISTENCY_WAIT_REASONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/consistency/caller_activities.h"
+#include "server/consistency/consistency_options.h"
+#include "server/consistency/cut_schedule.h"
+#include "server/consistency/push_ledger.h"
+#include "server/consistency/shard_call.h"
+#include "server/consistency/sync_clock.h"
+
+namespace syncline::ps {
+
+// Says what a parked call waits for: which workers are missing, how far each of
+// them is, and what it reported last. A view of a controller's state, for the
+// duration of one event.
+class WaitReasons {
+ public:
+  // `initial_values_text`: which initial values are missing; empty: none.
+  WaitReasons(const ConsistencyOptions& options,
+              absl::Span<const PushLedger> workers, const CutSchedule& cuts,
+              const SyncClock& sync, const CallerActivities& activities,
+              std::string initial_values_text)
+      : options_(options),
+        workers_(workers),
+        cuts_(cuts),
+        sync_(sync),
+        activities_(activities),
+        initial_values_text_(std::move(initial_values_text)) {}
+
+  // DeadlineExceeded: the parked push, or the parked pull, of this call has run
+  // out of time.
+  absl::Status OverduePush(const ShardCall& call) const;
+  absl::Status OverduePull(const ShardCall& call) const;
+
+ private:
+  std::string OfPush(const ShardCall& call) const;
+  std::string OfPull(const ShardCall& call) const;
+  absl::Status Overdue(const ShardCall& call, absl::string_view what,
+                       int64_t clock, const std::string& why) const;
+  // The active workers that lack something, and how far they are.
+  std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
+  std::string Standing(uint32_t rank) const;
+  // The participant that ends cuts, and its last report.
+  std::string CutterText() const;
+  std::string ActivityText(uint32_t rank) const;
+
+  const ConsistencyOptions& options_;
+  const absl::Span<const PushLedger> workers_;  // by rank
+  const CutSchedule& cuts_;
+  const SyncClock& sync_;
+  const CallerActivities& activities_;
+  const std::string initial_values_text_;
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_WAIT_REASONS_H_
