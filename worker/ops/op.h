@@ -26,7 +26,7 @@ struct TensorType {
   DType dtype = DType::kFloat32;
   Dims dims;
   // 1: row-major. Else [N, C / block, spatial..., block]; only operators that
-  // know of it (channel_blocks.h) are given such.
+  // know of it (layout_assignment.h) are given such.
   int64_t channel_block = 1;
   // The value's bytes if it is a constant or an initializer that is not
   // trained, else null. Borrowed for the Op's life.

@@ -6,7 +6,7 @@
 
 namespace syncline::worker {
 
-// MakeX is in the operator's own file.
+// MakeX is in the file of the operator's family, in a room of worker/ops.
 #define SYNCLINE_DECLARE_OPERATOR(name, ...) OpFactory Make##name;
 SYNCLINE_OPERATORS(SYNCLINE_DECLARE_OPERATOR)
 #undef SYNCLINE_DECLARE_OPERATOR

@@ -1,9 +1,0 @@
-#include "worker/ops/compare.h"
-
-namespace syncline::worker {
-
-absl::StatusOr<std::unique_ptr<Op>> MakeEqual(const OpSpec& spec) {
-  return MakeComparison(spec, Comparison::kEqual);
-}
-
-}  // namespace syncline::worker

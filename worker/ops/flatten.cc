@@ -1,9 +1,0 @@
-#include "worker/ops/view.h"
-
-namespace syncline::worker {
-
-absl::StatusOr<std::unique_ptr<Op>> MakeFlatten(const OpSpec& spec) {
-  return MakeView(spec);
-}
-
-}  // namespace syncline::worker

@@ -1,0 +1,419 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/model/graph/fusion.h"
+#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/row_sums.h"
+#include "kernels/elementwise/strided.h"
+#include "worker/ops/nn/attention_heads.h"
+#include "worker/ops/op.h"
+
+namespace syncline::worker {
+namespace {
+
+enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kKeyCounts };
+enum Output { kY, kPresentKey, kPresentValue, kScores };
+
+// True if Q, K, V or Y (`at`: 0 to 3) of a fused node has rows before heads.
+bool AreRowsFirst(const Node& node, size_t at) {
+  const std::vector<int64_t> rows_first = node.Ints(kRowsFirst);
+  return at < rows_first.size() && rows_first[at] != 0;
+}
+
+absl::StatusOr<AttentionHeads> HeadsOf(const OpSpec& spec, size_t at,
+                                       int64_t heads) {
+  return AttentionHeadsOf(spec.input(at).dims, heads,
+                          AreRowsFirst(*spec.node, at));
+}
+
+// The kernels' parameters for a node.
+struct Plan {
+  Attention::Shape shape;
+  Attention::Mask mask;  // its strides
+  Attention::Stage stage = Attention::Stage::kProducts;
+  std::optional<JoinedHeads> keys, values;  // both or neither
+};
+
+// Elements of the mask's gradient that are added up in fp64: all where many
+// rows of scores share each, else none.
+int64_t LongMaskCount(const OpSpec& spec, const Plan& plan) {
+  if (!spec.WantsGradient(kMask)) return 0;
+  const Attention::Shape& s = plan.shape;
+  const int64_t count = spec.input(kMask).count();
+  const int64_t scores = s.batch * s.heads * s.queries * s.keys;
+  return scores / kRowBlock > count ? count : 0;
+}
+
+Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
+                    const Attention& attention) {
+  Op::Traits traits;
+  const bool joins = plan.keys.has_value();
+  traits.backward_inputs = joins ? 1 << kQ : 1 << kQ | 1 << kK | 1 << kV;
+  if (!plan.shape.keeps_weights || plan.mask.hidden_is_finite()) {
+    traits.backward_inputs |= 1 << kMask | 1 << kKeyCounts;
+  }
+  const int64_t joined = joins ? plan.keys->count() + plan.values->count() : 0;
+  traits.workspace_bytes = (attention.weights_count() + joined) * sizeof(float);
+  traits.forward_scratch_bytes =
+      attention.forward_scratch_count() * sizeof(float);
+  traits.backward_scratch_bytes = (attention.backward_scratch_count() + joined +
+                                   (joins ? spec.input(kQ).count() : 0)) *
+                                      sizeof(float) +
+                                  LongMaskCount(spec, plan) * sizeof(double);
+  return traits;
+}
+
+// The workspace has the weights, and keys and values where they are joined.
+class AttentionOp : public Op {
+ public:
+  AttentionOp(const OpSpec& spec, Plan plan, Attention attention)
+      : Op(TraitsOf(spec, plan, attention)),
+        plan_(std::move(plan)),
+        attention_(std::move(attention)),
+        mask_is_bool_(spec.input(kMask).dtype == DType::kBool),
+        long_mask_count_(LongMaskCount(spec, plan_)),
+        q_count_(spec.input(kQ).count()),
+        mask_count_(spec.input(kMask).count()) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(t));
+    if (plan_.keys.has_value()) Join(t);
+    return attention_.Forward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
+                              t.out(kY), WeightsOf(t),
+                              static_cast<float*>(t.scratch),
+                              {.stage = plan_.stage, .scores = t.out(kScores)});
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(kMask) != nullptr && !g.accumulate(kMask)) {
+      std::fill_n(g.in(kMask), mask_count_, 0.0f);
+    }
+    Attention::Gradients out = {.dq = g.in(kQ),
+                                .dk = g.in(kK),
+                                .dv = g.in(kV),
+                                .dmask = g.in(kMask),
+                                .long_dmask = nullptr,
+                                .add_dq = g.accumulate(kQ),
+                                .add_dk = g.accumulate(kK),
+                                .add_dv = g.accumulate(kV)};
+    if (out.dmask == nullptr || long_mask_count_ == 0) {
+      return OperandGradients(t, g, out);
+    }
+    auto* const sums = static_cast<double*>(t.scratch);
+    std::fill_n(sums, long_mask_count_, 0.0);
+    out.dmask = nullptr;
+    out.long_dmask = sums;
+    SYNCLINE_RETURN_IF_ERROR(OperandGradients(t, g, out));
+    Emit(long_mask_count_, /*accumulate=*/true, g.in(kMask),
+         [=](int64_t i) { return static_cast<float>(sums[i]); });
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status OperandGradients(const Tensors& t, const Gradients& g,
+                                const Attention::Gradients& out) {
+    return plan_.keys.has_value() ? JoinedGradient(t, g, out)
+                                  : AttentionGradient(t, g, out);
+  }
+  // In the backward pass, after the mask's sums.
+  float* ScratchOf(const Tensors& t) const {
+    return reinterpret_cast<float*>(static_cast<double*>(t.scratch) +
+                                    long_mask_count_);
+  }
+
+  static const int64_t* KeyCounts(const Tensors& t) {
+    return t.inputs.size() > kKeyCounts
+               ? static_cast<const int64_t*>(t.inputs[kKeyCounts])
+               : nullptr;
+  }
+  absl::Status CheckKeyCounts(const Tensors& t) const {
+    const int64_t* const counts = KeyCounts(t);
+    for (int64_t b = 0; counts != nullptr && b < plan_.shape.batch; ++b) {
+      if (counts[b] >= 0 && counts[b] <= plan_.shape.keys) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("nonpad_kv_seqlen of sample ", b, " is ", counts[b],
+                       "; there are ", plan_.shape.keys, " keys"));
+    }
+    return absl::OkStatus();
+  }
+
+  Attention::Mask MaskIn(const Tensors& t) const {
+    Attention::Mask mask = plan_.mask;
+    if (mask_is_bool_) {
+      mask.seen = reinterpret_cast<const uint8_t*>(t.in(kMask));
+    } else {
+      mask.added = t.in(kMask);
+    }
+    mask.keys = KeyCounts(t);
+    return mask;
+  }
+
+  float* WeightsOf(const Tensors& t) const {
+    return static_cast<float*>(t.workspace);
+  }
+  float* JoinedKeys(const Tensors& t) const {
+    return WeightsOf(t) + attention_.weights_count();
+  }
+  float* JoinedValues(const Tensors& t) const {
+    return JoinedKeys(t) + plan_.keys->count();
+  }
+  const float* KeysOf(const Tensors& t) const {
+    return plan_.keys.has_value() ? JoinedKeys(t) : t.in(kK);
+  }
+  const float* ValuesOf(const Tensors& t) const {
+    return plan_.keys.has_value() ? JoinedValues(t) : t.in(kV);
+  }
+
+  void Join(const Tensors& t) const {
+    plan_.keys->Join(t.in(kPastKey), t.in(kK), JoinedKeys(t));
+    plan_.values->Join(t.in(kPastValue), t.in(kV), JoinedValues(t));
+    if (t.out(kPresentKey) != nullptr) {
+      std::copy_n(JoinedKeys(t), plan_.keys->count(), t.out(kPresentKey));
+    }
+    if (t.out(kPresentValue) != nullptr) {
+      std::copy_n(JoinedValues(t), plan_.values->count(), t.out(kPresentValue));
+    }
+  }
+
+  // Starts the gradient of joined keys or values with that of their own output.
+  static void StartJoined(const Gradients& g, Output output, int64_t count,
+                          float* d) {
+    const float* const up =
+        output < g.outputs.size() ? g.outputs[output] : nullptr;
+    if (up == nullptr) {
+      std::fill_n(d, count, 0.0f);
+    } else {
+      std::copy_n(up, count, d);
+    }
+  }
+
+  // The gradients of queries, keys and values wait in scratch memory, to be
+  // written from the last input to the first.
+  absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
+                              Attention::Gradients out) {
+    out.dk = ScratchOf(t) + attention_.backward_scratch_count();
+    out.dv = out.dk + plan_.keys->count();
+    out.dq = out.dv + plan_.values->count();
+    out.add_dk = out.add_dv = true;
+    out.add_dq = false;
+    StartJoined(g, kPresentKey, plan_.keys->count(), out.dk);
+    StartJoined(g, kPresentValue, plan_.values->count(), out.dv);
+    SYNCLINE_RETURN_IF_ERROR(AttentionGradient(t, g, out));
+    plan_.values->AddPastGradient(out.dv, g.accumulate(kPastValue),
+                                  g.in(kPastValue));
+    plan_.keys->AddPastGradient(out.dk, g.accumulate(kPastKey), g.in(kPastKey));
+    plan_.values->AddIncomingGradient(out.dv, g.accumulate(kV), g.in(kV));
+    plan_.keys->AddIncomingGradient(out.dk, g.accumulate(kK), g.in(kK));
+    if (g.in(kQ) == nullptr) return absl::OkStatus();
+    Emit(q_count_, g.accumulate(kQ), g.in(kQ),
+         [dq = out.dq](int64_t i) { return dq[i]; });
+    return absl::OkStatus();
+  }
+
+  absl::Status AttentionGradient(const Tensors& t, const Gradients& g,
+                                 const Attention::Gradients& out) {
+    if (g.out() == nullptr) {
+      if (out.dq != nullptr && !out.add_dq) {
+        std::fill_n(out.dq, q_count_, 0.0f);
+      }
+      return absl::OkStatus();
+    }
+    return attention_.Backward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
+                               WeightsOf(t), g.out(), ScratchOf(t), out);
+  }
+
+  const Plan plan_;
+  Attention attention_;
+  const bool mask_is_bool_;
+  const int64_t long_mask_count_;
+  const int64_t q_count_;
+  const int64_t mask_count_;
+};
+
+// Past keys or values: [batch, heads, past, width], as the incoming ones.
+absl::StatusOr<int64_t> PastRows(const OpSpec& spec, Input past,
+                                 const AttentionHeads& incoming) {
+  const TensorType& type = spec.input(past);
+  if (!type.present) return 0;
+  const Dims& dims = type.dims;
+  if (type.dtype == DType::kFloat32 && dims.size() == 4 &&
+      dims[0] == incoming.batch && dims[1] == incoming.heads &&
+      dims[3] == incoming.width) {
+    return dims[2];
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input ", static_cast<int>(past), " is ", DTypeName(type.dtype),
+      DimsToString(dims), "; it must be float32[", incoming.batch, ",",
+      incoming.heads, ",past,", incoming.width, "]"));
+}
+
+absl::Status CheckKeyCounts(const OpSpec& spec, int64_t batch) {
+  const TensorType& counts = spec.input(kKeyCounts);
+  if (!counts.present) return absl::OkStatus();
+  if (spec.input(kPastKey).present || spec.output(kPresentKey).present) {
+    return absl::InvalidArgumentError(
+        "nonpad_kv_seqlen is given with past or present keys; ONNX has either");
+  }
+  if (counts.dtype == DType::kInt64 && counts.dims == Dims{batch}) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nonpad_kv_seqlen is ", DTypeName(counts.dtype),
+      DimsToString(counts.dims), "; it must be int64[", batch, "]"));
+}
+
+absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
+                                       const Attention::Shape& s) {
+  Attention::Mask mask;
+  const TensorType& input = spec.input(kMask);
+  if (!input.present) return mask;
+  if (input.dtype != DType::kBool && input.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the mask is ", DTypeName(input.dtype),
+                     "; it must be bool or float32"));
+  }
+  mask.hides = spec.node->Int(kMaskHides, 0) != 0;
+  mask.hidden = spec.node->Float(kHiddenScore, mask.hidden);
+  Dims scores = {s.batch, s.heads, s.queries, s.keys};
+  // It may end before the keys do, and hides the rest.
+  if (!input.dims.empty() && input.dims.back() > 1) {
+    scores[3] = mask.columns = std::min(s.keys, input.dims.back());
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims fits, BroadcastDims(input.dims, scores));
+  if (fits != scores) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the mask is ", DimsToString(input.dims),
+                     ", which is not repeated to ", DimsToString(scores)));
+  }
+  const Dims strides = BroadcastStrides(input.dims, scores);
+  mask.batch = strides[0];
+  mask.head = strides[1];
+  mask.row = strides[2];
+  mask.column = strides[3];
+  return mask;
+}
+
+absl::Status CheckFit(const OpSpec& spec, const AttentionHeads& q,
+                      const AttentionHeads& k, const AttentionHeads& v) {
+  const bool fits = q.batch == k.batch && k.batch == v.batch &&
+                    k.heads == v.heads && k.rows == v.rows &&
+                    q.width == k.width && k.heads > 0 && q.width > 0 &&
+                    q.heads % k.heads == 0;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("queries ", DimsToString(spec.input(kQ).dims), ", keys ",
+                   DimsToString(spec.input(kK).dims), " and values ",
+                   DimsToString(spec.input(kV).dims), " do not fit"));
+}
+
+// Joins keys and values where there are past ones or the outcome is asked for.
+absl::Status PlanJoined(const OpSpec& spec, const AttentionHeads& k,
+                        const AttentionHeads& v, Plan* plan) {
+  SYNCLINE_ASSIGN_OR_RETURN(plan->shape.past, PastRows(spec, kPastKey, k));
+  SYNCLINE_ASSIGN_OR_RETURN(const int64_t values,
+                            PastRows(spec, kPastValue, v));
+  if (spec.input(kPastKey).present != spec.input(kPastValue).present ||
+      plan->shape.past != values) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are past keys of ", plan->shape.past,
+                     " rows, but past values of ", values));
+  }
+  if (!spec.input(kPastKey).present && !spec.output(kPresentKey).present &&
+      !spec.output(kPresentValue).present) {
+    return absl::OkStatus();
+  }
+  plan->keys.emplace(k, values);
+  plan->values.emplace(v, values);
+  plan->shape.keys = plan->keys->rows();
+  plan->shape.k = plan->keys->layout();
+  plan->shape.v = plan->values->layout();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Attention::Stage> StageOf(const Node& node) {
+  const int64_t mode = node.Int("qk_matmul_output_mode", 0);
+  if (mode >= 0 && mode <= 3) return static_cast<Attention::Stage>(mode);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "qk_matmul_output_mode is ", mode, "; it must be 0, 1, 2 or 3"));
+}
+
+// Weights that are larger than twice what they are computed of and what is
+// computed of them, as those of long sequences are, would be most of a step's
+// memory: they are computed again, which costs one product of a head's six.
+bool KeepsWeights(const Attention::Shape& s) {
+  const int64_t rows = s.queries * (s.width + s.value_width) * s.heads +
+                       s.keys * (s.width + s.value_width) * s.key_heads;
+  return s.heads * s.queries * s.keys <= 2 * rows;
+}
+
+absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
+  const Node& node = *spec.node;
+  const int64_t kv_heads = node.Int("kv_num_heads", 0);
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads q,
+                            HeadsOf(spec, kQ, node.Int("q_num_heads", 0)));
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads k,
+                            HeadsOf(spec, kK, kv_heads));
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionHeads v,
+                            HeadsOf(spec, kV, kv_heads));
+  SYNCLINE_RETURN_IF_ERROR(CheckFit(spec, q, k, v));
+  SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(spec, q.batch));
+  Plan plan;
+  Attention::Shape& s = plan.shape;
+  s.batch = q.batch;
+  s.heads = q.heads;
+  s.key_heads = k.heads;
+  s.queries = q.rows;
+  s.keys = k.rows;
+  s.width = q.width;
+  s.value_width = v.width;
+  s.scale = node.Float("scale", 0);
+  if (!node.Has("scale")) {
+    s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q.width)));
+  }
+  // Nobody has seen to it that their number can be said.
+  constexpr double kScoresMax = int64_t{1} << 46;
+  const double scores = 1.0 * s.batch * s.heads * s.queries * s.keys;
+  if (scores > kScoresMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(s.queries, " queries of ", s.batch, " x ", s.heads,
+                     " heads and ", s.keys, " keys have too many scores"));
+  }
+  s.softcap = node.Float("softcap", 0);
+  s.causal = node.Int("is_causal", 0) != 0;
+  s.q = q.layout;
+  s.k = k.layout;
+  s.v = v.layout;
+  const AttentionHeads y = {q.batch, q.heads, q.rows, v.width, {}};
+  s.y = y.LayoutWith(spec.input(kQ).dims.size() == 3 || AreRowsFirst(node, 3));
+  SYNCLINE_RETURN_IF_ERROR(PlanJoined(spec, k, v, &plan));
+  s.keeps_weights = spec.WantsAnyGradient() && KeepsWeights(s);
+  SYNCLINE_ASSIGN_OR_RETURN(plan.mask, MaskOf(spec, s));
+  SYNCLINE_ASSIGN_OR_RETURN(plan.stage, StageOf(node));
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (spec.input(i).dtype == DType::kFloat32) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("input ", i, " is ", DTypeName(spec.input(i).dtype),
+                     "; only float32 is computed"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(Plan plan, PlanOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Attention attention,
+      Attention::Create(plan.shape, spec.WantsAnyGradient()));
+  return std::make_unique<AttentionOp>(spec, std::move(plan),
+                                       std::move(attention));
+}
+
+}  // namespace syncline::worker

@@ -1,0 +1,222 @@
+// Conv and ConvTranspose.
+
+#include "kernels/convolution.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/channel_sums.h"
+#include "kernels/elementwise/elementwise.h"
+#include "worker/ops/nn/window.h"
+
+namespace syncline::worker {
+namespace {
+
+// The window's size: the weights', with which kernel_shape must agree.
+absl::StatusOr<Dims> KernelOf(const OpSpec& spec) {
+  const Dims& weights = spec.input(1).dims;
+  if (weights.size() < 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the weights are ", DimsToString(weights),
+                     "; they must have 2 dimensions and those of the window"));
+  }
+  Dims kernel(weights.begin() + 2, weights.end());
+  if (spec.node->Has("kernel_shape") &&
+      spec.node->Ints("kernel_shape") != kernel) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kernel_shape is ", DimsToString(spec.node->Ints("kernel_shape")),
+        ", but the weights are ", DimsToString(weights)));
+  }
+  return kernel;
+}
+
+// The shape of the convolution from `in` to `out` with the window and the
+// node's groups and weights (input 1 [filters, channels / groups, kernel...]).
+// Errors: InvalidArgument: they do not fit.
+absl::StatusOr<Convolution::Shape> ConvolutionShapeOf(const OpSpec& spec,
+                                                      const Dims& in,
+                                                      const Dims& out,
+                                                      Window window) {
+  Convolution::Shape shape;
+  shape.batch = in[0];
+  shape.channels = in[1];
+  shape.filters = out[1];
+  shape.groups = spec.node->Int("group", 1);
+  shape.has_bias = spec.input(2).present;
+  shape.window = std::move(window);
+  const Dims& w = spec.input(1).dims;
+  const int64_t groups = shape.groups;
+  if (groups < 1 || shape.channels % groups != 0 ||
+      shape.filters % groups != 0 || w[0] != shape.filters ||
+      w[1] != shape.channels / groups || out[0] != in[0]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights ", DimsToString(w), " in ", groups,
+                     " groups do not lead from ", DimsToString(in), " to ",
+                     DimsToString(out)));
+  }
+  return shape;
+}
+
+}  // namespace
+
+namespace {
+
+Op::Traits ConvTraits(const OpSpec& spec, const Convolution& convolution) {
+  Op::Traits traits;
+  if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
+  if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
+  traits.forward_scratch_bytes = convolution.forward_scratch_bytes();
+  traits.backward_scratch_bytes =
+      std::max(convolution.backward_data_scratch_bytes(),
+               convolution.backward_weights_scratch_bytes());
+  return traits;
+}
+
+class ConvOp : public Op {
+ public:
+  // `y`: the output's planes.
+  ConvOp(const OpSpec& spec, Convolution convolution, ChannelPlanes y)
+      : Op(ConvTraits(spec, convolution)),
+        convolution_(std::move(convolution)),
+        y_(y) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    return convolution_.Forward(t.in(0), t.in(1), t.in(2),
+                                /*accumulate=*/false, t.out(0), t.scratch);
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(2) != nullptr) {
+      SumChannels(y_, g.out(), g.accumulate(2), g.in(2));
+    }
+    const bool of_weights = g.in(1) != nullptr;
+    if (of_weights) {
+      SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
+          t.in(0), g.out(), g.accumulate(1), g.in(1), t.scratch));
+    }
+    if (g.in(0) == nullptr) return absl::OkStatus();
+    return convolution_.BackwardData(g.out(), t.in(1), g.accumulate(0), g.in(0),
+                                     t.scratch, /*after_weights=*/of_weights);
+  }
+
+ private:
+  Convolution convolution_;
+  const ChannelPlanes y_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const Dims& x = spec.input(0).dims;
+  const Dims& y = spec.output(0).dims;
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(Window window, WindowOf(*spec.node, x, y, kernel));
+  SYNCLINE_ASSIGN_OR_RETURN(Convolution::Shape shape,
+                            ConvolutionShapeOf(spec, x, y, std::move(window)));
+  shape.x_block = spec.input(0).channel_block;
+  shape.y_block = spec.output(0).channel_block;
+  if (shape.has_bias && spec.input(2).dims != Dims{shape.filters}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the bias is ", DimsToString(spec.input(2).dims),
+                     "; it must be [", shape.filters, "]"));
+  }
+  const ChannelPlanes planes = {
+      .batch = shape.batch,
+      .channels = shape.filters,
+      .plane = ElementCount(absl::MakeConstSpan(y).subspan(2)),
+      .block = shape.y_block};
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Convolution convolution,
+      Convolution::Create(shape, {.forward = true,
+                                  .backward_data = spec.WantsGradient(0),
+                                  .backward_weights = spec.WantsGradient(1)}));
+  return std::make_unique<ConvOp>(spec, std::move(convolution), planes);
+}
+
+namespace {
+
+// A transposed convolution is a convolution's derivative: forward is that one's
+// backward pass for data, and the other way round.
+
+Op::Traits ConvTransposeTraits(const OpSpec& spec,
+                               const Convolution& convolution) {
+  Op::Traits traits;
+  if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
+  if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
+  traits.forward_scratch_bytes = convolution.backward_data_scratch_bytes();
+  traits.backward_scratch_bytes =
+      std::max(convolution.forward_scratch_bytes(),
+               convolution.backward_weights_scratch_bytes());
+  return traits;
+}
+
+class ConvTransposeOp : public Op {
+ public:
+  // `bias_over_y`: the bias, [channels, 1, ...], over the output.
+  ConvTransposeOp(const OpSpec& spec, Convolution convolution,
+                  Broadcast bias_over_y)
+      : Op(ConvTransposeTraits(spec, convolution)),
+        convolution_(std::move(convolution)),
+        bias_over_y_(std::move(bias_over_y)) {}
+
+  absl::Status Forward(const Tensors& t) override {
+    SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardData(
+        t.in(0), t.in(1), /*accumulate=*/false, t.out(0), t.scratch));
+    if (t.in(2) != nullptr) Add(bias_over_y_, t.out(0), t.in(2), t.out(0));
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    if (g.in(2) != nullptr) {
+      AddGradient(bias_over_y_, Side::kB, 1, g.out(), g.accumulate(2), g.in(2));
+    }
+    if (g.in(1) != nullptr) {
+      SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
+          g.out(), t.in(0), g.accumulate(1), g.in(1), t.scratch));
+    }
+    if (g.in(0) == nullptr) return absl::OkStatus();
+    return convolution_.Forward(g.out(), t.in(1), /*bias=*/nullptr,
+                                g.accumulate(0), g.in(0), t.scratch);
+  }
+
+ private:
+  Convolution convolution_;
+  const Broadcast bias_over_y_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const Dims& x = spec.input(0).dims;
+  const Dims& y = spec.output(0).dims;
+  SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(Window window,
+                            TransposedWindowOf(*spec.node, x, y, kernel));
+  SYNCLINE_ASSIGN_OR_RETURN(Convolution::Shape shape,
+                            ConvolutionShapeOf(spec, y, x, std::move(window)));
+  shape.has_bias = false;  // it is added here
+  Broadcast bias_over_y;
+  if (spec.input(2).present) {
+    if (spec.input(2).dims != Dims{y[1]}) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the bias is ", DimsToString(spec.input(2).dims),
+                       "; it must be [", y[1], "]"));
+    }
+    Dims bias(y.size() - 1, 1);
+    bias[0] = y[1];
+    SYNCLINE_ASSIGN_OR_RETURN(bias_over_y, MakeBroadcast(y, bias));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      Convolution convolution,
+      Convolution::Create(shape, {.forward = spec.WantsGradient(0),
+                                  .backward_data = true,
+                                  .backward_weights = spec.WantsGradient(1)}));
+  return std::make_unique<ConvTransposeOp>(spec, std::move(convolution),
+                                           std::move(bias_over_y));
+}
+
+}  // namespace syncline::worker
