@@ -107,10 +107,6 @@ inline int64_t GradientSums(const NormalizationShape& shape) {
   return 2 * (shape.statistic_count() + shape.parameter_count());
 }
 
-// worker/ops has these names still.
-using PlaneNorm = NormalizationShape;
-using PlaneNormGradient = NormalizationGradient;
-
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_NORMALIZATION_H_

@@ -35,9 +35,6 @@ void Apply(const RnnActivation& f, int64_t n, const float* x, float* y);
 void ApplyGradient(const RnnActivation& f, int64_t n, const float* x,
                    const float* dy, float* dx);
 
-// worker/ops has this name still.
-using CellFunction = RnnActivation;
-
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_RNN_ACTIVATION_H_

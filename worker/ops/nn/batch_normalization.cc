@@ -43,7 +43,8 @@ enum Input { kX, kScale, kBias, kMean, kVariance };
 
 class BatchNormOp : public Op {
  public:
-  BatchNormOp(const OpSpec& spec, const PlaneNorm& shape, bool of_batch)
+  BatchNormOp(const OpSpec& spec, const NormalizationShape& shape,
+              bool of_batch)
       : Op(TraitsOf(spec, shape)),
         shape_(shape),
         of_batch_(of_batch),
@@ -59,7 +60,7 @@ class BatchNormOp : public Op {
     // A second fold in one step would be another point of it.
     const bool kept = t.again && !kept_.empty();
     if (!kept) SYNCLINE_RETURN_IF_ERROR(Measure(t, s));
-    ForChannels([&](const PlaneNorm& part, int64_t c) {
+    ForChannels([&](const NormalizationShape& part, int64_t c) {
       const int64_t offset = c * shape_.plane;
       NormalizePlanes(part, t.in(kX) + offset, s.mean + c, s.inverse + c,
                       t.in(kScale) + c, t.in(kBias) + c, t.out(0) + offset);
@@ -77,7 +78,7 @@ class BatchNormOp : public Op {
     WriteTimes(samples_ * VarianceFactor(), s.variance, g.accumulate(kVariance),
                g.in(kVariance));
     WriteTimes(samples_, s.mean, g.accumulate(kMean), g.in(kMean));
-    const PlaneNormGradient gradient = {
+    const NormalizationGradient gradient = {
         .x = t.in(kX),
         .dy = g.out(),
         .mean = s.mean,
@@ -91,14 +92,14 @@ class BatchNormOp : public Op {
         .dbias = g.in(kBias),
         .accumulate_bias = g.accumulate(kBias),
         .sums = static_cast<double*>(t.scratch)};
-    ForChannels([&](const PlaneNorm& part, int64_t c) {
+    ForChannels([&](const NormalizationShape& part, int64_t c) {
       SumPlanesGradient(part, OfChannels(gradient, c));
     });
     if (folds(t) && normalises_by_batch() && gradient.dx != nullptr) {
       const auto count = static_cast<size_t>(2 * shape_.statistic_count());
       SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold({gradient.sums, count}));
     }
-    ForChannels([&](const PlaneNorm& part, int64_t c) {
+    ForChannels([&](const NormalizationShape& part, int64_t c) {
       WritePlanesGradient(part, OfChannels(gradient, c), elements_);
     });
     return absl::OkStatus();
@@ -107,7 +108,7 @@ class BatchNormOp : public Op {
  private:
   // By channel.
   struct Statistics {
-    Statistics(const PlaneNorm& shape, float* at)
+    Statistics(const NormalizationShape& shape, float* at)
         : mean(at),
           variance(mean + shape.channels),
           inverse(variance + shape.channels) {}
@@ -134,7 +135,7 @@ class BatchNormOp : public Op {
   // Of the batch, or of all workers'; or those that are stored.
   absl::Status Measure(const Tensors& t, const Statistics& s) {
     if (of_batch_) {
-      ForChannels([&](const PlaneNorm& part, int64_t c) {
+      ForChannels([&](const NormalizationShape& part, int64_t c) {
         PlaneMoments(part, t.in(kX) + c * shape_.plane, s.mean + c,
                      s.variance + c);
       });
@@ -180,7 +181,7 @@ class BatchNormOp : public Op {
     return absl::OkStatus();
   }
 
-  static Traits TraitsOf(const OpSpec& spec, const PlaneNorm& shape) {
+  static Traits TraitsOf(const OpSpec& spec, const NormalizationShape& shape) {
     Traits traits;
     traits.backward_inputs = 1 << kX | 1 << kScale;
     const int64_t channels = shape.channels;
@@ -207,7 +208,8 @@ class BatchNormOp : public Op {
                       run(shape_.Channels(first, end * shape_.block), first);
                     });
   }
-  PlaneNormGradient OfChannels(PlaneNormGradient g, int64_t first) const {
+  NormalizationGradient OfChannels(NormalizationGradient g,
+                                   int64_t first) const {
     const auto moved = [](float* array, int64_t offset) {
       return array == nullptr ? nullptr : array + offset;
     };
@@ -241,7 +243,7 @@ class BatchNormOp : public Op {
          [=](int64_t c) { return from[c] * factor; });
   }
 
-  const PlaneNorm shape_;
+  const NormalizationShape shape_;
   const bool of_batch_;
   double elements_;  // that each mean is of, in this step
   // Where statistics are folded, which a step does once: those of the step,
@@ -263,7 +265,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
         "input 0 is ", DimsToString(x), "; its second dimension must be that ",
         "of the channels"));
   }
-  PlaneNorm shape;
+  NormalizationShape shape;
   shape.batch = x[0];
   shape.channels = x[1];
   shape.plane = ElementCount({x.data() + 2, x.size() - 2});

@@ -149,9 +149,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRMSNormalization(const OpSpec& spec) {
 
 namespace {
 
-class PlaneNormOp : public Op {
+class GroupNormOp : public Op {
  public:
-  PlaneNormOp(const PlaneNorm& shape, float epsilon)
+  GroupNormOp(const NormalizationShape& shape, float epsilon)
       : Op(TraitsOf(shape)), shape_(shape), epsilon_(epsilon) {}
 
   absl::Status Forward(const Tensors& t) override {
@@ -182,7 +182,7 @@ class PlaneNormOp : public Op {
   }
 
  private:
-  static Traits TraitsOf(const PlaneNorm& shape) {
+  static Traits TraitsOf(const NormalizationShape& shape) {
     Traits traits;
     traits.backward_inputs = 0b11;
     traits.workspace_bytes = 2 * shape.statistic_count() * sizeof(float);
@@ -190,7 +190,7 @@ class PlaneNormOp : public Op {
     return traits;
   }
 
-  const PlaneNorm shape_;
+  const NormalizationShape shape_;
   const float epsilon_;
 };
 
@@ -198,7 +198,7 @@ class PlaneNormOp : public Op {
 // of a sample's channels; inputs 1 and 2 are scale and bias, an element each
 // for `channels_per_parameter` neighbouring channels. Errors: InvalidArgument:
 // shapes that do not fit.
-absl::StatusOr<std::unique_ptr<Op>> MakePlaneNorm(
+absl::StatusOr<std::unique_ptr<Op>> MakeGroupNorm(
     const OpSpec& spec, int64_t groups, int64_t channels_per_parameter) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
   const Dims& x = spec.input(0).dims;
@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakePlaneNorm(
     return absl::InvalidArgumentError(
         absl::StrCat(x[1], " channels cannot be cut into ", groups, " groups"));
   }
-  PlaneNorm shape;
+  NormalizationShape shape;
   shape.batch = x[0];
   shape.channels = x[1];
   shape.plane = ElementCount({x.data() + 2, x.size() - 2});
@@ -223,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakePlaneNorm(
         absl::StrCat("input ", i, " is ", DimsToString(spec.input(i).dims),
                      "; it must be [", shape.parameter_count(), "]"));
   }
-  return std::make_unique<PlaneNormOp>(shape,
+  return std::make_unique<GroupNormOp>(shape,
                                        spec.node->Float("epsilon", 1e-5f));
 }
 
@@ -235,13 +235,13 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGroupNormalization(const OpSpec& spec) {
   const int64_t groups = spec.node->Int("num_groups", 0);
   const bool by_group = spec.node->since_version < 21 && x.size() > 1 &&
                         groups > 0 && x[1] % groups == 0;
-  return MakePlaneNorm(spec, groups, by_group ? x[1] / groups : 1);
+  return MakeGroupNorm(spec, groups, by_group ? x[1] / groups : 1);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeInstanceNormalization(
     const OpSpec& spec) {
   const Dims& x = spec.input(0).dims;
-  return MakePlaneNorm(spec, x.size() < 2 ? 1 : x[1],
+  return MakeGroupNorm(spec, x.size() < 2 ? 1 : x[1],
                        /*channels_per_parameter=*/1);
 }
 

@@ -207,8 +207,8 @@ absl::Status GruOp::CompileCell() {
 absl::StatusOr<std::unique_ptr<Op>> MakeGRU(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(const RecurrentShape shape,
                             MakeRecurrentShape(spec, /*gates=*/3,
-                                               {CellFunction::Kind::kSigmoid,
-                                                CellFunction::Kind::kTanh}));
+                                               {RnnActivation::Kind::kSigmoid,
+                                                RnnActivation::Kind::kTanh}));
   auto op = std::make_unique<GruOp>(
       spec, shape, spec.node->Int("linear_before_reset", 0) != 0);
   SYNCLINE_RETURN_IF_ERROR(op->Compile());

@@ -93,7 +93,7 @@ class LstmOp : public RecurrentOp {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeLSTM(const OpSpec& spec) {
-  using Kind = CellFunction::Kind;
+  using Kind = RnnActivation::Kind;
   SYNCLINE_ASSIGN_OR_RETURN(
       const RecurrentShape shape,
       MakeRecurrentShape(spec, /*gates=*/4,

@@ -56,7 +56,7 @@ void SwapLeading(int64_t a, int64_t b, int64_t n, bool accumulate,
 
 absl::StatusOr<RecurrentShape> MakeRecurrentShape(
     const OpSpec& spec, int64_t gates,
-    absl::Span<const CellFunction::Kind> usual) {
+    absl::Span<const RnnActivation::Kind> usual) {
   SYNCLINE_RETURN_IF_ERROR(CheckTypes(spec));
   const Node& node = *spec.node;
   const Dims& x = spec.input(kX).dims;
@@ -103,7 +103,7 @@ absl::StatusOr<RecurrentShape> MakeRecurrentShape(
   for (const auto& [input, want] : dims) {
     SYNCLINE_RETURN_IF_ERROR(CheckDims(spec, input, want));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(s.functions, CellFunctionsOf(node, d, usual));
+  SYNCLINE_ASSIGN_OR_RETURN(s.functions, RnnActivationsOf(node, d, usual));
   s.has_usual_functions = !node.Has("clip");
   for (size_t i = 0; i < s.functions.size(); ++i) {
     s.has_usual_functions &= s.functions[i].kind == usual[i % usual.size()];

@@ -31,8 +31,8 @@ struct RecurrentShape {
   bool has_bias = false;
   bool has_lengths = false;
   bool has_peepholes = false;
-  std::vector<CellFunction> functions;  // of each direction's cell
-  bool has_usual_functions = true;      // and nothing is clipped
+  std::vector<RnnActivation> functions;  // of each direction's cell
+  bool has_usual_functions = true;       // and nothing is clipped
 
   int64_t state() const { return samples * hidden; }  // elements, a direction's
   int64_t gate_row() const { return gates * hidden; }
@@ -45,7 +45,7 @@ struct RecurrentShape {
 // gates that usually has these functions. Errors: InvalidArgument.
 absl::StatusOr<RecurrentShape> MakeRecurrentShape(
     const OpSpec& spec, int64_t gates,
-    absl::Span<const CellFunction::Kind> usual);
+    absl::Span<const RnnActivation::Kind> usual);
 
 class RecurrentOp : public Op {
  public:
@@ -72,8 +72,8 @@ class RecurrentOp : public Op {
     const float* r;          // the state's weights [gates * hidden, hidden]
     const float* r_bias;     // [gates * hidden]; null: none
     const float* peepholes;  // [3 * hidden]; null: none
-    const CellFunction* functions;  // the cell's
-    float* scratch;                 // as the cell asked for
+    const RnnActivation* functions;  // the cell's
+    float* scratch;                  // as the cell asked for
   };
   // Its gradients. `dh` and `dkept` are of the states after the step, and
   // become those before it.

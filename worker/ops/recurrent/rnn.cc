@@ -31,7 +31,7 @@ class RnnOp : public RecurrentOp {
 absl::StatusOr<std::unique_ptr<Op>> MakeRNN(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const RecurrentShape shape,
-      MakeRecurrentShape(spec, /*gates=*/1, {CellFunction::Kind::kTanh}));
+      MakeRecurrentShape(spec, /*gates=*/1, {RnnActivation::Kind::kTanh}));
   auto op = std::make_unique<RnnOp>(spec, shape);
   SYNCLINE_RETURN_IF_ERROR(op->Compile());
   return op;

@@ -10,7 +10,7 @@
 namespace syncline::worker {
 namespace {
 
-using Kind = CellFunction::Kind;
+using Kind = RnnActivation::Kind;
 
 struct NamedFunction {
   absl::string_view name;
@@ -71,16 +71,16 @@ class Numbers {
   size_t taken_ = 0;
 };
 
-std::vector<CellFunction> UsualFunctions(int64_t directions,
-                                         absl::Span<const Kind> usual) {
-  std::vector<CellFunction> functions;
+std::vector<RnnActivation> UsualFunctions(int64_t directions,
+                                          absl::Span<const Kind> usual) {
+  std::vector<RnnActivation> functions;
   for (int64_t d = 0; d < directions; ++d) {
     for (const Kind kind : usual) functions.push_back({.kind = kind});
   }
   return functions;
 }
 
-absl::StatusOr<std::vector<CellFunction>> NamedFunctions(
+absl::StatusOr<std::vector<RnnActivation>> NamedFunctions(
     const Node& node, const std::vector<std::string>& names, size_t count) {
   if (names.size() != count) {
     return absl::InvalidArgumentError(
@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<CellFunction>> NamedFunctions(
   }
   Numbers alphas(node, "activation_alpha");
   Numbers betas(node, "activation_beta");
-  std::vector<CellFunction> functions;
+  std::vector<RnnActivation> functions;
   for (const std::string& name : names) {
     SYNCLINE_ASSIGN_OR_RETURN(const NamedFunction named, FunctionNamed(name));
     functions.push_back({.kind = named.kind,
@@ -103,9 +103,9 @@ absl::StatusOr<std::vector<CellFunction>> NamedFunctions(
 
 }  // namespace
 
-absl::StatusOr<std::vector<CellFunction>> CellFunctionsOf(
+absl::StatusOr<std::vector<RnnActivation>> RnnActivationsOf(
     const Node& node, int64_t directions, absl::Span<const Kind> usual) {
-  std::vector<CellFunction> functions = UsualFunctions(directions, usual);
+  std::vector<RnnActivation> functions = UsualFunctions(directions, usual);
   const auto it = node.attributes.find("activations");
   const auto* const names =
       it == node.attributes.end()
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<CellFunction>> CellFunctionsOf(
     return absl::InvalidArgumentError(
         absl::StrCat("clip is ", clip, "; it must be above 0"));
   }
-  for (CellFunction& function : functions) function.clip = clip;
+  for (RnnActivation& function : functions) function.clip = clip;
   return functions;
 }
 

@@ -18,9 +18,9 @@ namespace syncline::worker {
 // 0 and 1).
 // Errors: InvalidArgument: another number of functions, an unknown one, more
 // alphas or betas than functions have, a clip that is not above 0.
-absl::StatusOr<std::vector<CellFunction>> CellFunctionsOf(
+absl::StatusOr<std::vector<RnnActivation>> RnnActivationsOf(
     const Node& node, int64_t directions,
-    absl::Span<const CellFunction::Kind> usual);
+    absl::Span<const RnnActivation::Kind> usual);
 
 }  // namespace syncline::worker
 

@@ -8,9 +8,9 @@ namespace {
 
 using reference::Dims;
 
-PlaneNorm ShapeOf(const Dims& x, bool across_batch, int64_t group,
-                  int64_t channels_per_parameter) {
-  PlaneNorm shape;
+NormalizationShape ShapeOf(const Dims& x, bool across_batch, int64_t group,
+                           int64_t channels_per_parameter) {
+  NormalizationShape shape;
   shape.batch = x[0];
   shape.channels = x[1];
   shape.plane = reference::Product(x) / (x[0] * x[1]);
@@ -23,7 +23,7 @@ PlaneNorm ShapeOf(const Dims& x, bool across_batch, int64_t group,
 // By the moments of x.
 OpCase NormCase(std::string op_type, int version,
                 std::map<std::string, Attribute> attributes, const Dims& x,
-                const PlaneNorm& shape, double epsilon) {
+                const NormalizationShape& shape, double epsilon) {
   attributes["epsilon"] = static_cast<float>(epsilon);
   const double e = static_cast<float>(epsilon);
   const Dims parameter = {shape.parameter_count()};
@@ -56,7 +56,7 @@ OpCase GroupNormCase(int version, const Dims& x, int64_t groups) {
 
 // By moments that are stored; the batch's are batchnormalization_test's.
 OpCase BatchNormCase(const Dims& x) {
-  const PlaneNorm shape = ShapeOf(x, true, 1, 1);
+  const NormalizationShape shape = ShapeOf(x, true, 1, 1);
   reference::Moments<double> moments;
   std::vector<float> mean, variance;
   for (int64_t c = 0; c < shape.channels; ++c) {

@@ -34,7 +34,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 enum class Mode { kTraining, kFrozen, kEvaluation };
 
-PlaneNorm ShapeOf(const Dims& x) {
+NormalizationShape ShapeOf(const Dims& x) {
   return {.batch = x[0],
           .channels = x[1],
           .plane = ElementCount(x) / (x[0] * x[1]),
@@ -186,7 +186,7 @@ class Bench {
     return in;
   }
 
-  const PlaneNorm shape_;
+  const NormalizationShape shape_;
   const bool of_batch_;
   Node node_;
   OpSpec spec_;
@@ -380,7 +380,7 @@ class FoldedBench {
         t, {.outputs = of_outputs, .inputs = gradients, .accumulates = {}});
   }
 
-  const PlaneNorm whole_;
+  const NormalizationShape whole_;
   testing::ThreadFolds folds_;
   Node node_;
   std::vector<DoubleArray> in_;
