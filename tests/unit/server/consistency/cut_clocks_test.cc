@@ -1,0 +1,77 @@
+// Goal: a cut is announced only where every worker can still reach its clock.
+// Method: two workers at different clocks, in each consistency mode.
+
+#include "server/consistency/cut_clocks.h"
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CutClocksTest : public ::testing::Test {
+ protected:
+  CutClocksTest() {
+    options_.workers.resize(2);
+    options_.block_count = 1;
+    options_.label = "job j-0001";
+  }
+  // A push of the open clock; it closes it unless another block is to come.
+  void Push(uint32_t rank, bool closes = true, bool finishes = false) {
+    PushFacts push;
+    push.clock = workers_[rank].closed();
+    push.blocks_in_clock = 1;
+    push.blocks = {0};
+    push.finished = finishes;
+    workers_[rank].Open(push);
+    if (closes) {
+      workers_[rank].Receive(0);
+      workers_[rank].Close();
+    }
+  }
+  absl::Status Check(std::vector<int64_t> clocks) const {
+    return CheckCutClocks(options_, workers_, clocks);
+  }
+
+  ConsistencyOptions options_;
+  std::vector<PushLedger> workers_{2, PushLedger(1)};
+};
+
+TEST_F(CutClocksTest, ACutHasOneClockOfEachWorker) {
+  EXPECT_TRUE(Check({0, 0}).ok());
+  EXPECT_EQ(Check({0}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Check({0, 0, 0}).message(), HasSubstr("a cut of 3 clocks"));
+}
+
+TEST_F(CutClocksTest, NoWorkerIsPastTheCut) {
+  Push(0);
+  Push(1, /*closes=*/false);
+  EXPECT_TRUE(Check({1, 1}).ok()) << "an open clock belongs before the cut";
+  const absl::Status late = Check({1, 0});
+  EXPECT_EQ(late.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(late.message(), HasSubstr("at clocks 1,1"));
+}
+
+TEST_F(CutClocksTest, ClocksAreAsCloseAsTheModeAllows) {
+  EXPECT_EQ(Check({3, 4}).code(), absl::StatusCode::kInvalidArgument);
+  options_.mode = ConsistencyMode::kBoundedStaleness;
+  options_.staleness_bound = 2;
+  EXPECT_TRUE(Check({3, 6}).ok());
+  EXPECT_THAT(Check({3, 7}).message(), HasSubstr("4 apart"));
+  options_.mode = ConsistencyMode::kAsync;
+  EXPECT_TRUE(Check({3, 70}).ok());
+}
+
+TEST_F(CutClocksTest, AWorkerThatHasFinishedHoldsUpNone) {
+  Push(0, /*closes=*/true, /*finishes=*/true);
+  ASSERT_TRUE(workers_[0].finished());
+  EXPECT_TRUE(Check({1, 9}).ok());
+}
+
+}  // namespace
+}  // namespace syncline::ps
