@@ -14,24 +14,13 @@
 #include "common/base/random.h"
 #include "server/dense/dense_shard.h"
 #include "tests/simulation/shard_script.h"
+#include "tests/testing/payloads.h"
 
 namespace syncline {
 namespace {
 
 constexpr int kEventsMax = 20000;
 constexpr uint64_t kIncarnation = 1000;  // of rank r: kIncarnation + r
-
-// The payload of one push, block by block.
-class Payload : public ps::FloatSource {
- public:
-  explicit Payload(std::vector<float> values) : values_(std::move(values)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    std::copy_n(values_.begin() + first, count, out);
-  }
-
- private:
-  const std::vector<float> values_;
-};
 
 // Virtual time: whatever is scheduled happens in order of its time.
 class Agenda {
@@ -530,8 +519,8 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
   using Kind = ps::ShardAction::Kind;
   switch (action.kind) {
     case Kind::kInit:
-      return shard_->Init(action.block, Payload(script_.initial(action.block)),
-                          0);
+      return shard_->Init(action.block,
+                          VectorFloats(script_.initial(action.block)), 0);
     case Kind::kBufferGradient: {
       CheckDeliver(action);
       const Outstanding& call = outstanding_[action.token];
@@ -577,7 +566,7 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
 
 std::shared_ptr<const ps::FloatSource> Simulation::Gradient(
     const Outstanding& call, ps::BlockIndex block) const {
-  return std::make_shared<Payload>(
+  return std::make_shared<VectorFloats>(
       script_.gradient(call.rank, call.push->clock, block));
 }
 
