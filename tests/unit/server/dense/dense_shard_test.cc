@@ -12,30 +12,18 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/payloads.h"
 
 namespace syncline::ps {
 namespace {
 
-class Values : public FloatSource {
- public:
-  explicit Values(std::vector<float> values) : values_(std::move(values)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    ASSERT_LE(first + count, values_.size());
-    std::copy_n(values_.begin() + first, count, out);
-  }
-  const std::vector<float>& get() const { return values_; }
-
- private:
-  const std::vector<float> values_;
-};
-
-std::shared_ptr<const Values> RandomValues(uint64_t seed, size_t count) {
+std::shared_ptr<const VectorFloats> RandomValues(uint64_t seed, size_t count) {
   Random random(seed);
   std::vector<float> values(count);
   for (float& value : values) {
     value = static_cast<float>(random.Normal() * std::exp2(random.Below(20)));
   }
-  return std::make_shared<Values>(std::move(values));
+  return std::make_shared<VectorFloats>(std::move(values));
 }
 
 constexpr size_t kCounts[] = {1, 10, DenseShard::kPieceElements,
@@ -77,7 +65,7 @@ TEST(DenseShardTest, FoldsInRankOrderWhateverTheOrderOfArrival) {
   DenseShard::Scratch scratch;
   for (BlockIndex block = 0; block < 4; ++block) {
     const size_t count = kCounts[block];
-    std::vector<std::shared_ptr<const Values>> gradients;
+    std::vector<std::shared_ptr<const VectorFloats>> gradients;
     for (uint64_t rank = 0; rank < 4; ++rank) {
       gradients.push_back(RandomValues(10 + rank, count));
     }
@@ -120,7 +108,8 @@ TEST(DenseShardTest, LetsGoOfGradientsOnceApplied) {
 TEST(DenseShardTest, AdamCountsTheUpdatesOfEachBlock) {
   DenseShard shard(Adam(), kCounts);
   DenseShard::Scratch scratch;
-  const auto gradient = std::make_shared<Values>(std::vector<float>(10, 1.0f));
+  const auto gradient =
+      std::make_shared<VectorFloats>(std::vector<float>(10, 1.0f));
   // Bias-corrected, each step with a constant gradient is the learning rate
   // (less a little decay); with a t shared by all blocks it would not be.
   for (int i = 0; i < 5; ++i) {
@@ -138,7 +127,8 @@ TEST(DenseShardTest, AClippedNormScalesTheMean) {
   options.learning_rate.base = 1;
   options.clip_norm = 2;
   DenseShard::Scratch scratch;
-  const auto gradient = std::make_shared<Values>(std::vector<float>(10, 8.0f));
+  const auto gradient =
+      std::make_shared<VectorFloats>(std::vector<float>(10, 8.0f));
   for (const bool folded : {false, true}) {
     DenseShard shard(options, kCounts);
     const auto step = [&](double squared_norm) {
@@ -164,8 +154,8 @@ TEST(DenseShardTest, TheLearningRateIsThatOfTheClock) {
                            .gamma = 0.5};
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  shard.BufferGradient(0, 0, std::make_shared<Values>(std::vector<float>{4.0f}),
-                       0);
+  shard.BufferGradient(
+      0, 0, std::make_shared<VectorFloats>(std::vector<float>{4.0f}), 0);
   shard.Apply(0, 25, 1, -1, &scratch);
   EXPECT_EQ(shard.values(0)[0], -1.0f);
 }
@@ -177,8 +167,8 @@ TEST(DenseShardTest, AdagradStartsFromItsAccumulator) {
   options.learning_rate.base = 1;
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  shard.BufferGradient(0, 0, std::make_shared<Values>(std::vector<float>{3.0f}),
-                       0);
+  shard.BufferGradient(
+      0, 0, std::make_shared<VectorFloats>(std::vector<float>{3.0f}), 0);
   shard.Apply(0, 0, 1, -1, &scratch);
   EXPECT_EQ(shard.values(0)[0], -0.75f);  // 3 / sqrt(7 + 9)
 }
@@ -254,7 +244,7 @@ class NonFiniteBlock {
     for (uint32_t rank = 0; rank < 3; ++rank) {
       std::vector<float> values(8, 1.0f + rank);
       if (rank == 1) values[5] = bad;
-      shard_.BufferGradient(0, rank, std::make_shared<Values>(values), 0,
+      shard_.BufferGradient(0, rank, std::make_shared<VectorFloats>(values), 0,
                             1 << rank);
     }
   }
@@ -282,7 +272,7 @@ TEST(DenseShardTest, ANormThatIsNotClippedScalesNothing) {
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
   shard.BufferGradient(
-      1, 0, std::make_shared<Values>(std::vector<float>(10, 8.0f)), 0);
+      1, 0, std::make_shared<VectorFloats>(std::vector<float>(10, 8.0f)), 0);
   shard.Apply(1, 0, 4, 40, &scratch);
   EXPECT_EQ(shard.values(1)[0], -2.0f);
 }
@@ -328,7 +318,8 @@ TEST(DenseShardTest, ABlockThatNothingIsLeftOfStaysAsItIs) {
   shard.Init(1, *RandomValues(1, 10), 0);
   const std::vector<float> before(shard.values(1).begin(),
                                   shard.values(1).end());
-  const auto bad = std::make_shared<Values>(std::vector<float>(10, kInfinity));
+  const auto bad =
+      std::make_shared<VectorFloats>(std::vector<float>(10, kInfinity));
   for (const bool folded : {false, true}) {
     shard.BufferGradient(1, 0, bad, 0, 4);
     if (folded) {
@@ -346,7 +337,8 @@ TEST(DenseShardTest, ASumThatOverflowsIsNobodysFault) {
   options.on_non_finite = OnNonFinite::kDropBlock;
   DenseShard shard(options, kCounts);
   DenseShard::Scratch scratch;
-  const auto large = std::make_shared<Values>(std::vector<float>(10, 3e38f));
+  const auto large =
+      std::make_shared<VectorFloats>(std::vector<float>(10, 3e38f));
   shard.BufferGradient(1, 0, large, 0, 4);
   shard.BufferGradient(1, 1, large, 0, 4);
   shard.Apply(1, 0, 8, -1, &scratch);
@@ -362,7 +354,7 @@ TEST(DenseShardTest, ASkippedStepsNormIsNotFinite) {
   block.shard_.DropGradients(0);
   EXPECT_EQ(block.value(0), 0.0f);
   block.shard_.BufferGradient(
-      0, 0, std::make_shared<Values>(std::vector<float>(8, 2)), 0, 1);
+      0, 0, std::make_shared<VectorFloats>(std::vector<float>(8, 2)), 0, 1);
   block.shard_.Apply(0, 1, 1, -1, &block.scratch_);
   EXPECT_EQ(block.value(0), -2.0f) << "nothing is left of what was dropped";
 }
@@ -370,7 +362,7 @@ TEST(DenseShardTest, ASkippedStepsNormIsNotFinite) {
 // 0.75 of the value and a quarter of the mean, of two samples and of six.
 TEST(DenseShardTest, ARunningMeanKnowsNoOptimizer) {
   const auto of = [](float v) {
-    return std::make_shared<Values>(std::vector<float>(10, v));
+    return std::make_shared<VectorFloats>(std::vector<float>(10, v));
   };
   for (const auto kind :
        {OptimizerKind::kAdam, OptimizerKind::kFtrl, OptimizerKind::kLamb}) {

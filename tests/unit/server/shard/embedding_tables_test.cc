@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "server/shard/non_finite_log.h"
 #include "tests/testing/memory_cold_store.h"
+#include "tests/testing/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {
@@ -29,28 +30,15 @@ constexpr uint32_t kDim = 5;
 constexpr uint64_t kFewRows = 60 << 10;
 constexpr int64_t kManyRows = 3000;
 
-class Ones : public FloatSource {
- public:
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    std::fill_n(out, count, 1.0f);
+// A thousand rows of ones; those of `rows` are NaN.
+std::shared_ptr<const VectorFloats> OnesBut(const std::set<size_t>& rows) {
+  std::vector<float> values(1000 * kDim, 1.0f);
+  for (const size_t row : rows) {
+    std::fill_n(values.begin() + row * kDim, kDim,
+                std::numeric_limits<float>::quiet_NaN());
   }
-};
-
-// But for rows of NaN, by their place.
-class OnesBut : public FloatSource {
- public:
-  explicit OnesBut(std::set<size_t> rows) : rows_(std::move(rows)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = rows_.contains((first + i) / kDim)
-                   ? std::numeric_limits<float>::quiet_NaN()
-                   : 1.0f;
-    }
-  }
-
- private:
-  const std::set<size_t> rows_;
-};
+  return std::make_shared<VectorFloats>(std::move(values));
+}
 
 class EmbeddingTablesTest : public ::testing::Test {
  protected:
@@ -92,7 +80,7 @@ class EmbeddingTablesTest : public ::testing::Test {
     return range;
   }
   void Push(int64_t first, int64_t count, int64_t clock) {
-    tables_->Push(0, {Rows(0, first, count, std::make_shared<Ones>())},
+    tables_->Push(0, {Rows(0, first, count, std::make_shared<OnesFloats>())},
                   {.clock = clock, .learning_rate = 1}, &non_finite_);
   }
   absl::Status AcceptsPushes() const {
@@ -138,10 +126,8 @@ TEST_F(EmbeddingTablesTest, RowsThatWereLostFailPushesAndScans) {
 TEST_F(EmbeddingTablesTest, RowsThatAreNotFiniteAreCountedForWhoSentThem) {
   Open(1 << 20);
   NonFiniteLog log(OnNonFinite::kDropBlock, {"worker:0", "worker:1"}, "a test");
-  const CallRowSpan first =
-      Rows(0, 0, 1000, std::make_shared<OnesBut>(std::set<size_t>{0, 17, 999}));
-  const CallRowSpan second =
-      Rows(1, 500, 1000, std::make_shared<OnesBut>(std::set<size_t>{3, 4}));
+  const CallRowSpan first = Rows(0, 0, 1000, OnesBut({0, 17, 999}));
+  const CallRowSpan second = Rows(1, 500, 1000, OnesBut({3, 4}));
   tables_->Push(0, {first, second}, {.clock = 0, .learning_rate = 1}, &log);
   EXPECT_EQ(log.CountOf(0), 3u);
   EXPECT_EQ(log.CountOf(1), 2u);

@@ -22,6 +22,7 @@
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {
@@ -31,26 +32,6 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kDim = 2;
 constexpr uint64_t kBudget = 64 << 10;
-
-// A payload as it arrives: keys and floats, one behind the other.
-class Bytes : public FloatSource, public ByteSource {
- public:
-  template <typename T>
-  void Append(const std::vector<T>& values) {
-    bytes_.append(reinterpret_cast<const char*>(values.data()),
-                  values.size() * sizeof(T));
-  }
-  size_t size() const { return bytes_.size(); }
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    CopyBytes(first * sizeof(float), count * sizeof(float), out);
-  }
-  void CopyBytes(size_t first, size_t count, void* out) const override {
-    std::memcpy(out, bytes_.data() + first, count);
-  }
-
- private:
-  std::string bytes_;
-};
 
 JobAssignment TwoWorkers(ConsistencySpec::Mode mode) {
   JobAssignment assignment;
@@ -109,7 +90,7 @@ class JobShardTest : public ::testing::Test {
         nullptr, *std::move(tables));
     InitHeader header;
     header.add_blocks(0);
-    auto values = std::make_shared<Bytes>();
+    auto values = std::make_shared<PayloadBytes>();
     values->Append(std::vector<float>(4, 1));
     const auto blocks = shard_->layout().CheckInit(header, values->size());
     ASSERT_OK(blocks.status());
@@ -169,7 +150,7 @@ class JobShardTest : public ::testing::Test {
     header.set_blocks_in_clock(SlotCount(keys));
     header.set_wire_type(wire_type_);
     header.add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
-    auto values = std::make_shared<Bytes>();
+    auto values = std::make_shared<PayloadBytes>();
     values->Append(keys);
     if (wire_type_ == WIRE_FLOAT32) {
       values->Append(std::vector<float>(keys.size() * kDim, 1));
@@ -191,7 +172,7 @@ class JobShardTest : public ::testing::Test {
     header.set_clock(clock);
     header.set_wait_seconds(10);
     header.add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
-    Bytes values;
+    PayloadBytes values;
     values.Append(keys);
     auto pull = shard_->layout().CheckPull(header, {&values, values.size()});
     ASSERT_OK(pull.status());
@@ -400,7 +381,7 @@ struct ClippedJob {
 
   const std::shared_ptr<InFlightBudget> budget;
   const std::shared_ptr<BufferPool> buffers;
-  const std::shared_ptr<Bytes> values = std::make_shared<Bytes>();
+  const std::shared_ptr<PayloadBytes> values = std::make_shared<PayloadBytes>();
   std::shared_ptr<JobShard> shard;
   std::function<void(JobShard::Sums)> answer;
 };

@@ -17,6 +17,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {
@@ -27,19 +28,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = ShardAction::Kind;
 
-class Floats : public FloatSource {
- public:
-  explicit Floats(std::vector<float> values) : values_(std::move(values)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    std::copy_n(values_.begin() + first, count, out);
-  }
-
- private:
-  const std::vector<float> values_;
-};
-
 std::shared_ptr<const FloatSource> Source(std::vector<float> values) {
-  return std::make_shared<Floats>(std::move(values));
+  return std::make_shared<VectorFloats>(std::move(values));
 }
 
 class LaneExecutorTest : public ::testing::Test {

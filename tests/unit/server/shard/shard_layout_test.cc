@@ -13,6 +13,7 @@
 #include "common/wire/frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/payloads.h"
 
 namespace syncline::ps {
 namespace {
@@ -188,26 +189,6 @@ TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
 
 // --- Rows --------------------------------------------------------------------
 
-// A payload in one piece.
-class TestPayload : public ByteSource {
- public:
-  void AddKeys(const std::vector<int64_t>& keys) {
-    bytes_.append(reinterpret_cast<const char*>(keys.data()),
-                  keys.size() * sizeof(int64_t));
-  }
-  void AddValues(size_t count, ElementType type = ElementType::kFloat32) {
-    bytes_.append(count * ElementBytes(type), '\0');
-  }
-  void CopyBytes(size_t first, size_t count, void* out) const override {
-    ASSERT_LE(first + count, bytes_.size());
-    std::memcpy(out, bytes_.data() + first, count);
-  }
-  PayloadPart part() const { return {this, bytes_.size()}; }
-
- private:
-  std::string bytes_;
-};
-
 // As Layout(shard), with tables "users" (dim 3) and "items" (dim 1).
 ShardLayout TableLayoutOf(uint32_t shard,
                           ElementType type = ElementType::kFloat32) {
@@ -247,13 +228,13 @@ TEST(ShardLayoutTest, RowsComeBehindTheBlocks) {
   header.mutable_pull()->set_wait_seconds(1);
   header.mutable_pull()->add_blocks(2);
   AddTable(header.mutable_pull()->mutable_tables(), 1, 2);
-  TestPayload payload;
-  payload.AddValues(7);
-  payload.AddKeys(users);
-  payload.AddValues(5 * 3);
-  payload.AddKeys(items);
-  payload.AddValues(2);
-  payload.AddKeys(items);  // of the pull
+  PayloadBytes payload;
+  payload.AppendZeros(7 * sizeof(float));
+  payload.Append(users);
+  payload.AppendZeros(5 * 3 * sizeof(float));
+  payload.Append(items);
+  payload.AppendZeros(2 * sizeof(float));
+  payload.Append(items);  // of the pull
 
   CheckedPush push;
   CheckedPull pull;
@@ -297,13 +278,13 @@ TEST(ShardLayoutTest, KeysAreWholeBetweenValuesOf16Bits) {
   header.mutable_pull()->set_wait_seconds(1);
   header.mutable_pull()->set_wire_type(WIRE_FLOAT16);
   AddTable(header.mutable_pull()->mutable_tables(), 0, 5);
-  TestPayload payload;
-  payload.AddValues(7, kType);
-  payload.AddKeys(users);
-  payload.AddValues(5 * 3, kType);
-  payload.AddKeys(items);
-  payload.AddValues(2, kType);
-  payload.AddKeys(users);  // of the pull
+  PayloadBytes payload;
+  payload.AppendZeros(7 * ElementBytes(kType));
+  payload.Append(users);
+  payload.AppendZeros(5 * 3 * ElementBytes(kType));
+  payload.Append(items);
+  payload.AppendZeros(2 * ElementBytes(kType));
+  payload.Append(users);  // of the pull
 
   CheckedPush push;
   CheckedPull pull;
@@ -316,14 +297,14 @@ TEST(ShardLayoutTest, KeysAreWholeBetweenValuesOf16Bits) {
   EXPECT_EQ(push.rows[1].first, 7u + 5 * 4 + 15 + 2 * 4);
   EXPECT_EQ(pull.rows[0].keys, users);
   EXPECT_EQ(pull.facts.type, kType);
-  payload.AddValues(1, kType);
+  payload.AppendZeros(1 * ElementBytes(kType));
   EXPECT_THAT(
       Why(layout.CheckPushPull(header, payload.part(), &push, &pull)),
       HasSubstr("146 bytes, its 1 blocks and 7 rows and a pull's keys have "
                 "144"));
   // Keys alone are the same in every type.
-  TestPayload keys;
-  keys.AddKeys(users);
+  PayloadBytes keys;
+  keys.Append(users);
   const auto alone = layout.CheckPull(header.pull(), keys.part());
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_EQ(alone->rows[0].keys, users);
@@ -337,9 +318,9 @@ TEST(ShardLayoutTest, RefusesRows) {
     for (const auto& [table, rows] : tables) {
       AddTable(header.mutable_tables(), table, rows);
     }
-    TestPayload payload;
-    payload.AddKeys(keys);
-    payload.AddValues(floats);
+    PayloadBytes payload;
+    payload.Append(keys);
+    payload.AppendZeros(floats * sizeof(float));
     return Why(layout.CheckPush(header, payload.part()).status());
   };
   const std::vector<int64_t> good = KeysOf(0, 2);
@@ -372,8 +353,8 @@ TEST(ShardLayoutTest, PulledRowsFitIntoAMessage) {
     PullHeader pull;
     pull.set_wait_seconds(1);
     AddTable(pull.mutable_tables(), 0, static_cast<uint32_t>(rows));
-    TestPayload payload;
-    payload.AddKeys({keys.begin(), keys.begin() + rows});
+    PayloadBytes payload;
+    payload.Append(std::vector<int64_t>(keys.begin(), keys.begin() + rows));
     return layout.CheckPull(pull, payload.part()).status();
   };
   EXPECT_TRUE(pull_of(15).ok()) << pull_of(15);

@@ -26,6 +26,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tables/table_shard.h"
+#include "tests/testing/payloads.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline::ps {
@@ -382,13 +383,6 @@ TEST(SpillDirectoryTest, APathThatCannotBeWrittenIsNamed) {
   EXPECT_FALSE(SpillDirectory::Open("/proc/nowhere").ok());
 }
 
-class Ones : public FloatSource {
- public:
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    std::fill_n(out, count, 1.0f);
-  }
-};
-
 // The table above, with its real store.
 TEST(RowSpillTest, ATableLargerThanMemoryKeepsEveryRow) {
   const TempDir temp;
@@ -402,7 +396,7 @@ TEST(RowSpillTest, ATableLargerThanMemoryKeepsEveryRow) {
   const TableMap map = *TableMap::Create(256, 1);
   TableShard table(options, map, 0, 1, MustOpen(spill));
   Random random(4);
-  const Ones ones;
+  const OnesFloats ones;
   std::map<int64_t, int> pushes;
   for (int i = 0; i < 60; ++i) {
     std::vector<int64_t> keys;

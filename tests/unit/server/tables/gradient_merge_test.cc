@@ -15,21 +15,10 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 #include "kernels/optimizer/optimizer.h"
+#include "tests/testing/payloads.h"
 
 namespace syncline::ps {
 namespace {
-
-class Floats : public FloatSource {
- public:
-  explicit Floats(std::vector<float> values) : values_(std::move(values)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    ASSERT_LE(first + count, values_.size());
-    std::copy_n(values_.begin() + first, count, out);
-  }
-
- private:
-  std::vector<float> values_;
-};
 
 void ExpectSums(size_t dim, size_t workers, size_t limit, uint64_t seed) {
   SCOPED_TRACE(
@@ -38,7 +27,7 @@ void ExpectSums(size_t dim, size_t workers, size_t limit, uint64_t seed) {
   const auto before = [&](int64_t a, int64_t b) { return map.Before(a, b); };
   Random random(seed);
   std::vector<std::vector<int64_t>> keys(workers);
-  std::vector<std::unique_ptr<Floats>> values;
+  std::vector<std::unique_ptr<VectorFloats>> values;
   std::vector<GradientRows> ranks;
   std::map<int64_t, std::vector<float>, decltype(before)> expected(before);
   for (size_t w = 0; w < workers; ++w) {
@@ -58,7 +47,7 @@ void ExpectSums(size_t dim, size_t workers, size_t limit, uint64_t seed) {
           expected.emplace(keys[w][i], std::vector<float>(row, row + dim));
       if (!fresh) AddTo(row, sum->second.data(), dim);
     }
-    values.push_back(std::make_unique<Floats>(std::move(floats)));
+    values.push_back(std::make_unique<VectorFloats>(std::move(floats)));
     ranks.push_back(
         {.keys = keys[w], .values = values.back().get(), .first = 1});
   }
