@@ -168,6 +168,10 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
 }
 
 // By what the operators are for; Cases() of op_table_test.cc joins them.
+std::vector<OpCase> ArithmeticCases();
+std::vector<OpCase> LayoutCases();
+std::vector<OpCase> MatrixCases();
+std::vector<OpCase> AxisCases();
 std::vector<OpCase> AttentionCases();
 std::vector<OpCase> ImageCases();
 std::vector<OpCase> SequenceCases();
