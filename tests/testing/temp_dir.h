@@ -9,6 +9,10 @@ namespace syncline {
 
 // A folder of the test's own. Removed at the end, unless the test has failed:
 // then its path is printed, with the logs in it.
+//
+// The first TempDir of a process removes the folders that earlier runs of the
+// same test program left, because they failed or were killed. So a failed
+// test's folder stays until the test runs again.
 class TempDir {
  public:
   TempDir();
@@ -23,7 +27,20 @@ class TempDir {
 
  private:
   std::string path_;
+  int lock_;  // an open descriptor of the locked file beside the folder
 };
+
+// How many folders RemoveLeftovers removes, and how many names it reads.
+inline constexpr int kLeftoversMax = 16;
+inline constexpr int kLeftoverNamesMax = 10'000;
+
+// How the folders of this test program begin.
+std::string TempDirPrefix();
+
+// Removes folders in `root` whose names begin with `prefix`: those of this user
+// that no living process holds as its TempDir. Links and files stay, and what
+// cannot be removed stays too. Returns how many were removed.
+int RemoveLeftovers(const std::string& root, absl::string_view prefix);
 
 // The root of the sources.
 std::string SourceDir();
