@@ -3,8 +3,9 @@
 
 namespace syncline {
 
-// Of every binary, as in CMakeLists.txt's project(). Members of one cluster
-// must agree in its first two numbers.
+// The version of every binary. Members of one cluster must agree in its first
+// two numbers. This is the one place where it stands: CMakeLists.txt reads it
+// here, and tests/lint/documents.py holds CHANGELOG.md against it.
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace syncline

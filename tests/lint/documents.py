@@ -9,6 +9,9 @@ Checked in every *.md file, outside of fenced code:
   the common name of x.h and x.cc;
 - `FILE: Name` and `FILE: Name, Name`: each name occurs in that file;
 - `some_test` is a test.
+Checked of the version in common/base/version.h:
+- the first heading "## " of CHANGELOG.md names it;
+- no other source, CMakeLists.txt or script has it as a value.
 
 What looks like a path: it begins with a folder of the repository's top level
 and a slash, or it ends as a source file does. It is looked for from the top,
@@ -182,6 +185,35 @@ def check_span(repository, document, span):
     return [f"`{span}` does not exist"]
 
 
+VERSION_FILE = "common/base/version.h"
+VERSIONED = re.compile(r"(?!tests/).*\.(?:h|cc|cu|cmake|py|sh|json|yml|yaml)|(?:.*/)?CMakeLists\.txt")
+REMARK = re.compile(r"//.*|(?:^|\s)#.*")
+
+
+def version_problems(repository):
+    """(file, line, problem) of what contradicts or repeats the version."""
+    root = repository.root
+    if VERSION_FILE not in repository.files:
+        return
+    found = re.search(r'kVersion\[\] = "([\d.]+)"', (root / VERSION_FILE).read_text())
+    if not found:
+        yield VERSION_FILE, 1, "there is no kVersion"
+        return
+    version = found.group(1)
+    if "CHANGELOG.md" in repository.files:
+        text = (root / "CHANGELOG.md").read_text()
+        heading = re.search(r"^## +(\S+)", text, re.MULTILINE)
+        if not heading or heading.group(1) != version:
+            yield "CHANGELOG.md", 1, f"its first version is not that of {VERSION_FILE}, {version}"
+    value = re.compile(rf"(?<![\w.-]){re.escape(version)}(?![\w.-])")
+    for name in sorted(repository.files - {VERSION_FILE}):
+        if not VERSIONED.fullmatch(name):
+            continue
+        for number, line in enumerate((root / name).read_text().split("\n"), 1):
+            if value.search(REMARK.sub("", line)):
+                yield name, number, f"the version stands in {VERSION_FILE}; read it there"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1
                         else pathlib.Path(__file__).resolve().parents[2])
@@ -206,6 +238,9 @@ def main():
         for offset, problem in sorted(found):
             wrong += 1
             print(f"{document}:{text.count(chr(10), 0, offset) + 1}: {problem}")
+    for name, line, problem in version_problems(repository):
+        wrong += 1
+        print(f"{name}:{line}: {problem}")
     if not wrong:
         print(f"documents: {len(documents)} files, {checked} links and names")
     return 1 if wrong else 0

@@ -60,10 +60,30 @@ CASES = {
         "[a](../../b.md)", "docs/a.md:1: the link ../../b.md leads out of the repository"),
 }
 
+VERSION = 'constexpr char kVersion[] = "1.2.3";\n'
+AGAIN = "the version stands in common/base/version.h; read it there"
+# name -> (files beside TREE, what the output must say)
+VERSION_CASES = {
+    "one version": (
+        {"common/base/version.h": VERSION, "CHANGELOG.md": "# Changes\n\n## 1.2.3 (soon)\n\n## 1.2.2\n",
+         "server/a.cc": '// "1.2.3" is an example\nF("11.2.3", "1.2.3.4");\n',
+         "tests/a.cc": 'F("1.2.3");\n'}, None),
+    "a changelog of another": (
+        {"common/base/version.h": VERSION, "CHANGELOG.md": "# Changes\n\n## 1.2.2\n"},
+        "CHANGELOG.md:1: its first version is not that of common/base/version.h, 1.2.3"),
+    "a version in a source": (
+        {"common/base/version.h": VERSION, "server/a.cc": '\nF("1.2.3");\n'},
+        f"server/a.cc:2: {AGAIN}"),
+    "a version for CMake": (
+        {"common/base/version.h": VERSION, "CMakeLists.txt": "# of 1.2.3\nproject(a VERSION 1.2.3)\n"},
+        f"CMakeLists.txt:2: {AGAIN}"),
+    "none": ({"common/base/version.h": "\n"}, "common/base/version.h:1: there is no kVersion"),
+}
 
-def run(text):
+
+def run(files):
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in {**TREE, "docs/a.md": text}.items():
+        for name, content in {**TREE, **files}.items():
             path = pathlib.Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
@@ -73,14 +93,16 @@ def run(text):
 
 def main():
     failed = 0
-    for name, (text, wanted) in CASES.items():
-        code, said = run(text)
+    cases = {name: ({"docs/a.md": text}, wanted) for name, (text, wanted) in CASES.items()}
+    cases.update(VERSION_CASES)
+    for name, (files, wanted) in cases.items():
+        code, said = run(files)
         fits = code == (0 if wanted is None else 1) and (wanted is None or said == wanted)
         if not fits:
             failed += 1
             print(f"documents_test: {name}: exit {code}, said: {said}")
     if not failed:
-        print(f"documents_test: {len(CASES)} cases")
+        print(f"documents_test: {len(cases)} cases")
     return 1 if failed else 0
 
 
