@@ -54,7 +54,7 @@ OpCase GroupNormCase(int version, const Dims& x, int64_t groups) {
                   ShapeOf(x, false, group, version < 21 ? group : 1), 1e-3);
 }
 
-// By moments that are stored; the batch's are batchnormalization_test's.
+// By moments that are stored; the batch's are batch_normalization_test's.
 OpCase BatchNormCase(const Dims& x) {
   const NormalizationShape shape = ShapeOf(x, true, 1, 1);
   reference::Moments<double> moments;

@@ -174,7 +174,7 @@ OpCase WhereCase(Dims condition, std::vector<int64_t> chosen, Dims a, Dims b) {
                     {{0, condition, chosen, DType::kBool}}, terms, out);
 }
 
-// All outputs but the first are not asked for: split_test has the others.
+// All outputs but the first are not asked for: copies_test has the others.
 OpCase SplitCase() {
   return LinearCase("Split", 13, {{"axis", int64_t{1}}}, {{2, 3}}, {},
                     MovedTerms({2, 3}, {2, 3}, [](Dims at) { return at; }),
