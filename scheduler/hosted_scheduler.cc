@@ -10,7 +10,7 @@
 namespace syncline::scheduler {
 namespace {
 
-// Several heartbeats fit into a lease, so that one late one loses nobody.
+// Several heartbeats fit into a lease, so a single late one loses no member.
 constexpr double kHeartbeatsPerLease = 5;
 
 // Members of TF_CONFIG's cluster. A scheduler task is none; who hosts the
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   std::optional<absl::StatusOr<ctl::JobFile>> job_file;
   if (!options.job_file.empty()) {
     job_file = ctl::LoadJobFile(options.job_file);
-    // Nobody else will come to be told.
+    // No other daemon will come to be told.
     if (!job_file->ok() && options.alone) return job_file->status();
     if (!job_file->ok()) daemon->Report(job_file->status());
     for (const std::string& note :

@@ -48,8 +48,8 @@ std::string ContentKey(const JobSpec& spec, absl::string_view model) {
       absl::Hex(Crc32c(model), absl::kZeroPad8), "-", model.size());
 }
 
-// The scheduler logs states and the chief evaluations; what nobody else says is
-// what a queued job waits for, and what came out in the end.
+// The scheduler logs states, and the chief logs evaluations. This object logs
+// what a queued job waits for, and the outcome.
 void LogWaiting(const JobStatus& status, std::string* said) {
   if (status.state() != QUEUED || status.waiting_for() == *said) return;
   *said = status.waiting_for();

@@ -40,7 +40,7 @@ class SingleJob {
   // The state of the submission.
   enum class Found { kNothing, kRuns, kWasOver };
   void Run();
-  // The exit code of the job, or what Abandon said.
+  // The exit code of the job, or that of Abandon.
   int SubmitAndFollow();
   absl::StatusOr<std::string> Submit();
   // The status of a job that was there already. Waits until there is one or

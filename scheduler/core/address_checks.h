@@ -13,13 +13,13 @@
 namespace syncline::scheduler {
 
 // Which members have answered, at the address that they claim, as the process
-// that registered. An address is a claim until then: a typo, a NAT, or somebody
-// who names another's. Asks again, at growing intervals, until the answer is
-// yes; a yes holds for as long as its process is a member. Pure and
-// thread-compatible.
+// that registered. An address is a claim until then: it may be a typo, the
+// address before a NAT, or another member's. Asks again, at growing intervals,
+// until the answer is yes; a yes holds for as long as its process is a member.
+// Pure and thread-compatible.
 class AddressChecks {
  public:
-  // Not `required`: everybody is taken at his word, nobody is asked.
+  // Not `required`: every address counts as confirmed, and no member is asked.
   explicit AddressChecks(bool required) : required_(required) {}
 
   // A session whose member is to be asked, at once.

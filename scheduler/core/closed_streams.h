@@ -14,7 +14,7 @@ namespace syncline::scheduler {
 // closes its stream, but so does a connection that broke, or a scheduler that
 // was frozen for longer than the keep-alive. The process itself is asked, at
 // its address, until it has registered again: an answer of its own counts as a
-// heartbeat, a port that nobody listens at any more means that it is dead.
+// heartbeat, a port that refuses connections means that the process is dead.
 // Pure and thread-compatible.
 class ClosedStreams {
  public:
@@ -31,8 +31,8 @@ class ClosedStreams {
   // Those to ask now. Each is due again only after OnAnswer.
   std::vector<SessionId> TakeDue(absl::Time now);
 
-  // kAlive: the process answered. kDead: another process answered, or nobody
-  // listens there. kUnknown: no answer; the member's lease goes on.
+  // kAlive: the process answered. kDead: another process answered, or the port
+  // refuses connections. kUnknown: no answer; the member's lease goes on.
   enum class Outcome { kAlive, kDead, kUnknown };
   // `answer` as AddressConfirmer says. REQUIRES: Contains(session).
   Outcome OnAnswer(SessionId session, const absl::Status& answer,

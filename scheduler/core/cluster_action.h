@@ -19,7 +19,7 @@ struct SendCommand {
   SessionId session = 0;
   SchedulerMessage message;
 };
-// The stream ends with `status`; what it still says is ignored.
+// The stream ends with `status`; its later messages are ignored.
 struct EndSession {
   SessionId session = 0;
   absl::Status status;
@@ -35,15 +35,15 @@ struct JobChanged {
   std::string job_id;
   bool transition = false;
 };
-// The job is past its keeping time: its files go, and with `record` what is
-// known of it.
+// The job is past its keeping time: its files are deleted, and with `record`
+// its record, too.
 struct DeleteJob {
   std::string job_id;
   bool record = false;
 };
 
-// Asks the process at `address` whether it is `incarnation`; what comes of it
-// goes to OnAddressAnswer.
+// Asks the process at `address` whether it is `incarnation`; the answer goes to
+// OnAddressAnswer.
 struct ConfirmAddress {
   SessionId session = 0;
   std::string address;

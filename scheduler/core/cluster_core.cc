@@ -332,7 +332,7 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
     Settle(job, now, actions);
   }
   ConfirmAddresses(now, actions);
-  // Perhaps nobody is waited for any more.
+  // A wait for members that may still come may be over.
   if (!queue_.empty()) StartJobs(now, actions);
   jobs_.DeleteOld(options_.keep, now, actions);
 }

@@ -23,10 +23,10 @@
 
 namespace syncline::scheduler {
 
-// Every decision of the scheduler: who is a member, which job runs where, what
-// is told to whom. Pure: events and `now` in, actions appended to *actions, to
-// be carried out in that order. No thread, socket, disk or clock.
-// Thread-compatible.
+// Every decision of the scheduler: which processes are members, which job runs
+// where, which member gets which command. Pure: events and `now` in, actions
+// appended to *actions, to be carried out in that order. No thread, socket,
+// disk or clock. Thread-compatible.
 //
 // A member is engaged from the moment a job is placed on it until it has said
 // that it released that job, or is lost; only free members are given a job.
@@ -65,8 +65,9 @@ class ClusterCore {
 
   explicit ClusterCore(Options options);
 
-  // Takes over what an earlier scheduler knew; the first event. A job that was
-  // running has failed. `unreadable` are ids that are not to be given again.
+  // Takes over the jobs of an earlier scheduler; the first event. A job that
+  // was running has failed. `unreadable` are ids that are not to be given
+  // again.
   void Restore(std::vector<StoredJob> jobs,
                const std::vector<std::string>& unreadable, absl::Time now,
                ClusterActions* actions);
@@ -134,8 +135,8 @@ class ClusterCore {
   // Newest first.
   std::vector<const Job*> Jobs() const { return jobs_.NewestFirst(); }
   // Without address and version of the scheduler, and without the members'
-  // incarnations: it is for everybody. A member that is not confirmed has the
-  // reason, in brackets, for a job.
+  // incarnations: every user may read it. A member that is not confirmed has
+  // the reason, in brackets, for a job.
   ClusterStatus Cluster(absl::Time now) const;
   const Membership& membership() const { return membership_; }
   size_t queue_length() const { return queue_.size(); }

@@ -108,8 +108,8 @@ void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
   *out->mutable_member() = place.member;
   out->set_rank(rank);
   members_.Add(place.session, role, *out);
-  // Everybody may read the status; a member's incarnation is for those who work
-  // with it.
+  // Every user may read the status; a member's incarnation is for the members
+  // that work with it.
   out->mutable_member()->clear_incarnation();
 }
 
@@ -294,17 +294,17 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
                  ClusterActions* actions) {
   JobMember* member = members_.Find(session);
   if (member == nullptr || member->done || stopping()) return;
-  // Its first word is the cause. What comes later is the end of what is left of
-  // the job there.
+  // The member's first failure is the cause. Later ones come from the end of
+  // the rest of the job there.
   if (member->failed || !member->problems.empty()) return;
   member->failed = done.code() != 0;
   if (done.code() == 0) {
-    // A ps has nothing to finish, but nobody can go on without it.
+    // A ps has nothing to finish, but no worker can go on without it.
     if (member->role == Role::kPs && done.released()) {
       return Fail(LossText(*member, "it released the job"), kExitRetryable, now,
                   actions);
     }
-    // Nobody is done before it was told to run.
+    // No member is done before it was told to run.
     if (member->role == Role::kPs || status_.state() != RUNNING) return;
     member->done = true;
     health_.OnDone(member->member());
@@ -364,7 +364,7 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
                  ClusterActions* actions) {
   JobMember* member = members_.Find(session);
   if (member == nullptr) return;
-  // Nobody waits for one that is done: its results are stored.
+  // No member waits for one that is done: its results are stored.
   if (!stopping() && !member->done) {
     // Released without being asked counts as lost: it cannot serve the job.
     const std::string loss =

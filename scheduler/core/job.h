@@ -26,7 +26,7 @@ namespace syncline::scheduler {
 // A job as it is kept between restarts of the scheduler.
 struct StoredJob {
   JobStatus status;
-  // Of the model; what the assignment names.
+  // Of the model; the assignment names them.
   std::vector<ParameterInfo> parameters;
   std::vector<TableInfo> tables;
   // SubmitBegin.client_key; empty: none.
@@ -43,16 +43,17 @@ struct StoredJob {
 // The loss of a participant fails the job, unless it is done with its part:
 // JobStatus.done_ranks, which is durable.
 //
-// It decides what its participants should do; holding and freeing them is the
-// owner's business, which sends StopJob as soon as stopping() is true and calls
-// OnGone for each that has released the job or was lost.
+// It decides what its participants should do. The owner holds and frees them:
+// it sends StopJob as soon as stopping() is true and calls OnGone for each that
+// has released the job or was lost.
 class Job {
  public:
   struct Timing {
     absl::Duration prepare_timeout;
-    // How long a first failure waits for a better reason or for more of them: a
-    // worker that cannot reach somebody, for that somebody's loss to be
-    // noticed; a problem with preparing, for those of the others.
+    // How long a first failure waits for its root cause, or for more problems:
+    // a worker that cannot reach another member, for the loss of that member to
+    // be noticed; a problem with preparing, for the problems of the other
+    // members.
     absl::Duration grace;
   };
   // A member chosen for the job.
@@ -72,8 +73,8 @@ class Job {
              const std::optional<Place>& evaluator, absl::Time now,
              ClusterActions* actions);
 
-  // Messages of a participant; a message of anybody else, or one that does not
-  // fit the state (late, repeated), is ignored.
+  // Messages of a participant; a message of another member, or one that does
+  // not fit the state (late, repeated), is ignored.
   void OnPrepared(SessionId session, const JobPrepared& prepared,
                   absl::Time now, ClusterActions* actions);
   void OnReport(SessionId session, const WorkerReport& report, absl::Time now,
@@ -90,9 +91,9 @@ class Job {
   // lost, for the reason `lost` ("stream closed"), empty if not lost.
   void OnGone(SessionId session, absl::string_view lost, absl::Time now,
               ClusterActions* actions);
-  // The participant of `older` has the stream `session` now. It is told again
-  // what it may not have heard: a repeat changes nothing there. `has_job`: it
-  // has been told to prepare.
+  // The participant of `older` has the stream `session` now. It gets the
+  // commands again that it may not have received: a repeat changes nothing
+  // there. `has_job`: it has been told to prepare.
   void OnResumed(SessionId older, SessionId session, bool has_job,
                  ClusterActions* actions);
   // `member` says, in an activity, which results it has kept. If it took part
@@ -154,7 +155,7 @@ class Job {
  private:
   // Whether this process trained or evaluated, as the record has it.
   bool HasWorker(const Member& member) const;
-  // Takes what the ps have skipped into the progress.
+  // Adds the clocks that the ps have skipped to the progress.
   void CountSkipped(ClusterActions* actions);
   void AddDoneRank(uint32_t rank);
   // Writes down whom the job waits for (JobMembers::WaitingText).
@@ -188,7 +189,8 @@ class Job {
   PsReports ps_reports_;
   ProfileRequests profiles_;
   bool has_just_failed_ = false;  // TakeFailure
-  // Somebody has a problem with preparing; the others may answer until then.
+  // A member has a problem with preparing; the other members may answer until
+  // then.
   absl::Time refused_by_ = absl::InfiniteFuture();
   bool finishing_ = false;
   absl::Time started_ = absl::InfiniteFuture();

@@ -21,7 +21,7 @@ absl::Duration UnreachableMax(const JobSpec& spec) {
 }
 
 // How long a member may work at one step. Other workers that wait for it give
-// up after one time-out; this is for those that nobody waits for.
+// up after one time-out; this is for members that no other member waits for.
 absl::Duration StandstillMax(const JobSpec& spec) {
   // Reports come every second or so.
   return std::max(absl::Seconds(10), 10 * StepTimeout(spec));

@@ -35,8 +35,8 @@ Capacity NeedOf(const Job& job);
 // keeps its place for when more of them join.
 //
 // After the scheduler's start and after a loss the cluster may still come
-// together: for `settle` nobody overtakes a job that it is too small for. Pure,
-// thread-compatible.
+// together: for `settle` no job overtakes one that the cluster is too small
+// for. Pure, thread-compatible.
 class JobPlacement {
  public:
   // `expects_evaluator`: one is on its way. After the start, for `settle`, a

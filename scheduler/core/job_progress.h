@@ -20,7 +20,7 @@ class JobProgressTracker {
 
   JobProgressTracker(uint32_t worker_count, uint32_t epochs_total);
 
-  // `rank` is who sent it; a late report with a smaller clock is dropped, a
+  // `rank` is the sender's; a late report with a smaller clock is dropped, a
   // rank out of range ignored.
   void OnReport(uint32_t rank, const WorkerProgress& report);
   // Clocks closed by `rank`, as last reported; by the slowest worker.

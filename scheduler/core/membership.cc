@@ -103,7 +103,8 @@ Membership::TaskKey Membership::ChooseTask(const Register& request) const {
   const Member& member = request.member();
   TaskKey task = KeyOf(member.task());
   if (!request.auto_index()) return task;
-  // A process that was here before keeps its index while nobody else took it.
+  // A process that was here before keeps its index unless another process took
+  // it.
   for (const auto& [held, incarnation] : last_holder_) {
     if (incarnation == member.incarnation() && held.first == task.first &&
         !live_.contains(held)) {

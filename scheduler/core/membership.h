@@ -39,7 +39,7 @@ class Membership {
     absl::Time last_heard;
   };
 
-  // `version` is what members must run: same major and minor number.
+  // `version`: members must run the same major and minor number.
   explicit Membership(std::string version) : version_(std::move(version)) {}
 
   // Makes the process live and returns it with the index it was given.
@@ -80,7 +80,8 @@ class Membership {
   const std::string version_;
   std::map<TaskKey, Entry> live_;
   absl::flat_hash_map<SessionId, TaskKey> by_session_;
-  // The last holder of each task, live or not; tells whom a newcomer replaces.
+  // The last holder of each task, live or not; tells which process a newcomer
+  // replaces.
   std::map<TaskKey, uint64_t> last_holder_;
   // Oldest first; bounded, an incarnation that old is not coming back.
   std::deque<uint64_t> fenced_order_;

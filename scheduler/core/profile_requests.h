@@ -26,7 +26,8 @@ class ProfileRequests {
   // An artifact is stored. If it is a requested profile, this request and the
   // worker's earlier ones are over: a worker records in order.
   void OnStored(const std::string& artifact);
-  // What a worker that has registered again is asked again, in order.
+  // The worker's requests, in order: it is asked again when it has registered
+  // again.
   std::vector<ProfileSteps> Of(uint32_t rank) const;
 
  private:

@@ -24,9 +24,9 @@ namespace syncline::scheduler {
 // and stores results. Other activities do not count, and have limits of their
 // own.
 //
-// An evaluation may hold all workers at its cut, so it counts as everybody's. A
-// worker that has closed its last clock may wait for the slowest one, so all
-// progress of all members counts as its own.
+// An evaluation may hold all workers at its cut, so it counts as progress of
+// every member. A worker that has closed its last clock may wait for the
+// slowest one, so all progress of all members counts as its own.
 class ProgressWatchdog {
  public:
   // REQUIRES: limit > 0.

@@ -13,10 +13,10 @@ namespace syncline::scheduler {
 // that does not get through preparing. Pure.
 
 // The member at fault and its clock, without the parts that differ between two
-// runs: addresses, incarnations, job ids, measured times, and who waited for
-// it. Empty if the job has not failed, if the reason names no clock, or if the
-// network or an operator may be the cause: only a process that died, stands
-// still, was waited for in vain or did not get prepared counts.
+// runs: addresses, incarnations, job ids, measured times, and the members that
+// waited for it. Empty if the job has not failed, if the reason names no clock,
+// or if the network or an operator may be the cause: only a process that died,
+// stands still, was waited for in vain or did not get prepared counts.
 std::string FaultOf(const JobStatus& job);
 
 // True if both jobs have the same model and the same spec.

@@ -16,7 +16,7 @@ class AddressConfirmer {
  public:
   // Over gRPC; each call has a deadline of a few seconds.
   static std::unique_ptr<AddressConfirmer> OverGrpc();
-  // Cancels what is under way; every `done` has run when it returns.
+  // Cancels the calls under way; every `done` has run when it returns.
   virtual ~AddressConfirmer() = default;
 
   // Never blocks. `done` runs once, on any thread, with OK; FailedPrecondition:

@@ -38,7 +38,7 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
   metrics_->SetUnreadable(unreadable.size());
   std::vector<std::string> taken_ids = std::move(restored.without_record);
   taken_ids.insert(taken_ids.end(), unreadable.begin(), unreadable.end());
-  // Nobody else is here yet, but the annotations want the lock.
+  // No other thread is there yet, but the annotations want the lock.
   Handle(
       [&](ClusterCore* core, absl::Time now, ClusterActions* actions) {
         core->Restore(std::move(restored.jobs), taken_ids, now, actions);
@@ -129,8 +129,8 @@ void ControlLoop::Confirm(const ConfirmAddress& confirm) {
         const auto event = [this, session, answer](ClusterCore* core,
                                                    absl::Time now,
                                                    ClusterActions* actions) {
-          // As with the ends of streams: nobody is lost to a scheduler that
-          // stops.
+          // As with the ends of streams: a scheduler that stops loses no
+          // member.
           if (draining_) return;
           core->OnAddressAnswer(session, answer, now, actions);
         };
@@ -270,8 +270,8 @@ void ControlLoop::OnClosed(SessionId id) {
     if (sessions_.erase(id) == 0) return;
     sessions_changed_.SignalAll();
   }
-  // The daemons of a scheduler that stops are not lost: what runs is marked by
-  // its successor.
+  // The daemons of a scheduler that stops are not lost: its successor marks the
+  // running jobs.
   if (draining_) return;
   if (const std::string member = MemberOf(id); !member.empty()) {
     LogInfo("a member's stream has closed").Field("member", member);

@@ -29,9 +29,9 @@
 namespace syncline::scheduler {
 
 // The shell around ClusterCore. Events are handled one after the other on one
-// thread, and what the core asks for is carried out there in order, so a record
-// is on disk before anybody is told of it. Everybody may read the core, under
-// its lock, which is never held across I/O. Thread-safe.
+// thread, and the core's actions are carried out there in order, so a record is
+// on disk before a member or a watcher is told of it. Any thread may read the
+// core, under its lock, which is never held across I/O. Thread-safe.
 class ControlLoop {
  public:
   // A daemon's stream. Calls come from the loop's thread and must not block.
@@ -60,7 +60,7 @@ class ControlLoop {
     AddressConfirmer* confirmer = nullptr;
   };
 
-  // The stores outlive it. `restored` is what the state store has.
+  // The stores outlive it. `restored` are the records of the state store.
   ControlLoop(const Options& options, StateStore::Loaded restored,
               StateStore* state, ArtifactStore* artifacts,
               SchedulerMetrics* metrics);
@@ -109,7 +109,7 @@ class ControlLoop {
   // they are, for the next scheduler to mark.
   void Drain();
   bool draining() const { return draining_; }
-  // A key that is known is accepted whatever the queue says.
+  // A known key is accepted even where the queue is full.
   absl::Status CheckAccepting(const std::string& client_key) const;
   // Errors: Unavailable: draining, or the loop's thread has been held up for
   // long; those of the state store: a record could not be written, and has not
@@ -131,8 +131,8 @@ class ControlLoop {
   using Event =
       std::function<void(ClusterCore*, absl::Time now, ClusterActions*)>;
 
-  // Runs `event` and what follows from it, then `after`, unlocked. False: the
-  // loop has stopped and neither runs.
+  // Runs `event` and carries out its actions, then runs `after`, unlocked.
+  // False: the loop has stopped and neither runs.
   bool Post(Event event, std::function<void()> after = nullptr);
   void Handle(const Event& event, absl::Time now);
   void Tick();

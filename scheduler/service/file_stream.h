@@ -116,7 +116,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   virtual absl::Status Take(const Request& request) = 0;
   // No more messages come. It, or what it starts, calls End.
   virtual void Complete() = 0;
-  // Lets go of what was received; the call is over.
+  // Releases the received messages; the call is over.
   virtual void Drop() = 0;
 
   // Ends the call. Nothing is left of it when the caller hears of it.
@@ -129,7 +129,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   const absl::StatusOr<std::optional<uint64_t>>& declared_bytes() const {
     return declared_bytes_;
   }
-  // The caller has left; what is not begun yet need not be.
+  // The caller has left; work that has not begun is not needed.
   bool cancelled() const { return cancelled_; }
 
  private:
@@ -192,7 +192,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   Mutex mu_;
   bool awaits_turn_ ABSL_GUARDED_BY(mu_) = true;
   TransferPace pace_ ABSL_GUARDED_BY(mu_);
-  // InfiniteFuture: it is not the caller who is waited for.
+  // InfiniteFuture: the call does not wait for its caller.
   absl::Time waiting_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   bool given_up_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -36,8 +36,8 @@ class RecordWriter {
   // start, which deletes it again.
   void DeleteOld(const std::string& job_id, absl::Time now);
 
-  // Writes and deletes again what was refused. `find` returns a job's status as
-  // it is now; one that is not there any more is not written.
+  // Repeats the writes and deletions that were refused. `find` returns a job's
+  // status as it is now; one that is not there any more is not written.
   void Retry(
       absl::FunctionRef<absl::StatusOr<JobStatus>(const std::string&)> find,
       absl::Time now);

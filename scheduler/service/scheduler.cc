@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kFileThreads = 2;
 constexpr size_t kPageJobsMax = 50;
-// Bytes that a connection may have sent and nobody has read yet; a chunk.
+// Bytes that a connection may have sent and that are not read yet; a chunk.
 constexpr int kReceiveWindowBytes = 1 << 20;
 // A job that is checked and on disk is queued within moments.
 constexpr absl::Duration kEnqueueTimeout = absl::Minutes(1);

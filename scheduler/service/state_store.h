@@ -11,8 +11,8 @@
 
 namespace syncline::scheduler {
 
-// The jobs on disk: what a scheduler knows after it was killed. Hides RocksDB
-// (only state_store.cc includes it). Thread-safe.
+// The jobs on disk: a scheduler that was killed starts again with them. Hides
+// RocksDB (only state_store.cc includes it). Thread-safe.
 //
 //   meta/format         "1"
 //   job/<id>            JobStatus

@@ -22,9 +22,10 @@
 namespace syncline::ps {
 
 // Decides what happens to the pushes and pulls of one job on one shard: which
-// gradients count, in which order they are applied, who may read when, and
-// whom everybody is waiting for. The rules are in docs/consistency.md;
-// README.md in this folder has the table of invariants and their tests.
+// gradients count, in which order they are applied, which pulls are answered
+// when, and which workers the others wait for. The rules are in
+// docs/consistency.md; server/README.md has the table of invariants and their
+// tests.
 //
 // A pure state machine: events and `now` in, actions appended to `out`. Each
 // call that is handed in ends in exactly one kRead, kAck or kFail, at the
@@ -64,8 +65,8 @@ class ConsistencyController {
   void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
-  // This process was frozen for so long and heard nobody: whoever waits, and
-  // every cut that is held, has that much more time. `now`: of this event;
+  // This process was frozen for so long and received nothing: every parked call
+  // and every held cut has that much more time. `now`: of this event;
   // moved_at() stays before it.
   void OnFrozen(absl::Duration frozen, absl::Time now);
   // Ends parked calls and held cuts that ran out of time.
@@ -84,8 +85,7 @@ class ConsistencyController {
 
   // True if accepting the call's push would record a part of it that is not
   // recorded yet, and so bring gradients that need room. False for a call that
-  // OnCall refuses whatever room there is, and for a repeat of an accepted
-  // push.
+  // OnCall refuses anyway, and for a repeat of an accepted push.
   bool BringsGradients(const ShardCall& call) const;
 
   bool closed() const { return !closed_.ok(); }
@@ -100,8 +100,9 @@ class ConsistencyController {
   size_t parked_pulls() const { return parked_pulls_.size(); }
   uint64_t duplicate_blocks() const { return duplicate_blocks_; }
   uint64_t abandoned_cuts() const { return abandoned_cuts_; }
-  // kSync: clocks at which nothing was applied because of what was not finite.
-  // Else: pushes without gradient, whose worker found it not to be finite.
+  // kSync: clocks at which nothing was applied because a gradient was not
+  // finite. Else: pushes without gradient, whose worker found it not to be
+  // finite.
   uint64_t skipped_clocks() const {
     return sync() ? sync_.skipped_clocks() : skipped_pushes_;
   }

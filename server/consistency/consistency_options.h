@@ -13,7 +13,8 @@ namespace syncline::ps {
 
 enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 
-// What a job's consistency on one shard is made of.
+// The consistency that a job asks for, its participants, and the blocks of one
+// shard.
 struct ConsistencyOptions {
   struct Worker {
     uint64_t incarnation = 0;
@@ -26,9 +27,9 @@ struct ConsistencyOptions {
   bool clip_norm = false;
   // kSync: steps are scaled by norms of whole tensors (kLamb).
   bool trust_ratio = false;
-  // kSync: where a gradient is not finite nobody's is applied at its clock.
-  // The shards find out by its norm, or by a worker's word, which is known
-  // before anything of the clock is applied.
+  // kSync: where a gradient is not finite, no worker's gradient is applied at
+  // its clock. The shards find out by its norm, or by a worker's push, which is
+  // known before anything of the clock is applied.
   bool skip_non_finite = false;
   std::vector<Worker> workers = {};  // by rank, at least one
   // Evaluates in the chief's stead: announces, reads and ends cuts, pushes

@@ -71,7 +71,7 @@ class SyncClock {
   // True if a block must stay as it is until a reduction has ended.
   bool WaitsForReduction(BlockIndex block) const;
 
-  // Clocks at which nothing was applied, because of what was not finite.
+  // Clocks at which nothing was applied, because a gradient was not finite.
   uint64_t skipped_clocks() const { return skipped_clocks_; }
   // Pushes of this worker without gradient, for the same reason, at clocks at
   // which gradients of other workers were applied.
