@@ -11,7 +11,7 @@
 #include "common/base/mutex.h"
 #include "common/system/thread_pool.h"
 #include "proto/scheduler.pb.h"
-#include "server/service/server.h"
+#include "server/service/ps_server.h"
 
 namespace syncline::ps {
 

@@ -9,7 +9,7 @@
 #include "common/daemon/daemon.h"
 #include "common/system/periodic_task.h"
 #include "server/service/ps_commands.h"
-#include "server/service/server.h"
+#include "server/service/ps_server.h"
 
 namespace syncline::ps {
 

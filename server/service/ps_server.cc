@@ -1,3 +1,5 @@
+#include "server/service/ps_server.h"
+
 #include <algorithm>
 #include <limits>
 #include <thread>
@@ -16,7 +18,6 @@
 #include "server/memory/shared_regions.h"
 #include "server/service/metrics.h"
 #include "server/service/parameter_service.h"
-#include "server/service/server.h"
 #include "server/service/table_metrics.h"
 #include "server/service/tick_gap.h"
 #include "server/shard/job_registry.h"
@@ -35,7 +36,7 @@ constexpr int kLanesMax = 1024;
 static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
               TableBudget::kLeastBytes >= RowSpill::kDiskMin);
 // As much as one worker can have unsent.
-constexpr size_t kIdleBufferBytes = JobShard::kUnsentBytesMax;
+constexpr size_t kIdleBufferBytes = AnswerWindow::kUnsentBytesMax;
 
 // Clocks between the fastest and the slowest worker that has not finished.
 int64_t ClockSpread(const ShardStatus::Job& job) {

@@ -17,7 +17,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/system/malloc_policy.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/service/server.h"
+#include "server/service/ps_server.h"
 #include "tests/bench/map_service.h"
 #include "tests/testing/eventually.h"
 

@@ -17,7 +17,7 @@
 #include "common/rpc/grpc_channel.h"
 #include "common/wire/block_map.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/service/server.h"
+#include "server/service/ps_server.h"
 
 namespace syncline {
 

@@ -18,7 +18,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/service/server.h"
+#include "server/service/ps_server.h"
 #include "tests/testing/job_builder.h"
 #include "worker/export/artifact_transfer.h"
 #include "worker/training/worker.h"

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_SERVICE_SERVER_H_
-#define SYNCLINE_SERVER_SERVICE_SERVER_H_
+#ifndef SYNCLINE_SERVER_SERVICE_PS_SERVER_H_
+#define SYNCLINE_SERVER_SERVICE_PS_SERVER_H_
 
 #include <cstdint>
 #include <functional>
@@ -72,4 +72,4 @@ class PsServer {
 
 }  // namespace syncline::ps
 
-#endif  // SYNCLINE_SERVER_SERVICE_SERVER_H_
+#endif  // SYNCLINE_SERVER_SERVICE_PS_SERVER_H_
