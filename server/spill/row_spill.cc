@@ -23,26 +23,26 @@ uint64_t RowsOnDiskMost(uint64_t disk_bytes) {
   return disk_bytes - disk_bytes / 8;
 }
 
-// The shelves of one partition, by position.
-using Shelves = std::vector<std::unique_ptr<SpillSegment>>;
+// The segments of one partition, by position.
+using Segments = std::vector<std::unique_ptr<SpillSegment>>;
 
-size_t ShelfOf(const Shelves& shelves, uint64_t position) {
+size_t SegmentOf(const Segments& segments, uint64_t position) {
   const auto behind = std::upper_bound(
-      shelves.begin(), shelves.end(), position,
-      [](uint64_t p, const auto& shelf) { return p < shelf->begin(); });
-  return static_cast<size_t>(behind - shelves.begin()) - 1;
+      segments.begin(), segments.end(), position,
+      [](uint64_t p, const auto& segment) { return p < segment->begin(); });
+  return static_cast<size_t>(behind - segments.begin()) - 1;
 }
 
-class ShelfStore final : public ColdStore {
+class SegmentStore final : public ColdStore {
  public:
-  ShelfStore(const RowSpill::Options& options, const SpillLayout& layout,
-             std::unique_ptr<SpillFile> file)
+  SegmentStore(const RowSpill::Options& options, const SpillLayout& layout,
+               std::unique_ptr<SpillFile> file)
       : options_(options),
         layout_(layout),
         file_(std::move(file)),
         partitions_(options.partitions) {}
 
-  ~ShelfStore() override {
+  ~SegmentStore() override {
     partitions_.clear();
     RemoveTree(options_.folder).IgnoreError();
   }
@@ -83,11 +83,11 @@ class ShelfStore final : public ColdStore {
   absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
                     Damaged damaged, std::vector<int64_t>* keys,
                     std::vector<char>* rows) override {
-    const Shelves& shelves = partitions_[partition];
-    if (shelves.empty()) return absl::OkStatus();
-    for (size_t i = ShelfOf(shelves, from); i < shelves.size() && limit > 0;
+    const Segments& segments = partitions_[partition];
+    if (segments.empty()) return absl::OkStatus();
+    for (size_t i = SegmentOf(segments, from); i < segments.size() && limit > 0;
          ++i) {
-      const absl::Status scanned = shelves[i]->Scan(from, &limit, keys, rows);
+      const absl::Status scanned = segments[i]->Scan(from, &limit, keys, rows);
       // The readable rows were appended, and *limit is what they left.
       if (damaged == Damaged::kLeftOut && absl::IsDataLoss(scanned)) continue;
       SYNCLINE_RETURN_IF_ERROR(scanned);
@@ -114,12 +114,12 @@ class ShelfStore final : public ColdStore {
 
   bool GetOne(ColdKey key, bool may_wait, char* page, char* row,
               ColdFound* found, absl::Status* status) {
-    const Shelves& shelves = partitions_[key.partition];
+    const Segments& segments = partitions_[key.partition];
     *found = ColdFound::kNo;
-    if (shelves.empty()) return true;
+    if (segments.empty()) return true;
     const uint64_t position = ColdPosition(key.key);
-    SpillSegment::Answer answer =
-        shelves[ShelfOf(shelves, position)]->Get(position, may_wait, page, row);
+    SpillSegment::Answer answer = segments[SegmentOf(segments, position)]->Get(
+        position, may_wait, page, row);
     if (answer.pending) return false;
     *found = answer.found;
     status->Update(std::move(answer.status));
@@ -143,16 +143,17 @@ class ShelfStore final : public ColdStore {
     std::vector<uint64_t> positions;
     std::vector<char> entries;
     for (size_t i = 0; i < changes.size(); i += positions.size()) {
-      SpillSegment* shelf = nullptr;
+      SpillSegment* segment = nullptr;
       SYNCLINE_RETURN_IF_ERROR(
-          ShelfWithRoom(changes[i].partition, changes[i].position,
-                        /*grows=*/rows != nullptr, &shelf));
-      const Shelves& shelves = partitions_[changes[i].partition];
+          SegmentWithRoom(changes[i].partition, changes[i].position,
+                          /*grows=*/rows != nullptr, &segment));
+      const Segments& segments = partitions_[changes[i].partition];
       positions.clear();
       size_t end = i;
-      for (; end < changes.size() && positions.size() < shelf->log_room() &&
+      for (; end < changes.size() && positions.size() < segment->log_room() &&
              changes[end].partition == changes[i].partition &&
-             shelves[ShelfOf(shelves, changes[end].position)].get() == shelf;
+             segments[SegmentOf(segments, changes[end].position)].get() ==
+                 segment;
            ++end) {
         positions.push_back(changes[end].position);
       }
@@ -161,64 +162,64 @@ class ShelfStore final : public ColdStore {
         const size_t index = changes[j].index;
         char* const entry = entries.data() + (j - i) * layout_.entry_bytes;
         if (rows == nullptr) {
-          shelf->MakeDeletion(keys[index].key, entry);
+          segment->MakeDeletion(keys[index].key, entry);
         } else {
-          shelf->MakeEntry(keys[index].key, rows + index * options_.row_bytes,
-                           entry);
+          segment->MakeEntry(keys[index].key, rows + index * options_.row_bytes,
+                             entry);
         }
       }
-      const size_t room = shelf->log_room();
+      const size_t room = segment->log_room();
       const absl::Status appended =
-          Counted(shelf, [&] { return shelf->Append(positions, entries); });
-      *written += room - shelf->log_room();
+          Counted(segment, [&] { return segment->Append(positions, entries); });
+      *written += room - segment->log_room();
       SYNCLINE_RETURN_IF_ERROR(appended);
     }
     return absl::OkStatus();
   }
 
   // Deletions are let through without room in memory: they make some.
-  absl::Status ShelfWithRoom(uint32_t partition, uint64_t position, bool grows,
-                             SpillSegment** shelf) {
-    Shelves& shelves = partitions_[partition];
-    if (shelves.empty()) {
-      SYNCLINE_RETURN_IF_ERROR(CheckMemory(ShelfMemory()));
-      shelves.push_back(std::make_unique<SpillSegment>(
+  absl::Status SegmentWithRoom(uint32_t partition, uint64_t position,
+                               bool grows, SpillSegment** segment) {
+    Segments& segments = partitions_[partition];
+    if (segments.empty()) {
+      SYNCLINE_RETURN_IF_ERROR(CheckMemory(SegmentMemory()));
+      segments.push_back(std::make_unique<SpillSegment>(
           file_.get(), &layout_, ChecksumSeed(partition), 0, 0));
-      memory_.fetch_add(shelves[0]->memory_bytes(), std::memory_order_relaxed);
+      memory_.fetch_add(segments[0]->memory_bytes(), std::memory_order_relaxed);
     }
-    size_t i = ShelfOf(shelves, position);
-    if (shelves[i]->log_room() == 0) {
+    size_t i = SegmentOf(segments, position);
+    if (segments[i]->log_room() == 0) {
       if (grows) SYNCLINE_RETURN_IF_ERROR(CheckMemory(0));
-      SYNCLINE_RETURN_IF_ERROR(Merge(&shelves, i));
-      i = ShelfOf(shelves, position);
+      SYNCLINE_RETURN_IF_ERROR(Merge(&segments, i));
+      i = SegmentOf(segments, position);
     }
-    *shelf = shelves[i].get();
+    *segment = segments[i].get();
     return absl::OkStatus();
   }
 
-  absl::Status Merge(Shelves* shelves, size_t i) {
-    SpillSegment* const shelf = (*shelves)[i].get();
-    // Half of the memory is for fences. With none left for more shelves they
+  absl::Status Merge(Segments* segments, size_t i) {
+    SpillSegment* const segment = (*segments)[i].get();
+    // Half of the memory is for fences. With none left for more segments they
     // grow, and merging gets slower.
     const bool splits =
-        shelf->entries_most() > layout_.split_entries &&
-        CheckMemory(ShelfMemory() + options_.memory_bytes / 2).ok();
+        segment->entries_most() > layout_.split_entries &&
+        CheckMemory(SegmentMemory() + options_.memory_bytes / 2).ok();
     std::unique_ptr<SpillSegment> next;
-    SYNCLINE_RETURN_IF_ERROR(
-        Counted(shelf, [&] { return shelf->Merge(splits ? &next : nullptr); }));
+    SYNCLINE_RETURN_IF_ERROR(Counted(
+        segment, [&] { return segment->Merge(splits ? &next : nullptr); }));
     if (next == nullptr) return absl::OkStatus();
     memory_.fetch_add(next->memory_bytes(), std::memory_order_relaxed);
-    shelves->insert(shelves->begin() + static_cast<ptrdiff_t>(i) + 1,
-                    std::move(next));
+    segments->insert(segments->begin() + static_cast<ptrdiff_t>(i) + 1,
+                     std::move(next));
     return absl::OkStatus();
   }
 
-  // Runs `change` and counts what it does to the shelf's memory.
+  // Runs `change` and counts what it does to the segment's memory.
   template <typename Run>
-  absl::Status Counted(SpillSegment* shelf, Run change) {
-    const size_t before = shelf->memory_bytes();
+  absl::Status Counted(SpillSegment* segment, Run change) {
+    const size_t before = segment->memory_bytes();
     absl::Status status = change();
-    memory_.fetch_add(shelf->memory_bytes() - before,
+    memory_.fetch_add(segment->memory_bytes() - before,
                       std::memory_order_relaxed);
     return status;
   }
@@ -227,8 +228,8 @@ class ShelfStore final : public ColdStore {
     return static_cast<uint32_t>(SeedFor(seed_, partition));
   }
 
-  uint64_t ShelfMemory() const {
-    return sizeof(SpillSegment) + sizeof(Shelves::value_type) +
+  uint64_t SegmentMemory() const {
+    return sizeof(SpillSegment) + sizeof(Segments::value_type) +
            layout_.log_entries * sizeof(uint16_t) +
            layout_.split_entries / layout_.page_entries * sizeof(uint16_t);
   }
@@ -246,7 +247,7 @@ class ShelfStore final : public ColdStore {
   const uint64_t seed_ = EntropySeed();  // this store's alone
   const std::unique_ptr<SpillFile> file_;
   std::atomic<uint64_t> memory_{0};
-  std::vector<Shelves> partitions_;  // each its lane's
+  std::vector<Segments> partitions_;  // each its lane's
 };
 
 }  // namespace
@@ -280,7 +281,7 @@ absl::StatusOr<std::unique_ptr<ColdStore>> RowSpill::Open(
       std::unique_ptr<SpillFile> file,
       SpillFile::Create(options.folder, layout.chunk_bytes, options.disk_bytes,
                         reserve));
-  return std::make_unique<ShelfStore>(options, layout, std::move(file));
+  return std::make_unique<SegmentStore>(options, layout, std::move(file));
 }
 
 // --- The folder ---

@@ -37,9 +37,9 @@ class SpillDirectory {
   const std::unique_ptr<LockedFolder> folder_;
 };
 
-// The cold rows of one table in one file, in shelves (spill_shelf.h). Nothing
-// is synced or logged: a row that is here has left memory only because there
-// was no room.
+// The cold rows of one table in one file, in segments (spill_segment.h).
+// Nothing is synced or logged: a row that is here has left memory only because
+// there was no room.
 class RowSpill {
  public:
   struct Options {

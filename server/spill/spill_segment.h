@@ -14,10 +14,10 @@
 
 namespace syncline::ps {
 
-// Sizes that all shelves of a store share.
+// Sizes that all segments of a store share.
 struct SpillLayout {
   // A row on disk: checksum uint32 | key int64 | row. The checksum is of what
-  // follows it, on from the shelf's seed, so that another partition's row, or
+  // follows it, on from the segment's seed, so that another partition's row, or
   // another table's, is none; its bits are flipped for the mark of a deleted
   // row. The row's position is that of its key.
   static constexpr size_t kKeyOffset = sizeof(uint32_t);
@@ -39,7 +39,7 @@ struct SpillLayout {
   size_t chunk_entries = 0;  // whole pages
   size_t page_entries = 0;   // read at a time
   size_t log_entries = 0;
-  size_t split_entries = 0;  // a shelf with so many becomes two
+  size_t split_entries = 0;  // a segment with so many becomes two
 };
 
 // The spilled rows of one range of positions in one partition:
@@ -59,7 +59,7 @@ class SpillSegment {
   // checksums, the partition's own.
   SpillSegment(SpillFile* file, const SpillLayout* layout, uint32_t seed,
                uint64_t begin, int depth);
-  // Frees the shelf's part of the file.
+  // Frees the segment's part of the file.
   ~SpillSegment();
   SpillSegment(const SpillSegment&) = delete;
   SpillSegment& operator=(const SpillSegment&) = delete;

@@ -14,8 +14,8 @@ namespace syncline::ps {
 // `score` is the number of pushes of the row, decayed up to `clock`, the clock
 // of its last push. A spilled row keeps its optimizer state and its past; only
 // its key is left out, which the cold store keeps in a place of its own
-// (spill_shelf.h). Rows are aligned to four bytes, so keys are copied and never
-// pointed at.
+// (spill_segment.h). Rows are aligned to four bytes, so keys are copied and
+// never pointed at.
 class RowLayout {
  public:
   RowLayout(size_t dim, size_t state_floats)

@@ -1,4 +1,4 @@
-// Goal: a shelf is a map from key to row, ordered by position, through any
+// Goal: a segment is a map from key to row, ordered by position, through any
 // puts, deletions, merges and splits; a merge that finds no room changes
 // nothing; a damaged row is noticed and costs no other. Method: seeded runs
 // against std::map, small sizes; bytes flipped in the file.
@@ -46,31 +46,31 @@ std::string RowOf(int64_t key, int version) {
   return row;
 }
 
-// Shelves that split as their store would split them, and what is in them.
-class Shelves {
+// Segments that split as their store would split them, and what is in them.
+class Segments {
  public:
-  Shelves(const std::string& folder, uint64_t bytes_max)
+  Segments(const std::string& folder, uint64_t bytes_max)
       : file_(*SpillFile::Create(folder, layout_.chunk_bytes, bytes_max)) {
-    shelves_.push_back(
+    segments_.push_back(
         std::make_unique<SpillSegment>(file_.get(), &layout_, kSeed, 0, 0));
   }
 
   // A row; empty: it is deleted.
   absl::Status Put(int64_t key, const std::string& row) {
     const uint64_t position = ColdPosition(key);
-    SpillSegment* shelf = Of(position);
-    if (shelf->log_room() == 0) {
-      const absl::Status merged = Merge(shelf);
+    SpillSegment* segment = Of(position);
+    if (segment->log_room() == 0) {
+      const absl::Status merged = Merge(segment);
       if (!merged.ok()) return merged;
-      shelf = Of(position);
+      segment = Of(position);
     }
     std::vector<char> entry(layout_.entry_bytes);
     if (row.empty()) {
-      shelf->MakeDeletion(key, entry.data());
+      segment->MakeDeletion(key, entry.data());
     } else {
-      shelf->MakeEntry(key, row.data(), entry.data());
+      segment->MakeEntry(key, row.data(), entry.data());
     }
-    const absl::Status appended = shelf->Append({position}, entry);
+    const absl::Status appended = segment->Append({position}, entry);
     if (!appended.ok()) return appended;
     if (row.empty()) {
       model_.erase(position);
@@ -106,8 +106,8 @@ class Shelves {
     std::vector<int64_t> keys;
     std::vector<char> rows;
     size_t left = limit;
-    for (const auto& shelf : shelves_) {
-      ASSERT_OK(shelf->Scan(from, &left, &keys, &rows));
+    for (const auto& segment : segments_) {
+      ASSERT_OK(segment->Scan(from, &left, &keys, &rows));
     }
     auto expected = model_.lower_bound(from);
     for (size_t i = 0; i < keys.size(); ++i, ++expected) {
@@ -118,32 +118,32 @@ class Shelves {
     EXPECT_TRUE(keys.size() == limit || expected == model_.end());
   }
 
-  absl::Status Merge(SpillSegment* shelf) {
+  absl::Status Merge(SpillSegment* segment) {
     std::unique_ptr<SpillSegment> next;
-    const bool splits = shelf->entries_most() > layout_.split_entries;
-    const absl::Status merged = shelf->Merge(splits ? &next : nullptr);
-    if (next != nullptr) shelves_.push_back(std::move(next));
+    const bool splits = segment->entries_most() > layout_.split_entries;
+    const absl::Status merged = segment->Merge(splits ? &next : nullptr);
+    if (next != nullptr) segments_.push_back(std::move(next));
     std::sort(
-        shelves_.begin(), shelves_.end(),
+        segments_.begin(), segments_.end(),
         [](const auto& a, const auto& b) { return a->begin() < b->begin(); });
     return merged;
   }
 
   SpillSegment* Of(uint64_t position) {
     SpillSegment* of = nullptr;
-    for (const auto& shelf : shelves_) {
-      if (shelf->begin() <= position) of = shelf.get();
+    for (const auto& segment : segments_) {
+      if (segment->begin() <= position) of = segment.get();
     }
     return of;
   }
-  size_t size() const { return shelves_.size(); }
+  size_t size() const { return segments_.size(); }
   SpillFile& file() { return *file_; }
   const SpillLayout& layout() const { return layout_; }
 
  private:
   const SpillLayout layout_ = Small();
   const std::unique_ptr<SpillFile> file_;
-  std::vector<std::unique_ptr<SpillSegment>> shelves_;
+  std::vector<std::unique_ptr<SpillSegment>> segments_;
   std::map<uint64_t, std::string> model_;  // by position
 };
 
@@ -152,21 +152,21 @@ TEST(SpillSegmentTest, IsAMap) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     const TempDir temp;
-    Shelves shelves(temp.path(), 16 << 20);
+    Segments segments(temp.path(), 16 << 20);
     Random random(seed);
     for (int i = 0; i < 6000; ++i) {
       const int64_t key = static_cast<int64_t>(random.Below(kKeys));
-      ASSERT_OK(shelves.Put(
+      ASSERT_OK(segments.Put(
           key, random.Below(5) == 0 ? std::string() : RowOf(key, i)));
       if (i % 1999 == 0) {
-        shelves.ExpectLikeTheModel(kKeys);
-        shelves.ExpectScanned(random.Next(), 1 + random.Below(50));
+        segments.ExpectLikeTheModel(kKeys);
+        segments.ExpectScanned(random.Next(), 1 + random.Below(50));
       }
     }
-    EXPECT_GT(shelves.size(), 3u);
-    shelves.ExpectLikeTheModel(kKeys);
-    shelves.ExpectScanned(0, 10);
-    shelves.ExpectScanned(0, 100000);
+    EXPECT_GT(segments.size(), 3u);
+    segments.ExpectLikeTheModel(kKeys);
+    segments.ExpectScanned(0, 10);
+    segments.ExpectScanned(0, 100000);
   }
 }
 
@@ -174,12 +174,12 @@ TEST(SpillSegmentTest, IsAMap) {
 // log is searched by must tell them apart all the same.
 TEST(SpillSegmentTest, KeysOfOneSlotAreToldApart) {
   const TempDir temp;
-  Shelves shelves(temp.path(), 16 << 20);
+  Segments segments(temp.path(), 16 << 20);
   std::vector<int64_t> keys;
   for (int64_t key = 0; keys.size() < 400; ++key) {
     if ((ColdPosition(key) >> 8 & 0xff) == 7) keys.push_back(key);
   }
-  for (const int64_t key : keys) ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+  for (const int64_t key : keys) ASSERT_OK(segments.Put(key, RowOf(key, 0)));
   std::set<uint16_t> tags;
   for (const int64_t key : keys)
     tags.insert(SpillSegment::Tag(ColdPosition(key)));
@@ -188,34 +188,34 @@ TEST(SpillSegmentTest, KeysOfOneSlotAreToldApart) {
 
 TEST(SpillSegmentTest, AMergeWithoutRoomChangesNothing) {
   const TempDir temp;
-  Shelves shelves(temp.path(), 40 * 4096);
+  Segments segments(temp.path(), 40 * 4096);
   absl::Status status;
   int64_t rows = 0;
   while (status.ok()) {
     ASSERT_LT(rows, 5000);
-    status = shelves.Put(rows, RowOf(rows, 0));
+    status = segments.Put(rows, RowOf(rows, 0));
     if (status.ok()) ++rows;
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_GT(rows, 200);
-  shelves.ExpectLikeTheModel(rows + 10);
-  shelves.ExpectScanned(0, 100000);
+  segments.ExpectLikeTheModel(rows + 10);
+  segments.ExpectScanned(0, 100000);
 }
 
 // Everything is given back: a store that shrinks has room again.
 TEST(SpillSegmentTest, DeletedRowsTakeNoRoomAfterAMerge) {
   const TempDir temp;
-  Shelves shelves(temp.path(), 16 << 20);
+  Segments segments(temp.path(), 16 << 20);
   for (int64_t key = 0; key < 1000; ++key) {
-    ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+    ASSERT_OK(segments.Put(key, RowOf(key, 0)));
   }
-  const uint64_t full = shelves.file().bytes_taken();
-  for (int64_t key = 0; key < 1000; ++key) ASSERT_OK(shelves.Put(key, ""));
+  const uint64_t full = segments.file().bytes_taken();
+  for (int64_t key = 0; key < 1000; ++key) ASSERT_OK(segments.Put(key, ""));
   for (int i = 0; i < 16; ++i) {
-    ASSERT_OK(shelves.Merge(shelves.Of(uint64_t(i) << 60)));
+    ASSERT_OK(segments.Merge(segments.Of(uint64_t(i) << 60)));
   }
-  EXPECT_LT(shelves.file().bytes_taken(), full / 2);
-  shelves.ExpectScanned(0, 10);
+  EXPECT_LT(segments.file().bytes_taken(), full / 2);
+  segments.ExpectScanned(0, 10);
 }
 
 TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
@@ -226,11 +226,11 @@ TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
   for (size_t at = 0; at < 2 * layout.entry_bytes; at += 3) {
     SCOPED_TRACE(absl::StrCat("at=", at));
     const TempDir temp;
-    Shelves shelves(temp.path(), 1 << 20);
+    Segments segments(temp.path(), 1 << 20);
     for (int64_t key = 0; key < kRows; ++key) {
-      ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+      ASSERT_OK(segments.Put(key, RowOf(key, 0)));
     }
-    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    ASSERT_OK(segments.Merge(segments.Of(0)));
     std::fstream file(temp.File("rows"),
                       std::ios::in | std::ios::out | std::ios::binary);
     // Wherever the base is: the same place in every chunk.
@@ -244,7 +244,7 @@ TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
       int lost = 0;
       std::string row;
       for (int64_t key = 0; key < kRows; ++key) {
-        const SpillSegment::Answer answer = shelves.Get(key, &row);
+        const SpillSegment::Answer answer = segments.Get(key, &row);
         if (answer.found == ColdFound::kUnreadable) {
           EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
           ++lost;
@@ -260,14 +260,14 @@ TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
     EXPECT_LE(lost, 22);  // two rows at most in each of 11 chunks
     // They stay what they are when others come.
     for (int64_t key = kRows; key < kRows + 55; ++key) {
-      ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+      ASSERT_OK(segments.Put(key, RowOf(key, 0)));
     }
-    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    ASSERT_OK(segments.Merge(segments.Of(0)));
     EXPECT_EQ(count_lost(), lost);
     std::vector<int64_t> keys;
     std::vector<char> rows;
     size_t limit = 1000;
-    EXPECT_EQ(shelves.Of(0)->Scan(0, &limit, &keys, &rows).code(),
+    EXPECT_EQ(segments.Of(0)->Scan(0, &limit, &keys, &rows).code(),
               absl::StatusCode::kDataLoss);
   }
   EXPECT_GT(noticed, 100);
@@ -281,15 +281,15 @@ TEST(SpillSegmentTest, ADamagedLogCostsItsOwnRowsAlone) {
   const SpillLayout layout = Small();
   for (const bool deleted : {false, true}) {
     const TempDir temp;
-    Shelves shelves(temp.path(), 1 << 20);
+    Segments segments(temp.path(), 1 << 20);
     for (int64_t key = 0; key < kRows; ++key) {
-      ASSERT_OK(shelves.Put(key, RowOf(key, 0)));
+      ASSERT_OK(segments.Put(key, RowOf(key, 0)));
     }
-    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    ASSERT_OK(segments.Merge(segments.Of(0)));
     for (int64_t key = 0; key < 20; ++key) {
-      ASSERT_OK(shelves.Put(key, deleted ? "" : RowOf(key, 1)));
+      ASSERT_OK(segments.Put(key, deleted ? "" : RowOf(key, 1)));
     }
-    ASSERT_OK(shelves.Put(7, RowOf(7, 2)));  // behind the damage
+    ASSERT_OK(segments.Put(7, RowOf(7, 2)));  // behind the damage
     std::string content;
     {
       std::ifstream in(temp.File("rows"), std::ios::binary);
@@ -301,9 +301,9 @@ TEST(SpillSegmentTest, ADamagedLogCostsItsOwnRowsAlone) {
     for (int64_t key = 5; key < 5 + kDamaged; ++key) {
       std::vector<char> entry(layout.entry_bytes);
       if (deleted) {
-        shelves.Of(0)->MakeDeletion(key, entry.data());
+        segments.Of(0)->MakeDeletion(key, entry.data());
       } else {
-        shelves.Of(0)->MakeEntry(key, RowOf(key, 1).data(), entry.data());
+        segments.Of(0)->MakeEntry(key, RowOf(key, 1).data(), entry.data());
       }
       const size_t at = content.find(std::string(entry.data(), entry.size()));
       ASSERT_NE(at, std::string::npos);
@@ -315,7 +315,7 @@ TEST(SpillSegmentTest, ADamagedLogCostsItsOwnRowsAlone) {
       std::string row;
       for (int64_t key = 0; key < kRows; ++key) {
         SCOPED_TRACE(key);
-        const SpillSegment::Answer answer = shelves.Get(key, &row);
+        const SpillSegment::Answer answer = segments.Get(key, &row);
         if (key == 5 || key == 6) {
           EXPECT_EQ(answer.found, ColdFound::kUnreadable);
           EXPECT_EQ(answer.status.code(), absl::StatusCode::kDataLoss);
@@ -328,20 +328,20 @@ TEST(SpillSegmentTest, ADamagedLogCostsItsOwnRowsAlone) {
       }
     };
     expect();
-    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    ASSERT_OK(segments.Merge(segments.Of(0)));
     expect();
     std::vector<int64_t> keys;
     std::vector<char> rows;
     size_t limit = 1000;
-    EXPECT_EQ(shelves.Of(0)->Scan(0, &limit, &keys, &rows).code(),
+    EXPECT_EQ(segments.Of(0)->Scan(0, &limit, &keys, &rows).code(),
               absl::StatusCode::kDataLoss);
     // A row that is written anew is there again.
-    ASSERT_OK(shelves.Put(5, RowOf(5, 3)));
-    ASSERT_OK(shelves.Merge(shelves.Of(0)));
+    ASSERT_OK(segments.Put(5, RowOf(5, 3)));
+    ASSERT_OK(segments.Merge(segments.Of(0)));
     std::string row;
-    EXPECT_EQ(shelves.Get(5, &row).found, ColdFound::kYes);
+    EXPECT_EQ(segments.Get(5, &row).found, ColdFound::kYes);
     EXPECT_EQ(row, RowOf(5, 3));
-    EXPECT_EQ(shelves.Get(6, &row).found, ColdFound::kUnreadable);
+    EXPECT_EQ(segments.Get(6, &row).found, ColdFound::kUnreadable);
   }
 }
 
