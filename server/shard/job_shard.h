@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,11 +10,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/system/memory_claim.h"
 #include "proto/parameter_server.pb.h"
@@ -25,13 +25,15 @@
 #include "server/dense/lanes.h"
 #include "server/memory/buffer_pool.h"
 #include "server/memory/in_flight_budget.h"
-#include "server/memory/shared_regions.h"
+#include "server/shard/answer_window.h"
 #include "server/shard/call_rows.h"
 #include "server/shard/embedding_tables.h"
 #include "server/shard/job_config.h"
 #include "server/shard/lane_executor.h"
 #include "server/shard/non_finite_log.h"
+#include "server/shard/pending_calls.h"
 #include "server/shard/shard_layout.h"
+#include "server/shard/step_batch.h"
 
 namespace syncline::ps {
 
@@ -51,21 +53,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
                                             std::vector<double> squared_norms,
                                             std::function<void(Sums)> done)>;
 
-  // A received payload, what it holds of the budget, and where the answer goes
-  // if it may go into shared memory.
-  struct Payload {
-    std::shared_ptr<const FloatSource> values;  // null: none
-    InFlightBudget::Hold hold;
-    // Rows to push, whose values are those above, and rows to pull; null: none.
-    std::shared_ptr<CallRows> pushed;
-    std::shared_ptr<CallRows> pulled;
-    // Of the list of blocks to pull, until it is answered.
-    InFlightBudget::Hold pull_hold;
-    AnswerArea answer;
-    // It came over the network, where its sender has a window, and waits to
-    // hear that this has left it.
-    bool fills_window = false;
-  };
+  using Payload = CallPayload;
 
   // Shared by the jobs of a ps. They outlive all calls.
   struct Resources {
@@ -73,11 +61,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     InFlightBudget* budget = nullptr;
     BufferPool* buffers = nullptr;
   };
-
-  // Once a worker has left this many bytes of answers untaken, no more are read
-  // for it, so nearly twice as many can be on their way. It is enough to keep a
-  // network busy.
-  static constexpr uint64_t kUnsentBytesMax = 4 << 20;
 
   using ScanDone =
       absl::AnyInvocable<void(absl::StatusOr<EmbeddingTables::Scanned>)>;
@@ -133,106 +116,62 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   NonFiniteLog& non_finite() { return executor_.non_finite(); }
 
  private:
-  struct PendingCall {
-    uint32_t rank = 0;
-    absl::Time arrived;
-    absl::Time deadline;
-    Payload payload;
-    std::vector<size_t> offsets;  // of the payload's blocks, in elements
-    std::vector<BlockIndex> pulled;
-    ElementType pulled_type = ElementType::kFloat32;
-    std::shared_ptr<CallRows> pulled_rows;
-    InFlightBudget::Hold pull_hold;
-    AnswerArea answer;
-    uint64_t parked_bytes = 0;  // its part of parked_bytes_
-    bool may_read = false;      // waits for earlier answers alone
-    Taken taken;
-    Done done;
-  };
-  // A pull that may be answered, but waits until earlier answers to the same
-  // worker are sent. Values are read after the wait, so that memory is bounded.
-  struct WaitingRead {
-    CallToken token = 0;
-    int64_t clock = 0;  // of the pull
-    int64_t min_clock = 0;
-    int64_t max_clock = 0;
-    absl::Duration waited;
-  };
-  struct Unsent {
-    uint64_t bytes = 0;
-    std::deque<WaitingRead> waiting;
-  };
-  struct Ended {
-    Done done;
-    absl::Status status;
-  };
-  // The effects of one event, before they are carried out.
-  struct Outcome {
-    std::vector<std::vector<LaneStep>> lanes;
-    std::vector<int> here;            // lanes that this thread is to run
-    std::vector<CallToken> accepted;  // pushes with a pull
-    std::vector<Ended> ended;
-  };
-
   // Of an Init by the chief.
   absl::Status SetTotalClocks(int64_t total_clocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Translates actions into steps of the lanes.
-  void ApplyActions(const ShardActions& actions, Outcome* outcome)
+  // Adds the call to calls_.
+  CallToken AddCall(const ShardCall& call, Payload payload, Taken taken,
+                    Done done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // From actions to steps (job_shard_actions.cc).
+
+  void ApplyActions(const ShardActions& actions, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ApplyAction(const ShardAction& action, Outcome* outcome)
+  void ApplyAction(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same for actions on a table's slot.
-  void ApplySlotAction(const ShardAction& action, Outcome* outcome)
+  // An action that brings the values of a dense block, or a gradient for them.
+  void StoreBlock(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A step of the rows' lane. Joins that of the slot before if rows lie one
-  // behind the other.
-  void AddRows(const ShardAction& action, std::vector<CallRowSpan> ranks,
-               Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Reads into the caller's memory, which nobody has to wait for.
-  void StartSharedRead(const WaitingRead& read, Outcome* outcome)
+  // An action that needs the buffered gradients of a dense block.
+  void UseGradients(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StartReads(Unsent* unsent, Outcome* outcome)
+  // An action on the rows of a table's slot.
+  void ApplySlotAction(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void StartRead(const WaitingRead& read, Unsent* unsent, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Has the lanes read the values into `result`, then ends `call`.
-  void ReadInto(PendingCall call, PullValues result, const WaitingRead& read,
-                Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  PullValues MakeResult(const PendingCall& call, const WaitingRead& read) const;
-  size_t AnswerBytes(const PendingCall& call) const;
-  // Ends the reads that `ends` says so of.
-  void EndWaitingReads(
-      const std::function<absl::Status(CallToken, const PendingCall&)>& ends,
-      Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // An answer of so many bytes is out.
-  void OnSent(uint32_t rank, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  void End(CallToken token, absl::Status status, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A push or Init is done with, and answered when the lanes have taken it: who
-  // pushes faster than lanes work must wait, or what waits for the lanes would
-  // grow without bound.
-  void Acknowledge(CallToken token, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ReleasePayload(PendingCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddStep(LaneStep step, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `then` when all steps that `outcome` has for the lanes have run.
-  void AfterSteps(Taken then, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `then` when all lanes, or those that have steps, have come to it.
-  void AddCountdown(Taken then, bool all_lanes, Outcome* outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  size_t SlotOf(BlockIndex block) const {
+    return block - layout_.counts().size();
+  }
+  uint64_t RowBytes(const CallRowSpan& range) const;
+  // Of the block's tensor, as last reduced.
+  double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands steps to the lanes; under the lock, so that lanes see events in the
   // controller's order.
-  void SubmitSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same, but leaves lanes that have nothing else to do to this thread,
-  // which then calls RunCallbacks, if there is little to do.
-  void SubmitFewSteps(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AreFew(const Outcome& outcome) const;
-  Lanes::Task RunLater(int lane, Outcome* outcome);
-  // Carries out the rest of an event's effects, which needs no lock.
-  void RunCallbacks(Outcome* outcome) ABSL_LOCKS_EXCLUDED(mu_);
+  void SubmitSteps(StepBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, but if there is little to do, lanes that have nothing else to do
+  // are left to this thread: it calls Lanes::RunHere for each lane returned,
+  // outside the lock.
+  std::vector<int> SubmitFewSteps(StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AreFew(const StepBatch& batch) const;
+  Lanes::Task RunLater(int lane, StepBatch* batch);
+
+  // Answers (job_shard_answers.cc).
+
+  // The mode lets the call's pull be answered.
+  void AllowRead(const ShardAction& action, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Reads into the caller's memory, which nobody has to wait for.
+  void StartSharedRead(const WaitingRead& read, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartReads(AnswerWindow* window, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartRead(const WaitingRead& read, AnswerWindow* window,
+                 StepBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has the lanes read the values into `result`, then ends `call`.
+  void ReadInto(PendingCall call, PullValues result, const WaitingRead& read,
+                StepBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  PullValues MakeResult(const PendingCall& call, const WaitingRead& read) const;
+  size_t AnswerBytes(const PendingCall& call) const;
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {
     int lane = 0;
@@ -240,34 +179,42 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   };
   std::vector<LanePiece> CutByLane(const std::shared_ptr<CallRows>& rows,
                                    absl::Span<const BlockIndex> blocks) const;
-  uint64_t RowBytes(const CallRowSpan& range) const;
-  // Of the pushes that a worker left out while others' gradients were applied.
-  uint64_t LeftOutBlocks(uint32_t rank) const
+  // Ends the reads that wait and for which `ends` is not OK.
+  void EndWaitingReads(
+      absl::FunctionRef<absl::Status(CallToken, const PendingCall&)> ends,
+      StepBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An answer of so many bytes is out.
+  void OnSent(uint32_t rank, uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  void End(CallToken token, absl::Status status, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  size_t SlotOf(BlockIndex block) const {
-    return block - layout_.counts().size();
-  }
-  // Bytes of the budget that a call holds: payload, list of blocks, keys of
-  // rows.
-  static uint64_t BytesHeld(const PendingCall& call);
-  void CountParked(PendingCall* call, uint64_t bytes)
+  // Answers a push or Init when the lanes have taken it. A worker that pushes
+  // faster than lanes work must wait: the lanes' queues would grow without
+  // bound otherwise.
+  void Acknowledge(CallToken token, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Keeps half of the budget free of calls that must wait, for the pushes that
-  // they wait for.
-  void LimitParked(CallToken token, Outcome* outcome)
+  // Refuses the call if it must wait and calls that wait hold more than half of
+  // the budget. The other half is for the pushes that they wait for.
+  void LimitParked(CallToken token, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Norms.
 
   void SendNorms(const ReductionRound& round) ABSL_LOCKS_EXCLUDED(mu_);
   void OnSums(const ReductionRound& round, Sums sums) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the block's tensor, as last reduced.
-  double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes what is needed to carry out what follows the round; kGradient's norm.
+  // Stores the sums that the actions after the round need. Returns the squared
+  // norm of the gradient, or -1 after kTrust.
   double UseSums(const ReductionRound& round, absl::Span<const double> sums)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Blocks of the pushes that a worker left out while gradients of other
+  // workers were applied.
+  uint64_t LeftOutBlocks(uint32_t rank) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobConfig config_;
   const ShardLayout layout_;
-  Lanes* const lanes_;
+  Lanes* const lanes_;  // gone after Close, when sums may still come
+  const int lane_count_;
   InFlightBudget* const budget_;
   BufferPool* const buffers_;
   const AllReduceNorms all_reduce_norms_;
@@ -279,15 +226,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   mutable Mutex mu_;
   ConsistencyController controller_ ABSL_GUARDED_BY(mu_);
-  CallToken next_token_ ABSL_GUARDED_BY(mu_) = 1;
-  absl::flat_hash_map<CallToken, PendingCall> calls_ ABSL_GUARDED_BY(mu_);
-  std::vector<Unsent> unsent_ ABSL_GUARDED_BY(mu_);  // by rank
+  PendingCalls calls_ ABSL_GUARDED_BY(mu_);
+  std::vector<AnswerWindow> windows_ ABSL_GUARDED_BY(mu_);  // by rank
   // The number of clocks that the first Init named.
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
-  uint64_t parked_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<uint64_t> buffered_bytes_ ABSL_GUARDED_BY(mu_);  // by block
+  // Of gradients, by dense block.
+  std::vector<uint64_t> buffered_bytes_ ABSL_GUARDED_BY(mu_);
   SlotGradients slots_ ABSL_GUARDED_BY(mu_);
-  uint64_t gradient_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t gradient_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of all, slots too
   uint64_t told_duplicates_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_abandoned_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t told_skipped_ ABSL_GUARDED_BY(mu_) = 0;
