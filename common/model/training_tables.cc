@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/job_spec_fields.h"
 #include "common/model/graph/describe.h"
+#include "common/model/graph/graph.h"
 #include "common/model/graph/value_index.h"
 
 namespace syncline {

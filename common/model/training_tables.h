@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
+
+struct Graph;
 
 // How one embedding table of a job lies over the model.
 struct TrainingTable {

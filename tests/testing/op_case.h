@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/reference_loss.h"
 #include "kernels/reference/reference_matrix.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/tensor.h"
 #include "common/rpc/grpc_channel.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"

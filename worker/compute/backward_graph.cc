@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/model/graph/gradient_flow.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline::worker {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/model/graph/einsum.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline::worker {
 namespace {

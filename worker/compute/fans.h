@@ -4,7 +4,11 @@
 #include <cstdint>
 #include <string>
 
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+
+namespace syncline {
+struct Graph;
+}  // namespace syncline
 
 namespace syncline::worker {
 

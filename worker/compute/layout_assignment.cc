@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline::worker {
 namespace {

@@ -5,8 +5,13 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 #include "worker/compute/backward_graph.h"
+
+namespace syncline {
+struct Graph;
+}  // namespace syncline
 
 namespace syncline::worker {
 

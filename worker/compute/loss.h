@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/tensor.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline::worker {

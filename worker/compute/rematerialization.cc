@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "common/model/graph/graph.h"
 #include "common/model/graph/operator_list.h"
 
 namespace syncline::worker {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/model/graph/graph.h"
 #include "common/model/graph/operator_list.h"
 #include "worker/compute/rematerialization.h"
 

@@ -7,10 +7,15 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
 #include "common/model/graph/memory_plan.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 #include "worker/compute/backward_graph.h"
 #include "worker/ops/op.h"
+
+namespace syncline {
+struct Graph;
+}  // namespace syncline
 
 namespace syncline::worker {
 

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/job/profile_limits.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "proto/profile.pb.h"
 
 namespace syncline::worker {

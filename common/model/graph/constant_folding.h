@@ -5,7 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 
 namespace syncline {
 

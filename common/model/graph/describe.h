@@ -9,9 +9,11 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace syncline {
+
+struct Graph;
 
 std::string Quote(absl::string_view name);  // 'fc1/weight'
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/graph/graph.h"
+
 namespace syncline {
 namespace {
 

@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace syncline {
+
+struct Graph;
 
 // Computed values that are one float32 number, whatever the batch size.
 using InvariantConstants = std::map<ValueId, float>;

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace syncline {
+
+struct Graph;
 
 // An attribute that Identity has besides ONNX's, int 1: the program had
 // detach() here, through which no gradient flows.

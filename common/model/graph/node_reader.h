@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace onnx {
 class NodeProto;

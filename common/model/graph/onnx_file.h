@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/tensor.h"
 
 namespace google::protobuf::io {
 class ZeroCopyOutputStream;

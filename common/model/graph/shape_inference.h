@@ -7,13 +7,16 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 
 namespace onnx {
 class GraphProto;
 }  // namespace onnx
 
 namespace syncline {
+
+struct Graph;
 
 // Inputs that inference rules read by value are shapes, axes and flags; of a
 // larger one they see type and shape alone.

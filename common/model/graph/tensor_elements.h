@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/graph/graph.h"
+#include "common/model/graph/tensor.h"
 
 namespace syncline {
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "common/model/graph/graph.h"
+
 namespace syncline {
 
 ValueIndex::ValueIndex(const Graph& graph) {

@@ -3,9 +3,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace syncline {
+
+struct Graph;
 
 // The values of one graph by name, for those who look for many of them: one
 // search in Graph::FindValue reads them all. The graph outlives this and does

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 #include "common/model/graph/constant_folding.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline {
 namespace {

@@ -3,10 +3,12 @@
 
 #include "absl/types/span.h"
 #include "common/model/graph/fusion.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "common/model/graph/shape_inference.h"
 
 namespace syncline {
+
+struct Graph;
 
 // The computed values that are the same number for all batch sizes and lengths:
 // float32, one element, made of constants and of dimensions that are fixed.

@@ -1,6 +1,7 @@
 #include "common/model/import/training_mode.h"
 
 #include "absl/algorithm/container.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline {
 namespace {

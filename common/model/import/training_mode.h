@@ -6,9 +6,11 @@
 
 #include <vector>
 
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 
 namespace syncline {
+
+struct Graph;
 
 // By ValueId: a running mean or variance that only such BatchNormalization
 // nodes normalise by as the file has in inference mode, in a file that has

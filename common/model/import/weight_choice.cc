@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
+#include "common/model/graph/graph.h"
 #include "common/model/graph/operator_list.h"
 
 namespace syncline {

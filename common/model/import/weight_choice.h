@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "common/model/import/export_record.h"
 
 namespace syncline {
+
+struct Graph;
+struct Initializer;
 
 // Why an initializer is trained, or why it is not.
 enum class WeightReason {

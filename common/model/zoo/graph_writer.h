@@ -9,7 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
+#include "common/model/graph/tensor.h"
 
 namespace onnx {
 class ModelProto;

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/tensor.h"
 #include "kernels/attention.h"
 
 namespace syncline::worker {

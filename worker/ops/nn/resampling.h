@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "kernels/resample.h"
 
 namespace syncline::worker {

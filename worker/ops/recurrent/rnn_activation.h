@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model/graph/graph.h"
+#include "common/model/graph/node.h"
 #include "kernels/rnn_activation.h"
 
 namespace syncline::worker {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/compute/initializers.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/graph/graph.h"
 #include "gtest/gtest.h"
 
 namespace syncline {

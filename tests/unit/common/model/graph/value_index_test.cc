@@ -3,6 +3,7 @@
 
 #include "common/model/graph/value_index.h"
 
+#include "common/model/graph/graph.h"
 #include "gtest/gtest.h"
 
 namespace syncline {
