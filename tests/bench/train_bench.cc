@@ -98,8 +98,8 @@ absl::StatusOr<std::unique_ptr<LoneWorker>> LoneWorker::Create(
     info->mutable_dims()->Assign(parameter.dims.begin(), parameter.dims.end());
   }
   auto worker = std::make_unique<LoneWorker>();
-  worker->job_ =
-      PrepareJob(assignment, 0, model, worker::PrepareOptions(), &problems);
+  worker->job_ = worker::PrepareJob(assignment, 0, model,
+                                    worker::PrepareOptions(), &problems);
   if (!problems.empty()) {
     return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   }
