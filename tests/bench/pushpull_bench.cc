@@ -129,7 +129,7 @@ class DenseWorker {
     options.ps = {{"ps:0", ps_->address()}};
     options.step_timeout = kTimeout;
     options.shared_memory = path == Path::kSharedMemory;
-    options.shared_links = &links_;
+    options.telemetry.shared_links = &links_;
     worker::PsClient::Tensors memory;
     memory.gradient_region = gradient_;
     std::vector<TensorSize> sizes;

@@ -60,7 +60,7 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     options.rank = rank;
     options.incarnation = 100 + rank;
     options.step_timeout = kStepTimeout;
-    options.retries = rank == 1 ? &repeats_ : nullptr;
+    options.telemetry.retries = rank == 1 ? &repeats_ : nullptr;
     worker::PsClient::Tensors tensors;
     for (const size_t size : sizes_) {
       memory_.push_back(std::make_unique<std::vector<float>>(size, 1.0f));

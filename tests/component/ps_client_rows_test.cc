@@ -471,7 +471,7 @@ TEST_F(PsClientRowsTest, WhatAPsHasNoMemoryForIsHeldBackAndCounted) {
   };
   Count held_back;
   worker::PsClient::Options options;
-  options.held_back = &held_back;
+  options.telemetry.held_back = &held_back;
   SetUpCluster(1, options);
   Random random(3);
   Collect(RandomIds(&random), current_);

@@ -76,12 +76,13 @@ class Client {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture->address(ps)});
     }
     options.step_timeout = kTimeout;
-    options.shared_links = &links_;
-    options.shared_pushed_bytes = &pushed_;
-    options.shared_pulled_bytes = &pulled_;
-    options.on_shared_fallback = [this](worker::SharedFallback reason) {
-      ++fallbacks_[static_cast<int>(reason)];
-    };
+    options.telemetry.shared_links = &links_;
+    options.telemetry.shared_pushed_bytes = &pushed_;
+    options.telemetry.shared_pulled_bytes = &pulled_;
+    options.telemetry.on_shared_fallback =
+        [this](worker::SharedFallback reason) {
+          ++fallbacks_[static_cast<int>(reason)];
+        };
     client_ = std::make_unique<worker::PsClient>(options, fixture->map(),
                                                  std::move(tensors));
   }
@@ -277,7 +278,7 @@ TEST(SharedMemoryFallbackTest, ASocketOutOfReach) {
   std::atomic<int> socket_failures{0};
   worker::PsClient::Options options;
   options.ps = {{"ps:0", server.address}};
-  options.on_shared_fallback = [&](worker::SharedFallback reason) {
+  options.telemetry.on_shared_fallback = [&](worker::SharedFallback reason) {
     socket_failures += reason == worker::SharedFallback::kSocket;
   };
   std::vector<float> values(4);
@@ -298,7 +299,7 @@ class HandMade {
   explicit HandMade(PsFixture* fixture, uint32_t rank = 0)
       : worker_(fixture, rank), stub_(fixture->stub(0)) {}
 
-  absl::Status HandOver(const FileDescriptor& memory, bool read_only = false) {
+  absl::Status Register(const FileDescriptor& memory, bool read_only = false) {
     OfferMemoryRequest ask;
     *ask.mutable_caller() = worker_.caller();
     ask.set_boot_id(BootId());
@@ -374,7 +375,7 @@ TEST(SharedMemoryPeerTest, HandMadeCallsWork) {
   PsFixture fixture(FourValues());
   HandMade peer(&fixture);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   const float gradient[] = {1, 2, 3, 4};
   std::memcpy(region->data(), gradient, sizeof(gradient));
@@ -396,7 +397,7 @@ TEST(SharedMemoryPeerTest, HostileRangesAreRefusedAndChangeNothing) {
   PsFixture fixture(FourValues());
   HandMade peer(&fixture);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   const auto refused = [&](auto change) {
     SharedMemory shared;
@@ -445,7 +446,7 @@ TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
   HandMade peer(&fixture);
   PlainWorker other(&fixture, 1);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   const float gradient[] = {1, 1, 1, 1};
   std::memcpy(region->data(), gradient, sizeof(gradient));
@@ -475,7 +476,7 @@ TEST(SharedMemoryPeerTest, OnlyWhatTravelledIsSaidToBeTaken) {
   HandMade peer(&fixture);
   PlainWorker other(&fixture, 1);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   for (const bool shared : {false, true}) {
     const int64_t clock = shared ? 1 : 0;
@@ -519,7 +520,7 @@ TEST(SharedMemoryPeerTest, AnAnswerThatDoesNotFitTravels) {
   PsFixture fixture(FourValues());
   HandMade peer(&fixture);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   SharedMemory shared;
   *shared.add_payload() = peer.Range(0, 16);
@@ -539,11 +540,11 @@ TEST(SharedMemoryPeerTest, MemoryWithoutSealsIsRefused) {
   HandMade peer(&fixture);
   const FileDescriptor memory(memfd_create("syncline-test", MFD_ALLOW_SEALING));
   ASSERT_EQ(posix_fallocate(memory.get(), 0, 8192), 0);
-  const absl::Status status = peer.HandOver(memory);
+  const absl::Status status = peer.Register(memory);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("not sealed"));
   const FileDescriptor file(open("/proc/self/exe", O_RDONLY));
-  EXPECT_EQ(peer.HandOver(file).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(peer.Register(file).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(SharedMemoryPeerTest, AnAcknowledgedPushNeedsItsMemoryNoMore) {
@@ -551,7 +552,7 @@ TEST(SharedMemoryPeerTest, AnAcknowledgedPushNeedsItsMemoryNoMore) {
   HandMade peer(&fixture);
   PlainWorker other(&fixture, 1);
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(8192));
-  ASSERT_OK(peer.HandOver(region->memory()));
+  ASSERT_OK(peer.Register(region->memory()));
   ASSERT_OK(peer.worker().Init({10, 20, 30, 40}));
   const float gradient[] = {2, 4, 6, 8};
   std::memcpy(region->data(), gradient, sizeof(gradient));

@@ -81,10 +81,10 @@ class Worker {
     }
     options.step_timeout = kTimeout;
     options.has_tables = true;
-    options.shared_links = &links_;
-    options.shared_pushed_bytes = &pushed_;
-    options.shared_pulled_bytes = &pulled_;
-    options.on_shared_fallback = [this](worker::SharedFallback) {
+    options.telemetry.shared_links = &links_;
+    options.telemetry.shared_pushed_bytes = &pushed_;
+    options.telemetry.shared_pulled_bytes = &pulled_;
+    options.telemetry.on_shared_fallback = [this](worker::SharedFallback) {
       ++fallbacks_;
     };
     worker::PsClient::Tensors tensors;

@@ -113,7 +113,7 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
   constexpr absl::Duration kStepTimeout = absl::Seconds(4);
   testing::TestCounter retries;
   worker::StatisticsClient::Options options = OptionsOf(0, kStepTimeout);
-  options.retries = &retries;
+  options.telemetry.retries = &retries;
   worker::StatisticsClient chief(options);
   worker::StatisticsClient other(OptionsOf(1, kStepTimeout));
   chief.BeginStep(0, nullptr);
@@ -133,7 +133,7 @@ TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   testing::TestCounter retries;
   worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
   options.ps.address = relay.address();
-  options.retries = &retries;
+  options.telemetry.retries = &retries;
   worker::StatisticsClient chief(options);
   worker::StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
   chief.BeginStep(0, nullptr);

@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/daemon/metrics.h"
+#include "common/system/shared_region.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/shm_registration.h"
+#include "worker/client/client_telemetry.h"
 
 namespace syncline::worker {
 
@@ -21,8 +21,8 @@ namespace syncline::worker {
 // ends them all. The only place of the worker where a call is repeated
 // (RetryPolicy says when); a repetition sends the same bytes. Thread-safe.
 //
-// After an error or Cancel the object is closed: what is started then is
-// dropped, and Wait returns the error for good. That fits its use: such an
+// After an error or Cancel the object is closed: calls that are started then
+// are dropped, and Wait returns the error for good. That fits its use: such an
 // error ends the job.
 class FanoutCall {
  public:
@@ -31,8 +31,7 @@ class FanoutCall {
     std::string address;  // host:port
   };
   // Payloads between processes of one host go through memory that both map.
-  // A call that shared memory cannot carry goes over the network, and is
-  // counted.
+  // A call that finds no room there goes over the network, and is counted.
   struct SharedMemory {
     bool enabled = false;
     Caller caller = {};
@@ -47,11 +46,6 @@ class FanoutCall {
     bool answers_need_later_pushes = false;
     // Payloads may lie here, where every ps is let read them. May be null.
     std::shared_ptr<SharedRegion> payloads = nullptr;
-    // May be null.
-    Counter* pushed_bytes = nullptr;
-    Counter* pulled_bytes = nullptr;
-    std::function<void(SharedFallback)> on_fallback = nullptr;
-    Gauge* links = nullptr;
   };
   struct Options {
     std::string job_id;
@@ -64,9 +58,8 @@ class FanoutCall {
     // pull until it is answered.
     size_t push_window_bytes = 0;
     size_t pull_window_bytes = 0;
-    Counter* retries = nullptr;  // may be null
-    // Of these, calls that the shard had no room for; may be null.
-    Counter* held_back = nullptr;
+    // All but bytes of the network and gradients that are not finite.
+    ClientTelemetry telemetry = {};
     // This shard has been out of reach for some seconds and still is; again
     // every other second. On a thread of gRPC; must not block. May be null.
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
@@ -81,8 +74,8 @@ class FanoutCall {
     Direction direction = Direction::kPush;
     grpc::ByteBuffer request = {};
     size_t bytes = 0;  // of the larger payload, request or response
-    // Of the response's payload if it is large and its size is known: it can
-    // then come through shared memory.
+    // Of the response's payload, if its size is known: the answer can then come
+    // through shared memory. 0: it cannot.
     size_t answer_bytes = 0;
     int64_t clock = 0;  // for messages
     // Of calls that wait for a window the lowest goes first.

@@ -1,18 +1,14 @@
 #include "worker/client/ps_client.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
-#include "common/rpc/message_buffer.h"
-#include "kernels/optimizer/optimizer.h"
-#include "worker/client/retry_policy.h"
+#include "worker/client/block_frames.h"
 #include "worker/client/row_frames.h"
 
 namespace syncline::worker {
@@ -32,21 +28,18 @@ size_t RegionBytes(const PsClient::Options& options, const BlockMap& map) {
 
 FanoutCall::Options FanoutOptions(const PsClient::Options& options,
                                   const BlockMap& map,
-                                  const PsClient::Tensors& tensors) {
+                                  const PsClient::Tensors& tensors,
+                                  const HeaderEncoder& headers) {
   FanoutCall::Options fanout;
   fanout.job_id = options.job_id;
   fanout.peers = options.ps;
   fanout.patience = options.step_timeout;
   fanout.push_window_bytes = options.push_window_bytes;
   fanout.pull_window_bytes = options.pull_window_bytes;
-  fanout.retries = options.retries;
-  fanout.held_back = options.held_back;
   fanout.on_unreachable = options.on_unreachable;
+  fanout.telemetry = options.telemetry;
   fanout.shared.enabled = options.shared_memory;
-  fanout.shared.caller.set_job_id(options.job_id);
-  fanout.shared.caller.set_rank(options.rank);
-  fanout.shared.caller.set_incarnation(options.incarnation);
-  fanout.shared.caller.set_routing_version(options.routing_version);
+  fanout.shared.caller = headers.caller();
   fanout.shared.boot_id = options.boot_id;
   fanout.shared.window_bytes = options.shared_window_bytes;
   fanout.shared.region_bytes = RegionBytes(options, map);
@@ -54,26 +47,22 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.shared.answers_need_later_pushes =
       options.norm_is_folded || options.has_tables;
   fanout.shared.payloads = tensors.gradient_region;
-  fanout.shared.pushed_bytes = options.shared_pushed_bytes;
-  fanout.shared.pulled_bytes = options.shared_pulled_bytes;
-  fanout.shared.on_fallback = options.on_shared_fallback;
-  fanout.shared.links = options.shared_links;
   return fanout;
 }
 
-WireType ToWireType(ElementType type) {
-  switch (type) {
-    case ElementType::kBfloat16:
-      return WIRE_BFLOAT16;
-    case ElementType::kFloat16:
-      return WIRE_FLOAT16;
-    default:
-      return WIRE_FLOAT32;
-  }
+// The job has something on the shard. A job with tables may have rows on any.
+bool HasPart(const PsClient::Options& options, const BlockMap& map,
+             uint32_t shard) {
+  return options.has_tables || !map.shard_blocks(shard).empty();
 }
 
-void Count(Counter* counter, size_t bytes) {
-  if (counter != nullptr) counter->Add(static_cast<double>(bytes));
+std::vector<uint32_t> ShardsWithPart(const PsClient::Options& options,
+                                     const BlockMap& map) {
+  std::vector<uint32_t> shards;
+  for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
+    if (HasPart(options, map, shard)) shards.push_back(shard);
+  }
+  return shards;
 }
 
 }  // namespace
@@ -82,8 +71,14 @@ PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
     : options_(options),
       map_(std::move(map)),
       tensors_(std::move(tensors)),
+      headers_({.job_id = options.job_id,
+                .rank = options.rank,
+                .incarnation = options.incarnation,
+                .routing_version = options.routing_version},
+               options.wire_type, options.step_timeout),
+      cuts_(ShardsWithPart(options, map_), options.ps, &headers_, &calls_),
       builder_(&map_, chunk_bytes(), ElementBytes(options.wire_type)),
-      calls_(FanoutOptions(options, map_, tensors_)) {
+      calls_(FanoutOptions(options, map_, tensors_, headers_)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 
@@ -92,26 +87,18 @@ absl::Status PsClient::Init(int64_t total_clocks) {
   // push, for which they wait for the blocks.
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     if (!map_.shard_blocks(shard).empty() || !TakesPart(shard)) continue;
-    InitHeader header;
-    *header.mutable_caller() = MakeCaller();
-    header.set_total_clocks(total_clocks);
     FanoutCall::Call call = MakeCall(shard, "Init", 0, 0);
-    call.request = EncodeFrame(header, {});
+    call.request = EncodeFrame(headers_.MakeInit(total_clocks, {}), {});
     calls_.Start(std::move(call));
   }
   SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     for (Chunk& chunk : ShardChunks(shard, ElementType::kFloat32)) {
-      InitHeader header;
-      *header.mutable_caller() = MakeCaller();
-      header.set_total_clocks(total_clocks);
-      header.mutable_blocks()->Add(chunk.blocks.begin(), chunk.blocks.end());
-      calls_.Start(
-          {.shard = shard,
-           .method = "Init",
-           .direction = FanoutCall::Direction::kPush,
-           .request = EncodeFrame(header, Slices(chunk, tensors_.values)),
-           .bytes = chunk.bytes});
+      FanoutCall::Call call = MakeCall(shard, "Init", 0, chunk.bytes);
+      call.request = EncodeFrame(
+          headers_.MakeInit(total_clocks, chunk.blocks),
+          ValueSlices(map_, chunk, tensors_.values, tensors_.owner));
+      calls_.Start(std::move(call));
     }
   }
   return calls_.Wait();
@@ -127,7 +114,7 @@ absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
                                 absl::Span<RowBatch* const> rows) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     for (const RowChunk& chunk :
-         CutWanted(rows, shard, PulledType(cut_id), chunk_bytes())) {
+         CutWanted(rows, shard, headers_.PulledType(cut_id), chunk_bytes())) {
       StartRowPull(chunk, rows, clock, cut_id);
     }
   }
@@ -136,85 +123,25 @@ absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
 
 absl::Status PsClient::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                                  int64_t clock, RowSink sink) {
-  std::vector<int64_t> keys;
-  std::vector<float> values;
-  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    ScanTableHeader header;
-    *header.mutable_caller() = MakeCaller();
-    header.set_table(table);
-    header.set_cut_id(cut_id);
-    do {
-      ScanTableResponseHeader answer;
-      SYNCLINE_RETURN_IF_ERROR(
-          ScanChunk(shard, clock, header, &answer, &keys, &values));
-      if (values.size() != keys.size() * static_cast<size_t>(dim)) {
-        return absl::InternalError(absl::StrCat(
-            options_.ps[shard].name, " at ", options_.ps[shard].address,
-            ", ScanTable of table ", table, ": ", values.size(), " values for ",
-            keys.size(), " rows of ", dim));
-      }
-      SYNCLINE_RETURN_IF_ERROR(sink(keys, values));
-      header.set_cursor(answer.next_cursor());
-    } while (!header.cursor().empty());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PsClient::ScanChunk(uint32_t shard, int64_t clock,
-                                 const ScanTableHeader& header,
-                                 ScanTableResponseHeader* answer,
-                                 std::vector<int64_t>* keys,
-                                 std::vector<float>* values) {
-  FanoutCall::Call call = MakeCall(shard, "ScanTable", clock, 0);
-  call.direction = FanoutCall::Direction::kPull;
-  call.request = EncodeFrame(header, {});
-  call.on_response = [=](const grpc::ByteBuffer& response, absl::Time) {
-    PayloadView payload;
-    SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, answer, &payload));
-    const size_t key_bytes = answer->rows() * sizeof(int64_t);
-    if (payload.size_bytes() < key_bytes) {
-      return absl::InternalError("answered fewer bytes than its keys have");
-    }
-    keys->resize(answer->rows());
-    values->resize((payload.size_bytes() - key_bytes) / sizeof(float));
-    payload.CopyTo(0, key_bytes, keys->data());
-    payload.CopyTo(key_bytes, values->size() * sizeof(float), values->data());
-    return absl::OkStatus();
-  };
-  calls_.Start(std::move(call));
-  return calls_.Wait();
+  return cuts_.ScanTable(table, dim, cut_id, clock, sink);
 }
 
 absl::Status PsClient::BeginCut(uint64_t cut_id, int64_t clock,
                                 uint32_t workers,
                                 std::optional<absl::Duration> hold) {
-  BeginCutRequest request;
-  *request.mutable_caller() = MakeCaller();
-  request.set_cut_id(cut_id);
-  for (uint32_t rank = 0; rank < workers; ++rank) request.add_clocks(clock);
   // Shards pass the cut at different times, apart by as much as one that waits
   // for a slow worker may take; then all of them are read.
-  request.set_hold_seconds(absl::ToDoubleSeconds(
-      hold.value_or(kHoldTimeouts * options_.step_timeout)));
-  return CallAll("BeginCut", clock, ToByteBuffer(request));
+  return cuts_.Begin(cut_id, clock, workers,
+                     hold.value_or(kHoldTimeouts * options_.step_timeout));
 }
 
 absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {
-  EndCutRequest request;
-  *request.mutable_caller() = MakeCaller();
-  request.set_cut_id(cut_id);
-  return CallAll("EndCut", clock, ToByteBuffer(request));
+  return cuts_.End(cut_id, clock);
 }
 
 absl::Status PsClient::ReportActivity(int64_t clock, absl::string_view what,
                                       uint64_t done, uint64_t total) {
-  ActivityRequest request;
-  *request.mutable_caller() = MakeCaller();
-  request.set_clock(clock);
-  request.set_what(std::string(what));
-  request.set_done(done);
-  request.set_total(total);
-  return CallAll("ReportActivity", clock, ToByteBuffer(request));
+  return cuts_.ReportActivity(clock, what, done, total);
 }
 
 void PsClient::BeginStep(const Step& step) {
@@ -235,7 +162,7 @@ void PsClient::AbandonStep(bool own_values) {
   step_.sample_count = 0;
   step_.rows = {};
   abandoned_ = true;
-  if (own_values) Count(options_.non_finite, 1);
+  if (own_values) AddCount(options_.telemetry.non_finite);
 }
 
 void PsClient::OnGradientReady(uint32_t tensor) {
@@ -266,7 +193,9 @@ void PsClient::PullEarly(absl::Span<RowBatch* const> next_rows,
 
 void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (!step_.pull) next_rows = {};
-  if (options_.checks_gradient && !RowsAreFinite()) AbandonStep();
+  if (options_.checks_gradient &&
+      !RowsAreFinite(step_.rows, options_.wire_type))
+    AbandonStep();
   if (step_.sample_count == 0) {
     for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
       if (TakesPart(shard)) SendEmptyClose(shard);
@@ -278,7 +207,8 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
     return;
   }
   if (options_.send_norm) {
-    const absl::StatusOr<double> squared_norm = SquaredNorm();
+    const absl::StatusOr<double> squared_norm =
+        SquaredNorm(GradientOfStep(), options_.on_non_finite);
     if (!squared_norm.ok()) return calls_.Cancel(squared_norm.status());
     squared_norm_ = *squared_norm;
   }
@@ -317,6 +247,10 @@ absl::Status PsClient::WaitForAll() {
   return stale.empty() ? absl::OkStatus() : calls_.Wait();
 }
 
+bool PsClient::TakesPart(uint32_t shard) const {
+  return HasPart(options_, map_, shard);
+}
+
 void PsClient::Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
 
 void PsClient::SendGradients(const Chunk& chunk) {
@@ -325,22 +259,25 @@ void PsClient::SendGradients(const Chunk& chunk) {
   call.clock = step_.clock;
   call.bytes = chunk.bytes;
   call.rank = RankOf(chunk);
-  Count(options_.pushed_bytes, chunk.bytes);
+  AddCount(options_.telemetry.pushed_bytes, chunk.bytes);
   PushHeader push = MakePushHeader(chunk.shard, chunk.blocks);
+  std::vector<grpc::Slice> gradients = GradientSlices(
+      map_, chunk, options_.wire_type, tensors_.gradients, tensors_.owner);
   if (step_.pull) {
     PushPullHeader header;
     *header.mutable_push() = std::move(push);
-    *header.mutable_pull() = MakePullHeader(chunk.blocks, step_.clock + 1, 0);
+    *header.mutable_pull() =
+        headers_.MakePullPart(chunk.blocks, step_.clock + 1, 0);
     call.method = "PushPull";
     call.answer_bytes = chunk.bytes;
-    call.request = EncodeFrame(header, Gradients(chunk));
+    call.request = EncodeFrame(header, std::move(gradients));
     call.on_response = [this, chunk](const grpc::ByteBuffer& response,
                                      absl::Time left) {
       return StoreValues(chunk, options_.wire_type, response, left);
     };
   } else {
     call.method = "Push";
-    call.request = EncodeFrame(push, Gradients(chunk));
+    call.request = EncodeFrame(push, std::move(gradients));
     call.on_response = [this](const grpc::ByteBuffer&, absl::Time left) {
       Mark(left, left);
       return absl::OkStatus();
@@ -386,7 +323,7 @@ void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
   }
   FanoutCall::Call call =
       MakeCall(pushed->shard, "Push", step_.clock, pushed->bytes);
-  Count(options_.pushed_bytes, pushed->bytes);
+  AddCount(options_.telemetry.pushed_bytes, pushed->bytes);
   std::vector<grpc::Slice> payload;
   PushHeader push = MakePushHeader(pushed->shard, {});
   AddGradients(step_.rows, *pushed, tensors_.owner, &push, &payload);
@@ -395,7 +332,7 @@ void PsClient::SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
   } else {
     PushPullHeader header;
     *header.mutable_push() = std::move(push);
-    *header.mutable_pull() = MakePullHeader({}, step_.clock + 1, 0);
+    *header.mutable_pull() = headers_.MakePullPart({}, step_.clock + 1, 0);
     AddWantedKeys(next_rows, *wanted, tensors_.owner, header.mutable_pull(),
                   &payload);
     call.method = "PushPull";
@@ -416,8 +353,7 @@ void PsClient::StartRowPull(const RowChunk& chunk,
                             uint64_t cut_id, int64_t min_clock) {
   FanoutCall::Call call = MakeCall(chunk.shard, "Pull", clock, chunk.bytes);
   call.direction = FanoutCall::Direction::kPull;
-  PullHeader header = MakePullHeader({}, clock, cut_id);
-  *header.mutable_caller() = MakeCaller();
+  PullHeader header = headers_.MakePull({}, clock, cut_id);
   std::vector<grpc::Slice> payload;
   AddWantedKeys(rows, chunk, tensors_.owner, &header, &payload);
   call.request = EncodeFrame(header, std::move(payload));
@@ -435,7 +371,7 @@ void PsClient::SendEmptyClose(uint32_t shard) {
 }
 
 void PsClient::StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id) {
-  std::vector<Chunk> chunks = ShardChunks(shard, PulledType(cut_id));
+  std::vector<Chunk> chunks = ShardChunks(shard, headers_.PulledType(cut_id));
   std::stable_sort(
       chunks.begin(), chunks.end(),
       [this](const Chunk& a, const Chunk& b) { return RankOf(a) < RankOf(b); });
@@ -447,15 +383,14 @@ void PsClient::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.shard = chunk.shard;
   call.method = "Pull";
   call.direction = FanoutCall::Direction::kPull;
-  PullHeader header = MakePullHeader(chunk.blocks, clock, cut_id);
-  *header.mutable_caller() = MakeCaller();
-  call.request = EncodeFrame(header, {});
+  call.request =
+      EncodeFrame(headers_.MakePull(chunk.blocks, clock, cut_id), {});
   call.bytes = chunk.bytes;
   call.answer_bytes = chunk.bytes;
   call.clock = clock;
   call.rank = RankOf(chunk);
   call.on_response = [this, chunk = std::move(chunk),
-                      type = PulledType(cut_id)](
+                      type = headers_.PulledType(cut_id)](
                          const grpc::ByteBuffer& response, absl::Time left) {
     return StoreValues(chunk, type, response, left);
   };
@@ -473,32 +408,9 @@ absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
   return calls_.Wait();
 }
 
-absl::Status PsClient::CallAll(const char* method, int64_t clock,
-                               const grpc::ByteBuffer& request) {
-  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    if (!TakesPart(shard)) continue;
-    calls_.Start({.shard = shard,
-                  .method = method,
-                  .direction = FanoutCall::Direction::kPush,
-                  .request = request,
-                  .clock = clock});
-  }
-  return calls_.Wait();
-}
-
-Caller PsClient::MakeCaller() const {
-  Caller caller;
-  caller.set_job_id(options_.job_id);
-  caller.set_rank(options_.rank);
-  caller.set_incarnation(options_.incarnation);
-  caller.set_routing_version(options_.routing_version);
-  return caller;
-}
-
 PushHeader PsClient::MakePushHeader(uint32_t shard,
                                     absl::Span<const uint32_t> blocks) const {
-  PushHeader header;
-  *header.mutable_caller() = MakeCaller();
+  PushHeader header = headers_.MakePush(blocks);
   header.set_clock(step_.clock);
   header.set_sample_count(step_.sample_count);
   if (step_.sample_count > 0) {
@@ -508,23 +420,9 @@ PushHeader PsClient::MakePushHeader(uint32_t shard,
     }
     header.set_blocks_in_clock(static_cast<uint32_t>(count));
   }
-  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_finished(step_.finished);
   header.set_squared_norm(squared_norm_);
   header.set_non_finite(abandoned_);
-  header.set_wire_type(ToWireType(options_.wire_type));
-  return header;
-}
-
-PullHeader PsClient::MakePullHeader(absl::Span<const uint32_t> blocks,
-                                    int64_t clock, uint64_t cut_id) const {
-  PullHeader header;
-  header.set_clock(clock);
-  header.set_cut_id(cut_id);
-  header.set_wire_type(ToWireType(PulledType(cut_id)));
-  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
-  header.set_wait_seconds(absl::ToDoubleSeconds(
-      RetryPolicy::LongestAttempt(options_.step_timeout)));
   return header;
 }
 
@@ -552,85 +450,14 @@ int64_t PsClient::RankOf(const Chunk& chunk) const {
   return rank;
 }
 
-template <typename Spans>
-std::vector<grpc::Slice> PsClient::Slices(const Chunk& chunk,
-                                          const Spans& tensors) const {
-  std::vector<grpc::Slice> slices;
-  for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
-    slices.push_back(BorrowedSlice(
-        tensors[run.tensor].data() + run.offset,
-        static_cast<size_t>(run.count) * sizeof(float), tensors_.owner));
-  }
-  return slices;
-}
-
-std::vector<grpc::Slice> PsClient::Gradients(const Chunk& chunk) const {
-  if (options_.wire_type == ElementType::kFloat32) {
-    return Slices(chunk, tensors_.gradients);
-  }
-  grpc::Slice narrow(chunk.bytes);
-  char* out = reinterpret_cast<char*>(const_cast<uint8_t*>(narrow.begin()));
-  for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
-    const size_t count = static_cast<size_t>(run.count);
-    Narrow(options_.wire_type,
-           tensors_.gradients[run.tensor].data() + run.offset, out, count);
-    out += count * ElementBytes(options_.wire_type);
-  }
-  return {std::move(narrow)};
-}
-
-absl::StatusOr<double> PsClient::SquaredNorm() const {
-  double sum = 0;
-  std::string bad;
-  const auto add = [&](const float* gradient, size_t count, bool is_clipped,
-                       auto name) {
-    const double squares = AddSquares(0, gradient, 1.0f, count);
-    if (std::isfinite(squares) &&
-        (options_.wire_type == ElementType::kFloat32 ||
-         AllFiniteAs(options_.wire_type, gradient, count))) {
-      if (is_clipped) sum += squares;
-    } else if (bad.empty()) {
-      size_t at = 0;
-      while (AllFiniteAs(options_.wire_type, gradient + at, 1)) ++at;
-      bad = name(at);
-    }
-  };
-  for (const Block& block : map_.blocks()) {
-    add(tensors_.gradients[block.tensor].data() + block.offset,
-        static_cast<size_t>(block.count), !IsRunningMean(block.tensor),
-        [&](size_t at) {
-          return absl::StrCat("element ", block.offset + at, " of ",
-                              tensors_.names.empty()
-                                  ? absl::StrCat("tensor ", block.tensor)
-                                  : tensors_.names[block.tensor]);
-        });
-  }
-  for (const RowBatch* table : step_.rows) {
-    const size_t dim = static_cast<size_t>(table->dim());
-    for (size_t row = 0; row < table->keys().size(); ++row) {
-      add(table->gradient(row), dim, true, [&](size_t) {
-        return absl::StrCat("key ", table->keys()[row], " of table ",
-                            table->name());
-      });
-    }
-  }
-  if (bad.empty() || options_.on_non_finite != OnNonFinite::kFailJob) {
-    return sum;
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the gradient of clock ", step_.clock, " is not finite: ", bad));
-}
-
-bool PsClient::RowsAreFinite() const {
-  for (const RowBatch* table : step_.rows) {
-    if (table->keys().empty()) continue;
-    if (!AllFiniteAs(
-            options_.wire_type, table->gradient(0),
-            table->keys().size() * static_cast<size_t>(table->dim()))) {
-      return false;
-    }
-  }
-  return true;
+StepGradient PsClient::GradientOfStep() const {
+  return {.map = map_,
+          .gradients = tensors_.gradients,
+          .names = tensors_.names,
+          .running_means = tensors_.running_means,
+          .rows = step_.rows,
+          .wire_type = options_.wire_type,
+          .clock = step_.clock};
 }
 
 void PsClient::TakeNonFinite(uint32_t shard, uint64_t count) {
@@ -639,7 +466,7 @@ void PsClient::TakeNonFinite(uint32_t shard, uint64_t count) {
   told_non_finite_.resize(map_.shard_count());
   uint64_t& told = told_non_finite_[shard];
   if (count <= told) return;
-  Count(options_.non_finite, count - told);
+  AddCount(options_.telemetry.non_finite, count - told);
   told = count;
 }
 
@@ -666,7 +493,7 @@ absl::Status PsClient::StorePulledRows(const RowChunk& chunk,
     return absl::OkStatus();
   }
   SYNCLINE_RETURN_IF_ERROR(StoreRows(rows, chunk, header, payload));
-  Count(options_.pulled_bytes, payload.size_bytes());
+  AddCount(options_.telemetry.pulled_bytes, payload.size_bytes());
   TakeNonFinite(chunk.shard, header.non_finite());
   Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();
@@ -678,22 +505,9 @@ absl::Status PsClient::StoreValues(const Chunk& chunk, ElementType type,
   PullResponseHeader header;
   PayloadView payload;
   SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
-  if (payload.size_bytes() != chunk.bytes ||
-      !std::equal(header.blocks().begin(), header.blocks().end(),
-                  chunk.blocks.begin(), chunk.blocks.end())) {
-    return absl::InternalError(
-        absl::StrCat("answered ", header.blocks_size(), " blocks with ",
-                     payload.size_bytes(), " bytes, expected ",
-                     chunk.blocks.size(), " with ", chunk.bytes));
-  }
-  size_t offset = 0;
-  for (const BlockRun& run : ToRuns(map_, chunk.blocks)) {
-    const size_t count = static_cast<size_t>(run.count);
-    CopyValues(payload, type, offset, count,
-               tensors_.values[run.tensor].data() + run.offset);
-    offset += count * ElementBytes(type);
-  }
-  Count(options_.pulled_bytes, payload.size_bytes());
+  SYNCLINE_RETURN_IF_ERROR(
+      StoreBlocks(map_, chunk, type, header, payload, tensors_.values));
+  AddCount(options_.telemetry.pulled_bytes, payload.size_bytes());
   TakeNonFinite(chunk.shard, header.non_finite());
   Mark(left, left + absl::Seconds(header.waited_seconds()));
   return absl::OkStatus();

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -24,7 +23,11 @@
 #include "kernels/optimizer/finite.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/chunk_builder.h"
+#include "worker/client/client_telemetry.h"
+#include "worker/client/cut_calls.h"
 #include "worker/client/fanout_call.h"
+#include "worker/client/gradient_norm.h"
+#include "worker/client/header_encoder.h"
 #include "worker/client/row_chunks.h"
 
 namespace syncline::worker {
@@ -34,8 +37,8 @@ namespace syncline::worker {
 // contacted, unless the job has embedding tables.
 //
 // Values are written straight into the parameter memory, gradients are sent
-// straight out of the gradient memory: both belong to the caller, who leaves
-// them alone from the moment a tensor is handed over until Wait returns.
+// straight out of the gradient memory. Both belong to the caller, who must not
+// touch a tensor's memory from OnGradientReady until Wait has returned.
 //
 // One thread at a time makes calls; only Cancel may come from any thread at any
 // time. The calls may move to another thread if that thread starts after the
@@ -43,10 +46,11 @@ namespace syncline::worker {
 // ReportActivity while the training thread writes files and makes no call.
 //
 // Errors end the job: the first is kept and every later call returns it. It
-// names ps, address, job, clock and call. FailedPrecondition, InvalidArgument,
-// Aborted: refused by the ps; DeadlineExceeded: nobody moved for step_timeout,
-// with the names of the missing; Unavailable: a ps was out of reach that long;
-// Cancelled: by Cancel.
+// names ps, address, job, clock and call.
+//   FailedPrecondition, InvalidArgument, Aborted   the ps refused the call
+//   DeadlineExceeded   nobody moved for step_timeout; names who is missing
+//   Unavailable        a ps was out of reach for that long
+//   Cancelled          by Cancel
 class PsClient {
  public:
   struct Options {
@@ -85,21 +89,11 @@ class PsClient {
     // kSkipStep where shards do not find out together (all but SYNC): pushes
     // leave when the whole gradient is known to be finite.
     bool checks_gradient = false;
-    // Blocks, rows or whole gradients of this worker that were not finite.
-    Counter* non_finite = nullptr;
-    // May be null.
-    Counter* retries = nullptr;
-    Counter* held_back = nullptr;
+    // FanoutCall's; may be null.
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error)>
-        on_unreachable = nullptr;  // FanoutCall's
-    Counter* pushed_bytes = nullptr;
-    Counter* pulled_bytes = nullptr;
-    // Of these, by shared memory; and why something was not.
-    Counter* shared_pushed_bytes = nullptr;
-    Counter* shared_pulled_bytes = nullptr;
-    std::function<void(SharedFallback)> on_shared_fallback = nullptr;
-    Gauge* shared_links = nullptr;
+        on_unreachable = nullptr;
+    ClientTelemetry telemetry = {};
   };
   // The tensors of `map`, by tensor index.
   struct Tensors {
@@ -145,15 +139,13 @@ class PsClient {
                         std::optional<absl::Duration> hold = std::nullopt);
   absl::Status EndCut(uint64_t cut_id, int64_t clock);
   // Tells all shards that this worker is busy with something that takes longer
-  // than a step: `done` of `total` of `what`, before it pushes `clock`. Whoever
-  // waits for it goes on waiting for step_timeout after each call that says
-  // more than the one before. Blocks for a round trip.
+  // than a step: `done` of `total` of `what`, before it pushes `clock`. Workers
+  // that wait for this one go on waiting for step_timeout after each call that
+  // says more than the one before. Blocks for a round trip.
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
                               uint64_t done, uint64_t total);
 
-  // Rows of a table, [n] keys with [n, dim] values.
-  using RowSink = absl::FunctionRef<absl::Status(
-      absl::Span<const int64_t> keys, absl::Span<const float> values)>;
+  using RowSink = CutCalls::RowSink;
   // Gives `sink` every row of a table as of a cut, a message at a time, in an
   // order of the shards' own. Blocks. Errors: the sink's too.
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
@@ -224,52 +216,22 @@ class PsClient {
   void StartRowPull(const RowChunk& chunk, absl::Span<RowBatch* const> rows,
                     int64_t clock, uint64_t cut_id,
                     int64_t min_clock = std::numeric_limits<int64_t>::min());
-  // One message of a scan.
-  absl::Status ScanChunk(uint32_t shard, int64_t clock,
-                         const ScanTableHeader& header,
-                         ScanTableResponseHeader* answer,
-                         std::vector<int64_t>* keys,
-                         std::vector<float>* values);
   // All values of a shard, those that are needed first at the front.
   void StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   absl::Status PullAll(int64_t clock, uint64_t cut_id);
-  bool IsRunningMean(uint32_t tensor) const {
-    return !tensors_.running_means.empty() && tensors_.running_means[tensor];
-  }
-  bool TakesPart(uint32_t shard) const {
-    return options_.has_tables || !map_.shard_blocks(shard).empty();
-  }
+  bool TakesPart(uint32_t shard) const;
   size_t chunk_bytes() const {
     return std::min(options_.chunk_bytes, kChunkBytesMax);
   }
-  // One call without payload to every shard that takes part.
-  absl::Status CallAll(const char* method, int64_t clock,
-                       const grpc::ByteBuffer& request);
-
-  Caller MakeCaller() const;
+  // With the fields of the step.
   PushHeader MakePushHeader(uint32_t shard,
                             absl::Span<const uint32_t> blocks) const;
-  PullHeader MakePullHeader(absl::Span<const uint32_t> blocks, int64_t clock,
-                            uint64_t cut_id) const;
   std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
-  // The type of a pull's values in the message.
-  ElementType PulledType(uint64_t cut_id) const {
-    return cut_id == 0 ? options_.wire_type : ElementType::kFloat32;
-  }
-  // The gradients of `chunk` as they travel.
-  std::vector<grpc::Slice> Gradients(const Chunk& chunk) const;
   size_t ChunkBytes(uint32_t shard) const;
   int64_t RankOf(const Chunk& chunk) const;
-  // Slices over the memory of `chunk` in `tensors`.
-  template <typename Spans>
-  std::vector<grpc::Slice> Slices(const Chunk& chunk,
-                                  const Spans& tensors) const;
-  // Of all blocks and rows, but for running means and what the servers will
-  // drop. Errors: FailedPrecondition: something is not finite that they will
-  // not drop.
-  absl::StatusOr<double> SquaredNorm() const;
-  bool RowsAreFinite() const;
+  // For SquaredNorm.
+  StepGradient GradientOfStep() const;
   // Records how many of this worker's gradients a shard found not finite; only
   // a larger number than before is news.
   void TakeNonFinite(uint32_t shard, uint64_t count) ABSL_LOCKS_EXCLUDED(mu_);
@@ -290,6 +252,8 @@ class PsClient {
   const Options options_;
   const BlockMap map_;
   const Tensors tensors_;
+  const HeaderEncoder headers_;
+  CutCalls cuts_;
   ChunkBuilder builder_;
   Step step_;
   bool abandoned_ = false;      // the step has no gradient

@@ -9,9 +9,9 @@
 
 namespace syncline::worker {
 
-// Bounds the bytes in flight towards one peer; what does not fit waits: lower
-// ranks first, equal ones in order. An item larger than the limit travels
-// alone. Thread-compatible.
+// Bounds the bytes in flight towards one peer. Items that do not fit wait, and
+// leave in the order of their ranks, equal ranks in order of arrival. An item
+// larger than the limit travels alone. Thread-compatible.
 template <typename Item>
 class SendWindow {
  public:
@@ -43,7 +43,7 @@ class SendWindow {
     return next;
   }
 
-  // Drops what is queued; returns how many that were.
+  // Drops the queued items; returns how many those were.
   size_t Clear() {
     const size_t dropped = queue_.size();
     queue_.clear();

@@ -17,16 +17,16 @@
 
 namespace syncline::worker {
 
-// Memory of this process that one ps of this host has mapped, handed out in
-// areas for payloads and answers. The ps lets go of it when this object has
-// died. Thread-safe; shared with the areas.
+// Memory of this process that one ps of this host has mapped, divided into
+// areas for payloads and answers. The ps unmaps the memory when this object has
+// been destroyed. Thread-safe; shared with the areas.
 class SharedLink : public std::enable_shared_from_this<SharedLink> {
  public:
   // `name` is what the ps calls the region, `connection` what it watches.
   SharedLink(std::shared_ptr<SharedRegion> region, uint64_t name,
              FileDescriptor connection);
 
-  // Bytes that nobody else uses, given back when it dies. Move-only.
+  // Bytes for one payload or answer. Its destructor gives them back. Move-only.
   class Area {
    public:
     Area() = default;
@@ -43,7 +43,7 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
     uint8_t* data() const { return link_->region_->data() + offset_; }
     size_t size() const { return size_; }
     SharedRange range() const;
-    // Never gives it back: the ps might still write there.
+    // Never gives the bytes back: the ps might still write there.
     void Lose() &&;
     // The first `size` bytes as a slice that owns the whole area.
     grpc::Slice ToSlice(size_t size) &&;

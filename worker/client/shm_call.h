@@ -18,8 +18,8 @@ namespace syncline::worker {
 // Thread-compatible.
 //
 // The payload stays where it is until the call has ended. Each attempt has an
-// answer area of its own; one whose attempt ended without a word of the ps is
-// lost, as the ps may write into it at any later time.
+// answer area of its own. If the attempt ended without an answer of the ps, the
+// area is lost: the ps may still write into it at any later time.
 class ShmCall {
  public:
   // The message to send instead of `request` (of EncodeFrame), whose payload is
@@ -29,9 +29,10 @@ class ShmCall {
       const std::shared_ptr<SharedLink>& link, const grpc::ByteBuffer& request,
       size_t answer_bytes);
 
-  // The attempt was answered: makes *response what it would be had it
-  // travelled, its payload being the answer area itself. Returns how many bytes
-  // were there. Errors: Internal: it claims to be elsewhere.
+  // The attempt was answered: makes *response what it would be over the
+  // network, with the answer area itself as its payload. Returns how many bytes
+  // of it were in shared memory. Errors: Internal: the answer names memory that
+  // was not offered.
   absl::StatusOr<size_t> TakeAnswer(grpc::ByteBuffer* response);
 
   // The attempt ended with this error. Returns false if the link must not be
@@ -42,7 +43,7 @@ class ShmCall {
   // Of the last Prepare; null after Clear.
   const std::shared_ptr<SharedLink>& link() const { return link_; }
 
-  // Lets go of what is left. The call has ended.
+  // The call has ended: gives up its areas.
   void Clear();
 
  private:

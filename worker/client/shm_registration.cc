@@ -31,28 +31,6 @@ SharedFallback ReasonOf(const absl::Status& status) {
 
 }  // namespace
 
-absl::string_view FallbackName(SharedFallback reason) {
-  switch (reason) {
-    case SharedFallback::kOff:
-      return "off";
-    case SharedFallback::kOtherHost:
-      return "other_host";
-    case SharedFallback::kUnreachable:
-      return "unreachable";
-    case SharedFallback::kSocket:
-      return "socket";
-    case SharedFallback::kMemory:
-      return "memory";
-    case SharedFallback::kRefused:
-      return "refused";
-    case SharedFallback::kFull:
-      return "full";
-    case SharedFallback::kLost:
-      break;
-  }
-  return "lost";
-}
-
 void ShmRegistration::Start() {
   OfferMemoryRequest request;
   *request.mutable_caller() = options_.caller;
@@ -81,7 +59,7 @@ void ShmRegistration::Call(const char* method,
   auto buffers = std::make_shared<Buffers>();
   buffers->request = ToByteBuffer(request);
   std::shared_ptr<grpc::ClientContext> context = MakeContext(options_.deadline);
-  // Its process may still be starting.
+  // The ps's process may still be starting.
   context->set_wait_for_ready(true);
   bool cancelled = false;
   {
@@ -99,7 +77,7 @@ void ShmRegistration::Call(const char* method,
           MutexLock lock(&self->mu_);
           self->context_.reset();
         }
-        context.reset();  // it holds its channel, which `done` may end
+        context.reset();  // a context holds its channel, which `done` may end
         (self.get()->*next)(FromGrpcStatus(status), buffers->response);
       });
 }

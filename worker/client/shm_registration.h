@@ -8,7 +8,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/system/file_descriptor.h"
@@ -16,27 +15,17 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/client/client_telemetry.h"
 
 namespace syncline::worker {
 
-// Why calls to a ps travel over the network though they need not. Labels of a
-// metric: see FallbackName.
-enum class SharedFallback {
-  kOff,          // the ps is told not to, or is too old
-  kOtherHost,    // another kernel
-  kUnreachable,  // it does not answer
-  kSocket,       // another network namespace, or its queue is full
-  kMemory,       // this process has no memory for it
-  kRefused,      // the ps does not map what it was given
-  kFull,         // one call found no room
-  kLost,         // the ps no longer knows the memory, or may still write to it
-};
-inline constexpr int kSharedFallbackCount = 8;
-absl::string_view FallbackName(SharedFallback reason);
-
-// Hands memory of this process to a ps, if both run on one host: asks it over
-// gRPC where to (OfferMemory), passes the descriptor over a Unix socket, and
-// hears over gRPC that it has been mapped (AttachMemory). Thread-safe.
+// Registers memory of this process with a ps, if both run on one host:
+//
+//   OfferMemory (gRPC)     the ps names a Unix socket and a token
+//   Unix socket            the memory's descriptor goes to the ps
+//   AttachMemory (gRPC)    the ps says that it has mapped the memory
+//
+// Thread-safe.
 class ShmRegistration : public std::enable_shared_from_this<ShmRegistration> {
  public:
   struct Options {
@@ -44,14 +33,15 @@ class ShmRegistration : public std::enable_shared_from_this<ShmRegistration> {
     std::string boot_id;  // of this host
     bool read_only = false;
     absl::Time deadline;
-    // Called when it is known that the ps is near, on a thread of gRPC.
+    // Makes the memory. Called once the ps is known to run on this host, on a
+    // thread of gRPC.
     std::function<absl::StatusOr<std::shared_ptr<SharedRegion>>()> region;
   };
   struct Result {
     absl::Status status;
     SharedFallback reason = SharedFallback::kOff;  // of an error
     std::shared_ptr<SharedRegion> region;
-    uint64_t name = 0;          // the ps's
+    uint64_t name = 0;          // what the ps calls the region
     FileDescriptor connection;  // while it is open, the ps keeps the region
   };
   // Called once, on a thread of gRPC.
@@ -62,7 +52,7 @@ class ShmRegistration : public std::enable_shared_from_this<ShmRegistration> {
 
   // `stub` outlives the call of `done`.
   void Start();
-  // It ends soon, with an error.
+  // Has the registration end soon, with an error.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

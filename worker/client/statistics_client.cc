@@ -20,8 +20,7 @@ FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   fanout.patience = options.step_timeout;
   // One call at a time.
   fanout.push_window_bytes = kFoldedValuesMax * sizeof(double);
-  fanout.retries = options.retries;
-  fanout.held_back = options.held_back;
+  fanout.telemetry = options.telemetry;
   fanout.on_unreachable = options.on_unreachable;
   return fanout;
 }

@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/daemon/metrics.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/client/client_telemetry.h"
 #include "worker/client/fanout_call.h"
 #include "worker/compute/step_recorder.h"
 #include "worker/ops/statistics_exchange.h"
@@ -30,12 +31,12 @@ class StatisticsClient : public StatisticsExchange {
     Caller caller;
     FanoutCall::Peer ps;  // of rank 0
     absl::Duration step_timeout = absl::Seconds(60);
-    // May be null.
-    Counter* retries = nullptr;
-    Counter* held_back = nullptr;
+    // Of these, retries and held_back.
+    ClientTelemetry telemetry = {};
+    // FanoutCall's; may be null.
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error)>
-        on_unreachable = nullptr;  // FanoutCall's
+        on_unreachable = nullptr;
   };
   explicit StatisticsClient(const Options& options);
 

@@ -16,13 +16,13 @@
 namespace syncline::worker {
 
 // Rows of one embedding table that a rank has pulled for a step and trains on
-// in later ones without a pull (TableSpec.cache_clocks). What the consistency
-// mode promises holds for them as for rows that are pulled:
+// in later ones without a pull (TableSpec.cache_clocks). Cached rows keep the
+// promises of the consistency mode as pulled rows do:
 //
 //   staleness  a row is used at step c if all workers' steps before c - bound
 //              were in it when it was pulled, and at most cache_clocks clocks
 //              after the step it was pulled for
-//   own        the rank's pushes are applied to the rows that are kept, with
+//   own        the rank's pushes are applied to the cached rows, with
 //   writes     the servers' arithmetic; hence SGD only, whose update is a
 //              function of value, gradient and clock
 //
@@ -47,18 +47,19 @@ class TrainingRowCache {
 
   explicit TrainingRowCache(const Options& options);
 
-  // Wants of `next`, which step `clock` will read, what is not kept. The rest
-  // gets its values at once or, where `current`, of the step before, pushes it,
-  // by Update. `current` may be null: its update is done. Early is wanted, if
-  // `early`, what `current` does not push.
+  // `next` has the rows that step `clock` will read, `current` those of the
+  // step before, or is null if its Update is done. Marks the rows of `next`
+  // that are not cached as wanted; if `early`, those that `current` does not
+  // push as wanted early. The other rows get their values at once or, if
+  // `current` pushes them, by Update.
   void Select(int64_t clock, const RowBatch* current, bool early,
               RowBatch* next);
   // Applies the gradients of `current`, of step `clock`, with `samples`
-  // samples (0: none of them was pushed), to what is kept, and gives `next` of
-  // the latest Select the values that it has not yet; null: there is none.
+  // samples (0: none of them was pushed), to the cached rows, and gives `next`
+  // of the latest Select the values that it lacks; null: there is none.
   void Update(int64_t clock, uint64_t samples, const RowBatch& current,
               RowBatch* next);
-  // Keeps what was pulled of `rows`, which step `clock` will read.
+  // Caches the pulled rows of `rows`, which step `clock` will read.
   void Keep(int64_t clock, RowBatch* rows);
 
  private:

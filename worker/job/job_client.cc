@@ -64,24 +64,14 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.on_non_finite = NonFinitePolicyOf(job.spec());
   options.checks_gradient =
       options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
-  options.non_finite = process.metrics->non_finite();
-  options.retries = process.metrics->retries();
-  options.held_back = process.metrics->held_back();
+  options.telemetry = process.metrics->client();
   options.on_unreachable = process.on_unreachable;
-  options.pushed_bytes = process.metrics->pushed_bytes();
-  options.pulled_bytes = process.metrics->pulled_bytes();
   options.shared_memory = process.shared_memory;
   options.norm_is_folded =
       IsSync(job.spec()) &&
       (job.spec().optimizer().clip_norm() > 0 ||
        job.spec().optimizer().kind() == OptimizerSpec::LAMB ||
        options.on_non_finite == OnNonFinite::kSkipStep);
-  options.shared_pushed_bytes = process.metrics->shared_pushed_bytes();
-  options.shared_pulled_bytes = process.metrics->shared_pulled_bytes();
-  options.shared_links = process.metrics->shared_links();
-  options.on_shared_fallback = [metrics = process.metrics](SharedFallback f) {
-    metrics->OnSharedFallback(f);
-  };
   return options;
 }
 

@@ -1,9 +1,18 @@
 #include "worker/job/worker_metrics.h"
 
+#include <string>
+
 namespace syncline::worker {
 
 WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   if (registry == nullptr) return;
+  AddSteps(registry);
+  AddEvaluations(registry);
+  AddClient(registry);
+  AddSharedMemory(registry);
+}
+
+void WorkerMetrics::AddSteps(MetricsRegistry* registry) {
   steps_ = &registry->AddCounter("syncline_worker_steps_total",
                                  "Training steps closed.");
   samples_ = &registry->AddCounter("syncline_worker_samples_total",
@@ -34,6 +43,9 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   step_seconds_ = &registry->AddHistogram("syncline_worker_step_seconds",
                                           "Duration of a training step.", {},
                                           MetricsRegistry::DurationBounds());
+}
+
+void WorkerMetrics::AddEvaluations(MetricsRegistry* registry) {
   running_jobs_ = &registry->AddGauge("syncline_worker_jobs",
                                       "Jobs this process is training, or "
                                       "evaluating as their evaluator, 0 or 1.");
@@ -42,13 +54,17 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   evaluation_seconds_ =
       &registry->AddCounter("syncline_worker_evaluation_seconds_total",
                             "Time that evaluations have taken.");
-  pushed_bytes_ = &registry->AddCounter(
+}
+
+void WorkerMetrics::AddClient(MetricsRegistry* registry) {
+  client_.pushed_bytes = &registry->AddCounter(
       "syncline_worker_pushed_bytes_total",
       "Gradient bytes handed to the network, without repetitions.");
-  pulled_bytes_ = &registry->AddCounter("syncline_worker_pulled_bytes_total",
-                                        "Parameter bytes received.");
-  retries_ = &registry->AddCounter("syncline_worker_ps_retries_total",
-                                   "Calls to a ps that were sent again.");
+  client_.pulled_bytes = &registry->AddCounter(
+      "syncline_worker_pulled_bytes_total", "Parameter bytes received.");
+  client_.retries =
+      &registry->AddCounter("syncline_worker_ps_retries_total",
+                            "Calls to a ps that were sent again.");
   const auto lookups = [&](const char* result) {
     return &registry->AddCounter(
         "syncline_worker_row_cache_lookups_total",
@@ -58,13 +74,16 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
   };
   cache_hits_ = lookups("hit");
   cache_misses_ = lookups("miss");
-  held_back_ = &registry->AddCounter(
+  client_.held_back = &registry->AddCounter(
       "syncline_worker_ps_held_back_total",
       "Calls that a ps had no memory for, held back and sent again.");
-  non_finite_ = &registry->AddCounter(
+  client_.non_finite = &registry->AddCounter(
       "syncline_worker_non_finite_total",
       "Gradients of this worker, or blocks and rows of them, that were not "
       "finite and have no effect.");
+}
+
+void WorkerMetrics::AddSharedMemory(MetricsRegistry* registry) {
   const auto shared_bytes = [&](const char* direction) {
     return &registry->AddCounter(
         "syncline_worker_shared_memory_bytes_total",
@@ -72,9 +91,9 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
         "shared with a ps on this host.",
         {{"direction", direction}});
   };
-  shared_pushed_bytes_ = shared_bytes("push");
-  shared_pulled_bytes_ = shared_bytes("pull");
-  shared_links_ =
+  client_.shared_pushed_bytes = shared_bytes("push");
+  client_.shared_pulled_bytes = shared_bytes("pull");
+  client_.shared_links =
       &registry->AddGauge("syncline_worker_shared_memory_links",
                           "Ps of the running job that share memory with it.");
   for (int i = 0; i < kSharedFallbackCount; ++i) {
@@ -85,11 +104,9 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry* registry) {
         "was full.",
         {{"reason", std::string(FallbackName(reason))}});
   }
-}
-
-void WorkerMetrics::OnSharedFallback(SharedFallback reason) {
-  Counter* const counter = shared_fallbacks_[static_cast<int>(reason)];
-  if (counter != nullptr) counter->Add();
+  client_.on_shared_fallback = [this](SharedFallback reason) {
+    shared_fallbacks_[static_cast<int>(reason)]->Add();
+  };
 }
 
 void WorkerMetrics::OnStep(uint64_t samples,

@@ -6,40 +6,38 @@
 
 #include "absl/time/time.h"
 #include "common/daemon/metrics.h"
-#include "worker/client/shm_registration.h"
+#include "worker/client/client_telemetry.h"
 #include "worker/job/progress_meter.h"
 
 namespace syncline::worker {
 
 // All metrics of the worker role: what one process did, over all its jobs.
-// Thread-safe. (What a job's evaluation computes is in
+// Thread-safe. (The metrics that a job's evaluation computes are in
 // worker/evaluation/evaluation_metrics.h.)
 class WorkerMetrics {
  public:
   // `registry` outlives this; null: nothing is recorded.
   explicit WorkerMetrics(MetricsRegistry* registry);
+  WorkerMetrics(const WorkerMetrics&) = delete;
+  WorkerMetrics& operator=(const WorkerMetrics&) = delete;
 
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
   // Numbers fed to a step: of samples, and what their lists are padded with.
   void OnFed(int64_t values, int64_t padding);
   void OnJobRunning(bool running);
   void OnEvaluation(uint64_t samples, absl::Duration took);
-  // Of `read` rows that a cache might have had, `pulled` it had not.
+  // Of `read` rows that a cache might have had, `pulled` were not there.
   void OnCachedRows(size_t read, size_t pulled);
 
-  // May be null.
-  Counter* pushed_bytes() const { return pushed_bytes_; }
-  Counter* pulled_bytes() const { return pulled_bytes_; }
-  Counter* retries() const { return retries_; }
-  Counter* held_back() const { return held_back_; }
-  Counter* non_finite() const { return non_finite_; }
-  Counter* shared_pushed_bytes() const { return shared_pushed_bytes_; }
-  Counter* shared_pulled_bytes() const { return shared_pulled_bytes_; }
-  Gauge* shared_links() const { return shared_links_; }
-
-  void OnSharedFallback(SharedFallback reason);
+  // Where the process's clients of the ps count; this outlives them.
+  const ClientTelemetry& client() const { return client_; }
 
  private:
+  void AddSteps(MetricsRegistry* registry);
+  void AddEvaluations(MetricsRegistry* registry);
+  void AddClient(MetricsRegistry* registry);
+  void AddSharedMemory(MetricsRegistry* registry);
+
   Counter* steps_ = nullptr;
   Counter* samples_ = nullptr;
   Counter* fed_values_ = nullptr;
@@ -53,16 +51,9 @@ class WorkerMetrics {
   Gauge* running_jobs_ = nullptr;
   Counter* evaluated_samples_ = nullptr;
   Counter* evaluation_seconds_ = nullptr;
-  Counter* pushed_bytes_ = nullptr;
-  Counter* pulled_bytes_ = nullptr;
-  Counter* retries_ = nullptr;
-  Counter* held_back_ = nullptr;
-  Counter* non_finite_ = nullptr;
   Counter* cache_hits_ = nullptr;
   Counter* cache_misses_ = nullptr;
-  Counter* shared_pushed_bytes_ = nullptr;
-  Counter* shared_pulled_bytes_ = nullptr;
-  Gauge* shared_links_ = nullptr;
+  ClientTelemetry client_;
   std::array<Counter*, kSharedFallbackCount> shared_fallbacks_{};
 };
 

@@ -1,8 +1,6 @@
 #include "worker/training/job_run.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,15 +12,12 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
-#include "common/cluster/peer_unreachable.h"
 #include "common/cluster/utf8_fields.h"
 #include "common/model/weight_report.h"
 #include "common/system/file.h"
 #include "common/system/log.h"
-#include "worker/export/file_growth.h"
-#include "worker/export/job_results.h"
 #include "worker/export/kept_results.h"
-#include "worker/training/skipped_counts.h"
+#include "worker/training/result_export.h"
 
 namespace syncline::worker {
 namespace {
@@ -37,13 +32,7 @@ constexpr absl::Duration kFetchPatience = absl::Minutes(1);
 constexpr Backoff kFetchBackoff = {.initial = absl::Milliseconds(500),
                                    .max = absl::Seconds(4)};
 constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
-// A small part of the shortest step timeout.
-constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
-// Results do not wait longer for a ps that does not say what it skipped.
-constexpr absl::Duration kSkippedTimeout = absl::Seconds(5);
 constexpr uint64_t kModelBytesMax = 8ull << 30;
-constexpr char kBestModel[] = "best.onnx";
-constexpr char kBestWeights[] = "best.safetensors";
 
 // Rank of the process `incarnation`; -1 if it takes no part.
 int FindRank(const JobAssignment& assignment, uint64_t incarnation) {
@@ -101,9 +90,10 @@ JobRun::JobRun(const JobAssignment& assignment, const Options& options,
       dir_(absl::StrCat(options.work_dir, "/", assignment.job_id())),
       artifacts_(artifacts),
       metrics_(metrics),
-      send_(std::move(send)),
-      results_(ResultOptions(assignment, options), artifacts,
-               [this](const std::string& text) { SendActivity(text); }) {}
+      reporter_(assignment_, std::move(send)),
+      results_(
+          ResultOptions(assignment, options), artifacts,
+          [this](const std::string& text) { reporter_.SendActivity(text); }) {}
 
 void JobRun::RequestRun(const RunJob& command) {
   MutexLock lock(&mu_);
@@ -155,7 +145,8 @@ void JobRun::Execute() {
   }
   const std::string log_name = job_ != nullptr ? LogName(*job_) : "";
   if (!problems.empty()) ReleaseMemory();
-  if (!stopped) SendPrepared(problems);
+  if (!stopped && !problems.empty()) reporter_.SendRefused(problems);
+  if (!stopped && problems.empty()) reporter_.SendPrepared(*job_);
 
   if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;
@@ -167,7 +158,7 @@ void JobRun::Execute() {
       LogInfo("job done").Job(job_id());
     } else if (!stop_requested()) {
       LogWarning("job failed").Job(job_id()).Status(status);
-      SendDone(status, /*released=*/false);
+      reporter_.SendDone(status, /*released=*/false);
     }
   }
   TellKeptResults();
@@ -199,7 +190,7 @@ void JobRun::TellKeptResults() {
                           "when they are older than ",
                           absl::FormatDuration(kKeptResultsAge)))
       .Status(stored);
-  SendActivity(std::string(stored.message()));
+  reporter_.SendActivity(std::string(stored.message()));
 }
 
 void JobRun::End(bool succeeded) {
@@ -214,7 +205,7 @@ void JobRun::End(bool succeeded) {
       outcome = absl::AbortedError(absl::StrCat("stopped: ", stop_reason_));
     }
   }
-  SendDone(outcome, /*released=*/true);
+  reporter_.SendDone(outcome, /*released=*/true);
 }
 
 std::vector<std::string> JobRun::Prepare() {
@@ -252,8 +243,8 @@ absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
   const absl::Time now = MonotonicNow();
   if (now < read_told_at_ + kActivityPeriod) return absl::OkStatus();
   read_told_at_ = now;
-  SendActivity(absl::StrCat("reading ", Utf8Text(path), ", ", read_bytes_ >> 20,
-                            " MiB of it so far"));
+  reporter_.SendActivity(absl::StrCat("reading ", Utf8Text(path), ", ",
+                                      read_bytes_ >> 20, " MiB of it so far"));
   return absl::OkStatus();
 }
 
@@ -321,19 +312,25 @@ void JobRun::LogWeights() const {
 absl::Status JobRun::TrainAndUpload() {
   LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
   if (job_->is_chief()) LogWeights();
+  ResultExport exported(*job_, dir_, &results_, &reporter_);
   Trainer trainer(
       *job_,
       {.incarnation = options_.incarnation,
        .shared_memory = options_.shared_memory,
        .metrics = metrics_,
-       .on_progress = [this](const WorkerProgress& p) { SendProgress(p); },
-       .on_evaluation = [this](const Evaluation& e,
-                               const StoringProgress& s) { OnEvaluated(e, s); },
-       .on_activity = [this](const std::string& what) { SendActivity(what); },
+       .on_progress =
+           [this](const WorkerProgress& p) { reporter_.SendProgress(p); },
+       .on_evaluation =
+           [&](const Evaluation& evaluation, const StoringProgress& storing) {
+             if (evaluation.best()) exported.WriteBest(evaluation, storing);
+             reporter_.SendEvaluation(evaluation);
+           },
+       .on_activity =
+           [this](const std::string& what) { reporter_.SendActivity(what); },
        .on_unreachable =
            [this](uint32_t shard, absl::Duration out_of_reach,
                   const absl::Status& error) {
-             SendUnreachable(shard, out_of_reach, error);
+             reporter_.SendUnreachable(shard, out_of_reach, error);
            },
        .on_profile = [this](const std::string& name,
                             const StepProfile& p) { UploadProfile(name, p); }});
@@ -354,7 +351,7 @@ absl::Status JobRun::TrainAndUpload() {
   const absl::Status status = trainer.Run();
   metrics_->OnJobRunning(false);
   if (!status.ok() || !job_->is_chief()) return status;
-  return UploadResults(&trainer);
+  return exported.PutChiefResults(&trainer);
 }
 
 absl::Status JobRun::EvaluateAndUpload() {
@@ -369,6 +366,7 @@ absl::Status JobRun::EvaluateAndUpload() {
         "RunJob: ", epochs.steps_per_epoch, " clocks an epoch and ",
         epochs.clocks_total, " in all; are all daemons of one version?"));
   }
+  ResultExport exported(*job_, dir_, &results_, &reporter_);
   EvaluationLoop evaluation(
       *job_, epochs,
       {.incarnation = options_.incarnation,
@@ -377,11 +375,13 @@ absl::Status JobRun::EvaluateAndUpload() {
        .on_unreachable =
            [this](uint32_t shard, absl::Duration out_of_reach,
                   const absl::Status& error) {
-             SendUnreachable(shard, out_of_reach, error);
+             reporter_.SendUnreachable(shard, out_of_reach, error);
            },
-       .on_activity = [this](const std::string& what) { SendActivity(what); }},
-      [this](const Evaluation& e, const StoringProgress& s) {
-        OnEvaluated(e, s);
+       .on_activity =
+           [this](const std::string& what) { reporter_.SendActivity(what); }},
+      [&](const Evaluation& e, const StoringProgress& storing) {
+        if (e.best()) exported.WriteBest(e, storing);
+        reporter_.SendEvaluation(e);
       });
   {
     MutexLock lock(&mu_);
@@ -396,126 +396,7 @@ absl::Status JobRun::EvaluateAndUpload() {
   const absl::Status status = evaluation.Run();
   metrics_->OnJobRunning(false);
   SYNCLINE_RETURN_IF_ERROR(status);
-  SYNCLINE_RETURN_IF_ERROR(
-      PutMetrics(evaluation.evaluations(), /*totals=*/nullptr));
-  SYNCLINE_RETURN_IF_ERROR(PutBest());
-  return results_.Finish();
-}
-
-// The model and the figures before the files of rows, which may be large.
-absl::Status JobRun::UploadResults(Trainer* trainer) {
-  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
-  SYNCLINE_RETURN_IF_ERROR(
-      results_.Put("trained.onnx", [&](const std::string& path) {
-        return ExportModel(*job_, tables, path);
-      }));
-  SYNCLINE_RETURN_IF_ERROR(
-      results_.Put("trained.safetensors", [&](const std::string& path) {
-        return WriteWeights(*job_, tables, path);
-      }));
-  SYNCLINE_RETURN_IF_ERROR(PutText("history.csv", trainer->HistoryCsv()));
-  if (!job_->has_evaluator()) {
-    const WorkerProgress totals = trainer->Totals();
-    SYNCLINE_RETURN_IF_ERROR(PutMetrics(trainer->evaluations(), &totals));
-  }
-  SYNCLINE_RETURN_IF_ERROR(PutBest());
-  for (size_t t = 0; t < tables.size(); ++t) {
-    if (tables[t].has_value()) continue;
-    SYNCLINE_RETURN_IF_ERROR(PutTable(trainer, t));
-  }
-  SYNCLINE_RETURN_IF_ERROR(results_.Finish());
-  return tables.empty() ? absl::OkStatus() : trainer->EndTables();
-}
-
-void JobRun::WriteBest(const Evaluation& evaluation,
-                       const StoringProgress& storing) {
-  const std::string folder = absl::StrCat(dir_, "/best");
-  storing(0);
-  // Nothing of an earlier epoch passes for this one's.
-  absl::Status written = RemoveTree(folder);
-  if (written.ok()) written = MakeDirs(folder);
-  const FileGrowth growth(folder, kGrowthPeriod, storing);
-  if (written.ok()) {
-    written = ExportModel(*job_, {}, absl::StrCat(folder, "/", kBestModel));
-  }
-  if (written.ok()) {
-    written = WriteWeights(*job_, {}, absl::StrCat(folder, "/", kBestWeights));
-  }
-  if (written.ok()) return;
-  RemoveTree(folder).IgnoreError();
-  LogWarning("the best parameters so far could not be written and are lost")
-      .Job(job_id())
-      .Field("epoch", evaluation.epoch())
-      .Field("clock", evaluation.clock())
-      .Status(written);
-}
-
-absl::Status JobRun::PutBest() {
-  for (const char* const name : {kBestModel, kBestWeights}) {
-    const std::string file = absl::StrCat(dir_, "/best/", name);
-    if (!FileSize(file).ok()) continue;
-    SYNCLINE_RETURN_IF_ERROR(
-        results_.Put(name, [&](const std::string& path) -> absl::Status {
-          if (std::rename(file.c_str(), path.c_str()) == 0) {
-            return absl::OkStatus();
-          }
-          return FileError(errno, "move", file);
-        }));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobRun::PutMetrics(absl::Span<const Evaluation> evaluations,
-                                const WorkerProgress* totals) {
-  absl::StatusOr<JobProgress> skipped =
-      AskSkippedCounts(job_->assignment, MonotonicNow() + kSkippedTimeout);
-  if (!skipped.ok()) {
-    LogWarning("metrics.json does not say how many steps were skipped")
-        .Job(job_id())
-        .Status(skipped.status());
-    skipped = JobProgress();
-  }
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const std::string metrics,
-      MetricsJson(job_id(), evaluations, totals, *skipped));
-  return PutText("metrics.json", metrics);
-}
-
-absl::Status JobRun::PutText(const std::string& name,
-                             const std::string& content) {
-  return results_.Put(name, [&](const std::string& path) {
-    return WriteFileAtomically(path, content);
-  });
-}
-
-absl::StatusOr<DenseTables> JobRun::ReadTables(Trainer* trainer) {
-  DenseTables dense(job_->training.tables.size());
-  uint64_t bytes_left = kDenseTableBytesMax;
-  for (size_t t = 0; t < dense.size(); ++t) {
-    const TrainingTable& table = job_->training.tables[t];
-    absl::Time tell_at = MonotonicNow();
-    const TableReader reader = Counted(
-        trainer->ReaderOf(static_cast<uint32_t>(t)), [&](uint64_t rows) {
-          if (MonotonicNow() < tell_at) return;
-          tell_at = MonotonicNow() + kActivityPeriod;
-          SendActivity(absl::StrCat("reading table ", table.name, ", ", rows,
-                                    " rows so far"));
-        });
-    SYNCLINE_ASSIGN_OR_RETURN(
-        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left, reader));
-    if (dense[t].has_value()) bytes_left -= dense[t]->size() * sizeof(float);
-  }
-  if (!dense.empty()) SendActivity("");
-  return dense;
-}
-
-absl::Status JobRun::PutTable(Trainer* trainer, size_t index) {
-  const TrainingTable& table = job_->training.tables[index];
-  return results_.Put(
-      TableArtifact(table.name, index), [&](const std::string& path) {
-        return WriteTableRows(path, table.name, table.dim,
-                              trainer->ReaderOf(static_cast<uint32_t>(index)));
-      });
+  return exported.PutEvaluatorResults(evaluation.evaluations());
 }
 
 absl::Status JobRun::UploadText(const std::string& name,
@@ -557,63 +438,6 @@ void JobRun::ReleaseMemory() {
       return;
     }
   }
-}
-
-void JobRun::SendPrepared(const std::vector<std::string>& problems) {
-  DaemonMessage message;
-  message.mutable_prepared()->set_job_id(job_id());
-  message.mutable_prepared()->mutable_problems()->Add(problems.begin(),
-                                                      problems.end());
-  if (problems.empty())
-    *message.mutable_prepared()->mutable_data() = job_->data;
-  if (problems.empty() && job_->is_chief()) {
-    const Epochs epochs = EpochsOf(*job_);
-    message.mutable_prepared()->set_clocks_per_epoch(epochs.steps_per_epoch);
-    message.mutable_prepared()->set_clocks_total(epochs.clocks_total);
-  }
-  send_(std::move(message));
-}
-
-void JobRun::SendDone(const absl::Status& status, bool released) {
-  DaemonMessage message;
-  JobDone* done = message.mutable_done();
-  done->set_job_id(job_id());
-  done->set_code(static_cast<int>(status.code()));
-  done->set_message(std::string(status.message()));
-  done->set_released(released);
-  send_(std::move(message));
-}
-
-void JobRun::SendProgress(const WorkerProgress& progress) {
-  DaemonMessage message;
-  message.mutable_report()->set_job_id(job_id());
-  *message.mutable_report()->mutable_progress() = progress;
-  send_(std::move(message));
-}
-
-void JobRun::OnEvaluated(const Evaluation& evaluation,
-                         const StoringProgress& storing) {
-  if (evaluation.best()) WriteBest(evaluation, storing);
-  DaemonMessage message;
-  message.mutable_report()->set_job_id(job_id());
-  *message.mutable_report()->mutable_evaluation() = evaluation;
-  send_(std::move(message));
-}
-
-void JobRun::SendActivity(const std::string& activity) {
-  DaemonMessage message;
-  message.mutable_report()->set_job_id(job_id());
-  message.mutable_report()->set_activity(activity);
-  send_(std::move(message));
-}
-
-void JobRun::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
-                             const absl::Status& error) {
-  DaemonMessage message;
-  *message.mutable_unreachable() = MakePeerUnreachable(
-      job_id(), assignment_.ps(static_cast<int>(shard)).member(), out_of_reach,
-      error);
-  send_(std::move(message));
 }
 
 // A failure costs the profile alone: the command that waits for it gives up in

@@ -9,17 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/base/cancellation.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/export/artifact_transfer.h"
-#include "worker/export/job_results.h"
 #include "worker/export/result_upload.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 #include "worker/training/evaluation_loop.h"
+#include "worker/training/job_reporter.h"
 #include "worker/training/trainer.h"
 
 namespace syncline::worker {
@@ -91,19 +90,7 @@ class JobRun {
   void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status UploadResults(Trainer* trainer);
-  // The parameters that the executor has are the best so far: writes them, for
-  // PutBest. What cannot be written costs that, not the job.
-  void WriteBest(const Evaluation& evaluation, const StoringProgress& storing);
-  absl::Status PutBest();
-  absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
-                          const WorkerProgress* totals);
-  // Those that the model file can hold.
-  absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
-  // The others, as a file of their own.
-  absl::Status PutTable(Trainer* trainer, size_t index);
-  absl::Status PutText(const std::string& name, const std::string& content);
-  // Of what nobody misses: one attempt.
+  // Uploads a log or a profile, which nobody misses, in one attempt.
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout, Cancellation* cancellation);
   // Arranges for executor_gone_ to tell when nobody uses the executor.
@@ -111,14 +98,6 @@ class JobRun {
   // Frees model, data and parameters, these as soon as gRPC has let go of them.
   void ReleaseMemory();
 
-  void SendPrepared(const std::vector<std::string>& problems);
-  void SendDone(const absl::Status& status, bool released);
-  void SendProgress(const WorkerProgress& progress);
-  void OnEvaluated(const Evaluation& evaluation,
-                   const StoringProgress& storing);
-  void SendActivity(const std::string& activity);
-  void SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
-                       const absl::Status& error);
   void UploadProfile(const std::string& name, const StepProfile& profile);
 
   const JobAssignment assignment_;
@@ -126,7 +105,7 @@ class JobRun {
   const std::string dir_;
   ArtifactTransfer* const artifacts_;
   WorkerMetrics* const metrics_;
-  const std::function<void(DaemonMessage)> send_;
+  const JobReporter reporter_;
 
   Cancellation cancellation_;  // of transfers that a stop ends
   ResultUpload results_;       // the executing thread's, but for Stop

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/job/profile_limits.h"
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
 #include "worker/compute/initializers.h"
@@ -21,20 +19,9 @@ constexpr absl::Duration kReportPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kStopPeriod = absl::Milliseconds(200);
 // A worker whose loss is never finite need not say so in every step.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
-// How long a worker whose step another one has spoilt leaves the word to it.
+// How long a worker waits for another one, which has spoilt its step, to tell
+// the scheduler why the job fails.
 constexpr absl::Duration kRootCauseGrace = absl::Seconds(5);
-
-// The time since the previous lap.
-class Stopwatch {
- public:
-  absl::Duration Lap() {
-    const absl::Time now = MonotonicNow();
-    return now - std::exchange(last_, now);
-  }
-
- private:
-  absl::Time last_ = MonotonicNow();
-};
 
 Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   const JobSpec& spec = job.spec();
@@ -68,8 +55,7 @@ std::unique_ptr<StatisticsClient> MakeStatistics(
   options.ps = PeerOf(job.assignment.ps(0));
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
-  options.retries = trainer.metrics->retries();
-  options.held_back = trainer.metrics->held_back();
+  options.telemetry = trainer.metrics->client();
   options.on_unreachable = trainer.on_unreachable;
   return std::make_unique<StatisticsClient>(options);
 }
@@ -88,6 +74,7 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
       meter_(job.rank, epochs_, MonotonicNow()),
+      profiler_(job, &stop_, options_.on_profile),
       statistics_(MakeStatistics(job, options_)),
       client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
                                     .shared_memory = options_.shared_memory,
@@ -98,15 +85,9 @@ Trainer::Trainer(const PreparedJob& job, Options options)
     evaluator_.emplace(job, epochs_, &client_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
   }
-  if (!HasTables()) return;
-  for (size_t t = 0; t < job.rows->current().size(); ++t) {
-    const auto options = TrainingRowCache::OptionsOf(
-        job.spec(), static_cast<int>(t),
-        static_cast<size_t>(job.rows->current()[t]->dim()),
-        epochs_.clocks_total);
-    kept_rows_.push_back(options.has_value()
-                             ? std::make_unique<TrainingRowCache>(*options)
-                             : nullptr);
+  if (job.rows != nullptr) {
+    rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &client_,
+                  options_.metrics);
   }
 }
 
@@ -116,16 +97,16 @@ absl::Status Trainer::Run() {
   };
   PeriodicTask report("progress", kReportPeriod, [&] {
     send_report();
-    DeliverProfile();
+    profiler_.Deliver();
   });
   executor_.UseStatistics(statistics_.get());
   absl::Status status = Train();
   if (absl::IsFailedPrecondition(status) && IsSpoiltByOthers()) AwaitStop();
   executor_.UseStatistics(nullptr);
   report.Stop();
-  FinishProfile();
+  profiler_.Finish();
   send_report();
-  while (DeliverProfile()) {
+  while (profiler_.Deliver()) {
   }
   if (!status.ok() && stop_.load()) return absl::CancelledError("stopped");
   return status;
@@ -141,82 +122,6 @@ void Trainer::Stop() {
   if (statistics_ != nullptr) {
     statistics_->Cancel(absl::CancelledError("stopped"));
   }
-}
-
-void Trainer::RequestProfile(const ProfileSteps& wish) {
-  MutexLock lock(&mu_);
-  // The scheduler repeats it after a broken stream, until it is stored.
-  if (HasProfile(wish.artifact())) return;
-  if (wishes_.size() == kProfilesPerWorkerMax) {
-    LogWarning("too many profiles are wanted")
-        .Job(wish.job_id())
-        .Field("dropped", wish.artifact());
-    return;
-  }
-  wishes_.push_back(wish);
-  profile_wanted_.store(true);
-}
-
-bool Trainer::HasProfile(const std::string& artifact) const {
-  return delivering_ == artifact ||
-         absl::c_any_of(wishes_,
-                        [&](const ProfileSteps& wish) {
-                          return wish.artifact() == artifact;
-                        }) ||
-         absl::c_any_of(profiles_, [&](const auto& recorded) {
-           return recorded.first == artifact;
-         });
-}
-
-void Trainer::BeginRecording(int64_t clock) {
-  if (!recorder_.has_value() && profile_wanted_.load()) {
-    MutexLock lock(&mu_);
-    recorder_.emplace(wishes_.front().steps());
-    executor_.UseRecorder(&*recorder_);
-  }
-  if (recorder_.has_value()) recorder_->BeginStep(clock);
-}
-
-void Trainer::Record(std::initializer_list<StepRecorder::Timed> sequence) {
-  if (recorder_.has_value()) recorder_->AddLast(sequence);
-}
-
-void Trainer::EndRecording(uint64_t samples) {
-  if (!recorder_.has_value()) return;
-  recorder_->EndStep(samples);
-  if (recorder_->done()) FinishProfile();
-}
-
-void Trainer::FinishProfile() {
-  if (!recorder_.has_value()) return;
-  executor_.UseRecorder(nullptr);
-  StepProfile profile = recorder_->profile();
-  recorder_.reset();
-  profile.set_job_id(job_.assignment.job_id());
-  profile.set_task(job_.task_name());
-  profile.set_rank(job_.rank);
-  profile.set_threads(static_cast<uint32_t>(job_.threads));
-  MutexLock lock(&mu_);
-  if (profile.steps_size() > 0) {
-    profiles_.emplace_back(wishes_.front().artifact(), std::move(profile));
-  }
-  wishes_.pop_front();
-  profile_wanted_.store(!wishes_.empty());
-}
-
-bool Trainer::DeliverProfile() {
-  std::pair<std::string, StepProfile> oldest;
-  {
-    MutexLock lock(&mu_);
-    if (stop_.load() || profiles_.empty()) return false;
-    oldest = std::move(profiles_.front());
-    profiles_.pop_front();
-    delivering_ = oldest.first;
-  }
-  options_.on_profile(oldest.first, oldest.second);
-  MutexLock lock(&mu_);
-  delivering_.clear();
-  return true;
 }
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
@@ -262,75 +167,103 @@ absl::Status Trainer::Start() {
 }
 
 absl::Status Trainer::Step(int64_t clock) {
-  ProgressMeter::StepTimes times;
-  BeginRecording(clock);
-  Stopwatch watch;
-  SYNCLINE_ASSIGN_OR_RETURN(const Batch* batch, NextBatch());
-  times.data = watch.Lap();
-  if (HasTables()) SYNCLINE_RETURN_IF_ERROR(ReadyRows(clock, *batch));
-  times.wait = watch.Lap();
-  Record({{StepProfile::DATA, times.data}});
-  if (HasTables()) Record({{StepProfile::ROWS, times.wait}});
+  profiler_.BeginStep(clock);
+  const bool is_last = clock + 1 == epochs_.clocks_total;
+  // The chief reads the state at a cut instead of the next step's values.
+  OpenStep step = {.clock = clock,
+                   .is_last = is_last,
+                   .pulls = !is_last && !ReadsCutAt(clock + 1)};
+  SYNCLINE_RETURN_IF_ERROR(Begin(&step));
+  SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
+  SendGradient(&step);
+  SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
+  meter_.AddStep(clock, step.samples, step.loss_sum, step.times);
+  history_.Add(clock, step.samples, step.loss_sum);
+  options_.metrics->OnStep(step.samples, step.times);
+  profiler_.EndStep(step.samples);
+  return absl::OkStatus();
+}
 
-  const bool last = clock + 1 == epochs_.clocks_total;
-  const bool reads_cut = ReadsCutAt(clock + 1);
-  auto samples = static_cast<uint64_t>(batch->size);
-  client_.BeginStep({.clock = clock,
-                     .sample_count = samples,
-                     .finished = last,
-                     .pull = !last && !reads_cut,
-                     .rows = HasTables() ? job_.rows->current()
-                                         : absl::Span<RowBatch* const>()});
-  const bool wants_rows = HasTables() && !last && !reads_cut;
-  if (wants_rows) {
-    const StepRecorder::Interval interval(recorder(), StepProfile::ROWS);
-    PullRowsEarly(clock);
+absl::Status Trainer::Begin(OpenStep* step) {
+  SYNCLINE_ASSIGN_OR_RETURN(step->batch, NextBatch());
+  step->times.data = step->watch.Lap();
+  if (rows_.has_value()) {
+    SYNCLINE_RETURN_IF_ERROR(rows_->Ready(step->clock, *step->batch));
   }
-  double loss_sum = 0;
-  absl::Duration pushing;
-  if (statistics_ != nullptr) statistics_->BeginStep(clock, recorder());
-  if (batch->size > 0) {
-    fed_values_ += batch->value_count;
-    fed_padding_ += batch->padding_count;
-    options_.metrics->OnFed(batch->value_count, batch->padding_count);
-    const absl::StatusOr<double> loss = Compute(clock, *batch, &pushing);
+  step->times.wait = step->watch.Lap();
+  profiler_.Record({{StepProfile::DATA, step->times.data}});
+  if (rows_.has_value()) {
+    profiler_.Record({{StepProfile::ROWS, step->times.wait}});
+  }
+  step->samples = static_cast<uint64_t>(step->batch->size);
+  client_.BeginStep({.clock = step->clock,
+                     .sample_count = step->samples,
+                     .finished = step->is_last,
+                     .pull = step->pulls,
+                     .rows = rows_.has_value()
+                                 ? rows_->current()
+                                 : absl::Span<RowBatch* const>()});
+  if (rows_.has_value() && step->pulls) {
+    const StepRecorder::Interval interval(profiler_.recorder(),
+                                          StepProfile::ROWS);
+    rows_->PullEarly(step->clock);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ComputeGradient(OpenStep* step) {
+  const Batch& batch = *step->batch;
+  if (statistics_ != nullptr) {
+    statistics_->BeginStep(step->clock, profiler_.recorder());
+  }
+  if (batch.size > 0) {
+    fed_values_ += batch.value_count;
+    fed_padding_ += batch.padding_count;
+    options_.metrics->OnFed(batch.value_count, batch.padding_count);
+    const absl::StatusOr<double> loss =
+        Compute(step->clock, batch, &step->pushing);
     if (loss.ok()) {
-      loss_sum = *loss;
-      if (IsSpoiltByOthers()) WarnOfOthers(clock);
-    } else if (GoesOnWithout(loss.status())) {
+      step->loss_sum = *loss;
+      if (IsSpoiltByOthers()) WarnOfOthers(step->clock);
+    } else if (ShouldSkipStep(loss.status())) {
       client_.AbandonStep(/*own_values=*/!IsSpoiltByOthers());
     } else {
       return loss.status();
     }
   }
-  SYNCLINE_RETURN_IF_ERROR(LeaveFolds(*batch));
-  times.compute = watch.Lap() - pushing;
+  SYNCLINE_RETURN_IF_ERROR(LeaveFolds(batch));
+  step->times.compute = step->watch.Lap() - step->pushing;
   if (statistics_ != nullptr) {
-    times.compute -= statistics_->waited();
-    times.wait += statistics_->waited();
+    step->times.compute -= statistics_->waited();
+    step->times.wait += statistics_->waited();
   }
-  client_.EndBackward(wants_rows ? RowsAfter(clock, /*early=*/false)
-                                 : absl::Span<RowBatch* const>());
+  return absl::OkStatus();
+}
+
+void Trainer::SendGradient(OpenStep* step) {
+  client_.EndBackward(rows_.has_value() && step->pulls
+                          ? rows_->Next(step->clock)
+                          : absl::Span<RowBatch* const>());
   if (client_.step_abandoned()) {
-    samples = 0;
-    loss_sum = 0;
+    step->samples = 0;
+    step->loss_sum = 0;
   }
-  if (HasTables()) UpdateKeptRows(clock, samples);
-  times.push = watch.Lap();
-  Record({{StepProfile::PUSH, times.push}});
-  times.push += pushing;
+  if (rows_.has_value()) rows_->OnGradient(step->clock, step->samples);
+  step->times.push = step->watch.Lap();
+  profiler_.Record({{StepProfile::PUSH, step->times.push}});
+  step->times.push += step->pushing;
+}
+
+absl::Status Trainer::AwaitValues(OpenStep* step) {
   SYNCLINE_RETURN_IF_ERROR(client_.Wait());
-  Record({{StepProfile::PUSH, client_.wait_times().push},
-          {StepProfile::WAIT, client_.wait_times().wait},
-          {StepProfile::PULL, client_.wait_times().pull}});
-  if (rows_clock_ == clock + 1) KeepRows(clock + 1, job_.rows->next());
-  times.push += client_.wait_times().push;
-  times.wait += client_.wait_times().wait;
-  times.pull = client_.wait_times().pull;
-  meter_.AddStep(clock, samples, loss_sum, times);
-  history_.Add(clock, samples, loss_sum);
-  options_.metrics->OnStep(samples, times);
-  EndRecording(samples);
+  const PsClient::WaitTimes& waited = client_.wait_times();
+  profiler_.Record({{StepProfile::PUSH, waited.push},
+                    {StepProfile::WAIT, waited.wait},
+                    {StepProfile::PULL, waited.pull}});
+  if (rows_.has_value()) rows_->OnPulled(step->clock);
+  step->times.push += waited.push;
+  step->times.wait += waited.wait;
+  step->times.pull = waited.pull;
   return absl::OkStatus();
 }
 
@@ -340,7 +273,7 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
     Stopwatch watch;
     client_.OnGradientReady(static_cast<uint32_t>(tensor));
     const absl::Duration pushed = watch.Lap();
-    Record({{StepProfile::PUSH, pushed}});
+    profiler_.Record({{StepProfile::PUSH, pushed}});
     *pushing += pushed;
   };
   SYNCLINE_ASSIGN_OR_RETURN(
@@ -359,7 +292,7 @@ absl::Status Trainer::LeaveFolds(const Batch& batch) {
   return statistics_->Leave();
 }
 
-bool Trainer::GoesOnWithout(const absl::Status& loss) {
+bool Trainer::ShouldSkipStep(const absl::Status& loss) {
   // A call may fail with the same code.
   const bool folds_failed =
       statistics_ != nullptr && !statistics_->status().ok();
@@ -405,73 +338,6 @@ absl::StatusOr<const Batch*> Trainer::NextBatch() {
   return absl::CancelledError("stopped");
 }
 
-absl::Status Trainer::ReadyRows(int64_t clock, const Batch& batch) {
-  job_.rows->Advance();
-  executor_.UseTables(job_.rows->current());
-  if (rows_clock_ == clock) return absl::OkStatus();
-  Collect(batch, job_.rows->current());
-  SelectRows(clock, /*early=*/false, {}, job_.rows->current());
-  SYNCLINE_RETURN_IF_ERROR(
-      client_.PullRows(clock, /*cut_id=*/0, job_.rows->current()));
-  KeepRows(clock, job_.rows->current());
-  return absl::OkStatus();
-}
-
-absl::Span<RowBatch* const> Trainer::RowsAfter(int64_t clock, bool early) {
-  if (rows_clock_ == clock + 1) return job_.rows->next();
-  const Batch* const batch = prefetcher_.Peek();
-  if (batch == nullptr) return {};
-  Collect(*batch, job_.rows->next());
-  rows_clock_ = clock + 1;
-  SelectRows(clock + 1, early, job_.rows->current(), job_.rows->next());
-  return job_.rows->next();
-}
-
-void Trainer::SelectRows(int64_t clock, bool early,
-                         absl::Span<RowBatch* const> current,
-                         absl::Span<RowBatch* const> rows) {
-  for (size_t t = 0; t < rows.size(); ++t) {
-    const RowBatch* const pushed = current.empty() ? nullptr : current[t];
-    if (kept_rows_[t] != nullptr) {
-      kept_rows_[t]->Select(clock, pushed, early, rows[t]);
-      options_.metrics->OnCachedRows(rows[t]->keys().size(),
-                                     rows[t]->wanted().size());
-    } else if (early) {
-      rows[t]->WantEarly([&](int64_t key) { return !pushed->Reads(key); });
-    }
-  }
-}
-
-void Trainer::UpdateKeptRows(int64_t clock, uint64_t samples) {
-  for (size_t t = 0; t < kept_rows_.size(); ++t) {
-    if (kept_rows_[t] == nullptr) continue;
-    kept_rows_[t]->Update(
-        clock, samples, *job_.rows->current()[t],
-        rows_clock_ == clock + 1 ? job_.rows->next()[t] : nullptr);
-  }
-}
-
-void Trainer::KeepRows(int64_t clock, absl::Span<RowBatch* const> rows) {
-  for (size_t t = 0; t < rows.size(); ++t) {
-    if (kept_rows_[t] != nullptr) kept_rows_[t]->Keep(clock, rows[t]);
-  }
-}
-
-// A pull for the next step waits for this step's push, because of the rows that
-// both of them use. The others may be read at once, where the mode does not
-// want this step of all workers in them.
-void Trainer::PullRowsEarly(int64_t clock) {
-  const ConsistencySpec& consistency = job_.spec().consistency();
-  int64_t min_clock = 0;
-  if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS) {
-    min_clock = clock + 1 - int64_t{consistency.staleness_bound()};
-    if (consistency.staleness_bound() == 0) return;
-  } else if (consistency.mode() != ConsistencySpec::ASYNC) {
-    return;
-  }
-  client_.PullEarly(RowsAfter(clock, /*early=*/true), min_clock);
-}
-
 bool Trainer::ReadsCutAt(int64_t clock) const {
   if (!job_.is_chief()) return false;
   if (job_.has_evaluator()) return clock == epochs_.clocks_total;
@@ -486,7 +352,7 @@ absl::Status Trainer::EndEpoch(int64_t clock) {
   if (clock < epochs_.clocks_total) {
     SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(clock), &client_));
   }
-  if (HasTables()) {
+  if (rows_.has_value()) {
     // Rows are read batch by batch while the cut is held.
     SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
     if (clock == epochs_.clocks_total) return absl::OkStatus();

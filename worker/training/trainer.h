@@ -3,35 +3,33 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/profile.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/statistics_client.h"
-#include "worker/compute/step_recorder.h"
 #include "worker/data/epochs.h"
 #include "worker/data/prefetcher.h"
-#include "worker/embedding/training_row_cache.h"
 #include "worker/evaluation/cut_evaluator.h"
 #include "worker/export/table_export.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/progress_meter.h"
 #include "worker/job/worker_metrics.h"
 #include "worker/training/loss_history.h"
+#include "worker/training/step_profiler.h"
+#include "worker/training/step_rows.h"
 
 namespace syncline::worker {
 
@@ -82,7 +80,7 @@ class Trainer {
   // fewer where the job has no more or fails, none once it is stopped. The
   // scheduler asks for kProfilesPerWorkerMax at most; others are dropped.
   // Thread-safe.
-  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
+  void RequestProfile(const ProfileSteps& wish) { profiler_.Request(wish); }
 
   // The chief's, after Run; none where the job has an evaluator.
   absl::Span<const Evaluation> evaluations() const {
@@ -100,16 +98,50 @@ class Trainer {
   std::string HistoryCsv() const;
 
  private:
+  // The time since the previous lap.
+  class Stopwatch {
+   public:
+    absl::Duration Lap() {
+      const absl::Time now = MonotonicNow();
+      return now - std::exchange(last_, now);
+    }
+
+   private:
+    absl::Time last_ = MonotonicNow();
+  };
+  // A step on its way through Begin, ComputeGradient, SendGradient and
+  // AwaitValues.
+  struct OpenStep {
+    int64_t clock = 0;
+    bool is_last = false;
+    bool pulls = true;  // the next step's values
+    const Batch* batch = nullptr;
+    uint64_t samples = 0;  // 0 once the step is skipped
+    double loss_sum = 0;
+    absl::Duration pushing = absl::ZeroDuration();  // while backward ran
+    ProgressMeter::StepTimes times = {};
+    Stopwatch watch = {};
+  };
+
   absl::Status Start();
   absl::Status Train();
   absl::Status Step(int64_t clock);
+  // Waits for the batch and its rows, and opens the step at the client.
+  absl::Status Begin(OpenStep* step);
+  // Forward and backward, or neither where there is no sample. A loss that is
+  // not finite skips the step if the job wants that.
+  absl::Status ComputeGradient(OpenStep* step);
+  // Hands over what backward has not sent yet.
+  void SendGradient(OpenStep* step);
+  // Blocks until the gradient has been taken and the next values are here.
+  absl::Status AwaitValues(OpenStep* step);
   absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
                                  absl::Duration* pushing);
   // Says so where this step has no part in folds of statistics to come, which
   // others may wait with.
   absl::Status LeaveFolds(const Batch& batch);
   // True if the job wants steps whose loss is not finite to be left out.
-  bool GoesOnWithout(const absl::Status& loss);
+  bool ShouldSkipStep(const absl::Status& loss);
   // True if another worker's part in this step's reductions was not finite, and
   // all of this worker's were.
   bool IsSpoiltByOthers() const {
@@ -121,44 +153,9 @@ class Trainer {
   // Leaves the worker that is to blame the time to say why the job fails.
   void AwaitStop() ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<const Batch*> NextBatch();
-  // Has the rows of `batch`, which is that of `clock`.
-  absl::Status ReadyRows(int64_t clock, const Batch& batch);
-  // The rows that the batch after `clock` reads; empty if the batch is not
-  // known yet. `early`: rows that this step does not push are wanted early.
-  absl::Span<RowBatch* const> RowsAfter(int64_t clock, bool early);
-  // Wants of `rows`, which step `clock` reads, what is not kept. `current`, of
-  // the step before, is still to be pushed; or empty.
-  void SelectRows(int64_t clock, bool early,
-                  absl::Span<RowBatch* const> current,
-                  absl::Span<RowBatch* const> rows);
-  // Asks for what of that the consistency mode lets be read before this step's
-  // gradients are applied.
-  void PullRowsEarly(int64_t clock);
-  // The gradients of `clock` are known.
-  void UpdateKeptRows(int64_t clock, uint64_t samples);
-  // Called when the wanted rows of `rows`, for step `clock`, have been read:
-  // keeps them.
-  void KeepRows(int64_t clock, absl::Span<RowBatch* const> rows);
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
-  // Around a step.
-  void BeginRecording(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndRecording(uint64_t samples);
-  StepRecorder* recorder() {
-    return recorder_.has_value() ? &*recorder_ : nullptr;
-  }
-  // Records intervals that ended just now, one after the other.
-  void Record(std::initializer_list<StepRecorder::Timed> sequence);
-  // Hands over what was recorded, if anything was.
-  void FinishProfile() ABSL_LOCKS_EXCLUDED(mu_);
-  // The oldest that was recorded; false: there is none, or nobody waits for it
-  // because of Stop. One at a time, so that reports need not wait for all.
-  bool DeliverProfile() ABSL_LOCKS_EXCLUDED(mu_);
-  // It is wanted, recorded, or being delivered.
-  bool HasProfile(const std::string& artifact) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool HasTables() const { return job_.rows != nullptr; }
   // True if this rank reads the state at an epoch's end before it goes on.
   bool ReadsCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
@@ -174,24 +171,16 @@ class Trainer {
   const Epochs epochs_;
   ProgressMeter meter_;
   LossHistory history_;
-  // The clock that job_.rows->next() has been asked for; -1: none.
-  int64_t rows_clock_ = -1;
-  std::vector<std::unique_ptr<TrainingRowCache>>
-      kept_rows_;           // by table; null: none
   int64_t fed_values_ = 0;  // of samples, in all steps
   int64_t fed_padding_ = 0;
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
-  std::atomic<bool> profile_wanted_{false};  // a wish is in wishes_
-  std::optional<StepRecorder> recorder_;     // of wishes_.front()
+  StepProfiler profiler_;
   Mutex mu_;
   CondVar stopped_;
-  std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::pair<std::string, StepProfile>> profiles_
-      ABSL_GUARDED_BY(mu_);                       // recorded, by name
-  std::string delivering_ ABSL_GUARDED_BY(mu_);   // its name; empty: none
   std::unique_ptr<StatisticsClient> statistics_;  // null: nothing to fold
   PsClient client_;
+  std::optional<StepRows> rows_;           // where the job has tables
   std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
 };
 

@@ -1,0 +1,74 @@
+#include "worker/client/block_frames.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/client/row_frames.h"
+
+namespace syncline::worker {
+namespace {
+
+template <typename Spans>
+std::vector<grpc::Slice> BorrowedSlices(
+    const BlockMap& map, const Chunk& chunk, const Spans& tensors,
+    const std::shared_ptr<const void>& owner) {
+  std::vector<grpc::Slice> slices;
+  for (const BlockRun& run : ToRuns(map, chunk.blocks)) {
+    slices.push_back(
+        BorrowedSlice(tensors[run.tensor].data() + run.offset,
+                      static_cast<size_t>(run.count) * sizeof(float), owner));
+  }
+  return slices;
+}
+
+}  // namespace
+
+std::vector<grpc::Slice> ValueSlices(const BlockMap& map, const Chunk& chunk,
+                                     absl::Span<const absl::Span<float>> values,
+                                     const std::shared_ptr<const void>& owner) {
+  return BorrowedSlices(map, chunk, values, owner);
+}
+
+std::vector<grpc::Slice> GradientSlices(
+    const BlockMap& map, const Chunk& chunk, ElementType type,
+    absl::Span<const absl::Span<const float>> gradients,
+    const std::shared_ptr<const void>& owner) {
+  if (type == ElementType::kFloat32) {
+    return BorrowedSlices(map, chunk, gradients, owner);
+  }
+  grpc::Slice narrow(chunk.bytes);
+  char* out = reinterpret_cast<char*>(const_cast<uint8_t*>(narrow.begin()));
+  for (const BlockRun& run : ToRuns(map, chunk.blocks)) {
+    const size_t count = static_cast<size_t>(run.count);
+    Narrow(type, gradients[run.tensor].data() + run.offset, out, count);
+    out += count * ElementBytes(type);
+  }
+  return {std::move(narrow)};
+}
+
+absl::Status StoreBlocks(const BlockMap& map, const Chunk& chunk,
+                         ElementType type, const PullResponseHeader& header,
+                         const PayloadView& payload,
+                         absl::Span<const absl::Span<float>> values) {
+  if (payload.size_bytes() != chunk.bytes ||
+      !std::equal(header.blocks().begin(), header.blocks().end(),
+                  chunk.blocks.begin(), chunk.blocks.end())) {
+    return absl::InternalError(
+        absl::StrCat("answered ", header.blocks_size(), " blocks with ",
+                     payload.size_bytes(), " bytes, expected ",
+                     chunk.blocks.size(), " with ", chunk.bytes));
+  }
+  size_t offset = 0;
+  for (const BlockRun& run : ToRuns(map, chunk.blocks)) {
+    const size_t count = static_cast<size_t>(run.count);
+    CopyValues(payload, type, offset, count,
+               values[run.tensor].data() + run.offset);
+    offset += count * ElementBytes(type);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace syncline::worker

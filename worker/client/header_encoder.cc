@@ -1,0 +1,65 @@
+#include "worker/client/header_encoder.h"
+
+#include "worker/client/retry_policy.h"
+
+namespace syncline::worker {
+namespace {
+
+WireType ToWireType(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return WIRE_BFLOAT16;
+    case ElementType::kFloat16:
+      return WIRE_FLOAT16;
+    default:
+      return WIRE_FLOAT32;
+  }
+}
+
+}  // namespace
+
+HeaderEncoder::HeaderEncoder(const Identity& identity, ElementType wire_type,
+                             absl::Duration step_timeout)
+    : wire_type_(wire_type), wait_(RetryPolicy::LongestAttempt(step_timeout)) {
+  caller_.set_job_id(identity.job_id);
+  caller_.set_rank(identity.rank);
+  caller_.set_incarnation(identity.incarnation);
+  caller_.set_routing_version(identity.routing_version);
+}
+
+InitHeader HeaderEncoder::MakeInit(int64_t total_clocks,
+                                   absl::Span<const uint32_t> blocks) const {
+  InitHeader header;
+  *header.mutable_caller() = caller_;
+  header.set_total_clocks(total_clocks);
+  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
+  return header;
+}
+
+PushHeader HeaderEncoder::MakePush(absl::Span<const uint32_t> blocks) const {
+  PushHeader header;
+  *header.mutable_caller() = caller_;
+  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
+  header.set_wire_type(ToWireType(wire_type_));
+  return header;
+}
+
+PullHeader HeaderEncoder::MakePullPart(absl::Span<const uint32_t> blocks,
+                                       int64_t clock, uint64_t cut_id) const {
+  PullHeader header;
+  header.set_clock(clock);
+  header.set_cut_id(cut_id);
+  header.set_wire_type(ToWireType(PulledType(cut_id)));
+  header.mutable_blocks()->Add(blocks.begin(), blocks.end());
+  header.set_wait_seconds(absl::ToDoubleSeconds(wait_));
+  return header;
+}
+
+PullHeader HeaderEncoder::MakePull(absl::Span<const uint32_t> blocks,
+                                   int64_t clock, uint64_t cut_id) const {
+  PullHeader header = MakePullPart(blocks, clock, cut_id);
+  *header.mutable_caller() = caller_;
+  return header;
+}
+
+}  // namespace syncline::worker

@@ -1,0 +1,53 @@
+#ifndef SYNCLINE_WORKER_CLIENT_HEADER_ENCODER_H_
+#define SYNCLINE_WORKER_CLIENT_HEADER_ENCODER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/element_type.h"
+#include "proto/parameter_server.pb.h"
+
+namespace syncline::worker {
+
+// Fills in what the headers of all calls of one worker have in common.
+// Thread-safe: it is const after construction.
+class HeaderEncoder {
+ public:
+  struct Identity {
+    std::string job_id;
+    uint32_t rank = 0;
+    uint64_t incarnation = 0;
+    uint64_t routing_version = 0;
+  };
+  // `wire_type`: how gradients travel, and values but those at cuts.
+  // `step_timeout`: as in PsClient::Options.
+  HeaderEncoder(const Identity& identity, ElementType wire_type,
+                absl::Duration step_timeout);
+
+  const Caller& caller() const { return caller_; }
+  // How the values of a pull travel. `cut_id` 0: the pull is not of a cut.
+  ElementType PulledType(uint64_t cut_id) const {
+    return cut_id == 0 ? wire_type_ : ElementType::kFloat32;
+  }
+
+  InitHeader MakeInit(int64_t total_clocks,
+                      absl::Span<const uint32_t> blocks) const;
+  // Without the fields of the step.
+  PushHeader MakePush(absl::Span<const uint32_t> blocks) const;
+  // The pull of a PushPull: without the caller, whom the push names.
+  PullHeader MakePullPart(absl::Span<const uint32_t> blocks, int64_t clock,
+                          uint64_t cut_id) const;
+  PullHeader MakePull(absl::Span<const uint32_t> blocks, int64_t clock,
+                      uint64_t cut_id) const;
+
+ private:
+  const ElementType wire_type_;
+  const absl::Duration wait_;  // of a pull, at the shard
+  Caller caller_;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_CLIENT_HEADER_ENCODER_H_

@@ -1,0 +1,96 @@
+#include "worker/training/step_rows.h"
+
+#include <cstddef>
+
+#include "common/base/status_macros.h"
+
+namespace syncline::worker {
+
+StepRows::StepRows(const PreparedJob& job, int64_t clocks_total,
+                   Prefetcher* prefetcher, PsClient* client,
+                   WorkerMetrics* metrics)
+    : job_(job),
+      prefetcher_(*prefetcher),
+      client_(*client),
+      metrics_(*metrics) {
+  for (size_t t = 0; t < job.rows->current().size(); ++t) {
+    const auto options = TrainingRowCache::OptionsOf(
+        job.spec(), static_cast<int>(t),
+        static_cast<size_t>(job.rows->current()[t]->dim()), clocks_total);
+    caches_.push_back(options.has_value()
+                          ? std::make_unique<TrainingRowCache>(*options)
+                          : nullptr);
+  }
+}
+
+absl::Status StepRows::Ready(int64_t clock, const Batch& batch) {
+  job_.rows->Advance();
+  job_.executor->UseTables(job_.rows->current());
+  if (next_clock_ == clock) return absl::OkStatus();
+  Collect(batch, job_.rows->current());
+  Select(clock, /*early=*/false, {}, job_.rows->current());
+  SYNCLINE_RETURN_IF_ERROR(
+      client_.PullRows(clock, /*cut_id=*/0, job_.rows->current()));
+  Cache(clock, job_.rows->current());
+  return absl::OkStatus();
+}
+
+// A pull for the next step waits for this step's push, because of the rows that
+// both of them use. The others may be read at once, where the mode does not
+// want this step of all workers in them.
+void StepRows::PullEarly(int64_t clock) {
+  const ConsistencySpec& consistency = job_.spec().consistency();
+  int64_t min_clock = 0;
+  if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS) {
+    min_clock = clock + 1 - int64_t{consistency.staleness_bound()};
+    if (consistency.staleness_bound() == 0) return;
+  } else if (consistency.mode() != ConsistencySpec::ASYNC) {
+    return;
+  }
+  client_.PullEarly(Collected(clock, /*early=*/true), min_clock);
+}
+
+absl::Span<RowBatch* const> StepRows::Collected(int64_t clock, bool early) {
+  if (next_clock_ == clock + 1) return job_.rows->next();
+  const Batch* const batch = prefetcher_.Peek();
+  if (batch == nullptr) return {};
+  Collect(*batch, job_.rows->next());
+  next_clock_ = clock + 1;
+  Select(clock + 1, early, job_.rows->current(), job_.rows->next());
+  return job_.rows->next();
+}
+
+void StepRows::Select(int64_t clock, bool early,
+                      absl::Span<RowBatch* const> current,
+                      absl::Span<RowBatch* const> rows) {
+  for (size_t t = 0; t < rows.size(); ++t) {
+    const RowBatch* const pushed = current.empty() ? nullptr : current[t];
+    if (caches_[t] != nullptr) {
+      caches_[t]->Select(clock, pushed, early, rows[t]);
+      metrics_.OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
+    } else if (early) {
+      rows[t]->WantEarly([&](int64_t key) { return !pushed->Reads(key); });
+    }
+  }
+}
+
+void StepRows::OnGradient(int64_t clock, uint64_t samples) {
+  for (size_t t = 0; t < caches_.size(); ++t) {
+    if (caches_[t] == nullptr) continue;
+    caches_[t]->Update(
+        clock, samples, *job_.rows->current()[t],
+        next_clock_ == clock + 1 ? job_.rows->next()[t] : nullptr);
+  }
+}
+
+void StepRows::OnPulled(int64_t clock) {
+  if (next_clock_ == clock + 1) Cache(clock + 1, job_.rows->next());
+}
+
+void StepRows::Cache(int64_t clock, absl::Span<RowBatch* const> rows) {
+  for (size_t t = 0; t < rows.size(); ++t) {
+    if (caches_[t] != nullptr) caches_[t]->Keep(clock, rows[t]);
+  }
+}
+
+}  // namespace syncline::worker

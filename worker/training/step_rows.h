@@ -1,0 +1,73 @@
+#ifndef SYNCLINE_WORKER_TRAINING_STEP_ROWS_H_
+#define SYNCLINE_WORKER_TRAINING_STEP_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/client/ps_client.h"
+#include "worker/data/prefetcher.h"
+#include "worker/embedding/training_row_cache.h"
+#include "worker/job/prepared_job.h"
+#include "worker/job/worker_metrics.h"
+
+namespace syncline::worker {
+
+// The rows of a job's embedding tables around one training step after the
+// other: which rows the step's batch reads, which of them the training row
+// cache has, and which are pulled when. One thread.
+//
+//   Ready(c) -> PullEarly(c) -> backward -> Next(c) -> OnGradient(c)
+//            -> PsClient::Wait -> OnPulled(c) -> Ready(c + 1)
+//
+// PullEarly and Next are left out where nothing is pulled for the next step.
+class StepRows {
+ public:
+  // REQUIRES: the job has tables. The objects outlive this.
+  StepRows(const PreparedJob& job, int64_t clocks_total, Prefetcher* prefetcher,
+           PsClient* client, WorkerMetrics* metrics);
+
+  // Has the rows of `batch`, which is that of `clock`, and gives them to the
+  // executor. Blocks where the step before did not pull them. Errors:
+  // PsClient's.
+  absl::Status Ready(int64_t clock, const Batch& batch);
+  absl::Span<RowBatch* const> current() const { return job_.rows->current(); }
+
+  // Asks for the rows of the next batch that the consistency mode lets be read
+  // before this step's gradients are applied.
+  void PullEarly(int64_t clock);
+  // The rows that the batch after `clock` reads; empty if that batch is not
+  // known yet.
+  absl::Span<RowBatch* const> Next(int64_t clock) {
+    return Collected(clock, /*early=*/false);
+  }
+  // The gradients of `clock`, of so many samples, are known: applies them to
+  // the cached rows.
+  void OnGradient(int64_t clock, uint64_t samples);
+  // The rows of Next have been read: caches them.
+  void OnPulled(int64_t clock);
+
+ private:
+  // Next; `early`: rows that this step does not push are wanted early.
+  absl::Span<RowBatch* const> Collected(int64_t clock, bool early);
+  // Wants of `rows`, which step `clock` reads, those that are not cached.
+  // `current`, of the step before, is still to be pushed; or empty.
+  void Select(int64_t clock, bool early, absl::Span<RowBatch* const> current,
+              absl::Span<RowBatch* const> rows);
+  void Cache(int64_t clock, absl::Span<RowBatch* const> rows);
+
+  const PreparedJob& job_;
+  Prefetcher& prefetcher_;
+  PsClient& client_;
+  WorkerMetrics& metrics_;
+  // By table; null: the table has no cache.
+  std::vector<std::unique_ptr<TrainingRowCache>> caches_;
+  // The clock that job_.rows->next() has been collected for; -1: none.
+  int64_t next_clock_ = -1;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_TRAINING_STEP_ROWS_H_
