@@ -234,13 +234,13 @@ absl::Status RowClient::ShareMemory(size_t bytes) {
   Mutex mu;
   CondVar done;
   std::optional<worker::ShmRegistration::Result> result;
-  const auto handover = std::make_shared<worker::ShmRegistration>(
+  const auto registration = std::make_shared<worker::ShmRegistration>(
       options, &stub_, [&](worker::ShmRegistration::Result handed) {
         MutexLock lock(&mu);
         result = std::move(handed);
         done.Signal();
       });
-  handover->Start();
+  registration->Start();
   MutexLock lock(&mu);
   while (!result.has_value()) done.WaitUntil(&mu, absl::Now() + kTimeout);
   SYNCLINE_RETURN_IF_ERROR(result->status);

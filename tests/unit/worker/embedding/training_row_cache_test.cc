@@ -52,7 +52,7 @@ class Simulation {
   Simulation(uint64_t seed, const TrainingRowCache::Options& options)
       : random_(seed),
         options_(options),
-        reuse_(options),
+        cache_(options),
         current_(MakeRows()),
         next_(MakeRows()) {}
 
@@ -101,9 +101,9 @@ class Simulation {
     std::swap(current_, next_);
     if (!next_is_known_) {
       current_->Collect(RandomBatch(&random_));
-      reuse_.Select(clock, nullptr, /*early=*/false, current_.get());
+      cache_.Select(clock, nullptr, /*early=*/false, current_.get());
       Pull(clock, 0, current_->wanted().size(), current_.get());
-      reuse_.Keep(clock, current_.get());
+      cache_.Keep(clock, current_.get());
     }
     Check(clock, current_.get());
     if (::testing::Test::HasFatalFailure()) return;
@@ -111,7 +111,7 @@ class Simulation {
     const bool early = random_.Below(2) == 0;
     if (next_is_known_) {
       next_->Collect(RandomBatch(&random_));
-      reuse_.Select(clock + 1, current_.get(), early, next_.get());
+      cache_.Select(clock + 1, current_.get(), early, next_.get());
       Pull(clock + 1, 0, next_->early_count(), next_.get());
     }
     // With the mean over two samples every row moves by -1.
@@ -119,15 +119,15 @@ class Simulation {
       current_->row_gradients()[1 + i] = 2;
       ++own_[current_->keys()[i]];
     }
-    reuse_.Update(clock, 2, *current_, next_is_known_ ? next_.get() : nullptr);
+    cache_.Update(clock, 2, *current_, next_is_known_ ? next_.get() : nullptr);
     if (!next_is_known_) return;
     Pull(clock + 1, next_->early_count(), next_->wanted().size(), next_.get());
-    reuse_.Keep(clock + 1, next_.get());
+    cache_.Keep(clock + 1, next_.get());
   }
 
   Random random_;
   const TrainingRowCache::Options options_;
-  TrainingRowCache reuse_;
+  TrainingRowCache cache_;
   std::unique_ptr<RowBatch> current_;
   std::unique_ptr<RowBatch> next_;
   bool next_is_known_ = false;
@@ -172,7 +172,7 @@ TEST(TrainingRowCacheTest, AGradientThatIsNotFiniteIsNotApplied) {
   options.rows_max = 4;
   options.clocks = 9;
   options.wire_type = ElementType::kFloat16;
-  TrainingRowCache reuse(options);
+  TrainingRowCache cache(options);
   const auto current = MakeRows();
   const auto next = MakeRows();
   Batch batch;
@@ -180,22 +180,22 @@ TEST(TrainingRowCacheTest, AGradientThatIsNotFiniteIsNotApplied) {
   batch.int_feeds = {{7}};
   current->Collect(batch);
   current->value(0)[0] = 5;
-  reuse.Keep(0, current.get());
+  cache.Keep(0, current.get());
   next->Collect(batch);
-  reuse.Select(1, current.get(), /*early=*/true, next.get());
+  cache.Select(1, current.get(), /*early=*/true, next.get());
   ASSERT_TRUE(next->wanted().empty());
   current->row_gradients()[1] = std::numeric_limits<float>::quiet_NaN();
-  reuse.Update(0, 1, *current, next.get());
+  cache.Update(0, 1, *current, next.get());
   EXPECT_EQ(next->value(0)[0], 5);
   // Nor is one that the servers see as infinity.
   current->row_gradients()[1] = 70000;
-  reuse.Update(0, 1, *current, nullptr);
-  reuse.Select(1, nullptr, /*early=*/false, next.get());
+  cache.Update(0, 1, *current, nullptr);
+  cache.Select(1, nullptr, /*early=*/false, next.get());
   EXPECT_EQ(next->value(0)[0], 5);
   // Nor one whose step was given up.
   current->row_gradients()[1] = 3;
-  reuse.Update(0, 0, *current, nullptr);
-  reuse.Select(1, nullptr, /*early=*/false, next.get());
+  cache.Update(0, 0, *current, nullptr);
+  cache.Select(1, nullptr, /*early=*/false, next.get());
   EXPECT_EQ(next->value(0)[0], 5);
 }
 
