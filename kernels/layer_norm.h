@@ -4,9 +4,9 @@
 // Layer normalisation (Ba, Kiros and Hinton 2016) and root mean square
 // normalisation (Zhang and Sennrich 2019) of `rows` rows of n elements:
 //
-//   y = (x - mean) * inverse * scale + bias    inverse = 1 / sqrt(variance + e)
-//   y = x * inverse * scale                    inverse = 1 / sqrt(mean(x^2) +
-//   e)
+//   y = (x - mean) * inverse * scale + bias
+//       inverse = 1 / sqrt(variance + epsilon)
+//   y = x * inverse * scale, inverse = 1 / sqrt(mean(x^2) + epsilon)
 //
 // float32, dense row-major. Thread-compatible.
 

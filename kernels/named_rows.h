@@ -98,7 +98,7 @@ inline void AddRow(int64_t width, const float* from, float* to) {
   Emit(width, /*accumulate=*/true, to, [=](int64_t k) { return from[k]; });
 }
 
-// What the members of large buckets name.
+// Adds the rows that the members of large buckets name.
 template <typename At>
 void AddLarge(const Buckets& buckets, At at, int64_t width, const float* from,
               float* to) {

@@ -3,8 +3,8 @@
 
 // Normalisation of planes, as batch, instance and group normalisation have it:
 //
-//   y = (x - mean) * inverse * scale + bias,   inverse = 1 / sqrt(var +
-//   epsilon)
+//   y = (x - mean) * inverse * scale + bias
+//       inverse = 1 / sqrt(variance + epsilon)
 //
 // where mean and variance are those of a group of planes of x. Sources: Ioffe
 // and Szegedy, ICML 2015; Ulyanov et al. 2016; Wu and He, ECCV 2018.

@@ -27,10 +27,10 @@ inline constexpr int64_t kElementsPerThread = 32768;
 
 // Calls run(begin, end) for ranges that together are [0, count), each at least
 // `grain` long, at the same time on as many threads as SetComputeThreads said,
-// and returns when all are done. What is too short to share is one call on this
-// thread. Where it is cut depends on the number of threads: a loop whose
-// results must not may write each of its elements in one call. Not from within
-// `run`.
+// and returns when all are done. A range too short to share is one call on this
+// thread. The number of threads decides where the range is cut. A loop whose
+// results must not depend on that writes each element within one call. Must not
+// be called from within `run`.
 void ParallelFor(int64_t count, int64_t grain,
                  absl::FunctionRef<void(int64_t, int64_t)> run);
 // The same over rows of `row` elements each.

@@ -21,8 +21,8 @@ class AreaAllocator {
   // Of `size` only whole multiples of kAlignment are used.
   explicit AreaAllocator(size_t size);
 
-  // The offset of `bytes` > 0 that are nobody else's; nothing if there is no
-  // gap of that size.
+  // The offset of `bytes` > 0 that no other area overlaps; nothing if there is
+  // no gap of that size.
   std::optional<size_t> Allocate(size_t bytes);
   // REQUIRES: `offset` came from Allocate and was not given back since.
   void Free(size_t offset);

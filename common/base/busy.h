@@ -7,9 +7,9 @@
 
 namespace syncline {
 
-// ResourceExhausted for want of room that calls under way hold: the room comes
-// back when they end. So a caller that finds none for long waits for whoever
-// they wait for. Full memory and full disks are ResourceExhausted without this.
+// The payload of a ResourceExhausted whose room is held by calls under way: it
+// comes back when they end. So a caller that finds no room for long waits for
+// the members they wait for. A full memory or disk has no such payload.
 inline constexpr char kBusyPayload[] = "syncline/busy";
 
 inline absl::Status BusyError(absl::string_view message) {

@@ -16,7 +16,7 @@ struct HostPort {
 
   // Brackets around IPv6.
   std::string ToString() const;
-  // 127.0.0.0/8, ::1 or localhost: nobody else can reach it.
+  // 127.0.0.0/8, ::1 or localhost: other hosts cannot reach it.
   bool IsLoopback() const;
   // 0.0.0.0 or ::, which name every interface and no peer.
   bool IsAnyInterface() const;

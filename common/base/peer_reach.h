@@ -12,26 +12,26 @@ namespace syncline {
 // Pure, thread-compatible.
 class PeerReach {
  public:
-  // A shorter outage is told to nobody, where its caller has the patience.
+  // A shorter outage is not reported; the least of this and `patience` / 16.
   static constexpr absl::Duration kUntold = absl::Seconds(2);
-  // How often one that lasts is told.
+  // How often a lasting outage is reported.
   static constexpr absl::Duration kTellPeriod = absl::Seconds(2);
 
-  // `patience`: the caller gives the peer up after so long, and tells before
-  // that: a sixteenth of it is too short to be told.
+  // `patience`: the caller gives the peer up after so long. It reports outages
+  // well before that.
   explicit PeerReach(absl::Duration patience = absl::InfiniteDuration())
       : untold_(std::min(kUntold, patience / 16)) {}
 
   // The peer has answered, whatever it said.
   void OnAnswer(absl::Time now);
   // A call did not get through. Returns for how long the peer has been out of
-  // reach if that is to be told now: since the first call after its last answer
-  // that failed. When that call was started says nothing, because calls are
-  // parked at a ps that can be reached.
+  // reach, if it is time to report that. The time counts from the first failure
+  // after the peer's last answer, not from the start of the failed call,
+  // because a reachable ps parks calls.
   std::optional<absl::Duration> OnFailure(absl::Time now);
-  // The same for a question that is answered at once where it arrives: nothing
-  // has come since it was asked. Nullopt if the peer has answered another one
-  // since: then the next question tells.
+  // The same for a call that the peer answers at once: no answer has come since
+  // `asked`. Nullopt if the peer has answered another call since `asked`; the
+  // next call will tell.
   std::optional<absl::Duration> OnSilence(absl::Time asked, absl::Time now);
 
  private:

@@ -16,7 +16,7 @@ namespace syncline {
 std::string Printable(absl::string_view text);
 
 // Length of the UTF-8 sequence at the end of `text` that may still become a
-// whole character; 0 if none begins there. For those who get text in pieces.
+// whole character; 0 if none begins there. For callers that get text in pieces.
 size_t OpenCharacterBytes(absl::string_view text);
 
 }  // namespace syncline

@@ -10,8 +10,8 @@
 
 namespace syncline {
 
-// Tells the scheduler that this process is the one that registered; of every
-// daemon, proto/scheduler.proto has the contract. Thread-safe.
+// Every daemon's answer to the scheduler's question if this process is the one
+// that registered. proto/scheduler.proto has the contract. Thread-safe.
 class IdentityService final : public Identity::CallbackService {
  public:
   // Before the member `incarnation` of this process registers.

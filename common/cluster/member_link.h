@@ -17,9 +17,9 @@ namespace syncline {
 // One role's membership in the cluster: its session with the scheduler, and
 // whether it works for a job. Thread-safe.
 //
-// Commands come on the session's thread in order, events go out through Send
-// from any thread; both are nothing before Join and after Leave, so the role
-// may be destroyed on either side of them.
+// Commands come on the session's thread in order. Any thread sends events by
+// Send. Before Join and after Leave no command comes and Send does nothing: the
+// role may be created after this object and destroyed before it.
 class MemberLink {
  public:
   struct Callbacks {

@@ -26,11 +26,11 @@ struct DeliverCommand {
 struct DeliverRegistered {
   Registered registered;
 };
-// The session is over. Unavailable: another time it may be taken.
+// The session is over. Unavailable: a later attempt may succeed.
 struct DeliverRejected {
   absl::Status status;
 };
-// A session that was established is lost: for the log, at once.
+// An established session is lost. The shell logs it at once.
 struct AnnounceLoss {
   std::string job_id;  // orphaned; empty: none
   absl::Duration wait;
@@ -104,9 +104,9 @@ class SessionCore {
   bool told_to_end_ = false;  // by Shutdown
   // The job was stopped as the orphan timeout asks for.
   bool orphan_stopped_ = false;
-  // Of the job that it works for, or worked for last, in order: what the
-  // scheduler must have heard. It is said again after each registration,
-  // because what left on a stream that broke may not have arrived.
+  // Events of the running or last job that the scheduler must receive, in
+  // order. They are sent again after each registration, because events that
+  // were sent on a broken stream may not have arrived.
   std::deque<DaemonMessage> said_;
   absl::Status last_error_;
   bool ever_registered_ = false;

@@ -52,9 +52,9 @@ class Daemon {
   MetricsRegistry* metrics() { return &metrics_; }
   grpc::ServerBuilder* builder() { return &builder_; }
   // For files of this process: a folder of its own in WorkRoot(), created, and
-  // removed at the end. What killed processes have left there is removed.
+  // removed at the end. The folders of killed processes there are removed too.
   absl::StatusOr<std::string> WorkDir();
-  // --work-dir, or the folder for temporary files. For what outlives the
+  // --work-dir, or the folder for temporary files. For files that outlive the
   // process.
   std::string WorkRoot() const;
 

@@ -81,7 +81,7 @@ struct DaemonCommandLine {
 };
 
 // `args` without the program's name. `tf_config` is the environment's, empty if
-// it is not set; it is not looked at where --task says who this process is.
+// it is not set; it is ignored if --task names the task of this process.
 // Pure: no file, socket or environment is touched.
 DaemonCommandLine ReadDaemonOptions(DaemonKind kind,
                                     const std::vector<std::string>& args,

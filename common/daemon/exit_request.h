@@ -18,10 +18,10 @@ struct ExitReason {
   std::string text;  // "SIGTERM", "the job has ended" ...
 };
 
-// The one thing that a daemon's main thread waits for: a signal, or a call of
-// Request from any thread; the first one counts. Blocks SIGTERM and SIGINT for
-// its life in the threads that are created after it, so it comes first. One at
-// a time.
+// Makes a daemon's main thread wait for a signal, or for a call of Request from
+// any thread; the first one counts. Blocks SIGTERM and SIGINT for its life in
+// the threads that are created after it: create it before all threads. At most
+// one exists at a time.
 class ExitRequest {
  public:
   ExitRequest();
@@ -32,8 +32,8 @@ class ExitRequest {
   // Thread-safe; does not block.
   void Request(int exit_code, absl::string_view text) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits for as long as it takes; from the main thread. From then on a signal
-  // ends the process at once, as without this class: who asks twice means it.
+  // Waits for as long as it takes; from the main thread. From then on a second
+  // signal ends the process at once, as without this class.
   ExitReason Await() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -15,7 +15,7 @@ namespace syncline {
 
 // A daemon's HTTP page: /metrics, /healthz (200 while the process turns),
 // /readyz (200, or 503 with the reason), and pages a role adds. A connection
-// that sends no whole request within 1 s is closed; 255 such hold nobody up.
+// that sends no whole request within 1 s is closed; 255 such delay no other.
 // Thread-safe.
 class HttpServer {
  public:

@@ -13,11 +13,11 @@ namespace syncline {
 // path. `setting` is "path=value":
 //   learning_rate.base=0.1              a number, a bool, the name of an enum
 //   name=second try                     text, with or without quotes
-//   metrics=[ACCURACY, AUC]             a whole list; one value is a list of
-//   one model.initialize[0].scale=0.5       an entry of a list; [size] appends
-//   one optimizer={kind: ADAM beta1: 0.8}   a message in protobuf's text
-//   format,
-//                                       which replaces the file's
+//   metrics=[ACCURACY, AUC]             a whole list; a single value is a list
+//                                       with one entry
+//   model.initialize[0].scale=0.5       an entry of a list; [size] appends one
+//   optimizer={kind: ADAM beta1: 0.8}   a message in protobuf's text format; it
+//                                       replaces the file's
 // Errors: InvalidArgument: "--set SETTING: what is wrong", with the field that
 // is probably meant; `spec` may then have empty messages on the way to it. What
 // the value means is for the validator.

@@ -3,8 +3,8 @@
 
 namespace syncline {
 
-// LimitsSpec.step_timeout_seconds (proto/job_spec.proto). Below, a round trip
-// on a busy host is taken for a silence; above, nobody waits.
+// LimitsSpec.step_timeout_seconds (proto/job_spec.proto). The minimum is longer
+// than a round trip on a busy host; the maximum is a day.
 inline constexpr double kStepTimeoutSecondsMin = 0.1;
 inline constexpr double kStepTimeoutSecondsMax = 24 * 60 * 60;
 

@@ -6,8 +6,8 @@
 
 namespace syncline {
 
-// The part of ValidateJobSpec that concerns embedding tables. What the model
-// must have for them is ResolveTrainingGraph's business.
+// The part of ValidateJobSpec that concerns embedding tables.
+// ResolveTrainingGraph checks the model's side of them.
 void CheckTables(const JobSpec& spec, Problems* problems);
 
 }  // namespace syncline

@@ -47,7 +47,7 @@ struct ExportRecord;
 //
 // Tables: a float32 graph input [rows, dim] that is named in `tables` is
 // declared in the same way. Its number of rows may be open, for a vocabulary
-// that nobody knows; the initializer then has 0 rows.
+// of unknown size; the initializer then has 0 rows.
 class Model {
  public:
   // For InferShapes: all inputs are fixed; take them as the file has them.
@@ -128,14 +128,14 @@ class Model {
       absl::Span<const std::string> inputs = {}) const;
 
   // Nodes around these initializers (indices into Graph::initializers) are
-  // fused as around constants (fusion.h), where they are single numbers: nobody
-  // trains them. Before anything is made of the graph. REQUIRES: whole().
+  // fused as around constants (fusion.h), where they are single numbers that
+  // are not trained. Call it before any use of the graph. REQUIRES: whole().
   void FuseAround(absl::Span<const int> initializers);
 
   // Frees the values of these initializers (indices into Graph::initializers)
-  // of the file, for who has them in memory of its own: the graph keeps types
-  // and shapes, and WithWeights must then be given them or find them in
-  // `inputs`. What shape rules may read, by its size, stays. Not while another
+  // of the file, for a caller with a copy of its own. The graph keeps types and
+  // shapes; WithWeights must then be given the values or find them in `inputs`.
+  // Values small enough for shape rules to read are kept. Not while another
   // thread uses the model; no executor may be made of it afterwards that wants
   // the file's values.
   void ReleaseValues(absl::Span<const int> initializers);

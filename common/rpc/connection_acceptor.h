@@ -49,8 +49,8 @@ class ConnectionAcceptor {
 
   absl::Status Bind(int family, const void* where, uint32_t where_bytes);
   void Run();
-  // Accepts all connections that wait. False: the system refuses to hand out
-  // any for now.
+  // Accepts all connections that wait. False: accept() failed, for example for
+  // want of descriptors. Connections may still wait then: try again later.
   bool AcceptAll(int listener);
   void TellRefused();
 

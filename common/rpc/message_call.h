@@ -27,7 +27,7 @@ struct MessageCall {
   std::function<void(const grpc::Status&)> on_done;  // once
 };
 
-// Starts it. What it points to lives until on_done returns.
+// Starts `call`. The objects it points to live until on_done returns.
 void StartMessageCall(grpc::GenericStub* stub, MessageCall call);
 
 }  // namespace syncline

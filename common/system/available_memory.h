@@ -10,9 +10,9 @@ namespace syncline {
 
 // Bytes that this process may still allocate without being killed or refused:
 // the least of the machine's memory, of the control groups' (version 1 and 2)
-// that it is in, and of its own limits (RLIMIT_AS, RLIMIT_DATA). What groups
-// hold only as a cache of files counts as available. The largest number if none
-// says.
+// that it is in, and of its own limits (RLIMIT_AS, RLIMIT_DATA). A group's
+// memory that only caches files counts as available. The largest uint64_t if
+// there is no limit.
 uint64_t AvailableMemoryBytes();
 
 // "MemAvailable:   123 kB" in the text of /proc/meminfo, in bytes; the largest

@@ -25,8 +25,8 @@ absl::Status FileError(int error_number, absl::string_view verb,
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t bytes_max);
 
-// Replaces or creates `path` such that readers, and whoever looks after a
-// crash, see the old content or the new: written beside it, synced, renamed.
+// Replaces or creates `path` such that readers, also those after a crash, see
+// either the old content or the new: written beside it, synced, renamed.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view content);
 

@@ -25,8 +25,8 @@ struct LocalListener {
 };
 absl::StatusOr<LocalListener> ListenLocally();
 
-// Connects to `name` and sends `text` (1..128 bytes) with `descriptor`. Whoever
-// accepts may take its time; the connection shows them when this process has
+// Connects to `name` and sends `text` (1..128 bytes) with `descriptor`. The
+// listener may accept later; the connection shows it when this process has
 // ended. Errors: Unavailable: no such listener here, its queue is full, or it
 // is another user's: memory is shared with processes of the same user alone.
 absl::StatusOr<FileDescriptor> SendDescriptor(absl::string_view name,

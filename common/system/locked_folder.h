@@ -10,10 +10,10 @@
 
 namespace syncline {
 
-// A folder for files of one process that are worth nothing without it:
-// ROOT/NAME, locked by ROOT/NAME.lock for as long as this lives, and itself
-// locked, in case somebody deletes the lock file. Both are removed at the end;
-// those that a killed process left have locks that are free. Thread-safe.
+// A folder for files of one process that are useless after its end:
+// ROOT/NAME, locked by ROOT/NAME.lock for as long as this lives. The folder is
+// locked too, in case the lock file is deleted. Both are removed at the end. A
+// killed process leaves them behind with free locks. Thread-safe.
 //
 // ROOT is to be of this host: over a network file system a lock may exclude
 // processes of the same host only, and then two hosts take, and remove, each

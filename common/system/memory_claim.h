@@ -19,8 +19,8 @@ inline constexpr uint64_t kMemoryKeptFreeBytes = uint64_t{64} << 20;
 // "12.5 MiB": one decimal below 100, none above.
 std::string MebibytesText(uint64_t bytes);
 
-// May `bytes` more be taken? Takes nothing. Errors: ResourceExhausted: "WHAT
-// need 12 MiB, 8 MiB are available".
+// Checks if `bytes` more can be taken; takes none. Errors: ResourceExhausted:
+// "WHAT need 12 MiB, 8 MiB are available".
 absl::Status CheckMemoryFor(
     absl::string_view what, uint64_t bytes,
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
@@ -32,8 +32,8 @@ using GoOnCheck = std::function<absl::Status()>;
 // Makes every page of `memory` resident, so that what was promised to a job is
 // there when it is needed. Contents stay. Before each 64 MiB it asks `go_on`,
 // and again for what is available, because other processes take memory at the
-// same time. REQUIRES: nobody else writes `memory`. Errors: ResourceExhausted,
-// as above; those of `go_on`. Part of the pages is resident then.
+// same time. REQUIRES: no other thread writes `memory`. Errors:
+// ResourceExhausted, as above; those of `go_on`. Some pages are resident then.
 absl::Status TouchMemory(
     absl::string_view what, absl::Span<char> memory, const GoOnCheck& go_on,
     const std::function<uint64_t()>& available = AvailableMemoryBytes);

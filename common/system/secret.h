@@ -8,7 +8,7 @@
 
 namespace syncline {
 
-// 16 random bytes from the kernel, to prove with that a caller is who it says.
+// 16 random bytes from the kernel, by which a caller proves its identity.
 // Errors: Unavailable: the kernel gives none; nothing weaker is used instead.
 absl::StatusOr<std::string> NewSecret();
 

@@ -12,8 +12,8 @@ namespace syncline {
 
 // Memory that two processes of one host map: anonymous, of a size that can
 // never change, gone when both have let go of it, however they end. Immutable
-// but for its bytes, which whoever maps it may change at any time: what decides
-// anything is copied out first.
+// but for its bytes, which either process may change at any time. So a reader
+// copies a value out before it decides anything by it.
 class SharedRegion {
  public:
   enum class Access { kRead, kReadWrite };
@@ -27,9 +27,9 @@ class SharedRegion {
   // would turn reading it into a crash.
   static absl::StatusOr<size_t> SizeOf(const FileDescriptor& memory);
 
-  // Maps what another process created, of at most `bytes_max`. kRead seals it:
-  // nobody can map it to write any more, or take pages out of it; who wrote to
-  // it before goes on. Errors, of which none maps anything: those of SizeOf;
+  // Maps memory that another process made, of at most `bytes_max`. kRead seals
+  // it: no process can map it to write any more, or take pages out of it; older
+  // mappings still can write. Errors, of which none maps it: those of SizeOf;
   // FailedPrecondition: also not allocated, which would turn reading it into an
   // allocation of this process, or kRead and pages could be taken out;
   // ResourceExhausted: larger, or it cannot be mapped.

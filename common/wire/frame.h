@@ -58,8 +58,8 @@ class PayloadView {
   size_t size_bytes_ = 0;
 };
 
-// Splits a received frame. `shared` says what lies in shared memory, if
-// anything, and is not to be believed; null: nothing may. Errors:
+// Splits a received frame. `shared` is what the peer claims to lie in shared
+// memory; check it before use. Null: the frame must not use any. Errors:
 // InvalidArgument: anything but the layout above, a header that does not parse
 // or is over 64 KiB, sizes that do not add up, a payload in both places; the
 // outputs are then unspecified.
@@ -67,7 +67,7 @@ absl::Status DecodeFrame(const grpc::ByteBuffer& buffer,
                          google::protobuf::MessageLite* header,
                          PayloadView* payload, SharedMemory* shared = nullptr);
 
-// A frame for those who move payloads and do not read headers.
+// A frame for code that moves payloads and does not read headers.
 struct FrameParts {
   std::string header;  // serialised
   SharedMemory shared;

@@ -51,8 +51,8 @@ float SumOf(int64_t count, Value value) {
   return static_cast<float>(sum);
 }
 
-// Largest of value(i), count > 0, likewise in eight lanes. A NaN need not win:
-// whoever needs it finds it in the sum of what is shifted by this.
+// Largest of value(i), count > 0, likewise in eight lanes. A NaN need not win.
+// A caller for which it matters finds it in the sum of the shifted values.
 template <typename Value>
 float MaximumOf(int64_t count, Value value) {
   constexpr int kLanes = 8;

@@ -101,7 +101,7 @@ struct AdamCorrection {
 };
 AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t);
 
-// ApplyOptimizer of kAdam and kAdamW to whoever keeps the correction of step.t.
+// ApplyOptimizer of kAdam and kAdamW for callers that keep step.t's correction.
 void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
                const AdamCorrection& correction, const float* gradient,
                float* value, float* first, float* second, size_t count);

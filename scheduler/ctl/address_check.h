@@ -8,7 +8,7 @@
 
 namespace syncline::ctl {
 
-// The port of a scheduler where nobody names another one.
+// The port of a scheduler whose address names none.
 inline constexpr int kDefaultSchedulerPort = 7070;
 
 // Whether the user's word for a scheduler is host:port. Resolves nothing.

@@ -45,9 +45,9 @@ class ZipfDistribution {
 // The teacher's logit is a bias, a weight times log(1 + x) of each integer, a
 // weight per (column, value), a missing value being one, and inner products of
 // hidden vectors of a few pairs of columns; all of them functions of (seed,
-// column, value). Large columns weigh less than small ones: what nobody can
-// learn, because a value was seen a few times only, is a small part of the
-// whole.
+// column, value). Large columns weigh less than small ones. So values that are
+// seen only a few times, whose weights cannot be learned, are a small part of
+// the logit.
 //
 // Immutable, hence thread-safe.
 class CriteoGenerator {

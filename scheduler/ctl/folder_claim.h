@@ -29,7 +29,7 @@ class FolderClaim {
 // process uses.
 std::string PartName(const std::string& file);
 // Removes the parts of `file` that killed processes have left beside it.
-// REQUIRES: nobody else writes to the folder.
+// REQUIRES: no other process writes to the folder.
 void RemoveParts(const std::string& file);
 
 }  // namespace syncline::ctl

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_SCHEDULER_CTL_HELP_TEXTS_H_
 #define SYNCLINE_SCHEDULER_CTL_HELP_TEXTS_H_
 
-// What `synctl --help` and the help of each command say below the options: what
-// to know beforehand, and examples.
+// The texts that `synctl --help` and the help of each command print below the
+// options: what to know beforehand, and examples.
 
 namespace syncline::ctl {
 

@@ -72,8 +72,8 @@ bool IsAbout(absl::string_view problem, absl::Span<const std::string> paths) {
   });
 }
 
-// What a file is that is no job file, as far as its name and its first bytes
-// say; empty: it may be one.
+// The kind of a file that is not a job file, as far as its name and its first
+// bytes tell; empty: it may be a job file.
 absl::string_view OtherKind(const std::string& path) {
   const std::string suffix =
       absl::AsciiStrToLower(std::filesystem::path(path).extension().string());

@@ -20,9 +20,9 @@ class AddressConfirmer {
   virtual ~AddressConfirmer() = default;
 
   // Never blocks. `done` runs once, on any thread, with OK; FailedPrecondition:
-  // another process answers there; Unimplemented: nobody there knows the
-  // question; NotFound: its host refuses connections, so nobody listens; any
-  // other error: there is no answer.
+  // another process answers there; Unimplemented: the process there does not
+  // know the RPC; NotFound: its host refuses connections, so no process listens
+  // there; any other error: there is no answer.
   virtual void Confirm(const std::string& address, uint64_t incarnation,
                        std::function<void(absl::Status)> done) = 0;
 };

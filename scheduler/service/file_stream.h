@@ -136,7 +136,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   void TakeTurn() ABSL_LOCKS_EXCLUDED(mu_) {
     if (EndsWaiting()) ReadNext();
   }
-  // True once: for whoever goes on with the call.
+  // True once: for the thread that goes on with the call.
   bool EndsWaiting() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     return std::exchange(awaits_turn_, false);

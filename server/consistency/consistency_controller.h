@@ -61,7 +61,7 @@ class ConsistencyController {
   // Late repeats are ignored.
   void OnReduced(const ReductionRound& round, double squared_norm,
                  absl::Time now, ShardActions* out);
-  // The reduction fails for now, because of `why`; for messages.
+  // A try to reduce has failed; the shell repeats it. `why` is for messages.
   void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);

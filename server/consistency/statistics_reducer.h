@@ -15,12 +15,12 @@ namespace syncline::ps {
 
 // At the shard of rank 0: adds up what the workers of a job measure at each
 // point of a step, in order of rank and in fp64, so that the sums do not depend
-// on who comes first. A worker takes part in a clock's folds from the first on,
-// until it says that it is absent, or the clock is over.
+// on the order of calls. A worker takes part in a clock's folds from the first
+// on, until it says that it is absent, or the clock is over.
 //
 // Memory: the parts of the open fold and the sums of the one before it. That is
-// enough for repeats: nobody completes a fold for which another has not asked
-// yet, and that one has the answers to all before it.
+// enough for repeats: a fold is complete only when all workers have asked for
+// it, and a worker that asks for it has the answers to all folds before it.
 //
 // A pure state machine; thread-compatible.
 class StatisticsReducer {
@@ -49,14 +49,14 @@ class StatisticsReducer {
   struct Answer {
     uint64_t token = 0;
     absl::Status status;
-    std::vector<double> sums;  // empty for who is absent
+    std::vector<double> sums;  // empty for an absent worker
   };
   using Answers = std::vector<Answer>;
 
   // `label` names job and ps in messages.
   StatisticsReducer(std::vector<Worker> workers, std::string label);
 
-  // Parked until all who take part have come, but for who is absent. Repeats,
+  // Parked until all workers have come, except those that are absent. Repeats,
   // also of the last fold, are answered like the first; one that finds the
   // first still parked takes its place. Errors: InvalidArgument: no such rank,
   // no or too many values, or not the clock, fold or number of values that the
@@ -71,7 +71,7 @@ class StatisticsReducer {
   void Close(const absl::Status& status, Answers* out);
 
   size_t parked_count() const;
-  // When somebody's part last came, or absence; InfinitePast: never.
+  // When a part or an absence last came; InfinitePast: never.
   absl::Time moved_at() const { return moved_at_; }
 
  private:
@@ -84,7 +84,7 @@ class StatisticsReducer {
   };
   absl::Status CheckCaller(const Part& part) const;
   absl::Status CheckPart(const Part& part) const;
-  // It is that of the next clock, and nobody waits in the open one.
+  // It is that of the next clock, and no call waits in the open one.
   bool StartsClock(const Point& at) const;
   std::string Expected() const;
   bool Missing(const Standing& standing) const {

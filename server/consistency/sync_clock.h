@@ -48,7 +48,7 @@ class SyncClock {
   // IsReducing(round).
   bool OnReduced(const ReductionRound& round, double squared_norm,
                  ShardActions* out);
-  // The reduction fails for now, because of `why`; for messages.
+  // A try to reduce has failed; the shell repeats it. `why` is for messages.
   void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
 
   // True if the shards reduce this round now; any round. All workers have

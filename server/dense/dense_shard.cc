@@ -124,7 +124,7 @@ std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
 
 uint64_t DenseShard::DropNonFinite(Block* block, uint64_t sample_count,
                                    Scratch* scratch) {
-  // A sum is finite only if all that it is made of is.
+  // The sum is checked first; single gradients only if the sum is not finite.
   if (FirstNonFiniteSum(*block, scratch) == block->count) return sample_count;
   scratch->non_finite = Inspect(*block, scratch);
   for (const NonFinite& found : scratch->non_finite) {

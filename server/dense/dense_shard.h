@@ -19,8 +19,8 @@
 
 namespace syncline::ps {
 
-// Float32 values that somebody else holds, in pieces and unaligned: the payload
-// of a call. Shared with its holder; thread-compatible.
+// Float32 values in memory of its owner, in pieces and unaligned: the payload
+// of a call. Shared with its owner; thread-compatible.
 class FloatSource {
  public:
   virtual ~FloatSource() = default;
@@ -82,8 +82,8 @@ class DenseShard {
   // The block is a running mean of what is pushed, not a parameter: it is
   // summed as gradients are, and applied by AverageIn
   // (kernels/optimizer/optimizer.h) with no part in norms, clipping and
-  // learning rate. What is not finite is treated as in a gradient. Before the
-  // first Apply.
+  // learning rate. A value that is not finite is treated as in a gradient. Call
+  // it before the first Apply.
   void MakeRunningMean(BlockIndex block, float momentum) {
     blocks_[block].momentum = momentum;
   }

@@ -46,10 +46,10 @@ class Lanes {
  private:
   struct Lane {
     explicit Lane(int index);
-    DenseShard::Scratch scratch;  // of whoever runs the lane
+    DenseShard::Scratch scratch;  // of the thread that runs the lane
     Mutex mu;
     std::deque<Task> queue ABSL_GUARDED_BY(mu);
-    // Somebody runs it, or is about to. False: the queue is empty.
+    // A thread runs it, or is about to. False: the queue is empty.
     bool running ABSL_GUARDED_BY(mu) = false;
     ThreadPool thread;  // last: it uses the rest
   };

@@ -88,7 +88,7 @@ class SharedRegions {
   struct Entry {
     std::shared_ptr<SharedRegion> region;
     SharedRegion::Access access = SharedRegion::Access::kRead;
-    // Its end is the worker's. Shared with who asks whether it is closed.
+    // It closes when the worker ends. Shared with the code that polls it.
     std::shared_ptr<const FileDescriptor> connection;
   };
   // A part of a region as a peer names it, checked.

@@ -52,9 +52,9 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
       "pushes of a worker, where workers do not wait for each other.");
   in_flight_bytes_ = &registry_->AddGauge(
       "syncline_ps_in_flight_bytes", "Bytes of requests and responses held.");
-  in_flight_limit_bytes_ =
-      &registry_->AddGauge("syncline_ps_in_flight_limit_bytes",
-                           "Above this calls are refused for now.");
+  in_flight_limit_bytes_ = &registry_->AddGauge(
+      "syncline_ps_in_flight_limit_bytes",
+      "Calls beyond this limit are refused until others end.");
   const auto parked = [this](const char* kind) {
     return &registry_->AddGauge("syncline_ps_parked_calls",
                                 "Calls that wait for somebody.",

@@ -72,7 +72,7 @@ class PsMetrics {
     double clock_spread = 0;
   };
 
-  // `registry` may be null (nobody looks) and else outlives this object.
+  // `registry` may be null: nothing is exported then. It outlives this object.
   explicit PsMetrics(MetricsRegistry* registry);
 
   void Answered(PsRpc rpc, absl::StatusCode code, absl::Duration duration);

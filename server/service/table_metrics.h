@@ -33,8 +33,8 @@ class TableMetrics {
   // Outlives this object.
   explicit TableMetrics(MetricsRegistry* registry) : registry_(registry) {}
 
-  // As the job's table is now. What counts up within a job goes on counting
-  // over jobs.
+  // The state of the job's table now. Counters of a job go on from those of the
+  // jobs before it.
   void Set(const std::string& job_id, const ShardStatus::Table& table);
   // The job is over: its tables hold nothing any more.
   void Forget(const std::string& job_id);

@@ -7,8 +7,8 @@ namespace syncline::ps {
 
 // Tells from the gaps between the ticks of a process for how long it did not
 // run: it was frozen (SIGSTOP, a virtual machine's pause), or starved, and
-// heard nobody. What a tick itself takes is no gap: calls come in meanwhile.
-// Pure, thread-compatible.
+// received no call. The time of a tick itself is no gap: calls come in
+// meanwhile. Pure, thread-compatible.
 class TickGap {
  public:
   // A shorter gap is none.

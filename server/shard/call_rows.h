@@ -13,7 +13,7 @@
 
 namespace syncline::ps {
 
-// The rows of one call, for as long as somebody works on them.
+// The rows of one call, for as long as a lane works on them.
 struct CallRows {
   std::vector<RowList> lists;
   std::shared_ptr<const FloatSource> values;  // of a push; null in a pull

@@ -125,7 +125,7 @@ class LaneExecutor {
   LaneExecutor(const JobConfig* config, const ShardLayout* layout,
                std::unique_ptr<EmbeddingTables> tables);
 
-  // In their order. What a step holds is let go of with it.
+  // Runs steps in their order, and releases what each holds after it.
   void Run(int lane, std::vector<LaneStep>& steps,
            DenseShard::Scratch* scratch);
 

@@ -32,8 +32,8 @@ class NonFiniteLog {
   absl::Status failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
-  // How often something of this worker was found, since the job was opened; 0
-  // for the evaluator, who has a rank and no gradients.
+  // How often a gradient of this worker was not finite, since the job was
+  // opened; 0 for the evaluator, which has a rank and no gradients.
   uint64_t CountOf(uint32_t rank) const {
     return rank < counts_.size() ? counts_[rank].load() : 0;
   }

@@ -35,7 +35,7 @@ struct RowList {
   size_t first = 0;
 };
 
-// The bytes of a payload that somebody else holds.
+// The bytes of a payload, in memory of its owner.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;

@@ -15,9 +15,9 @@
 
 namespace syncline::ps {
 
-// The folder of one daemon below --spill-dir. What is spilled is worth nothing
-// without the memory it came from, so an earlier process's leftovers are
-// removed when this is opened, and everything when it is closed. Thread-safe.
+// The folder of one daemon below --spill-dir. Spilled rows are useless without
+// the index in the memory of their process. So files of earlier processes are
+// removed when this is opened, and all files when it is closed. Thread-safe.
 class SpillDirectory {
  public:
   // Removes what killed daemons have left in `root`, too. Errors, naming the

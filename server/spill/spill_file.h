@@ -20,9 +20,9 @@ namespace syncline::ps {
 // A file in chunks of one size, which are taken, written, read and given back.
 // It grows as needed and never shrinks; the disk has promised its room before a
 // chunk is handed out, so what is written to one does not find the disk full;
-// and it keeps a reserve, so that a full disk is known before it hurts.
-// Nothing is synced: the file is worth nothing without the process.
-// Thread-safe; who has a chunk sees to it that it is not read while it is
+// and it keeps a reserve, so that a full disk is noticed before a write fails.
+// Nothing is synced: the file is useless after the end of the process.
+// Thread-safe; the owner of a chunk makes sure that it is not read while it is
 // written.
 //
 // Errors, the same for every call; each message names the folder:
@@ -31,8 +31,8 @@ namespace syncline::ps {
 //   Unavailable        the disk does not answer as it should
 class SpillFile {
  public:
-  // Makes `folder`/rows; chunk_bytes: a multiple of 4096. What it grows by at a
-  // time is the reserve, unless `reserve_bytes` are more.
+  // Makes `folder`/rows; chunk_bytes: a multiple of 4096. The reserve is the
+  // bytes that the file grows by at a time, or `reserve_bytes` if that is more.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(
       const std::string& folder, size_t chunk_bytes, uint64_t bytes_max,
       uint64_t reserve_bytes = 0);

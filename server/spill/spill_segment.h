@@ -125,7 +125,7 @@ class SpillSegment {
     uint16_t tag;
     uint32_t slot;
   };
-  // Rows that were lost: who looks for a key there is told.
+  // Rows that were lost: a search for a key there fails.
   struct Losses {
     bool Has(uint64_t position) const;
 

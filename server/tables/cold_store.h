@@ -62,8 +62,8 @@ class ColdStore {
   virtual absl::Status Delete(absl::Span<const ColdKey> keys, size_t* gone) = 0;
 
   // Appends up to `limit` rows of a partition with positions of at least
-  // `from`, in order. Rows that cannot be read fail it, for whoever needs all,
-  // or are left out.
+  // `from`, in order. A row that cannot be read fails the scan (kFails: the
+  // caller needs all rows) or is left out.
   enum class Damaged { kFails, kLeftOut };
   virtual absl::Status Scan(uint32_t partition, uint64_t from, size_t limit,
                             Damaged damaged, std::vector<int64_t>* keys,

@@ -17,8 +17,8 @@ namespace syncline::ps {
 // row that is not the one. Any capacity will do, not only powers of two: home
 // is a multiplication.
 //
-// It does not know hashes of what it holds: whoever grows it empties it and
-// inserts again. Of the hash it uses the lower 48 bits. Thread-compatible.
+// The index does not know its rows' hashes: to grow it, the caller empties it
+// and inserts all rows again. It uses a hash's low 48 bits. Thread-compatible.
 class RowIndex {
  public:
   static constexpr uint32_t kNone = 0xffffffff;

@@ -49,10 +49,10 @@ class TableBudget : public std::enable_shared_from_this<TableBudget> {
   TableBudget(uint64_t memory_bytes, uint64_t disk_bytes)
       : limit_{memory_bytes, disk_bytes} {}
 
-  // Sets bytes aside for a job's tables, in their order. What a table asks for
-  // it gets; those that leave it open, with 0, share what is then left equally.
-  // Less than kLeastBytes of disk is none; of memory it is not enough.
-  // Errors: ResourceExhausted: that is not to be had; nothing is set aside.
+  // Sets bytes aside for a job's tables, in their order. A table that asks for
+  // bytes gets them. Tables that ask for 0 then share the rest equally. A share
+  // of disk below kLeastBytes becomes none; one of memory is an error. Errors:
+  // ResourceExhausted: there is not enough; nothing is set aside.
   absl::StatusOr<Reservation> Reserve(absl::Span<const Share> asked)
       ABSL_LOCKS_EXCLUDED(mu_);
 

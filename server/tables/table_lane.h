@@ -27,7 +27,7 @@ struct RowStep {
   // Turns the gradient of the summed loss into that of the mean: 1 / samples of
   // all ranks, times the norm's scale where the global norm is clipped.
   float gradient_scale = 1;
-  // Gets the keys whose gradient is not finite; null: nobody asks.
+  // Gets the keys whose gradient is not finite; null: not wanted.
   std::vector<int64_t>* non_finite = nullptr;
 };
 

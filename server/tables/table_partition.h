@@ -73,8 +73,8 @@ struct UpkeepBudget {
   bool left() const { return rows > 0 && disk_bytes > 0; }
 };
 
-// The rows of one partition, in memory and on disk: who gets in, who is written
-// out, who goes. The rules, in the order in which they make room:
+// The rows of one partition, in memory and on disk: admission, spilling and
+// expiry. The rules, in the order in which they make room:
 //   1. admission is stricter: twice the sightings, half the probability (where
 //      the table has such a rule), once eight ninths of the rows are there
 //   2. expired rows go
@@ -82,8 +82,8 @@ struct UpkeepBudget {
 //      that were not read since it passed the last time, the ones that are
 //      pushed most seldom
 //   4. the push is refused
-// A row that was read back keeps its copy on disk: if it is not changed, it
-// goes for nothing. What is in memory counts, copies on disk may be older.
+// A row that was read back keeps its copy on disk: spilled again unchanged, it
+// need not be written. The row in memory is valid; its copy may be older.
 // Thread-compatible.
 class TablePartition {
  public:

@@ -31,10 +31,10 @@ struct ScanCursor {
   static absl::StatusOr<ScanCursor> Decode(absl::string_view text);
 };
 
-// The rows of one embedding table on one ps. Says where rows live, when they
-// come and go, and how gradients change them; whose gradients those are and
-// when they count is the consistency controller's business. Pure but for the
-// cold store: no clock, no thread.
+// The rows of one embedding table on one ps. Decides where rows live, when they
+// come and go, and how gradients change them. The consistency controller
+// decides whose gradients count, and when. Pure but for the cold store: no
+// clock, no thread.
 //
 // Slots are grouped into partitions, contiguous and each of one lane. A call
 // touches slots of one lane, calls for different lanes may run at the same

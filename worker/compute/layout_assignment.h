@@ -22,10 +22,10 @@ namespace syncline::worker {
 // operators that do not care for the order of elements, is kept in blocks
 // instead, its gradient too.
 //
-// By ValueId: the channels of a block, 1 for row-major values. Those of one
-// node that are of one shape have one layout. What no node of `flow` makes (it
-// is given) and the loss's output are row-major. `block` is what convolutions
-// prefer, and `shapes` those of the step.
+// By ValueId: the channels of a block, 1 for row-major values. Values of one
+// node that are of one shape have one layout. Values that no node of `flow`
+// makes (they are fed) and the loss's output are row-major. `block` is the size
+// that convolutions prefer. `shapes` are those of the step.
 std::vector<int64_t> AssignLayouts(const Graph& graph,
                                    const BackwardGraph& flow,
                                    absl::Span<const Dims> shapes,

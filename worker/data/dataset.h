@@ -52,7 +52,7 @@ class Dataset {
   // (malformed, wrong magic, field unknown or of the wrong size, label outside
   // the classes, NaN or infinity), DataLoss (truncated, bad gzip checksum),
   // PermissionDenied, ResourceExhausted (more than fits into memory, or onto
-  // the disk). What is not kept in memory is in a file below `work_dir`.
+  // the disk). Samples not kept in memory are in a file below `work_dir`.
   //
   // With `buckets`, ascending, of which the last takes what `feeds` and
   // `label_width` say, each sample is in the first bucket that takes all its
@@ -94,7 +94,7 @@ class Dataset {
 //
 // With buckets, all samples of a step are of one. Samples wait, in the epoch's
 // order, until there are workers * batch of their bucket: these are the next
-// step. What still waits in the end makes short steps, one for each bucket. So
+// step. Samples that wait at the end make short steps, one a bucket. So
 // the order in which the samples of a bucket are seen depends on (seed, epoch)
 // alone; how steps of different buckets alternate depends on workers * batch
 // too, and n workers x batch b still see what one x n*b does.

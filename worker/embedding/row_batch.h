@@ -16,8 +16,8 @@
 namespace syncline::worker {
 
 // The rows of one embedding table that one batch reads: its keys, each once, in
-// the order of messages; their values; and the sums of their gradients. What a
-// model sees of a table is this, with positions in place of keys:
+// the order of messages; their values; and the sums of their gradients. A model
+// sees only these rows of the table, with positions in place of keys:
 //
 //   row 0      zeros, for keys that are padding; neither pulled nor pushed
 //   row 1 + i  key i
@@ -107,7 +107,7 @@ class RowBatch {
     WantWhen([&](size_t i) { return wanted(i) ? When::kLater : When::kNever; });
   }
 
-  // For who computes: [1 + n, dim], capacity() rows at most.
+  // For the executor: [1 + n, dim], capacity() rows at most.
   int64_t capacity() const { return capacity_; }
   const float* rows() const { return values_.data(); }
   float* row_gradients() { return gradients_.data(); }

@@ -11,8 +11,8 @@
 namespace syncline::worker {
 
 // Rows of one embedding table that a worker has read and may read again without
-// a pull, as long as they are recent enough; what the worker changes since, it
-// changes here too. When it is full, a row goes that was not found lately (the
+// a pull, as long as they are recent enough. The worker applies its own later
+// changes here too. A full cache evicts a row that was not found lately (the
 // clock algorithm). Thread-compatible.
 class RowCache {
  public:

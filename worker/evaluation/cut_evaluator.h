@@ -30,9 +30,9 @@ using StoringProgress = std::function<void(uint64_t bytes)>;
 using OnEvaluation = std::function<void(const Evaluation& evaluation,
                                         const StoringProgress& storing)>;
 
-// Evaluates a job's state at its cuts, on the rank whose business that is:
-// reads the rows that each batch needs, tells the shards that it goes on, and
-// reports what comes out. One thread, apart from StoringProgress.
+// Evaluates a job's state at its cuts, on the evaluator or else on the chief:
+// reads the rows that each batch needs, reports its activity to the shards, and
+// hands on each evaluation. One thread, apart from StoringProgress.
 class CutEvaluator {
  public:
   // The objects that are referred to must outlive this one. `on_activity` gets

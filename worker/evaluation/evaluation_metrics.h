@@ -16,8 +16,8 @@ namespace syncline::worker {
 // keeps 4 bytes per sample. Thread-compatible.
 class EvaluationMetrics {
  public:
-  // `wanted` are values of Metric. What is not asked for, or has no meaning for
-  // the loss, is not computed.
+  // `wanted` are values of Metric. Metrics that are not wanted, or that have no
+  // meaning for the loss, are not computed.
   EvaluationMetrics(LossSpec::Kind loss, absl::Span<const int> wanted);
 
   // One batch of n samples: `loss_sum` over them, `scores` [n, width] of the

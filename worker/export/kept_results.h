@@ -10,8 +10,8 @@
 namespace syncline::worker {
 
 // Folders of results that the scheduler could not store: the only copy of what
-// a job has trained. They outlive the process, so a later worker removes them,
-// but not before nobody has touched them for this long.
+// a job has trained. They outlive the process. A later worker removes a folder
+// that has not changed for this long.
 inline constexpr absl::Duration kKeptResultsAge = absl::Hours(24 * 7);
 
 // ROOT/syncline-results-JOB-INCARNATION, the incarnation shortened.

@@ -19,8 +19,8 @@ namespace syncline::worker {
 // The results of a job on their way from this process to the scheduler. A file
 // stays here until the scheduler has it: a failed attempt is repeated, with
 // growing pauses, until it succeeds, the job is stopped, or nothing has been
-// stored for `limit`. Meanwhile it says what it does. As long as that comes
-// forward it says more each time; of a write that hangs it says no more. From
+// stored for `limit`. Meanwhile it reports its activity. A report is repeated
+// only with more progress: a write that hangs is not reported again. From
 // the first failure on the files lie in `kept_folder`, and those that were
 // never stored stay there when the process ends. Used by one thread; Stop from
 // any.

@@ -73,7 +73,7 @@ class Op {
     // Bytes that Forward leaves for Backward, 64-byte aligned.
     int64_t workspace_bytes = 0;
     // Bytes, 64-byte aligned, that Forward and Backward each have to themselves
-    // while they run. What is there then does not matter.
+    // while they run. Their contents before a call do not matter.
     int64_t forward_scratch_bytes = 0;
     int64_t backward_scratch_bytes = 0;
     // Output 0 may be written over this input, element by element; -1: none.

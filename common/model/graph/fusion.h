@@ -26,8 +26,8 @@ std::optional<float> NumberIn(const ConstantTensor& tensor);
 //              to the front and back are part of it
 //
 // The last of such nodes becomes the operator, under its name (Node::is_fused);
-// the others stay, with nobody to read them. Patterns are left alone if
-// anything else reads what is between, or if a number in them is trained. Types
+// the others stay without readers. A pattern is left as it is if another node
+// reads a value within it, or if a number in it is trained. Types
 // and shapes of values do not change. A query all of whose scores are minus
 // infinity gets 0, where the nodes give NaN.
 void FuseNodes(const InvariantConstants& numbers, Graph* graph);

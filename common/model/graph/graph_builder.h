@@ -28,9 +28,9 @@ struct BuiltGraph {
 //   initialize  patterns of declared parameters, see model.h
 //   tables      names of embedding tables, see model.h
 //   length      the dimension that may be open besides the batch, see model.h
-// Appends one line per problem. What has one is there all the same, so that
-// what uses it is not reported too; the nodes of a cycle and what comes after
-// them are not. Without a valid opset the graph is empty.
+// Appends one line per problem. A node or value with a problem stays in the
+// graph, so that its users are not reported too. The nodes of a cycle, and the
+// nodes after them, are left out. Without a valid opset the graph is empty.
 BuiltGraph BuildGraph(absl::Span<const std::string> initialize,
                       onnx::ModelProto* model,
                       std::vector<std::string>* problems,

@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_MODEL_GRAPH_ONNX_BYTES_H_
 #define SYNCLINE_COMMON_MODEL_GRAPH_ONNX_BYTES_H_
 
-// The kind of a file that is no ONNX model, for the person who named it.
+// The kind of a file that is not an ONNX model, for the error message.
 
 #include <string>
 

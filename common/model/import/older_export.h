@@ -16,8 +16,8 @@ namespace syncline {
 
 // Gives merged parameters initializers of their own again. The exporter leaves
 // an Identity node in the place of each: of the one that it kept, with the name
-// of the one that it dropped. What the model itself ties has one name, and no
-// such node. Other files stay as they are. Appends a problem if the parameters
+// of the one that it dropped. Parameters that the model itself ties have one
+// name and no such node. Other files are not changed. Appends a problem if they
 // would take too much memory.
 void PartMergedParameters(onnx::ModelProto* file,
                           std::vector<std::string>* problems);

@@ -18,9 +18,9 @@ class ModelProto;
 
 namespace syncline {
 
-// Writes an ONNX graph node by node. What a call defines it returns by name.
-// Weights have values, drawn from the seed and their own name, so that one
-// weight does not depend on the others. They are drawn
+// Writes an ONNX graph node by node. Each call returns the name of the value
+// that it defines. The values of a weight are drawn from the seed and its own
+// name, so that one weight does not depend on the others. They are drawn
 // when all of them are known to fit into a file. Thread-compatible.
 class GraphWriter {
  public:

@@ -38,7 +38,7 @@ class ZooSettings {
   void Problem(absl::string_view problem) { problems_.emplace_back(problem); }
 
   // After everything was asked for. Errors: InvalidArgument: all problems,
-  // among them keys that nobody asked for, and what there is to set.
+  // among them keys that the model does not have, and the keys that it has.
   absl::Status Check() const;
 
  private:

@@ -13,9 +13,9 @@ namespace syncline::worker {
 
 // Files below a bounded DataRoot. A path is followed one name at a time, from
 // the root on and through open folders, and each symbolic link is read and
-// followed by hand. So nothing outside the root is opened or looked at, links
-// that somebody changes meanwhile lead nowhere else, and a path that leads
-// outside is answered the same whether or not something is there. A link may be
+// followed by this class. So nothing outside the root is opened or looked at,
+// also if a link is changed meanwhile. A path that leads
+// outside gets the same error whether or not a file is there. A link may be
 // absolute if it names the root as the root is named, or by its real path.
 //
 // `path` is absolute. Errors: PermissionDenied (it leads outside, or may not be

@@ -13,8 +13,8 @@ namespace syncline::worker {
 
 // Bytes on disk that are written once, in order, and then read anywhere as if
 // they were in memory; the system keeps of them what it has room for. The file
-// has no name, so nobody else can change it and nothing is left of it when the
-// process ends, however it does. (A disk that fails under a read ends the
+// has no name: no other process can change it, and nothing is left of it when
+// the process ends, however it does. (A disk that fails under a read ends the
 // process, SIGBUS.) Thread-compatible; thread-safe once finished.
 class SpoolFile {
  public:
