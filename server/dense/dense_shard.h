@@ -176,7 +176,7 @@ class DenseShard {
 
   static size_t Stride(size_t count);
   // Calls visit(gradient, value, slots, count) for each piece of the block,
-  // with the sum of its gradients, and lets go of them.
+  // with the sum of its gradients, and releases them.
   template <typename Visit>
   void ForEachPiece(Block* block, Scratch* scratch, Visit visit);
   static float* Slot(Block* block, int slot) {
@@ -186,8 +186,8 @@ class DenseShard {
   static std::vector<NonFinite> Inspect(const Block& block, Scratch* scratch);
   // The first element of the buffered gradients' sum that is not; count: none.
   static size_t FirstNonFiniteSum(const Block& block, Scratch* scratch);
-  // Lets go of those that are not finite, and returns how many of the samples
-  // are left; 0: no gradient is.
+  // Drops the gradients that are not finite. Returns the number of samples of
+  // the others; 0: no gradient is left.
   static uint64_t DropNonFinite(Block* block, uint64_t sample_count,
                                 Scratch* scratch);
   // The number of samples whose gradients are to be applied; 0: none.

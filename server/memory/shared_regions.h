@@ -68,7 +68,7 @@ class SharedRegions {
   absl::StatusOr<AnswerArea> Answer(const SharedRange& range) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Lets go of what belongs to workers that have gone.
+  // Removes the regions and connections of workers that have gone.
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
 
   uint64_t mapped_bytes() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -37,9 +37,9 @@
 
 namespace syncline::ps {
 
-// One job on this ps: asks the controller, and carries out what it says in the
-// lanes, in its order. Thread-safe. Callbacks run on any thread, exactly once,
-// never under a lock.
+// One job on this ps. It hands events to the consistency controller, and has
+// the lanes carry out the controller's actions in their order. Thread-safe.
+// Callbacks run on any thread, exactly once, never under a lock.
 //
 // Lock order: mu_, then a lane's queue.
 class JobShard : public std::enable_shared_from_this<JobShard> {
@@ -160,7 +160,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // The mode lets the call's pull be answered.
   void AllowRead(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Reads into the caller's memory, which nobody has to wait for.
+  // Reads into the caller's shared memory, without waiting for earlier answers.
   void StartSharedRead(const WaitingRead& read, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartReads(AnswerWindow* window, StepBatch* batch)
