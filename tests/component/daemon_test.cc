@@ -24,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -137,12 +138,8 @@ class DaemonTest : public ::testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.http = "127.0.0.1:0";
     options_.log_level = LogLevel::kError;
-    options_.port_file = absl::StrCat(
-        ::testing::TempDir(), "daemon_test.",
-        ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
-        getpid());
+    options_.port_file = temp_.File("port");
   }
-  ~DaemonTest() override { RemoveTree(options_.port_file).IgnoreError(); }
 
   // A daemon that listens.
   std::unique_ptr<Daemon> Listening(
@@ -168,6 +165,7 @@ class DaemonTest : public ::testing::Test {
                  });
   }
 
+  const TempDir temp_;
   DaemonOptions options_;
   std::unique_ptr<ScriptedScheduler> scheduler_;
   MemberLink* link_ = nullptr;

@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline {
@@ -113,13 +114,6 @@ class ScriptedDaemons final : public Daemons::Service {
 
 class SchedulerSessionTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    dir_ = std::filesystem::path(::testing::TempDir()) /
-           absl::StrCat("session_", absl::Hex(EntropySeed()));
-    std::filesystem::create_directory(dir_);
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-
   void StartServer(const std::string& listen = "127.0.0.1:0") {
     grpc::ServerBuilder builder;
     builder.RegisterService(&daemons_);
@@ -162,7 +156,8 @@ class SchedulerSessionTest : public ::testing::Test {
     return message;
   }
 
-  std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.path();
   ScriptedDaemons daemons_;
   ListeningServer server_;
   WaitLog<SchedulerMessage> commands_;

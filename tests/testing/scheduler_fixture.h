@@ -25,6 +25,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/scheduler.h"
 #include "tests/testing/job_text.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline::testing {
@@ -199,9 +200,6 @@ class SchedulerFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.confirmer = confirmer_;
-    dir_ = std::filesystem::path(::testing::TempDir()) /
-           absl::StrCat("scheduler_", absl::Hex(EntropySeed()));
-    std::filesystem::create_directory(dir_);
     options_.state_dir = dir_ / "state";
     options_.lease = absl::Seconds(2);
     options_.heartbeat = absl::Milliseconds(200);
@@ -210,7 +208,6 @@ class SchedulerFixture : public ::testing::Test {
   void TearDown() override {
     daemons_.clear();
     StopScheduler();
-    std::filesystem::remove_all(dir_);
   }
 
   void StartScheduler(const std::string& listen) {
@@ -334,7 +331,8 @@ class SchedulerFixture : public ::testing::Test {
 
   const std::shared_ptr<TrustingConfirmer> confirmer_ =
       std::make_shared<TrustingConfirmer>();
-  std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.path();
   scheduler::Scheduler::Options options_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   ListeningServer server_;

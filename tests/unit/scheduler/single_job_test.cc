@@ -4,8 +4,6 @@
 
 #include "scheduler/single_job.h"
 
-#include <unistd.h>
-
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -66,11 +65,8 @@ class SingleJobTest : public ::testing::Test {
  protected:
   SingleJobTest() {
     job_.spec.set_name("mnist");
-    job_.model_file =
-        absl::StrCat(::testing::TempDir(), "single_job_test.", getpid());
-    EXPECT_TRUE(WriteFileAtomically(job_.model_file, "MODEL").ok());
+    job_.model_file = temp_.Write("model.onnx", "MODEL");
   }
-  ~SingleJobTest() override { RemoveTree(job_.model_file).IgnoreError(); }
 
   std::function<void(int)> OnDone() {
     return [this](int exit_code) {
@@ -97,6 +93,7 @@ class SingleJobTest : public ::testing::Test {
     return status;
   }
 
+  const TempDir temp_;
   ctl::JobFile job_;
   FakeScheduler scheduler_;
   Mutex mu_;

@@ -13,6 +13,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -23,13 +24,6 @@ constexpr uint64_t kNoLimit = 1ull << 40;
 
 class FileChunksTest : public ::testing::Test {
  protected:
-  FileChunksTest()
-      : dir_(std::filesystem::path(::testing::TempDir()) /
-             absl::StrCat("file_chunks_", absl::Hex(EntropySeed()))) {
-    std::filesystem::create_directory(dir_);
-  }
-  ~FileChunksTest() override { std::filesystem::remove_all(dir_); }
-
   std::string Path(const std::string& name) const { return dir_ / name; }
   bool Exists(const std::string& name) const {
     return std::filesystem::exists(dir_ / name);
@@ -52,7 +46,8 @@ class FileChunksTest : public ::testing::Test {
     return std::move(writer).value();
   }
 
-  const std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.path();
 };
 
 TEST_F(FileChunksTest, FilesArriveAsTheyWere) {

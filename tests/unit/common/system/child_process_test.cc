@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/system/file.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -64,8 +65,8 @@ TEST(ChildProcessTest, IsGoneAfterItsOwner) {
 }
 
 TEST(ChildProcessTest, TakesEnvironmentAndWritesOutput) {
-  const std::string file =
-      testing::TempDir() + "/child_process_test." + std::to_string(getpid());
+  const TempDir dir;
+  const std::string file = dir.File("output");
   setenv("SYNCLINE_TEST_REMOVED", "present", 1);
   ChildProcess::Options options =
       Shell("echo \"$SYNCLINE_TEST_SET,$SYNCLINE_TEST_REMOVED\"; echo e >&2");
@@ -76,7 +77,6 @@ TEST(ChildProcessTest, TakesEnvironmentAndWritesOutput) {
   ASSERT_TRUE(child.ok()) << child.status();
   ASSERT_TRUE((*child)->WaitUntil(Soon()).has_value());
   EXPECT_EQ(*ReadFile(file, 100), "a b,\ne\n");
-  std::filesystem::remove(file);
 }
 
 TEST(ChildProcessTest, StartsWithoutTheParentsBlockedSignals) {
@@ -102,8 +102,8 @@ TEST(ChildProcessTest, NamesAnExecutableThatIsNotThere) {
 }
 
 TEST(StopAllTest, KillsWhoDoesNotListen) {
-  const std::string ready =
-      testing::TempDir() + "/stop_all_test." + std::to_string(getpid());
+  const TempDir dir;
+  const std::string ready = dir.File("ready");
   // A signal that is ignored stays ignored across exec.
   const auto stubborn =
       SpawnShell("trap '' TERM; : > " + ready + "; exec sleep 1000");
@@ -116,7 +116,6 @@ TEST(StopAllTest, KillsWhoDoesNotListen) {
   StopAll({stubborn.get(), polite.get()}, absl::Now() + absl::Seconds(1));
   EXPECT_EQ(stubborn->Poll()->signal, SIGKILL);
   EXPECT_EQ(polite->Poll()->signal, SIGTERM);
-  std::filesystem::remove(ready);
 }
 
 }  // namespace

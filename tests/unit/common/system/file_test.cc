@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -21,18 +22,11 @@ using ::testing::HasSubstr;
 
 class FileTest : public ::testing::Test {
  protected:
-  FileTest()
-      : dir_(absl::StrCat(
-            ::testing::TempDir(), "file_test.",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
-            ".", getpid())) {
-    EXPECT_TRUE(MakeDirs(dir_).ok());
-  }
-  ~FileTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
   std::string Path(absl::string_view name) const {
     return absl::StrCat(dir_, "/", name);
   }
-  const std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.path();
 };
 
 TEST_F(FileTest, WritesAndReadsBack) {

@@ -14,11 +14,10 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/random.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -38,12 +37,6 @@ int AsAnotherUser(const std::function<int()>& run) {
 
 class LockedFolderTest : public ::testing::Test {
  protected:
-  LockedFolderTest()
-      : root_((fs::path(::testing::TempDir()) /
-               absl::StrCat("locked_", absl::Hex(EntropySeed())))
-                  .string()) {}
-  ~LockedFolderTest() override { fs::remove_all(root_); }
-
   // Leaves the folder and its lock as a killed process does.
   void LeaveBehind(const std::string& prefix) {
     int ready[2];
@@ -65,7 +58,8 @@ class LockedFolderTest : public ::testing::Test {
     waitpid(child, nullptr, 0);
   }
 
-  const std::string root_;
+  const TempDir temp_;
+  const std::string root_ = temp_.File("root");
 };
 
 TEST_F(LockedFolderTest, EachProcessHasItsOwn) {
@@ -164,6 +158,7 @@ TEST_F(LockedFolderTest, AnotherUsersLockIsPassedOver) {
   ASSERT_TRUE(ours.ok()) << ours.status();
   ASSERT_EQ(fs::status(root_ + "/work-0.lock").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(temp_.path(), fs::perms::all);
   // As /tmp is: everybody writes, nobody removes what is another user's.
   fs::permissions(root_, fs::perms::all | fs::perms::sticky_bit);
   EXPECT_EQ(AsAnotherUser([&] {

@@ -4,8 +4,6 @@
 
 #include "common/system/log.h"
 
-#include <unistd.h>
-
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
@@ -27,12 +26,7 @@ using ::testing::Not;
 
 class LogTest : public ::testing::Test {
  protected:
-  LogTest()
-      : path_(absl::StrCat(
-            ::testing::TempDir(), "log_test.",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
-            ".", getpid())) {
-    RemoveTree(path_).IgnoreError();
+  LogTest() {
     options_.role = "ps";
     options_.node = "ps:1";
     options_.incarnation = 0x9f;
@@ -41,11 +35,11 @@ class LogTest : public ::testing::Test {
   }
   ~LogTest() override {
     EXPECT_TRUE(InitLog(LogOptions()).ok());  // back to standard error
-    RemoveTree(path_).IgnoreError();
   }
   std::string Text() const { return *ReadFile(path_, 1 << 24); }
 
-  const std::string path_;
+  const TempDir temp_;
+  const std::string path_ = temp_.File("log");
   LogOptions options_;
 };
 

@@ -3,34 +3,25 @@
 
 #include "common/system/rotating_file.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/system/file.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
 
 class RotatingFileTest : public ::testing::Test {
  protected:
-  RotatingFileTest()
-      : dir_(absl::StrCat(
-            ::testing::TempDir(), "rotating_file_test.",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
-            ".", getpid())),
-        path_(dir_ + "/log") {
-    EXPECT_TRUE(MakeDirs(dir_).ok());
-  }
-  ~RotatingFileTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
   std::string Content(absl::string_view suffix) const {
     return ReadFile(absl::StrCat(path_, suffix), 1 << 20).value_or("(absent)");
   }
-  const std::string dir_;
-  const std::string path_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.path();
+  const std::string path_ = dir_ + "/log";
 };
 
 TEST_F(RotatingFileTest, KeepsTheNewestFiles) {

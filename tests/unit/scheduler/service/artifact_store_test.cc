@@ -7,22 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
-#include "common/base/random.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::scheduler {
 namespace {
 
 class ArtifactStoreTest : public ::testing::Test {
  protected:
-  ArtifactStoreTest()
-      : dir_(std::filesystem::path(::testing::TempDir()) /
-             absl::StrCat("artifacts_", absl::Hex(EntropySeed()))) {
-    Open();
-  }
-  ~ArtifactStoreTest() override { std::filesystem::remove_all(dir_); }
+  ArtifactStoreTest() { Open(); }
 
   void Open() {
     auto store = ArtifactStore::Open(dir_);
@@ -45,7 +40,8 @@ class ArtifactStoreTest : public ::testing::Test {
     return store_->Commit(Upload(content).get(), job_id, name);
   }
 
-  const std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.File("artifacts");
   std::unique_ptr<ArtifactStore> store_;
 };
 

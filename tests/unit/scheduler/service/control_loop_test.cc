@@ -11,13 +11,12 @@
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/base/crc32c.h"
-#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
 namespace syncline::scheduler {
@@ -65,15 +64,10 @@ constexpr absl::Duration kIdleLimit = absl::Seconds(2);
 class ControlLoopTest : public ::testing::Test {
  protected:
   ControlLoopTest()
-      : dir_(std::filesystem::path(::testing::TempDir()) /
-             absl::StrCat("loop_", absl::Hex(EntropySeed()))),
-        artifacts_(*ArtifactStore::Open(dir_)),
+      : artifacts_(*ArtifactStore::Open(dir_)),
         loop_({.core = {.version = "0.1.0"}, .idle_limit = kIdleLimit}, {},
               &store_, artifacts_.get(), &metrics_) {}
-  ~ControlLoopTest() override {
-    loop_.Stop();
-    std::filesystem::remove_all(dir_);
-  }
+  ~ControlLoopTest() override { loop_.Stop(); }
 
   absl::StatusOr<std::string> Submit(ControlLoop* loop = nullptr) {
     const auto submission = SubmitWithKey("", "model", 1, loop);
@@ -102,7 +96,8 @@ class ControlLoopTest : public ::testing::Test {
     return outcomes.at(0);
   }
 
-  const std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.path();
   FailingStore store_;
   SchedulerMetrics metrics_{nullptr};
   std::unique_ptr<ArtifactStore> artifacts_;

@@ -14,11 +14,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -28,13 +27,6 @@ using ::testing::HasSubstr;
 
 class StateStoreTest : public ::testing::Test {
  protected:
-  StateStoreTest()
-      : dir_(std::filesystem::path(::testing::TempDir()) /
-             absl::StrCat("state_", absl::Hex(EntropySeed())) / "db") {}
-  ~StateStoreTest() override {
-    std::filesystem::remove_all(dir_.parent_path());
-  }
-
   std::unique_ptr<StateStore> Open() {
     auto store = StateStore::Open(dir_);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -58,7 +50,8 @@ class StateStoreTest : public ::testing::Test {
     ASSERT_TRUE(db->Put({}, key, value).ok());
   }
 
-  const std::filesystem::path dir_;
+  const TempDir temp_;
+  const std::filesystem::path dir_ = temp_.File("state/db");
 };
 
 TEST_F(StateStoreTest, JobsSurviveARestart) {

@@ -13,23 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
-#include "common/system/file.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::worker {
 
 // A directory of data files for one test.
 class DataFilesTest : public ::testing::Test {
  protected:
-  DataFilesTest()
-      : dir_(absl::StrCat(
-            ::testing::TempDir(), "data.",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
-            ".", getpid())) {
-    EXPECT_TRUE(MakeDirs(dir_).ok());
-  }
-  ~DataFilesTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
-
   std::string Path(absl::string_view name) const {
     return absl::StrCat(dir_, "/", name);
   }
@@ -40,7 +31,8 @@ class DataFilesTest : public ::testing::Test {
     return Path(name);
   }
 
-  const std::string dir_;
+  const TempDir temp_;
+  const std::string dir_ = temp_.path();
 };
 
 // One gzip member.

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"

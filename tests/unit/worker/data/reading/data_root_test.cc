@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "common/system/file.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
 

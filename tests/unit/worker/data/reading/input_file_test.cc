@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/random.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/data/data_files.h"
