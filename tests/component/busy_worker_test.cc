@@ -15,6 +15,7 @@
 #include "tests/testing/eventually.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
+#include "tests/testing/test_metrics.h"
 #include "worker/client/ps_client.h"
 
 namespace syncline {
@@ -29,15 +30,6 @@ constexpr absl::Duration kStepTimeout = absl::Seconds(4);
 // the timeout.
 constexpr int kRepeatsPastTheTimeout = 6;
 constexpr absl::Duration kTestPatience = absl::Seconds(60);
-
-class CallCounter : public Counter {
- public:
-  void Add(double) override { ++count_; }
-  int count() const { return count_; }
-
- private:
-  std::atomic<int> count_{0};
-};
 
 class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
  protected:
@@ -85,7 +77,7 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
   PsFixture fixture_;
   std::vector<size_t> sizes_;
   std::vector<std::unique_ptr<std::vector<float>>> memory_;
-  CallCounter repeats_;
+  testing::TestCounter repeats_;
 };
 
 TEST_P(BusyWorkerTest, IsWaitedForAsLongAsItSaysMore) {
@@ -103,7 +95,7 @@ TEST_P(BusyWorkerTest, IsWaitedForAsLongAsItSaysMore) {
     const absl::Status told =
         chief->ReportActivity(0, "evaluating", done++, 1'000'000);
     EXPECT_OK(told);
-    return repeats_.count() >= kRepeatsPastTheTimeout || !told.ok() || ended;
+    return repeats_.value() >= kRepeatsPastTheTimeout || !told.ok() || ended;
   }));
   EXPECT_FALSE(ended);
   EXPECT_OK(Step(chief.get()));
@@ -163,7 +155,7 @@ TEST_P(BusyEvaluatorTest, IsWaitedForAtACutAsLongAsItSaysMore) {
     const absl::Status told =
         evaluator->ReportActivity(0, "evaluating clock 0", done++, 1'000'000);
     EXPECT_OK(told);
-    return repeats_.count() >= kRepeatsPastTheTimeout || !told.ok() || ended;
+    return repeats_.value() >= kRepeatsPastTheTimeout || !told.ok() || ended;
   }));
   EXPECT_FALSE(ended);
   EXPECT_OK(evaluator->EndCut(kCut, 0));

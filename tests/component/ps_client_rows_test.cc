@@ -4,7 +4,6 @@
 // generated service, keep rows in a map and apply "row -= gradient"; random
 // batches, against the same steps done here.
 
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "grpcpp/server.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "tests/testing/test_metrics.h"
 #include "worker/client/ps_client.h"
 
 namespace syncline {
@@ -464,12 +464,7 @@ TEST_F(PsClientRowsTest, RowsThatTheStepDoesNotPushMayComeEarly) {
 }
 
 TEST_F(PsClientRowsTest, WhatAPsHasNoMemoryForIsHeldBackAndCounted) {
-  class Count final : public Counter {
-   public:
-    void Add(double amount) override { value = value + amount; }
-    std::atomic<double> value{0};
-  };
-  Count held_back;
+  testing::TestCounter held_back;
   worker::PsClient::Options options;
   options.telemetry.held_back = &held_back;
   SetUpCluster(1, options);
@@ -480,7 +475,7 @@ TEST_F(PsClientRowsTest, WhatAPsHasNoMemoryForIsHeldBackAndCounted) {
                           "table t0 is full");
   shards_[0]->FailNext({full, full, full});
   ASSERT_EQ(Step(0, {}), absl::OkStatus());
-  EXPECT_EQ(held_back.value, 3);
+  EXPECT_EQ(held_back.value(), 3);
   EXPECT_EQ(shards_[0]->rows(0), expected_[0]);
 }
 

@@ -28,50 +28,8 @@ int CountOf(const std::vector<DaemonMessage>& messages,
 
 }  // namespace
 
-class TrainingCluster::Artifacts final : public worker::ArtifactTransfer {
- public:
-  absl::Status Fetch(const std::string& job_id, const std::string& name,
-                     const std::string& to_file, absl::Time,
-                     Cancellation*) override {
-    MutexLock lock(&mu_);
-    const auto file = files_.find(absl::StrCat(job_id, "/", name));
-    if (file == files_.end()) {
-      return absl::NotFoundError(absl::StrCat("no artifact ", name));
-    }
-    return WriteFileAtomically(to_file, file->second);
-  }
-  absl::Status Upload(const std::string& job_id, const std::string& name,
-                      const std::string& from_file, absl::Time,
-                      Cancellation*) override {
-    SYNCLINE_ASSIGN_OR_RETURN(std::string content,
-                              ReadFile(from_file, 1ull << 30));
-    Put(job_id, name, std::move(content));
-    return absl::OkStatus();
-  }
-  void Put(const std::string& job_id, const std::string& name,
-           std::string content) {
-    MutexLock lock(&mu_);
-    files_[absl::StrCat(job_id, "/", name)] = std::move(content);
-  }
-  std::map<std::string, std::string> OfJob(const std::string& job_id) {
-    const std::string prefix = absl::StrCat(job_id, "/");
-    std::map<std::string, std::string> files;
-    MutexLock lock(&mu_);
-    for (const auto& [path, content] : files_) {
-      if (path.rfind(prefix, 0) == 0) {
-        files[path.substr(prefix.size())] = content;
-      }
-    }
-    return files;
-  }
-
- private:
-  Mutex mu_;
-  std::map<std::string, std::string> files_ ABSL_GUARDED_BY(mu_);
-};
-
 TrainingCluster::TrainingCluster(const Options& options)
-    : options_(options), artifacts_(std::make_shared<Artifacts>()) {
+    : options_(options), artifacts_(std::make_shared<FakeArtifacts>()) {
   for (uint32_t rank = 0; rank < options.ps; ++rank) {
     Ps ps;
     ps.server = *ps::PsServer::Create({.lanes = 1});

@@ -19,21 +19,17 @@
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/service/ps_server.h"
+#include "tests/testing/fake_artifacts.h"
 #include "tests/testing/job_builder.h"
-#include "worker/export/artifact_transfer.h"
 #include "worker/training/worker.h"
 
 namespace syncline {
 
 // Ps, workers and perhaps an evaluator in this process, with real gRPC between
 // them and without a scheduler: the test plays its part, step by step or with
-// RunJob. Thread- compatible.
+// RunJob. Thread-compatible.
 class TrainingCluster {
  public:
-  // The store that workers fetch from and upload to: a map in place of the
-  // scheduler's files.
-  class Artifacts;
-
   struct Options {
     uint32_t workers = 1;
     uint32_t ps = 1;
@@ -105,7 +101,8 @@ class TrainingCluster {
   bool Await(absl::Duration timeout, const Enough& enough);
 
   const Options options_;
-  std::shared_ptr<Artifacts> artifacts_;
+  // The store that workers fetch from and upload to.
+  std::shared_ptr<FakeArtifacts> artifacts_;
   std::vector<Ps> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::vector<std::unique_ptr<worker::Worker>> workers_;  // by rank

@@ -19,6 +19,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/fake_artifacts.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
@@ -30,43 +31,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class FakeScheduler final : public ArtifactTransfer {
- public:
-  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
-                     absl::Time, Cancellation*) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status Upload(const std::string&, const std::string& name,
-                      const std::string& from_file, absl::Time,
-                      Cancellation* cancellation) override {
-    ++attempts;
-    if (stalls) return Stall(cancellation);
-    if (on_attempt) on_attempt();
-    if (failures > 0) {
-      --failures;
-      return failure;
-    }
-    stored[name] = *ReadFile(from_file, 1 << 20);
-    return absl::OkStatus();
-  }
-  // Nothing moves until somebody ends it.
-  absl::Status Stall(Cancellation* cancellation) {
-    WaitLog<bool> ended;
-    const Cancellation::Scope scope(cancellation, [&] { ended.Add(true); });
-    stalled.Add(true);
-    return ended.Await(1).empty() ? absl::DeadlineExceededError("not ended")
-                                  : absl::CancelledError("ended");
-  }
-
-  bool stalls = false;
-  WaitLog<bool> stalled;
-  int failures = 0;
-  absl::Status failure = absl::ResourceExhaustedError("disk full");
-  std::function<void()> on_attempt = nullptr;
-  int attempts = 0;
-  std::map<std::string, std::string> stored;
-};
 
 class ResultUploadTest : public ::testing::Test {
  protected:
@@ -94,7 +58,7 @@ class ResultUploadTest : public ::testing::Test {
   }
 
   const TempDir dir_;
-  FakeScheduler scheduler_;
+  FakeArtifacts scheduler_;
   // Calls do not overlap.
   std::vector<std::string> activities_;
   std::function<void(const std::string&)> on_activity_ = nullptr;
@@ -106,8 +70,8 @@ TEST_F(ResultUploadTest, NothingIsLeftOfWhatIsStored) {
   ASSERT_TRUE(Put("trained.onnx", "model").ok());
   ASSERT_TRUE(Put("tables/t.safetensors", "rows").ok());
   EXPECT_TRUE(upload_->Finish().ok());
-  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
-  EXPECT_EQ(scheduler_.stored.at("tables/t.safetensors"), "rows");
+  EXPECT_EQ(scheduler_.OfJob("j-0001").at("trained.onnx"), "model");
+  EXPECT_EQ(scheduler_.OfJob("j-0001").at("tables/t.safetensors"), "rows");
   EXPECT_THAT(activities_, IsEmpty());
   EXPECT_EQ(upload_->LeftFolder(), "");
   EXPECT_FALSE(fs::exists(dir_.File("kept")));
@@ -116,18 +80,18 @@ TEST_F(ResultUploadTest, NothingIsLeftOfWhatIsStored) {
 
 TEST_F(ResultUploadTest, AFullDiskIsWaitedForAndItIsSaidWhereTheFileIs) {
   Begin();
-  scheduler_.failures = 3;
-  scheduler_.on_attempt = [&] {
+  scheduler_.upload_failures = 3;
+  scheduler_.on_upload = [&] {
     // It is never anywhere else than where it is said to be.
-    const std::string path = scheduler_.attempts == 1
+    const std::string path = scheduler_.upload_attempts == 1
                                  ? "job/results/trained.onnx"
                                  : "kept/j-0001/trained.onnx";
     EXPECT_TRUE(fs::exists(dir_.File(path))) << path;
   };
   ASSERT_TRUE(Put("trained.onnx", "model").ok());
   EXPECT_TRUE(upload_->Finish().ok());
-  EXPECT_EQ(scheduler_.attempts, 4);
-  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
+  EXPECT_EQ(scheduler_.upload_attempts, 4);
+  EXPECT_EQ(scheduler_.OfJob("j-0001").at("trained.onnx"), "model");
   ASSERT_EQ(activities_.size(), 4u);
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(activities_[i],
@@ -135,7 +99,7 @@ TEST_F(ResultUploadTest, AFullDiskIsWaitedForAndItIsSaidWhereTheFileIs) {
                       HasSubstr(dir_.File("kept/j-0001/trained.onnx"))));
   }
   EXPECT_EQ(activities_[3], "") << "that it is over";
-  scheduler_.on_attempt = nullptr;
+  scheduler_.on_upload = nullptr;
   ASSERT_TRUE(Put("metrics.json", "{}").ok());
   upload_.reset();
   EXPECT_FALSE(fs::exists(dir_.File("kept/j-0001")));
@@ -143,13 +107,13 @@ TEST_F(ResultUploadTest, AFullDiskIsWaitedForAndItIsSaidWhereTheFileIs) {
 
 TEST_F(ResultUploadTest, WhatIsGivenUpIsKeptAndNamed) {
   Begin(/*limit=*/absl::Milliseconds(20));
-  scheduler_.failures = 1 << 30;
+  scheduler_.upload_failures = 1 << 30;
   ASSERT_TRUE(Put("trained.onnx", "model").ok());
-  const int attempts = scheduler_.attempts;
+  const int attempts = scheduler_.upload_attempts;
   EXPECT_GE(attempts, 1);
   // A file that comes later is tried once.
   ASSERT_TRUE(Put("tables/t.safetensors", "rows").ok());
-  EXPECT_EQ(scheduler_.attempts, attempts + 1);
+  EXPECT_EQ(scheduler_.upload_attempts, attempts + 1);
   const absl::Status end = upload_->Finish();
   EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(end.message()),
@@ -166,20 +130,20 @@ TEST_F(ResultUploadTest, WhatIsGivenUpIsKeptAndNamed) {
 
 TEST_F(ResultUploadTest, ARefusalForGoodIsNotRepeated) {
   Begin();
-  scheduler_.failures = 1;
-  scheduler_.failure = absl::FailedPreconditionError("not your job");
+  scheduler_.upload_failures = 1;
+  scheduler_.upload_failure = absl::FailedPreconditionError("not your job");
   ASSERT_TRUE(Put("trained.onnx", "model").ok());
-  EXPECT_EQ(scheduler_.attempts, 1);
+  EXPECT_EQ(scheduler_.upload_attempts, 1);
   EXPECT_EQ(upload_->Finish().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
 }
 
 TEST_F(ResultUploadTest, AStopEndsTheWaitAndTheFileStays) {
   Begin();
-  scheduler_.failures = 1 << 30;
+  scheduler_.upload_failures = 1 << 30;
   std::thread stopper;
-  scheduler_.on_attempt = [&] {
-    if (scheduler_.attempts == 2) {
+  scheduler_.on_upload = [&] {
+    if (scheduler_.upload_attempts == 2) {
       stopper = std::thread([this] { upload_->Stop(); });
     }
   };
@@ -199,7 +163,7 @@ TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
   });
   EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
   stopper.join();
-  EXPECT_EQ(scheduler_.attempts, 1);
+  EXPECT_EQ(scheduler_.upload_attempts, 1);
   EXPECT_THAT(std::string(upload_->Finish().message()), HasSubstr("ended"));
   EXPECT_EQ(upload_->LeftFolder(), dir_.File("kept/j-0001"));
   upload_.reset();
@@ -247,14 +211,14 @@ TEST_F(ResultUploadTest, AnUploadThatTakesLongSaysSo) {
 TEST_F(ResultUploadTest, ALongPauseSaysHowMuchTimeIsLeft) {
   Begin(absl::Hours(10), /*say_period=*/absl::Milliseconds(1),
         /*pause=*/absl::Hours(1));
-  scheduler_.failures = 1;
+  scheduler_.upload_failures = 1;
   int told = 0;
   on_activity_ = [&](const std::string& text) {
     if (text.find("given up in ") != text.npos && ++told == 3) upload_->Stop();
   };
   EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(told, 3);
-  EXPECT_EQ(scheduler_.attempts, 1);
+  EXPECT_EQ(scheduler_.upload_attempts, 1);
 }
 
 TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {
@@ -268,7 +232,7 @@ TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {
     return WriteFileAtomically(path, "model");
   };
   ASSERT_TRUE(upload_->Put("trained.onnx", write).ok());
-  EXPECT_EQ(scheduler_.stored.at("trained.onnx"), "model");
+  EXPECT_EQ(scheduler_.OfJob("j-0001").at("trained.onnx"), "model");
   EXPECT_EQ(activities_.size(), 3u);
   const absl::Status other = upload_->Put(
       "x", [](const std::string&) { return absl::InternalError("a bug"); });

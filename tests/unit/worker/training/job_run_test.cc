@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/fake_artifacts.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
 
@@ -17,27 +18,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Nothing moves until somebody ends it.
-class StalledScheduler final : public ArtifactTransfer {
- public:
-  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
-                     absl::Time, Cancellation* cancellation) override {
-    WaitLog<bool> ended;
-    const Cancellation::Scope scope(cancellation, [&] { ended.Add(true); });
-    stalled.Add(true);
-    return ended.Await(1).empty() ? absl::DeadlineExceededError("not ended")
-                                  : absl::CancelledError("ended");
-  }
-  absl::Status Upload(const std::string&, const std::string&,
-                      const std::string&, absl::Time, Cancellation*) override {
-    return absl::UnimplementedError("");
-  }
-  WaitLog<bool> stalled;
-};
-
 TEST(JobRunTest, AStopEndsTheFetchOfTheModel) {
   const TempDir dir;
-  StalledScheduler scheduler;
+  FakeArtifacts scheduler;
+  scheduler.stalls = true;
   WorkerMetrics metrics(nullptr);
   WaitLog<DaemonMessage> sent;
   JobAssignment assignment;
@@ -64,26 +48,10 @@ TEST(JobRunTest, AStopEndsTheFetchOfTheModel) {
   EXPECT_EQ(messages[0].done().message(), "stopped: cancelled");
 }
 
-// Out of reach for a moment, then without the file.
-class FlakyScheduler final : public ArtifactTransfer {
- public:
-  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
-                     absl::Time, Cancellation*) override {
-    return ++fetches_ == 1 ? absl::UnavailableError("frozen")
-                           : absl::NotFoundError("no model");
-  }
-  absl::Status Upload(const std::string&, const std::string&,
-                      const std::string&, absl::Time, Cancellation*) override {
-    return absl::UnimplementedError("");
-  }
-
- private:
-  int fetches_ = 0;
-};
-
 TEST(JobRunTest, ASchedulerThatIsOutOfReachForAMomentIsAskedAgain) {
   const TempDir dir;
-  FlakyScheduler scheduler;
+  FakeArtifacts scheduler;  // has no files
+  scheduler.fetch_failures = 1;
   WorkerMetrics metrics(nullptr);
   WaitLog<DaemonMessage> sent;
   JobAssignment assignment;
@@ -98,7 +66,7 @@ TEST(JobRunTest, ASchedulerThatIsOutOfReachForAMomentIsAskedAgain) {
   const std::vector<DaemonMessage> messages = sent.Await(1);
   ASSERT_EQ(messages.size(), 1u);
   ASSERT_EQ(messages[0].prepared().problems_size(), 1);
-  EXPECT_THAT(messages[0].prepared().problems(0), HasSubstr("no model"));
+  EXPECT_THAT(messages[0].prepared().problems(0), HasSubstr("no artifact"));
 }
 
 }  // namespace

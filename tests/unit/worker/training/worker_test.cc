@@ -10,24 +10,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/fake_artifacts.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/wait_log.h"
-#include "worker/export/artifact_transfer.h"
 
 namespace syncline::worker {
 namespace {
-
-class EmptyScheduler final : public ArtifactTransfer {
- public:
-  absl::Status Fetch(const std::string&, const std::string&, const std::string&,
-                     absl::Time, Cancellation*) override {
-    return absl::NotFoundError("no model");
-  }
-  absl::Status Upload(const std::string&, const std::string&,
-                      const std::string&, absl::Time, Cancellation*) override {
-    return absl::UnimplementedError("");
-  }
-};
 
 class WorkerTest : public ::testing::Test {
  protected:
@@ -35,7 +23,7 @@ class WorkerTest : public ::testing::Test {
     Worker::Options options;
     options.work_dir = dir_.File("work");
     options.incarnation = 7;
-    options.artifacts = std::make_shared<EmptyScheduler>();
+    options.artifacts = std::make_shared<FakeArtifacts>();
     auto worker = Worker::Create(
         options, [this](DaemonMessage message) { sent_.Add(message); });
     EXPECT_TRUE(worker.ok()) << worker.status();
