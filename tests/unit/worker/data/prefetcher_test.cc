@@ -10,59 +10,14 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "common/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/counting_dataset.h"
 
 namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAreArray;
-
-// Sample i has feed value and label i.
-class CountingDataset : public Dataset {
- public:
-  explicit CountingDataset(int64_t size) : size_(size) {}
-
-  int64_t size() const override { return size_; }
-  void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
-    {
-      MutexLock lock(&mu_);
-      ++begun_;
-      changed_.SignalAll();
-      while (held_) changed_.WaitUntil(&mu_, absl::Now() + absl::Seconds(1));
-    }
-    batch->size = indices.size();
-    batch->labels.assign(indices.begin(), indices.end());
-    batch->feeds.assign(1, batch->labels);
-  }
-
-  void Hold(bool held) {
-    MutexLock lock(&mu_);
-    held_ = held;
-    changed_.SignalAll();
-  }
-  // False: fewer within ten seconds.
-  bool AwaitReads(int count) const {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    MutexLock lock(&mu_);
-    while (begun_ < count) {
-      if (!changed_.WaitUntil(&mu_, deadline)) return begun_ >= count;
-    }
-    return true;
-  }
-  int reads() const {
-    MutexLock lock(&mu_);
-    return begun_;
-  }
-
- private:
-  const int64_t size_;
-  mutable Mutex mu_;
-  mutable CondVar changed_;
-  mutable int begun_ ABSL_GUARDED_BY(mu_) = 0;
-  bool held_ ABSL_GUARDED_BY(mu_) = false;
-};
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(10); }
 

@@ -12,34 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/counting_dataset.h"
 
 namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
-
-// Sample i has the label i % 2.
-class CountingDataset final : public Dataset {
- public:
-  explicit CountingDataset(int64_t size, std::vector<uint8_t> buckets = {})
-      : size_(size), buckets_(std::move(buckets)) {}
-  int64_t size() const override { return size_; }
-  absl::Span<const uint8_t> buckets() const override { return buckets_; }
-  void Read(absl::Span<const int64_t> indices, Batch* batch) const override {
-    batch->size = static_cast<int64_t>(indices.size());
-    batch->labels.clear();
-    for (const int64_t index : indices) {
-      batch->labels.push_back(static_cast<float>(index % 2));
-      read_.push_back(index);
-    }
-  }
-  const std::vector<int64_t>& read() const { return read_; }
-
- private:
-  const int64_t size_;
-  const std::vector<uint8_t> buckets_;
-  mutable std::vector<int64_t> read_;
-};
 
 absl::Status Ready(const Batch&) { return absl::OkStatus(); }
 
@@ -96,7 +74,7 @@ JobSpec Spec() {
 }
 
 TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
-  const CountingDataset dataset(10);
+  const CountingDataset dataset(10, /*classes=*/2);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   std::vector<int64_t> done;
@@ -119,7 +97,8 @@ TEST(EvaluatorTest, CoversTheWholeSplitInOrder) {
 }
 
 TEST(EvaluatorTest, BatchesAreOfOneBucketInFileOrder) {
-  const CountingDataset dataset(10, {1, 0, 0, 1, 0, 2, 0, 0, 1, 0});
+  const CountingDataset dataset(10, /*classes=*/2,
+                                {1, 0, 0, 1, 0, 2, 0, 0, 1, 0});
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   std::vector<int64_t> done;
@@ -137,7 +116,7 @@ TEST(EvaluatorTest, BatchesAreOfOneBucketInFileOrder) {
 }
 
 TEST(EvaluatorTest, CanBeRepeated) {
-  const CountingDataset dataset(3);
+  const CountingDataset dataset(3, /*classes=*/2);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   const auto go_on = [](int64_t, int64_t) { return absl::OkStatus(); };
@@ -146,7 +125,7 @@ TEST(EvaluatorTest, CanBeRepeated) {
 }
 
 TEST(EvaluatorTest, ALossThatIsNotFiniteFailsOrIsRecorded) {
-  const CountingDataset dataset(10);
+  const CountingDataset dataset(10, /*classes=*/2);
   const auto go_on = [](int64_t, int64_t) { return absl::OkStatus(); };
   for (const auto policy : {NON_FINITE_POLICY_UNSPECIFIED, FAIL_JOB}) {
     ConstantExecutor executor;
@@ -179,7 +158,7 @@ TEST(EvaluatorTest, ALossThatIsNotFiniteFailsOrIsRecorded) {
 }
 
 TEST(EvaluatorTest, EndsBeforeTheBatchThatIsNotWanted) {
-  const CountingDataset dataset(10);
+  const CountingDataset dataset(10, /*classes=*/2);
   ConstantExecutor executor;
   Evaluator evaluator(Spec(), &dataset, &executor);
   const auto evaluation = evaluator.Run(
