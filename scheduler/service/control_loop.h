@@ -17,7 +17,7 @@
 #include "common/base/slewed_clock.h"
 #include "common/system/periodic_task.h"
 #include "common/system/thread_pool.h"
-#include "scheduler/core/cluster_core.h"
+#include "scheduler/core/cluster/cluster_core.h"
 #include "scheduler/service/address_confirmer.h"
 #include "scheduler/service/artifact_store.h"
 #include "scheduler/service/job_intake.h"

@@ -19,7 +19,7 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/core/transfer_queue.h"
+#include "scheduler/core/cluster/transfer_queue.h"
 #include "scheduler/service/artifact_store.h"
 #include "scheduler/service/control_loop.h"
 

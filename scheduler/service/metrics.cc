@@ -1,7 +1,7 @@
 #include "scheduler/service/metrics.h"
 
 #include "absl/strings/ascii.h"
-#include "scheduler/core/cluster_core.h"
+#include "scheduler/core/cluster/cluster_core.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline::scheduler {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "scheduler/core/job.h"
+#include "scheduler/core/job/job.h"
 
 namespace syncline::scheduler {
 

@@ -19,7 +19,7 @@
 #include "grpcpp/server.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "tests/testing/test_metrics.h"
+#include "tests/testing/fakes/test_metrics.h"
 #include "worker/client/ps_client.h"
 
 namespace syncline {

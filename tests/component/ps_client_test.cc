@@ -28,7 +28,7 @@
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/testing/eventually.h"
-#include "tests/testing/relay.h"
+#include "tests/testing/fakes/relay.h"
 
 namespace syncline {
 namespace {

@@ -29,8 +29,8 @@
 #include "kernels/optimizer/row_initializer.h"
 #include "kernels/optimizer/row_optimizer.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/relay.h"
 #include "tests/testing/ps_fixture.h"
-#include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 

@@ -19,7 +19,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/core/transfer_queue.h"
+#include "scheduler/core/cluster/transfer_queue.h"
 #include "scheduler/service/scheduler.h"
 #include "tests/testing/scheduler_fixture.h"
 

@@ -19,7 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/service/scheduler.h"
-#include "tests/testing/relay.h"
+#include "tests/testing/fakes/relay.h"
 #include "tests/testing/scheduler_fixture.h"
 
 namespace syncline {

@@ -22,8 +22,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline {
 namespace {

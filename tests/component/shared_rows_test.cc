@@ -16,9 +16,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/test_metrics.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
-#include "tests/testing/test_metrics.h"
 #include "worker/client/ps_client.h"
 
 namespace syncline {

@@ -14,10 +14,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/relay.h"
+#include "tests/testing/fakes/test_metrics.h"
 #include "tests/testing/ps_fixture.h"
-#include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
-#include "tests/testing/test_metrics.h"
 
 namespace syncline {
 namespace {

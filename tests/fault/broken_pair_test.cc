@@ -10,8 +10,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/fakes/relay.h"
 #include "tests/testing/job_builder.h"
-#include "tests/testing/relay.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_cluster.h"
 

@@ -5,7 +5,7 @@
 // disk before it is told. Method: many seeded histories in simulated time; the
 // promises are checked after every event.
 
-#include "scheduler/core/cluster_core.h"
+#include "scheduler/core/cluster/cluster_core.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -12,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/random.h"
-#include "scheduler/core/cluster_core.h"
+#include "scheduler/core/cluster/cluster_core.h"
 
 namespace syncline {
 

@@ -14,7 +14,7 @@
 #include "common/base/random.h"
 #include "server/dense/dense_shard.h"
 #include "tests/simulation/shard_script.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 
 namespace syncline {
 namespace {

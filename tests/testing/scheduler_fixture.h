@@ -24,9 +24,9 @@
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/scheduler.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/job_text.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline::testing {
 

@@ -19,7 +19,7 @@
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/service/ps_server.h"
-#include "tests/testing/fake_artifacts.h"
+#include "tests/testing/fakes/fake_artifacts.h"
 #include "tests/testing/job_builder.h"
 #include "worker/training/worker.h"
 

@@ -6,8 +6,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
-#include "common/model/graph/constant_folding.h"
 #include "common/model/graph/graph.h"
+#include "common/model/inference/constant_folding.h"
 
 namespace syncline {
 namespace {

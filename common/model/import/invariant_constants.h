@@ -4,7 +4,7 @@
 #include "absl/types/span.h"
 #include "common/model/graph/fusion.h"
 #include "common/model/graph/node.h"
-#include "common/model/graph/shape_inference.h"
+#include "common/model/inference/shape_inference.h"
 
 namespace syncline {
 

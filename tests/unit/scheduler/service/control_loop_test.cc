@@ -16,8 +16,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline::scheduler {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/core/cluster_core.h"
+#include "scheduler/core/cluster/cluster_core.h"
 
 namespace syncline::scheduler {
 namespace {

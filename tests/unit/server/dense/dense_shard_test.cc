@@ -12,7 +12,7 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 
 namespace syncline::ps {
 namespace {

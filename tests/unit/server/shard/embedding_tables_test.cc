@@ -17,8 +17,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/shard/non_finite_log.h"
-#include "tests/testing/memory_cold_store.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/memory_cold_store.h"
+#include "tests/testing/fakes/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {

@@ -22,7 +22,7 @@
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {

@@ -17,7 +17,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {

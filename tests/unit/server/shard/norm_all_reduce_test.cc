@@ -18,8 +18,8 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/status_matchers.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline::ps {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/wire/frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 
 namespace syncline::ps {
 namespace {

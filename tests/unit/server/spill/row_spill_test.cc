@@ -26,7 +26,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tables/table_shard.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline::ps {

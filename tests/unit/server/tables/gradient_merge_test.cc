@@ -15,7 +15,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 #include "kernels/optimizer/optimizer.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/payloads.h"
 
 namespace syncline::ps {
 namespace {

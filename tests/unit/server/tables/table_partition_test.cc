@@ -15,7 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/memory_cold_store.h"
+#include "tests/testing/fakes/memory_cold_store.h"
 
 namespace syncline::ps {
 namespace {

@@ -16,8 +16,8 @@
 #include "gtest/gtest.h"
 #include "kernels/optimizer/row_optimizer.h"
 #include "server/tables/table_shard.h"
-#include "tests/testing/memory_cold_store.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/memory_cold_store.h"
+#include "tests/testing/fakes/payloads.h"
 
 namespace syncline::ps {
 

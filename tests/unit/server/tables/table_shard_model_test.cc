@@ -12,7 +12,7 @@
 #include "common/base/random.h"
 #include "gtest/gtest.h"
 #include "server/tables/table_shard.h"
-#include "tests/testing/memory_cold_store.h"
+#include "tests/testing/fakes/memory_cold_store.h"
 #include "tests/testing/seed_count.h"
 #include "tests/unit/server/tables/table_shard_fixture.h"
 

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tables/table_shard.h"
-#include "tests/testing/memory_cold_store.h"
+#include "tests/testing/fakes/memory_cold_store.h"
 #include "tests/unit/server/tables/table_shard_fixture.h"
 
 namespace syncline::ps {

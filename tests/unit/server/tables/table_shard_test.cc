@@ -17,8 +17,8 @@
 #include "common/system/thread_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/memory_cold_store.h"
-#include "tests/testing/payloads.h"
+#include "tests/testing/fakes/memory_cold_store.h"
+#include "tests/testing/fakes/payloads.h"
 #include "tests/unit/server/tables/table_shard_fixture.h"
 
 namespace syncline::ps {

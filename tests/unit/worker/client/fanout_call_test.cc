@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.pb.h"
-#include "tests/testing/fake_ps.h"
+#include "tests/testing/fakes/fake_ps.h"
 
 namespace syncline::worker {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/counting_dataset.h"
+#include "tests/testing/fakes/counting_dataset.h"
 
 namespace syncline::worker {
 namespace {

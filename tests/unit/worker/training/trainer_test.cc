@@ -15,9 +15,9 @@
 #include "gtest/gtest.h"
 #include "proto/parameter_server.pb.h"
 #include "tests/testing/assigned_job.h"
-#include "tests/testing/fake_ps.h"
+#include "tests/testing/fakes/fake_ps.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/job_builder.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline::worker {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/fake_artifacts.h"
+#include "tests/testing/fakes/fake_artifacts.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/temp_dir.h"
-#include "tests/testing/wait_log.h"
 
 namespace syncline::worker {
 namespace {

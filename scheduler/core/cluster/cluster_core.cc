@@ -1,0 +1,543 @@
+#include "scheduler/core/cluster/cluster_core.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/incarnation.h"
+#include "common/base/status_macros.h"
+#include "common/job/profile_limits.h"
+#include "scheduler/core/describe.h"
+#include "scheduler/core/message_sizes.h"
+
+namespace syncline::scheduler {
+namespace {
+
+constexpr char kStreamClosed[] = "stream closed";
+constexpr char kNotConfirmed[] = "(not confirmed";
+
+// True if a registration with the incarnation of `member` is of that process,
+// which may not have heard yet which index it was given.
+bool IsSameProcess(const Member& member, const Register& request) {
+  const Member& other = request.member();
+  return other.address() == member.address() &&
+         other.hostname() == member.hostname() && other.pid() == member.pid() &&
+         other.task().type() == member.task().type() &&
+         (request.auto_index() ||
+          other.task().index() == member.task().index());
+}
+
+}  // namespace
+
+ClusterCore::ClusterCore(Options options)
+    : options_(std::move(options)),
+      membership_(options_.version),
+      address_checks_(options_.confirms_addresses),
+      closed_streams_(options_.register_limit),
+      placement_(options_.settle, options_.expects_evaluator),
+      jobs_({options_.prepare_timeout, options_.grace}) {}
+
+void ClusterCore::Restore(std::vector<StoredJob> jobs,
+                          const std::vector<std::string>& unreadable,
+                          absl::Time now, ClusterActions* actions) {
+  placement_.OnStart(now);
+  for (const std::string& job_id : unreadable) jobs_.Reserve(job_id);
+  for (StoredJob& stored : jobs) {
+    jobs_.Reserve(stored.status.job_id());
+    jobs_.Add(std::move(stored));
+  }
+  for (Job* job : jobs_.All()) {
+    if (job->status().state() == QUEUED) {
+      queue_.Push(job->id());
+    } else if (!job->IsOver()) {
+      job->OnRestart(now, actions);
+    }
+  }
+  StartJobs(now, actions);
+}
+
+void ClusterCore::OnRegister(SessionId session, const Register& request,
+                             absl::Time now, ClusterActions* actions) {
+  if (const auto* registered = membership_.Find(session)) {
+    actions->push_back(EndSession{
+        session, absl::InvalidArgumentError(absl::StrCat(
+                     "this stream is that of ",
+                     MemberTextWithIncarnation(registered->member)))});
+    return OnMemberLost(session, "it registered twice", now, actions);
+  }
+  const Membership::Entry* same =
+      membership_.FindIncarnation(request.member().incarnation());
+  if (same != nullptr) {
+    if (Resume(*same, session, request, now, actions)) return;
+    const SessionId older = same->session;
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
+    OnMemberLost(older, "it opened another session", now, actions);
+  }
+  const auto entry = membership_.Admit(session, request, now);
+  if (!entry.ok()) {
+    actions->push_back(EndSession{session, entry.status()});
+    return;
+  }
+  Welcome(session, request, actions);
+  // The job that it worked for has ended while it was not here.
+  if (!request.job_id().empty()) {
+    SendStop(session, request.job_id(), "the job is not running any more", now,
+             actions);
+  }
+  address_checks_.Add(session, now);
+  ConfirmAddresses(now, actions);
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Welcome(SessionId session, const Register& request,
+                          ClusterActions* actions) {
+  SchedulerMessage reply;
+  *reply.mutable_registered()->mutable_task() =
+      membership_.Find(session)->member.task();
+  reply.mutable_registered()->set_heartbeat_seconds(
+      absl::ToDoubleSeconds(options_.heartbeat));
+  reply.mutable_registered()->set_lease_seconds(
+      absl::ToDoubleSeconds(options_.lease));
+  reply.mutable_registered()->set_ends_with_scheduler(
+      options_.ends_with_scheduler);
+  actions->push_back(SendCommand{session, std::move(reply)});
+  if (!shut_down_) return;
+  actions->push_back(SendCommand{session, shutdown_});
+  told_.insert(request.member().incarnation());
+}
+
+bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
+                         const Register& request, absl::Time now,
+                         ClusterActions* actions) {
+  const SessionId older = member.session;
+  Job* const job = JobOf(older);
+  if (job == nullptr || job->stopping() ||
+      engaged_.at(older).release_by != absl::InfiniteFuture() ||
+      !IsSameProcess(member.member, request)) {
+    return false;
+  }
+  // A daemon that names none has not been told of the job yet, or has said that
+  // it is done with it, and says so again after this.
+  if (!request.job_id().empty() && request.job_id() != job->id()) return false;
+  if (!closed_streams_.Contains(older)) {
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
+  }
+  membership_.Rebind(older, session, now);
+  address_checks_.Rebind(older, session, now);
+  closed_streams_.Remove(older);
+  auto engagement = engaged_.extract(older);
+  engagement.key() = session;
+  engaged_.insert(std::move(engagement));
+  Welcome(session, request, actions);
+  job->OnResumed(older, session, /*has_job=*/!request.job_id().empty(),
+                 actions);
+  return true;
+}
+
+void ClusterCore::ConfirmAddresses(absl::Time now, ClusterActions* actions) {
+  for (const auto& due :
+       {address_checks_.TakeDue(now), closed_streams_.TakeDue(now)}) {
+    for (const SessionId session : due) {
+      const Member& member = membership_.Find(session)->member;
+      actions->push_back(
+          ConfirmAddress{session, member.address(), member.incarnation()});
+    }
+  }
+}
+
+void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
+                                  absl::Time now, ClusterActions* actions) {
+  const Membership::Entry* entry = membership_.Find(session);
+  if (entry == nullptr) return;
+  if (closed_streams_.Contains(session)) {
+    switch (closed_streams_.OnAnswer(session, answer, now)) {
+      case ClosedStreams::Outcome::kAlive:
+        return membership_.RecordHeartbeat(session, now);
+      case ClosedStreams::Outcome::kDead:
+        return OnMemberLost(session, kStreamClosed, now, actions);
+      case ClosedStreams::Outcome::kUnknown:
+        return;
+    }
+  }
+  using Outcome = AddressChecks::Outcome;
+  switch (
+      address_checks_.OnAnswer(session, entry->member.address(), answer, now)) {
+    case Outcome::kConfirmed:
+      // As if it had come just now.
+      return StartJobs(now, actions);
+    case Outcome::kFirstFailure:
+      actions->push_back(
+          AddressDoubted{MemberTextWithIncarnation(entry->member),
+                         address_checks_.Trouble(session)});
+      return;
+    case Outcome::kFailure:
+    case Outcome::kIgnored:
+      return;
+  }
+}
+
+void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
+                            absl::Time now, ClusterActions* actions) {
+  if (membership_.Find(session) == nullptr) return;
+  membership_.RecordHeartbeat(session, now);
+  if (message.has_done())
+    return OnJobDone(session, message.done(), now, actions);
+  // Also of a job that has ended, or that an earlier scheduler ran.
+  if (message.has_report() && message.report().has_activity()) {
+    Job* const reported = jobs_.Find(message.report().job_id());
+    if (reported != nullptr) {
+      reported->OnKeptResults(membership_.Find(session)->member,
+                              message.report().activity(), actions);
+    }
+  }
+  Job* job = JobOf(session);
+  if (job == nullptr) return;
+  if (message.has_prepared() && message.prepared().job_id() == job->id()) {
+    job->OnPrepared(session, message.prepared(), now, actions);
+  } else if (message.has_report() && message.report().job_id() == job->id()) {
+    job->OnReport(session, message.report(), now, actions);
+  } else if (message.has_ps_report() &&
+             message.ps_report().job_id() == job->id()) {
+    job->OnPsReport(session, message.ps_report(), now, actions);
+  } else if (message.has_unreachable() &&
+             message.unreachable().job_id() == job->id()) {
+    job->OnUnreachable(session, message.unreachable(), now);
+  }
+  Settle(job, now, actions);
+}
+
+void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
+                            absl::Time now, ClusterActions* actions) {
+  const auto it = engaged_.find(session);
+  if (it == engaged_.end() || it->second.job_id != done.job_id()) return;
+  if (it->second.release_by != absl::InfiniteFuture()) {
+    if (done.released()) Release(session, now, actions);
+    return;
+  }
+  Job* job = jobs_.Find(done.job_id());
+  job->OnDone(session, done, now, actions);
+  Settle(job, now, actions);
+}
+
+void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
+                                 ClusterActions* actions) {
+  const Job* const job = JobOf(session);
+  if (!options_.confirms_addresses || job == nullptr || job->stopping()) {
+    return OnMemberLost(session, kStreamClosed, now, actions);
+  }
+  closed_streams_.Add(session, now);
+  ConfirmAddresses(now, actions);
+}
+
+void ClusterCore::OnMemberLost(SessionId session, absl::string_view why,
+                               absl::Time now, ClusterActions* actions) {
+  if (membership_.Find(session) == nullptr) return;
+  ++lost_count_;
+  placement_.OnMemberLost(now);
+  membership_.Remove(session);
+  address_checks_.Remove(session);
+  closed_streams_.Remove(session);
+  const auto engagement = engaged_.find(session);
+  if (engagement != engaged_.end()) {
+    Job* job = jobs_.Find(engagement->second.job_id);
+    engaged_.erase(engagement);
+    if (job != nullptr) {
+      job->OnGone(session, why, now, actions);
+      Settle(job, now, actions);
+    }
+  }
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Release(SessionId session, absl::Time now,
+                          ClusterActions* actions) {
+  const auto engagement = engaged_.find(session);
+  Job* job = jobs_.Find(engagement->second.job_id);
+  engaged_.erase(engagement);
+  if (job != nullptr) job->OnGone(session, /*lost=*/"", now, actions);
+  StartJobs(now, actions);
+}
+
+void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
+  if (!job->stopping()) return;
+  if (job->TakeFailure()) jobs_.NoteRepeatedFault(job);
+  for (const SessionId session : job->Participants()) {
+    const auto it = engaged_.find(session);
+    if (it == engaged_.end() || it->second.job_id != job->id() ||
+        it->second.release_by != absl::InfiniteFuture()) {
+      continue;
+    }
+    SendStop(session, job->id(), job->StopReason(), now, actions);
+  }
+}
+
+void ClusterCore::SendStop(SessionId session, const std::string& job_id,
+                           absl::string_view reason, absl::Time now,
+                           ClusterActions* actions) {
+  SchedulerMessage message;
+  message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_reason(std::string(reason));
+  actions->push_back(SendCommand{session, std::move(message)});
+  engaged_[session] = {job_id, now + options_.release_timeout};
+}
+
+void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
+  for (const SessionId session : membership_.Expired(now, options_.lease)) {
+    const absl::Duration silence = now - membership_.Find(session)->last_heard;
+    const std::string why = absl::StrCat("silent for ", SecondsText(silence));
+    actions->push_back(
+        EndSession{session, absl::UnavailableError(absl::StrCat(
+                                "lease expired: ", why, ", the lease is ",
+                                SecondsText(options_.lease)))});
+    OnMemberLost(session, why, now, actions);
+  }
+  for (const SessionId session : closed_streams_.Overdue(now)) {
+    OnMemberLost(
+        session,
+        absl::StrCat("it answers at its address, but has not registered again "
+                     "within ",
+                     SecondsText(options_.register_limit),
+                     " of the end of its stream"),
+        now, actions);
+  }
+}
+
+void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
+  LoseExpired(now, actions);
+  std::vector<SessionId> overdue;
+  std::set<std::string> running;
+  for (const auto& [session, engagement] : engaged_) {
+    if (now >= engagement.release_by) overdue.push_back(session);
+    if (engagement.release_by == absl::InfiniteFuture()) {
+      running.insert(engagement.job_id);
+    }
+  }
+  for (const SessionId session : overdue) {
+    const std::string why =
+        absl::StrCat("did not release job ", engaged_.at(session).job_id,
+                     " within ", SecondsText(options_.release_timeout));
+    actions->push_back(EndSession{session, absl::UnavailableError(why)});
+    OnMemberLost(session, why, now, actions);
+  }
+  for (const std::string& job_id : running) {
+    Job* job = jobs_.Find(job_id);
+    job->OnTick(now, actions);
+    Settle(job, now, actions);
+  }
+  ConfirmAddresses(now, actions);
+  // A wait for members that may still come may be over.
+  if (!queue_.empty()) StartJobs(now, actions);
+  jobs_.DeleteOld(options_.keep, now, actions);
+}
+
+MemberPool ClusterCore::Pool() const {
+  MemberPool pool;
+  for (const Membership::Entry* entry : membership_.All()) {
+    if (!address_checks_.Confirmed(entry->session)) continue;
+    pool.Add(entry->session, entry->member,
+             /*is_free=*/!engaged_.contains(entry->session));
+  }
+  return pool;
+}
+
+// In the order of submission.
+void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
+  const std::deque<std::string> waiting = queue_.ids();
+  for (const std::string& job_id : waiting) {
+    if (shut_down_) break;
+    Job* job = jobs_.Find(job_id);
+    const MemberPool pool = Pool();
+    const JobPlacement::Decision decision = placement_.Decide(*job, pool, now);
+    if (decision == JobPlacement::Decision::kHoldUp) break;
+    if (decision == JobPlacement::Decision::kPass) continue;
+    queue_.Remove(job_id);
+    Place(job, pool, now, actions);
+  }
+  UpdateQueue(now, actions);
+}
+
+void ClusterCore::Place(Job* job, const MemberPool& free, absl::Time now,
+                        ClusterActions* actions) {
+  const Capacity need = NeedOf(*job);
+  const auto workers = absl::MakeConstSpan(free.workers).first(need.workers);
+  const auto ps = absl::MakeConstSpan(free.ps).first(need.ps);
+  for (const auto& places : {workers, ps}) {
+    for (const Job::Place& place : places) {
+      engaged_[place.session] = {job->id()};
+    }
+  }
+  std::optional<Job::Place> evaluator;
+  if (job->WantsEvaluator() && !free.evaluators.empty()) {
+    evaluator = free.evaluators.front();
+    engaged_[evaluator->session] = {job->id()};
+  }
+  job->Start(workers, ps, evaluator, now, actions);
+}
+
+void ClusterCore::UpdateQueue(absl::Time now, ClusterActions* actions) {
+  const MemberPool pool = Pool();
+  uint32_t position = 0;
+  for (const std::string& job_id : queue_.ids()) {
+    Job* job = jobs_.Find(job_id);
+    std::string waiting_for = placement_.WaitingText(*job, pool, now);
+    if (position > 0) {
+      waiting_for =
+          absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);
+    }
+    job->SetQueueState(position, waiting_for, actions);
+    ++position;
+  }
+}
+
+absl::Status ClusterCore::CheckAccepting() const {
+  if (shut_down_) {
+    return absl::UnavailableError("the cluster is shutting down");
+  }
+  if (queue_.size() >= options_.queue_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the queue is full: ", queue_.size(), " jobs wait already"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoredJob> ClusterCore::Prepare(
+    const JobSpec& spec, std::vector<ParameterInfo> parameters,
+    std::vector<TableInfo> tables, const std::string& job_id, absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(CheckAccepting());
+  SYNCLINE_RETURN_IF_ERROR(CheckMessageSizes(spec, parameters, tables));
+  StoredJob job;
+  job.status.set_job_id(job_id);
+  job.status.set_state(QUEUED);
+  *job.status.mutable_spec() = spec;
+  JobTransition* transition = job.status.add_transitions();
+  transition->set_state(QUEUED);
+  *transition->mutable_time() = ToTimestamp(now);
+  job.parameters = std::move(parameters);
+  job.tables = std::move(tables);
+  return job;
+}
+
+void ClusterCore::Submit(StoredJob stored, absl::Time now,
+                         ClusterActions* actions) {
+  const std::string job_id = stored.status.job_id();
+  SYNCLINE_CHECK(JobNumber(job_id) != 0 && jobs_.Find(job_id) == nullptr);
+  jobs_.Add(std::move(stored));
+  queue_.Push(job_id);
+  StartJobs(now, actions);
+}
+
+absl::Status ClusterCore::Cancel(const std::string& job_id,
+                                 absl::string_view reason, absl::Time now,
+                                 ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
+  Job* job = jobs_.Find(job_id);
+  if (job->IsOver()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job_id, " is ",
+                     JobState_Name(job->status().state()), " already"));
+  }
+  queue_.Remove(job_id);
+  placement_.Forget(job_id);
+  job->Cancel(reason, now, actions);
+  Settle(job, now, actions);
+  StartJobs(now, actions);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
+                                                 ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(request.job_id()).status());
+  Job* const job = jobs_.Find(request.job_id());
+  if (job->status().state() != RUNNING || job->stopping()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), " is ", JobState_Name(job->status().state()),
+        job->stopping() && !job->IsOver() ? " and about to end" : "",
+        "; only a running job can be profiled"));
+  }
+  if (request.steps() < 1 || request.steps() > kProfileStepsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "steps: ", request.steps(), " is outside 1..", kProfileStepsMax));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const SessionId worker,
+                            job->WorkerSession(request.rank()));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const SchedulerMessage message,
+      job->RequestProfile(request.rank(), request.steps()));
+  // A worker whose stream has closed is told when it has registered again.
+  actions->push_back(SendCommand{worker, message});
+  return message.profile().artifact();
+}
+
+void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
+                           ClusterActions* actions) {
+  shut_down_ = true;
+  shutdown_.mutable_shutdown()->set_exit_code(exit_code);
+  shutdown_.mutable_shutdown()->set_reason(std::string(reason));
+  for (const Membership::Entry* entry : membership_.All()) {
+    actions->push_back(SendCommand{entry->session, shutdown_});
+    told_.insert(entry->member.incarnation());
+  }
+}
+
+absl::Status ClusterCore::CheckUpload(const std::string& job_id,
+                                      uint64_t incarnation) const {
+  // A member engaged only to be stopped named the job itself: that is no proof.
+  const Membership::Entry* entry = membership_.FindIncarnation(incarnation);
+  const auto job = FindJob(job_id);
+  if (entry != nullptr && job.ok()) {
+    const std::vector<SessionId> participants = (*job)->Participants();
+    if (absl::c_linear_search(participants, entry->session)) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job_id, " is not of the process with incarnation ",
+                   IncarnationText(incarnation)));
+}
+
+absl::Status ClusterCore::AddArtifact(const std::string& job_id,
+                                      const Artifact& artifact,
+                                      ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(job_id).status());
+  jobs_.Find(job_id)->AddArtifact(artifact, actions);
+  return absl::OkStatus();
+}
+
+Job* ClusterCore::JobOf(SessionId session) {
+  const auto it = engaged_.find(session);
+  return it == engaged_.end() ? nullptr : jobs_.Find(it->second.job_id);
+}
+
+ClusterStatus ClusterCore::Cluster(absl::Time now) const {
+  ClusterStatus status;
+  for (const Membership::Entry* entry : membership_.All()) {
+    ClusterStatus::Entry* out = status.add_members();
+    *out->mutable_member() = entry->member;
+    out->mutable_member()->clear_incarnation();
+    out->set_silent_seconds(absl::ToDoubleSeconds(now - entry->last_heard));
+    const auto engagement = engaged_.find(entry->session);
+    if (engagement != engaged_.end()) {
+      out->set_job_id(engagement->second.job_id);
+    } else if (!address_checks_.Confirmed(entry->session)) {
+      out->set_job_id(absl::StrCat(
+          kNotConfirmed, ": ", address_checks_.Trouble(entry->session), ")"));
+    }
+  }
+  if (status.ByteSizeLong() <= kCommandBytesMax) return status;
+  // Without the reasons kMembersMax members fit.
+  for (ClusterStatus::Entry& entry : *status.mutable_members()) {
+    if (absl::StartsWith(entry.job_id(), kNotConfirmed)) {
+      entry.set_job_id(absl::StrCat(kNotConfirmed, ")"));
+    }
+  }
+  return status;
+}
+
+}  // namespace syncline::scheduler

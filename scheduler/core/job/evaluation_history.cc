@@ -1,0 +1,27 @@
+#include "scheduler/core/job/evaluation_history.h"
+
+#include <tuple>
+#include <utility>
+
+namespace syncline::scheduler {
+
+bool IsNewEvaluation(const Evaluation& evaluation, const JobStatus& job) {
+  if (job.evaluations().empty()) return true;
+  const Evaluation& last = *job.evaluations().rbegin();
+  return std::tuple(last.epoch(), last.clock(), last.final()) <
+         std::tuple(evaluation.epoch(), evaluation.clock(), evaluation.final());
+}
+
+void AddEvaluation(Evaluation evaluation, JobStatus* job) {
+  auto* const evaluations = job->mutable_evaluations();
+  if (evaluations->size() >= kEvaluationsMax) {
+    int kept = 0;
+    for (int i = 0; i < evaluations->size(); i += 2) {
+      evaluations->SwapElements(kept++, i);
+    }
+    evaluations->DeleteSubrange(kept, evaluations->size() - kept);
+  }
+  *evaluations->Add() = std::move(evaluation);
+}
+
+}  // namespace syncline::scheduler

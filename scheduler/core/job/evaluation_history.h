@@ -1,0 +1,21 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_JOB_EVALUATION_HISTORY_H_
+#define SYNCLINE_SCHEDULER_CORE_JOB_EVALUATION_HISTORY_H_
+
+#include "proto/job.pb.h"
+
+namespace syncline::scheduler {
+
+// The evaluations that are kept of one job. Where more come, every second one
+// goes, not the first.
+inline constexpr int kEvaluationsMax = 4096;
+
+// True if an evaluation is later than all that the job has. A daemon that has
+// registered again repeats reports that may not have arrived.
+bool IsNewEvaluation(const Evaluation& evaluation, const JobStatus& job);
+
+// Appends an evaluation. REQUIRES: it is new.
+void AddEvaluation(Evaluation evaluation, JobStatus* job);
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_CORE_JOB_EVALUATION_HISTORY_H_

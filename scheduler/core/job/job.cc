@@ -1,0 +1,548 @@
+#include "scheduler/core/job/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/base/utf8.h"
+#include "common/job/kept_results.h"
+#include "scheduler/core/describe.h"
+#include "scheduler/core/job/evaluation_history.h"
+#include "scheduler/core/job/job_commands.h"
+
+namespace syncline::scheduler {
+namespace {
+
+using Role = JobMember::Role;
+using Stage = JobMember::Stage;
+
+constexpr int kExitPermanent = 1;
+constexpr int kExitRetryable = 138;
+// A daemon's problems are for people; more than this is not read.
+constexpr size_t kReasonBytesMax = 16 << 10;
+constexpr size_t kActivityBytesMax = 1 << 10;
+
+// Cuts between characters: a record that is not UTF-8 cannot be read again.
+std::string Shortened(absl::string_view text,
+                      size_t bytes_max = kReasonBytesMax) {
+  if (text.size() <= bytes_max) return std::string(text);
+  return absl::StrCat(Utf8Prefix(text, bytes_max), " ...");
+}
+
+// kExitRetryable if a failure with this code may go away when the job is run
+// again; else kExitPermanent.
+int ExitCodeFor(int code) {
+  switch (static_cast<absl::StatusCode>(code)) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:  // its process was told to stop
+      return kExitRetryable;
+    default:
+      return kExitPermanent;
+  }
+}
+
+}  // namespace
+
+Job::Job(StoredJob stored, Timing timing)
+    : timing_(timing),
+      parameters_(std::move(stored.parameters)),
+      tables_(std::move(stored.tables)),
+      status_(std::move(stored.status)),
+      health_(status_.spec(), timing.grace) {
+  // Records of earlier releases have them.
+  for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
+    for (Participant& participant : *all) {
+      participant.mutable_member()->clear_incarnation();
+    }
+  }
+  if (status_.has_evaluator()) {
+    status_.mutable_evaluator()->mutable_member()->clear_incarnation();
+  }
+}
+
+void Job::AddDoneRank(uint32_t rank) {
+  status_.add_done_ranks(rank);
+  std::sort(status_.mutable_done_ranks()->begin(),
+            status_.mutable_done_ranks()->end());
+}
+
+bool Job::IsOver() const { return IsFinal(status_.state()); }
+
+absl::Time Job::since() const {
+  const int last = status_.transitions_size() - 1;
+  return last < 0 ? absl::InfinitePast()
+                  : FromTimestamp(status_.transitions(last).time());
+}
+
+absl::Span<const JobProgressTracker::CurvePoint> Job::curve() const {
+  if (!progress_.has_value()) return {};
+  return progress_->curve();
+}
+
+void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
+                     ClusterActions* actions) {
+  SYNCLINE_CHECK(!IsOver() && state > status_.state());
+  status_ = Status(now);  // keeps the progress as it was at the end of a state
+  status_.set_state(state);
+  status_.set_queue_position(0);
+  status_.clear_waiting_for();
+  JobTransition* transition = status_.add_transitions();
+  transition->set_state(state);
+  // A clock that is set back does not turn the history around.
+  const int previous = status_.transitions_size() - 2;
+  const absl::Time no_earlier =
+      previous < 0 ? now : FromTimestamp(status_.transitions(previous).time());
+  *transition->mutable_time() = ToTimestamp(std::max(now, no_earlier));
+  transition->set_reason(Shortened(Utf8Text(reason)));
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id(), /*transition=*/true});
+}
+
+void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
+  *out->mutable_member() = place.member;
+  out->set_rank(rank);
+  members_.Add(place.session, role, *out);
+  // Every user may read the status; a member's incarnation is for the members
+  // that work with it.
+  out->mutable_member()->clear_incarnation();
+}
+
+void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
+                const std::optional<Place>& evaluator, absl::Time now,
+                ClusterActions* actions) {
+  SYNCLINE_CHECK(status_.state() == QUEUED);
+  uint32_t rank = 0;
+  for (const Place& place : workers) {
+    Join(place, Role::kWorker, rank++, status_.add_workers());
+  }
+  std::string where = absl::StrCat("on ", CountText(workers.size(), "worker"),
+                                   " and ", CountText(ps.size(), "ps"));
+  if (evaluator.has_value()) {
+    Join(*evaluator, Role::kEvaluator, rank, status_.mutable_evaluator());
+    absl::StrAppend(&where, ", evaluated by ",
+                    TaskText(evaluator->member.task()));
+  }
+  rank = 0;
+  for (const Place& place : ps) {
+    Join(place, Role::kPs, rank++, status_.add_ps());
+  }
+  progress_.emplace(static_cast<uint32_t>(workers.size()),
+                    status_.spec().training().epochs());
+  started_ = now;
+  Transition(PREPARING, where, now, actions);
+  UpdateWaitingFor(actions);
+  const SchedulerMessage prepare =
+      PrepareCommand(status_, members_, parameters_, tables_);
+  for (const JobMember& member : members_.all()) {
+    actions->push_back(SendCommand{member.session, prepare});
+  }
+}
+
+void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
+                     absl::Time now, ClusterActions* actions) {
+  JobMember* member = members_.Find(session);
+  if (member == nullptr || member->stage != Stage::kPreparing || stopping()) {
+    return;
+  }
+  member->stage = Stage::kPrepared;
+  member->activity.clear();
+  UpdateWaitingFor(actions);
+  if (member->IsChief()) {
+    clocks_per_epoch_ = prepared.clocks_per_epoch();
+    clocks_total_ = prepared.clocks_total();
+    for (const DataFingerprint::Source& source : prepared.data().sources()) {
+      if (source.field() == "data.train") train_samples_ = source.samples();
+    }
+  }
+  member->problems.assign(prepared.problems().begin(),
+                          prepared.problems().end());
+  for (std::string& problem :
+       data_.Add(MemberText(member->member()), prepared.data())) {
+    member->problems.push_back(std::move(problem));
+  }
+  // With a problem the job is lost, but the others may have some to add.
+  if (!member->problems.empty()) {
+    refused_by_ = std::min(refused_by_, now + timing_.grace);
+  }
+  if (!members_.AllAre(Stage::kPrepared)) return;
+  if (refused_by_ == absl::InfiniteFuture()) {
+    BeginRun(now, actions);
+  } else {
+    FailUnprepared(now, actions);
+  }
+}
+
+void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
+  Fail(members_.ProblemsText(), kExitPermanent, now, actions);
+}
+
+void Job::BeginRun(absl::Time now, ClusterActions* actions) {
+  running_since_ = now;
+  health_.BeginRun(members_, clocks_total_, now);
+  data_ = {};
+  Transition(RUNNING,
+             absl::StrCat("all participants are prepared", StepWarning()), now,
+             actions);
+  const SchedulerMessage run =
+      RunCommand(id(), clocks_per_epoch_, clocks_total_);
+  for (const JobMember& member : members_.all()) {
+    if (member.role == Role::kPs) continue;
+    actions->push_back(SendCommand{member.session, run});
+  }
+}
+
+void Job::OnResumed(SessionId older, SessionId session, bool has_job,
+                    ClusterActions* actions) {
+  JobMember* const member = members_.Find(older);
+  SYNCLINE_CHECK(member != nullptr);
+  member->session = session;
+  if (member->stage == Stage::kPreparing && !has_job) {
+    actions->push_back(SendCommand{
+        session, PrepareCommand(status_, members_, parameters_, tables_)});
+  }
+  if (status_.state() != RUNNING || member->role == Role::kPs || member->done) {
+    return;
+  }
+  actions->push_back(
+      SendCommand{session, RunCommand(id(), clocks_per_epoch_, clocks_total_)});
+  if (member->role != Role::kWorker) return;
+  for (const ProfileSteps& steps : profiles_.Of(member->rank())) {
+    SchedulerMessage message;
+    *message.mutable_profile() = steps;
+    actions->push_back(SendCommand{session, std::move(message)});
+  }
+}
+
+std::string Job::StepWarning() const {
+  const uint64_t workers = status_.workers_size();
+  const uint64_t batch = status_.spec().training().batch_size();
+  if (train_samples_ == 0 || train_samples_ >= workers * batch) return "";
+  return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
+                      CountText(workers, "worker"), ", training.batch_size ",
+                      batch, "), but data.train has ", train_samples_,
+                      ": each pass over the data is one smaller step");
+}
+
+void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,
+                     ClusterActions* actions) {
+  const JobMember* member = members_.Find(session);
+  if (member == nullptr || member->role != Role::kPs) return;
+  ps_reports_.OnReport(member->rank(), report, now);
+  CountSkipped(actions);
+}
+
+void Job::CountSkipped(ClusterActions* actions) {
+  const uint64_t clocks = ps_reports_.SkippedClocks();
+  const uint64_t blocks = ps_reports_.DroppedBlocks();
+  const JobProgress& known = status_.progress();
+  if (known.skipped_clocks() == clocks && known.dropped_blocks() == blocks) {
+    return;
+  }
+  status_.mutable_progress()->set_skipped_clocks(clocks);
+  status_.mutable_progress()->set_dropped_blocks(blocks);
+  actions->push_back(PersistJob{id(), /*durable=*/false});
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::OnUnreachable(SessionId session, const PeerUnreachable& report,
+                        absl::Time now) {
+  const JobMember* reporter = members_.Find(session);
+  if (reporter == nullptr || stopping()) return;
+  for (const JobMember& peer : members_.all()) {
+    const Member& member = peer.member();
+    if (member.incarnation() != report.peer().incarnation()) continue;
+    health_.OnUnreachable(reporter->member(), member, report, now);
+  }
+}
+
+void Job::OnReport(SessionId session, const WorkerReport& report,
+                   absl::Time now, ClusterActions* actions) {
+  JobMember* member = members_.Find(session);
+  if (member == nullptr) return;
+  // A member that is done waits for nothing: a late or repeated report.
+  if (report.has_activity() && status_.state() <= RUNNING && !member->done) {
+    // An evaluation is work and no wait; the watchdog has its text.
+    member->activity = absl::StartsWith(report.activity(), "evaluating")
+                           ? ""
+                           : Shortened(report.activity(), kActivityBytesMax);
+    UpdateWaitingFor(actions);
+  }
+  if (status_.state() != RUNNING) return;
+  const bool is_new = report.has_evaluation() && members_.Evaluates(*member) &&
+                      IsNewEvaluation(report.evaluation(), status_);
+  health_.OnReport(member->member(), report, is_new, now);
+  if (report.has_progress() && member->role == Role::kWorker) {
+    progress_->OnReport(member->rank(), report.progress());
+  }
+  if (is_new) {
+    Evaluation evaluation = report.evaluation();
+    if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
+    AddEvaluation(std::move(evaluation), &status_);
+    // Not worth a disk sync: the job's end writes them through.
+    actions->push_back(PersistJob{id(), /*durable=*/false});
+  }
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
+                 ClusterActions* actions) {
+  JobMember* member = members_.Find(session);
+  if (member == nullptr || member->done || stopping()) return;
+  // The member's first failure is the cause. Later ones come from the end of
+  // the rest of the job there.
+  if (member->failed || !member->problems.empty()) return;
+  member->failed = done.code() != 0;
+  if (done.code() == 0) {
+    // A ps has nothing to finish, but no worker can go on without it.
+    if (member->role == Role::kPs && done.released()) {
+      return Fail(LossText(*member, "it released the job"), kExitRetryable, now,
+                  actions);
+    }
+    // No member is done before it was told to run.
+    if (member->role == Role::kPs || status_.state() != RUNNING) return;
+    member->done = true;
+    health_.OnDone(member->member());
+    AddDoneRank(member->rank());
+    finishing_ = members_.WorkIsDone();
+    if (finishing_) health_.OnAllDone();
+    // A member that is done is not asked again, nor by a later scheduler.
+    actions->push_back(PersistJob{id()});
+    member->activity.clear();
+    UpdateWaitingFor(actions);
+    return;
+  }
+  const std::string reason =
+      absl::StrCat(MemberText(member->member()), ": ", done.message());
+  // The cause may be the network between two others, or a loss that is about to
+  // be noticed.
+  const int exit_code = ExitCodeFor(done.code());
+  if (health_.OnFailure(done.code(), exit_code == kExitRetryable, reason,
+                        now)) {
+    return;
+  }
+  Fail(reason, exit_code, now, actions);
+}
+
+void Job::UpdateWaitingFor(ClusterActions* actions) {
+  std::string text = Shortened(members_.WaitingText(status_.state()));
+  if (text == status_.waiting_for()) return;
+  status_.set_waiting_for(std::move(text));
+  // For a scheduler that starts anew and must say where results are.
+  if (status_.state() == RUNNING) {
+    actions->push_back(PersistJob{id(), /*durable=*/false});
+  }
+  actions->push_back(JobChanged{id()});
+}
+
+std::string Job::WithWaitingFor(absl::string_view reason) const {
+  if (status_.state() != RUNNING || status_.waiting_for().empty()) {
+    return std::string(reason);
+  }
+  return absl::StrCat(reason, "; the job waited for ", status_.waiting_for());
+}
+
+std::string Job::LossText(const JobMember& member,
+                          absl::string_view lost) const {
+  std::string text = absl::StrCat(MemberTextWithIncarnation(member.member()),
+                                  " was lost: ", lost);
+  if (status_.state() != RUNNING) {
+    return absl::StrCat(text, "; it was preparing the job");
+  }
+  const int64_t clock = member.role == Role::kWorker
+                            ? progress_->ClockOf(member.rank())
+                            : progress_->MinClock();
+  return absl::StrCat(text, "; last clock ", clock);
+}
+
+void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
+                 ClusterActions* actions) {
+  JobMember* member = members_.Find(session);
+  if (member == nullptr) return;
+  // No member waits for one that is done: its results are stored.
+  if (!stopping() && !member->done) {
+    // Released without being asked counts as lost: it cannot serve the job.
+    const std::string loss =
+        LossText(*member, lost.empty() ? "it released the job" : lost);
+    member->stage = Stage::kGone;
+    Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
+  }
+  member->stage = Stage::kGone;
+  FinishIfAllGone(now, actions);
+}
+
+bool Job::HasWorker(const Member& member) const {
+  const auto is_same = [&](const Participant& participant) {
+    const Member& other = participant.member();
+    return other.address() == member.address() &&
+           other.hostname() == member.hostname() && other.pid() == member.pid();
+  };
+  return absl::c_any_of(status_.workers(), is_same) ||
+         (status_.has_evaluator() && is_same(status_.evaluator()));
+}
+
+void Job::OnKeptResults(const Member& member, const std::string& activity,
+                        ClusterActions* actions) {
+  if ((status_.state() != FAILED && status_.state() != CANCELLED) ||
+      !absl::StartsWith(activity, kNotStored) || !HasWorker(member)) {
+    return;
+  }
+  const std::string text = Shortened(Utf8Text(activity), kActivityBytesMax);
+  std::string* const reason =
+      status_.mutable_transitions()->rbegin()->mutable_reason();
+  // It says so again when it has registered again.
+  if (absl::StrContains(*reason, text) ||
+      reason->size() + text.size() > kReasonBytesMax) {
+    return;
+  }
+  absl::StrAppend(reason, "\n", MemberText(member), ": ", text);
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {
+  if (!finishing_ || IsOver() || !members_.AllAre(Stage::kGone)) {
+    return;
+  }
+  Succeed(/*how=*/"", now, actions);
+}
+
+void Job::Succeed(absl::string_view how, absl::Time now,
+                  ClusterActions* actions) {
+  Transition(SUCCEEDED,
+             absl::StrCat(status_.has_evaluator()
+                              ? "all workers and the evaluator are done"
+                              : "all workers are done",
+                          how),
+             now, actions);
+  status_.mutable_progress()->set_seconds_left(0);
+  status_.set_exit_code(0);
+}
+
+void Job::OnRestart(absl::Time now, ClusterActions* actions) {
+  const int needed = status_.workers_size() + (status_.has_evaluator() ? 1 : 0);
+  if (status_.state() == RUNNING && needed > 0 &&
+      status_.done_ranks_size() == needed) {
+    return Succeed("; the scheduler was restarted before they had released it",
+                   now, actions);
+  }
+  Fail(WithWaitingFor("the scheduler was restarted while the job was running"),
+       kExitRetryable, now, actions);
+}
+
+void Job::OnTick(absl::Time now, ClusterActions* actions) {
+  if (stopping() || status_.state() == QUEUED) return;
+  if (const auto obstacle = health_.Check(now); obstacle.has_value()) {
+    return Fail(*obstacle, kExitRetryable, now, actions);
+  }
+  if (now >= refused_by_) return FailUnprepared(now, actions);
+  const double max_seconds = status_.spec().limits().max_seconds();
+  if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
+    return Fail(WithWaitingFor(absl::StrCat(
+                    "limits.max_seconds: the job ran for longer than ",
+                    max_seconds, " s")),
+                kExitPermanent, now, actions);
+  }
+  if (status_.state() != PREPARING ||
+      now - started_ <= timing_.prepare_timeout) {
+    return;
+  }
+  Fail(absl::StrCat("not prepared within ",
+                    absl::FormatDuration(timing_.prepare_timeout), ": ",
+                    members_.UnpreparedText()),
+       kExitRetryable, now, actions);
+}
+
+void Job::Cancel(absl::string_view reason, absl::Time now,
+                 ClusterActions* actions) {
+  Transition(CANCELLED, reason.empty() ? "cancelled by the user" : reason, now,
+             actions);
+  status_.set_exit_code(kExitPermanent);
+}
+
+void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
+               ClusterActions* actions) {
+  if (status_.state() == FAILED) return;
+  Transition(FAILED, reason, now, actions);
+  status_.set_exit_code(exit_code);
+  has_just_failed_ = true;
+}
+
+bool Job::TakeFailure() { return std::exchange(has_just_failed_, false); }
+
+void Job::MarkRepeated(const std::string& earlier) {
+  SYNCLINE_CHECK(status_.state() == FAILED);
+  status_.mutable_transitions()->rbegin()->mutable_reason()->append(
+      absl::StrCat("\nthe same has happened to job ", earlier,
+                   ", which had the same model and spec: it would happen "
+                   "again"));
+  status_.set_exit_code(kExitPermanent);
+}
+
+std::string Job::StopReason() const {
+  if (!IsOver()) return "the job is done";
+  const int last = status_.transitions_size() - 1;
+  return absl::StrCat(JobState_Name(status_.state()), ": ",
+                      status_.transitions(last).reason());
+}
+
+void Job::SetQueueState(uint32_t position, absl::string_view waiting_for,
+                        ClusterActions* actions) {
+  if (status_.queue_position() == position &&
+      status_.waiting_for() == waiting_for) {
+    return;
+  }
+  status_.set_queue_position(position);
+  status_.set_waiting_for(std::string(waiting_for));
+  actions->push_back(JobChanged{id()});
+}
+
+absl::StatusOr<SchedulerMessage> Job::RequestProfile(uint32_t rank,
+                                                     uint32_t steps) {
+  SchedulerMessage message;
+  SYNCLINE_ASSIGN_OR_RETURN(*message.mutable_profile(),
+                            profiles_.Add(rank, steps, status_));
+  return message;
+}
+
+void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {
+  profiles_.OnStored(artifact.name());
+  auto* artifacts = status_.mutable_artifacts();
+  const auto same = std::find_if(
+      artifacts->begin(), artifacts->end(),
+      [&](const Artifact& a) { return a.name() == artifact.name(); });
+  if (same != artifacts->end()) {
+    *same = artifact;
+  } else {
+    *artifacts->Add() = artifact;
+    std::sort(artifacts->begin(), artifacts->end(),
+              [](const Artifact& a, const Artifact& b) {
+                return a.name() < b.name();
+              });
+  }
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
+}
+
+void Job::ClearArtifacts(ClusterActions* actions) {
+  status_.clear_artifacts();
+  actions->push_back(PersistJob{id()});
+}
+
+JobStatus Job::Status(absl::Time now) const {
+  JobStatus status = status_;
+  if (progress_.has_value() && status_.state() == RUNNING) {
+    JobProgress progress = progress_->Summary(now - running_since_);
+    progress.set_skipped_clocks(status_.progress().skipped_clocks());
+    progress.set_dropped_blocks(status_.progress().dropped_blocks());
+    *status.mutable_progress() = std::move(progress);
+  }
+  return status;
+}
+
+}  // namespace syncline::scheduler

@@ -1,0 +1,48 @@
+#include "scheduler/core/job/job_commands.h"
+
+namespace syncline::scheduler {
+namespace {
+
+Participant* AddParticipant(JobMember::Role role, JobAssignment* assignment) {
+  switch (role) {
+    case JobMember::Role::kWorker:
+      return assignment->add_workers();
+    case JobMember::Role::kEvaluator:
+      return assignment->mutable_evaluator();
+    case JobMember::Role::kPs:
+      break;
+  }
+  return assignment->add_ps();
+}
+
+}  // namespace
+
+SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
+                                absl::Span<const ParameterInfo> parameters,
+                                absl::Span<const TableInfo> tables) {
+  SchedulerMessage message;
+  JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
+  assignment->set_job_id(job.job_id());
+  *assignment->mutable_spec() = job.spec();
+  for (const JobMember& member : members.all()) {
+    *AddParticipant(member.role, assignment) = member.participant;
+  }
+  for (const ParameterInfo& parameter : parameters) {
+    *assignment->add_parameters() = parameter;
+  }
+  for (const TableInfo& table : tables) *assignment->add_tables() = table;
+  assignment->set_routing_version(1);
+  assignment->set_model_artifact("model.onnx");
+  return message;
+}
+
+SchedulerMessage RunCommand(const std::string& job_id, int64_t clocks_per_epoch,
+                            int64_t clocks_total) {
+  SchedulerMessage message;
+  message.mutable_run()->set_job_id(job_id);
+  message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch);
+  message.mutable_run()->set_clocks_total(clocks_total);
+  return message;
+}
+
+}  // namespace syncline::scheduler

@@ -1,0 +1,101 @@
+#include "scheduler/core/job/job_progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace syncline::scheduler {
+namespace {
+
+constexpr size_t kCurvePointsMax = 256;
+
+}  // namespace
+
+JobProgressTracker::JobProgressTracker(uint32_t worker_count,
+                                       uint32_t epochs_total)
+    : epochs_total_(epochs_total), workers_(worker_count) {
+  for (uint32_t rank = 0; rank < worker_count; ++rank) {
+    workers_[rank].set_rank(rank);
+    workers_[rank].set_loss(std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+void JobProgressTracker::OnReport(uint32_t rank, const WorkerProgress& report) {
+  if (rank >= workers_.size()) return;
+  WorkerProgress& worker = workers_[rank];
+  if (report.clock() < worker.clock()) return;
+  // A report without a step in it says nothing new about the loss.
+  const bool has_step = report.has_loss() && !std::isnan(report.loss());
+  const double loss = has_step ? report.loss() : worker.loss();
+  worker = report;
+  worker.set_rank(rank);
+  worker.set_loss(loss);
+  AddToCurve();
+}
+
+void JobProgressTracker::AddToCurve() {
+  const CurvePoint point{MinClock(), MeanLoss()};
+  if (!std::isfinite(point.loss)) return;
+  if (!curve_.empty() && point.clock < curve_.back().clock + curve_stride_) {
+    return;
+  }
+  curve_.push_back(point);
+  if (curve_.size() < kCurvePointsMax) return;
+  for (size_t i = 0; i < curve_.size() / 2; ++i) curve_[i] = curve_[2 * i];
+  curve_.resize(curve_.size() / 2);
+  curve_stride_ *= 2;
+}
+
+int64_t JobProgressTracker::ClockOf(uint32_t rank) const {
+  return rank < workers_.size() ? workers_[rank].clock() : 0;
+}
+
+int64_t JobProgressTracker::MinClock() const {
+  int64_t clock = std::numeric_limits<int64_t>::max();
+  for (const WorkerProgress& worker : workers_) {
+    clock = std::min(clock, worker.clock());
+  }
+  return workers_.empty() ? 0 : clock;
+}
+
+double JobProgressTracker::MeanLoss() const {
+  double sum = 0;
+  int count = 0;
+  for (const WorkerProgress& worker : workers_) {
+    if (std::isnan(worker.loss())) continue;
+    sum += worker.loss();
+    ++count;
+  }
+  return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / count;
+}
+
+JobProgress JobProgressTracker::Summary(absl::Duration running) const {
+  JobProgress progress;
+  const int64_t clock = MinClock();
+  int64_t clocks_total = 0;
+  int64_t clocks_per_epoch = 0;
+  double samples_per_second = 0;
+  for (const WorkerProgress& worker : workers_) {
+    clocks_total = std::max(clocks_total, worker.clocks_total());
+    clocks_per_epoch = std::max(clocks_per_epoch, worker.clocks_per_epoch());
+    samples_per_second += worker.samples_per_second();
+    *progress.add_workers() = worker;
+  }
+  progress.set_clock(clock);
+  progress.set_clocks_total(clocks_total);
+  progress.set_epochs_total(epochs_total_);
+  if (clocks_per_epoch > 0) {
+    progress.set_epoch(static_cast<uint32_t>(
+        std::min<int64_t>(epochs_total_, clock / clocks_per_epoch + 1)));
+  }
+  progress.set_loss(MeanLoss());
+  progress.set_samples_per_second(samples_per_second);
+  progress.set_seconds_left(
+      clock > 0
+          ? absl::ToDoubleSeconds(running) / static_cast<double>(clock) *
+                static_cast<double>(std::max<int64_t>(0, clocks_total - clock))
+          : -1);
+  return progress;
+}
+
+}  // namespace syncline::scheduler

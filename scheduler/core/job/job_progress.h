@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_JOB_JOB_PROGRESS_H_
+#define SYNCLINE_SCHEDULER_CORE_JOB_JOB_PROGRESS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+
+namespace syncline::scheduler {
+
+// One job's progress out of its workers' reports. Pure, thread-compatible.
+class JobProgressTracker {
+ public:
+  struct CurvePoint {
+    int64_t clock = 0;
+    double loss = 0;
+  };
+
+  JobProgressTracker(uint32_t worker_count, uint32_t epochs_total);
+
+  // `rank` is the sender's; a late report with a smaller clock is dropped, a
+  // rank out of range ignored.
+  void OnReport(uint32_t rank, const WorkerProgress& report);
+  // Clocks closed by `rank`, as last reported; by the slowest worker.
+  int64_t ClockOf(uint32_t rank) const;
+  int64_t MinClock() const;
+
+  // `running` is how long the job has been running.
+  JobProgress Summary(absl::Duration running) const;
+  // Training loss over clocks, thinned evenly to a few hundred points.
+  absl::Span<const CurvePoint> curve() const { return curve_; }
+
+ private:
+  double MeanLoss() const;
+  void AddToCurve();
+
+  const uint32_t epochs_total_;
+  std::vector<WorkerProgress> workers_;  // by rank
+  std::vector<CurvePoint> curve_;
+  int64_t curve_stride_ = 1;  // clocks between points, grows as it is thinned
+};
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_CORE_JOB_JOB_PROGRESS_H_

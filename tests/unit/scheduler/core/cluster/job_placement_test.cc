@@ -1,0 +1,104 @@
+// Goal: a queued job starts as soon as it can, and holds up the jobs behind it
+// only as long as it may start. Method: one job, and members that come and go.
+
+#include "scheduler/core/cluster/job_placement.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+using Decision = JobPlacement::Decision;
+
+constexpr absl::Duration kSettle = absl::Seconds(15);
+
+Job MakeJob(uint32_t workers, bool evaluated = false) {
+  StoredJob stored;
+  stored.status.set_job_id("j-0001");
+  stored.status.set_state(QUEUED);
+  JobSpec* const spec = stored.status.mutable_spec();
+  spec->mutable_resources()->set_workers(workers);
+  spec->mutable_resources()->set_ps(1);
+  if (evaluated) spec->mutable_data()->mutable_test();
+  return Job(std::move(stored),
+             {.prepare_timeout = absl::Minutes(1), .grace = absl::Seconds(2)});
+}
+
+class JobPlacementTest : public ::testing::Test {
+ protected:
+  JobPlacementTest() { placement_.OnStart(now_); }
+
+  void Add(TaskType type, bool is_free = true) {
+    Member member;
+    member.mutable_task()->set_type(type);
+    pool_.Add(++session_, member, is_free);
+  }
+
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  JobPlacement placement_{kSettle, /*expects_evaluator=*/true};
+  MemberPool pool_;
+  SessionId session_ = 0;
+};
+
+TEST_F(JobPlacementTest, APoolCountsTheChiefAsAWorker) {
+  Add(CHIEF);
+  Add(WORKER, /*is_free=*/false);
+  Add(PS);
+  Add(EVALUATOR, /*is_free=*/false);
+  EXPECT_EQ(pool_.total.workers, 2u);
+  EXPECT_EQ(pool_.free().workers, 1u);
+  EXPECT_EQ(pool_.free().ps, 1u);
+  EXPECT_TRUE(pool_.has_evaluator);
+  EXPECT_TRUE(pool_.evaluators.empty());
+}
+
+TEST_F(JobPlacementTest, AJobStartsOrWaitsForRunningOnes) {
+  const Job job = MakeJob(2);
+  Add(CHIEF);
+  Add(WORKER, /*is_free=*/false);
+  Add(PS);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("needs 2 workers and 1 ps; free: 1 worker, 1 ps"));
+  Add(WORKER);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+TEST_F(JobPlacementTest, AJobThatIsTooLargeHoldsNoneUpOnceTheClusterIsThere) {
+  const Job job = MakeJob(3);
+  Add(CHIEF);
+  Add(PS);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  now_ += kSettle;
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+  // A member that comes and goes all the time settles nothing.
+  placement_.OnMemberLost(now_);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+  // Once it has fitted, it is waited for again after a loss.
+  MemberPool large = pool_;
+  large.total.workers = 3;
+  EXPECT_EQ(placement_.Decide(job, large, now_), Decision::kHoldUp);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  now_ += kSettle;
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+}
+
+TEST_F(JobPlacementTest, AnEvaluatorIsAwaitedWhileTheClusterComesTogether) {
+  const Job job = MakeJob(1, /*evaluated=*/true);
+  Add(CHIEF);
+  Add(PS);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_), HasSubstr("evaluator"));
+  EXPECT_EQ(placement_.Decide(MakeJob(1), pool_, now_), Decision::kStart);
+  MemberPool with_evaluator = pool_;
+  with_evaluator.has_evaluator = true;
+  EXPECT_EQ(placement_.Decide(job, with_evaluator, now_), Decision::kStart);
+  now_ += kSettle;
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+}  // namespace
+}  // namespace syncline::scheduler
