@@ -36,7 +36,7 @@ const ps::ShardLayout* MakeLayout(ElementType type) {
 }
 
 // That of the job whose wire type a push has.
-const ps::ShardLayout& ps::LayoutOf(const PushHeader& push) {
+const ps::ShardLayout& LayoutOf(const PushHeader& push) {
   static const ps::ShardLayout* const whole = MakeLayout(ElementType::kFloat32);
   static const ps::ShardLayout* const narrow =
       MakeLayout(ElementType::kBfloat16);
@@ -131,7 +131,7 @@ class Payload : public ps::ByteSource {
 void CheckHeader(const PushPullHeader& header, const PayloadView& view) {
   const Payload payload(view);
   const ps::PayloadPart part = {&payload, view.size_bytes()};
-  const ps::ShardLayout& layout = ps::LayoutOf(header.push());
+  const ps::ShardLayout& layout = LayoutOf(header.push());
   const auto push = layout.CheckPush(header.push(), part);
   if (push.ok()) CheckFacts(layout, *push, part.bytes);
   const auto pull = layout.CheckPull(header.pull(), part);
