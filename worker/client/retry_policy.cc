@@ -62,7 +62,9 @@ RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
       return {Next::kResend, std::min(delay, deadline_ - now)};
     }
     case absl::StatusCode::kDeadlineExceeded:
-      reached_ = now;  // the ps itself ended the wait
+      // The ps itself ended the wait. Past the deadline only a probe counts, so
+      // that the wait ends where none gets through.
+      if (now < deadline_) reached_ = now;
       return {now < deadline_ ? Next::kResend : Next::kProbe};
     default:
       return {};
