@@ -65,7 +65,8 @@ void CheckArrays(const std::string& path, const NpySource& source,
     problems->NotEmpty(at + ".field", array.field());
     problems->NotEmpty(at + ".path", array.path());
     if (!fields.insert(array.field()).second) {
-      problems->Add(at + ".field", Quote(array.field()), " is there already");
+      problems->Add(at + ".field", QuoteText(array.field()),
+                    " is there already");
     }
   }
 }
@@ -73,10 +74,10 @@ void CheckArrays(const std::string& path, const NpySource& source,
 void CheckDelimiter(const std::string& path, const std::string& delimiter,
                     Problems* problems) {
   if (delimiter.size() > 1) {
-    problems->Add(path, Quote(delimiter), " is not one character");
+    problems->Add(path, QuoteText(delimiter), " is not one character");
   } else if (absl::StrContains("0123456789+-.eE\"\r\n", delimiter) &&
              !delimiter.empty()) {
-    problems->Add(path, Quote(delimiter),
+    problems->Add(path, QuoteText(delimiter),
                   " can be part of a number or ends a line");
   }
 }
@@ -100,7 +101,7 @@ void CheckSource(const std::string& path, const DataSource& source,
                      source.csv().list_delimiter(), problems);
       if (source.csv().list_delimiter() == CsvDelimiter(source.csv())) {
         problems->Add(path + ".csv.list_delimiter",
-                      Quote(source.csv().list_delimiter()),
+                      QuoteText(source.csv().list_delimiter()),
                       " is what is between columns");
       }
       return;
@@ -181,13 +182,13 @@ void CheckField(const std::string& path, absl::string_view field,
       break;
     case DataSource::kCriteo:
       if (IsCriteoField(field)) return;
-      problems->Add(path, Quote(field), " is not a field of ", source_path,
+      problems->Add(path, QuoteText(field), " is not a field of ", source_path,
                     ", which has 'label', 'dense', 'dense:0' to 'dense:12', "
                     "'categories' and 'categories:0' to 'categories:25'");
       return;
     case DataSource::kCsv:
       if (!source.csv().has_header() && ColumnCount(field) == 0) {
-        problems->Add(path, Quote(field),
+        problems->Add(path, QuoteText(field),
                       " is not a column number or range "
                       "(\"7\", \"0:64\"), and ",
                       source_path, ".csv has no header line");
@@ -195,20 +196,20 @@ void CheckField(const std::string& path, absl::string_view field,
       return;
     case DataSource::kTokens:
       if (field == "tokens" || field == "next") return;
-      problems->Add(path, Quote(field), " is not a field of ", source_path,
+      problems->Add(path, QuoteText(field), " is not a field of ", source_path,
                     ", which has 'tokens' and 'next'");
       return;
     case DataSource::kNpy:
       if (!HasArray(source.npy(), field)) {
-        problems->Add(path, Quote(field), " is not a field of ", source_path,
-                      ".npy.arrays");
+        problems->Add(path, QuoteText(field), " is not a field of ",
+                      source_path, ".npy.arrays");
       }
       return;
     case DataSource::FORMAT_NOT_SET:
       return;
   }
   if (!absl::c_linear_search(names, field) && field != "label") {
-    problems->Add(path, Quote(field), " is not a field of ", source_path,
+    problems->Add(path, QuoteText(field), " is not a field of ", source_path,
                   ", which has '", absl::StrJoin(names, "', '"),
                   "' and 'label'");
   }
@@ -233,10 +234,10 @@ void CheckMeasured(const std::string& path, const Feed& feed,
       })) {
     return;
   }
-  problems->Add(path + ".field", Quote(feed.field()),
+  problems->Add(path + ".field", QuoteText(feed.field()),
                 " is the length of what a feed or the label reads, but none "
                 "reads ",
-                Quote(field));
+                QuoteText(field));
 }
 
 // Samples may differ in how many values of the field they have.
@@ -253,14 +254,14 @@ void CheckLayout(const std::string& path, const Feed& feed,
   const std::string first =
       path + (feed.reshape().empty() ? ".transpose" : ".reshape");
   if (!MeasuredField(feed.field()).empty()) {
-    problems->Add(first, "is for values; ", Quote(feed.field()),
+    problems->Add(first, "is for values; ", QuoteText(feed.field()),
                   " is one number");
   } else if (IsList(data.train(), feed.field()) ||
              IsList(data.test(), feed.field())) {
     problems->Add(first,
                   "is for fields of which all samples have as many "
                   "values; ",
-                  Quote(feed.field()), " is a list");
+                  QuoteText(feed.field()), " is a list");
   }
   if (std::max(feed.reshape_size(), feed.transpose_size()) > kFeedRankMax) {
     problems->Add(first, "has more than ", kFeedRankMax, " dimensions");
@@ -303,7 +304,7 @@ void CheckFeeds(const DataSpec& data, Problems* problems) {
     problems->NotEmpty(path + ".field", feed.field());
     const auto [first, inserted] = seen.emplace(feed.input(), path);
     if (!inserted) {
-      problems->Add(path + ".input", Quote(feed.input()), " is fed by ",
+      problems->Add(path + ".input", QuoteText(feed.input()), " is fed by ",
                     first->second, " already");
     }
     CheckLayout(path, feed, data, problems);
@@ -359,7 +360,7 @@ void CheckLabel(const JobSpec& spec, Problems* problems) {
   if (!LossSpec::Kind_IsValid(spec.loss().kind())) return;
   const bool regression = spec.loss().kind() == LossSpec::MEAN_SQUARED_ERROR;
   if (!regression && ColumnCount(field) > 1) {
-    problems->Add("data.label.field", Quote(field),
+    problems->Add("data.label.field", QuoteText(field),
                   " is more than one column; a classification loss takes one");
   }
   const int classes = label.classes_size();

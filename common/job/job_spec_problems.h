@@ -54,7 +54,7 @@ inline std::string Indexed(absl::string_view path, int index) {
   return absl::StrCat(path, "[", index, "]");
 }
 
-inline std::string Quote(absl::string_view text) {
+inline std::string QuoteText(absl::string_view text) {
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
 }
 

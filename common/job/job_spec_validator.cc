@@ -31,7 +31,7 @@ void CheckName(const std::string& name, Problems* problems) {
                         c == '.' || c == '_' || c == '-';
   }
   if (!valid_length || !valid_characters) {
-    problems->Add("name", Quote(name.substr(0, 80)),
+    problems->Add("name", QuoteText(name.substr(0, 80)),
                   " is not 1..64 characters of [A-Za-z0-9._-]");
   }
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -220,6 +221,16 @@ TEST_F(LoadJobFileTest, AMistakeIsSaidOnce) {
         << after << "\n"
         << job.status();
   }
+}
+
+// The checks of models escape the same letters, because those names come from
+// ONNX files.
+TEST_F(LoadJobFileTest, NamesOfTheJobFileKeepTheirLetters) {
+  WriteModel(kModel);
+  const auto job = LoadJobFile(WriteJob(
+      absl::StrReplaceAll(kJob, {{"field: \"image\"", "field: \"größe\""}})));
+  EXPECT_THAT(std::string(job.status().message()),
+              HasSubstr("'größe' is not a field"));
 }
 
 TEST_F(LoadJobFileTest, AMissingModelIsAProblemOfModelPath) {
