@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
+#include "common/base/exit_codes.h"
 #include "common/base/status_macros.h"
 #include "common/job/evaluation_values.h"
 #include "common/job/skipped_text.h"
@@ -19,8 +20,6 @@
 namespace syncline::scheduler {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitRetryable = 138;
 constexpr int kAttemptsMax = 1000;
 // Scheduler::Options::model_bytes_max is the limit that counts.
 constexpr uint64_t kModelBytesMax = 8ull << 30;

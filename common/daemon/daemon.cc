@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
 #include "common/base/deadline.h"
+#include "common/base/exit_codes.h"
 #include "common/base/host_port.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -35,8 +36,6 @@ namespace {
 // Kubernetes kills after 30 s by default.
 constexpr absl::Duration kDrainLimit = absl::Seconds(10);
 constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
-constexpr int kExitFailed = 1;
-constexpr int kExitRetryable = 138;
 constexpr int kMallocArenas = 4;
 // A connection for each member and each client, and files beside them.
 constexpr uint64_t kOpenFilesLow = 4096;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/exit_codes.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/repeated_fault.h"
@@ -17,7 +18,6 @@
 namespace syncline::scheduler {
 namespace {
 
-constexpr int kExitRetryable = 138;
 constexpr size_t kDifferenceBytesMax = 1000;
 constexpr absl::Duration kLookPeriod = absl::Seconds(10);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/exit_codes.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/job/kept_results.h"
@@ -21,8 +22,6 @@ namespace {
 using Role = JobMember::Role;
 using Stage = JobMember::Stage;
 
-constexpr int kExitPermanent = 1;
-constexpr int kExitRetryable = 138;
 // A daemon's problems are for people; more than this is not read.
 constexpr size_t kReasonBytesMax = 16 << 10;
 constexpr size_t kActivityBytesMax = 1 << 10;
@@ -35,7 +34,7 @@ std::string Shortened(absl::string_view text,
 }
 
 // kExitRetryable if a failure with this code may go away when the job is run
-// again; else kExitPermanent.
+// again; else kExitFailed.
 int ExitCodeFor(int code) {
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kUnavailable:
@@ -43,7 +42,7 @@ int ExitCodeFor(int code) {
     case absl::StatusCode::kAborted:  // its process was told to stop
       return kExitRetryable;
     default:
-      return kExitPermanent;
+      return kExitFailed;
   }
 }
 
@@ -179,7 +178,7 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
 }
 
 void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
-  Fail(members_.ProblemsText(), kExitPermanent, now, actions);
+  Fail(members_.ProblemsText(), kExitFailed, now, actions);
 }
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
@@ -446,7 +445,7 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
     return Fail(WithWaitingFor(absl::StrCat(
                     "limits.max_seconds: the job ran for longer than ",
                     max_seconds, " s")),
-                kExitPermanent, now, actions);
+                kExitFailed, now, actions);
   }
   if (status_.state() != PREPARING ||
       now - started_ <= timing_.prepare_timeout) {
@@ -462,7 +461,7 @@ void Job::Cancel(absl::string_view reason, absl::Time now,
                  ClusterActions* actions) {
   Transition(CANCELLED, reason.empty() ? "cancelled by the user" : reason, now,
              actions);
-  status_.set_exit_code(kExitPermanent);
+  status_.set_exit_code(kExitFailed);
 }
 
 void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
@@ -481,7 +480,7 @@ void Job::MarkRepeated(const std::string& earlier) {
       absl::StrCat("\nthe same has happened to job ", earlier,
                    ", which had the same model and spec: it would happen "
                    "again"));
-  status_.set_exit_code(kExitPermanent);
+  status_.set_exit_code(kExitFailed);
 }
 
 std::string Job::StopReason() const {

@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_CTL_TEXT_EXIT_CODES_H_
 
 #include "absl/status/status.h"
+#include "common/base/exit_codes.h"
 #include "proto/job.pb.h"
 
 namespace syncline::ctl {
@@ -10,13 +11,13 @@ namespace syncline::ctl {
 inline constexpr int kExitOk = 0;
 // The job failed for good, or what was asked is wrong: a bad job file, an
 // unknown job, an unusable configuration.
-inline constexpr int kExitFailed = 1;
+using syncline::kExitFailed;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitUnreachable = 3;
 // By the user, or Ctrl-C.
 inline constexpr int kExitCancelled = 130;
 // Worth a retry: a process of the cluster was lost, or the queue is full.
-inline constexpr int kExitRetryable = 138;
+using syncline::kExitRetryable;
 
 // Of a call that failed (or not).
 int ExitCodeOf(const absl::Status& status);
