@@ -84,7 +84,7 @@ class DenseWorker {
   absl::Status Step() {
     client_->BeginStep({.clock = clock_++, .sample_count = kSamples});
     for (uint32_t i = tensors_.count; i-- > 0;) client_->OnGradientReady(i);
-    client_->EndBackward();
+    client_->EndBackward({});
     return client_->Wait();
   }
   absl::Status Verify() const {
@@ -130,7 +130,7 @@ class DenseWorker {
     options.step_timeout = kTimeout;
     options.shared_memory = path == Path::kSharedMemory;
     options.telemetry.shared_links = &links_;
-    worker::PsClient::Tensors memory;
+    worker::DenseTensors memory;
     memory.gradient_region = gradient_;
     std::vector<TensorSize> sizes;
     for (uint32_t i = 0; i < tensors_.count; ++i) {

@@ -53,7 +53,7 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     options.incarnation = 100 + rank;
     options.step_timeout = kStepTimeout;
     options.telemetry.retries = rank == 1 ? &repeats_ : nullptr;
-    worker::PsClient::Tensors tensors;
+    worker::DenseTensors tensors;
     for (const size_t size : sizes_) {
       memory_.push_back(std::make_unique<std::vector<float>>(size, 1.0f));
       tensors.values.push_back(absl::MakeSpan(*memory_.back()));
@@ -70,7 +70,7 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     for (uint32_t tensor = 0; tensor < sizes_.size(); ++tensor) {
       client->OnGradientReady(tensor);
     }
-    client->EndBackward();
+    client->EndBackward({});
     return client->Wait();
   }
 

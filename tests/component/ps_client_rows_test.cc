@@ -257,7 +257,7 @@ class PsClientRowsTest : public ::testing::Test {
     options.job_id = "j-7";
     options.has_tables = true;
     memory_ = std::make_shared<Memory>();
-    worker::PsClient::Tensors tensors;
+    worker::DenseTensors tensors;
     tensors.values = {absl::MakeSpan(memory_->value)};
     tensors.gradients = {memory_->gradient};
     tensors.owner = memory_;

@@ -291,7 +291,7 @@ class PsClientTest : public ::testing::Test {
     options.job_id = "j-7";
     options.rank = 2;
     options.incarnation = 42;
-    worker::PsClient::Tensors tensors;
+    worker::DenseTensors tensors;
     for (std::vector<float>& v : memory_->values) {
       tensors.values.push_back(absl::MakeSpan(v));
     }
@@ -310,7 +310,7 @@ class PsClientTest : public ::testing::Test {
     for (size_t i = memory_->values.size(); i-- > 0;) {
       client_->OnGradientReady(static_cast<uint32_t>(i));
     }
-    client_->EndBackward();
+    client_->EndBackward({});
     return client_->Wait();
   }
 
@@ -395,7 +395,7 @@ TEST_F(PsClientTest, NoMoreThanTheWindowIsOnItsWayUntilTheShardTakesIt) {
   shards_[0]->TakeNothing();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);
-  client_->EndBackward();
+  client_->EndBackward({});
   EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
     return shards_[0]->seen().size() == before + 4;
   }));
@@ -420,7 +420,7 @@ TEST_F(PsClientTest, WhatIsSentAgainTakesPartInTheWindowAgain) {
   shards_[0]->TakeNothing();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);
-  client_->EndBackward();
+  client_->EndBackward({});
   // Four that failed, and four that wait.
   EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
     return shards_[0]->seen().size() == before + 8;
@@ -451,7 +451,7 @@ TEST_F(PsClientTest, TheLastLayersLeaveWhileTheFirstIsComputed) {
   }
   client_->OnGradientReady(1);
   client_->OnGradientReady(0);
-  client_->EndBackward();
+  client_->EndBackward({});
   ASSERT_EQ(client_->Wait(), absl::OkStatus());
 }
 
@@ -603,7 +603,7 @@ TEST_F(PsClientTest, GivesUpWhenNobodyMovesAndRepeatsTheShardsReason) {
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);  // the other tensor never comes
-  client_->EndBackward();
+  client_->EndBackward({});
   const absl::Status status = client_->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
@@ -645,7 +645,7 @@ TEST_F(PsClientTest, CancelEndsAWaitAtOnce) {
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(0);
-  client_->EndBackward();
+  client_->EndBackward({});
   std::thread canceller(
       [&] { client_->Cancel(absl::CancelledError("the job was stopped")); });
   EXPECT_EQ(client_->Wait(), absl::CancelledError("the job was stopped"));
@@ -659,7 +659,7 @@ TEST_F(PsClientTest, WithoutSamplesEveryShardGetsAnEmptyCloseAndIsRead) {
   for (auto& values : memory_->values)
     std::fill(values.begin(), values.end(), 0);
   client_->BeginStep({.clock = 0, .sample_count = 0, .finished = true});
-  client_->EndBackward();
+  client_->EndBackward({});
   ASSERT_EQ(client_->Wait(), absl::OkStatus());
   EXPECT_EQ(memory_->values, initial);
   for (const auto& shard : shards_) {
@@ -675,7 +675,7 @@ TEST_F(PsClientTest, WithoutSamplesEveryShardGetsAnEmptyCloseAndIsRead) {
 TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
   SetUpCluster({5}, 3);
   ExpectStepMovesEverything();
-  ASSERT_EQ(client_->BeginCut(1, 4, 2), absl::OkStatus());
+  ASSERT_EQ(client_->BeginCut(1, 4, 2, std::nullopt), absl::OkStatus());
   int contacted = 0;
   for (const auto& shard : shards_) contacted += shard->calls() > 0 ? 1 : 0;
   EXPECT_EQ(contacted, 1);
@@ -683,7 +683,7 @@ TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
 
 TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
   SetUpCluster({3000}, 1);
-  ASSERT_EQ(client_->BeginCut(9, 40, 3), absl::OkStatus());
+  ASSERT_EQ(client_->BeginCut(9, 40, 3, std::nullopt), absl::OkStatus());
   EXPECT_EQ(shards_[0]->cut().cut_id(), 9u);
   EXPECT_THAT(shards_[0]->cut().clocks(), ElementsAre(40, 40, 40));
   EXPECT_GT(shards_[0]->cut().hold_seconds(), 0);
@@ -699,7 +699,7 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
   client_->OnGradientReady(1);
   client_->OnGradientReady(0);
   EXPECT_THAT(shards_[0]->pushes(), IsEmpty());
-  client_->EndBackward();
+  client_->EndBackward({});
   ASSERT_EQ(client_->Wait(), absl::OkStatus());
   ASSERT_THAT(shards_[0]->pushes(), ::testing::Not(IsEmpty()));
   for (const PushHeader& push : shards_[0]->pushes()) {
@@ -743,7 +743,7 @@ TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {
   worker::PsClient::Options options;
   options.job_id = "j-7";
   options.ps = {{"ps:0", shards_[0]->address()}};
-  worker::PsClient::Tensors tensors;
+  worker::DenseTensors tensors;
   for (auto& v : memory_->values) tensors.values.push_back(absl::MakeSpan(v));
   for (auto& g : memory_->gradients) tensors.gradients.push_back(g);
   tensors.owner = memory_;
@@ -753,7 +753,7 @@ TEST_F(PsClientTest, LetsGoOfTheMemoryAlsoAfterACancelledStep) {
   shards_[0]->HoldPullsUntilClosed();
   client_->BeginStep({.clock = 0, .sample_count = 3});
   client_->OnGradientReady(1);
-  client_->EndBackward();
+  client_->EndBackward({});
   client_->Cancel(absl::CancelledError("stopped"));
   client_.reset();
   memory_.reset();

@@ -54,7 +54,7 @@ class Client {
                                                sizeof(float))) {
     auto* at = reinterpret_cast<float*>(gradient_memory_->data());
     Random random(rank + 1);
-    worker::PsClient::Tensors tensors;
+    worker::DenseTensors tensors;
     for (const ParameterInfo& info : fixture->assignment().parameters()) {
       const auto count = static_cast<size_t>(info.dims(0));
       values_.emplace_back(count);
@@ -98,7 +98,7 @@ class Client {
     for (size_t i = gradients_.size(); i-- > 0;) {
       client_->OnGradientReady(static_cast<uint32_t>(i));
     }
-    client_->EndBackward();
+    client_->EndBackward({});
     return client_->Wait();
   }
 
@@ -282,7 +282,7 @@ TEST(SharedMemoryFallbackTest, ASocketOutOfReach) {
     socket_failures += reason == worker::SharedFallback::kSocket;
   };
   std::vector<float> values(4);
-  worker::PsClient::Tensors tensors;
+  worker::DenseTensors tensors;
   tensors.values = {absl::MakeSpan(values)};
   tensors.gradients = {values};
   const worker::PsClient client(options,

@@ -87,7 +87,7 @@ class Worker {
     options.telemetry.on_shared_fallback = [this](worker::SharedFallback) {
       ++fallbacks_;
     };
-    worker::PsClient::Tensors tensors;
+    worker::DenseTensors tensors;
     tensors.values = {absl::MakeSpan(memory_->value)};
     tensors.gradients = {memory_->gradient};
     tensors.owner = memory_;

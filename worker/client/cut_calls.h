@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -13,17 +12,17 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/client/fanout_call.h"
 #include "worker/client/header_encoder.h"
+#include "worker/exchange/parameter_exchange.h"
 
 namespace syncline::worker {
 
 // The calls of PsClient about cuts: announcing and ending one, reporting
-// progress while it holds others, and scanning tables as of it. PsClient has
-// the contract of each. Every function blocks; one thread at a time.
+// progress while it holds others, and scanning tables as of it.
+// ParameterExchange has the contract of each. Every function blocks; one thread
+// at a time.
 class CutCalls {
  public:
-  // Rows of a table, [n] keys with [n, dim] values.
-  using RowSink = absl::FunctionRef<absl::Status(
-      absl::Span<const int64_t> keys, absl::Span<const float> values)>;
+  using RowSink = ParameterExchange::RowSink;
 
   // `shards`: those that take part. `peers`: by shard, for messages. `calls`
   // and `headers` outlive this.

@@ -28,7 +28,7 @@ size_t RegionBytes(const PsClient::Options& options, const BlockMap& map) {
 
 FanoutCall::Options FanoutOptions(const PsClient::Options& options,
                                   const BlockMap& map,
-                                  const PsClient::Tensors& tensors,
+                                  const DenseTensors& tensors,
                                   const HeaderEncoder& headers) {
   FanoutCall::Options fanout;
   fanout.job_id = options.job_id;
@@ -67,7 +67,7 @@ std::vector<uint32_t> ShardsWithPart(const PsClient::Options& options,
 
 }  // namespace
 
-PsClient::PsClient(const Options& options, BlockMap map, Tensors tensors)
+PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
     : options_(options),
       map_(std::move(map)),
       tensors_(std::move(tensors)),
@@ -170,7 +170,7 @@ void PsClient::OnGradientReady(uint32_t tensor) {
     // While what backward has just written is in the cache.
     const absl::Span<const float> gradient = tensors_.gradients[tensor];
     if (!AllFiniteAs(options_.wire_type, gradient.data(), gradient.size())) {
-      AbandonStep();
+      AbandonStep(/*own_values=*/true);
     }
   }
   if (options_.send_norm || options_.checks_gradient) {
@@ -195,7 +195,7 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (!step_.pull) next_rows = {};
   if (options_.checks_gradient &&
       !RowsAreFinite(step_.rows, options_.wire_type))
-    AbandonStep();
+    AbandonStep(/*own_values=*/true);
   if (step_.sample_count == 0) {
     for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
       if (TakesPart(shard)) SendEmptyClose(shard);

@@ -29,29 +29,20 @@
 #include "worker/client/gradient_norm.h"
 #include "worker/client/header_encoder.h"
 #include "worker/client/row_chunks.h"
+#include "worker/exchange/dense_tensors.h"
+#include "worker/exchange/parameter_exchange.h"
 
 namespace syncline::worker {
 
-// One worker's view of the parameter servers of a job: moves gradients there
-// and values back while the caller computes. Shards without a block are never
-// contacted, unless the job has embedding tables.
+// The exchange of a rank through the parameter servers of a job: gradients go
+// to the shards that have their blocks or rows, in chunks that leave while
+// backward runs, and values come back from there. Shards without a block are
+// never contacted, unless the job has embedding tables.
 //
-// Values are written straight into the parameter memory, gradients are sent
-// straight out of the gradient memory. Both belong to the caller, who must not
-// touch a tensor's memory from OnGradientReady until Wait has returned.
-//
-// One thread at a time makes calls; only Cancel may come from any thread at any
-// time. The calls may move to another thread if that thread starts after the
-// last call and is joined before the next one: FileGrowth's thread calls
-// ReportActivity while the training thread writes files and makes no call.
-//
-// Errors end the job: the first is kept and every later call returns it. It
-// names ps, address, job, clock and call.
-//   FailedPrecondition, InvalidArgument, Aborted   the ps refused the call
-//   DeadlineExceeded   nobody moved for step_timeout; names who is missing
-//   Unavailable        a ps was out of reach for that long
-//   Cancelled          by Cancel
-class PsClient {
+// Gradients are sent straight out of their memory, values are copied once.
+// Errors name ps, address, job, clock and call. ParameterExchange has the
+// contract of each function; a call that blocks waits for all shards.
+class PsClient : public ParameterExchange {
  public:
   struct Options {
     std::string job_id;
@@ -95,105 +86,33 @@ class PsClient {
         on_unreachable = nullptr;
     ClientTelemetry telemetry = {};
   };
-  // The tensors of `map`, by tensor index.
-  struct Tensors {
-    std::vector<absl::Span<float>> values;
-    std::vector<absl::Span<const float>> gradients;
-    std::vector<std::string> names;  // for messages; empty: by index
-    // By tensor: true for a running mean. The servers average a running mean
-    // without clipping, so it is no part of a push's norm, unless it is not
-    // finite. Empty: no tensor is one.
-    std::vector<bool> running_means;
-    // When a step first reads each tensor, as a position in that order: where
-    // bytes have to wait, those that are needed first go first. Empty: in the
-    // order of the tensors.
-    std::vector<uint32_t> first_use;
-    // The gradients lie in it, or it is null: a ps on this host then reads them
-    // where they are.
-    std::shared_ptr<SharedRegion> gradient_region;
-    // Keeps the memory above alive. Slices handed to gRPC share it, so that a
-    // cancelled call may let go of them late.
-    std::shared_ptr<const void> owner;
-  };
+  // `tensors` are those of `map`; a ps on this host reads gradients where they
+  // are, if they lie in a gradient region. REQUIRES: one peer per shard of
+  // `map`, spans as long as their tensors.
+  PsClient(const Options& options, BlockMap map, DenseTensors tensors);
 
-  // REQUIRES: one peer per shard of `map`, spans as long as their tensors.
-  PsClient(const Options& options, BlockMap map, Tensors tensors);
-
-  // Sends the parameters' current values as the initial ones, and how many
-  // steps the job will have. Blocks. Rows of tables need no values.
-  absl::Status Init(int64_t total_clocks);
-  // Overwrites all parameters with the values for step `clock`. Blocks until
-  // the consistency mode allows it, on shards that have rows alone too.
-  absl::Status Pull(int64_t clock);
-  // The same with the state at an announced cut. Blocks until all shards have
-  // passed it.
-  absl::Status PullCut(uint64_t cut_id, int64_t clock);
-  // Fills in what is wanted of `rows` (by table), as of step `clock`, or of an
-  // announced cut if `cut_id` is not 0. Blocks likewise. Creates no row.
+  void Cancel(const absl::Status& reason) override;
+  absl::Status Init(int64_t total_clocks) override;
+  absl::Status Pull(int64_t clock) override;
   absl::Status PullRows(int64_t clock, uint64_t cut_id,
-                        absl::Span<RowBatch* const> rows);
-  // Announces, on all shards, a cut at which every one of `workers` has closed
-  // the steps before `clock`, and that is held for `hold` at most, or four
-  // times step_timeout. Blocks for a round trip.
-  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
-                        std::optional<absl::Duration> hold = std::nullopt);
-  absl::Status EndCut(uint64_t cut_id, int64_t clock);
-  // Tells all shards that this worker is busy with something that takes longer
-  // than a step: `done` of `total` of `what`, before it pushes `clock`. Workers
-  // that wait for this one go on waiting for step_timeout after each call that
-  // says more than the one before. Blocks for a round trip.
+                        absl::Span<RowBatch* const> rows) override;
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
-                              uint64_t done, uint64_t total);
-
-  using RowSink = CutCalls::RowSink;
-  // Gives `sink` every row of a table as of a cut, a message at a time, in an
-  // order of the shards' own. Blocks. Errors: the sink's too.
+                              uint64_t done, uint64_t total) override;
+  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
+                        std::optional<absl::Duration> hold) override;
+  absl::Status PullCut(uint64_t cut_id, int64_t clock) override;
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
-                         int64_t clock, RowSink sink);
-
-  struct Step {
-    int64_t clock = 0;
-    // 0: nothing to push; every shard gets an empty close.
-    uint64_t sample_count = 0;
-    // The worker's last step.
-    bool finished = false;
-    // True if the values for the next step are wanted.
-    bool pull = true;
-    // By table: the rows of the step's batch, whose gradients are pushed.
-    // Theirs is the memory's rule above.
-    absl::Span<RowBatch* const> rows = {};
-  };
-  // Between BeginStep and EndBackward: pulls what is wanted early of
-  // `next_rows`, before the step's own gradients are applied; none of these may
-  // be among them. A row is good for the next step if all workers' steps before
-  // `min_clock` are in it; what comes older is pulled again by the end of Wait.
-  void PullEarly(absl::Span<RowBatch* const> next_rows, int64_t min_clock);
-  // BeginStep, OnGradientReady for each tensor (unless sample_count is 0),
-  // EndBackward, Wait. None but Wait blocks.
-  // kSkipStep and kDropBlock: AbandonStep instead of OnGradientReady where the
-  // step has no gradient, because its loss is not finite; it is one of
-  // Options::non_finite if this worker's values are why.
-  void BeginStep(const Step& step);
-  void AbandonStep(bool own_values = true);
-  // Since BeginStep, by this or because it was found not to be finite.
-  bool step_abandoned() const { return abandoned_; }
-  void OnGradientReady(uint32_t tensor);
-  // `next_rows`, by table, is what is wanted for the next step, but for what is
-  // wanted early; it is filled in by the end of Wait. Empty where there are no
-  // tables, or `pull` is false.
-  void EndBackward(absl::Span<RowBatch* const> next_rows = {});
-  absl::Status Wait();
-
-  // The latest Wait's time by cause, one after the other.
-  struct WaitTimes {
-    absl::Duration push;  // until the last gradient had left
-    absl::Duration wait;  // until the servers let the last value be read
-    absl::Duration pull;  // until it was here
-  };
-  const WaitTimes& wait_times() const { return wait_times_; }
-
-  // Ends all calls, of now and later. Thread-safe.
-  void Cancel(const absl::Status& reason);
+                         int64_t clock, RowSink sink) override;
+  absl::Status EndCut(uint64_t cut_id, int64_t clock) override;
+  void BeginStep(const Step& step) override;
+  void PullEarly(absl::Span<RowBatch* const> next_rows,
+                 int64_t min_clock) override;
+  void AbandonStep(bool own_values) override;
+  bool step_abandoned() const override { return abandoned_; }
+  void OnGradientReady(uint32_t tensor) override;
+  void EndBackward(absl::Span<RowBatch* const> next_rows) override;
+  absl::Status Wait() override;
+  WaitTimes wait_times() const override { return wait_times_; }
 
  private:
   // When a step's gradients had left, and when its values could be read; each
@@ -251,7 +170,7 @@ class PsClient {
 
   const Options options_;
   const BlockMap map_;
-  const Tensors tensors_;
+  const DenseTensors tensors_;
   const HeaderEncoder headers_;
   CutCalls cuts_;
   ChunkBuilder builder_;

@@ -12,8 +12,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/client/client_telemetry.h"
 #include "worker/client/fanout_call.h"
-#include "worker/compute/step_recorder.h"
-#include "worker/ops/statistics_exchange.h"
+#include "worker/exchange/step_folds.h"
 
 namespace syncline::worker {
 
@@ -21,10 +20,8 @@ namespace syncline::worker {
 // (FoldStatistics in proto/parameter_server.proto). It has calls of its own,
 // which wait for nobody's gradients.
 //
-// Calls come from one thread; Cancel from any. Errors are as PsClient's: the
-// first is kept, names ps, address, job, clock and who is missing, and ends the
-// job.
-class StatisticsClient : public StatisticsExchange {
+// Errors name ps, address, job, clock and who is missing.
+class StatisticsClient : public StepFolds {
  public:
   struct Options {
     std::string job_id;
@@ -40,22 +37,13 @@ class StatisticsClient : public StatisticsExchange {
   };
   explicit StatisticsClient(const Options& options);
 
-  // `recorder`, which may be null, is told of waits until the next step.
-  void BeginStep(int64_t clock, StepRecorder* recorder);
+  void BeginStep(int64_t clock, StepRecorder* recorder) override;
   absl::Status Fold(absl::Span<double> values) override;
-  // Takes part in no more folds of this step: the others do not wait for it.
-  // Blocks for a round trip.
-  absl::Status Leave();
-  // In Fold and Leave, since BeginStep.
-  absl::Duration waited() const { return waited_; }
-  // Since BeginStep sums were not finite though what this worker had brought
-  // was: it is not the one to blame.
-  bool spoilt_by_others() const { return spoilt_by_others_; }
-  // The error that is kept.
-  const absl::Status& status() const { return status_; }
-
-  // Ends what is under way, and every later call.
-  void Cancel(const absl::Status& reason) { calls_.Cancel(reason); }
+  absl::Status Leave() override;
+  absl::Duration waited() const override { return waited_; }
+  bool spoilt_by_others() const override { return spoilt_by_others_; }
+  const absl::Status& status() const override { return status_; }
+  void Cancel(const absl::Status& reason) override { calls_.Cancel(reason); }
 
  private:
   absl::Status FoldPiece(absl::Span<double> values);

@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/evaluation_values.h"
 #include "common/system/log.h"
-#include "worker/job/job_client.h"
+#include "worker/job/job_exchange.h"
 
 namespace syncline::worker {
 namespace {
@@ -23,12 +23,12 @@ constexpr absl::Duration kSayPeriod = absl::Seconds(1);
 }  // namespace
 
 CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
-                           PsClient* client, WorkerMetrics* metrics,
-                           OnEvaluation on_evaluation,
+                           ParameterExchange* parameters,
+                           WorkerMetrics* metrics, OnEvaluation on_evaluation,
                            std::function<void(const std::string&)> on_activity)
     : job_(job),
       epochs_(epochs),
-      client_(client),
+      parameters_(parameters),
       metrics_(metrics),
       on_evaluation_(std::move(on_evaluation)),
       on_activity_(std::move(on_activity)),
@@ -88,8 +88,8 @@ absl::Status CutEvaluator::OnStoring(int64_t clock, uint64_t bytes) {
   told_at_ = now;
   // More than what was done when the last batch was.
   const uint64_t done = static_cast<uint64_t>(samples_) + bytes;
-  return client_->ReportActivity(clock, what, done,
-                                 std::max<uint64_t>(done, 1));
+  return parameters_->ReportActivity(clock, what, done,
+                                     std::max<uint64_t>(done, 1));
 }
 
 absl::Duration CutEvaluator::ToldPeriod() const {
@@ -111,7 +111,7 @@ absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
     metrics_->OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
   }
   job_.executor->UseTables(rows);
-  SYNCLINE_RETURN_IF_ERROR(client_->PullRows(clock, CutIdOf(clock), rows));
+  SYNCLINE_RETURN_IF_ERROR(parameters_->PullRows(clock, CutIdOf(clock), rows));
   for (size_t t = 0; t < rows.size(); ++t) {
     RowCache* const cache = job_.rows->cache(t);
     if (cache == nullptr) continue;
@@ -132,7 +132,7 @@ absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
   }
   if (now < told_at_ + ToldPeriod()) return absl::OkStatus();
   told_at_ = now;
-  return client_->ReportActivity(
+  return parameters_->ReportActivity(
       clock, absl::StrCat("evaluating clock ", clock),
       static_cast<uint64_t>(done), static_cast<uint64_t>(total));
 }

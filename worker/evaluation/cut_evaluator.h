@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
-#include "worker/client/ps_client.h"
 #include "worker/data/epochs.h"
 #include "worker/evaluation/best_evaluation.h"
 #include "worker/evaluation/evaluator.h"
+#include "worker/exchange/parameter_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
@@ -31,20 +31,21 @@ using OnEvaluation = std::function<void(const Evaluation& evaluation,
                                         const StoringProgress& storing)>;
 
 // Evaluates a job's state at its cuts, on the evaluator or else on the chief:
-// reads the rows that each batch needs, reports its activity to the shards, and
-// hands on each evaluation. One thread, apart from StoringProgress.
+// reads the rows that each batch needs, reports its activity to the other
+// ranks, and hands on each evaluation. One thread, apart from StoringProgress.
 class CutEvaluator {
  public:
   // The objects that are referred to must outlive this one. `on_activity` gets
   // a text for people when an evaluation begins, about once a second while it
   // runs, and "" when it ends; may be null. REQUIRES: job.test is not null.
-  CutEvaluator(const PreparedJob& job, const Epochs& epochs, PsClient* client,
-               WorkerMetrics* metrics, OnEvaluation on_evaluation,
+  CutEvaluator(const PreparedJob& job, const Epochs& epochs,
+               ParameterExchange* parameters, WorkerMetrics* metrics,
+               OnEvaluation on_evaluation,
                std::function<void(const std::string&)> on_activity);
 
   // REQUIRES: the executor has the parameters as of the cut at `clock`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
-  // batch. Errors: PsClient's, the executor's; Cancelled: stopped.
+  // batch. Errors: ParameterExchange's, the executor's; Cancelled: stopped.
   absl::Status Run(int64_t clock, const std::atomic<bool>& stopped);
 
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
@@ -59,19 +60,19 @@ class CutEvaluator {
   // Of the best parameters so far.
   absl::Status OnStoring(int64_t clock, uint64_t bytes);
   absl::Status HandOver(const Evaluation& evaluation);
-  // How often the shards hear of it.
+  // How often the other ranks hear of it.
   absl::Duration ToldPeriod() const;
   void Log(const Evaluation& evaluation) const;
 
   const PreparedJob& job_;
   const Epochs epochs_;
-  PsClient* const client_;
+  ParameterExchange* const parameters_;
   WorkerMetrics* const metrics_;
   const OnEvaluation on_evaluation_;
   const std::function<void(const std::string&)> on_activity_;
   Evaluator evaluator_;
   BestEvaluation best_;
-  absl::Time told_at_;   // when the shards last heard of this
+  absl::Time told_at_;   // when the other ranks last heard
   absl::Time said_at_;   // and on_activity
   int64_t samples_ = 0;  // of an evaluation
   std::vector<Evaluation> evaluations_;

@@ -6,14 +6,15 @@
 
 namespace syncline::worker {
 
-EvaluationLoop::EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
-                               const JobProcess& process,
-                               OnEvaluation on_evaluation)
+EvaluationLoop::EvaluationLoop(
+    const PreparedJob& job, const Epochs& epochs, JobExchange exchange,
+    WorkerMetrics* metrics, OnEvaluation on_evaluation,
+    std::function<void(const std::string&)> on_activity)
     : job_(job),
       epochs_(epochs),
-      client_(ClientOptionsOf(job, process), *job.map, ClientTensorsOf(job)),
-      evaluator_(job, epochs, &client_, process.metrics,
-                 std::move(on_evaluation), process.on_activity) {}
+      exchange_(std::move(exchange)),
+      evaluator_(job, epochs, &parameters_, metrics, std::move(on_evaluation),
+                 std::move(on_activity)) {}
 
 absl::Status EvaluationLoop::Run() {
   absl::Status status = EvaluateAll();
@@ -23,12 +24,12 @@ absl::Status EvaluationLoop::Run() {
 
 void EvaluationLoop::Stop() {
   stop_.store(true);
-  client_.Cancel(absl::CancelledError("stopped"));
+  exchange_.Cancel(absl::CancelledError("stopped"));
 }
 
 absl::Status EvaluationLoop::EvaluateAll() {
   // Shards have initial values once the first cut is announced on all of them.
-  SYNCLINE_RETURN_IF_ERROR(client_.Pull(0));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(0));
   for (int64_t clock = 0; clock < epochs_.clocks_total;) {
     clock = epochs_.EndOf(clock);
     SYNCLINE_RETURN_IF_ERROR(EvaluateAt(clock));
@@ -37,13 +38,14 @@ absl::Status EvaluationLoop::EvaluateAll() {
 }
 
 absl::Status EvaluationLoop::EvaluateAt(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(client_.PullCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(clock), clock));
   if (clock == epochs_.clocks_total) return evaluator_.Run(clock, stop_);
   // The next cut before the end of this one, or a worker could run past it.
-  SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(clock), &client_));
+  SYNCLINE_RETURN_IF_ERROR(
+      AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
   const bool reads_rows = job_.rows != nullptr;
   if (reads_rows) SYNCLINE_RETURN_IF_ERROR(evaluator_.Run(clock, stop_));
-  SYNCLINE_RETURN_IF_ERROR(client_.EndCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(clock), clock));
   return reads_rows ? absl::OkStatus() : evaluator_.Run(clock, stop_);
 }
 

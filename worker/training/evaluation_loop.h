@@ -4,15 +4,17 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "proto/job.pb.h"
-#include "worker/client/ps_client.h"
 #include "worker/data/epochs.h"
 #include "worker/evaluation/cut_evaluator.h"
-#include "worker/job/job_client.h"
+#include "worker/exchange/parameter_exchange.h"
+#include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
+#include "worker/job/worker_metrics.h"
 
 namespace syncline::worker {
 
@@ -27,12 +29,16 @@ namespace syncline::worker {
 // takes longer than an epoch holds the workers at the next cut.
 class EvaluationLoop {
  public:
-  // `job` is an evaluator's, complete, and outlives this.
+  // `job` is an evaluator's, complete, and outlives this, as `metrics` does.
+  // `exchange` works on the memory of its executor. `on_activity` is
+  // CutEvaluator's.
   EvaluationLoop(const PreparedJob& job, const Epochs& epochs,
-                 const JobProcess& process, OnEvaluation on_evaluation);
+                 JobExchange exchange, WorkerMetrics* metrics,
+                 OnEvaluation on_evaluation,
+                 std::function<void(const std::string&)> on_activity);
 
-  // Until the state at the last clock is evaluated. Blocks. Errors: PsClient's,
-  // the executor's; Cancelled: by Stop.
+  // Until the state at the last clock is evaluated. Blocks. Errors:
+  // ParameterExchange's, the executor's; Cancelled: by Stop.
   absl::Status Run();
 
   // Ends Run with Cancelled: calls under way are cut short, a batch that is
@@ -50,7 +56,8 @@ class EvaluationLoop {
   const PreparedJob& job_;
   const Epochs epochs_;
   std::atomic<bool> stop_{false};
-  PsClient client_;
+  const JobExchange exchange_;
+  ParameterExchange& parameters_ = *exchange_.parameters;
   CutEvaluator evaluator_;
 };
 

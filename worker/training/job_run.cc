@@ -314,10 +314,8 @@ absl::Status JobRun::TrainAndUpload() {
   if (job_->is_chief()) LogWeights();
   ResultExport exported(*job_, dir_, &results_, &reporter_);
   Trainer trainer(
-      *job_,
-      {.incarnation = options_.incarnation,
-       .shared_memory = options_.shared_memory,
-       .metrics = metrics_,
+      *job_, MakeExchange(),
+      {.metrics = metrics_,
        .on_progress =
            [this](const WorkerProgress& p) { reporter_.SendProgress(p); },
        .on_evaluation =
@@ -327,11 +325,6 @@ absl::Status JobRun::TrainAndUpload() {
            },
        .on_activity =
            [this](const std::string& what) { reporter_.SendActivity(what); },
-       .on_unreachable =
-           [this](uint32_t shard, absl::Duration out_of_reach,
-                  const absl::Status& error) {
-             reporter_.SendUnreachable(shard, out_of_reach, error);
-           },
        .on_profile = [this](const std::string& name,
                             const StepProfile& p) { UploadProfile(name, p); }});
   {
@@ -368,21 +361,12 @@ absl::Status JobRun::EvaluateAndUpload() {
   }
   ResultExport exported(*job_, dir_, &results_, &reporter_);
   EvaluationLoop evaluation(
-      *job_, epochs,
-      {.incarnation = options_.incarnation,
-       .shared_memory = options_.shared_memory,
-       .metrics = metrics_,
-       .on_unreachable =
-           [this](uint32_t shard, absl::Duration out_of_reach,
-                  const absl::Status& error) {
-             reporter_.SendUnreachable(shard, out_of_reach, error);
-           },
-       .on_activity =
-           [this](const std::string& what) { reporter_.SendActivity(what); }},
+      *job_, epochs, MakeExchange(), metrics_,
       [&](const Evaluation& e, const StoringProgress& storing) {
         if (e.best()) exported.WriteBest(e, storing);
         reporter_.SendEvaluation(e);
-      });
+      },
+      [this](const std::string& what) { reporter_.SendActivity(what); });
   {
     MutexLock lock(&mu_);
     if (stop_) return absl::CancelledError("stopped");
@@ -397,6 +381,18 @@ absl::Status JobRun::EvaluateAndUpload() {
   metrics_->OnJobRunning(false);
   SYNCLINE_RETURN_IF_ERROR(status);
   return exported.PutEvaluatorResults(evaluation.evaluations());
+}
+
+JobExchange JobRun::MakeExchange() const {
+  return MakeJobExchange(
+      *job_,
+      {.incarnation = options_.incarnation,
+       .shared_memory = options_.shared_memory,
+       .metrics = metrics_,
+       .on_unreachable = [this](uint32_t shard, absl::Duration out_of_reach,
+                                const absl::Status& error) {
+         reporter_.SendUnreachable(shard, out_of_reach, error);
+       }});
 }
 
 absl::Status JobRun::UploadText(const std::string& name,

@@ -15,6 +15,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/export/artifact_transfer.h"
 #include "worker/export/result_upload.h"
+#include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 #include "worker/training/evaluation_loop.h"
@@ -99,6 +100,8 @@ class JobRun {
   void ReleaseMemory();
 
   void UploadProfile(const std::string& name, const StepProfile& profile);
+  // The way of this rank to the parameters.
+  JobExchange MakeExchange() const;
 
   const JobAssignment assignment_;
   const Options options_;

@@ -33,7 +33,7 @@ class ResultExport {
   void WriteBest(const Evaluation& evaluation, const StoringProgress& storing);
 
   // All results of the chief, after Trainer::Run. Returns when they are stored.
-  // Errors: ResultUpload's, PsClient's.
+  // Errors: ResultUpload's, ParameterExchange's.
   absl::Status PutChiefResults(Trainer* trainer);
   // Likewise all results of the job's evaluator.
   absl::Status PutEvaluatorResults(absl::Span<const Evaluation> evaluations);

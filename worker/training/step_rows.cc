@@ -7,11 +7,11 @@
 namespace syncline::worker {
 
 StepRows::StepRows(const PreparedJob& job, int64_t clocks_total,
-                   Prefetcher* prefetcher, PsClient* client,
+                   Prefetcher* prefetcher, ParameterExchange* parameters,
                    WorkerMetrics* metrics)
     : job_(job),
       prefetcher_(*prefetcher),
-      client_(*client),
+      parameters_(*parameters),
       metrics_(*metrics) {
   for (size_t t = 0; t < job.rows->current().size(); ++t) {
     const auto options = TrainingRowCache::OptionsOf(
@@ -30,7 +30,7 @@ absl::Status StepRows::Ready(int64_t clock, const Batch& batch) {
   Collect(batch, job_.rows->current());
   Select(clock, /*early=*/false, {}, job_.rows->current());
   SYNCLINE_RETURN_IF_ERROR(
-      client_.PullRows(clock, /*cut_id=*/0, job_.rows->current()));
+      parameters_.PullRows(clock, /*cut_id=*/0, job_.rows->current()));
   Cache(clock, job_.rows->current());
   return absl::OkStatus();
 }
@@ -47,7 +47,7 @@ void StepRows::PullEarly(int64_t clock) {
   } else if (consistency.mode() != ConsistencySpec::ASYNC) {
     return;
   }
-  client_.PullEarly(Collected(clock, /*early=*/true), min_clock);
+  parameters_.PullEarly(Collected(clock, /*early=*/true), min_clock);
 }
 
 absl::Span<RowBatch* const> StepRows::Collected(int64_t clock, bool early) {

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "worker/client/ps_client.h"
 #include "worker/data/prefetcher.h"
 #include "worker/embedding/training_row_cache.h"
+#include "worker/exchange/parameter_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
@@ -20,18 +20,18 @@ namespace syncline::worker {
 // cache has, and which are pulled when. One thread.
 //
 //   Ready(c) -> PullEarly(c) -> backward -> Next(c) -> OnGradient(c)
-//            -> PsClient::Wait -> OnPulled(c) -> Ready(c + 1)
+//            -> ParameterExchange::Wait -> OnPulled(c) -> Ready(c + 1)
 //
 // PullEarly and Next are left out where nothing is pulled for the next step.
 class StepRows {
  public:
   // REQUIRES: the job has tables. The objects outlive this.
   StepRows(const PreparedJob& job, int64_t clocks_total, Prefetcher* prefetcher,
-           PsClient* client, WorkerMetrics* metrics);
+           ParameterExchange* parameters, WorkerMetrics* metrics);
 
   // Has the rows of `batch`, which is that of `clock`, and gives them to the
   // executor. Blocks where the step before did not pull them. Errors:
-  // PsClient's.
+  // ParameterExchange's.
   absl::Status Ready(int64_t clock, const Batch& batch);
   absl::Span<RowBatch* const> current() const { return job_.rows->current(); }
 
@@ -60,7 +60,7 @@ class StepRows {
 
   const PreparedJob& job_;
   Prefetcher& prefetcher_;
-  PsClient& client_;
+  ParameterExchange& parameters_;
   WorkerMetrics& metrics_;
   // By table; null: the table has no cache.
   std::vector<std::unique_ptr<TrainingRowCache>> caches_;

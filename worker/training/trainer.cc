@@ -9,7 +9,6 @@
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
 #include "worker/compute/initializers.h"
-#include "worker/job/job_client.h"
 
 namespace syncline::worker {
 namespace {
@@ -42,24 +41,6 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   return options;
 }
 
-// Null: each batch has its own statistics.
-std::unique_ptr<StatisticsClient> MakeStatistics(
-    const PreparedJob& job, const Trainer::Options& trainer) {
-  if (!FoldsStatistics(job.spec())) return nullptr;
-  StatisticsClient::Options options;
-  options.job_id = job.assignment.job_id();
-  options.caller.set_job_id(options.job_id);
-  options.caller.set_rank(job.rank);
-  options.caller.set_incarnation(trainer.incarnation);
-  options.caller.set_routing_version(job.assignment.routing_version());
-  options.ps = PeerOf(job.assignment.ps(0));
-  options.step_timeout =
-      absl::Seconds(job.spec().limits().step_timeout_seconds());
-  options.telemetry = trainer.metrics->client();
-  options.on_unreachable = trainer.on_unreachable;
-  return std::make_unique<StatisticsClient>(options);
-}
-
 }  // namespace
 
 Epochs EpochsOf(const PreparedJob& job) {
@@ -67,7 +48,7 @@ Epochs EpochsOf(const PreparedJob& job) {
                     BatchPlan(PrefetcherOptions(job).plan).steps_per_epoch());
 }
 
-Trainer::Trainer(const PreparedJob& job, Options options)
+Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
     : job_(job),
       options_(std::move(options)),
       executor_(*job.executor),
@@ -75,18 +56,13 @@ Trainer::Trainer(const PreparedJob& job, Options options)
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
       meter_(job.rank, epochs_, MonotonicNow()),
       profiler_(job, &stop_, options_.on_profile),
-      statistics_(MakeStatistics(job, options_)),
-      client_(ClientOptionsOf(job, {.incarnation = options_.incarnation,
-                                    .shared_memory = options_.shared_memory,
-                                    .metrics = options_.metrics,
-                                    .on_unreachable = options_.on_unreachable}),
-              *job.map, ClientTensorsOf(job)) {
+      exchange_(std::move(exchange)) {
   if (job.test != nullptr) {
-    evaluator_.emplace(job, epochs_, &client_, options_.metrics,
+    evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
   }
   if (job.rows != nullptr) {
-    rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &client_,
+    rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &parameters_,
                   options_.metrics);
   }
 }
@@ -99,7 +75,7 @@ absl::Status Trainer::Run() {
     send_report();
     profiler_.Deliver();
   });
-  executor_.UseStatistics(statistics_.get());
+  executor_.UseStatistics(folds_);
   absl::Status status = Train();
   if (absl::IsFailedPrecondition(status) && IsSpoiltByOthers()) AwaitStop();
   executor_.UseStatistics(nullptr);
@@ -118,10 +94,7 @@ void Trainer::Stop() {
     stop_.store(true);
     stopped_.SignalAll();
   }
-  client_.Cancel(absl::CancelledError("stopped"));
-  if (statistics_ != nullptr) {
-    statistics_->Cancel(absl::CancelledError("stopped"));
-  }
+  exchange_.Cancel(absl::CancelledError("stopped"));
 }
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
@@ -160,10 +133,10 @@ absl::Status Trainer::Start() {
     FillInitialValues();
     // Nobody can push before the shards are initialised, so nobody can be past
     // the first cut when it is announced.
-    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(0), &client_));
-    SYNCLINE_RETURN_IF_ERROR(client_.Init(epochs_.clocks_total));
+    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(0), &parameters_));
+    SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }
-  return client_.Pull(0);
+  return parameters_.Pull(0);
 }
 
 absl::Status Trainer::Step(int64_t clock) {
@@ -196,13 +169,13 @@ absl::Status Trainer::Begin(OpenStep* step) {
     profiler_.Record({{StepProfile::ROWS, step->times.wait}});
   }
   step->samples = static_cast<uint64_t>(step->batch->size);
-  client_.BeginStep({.clock = step->clock,
-                     .sample_count = step->samples,
-                     .finished = step->is_last,
-                     .pull = step->pulls,
-                     .rows = rows_.has_value()
-                                 ? rows_->current()
-                                 : absl::Span<RowBatch* const>()});
+  parameters_.BeginStep({.clock = step->clock,
+                         .sample_count = step->samples,
+                         .finished = step->is_last,
+                         .pull = step->pulls,
+                         .rows = rows_.has_value()
+                                     ? rows_->current()
+                                     : absl::Span<RowBatch* const>()});
   if (rows_.has_value() && step->pulls) {
     const StepRecorder::Interval interval(profiler_.recorder(),
                                           StepProfile::ROWS);
@@ -213,8 +186,8 @@ absl::Status Trainer::Begin(OpenStep* step) {
 
 absl::Status Trainer::ComputeGradient(OpenStep* step) {
   const Batch& batch = *step->batch;
-  if (statistics_ != nullptr) {
-    statistics_->BeginStep(step->clock, profiler_.recorder());
+  if (folds_ != nullptr) {
+    folds_->BeginStep(step->clock, profiler_.recorder());
   }
   if (batch.size > 0) {
     fed_values_ += batch.value_count;
@@ -226,25 +199,25 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
       step->loss_sum = *loss;
       if (IsSpoiltByOthers()) WarnOfOthers(step->clock);
     } else if (ShouldSkipStep(loss.status())) {
-      client_.AbandonStep(/*own_values=*/!IsSpoiltByOthers());
+      parameters_.AbandonStep(/*own_values=*/!IsSpoiltByOthers());
     } else {
       return loss.status();
     }
   }
   SYNCLINE_RETURN_IF_ERROR(LeaveFolds(batch));
   step->times.compute = step->watch.Lap() - step->pushing;
-  if (statistics_ != nullptr) {
-    step->times.compute -= statistics_->waited();
-    step->times.wait += statistics_->waited();
+  if (folds_ != nullptr) {
+    step->times.compute -= folds_->waited();
+    step->times.wait += folds_->waited();
   }
   return absl::OkStatus();
 }
 
 void Trainer::SendGradient(OpenStep* step) {
-  client_.EndBackward(rows_.has_value() && step->pulls
-                          ? rows_->Next(step->clock)
-                          : absl::Span<RowBatch* const>());
-  if (client_.step_abandoned()) {
+  parameters_.EndBackward(rows_.has_value() && step->pulls
+                              ? rows_->Next(step->clock)
+                              : absl::Span<RowBatch* const>());
+  if (parameters_.step_abandoned()) {
     step->samples = 0;
     step->loss_sum = 0;
   }
@@ -255,8 +228,8 @@ void Trainer::SendGradient(OpenStep* step) {
 }
 
 absl::Status Trainer::AwaitValues(OpenStep* step) {
-  SYNCLINE_RETURN_IF_ERROR(client_.Wait());
-  const PsClient::WaitTimes& waited = client_.wait_times();
+  SYNCLINE_RETURN_IF_ERROR(parameters_.Wait());
+  const ParameterExchange::WaitTimes waited = parameters_.wait_times();
   profiler_.Record({{StepProfile::PUSH, waited.push},
                     {StepProfile::WAIT, waited.wait},
                     {StepProfile::PULL, waited.pull}});
@@ -271,7 +244,7 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
                                         absl::Duration* pushing) {
   const auto on_gradient = [&](int tensor) {
     Stopwatch watch;
-    client_.OnGradientReady(static_cast<uint32_t>(tensor));
+    parameters_.OnGradientReady(static_cast<uint32_t>(tensor));
     const absl::Duration pushed = watch.Lap();
     profiler_.Record({{StepProfile::PUSH, pushed}});
     *pushing += pushed;
@@ -283,19 +256,18 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
 }
 
 absl::Status Trainer::LeaveFolds(const Batch& batch) {
-  if (statistics_ == nullptr) return absl::OkStatus();
+  if (folds_ == nullptr) return absl::OkStatus();
   // Others may have as many parts as a full batch, which this one has not.
   const bool has_all_parts =
       batch.size >=
       std::max<int64_t>(1, job_.spec().training().micro_batches());
-  if (has_all_parts && !client_.step_abandoned()) return absl::OkStatus();
-  return statistics_->Leave();
+  if (has_all_parts && !parameters_.step_abandoned()) return absl::OkStatus();
+  return folds_->Leave();
 }
 
 bool Trainer::ShouldSkipStep(const absl::Status& loss) {
   // A call may fail with the same code.
-  const bool folds_failed =
-      statistics_ != nullptr && !statistics_->status().ok();
+  const bool folds_failed = folds_ != nullptr && !folds_->status().ok();
   if (!absl::IsFailedPrecondition(loss) || folds_failed ||
       NonFinitePolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
     return false;
@@ -345,20 +317,21 @@ bool Trainer::ReadsCutAt(int64_t clock) const {
 }
 
 absl::Status Trainer::EndEpoch(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(client_.PullCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(clock), clock));
   // The evaluator may still have to read what this has read for the export.
   if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
   if (clock < epochs_.clocks_total) {
-    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(clock), &client_));
+    SYNCLINE_RETURN_IF_ERROR(
+        AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
   }
   if (rows_.has_value()) {
     // Rows are read batch by batch while the cut is held.
     SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
     if (clock == epochs_.clocks_total) return absl::OkStatus();
-    return client_.EndCut(CutIdOf(clock), clock);
+    return parameters_.EndCut(CutIdOf(clock), clock);
   }
-  SYNCLINE_RETURN_IF_ERROR(client_.EndCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(clock), clock));
   return Evaluate(clock);
 }
 
@@ -371,8 +344,9 @@ TableReader Trainer::ReaderOf(uint32_t table) {
   const int64_t clock = epochs_.clocks_total;
   return {.scan =
               [this, table, clock](TableReader::Sink sink) {
-                return client_.ScanTable(table, job_.training.tables[table].dim,
-                                         CutIdOf(clock), clock, sink);
+                return parameters_.ScanTable(table,
+                                             job_.training.tables[table].dim,
+                                             CutIdOf(clock), clock, sink);
               },
           .keys_max = job_.rows->lookup_max(table),
           .read =
@@ -390,7 +364,7 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
   batch.int_feeds.resize(rows.size());
   batch.int_feeds[table].assign(keys.begin(), keys.end());
   rows[table]->Collect(batch);
-  SYNCLINE_RETURN_IF_ERROR(client_.PullRows(
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullRows(
       epochs_.clocks_total, CutIdOf(epochs_.clocks_total), rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -402,7 +376,8 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
 
 absl::Status Trainer::EndTables() {
   if (job_.has_evaluator()) return absl::OkStatus();  // it may still read
-  return client_.EndCut(CutIdOf(epochs_.clocks_total), epochs_.clocks_total);
+  return parameters_.EndCut(CutIdOf(epochs_.clocks_total),
+                            epochs_.clocks_total);
 }
 
 void Trainer::FillInitialValues() {

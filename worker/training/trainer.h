@@ -18,12 +18,13 @@
 #include "proto/job.pb.h"
 #include "proto/profile.pb.h"
 #include "proto/scheduler.pb.h"
-#include "worker/client/ps_client.h"
-#include "worker/client/statistics_client.h"
 #include "worker/data/epochs.h"
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/cut_evaluator.h"
+#include "worker/exchange/parameter_exchange.h"
+#include "worker/exchange/step_folds.h"
 #include "worker/export/table_export.h"
+#include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/progress_meter.h"
 #include "worker/job/worker_metrics.h"
@@ -35,7 +36,8 @@ namespace syncline::worker {
 
 // The training loop of one rank of one job. One use, one thread; Stop from any.
 //
-//   batch -> forward, backward -> gradients to the ps, as they become ready
+//   batch -> forward, backward -> gradients to the exchange, as they become
+//                                 ready
 //         <- values of the next step, straight into the executor
 //
 // The chief also fills the initial values, announces each epoch's end as a cut,
@@ -45,8 +47,6 @@ namespace syncline::worker {
 class Trainer {
  public:
   struct Options {
-    uint64_t incarnation = 0;
-    bool shared_memory = true;         // with a ps on this host
     WorkerMetrics* metrics = nullptr;  // outlives the trainer
     // About twice a second, from a thread of the trainer, and once at the end.
     std::function<void(const WorkerProgress&)> on_progress;
@@ -55,21 +55,18 @@ class Trainer {
     // The evaluation that is going on, in words; empty: it is over. From the
     // training thread.
     std::function<void(const std::string& what)> on_activity;
-    // A ps is out of reach (FanoutCall), from a thread of gRPC.
-    std::function<void(uint32_t shard, absl::Duration out_of_reach,
-                       const absl::Status& error)>
-        on_unreachable = nullptr;
     // Gets the profiles that RequestProfile asked for, from a thread of the
     // trainer. May block.
     std::function<void(const std::string& name, const StepProfile&)> on_profile;
   };
   // `job` is complete (PrepareJob found no problem) and outlives the trainer.
-  Trainer(const PreparedJob& job, Options options);
+  // `exchange` works on the memory of its executor.
+  Trainer(const PreparedJob& job, JobExchange exchange, Options options);
 
   // Trains until the last clock; the chief's executor then holds the final
-  // parameters. Blocks. Errors: PsClient's; FailedPrecondition: the loss is not
-  // finite and the job's policy is to fail, with node, step and worker;
-  // Cancelled: by Stop.
+  // parameters. Blocks. Errors: ParameterExchange's; FailedPrecondition: the
+  // loss is not finite and the job's policy is to fail, with node, step and
+  // worker; Cancelled: by Stop.
   absl::Status Run();
 
   // Ends Run with Cancelled: calls under way are cut short, a step or a batch
@@ -88,7 +85,7 @@ class Trainer {
     return evaluator_->evaluations();
   }
   // Likewise: reads a table, by JobSpec.tables index, as it is after the last
-  // clock, until EndTables. Uses this. Errors: PsClient's, the sink's.
+  // clock, until EndTables. Uses this. Errors: ParameterExchange's, the sink's.
   TableReader ReaderOf(uint32_t table);
   // Nothing is scanned any more.
   absl::Status EndTables();
@@ -126,7 +123,8 @@ class Trainer {
   absl::Status Start();
   absl::Status Train();
   absl::Status Step(int64_t clock);
-  // Waits for the batch and its rows, and opens the step at the client.
+  // Waits for the batch and its rows, and opens the step at the
+  // exchange.
   absl::Status Begin(OpenStep* step);
   // Forward and backward, or neither where there is no sample. A loss that is
   // not finite skips the step if the job wants that.
@@ -145,7 +143,7 @@ class Trainer {
   // True if another worker's part in this step's reductions was not finite, and
   // all of this worker's were.
   bool IsSpoiltByOthers() const {
-    return statistics_ != nullptr && statistics_->spoilt_by_others();
+    return folds_ != nullptr && folds_->spoilt_by_others();
   }
   void WarnOfOthers(int64_t clock);
   // True once per kWarningPeriod.
@@ -178,10 +176,11 @@ class Trainer {
   StepProfiler profiler_;
   Mutex mu_;
   CondVar stopped_;
-  std::unique_ptr<StatisticsClient> statistics_;  // null: nothing to fold
-  PsClient client_;
-  std::optional<StepRows> rows_;           // where the job has tables
-  std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
+  const JobExchange exchange_;
+  ParameterExchange& parameters_ = *exchange_.parameters;
+  StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
+  std::optional<StepRows> rows_;                    // where the job has tables
+  std::optional<CutEvaluator> evaluator_;           // where this rank evaluates
 };
 
 // How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.

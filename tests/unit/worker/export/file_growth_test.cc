@@ -46,8 +46,8 @@ TEST(FileGrowthTest, TellsOfEachStepForwardAndOfNothingElse) {
   EXPECT_THAT(grown.Await(2), ElementsAre(4, 10));
 }
 
-// CutEvaluator and PsClient rely on this: they have no lock for the state that
-// the callback and the training thread share.
+// CutEvaluator and ParameterExchange rely on this: they have no lock for the
+// state that the callback and the training thread share.
 TEST(FileGrowthTest, CallsEndBeforeTheWriterGoesOn) {
   const TempDir dir;
   ASSERT_TRUE(WriteFileAtomically(dir.path() + "/model", "1234").ok());

@@ -132,10 +132,12 @@ class TrainerTest : public ::testing::Test {
     ASSERT_THAT(problems, IsEmpty());
     ps_.UseMap(&*job_->map);
     Trainer::Options trainer;
-    trainer.shared_memory = false;
     trainer.metrics = &metrics_;
     trainer.on_progress = [](const WorkerProgress&) {};
-    trainer_ = std::make_unique<Trainer>(*job_, trainer);
+    trainer_ = std::make_unique<Trainer>(
+        *job_,
+        MakeJobExchange(*job_, {.shared_memory = false, .metrics = &metrics_}),
+        trainer);
   }
 
   ValuePs ps_;

@@ -1,4 +1,4 @@
-#include "worker/job/job_client.h"
+#include "worker/job/job_exchange.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,6 +8,8 @@
 #include "absl/time/time.h"
 #include "common/job/step_limits.h"
 #include "common/wire/wire_element_type.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/statistics_client.h"
 
 namespace syncline::worker {
 namespace {
@@ -44,7 +46,11 @@ std::vector<uint32_t> FirstUse(const TrainingGraph& training,
   return first_use;
 }
 
-}  // namespace
+// As errors name it.
+FanoutCall::Peer PeerOf(const Participant& ps) {
+  return {absl::StrCat("ps:", ps.member().task().index()),
+          ps.member().address()};
+}
 
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
                                   const JobProcess& process) {
@@ -75,8 +81,39 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   return options;
 }
 
-PsClient::Tensors ClientTensorsOf(const PreparedJob& job) {
-  PsClient::Tensors tensors;
+// Null: each batch has its own statistics.
+std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
+                                                 const JobProcess& process) {
+  if (!FoldsStatistics(job.spec()) || job.is_evaluator()) return nullptr;
+  StatisticsClient::Options options;
+  options.job_id = job.assignment.job_id();
+  options.caller.set_job_id(options.job_id);
+  options.caller.set_rank(job.rank);
+  options.caller.set_incarnation(process.incarnation);
+  options.caller.set_routing_version(job.assignment.routing_version());
+  options.ps = PeerOf(job.assignment.ps(0));
+  options.step_timeout =
+      absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.telemetry = process.metrics->client();
+  options.on_unreachable = process.on_unreachable;
+  return std::make_unique<StatisticsClient>(options);
+}
+
+}  // namespace
+
+void JobExchange::Cancel(const absl::Status& reason) const {
+  parameters->Cancel(reason);
+  if (folds != nullptr) folds->Cancel(reason);
+}
+
+JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process) {
+  return {.parameters = std::make_unique<PsClient>(
+              ClientOptionsOf(job, process), *job.map, DenseTensorsOf(job)),
+          .folds = MakeStatistics(job, process)};
+}
+
+DenseTensors DenseTensorsOf(const PreparedJob& job) {
+  DenseTensors tensors;
   const int count = static_cast<int>(job.training.parameters.size());
   for (int i = 0; i < count; ++i) {
     tensors.values.push_back(job.executor->parameter(i));
@@ -91,11 +128,6 @@ PsClient::Tensors ClientTensorsOf(const PreparedJob& job) {
   return tensors;
 }
 
-FanoutCall::Peer PeerOf(const Participant& ps) {
-  return {absl::StrCat("ps:", ps.member().task().index()),
-          ps.member().address()};
-}
-
 OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {
   switch (spec.non_finite()) {
     case SKIP_STEP:
@@ -108,7 +140,7 @@ OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {
 }
 
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
-                         PsClient* client) {
+                         ParameterExchange* exchange) {
   std::optional<absl::Duration> hold;
   if (job.rows != nullptr || job.has_evaluator()) {
     hold =
@@ -116,9 +148,9 @@ absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                  kHoldTimeouts *
                      absl::Seconds(job.spec().limits().step_timeout_seconds()));
   }
-  return client->BeginCut(CutIdOf(clock), clock,
-                          static_cast<uint32_t>(job.assignment.workers_size()),
-                          hold);
+  return exchange->BeginCut(
+      CutIdOf(clock), clock,
+      static_cast<uint32_t>(job.assignment.workers_size()), hold);
 }
 
 }  // namespace syncline::worker

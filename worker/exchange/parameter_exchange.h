@@ -1,0 +1,143 @@
+#ifndef SYNCLINE_WORKER_EXCHANGE_PARAMETER_EXCHANGE_H_
+#define SYNCLINE_WORKER_EXCHANGE_PARAMETER_EXCHANGE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "worker/embedding/row_batch.h"
+
+namespace syncline::worker {
+
+// One rank's way to the parameters that all ranks of a job train: hands over
+// its gradients while it computes them, and has the values that its next step
+// reads. Where parameters are held, and by what way gradients are added up, is
+// the implementation's; PsClient is one. A rank that evaluates reads values and
+// makes no step.
+//
+// Memory. Values come straight into the tensors and row batches of the caller,
+// gradients are taken straight from them. Both belong to the caller, who must
+// not touch them until Wait has returned: the value and gradient of a tensor
+// from OnGradientReady on, the gradients of the step's rows from EndBackward
+// on, the rows that are wanted for the next step from PullEarly or EndBackward
+// on.
+//
+// Threads. One thread at a time makes calls; only Cancel may come from any
+// thread at any time. The calls may move to another thread if that thread
+// starts after the last call and is joined before the next one: FileGrowth's
+// thread calls ReportActivity while the training thread writes files and makes
+// no call.
+//
+// Errors end the job: the first is kept, and every later call returns it. It
+// names the member that failed or is missing, the job and the clock.
+//   FailedPrecondition, InvalidArgument, Aborted   a member refused the call
+//   DeadlineExceeded   no rank moved for the step timeout; names the missing
+//   ones Unavailable        a member was out of reach for that long Cancelled
+//   by Cancel
+class ParameterExchange {
+ public:
+  virtual ~ParameterExchange() = default;
+
+  // Ends all calls, of now and later. Thread-safe.
+  virtual void Cancel(const absl::Status& reason) = 0;
+
+  // --- The state between steps. All of these block. ---
+
+  // Makes the parameters' current values the job's initial ones, and says how
+  // many steps the job will have. The chief's, once, before any rank's step.
+  // Rows of tables need no values.
+  virtual absl::Status Init(int64_t total_clocks) = 0;
+  // Overwrites all parameters with the values for step `clock`, once the
+  // consistency mode allows that.
+  virtual absl::Status Pull(int64_t clock) = 0;
+  // Fills in what is wanted of `rows` (by table), as of step `clock`, or of an
+  // announced cut if `cut_id` is not 0. Creates no row.
+  virtual absl::Status PullRows(int64_t clock, uint64_t cut_id,
+                                absl::Span<RowBatch* const> rows) = 0;
+  // Tells the other ranks that this one is busy with something that takes
+  // longer than a step: `done` of `total` of `what`, before it makes step
+  // `clock`. Ranks that wait for it go on waiting for the step timeout after
+  // each call that says more than the one before. Blocks for a round trip.
+  virtual absl::Status ReportActivity(int64_t clock, absl::string_view what,
+                                      uint64_t done, uint64_t total) = 0;
+
+  // --- Cuts: the state at which every rank has made the same steps. All of
+  // these block. ---
+
+  // Announces a cut at which each of `workers` ranks has made the steps before
+  // `clock`, and no other. From there on no rank's next step counts until
+  // EndCut. `hold`: how long that lasts at most; none: four times the step
+  // timeout. Before any rank has passed the cut. Blocks for a round trip.
+  virtual absl::Status BeginCut(uint64_t cut_id, int64_t clock,
+                                uint32_t workers,
+                                std::optional<absl::Duration> hold) = 0;
+  // Pull with the state at an announced cut. Returns when it is reached.
+  virtual absl::Status PullCut(uint64_t cut_id, int64_t clock) = 0;
+  // Rows of a table, [n] keys with [n, dim] values.
+  using RowSink = absl::FunctionRef<absl::Status(
+      absl::Span<const int64_t> keys, absl::Span<const float> values)>;
+  // Gives `sink` every row of a table as of a cut, several at a time, in any
+  // order, each once. Errors: the sink's too.
+  virtual absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
+                                 int64_t clock, RowSink sink) = 0;
+  virtual absl::Status EndCut(uint64_t cut_id, int64_t clock) = 0;
+
+  // --- A step: BeginStep, OnGradientReady for each tensor (unless sample_count
+  // is 0), EndBackward, Wait. None but Wait blocks for other ranks. ---
+
+  struct Step {
+    int64_t clock = 0;
+    // 0: this rank has no gradient; the step counts as made all the same.
+    uint64_t sample_count = 0;
+    // The rank's last step.
+    bool finished = false;
+    // True if the values for the next step are wanted.
+    bool pull = true;
+    // By table: the rows of the step's batch, whose gradients are taken by
+    // EndBackward.
+    absl::Span<RowBatch* const> rows = {};
+  };
+  virtual void BeginStep(const Step& step) = 0;
+  // Between BeginStep and EndBackward: asks for what is wanted early of
+  // `next_rows`, before the step's own gradients are applied; none of these
+  // rows may be among the step's. A row is good for the next step if all ranks'
+  // steps before `min_clock` are in it; what comes older is read again by the
+  // end of Wait.
+  virtual void PullEarly(absl::Span<RowBatch* const> next_rows,
+                         int64_t min_clock) = 0;
+  // In place of OnGradientReady: the step has no gradient, because its loss is
+  // not finite, and the job wants such a step to be left out. `own_values`:
+  // this rank's values are why, and it is counted.
+  virtual void AbandonStep(bool own_values) = 0;
+  // True since AbandonStep, or since a gradient was found not to be finite by a
+  // job that leaves such steps out; until the next BeginStep. Final from
+  // EndBackward on.
+  virtual bool step_abandoned() const = 0;
+  // The gradient of `tensor` is final, and its value is not read again in this
+  // step. Tensors are numbered as the job's parameters; each comes once, in the
+  // order in which backward is done with them.
+  virtual void OnGradientReady(uint32_t tensor) = 0;
+  // All gradients are there, those of rows too. `next_rows`, by table, is what
+  // is wanted for the next step, but for what is wanted early; it is filled in
+  // by the end of Wait. Empty where there are no tables, or `pull` is false.
+  virtual void EndBackward(absl::Span<RowBatch* const> next_rows) = 0;
+  // Returns when the gradient has been taken, and with `pull` the values of the
+  // next step are here.
+  virtual absl::Status Wait() = 0;
+
+  // The latest Wait's time by cause, one after the other.
+  struct WaitTimes {
+    absl::Duration push;  // until the last gradient had left
+    absl::Duration wait;  // until the other ranks let the last value be read
+    absl::Duration pull;  // until it was here
+  };
+  virtual WaitTimes wait_times() const = 0;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_EXCHANGE_PARAMETER_EXCHANGE_H_
