@@ -1,8 +1,8 @@
 // Goal: the rows of embedding tables reach the shards that own them and come
 // back, once, as a step says, whatever failures the calls meet.
-// Method: shards in this process that speak the real protocol through the
-// generated service, keep rows in a map and apply "row -= gradient"; random
-// batches, against the same steps done here.
+// Method: shards on the fake ps, which parse each request as protobuf, keep
+// rows in a map and apply "row -= gradient"; random batches, against the same
+// steps done here.
 
 #include <cstring>
 #include <map>
@@ -14,11 +14,10 @@
 #include "absl/time/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
-#include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"
-#include "grpcpp/server.h"
 #include "gtest/gtest.h"
-#include "proto/parameter_server.grpc.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "tests/testing/fakes/fake_ps.h"
 #include "tests/testing/fakes/test_metrics.h"
 #include "worker/client/ps_client.h"
 
@@ -54,16 +53,14 @@ Row InitialRow(int table, int64_t key) {
 }
 
 // A shard that has no dense blocks, or one of one element.
-class RowShard final : public ParameterServer::Service {
+class RowShard {
  public:
-  RowShard(uint32_t shard, const TableMap& map) : shard_(shard), map_(map) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(this);
-    server_ = *StartServer(&builder, "127.0.0.1:0");
-  }
-  ~RowShard() override { server_.server->Shutdown(); }
+  RowShard(uint32_t shard, const TableMap& map)
+      : shard_(shard), map_(map), ps_([this](const FakePs::Call& call) {
+          return FakePs::Answer{.later = [this, call] { return Serve(call); }};
+        }) {}
 
-  const std::string& address() const { return server_.address; }
+  const std::string& address() const { return ps_.address(); }
   void FailNext(std::vector<grpc::Status> statuses) {
     MutexLock lock(&mu_);
     failures_ = std::move(statuses);
@@ -90,62 +87,57 @@ class RowShard final : public ParameterServer::Service {
     return inits_;
   }
 
-  grpc::Status Init(grpc::ServerContext*, const InitRequest*,
-                    InitResponse*) override {
+ private:
+  // On a thread of its own.
+  FakePs::Answer Serve(const FakePs::Call& call) {
+    if (call.method == "OfferMemory") return FakePs::Unimplemented();
     MutexLock lock(&mu_);
-    ++inits_;
-    return grpc::Status::OK;
-  }
-  grpc::Status Push(grpc::ServerContext*, const PushRequest* request,
-                    PushResponse*) override {
-    MutexLock lock(&mu_);
+    if (call.method == "Init") {
+      ++inits_;
+      return {};
+    }
+    if (call.method == "ScanTable") return Scan(call.As<ScanTableRequest>());
     const grpc::Status failed = Fail();
-    if (!failed.ok()) return failed;
+    if (!failed.ok()) return {.status = failed};
     size_t offset = 0;
-    Apply(request->header(), request->payload(), &offset);
-    return grpc::Status::OK;
-  }
-  grpc::Status Pull(grpc::ServerContext*, const PullRequest* request,
-                    PullResponse* response) override {
-    MutexLock lock(&mu_);
-    const grpc::Status failed = Fail();
-    if (!failed.ok()) return failed;
-    ++pulls_;
-    Read(request->header(), request->payload(), 0, response);
-    return grpc::Status::OK;
-  }
-  grpc::Status PushPull(grpc::ServerContext*, const PushPullRequest* request,
-                        PullResponse* response) override {
-    MutexLock lock(&mu_);
-    const grpc::Status failed = Fail();
-    if (!failed.ok()) return failed;
-    size_t offset = 0;
-    Apply(request->header().push(), request->payload(), &offset);
-    Read(request->header().pull(), request->payload(), offset, response);
-    return grpc::Status::OK;
+    if (call.method == "Push") {
+      const auto request = call.As<PushRequest>();
+      Apply(request.header(), request.payload(), &offset);
+      return {};
+    }
+    if (call.method == "Pull") {
+      ++pulls_;
+      const auto request = call.As<PullRequest>();
+      return Read(request.header(), request.payload(), offset);
+    }
+    if (call.method == "PushPull") {
+      const auto request = call.As<PushPullRequest>();
+      Apply(request.header().push(), request.payload(), &offset);
+      return Read(request.header().pull(), request.payload(), offset);
+    }
+    return FakePs::Unimplemented();
   }
   // One row a message.
-  grpc::Status ScanTable(grpc::ServerContext*, const ScanTableRequest* request,
-                         ScanTableResponse* response) override {
-    MutexLock lock(&mu_);
-    response->mutable_header();  // it is there, though empty
-    const Rows& rows = rows_[request->header().table()];
+  FakePs::Answer Scan(const ScanTableRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ScanTableResponse response;
+    response.mutable_header();  // it is there, though empty
+    const Rows& rows = rows_[request.header().table()];
     auto it = rows.begin();
-    if (!request->header().cursor().empty()) {
-      it = rows.upper_bound(std::stoll(request->header().cursor()));
+    if (!request.header().cursor().empty()) {
+      it = rows.upper_bound(std::stoll(request.header().cursor()));
     }
-    if (it == rows.end()) return grpc::Status::OK;
-    response->mutable_header()->set_rows(1);
-    response->mutable_payload()->append(
-        reinterpret_cast<const char*>(&it->first), sizeof(int64_t));
-    response->mutable_payload()->append(
-        reinterpret_cast<const char*>(it->second.data()),
-        it->second.size() * sizeof(float));
-    response->mutable_header()->set_next_cursor(absl::StrCat(it->first));
-    return grpc::Status::OK;
+    if (it != rows.end()) {
+      response.mutable_header()->set_rows(1);
+      response.mutable_payload()->append(
+          reinterpret_cast<const char*>(&it->first), sizeof(int64_t));
+      response.mutable_payload()->append(
+          reinterpret_cast<const char*>(it->second.data()),
+          it->second.size() * sizeof(float));
+      response.mutable_header()->set_next_cursor(absl::StrCat(it->first));
+    }
+    return {.response = response.SerializeAsString()};
   }
-
- private:
   grpc::Status Fail() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (failures_.empty()) return grpc::Status::OK;
     const grpc::Status failure = failures_.front();
@@ -194,23 +186,24 @@ class RowShard final : public ParameterServer::Service {
     closed_ = push.clock() + 1;
     changed_.SignalAll();
   }
-  void Read(const PullHeader& pull, const std::string& payload, size_t offset,
-            PullResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  FakePs::Answer Read(const PullHeader& pull, const std::string& payload,
+                      size_t offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     // Waits for the worker's own pushes before, as shards do.
     const absl::Time deadline = absl::Now() + absl::Seconds(30);
     while (closed_ < pull.clock() && absl::Now() < deadline) {
       changed_.WaitUntil(&mu_, deadline);
     }
     EXPECT_GE(closed_, pull.clock());
-    response->mutable_header()->set_min_clock(min_clock_);
+    PullResponse response;
+    response.mutable_header()->set_min_clock(min_clock_);
     EXPECT_TRUE(pull.cut_id() == 0 || pull.wire_type() == WIRE_FLOAT32);
     const ElementType type = TypeOf(pull.wire_type());
     for (const uint32_t block : pull.blocks()) {
-      response->mutable_header()->add_blocks(block);
-      response->mutable_payload()->append(ElementBytes(type), '\0');
+      response.mutable_header()->add_blocks(block);
+      response.mutable_payload()->append(ElementBytes(type), '\0');
     }
     for (const TableRows& rows : pull.tables()) {
-      *response->mutable_header()->add_tables() = rows;
+      *response.mutable_header()->add_tables() = rows;
       const int table = static_cast<int>(rows.table());
       for (const int64_t key : Keys(rows, payload, &offset)) {
         const auto it = rows_[table].find(key);
@@ -218,15 +211,15 @@ class RowShard final : public ParameterServer::Service {
             it == rows_[table].end() ? InitialRow(table, key) : it->second;
         std::string values(row.size() * ElementBytes(type), '\0');
         Narrow(type, row.data(), values.data(), row.size());
-        response->mutable_payload()->append(values);
+        response.mutable_payload()->append(values);
       }
     }
     EXPECT_EQ(offset, payload.size());
+    return {.response = response.SerializeAsString()};
   }
 
   const uint32_t shard_;
   const TableMap map_;
-  ListeningServer server_;
   Mutex mu_;
   CondVar changed_;
   size_t received_ ABSL_GUARDED_BY(mu_) = 0;  // blocks and slots of the clock
@@ -237,6 +230,7 @@ class RowShard final : public ParameterServer::Service {
   int inits_ ABSL_GUARDED_BY(mu_) = 0;
   int pulls_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t min_clock_ ABSL_GUARDED_BY(mu_) = 100;
+  FakePs ps_;  // last: its threads use the rest
 };
 
 class PsClientRowsTest : public ::testing::Test {

@@ -1,9 +1,8 @@
 // Goal: the client moves every gradient to the shard that owns it and every
 // value back, once, whatever order or failures the calls meet; and it never
 // waits for ever.
-// Method: shards in this process that speak the real protocol through the
-// generated service (so that frames prove to be valid protobuf), keep values in
-// a map, apply "value -= gradient", and fail on demand.
+// Method: shards on the fake ps, which parse each request as protobuf, keep
+// values in a map, apply "value -= gradient", and fail on demand.
 
 #include "worker/client/ps_client.h"
 
@@ -21,13 +20,12 @@
 #include "absl/time/clock.h"
 #include "common/base/busy.h"
 #include "common/base/mutex.h"
-#include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "gmock/gmock.h"
-#include "grpcpp/server.h"
 #include "gtest/gtest.h"
-#include "proto/parameter_server.grpc.pb.h"
+#include "proto/parameter_server.pb.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/fake_ps.h"
 #include "tests/testing/fakes/relay.h"
 
 namespace syncline {
@@ -41,21 +39,16 @@ using ::testing::SizeIs;
 
 constexpr int64_t kClocks = 10;
 
-class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
-                            ParameterServer::Service> {
+// A shard with values of its own.
+class FakeShard {
  public:
-  explicit FakeShard(const BlockMap* map) : map_(*map) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(this);
-    server_ = *StartServer(&builder, "127.0.0.1:0");
-  }
-  ~FakeShard() override {
-    server_.server->Shutdown();
-    for (std::thread& answering : answering_) answering.join();
-  }
+  explicit FakeShard(const BlockMap* map)
+      : map_(*map), ps_([this](const FakePs::Call& call) {
+          return FakePs::Answer{.later = [this, call] { return Serve(call); }};
+        }) {}
 
-  const std::string& address() const { return server_.address; }
-  void Shutdown() { server_.server->Shutdown(); }
+  const std::string& address() const { return ps_.address(); }
+  void Shutdown() { ps_.Shutdown(); }
 
   // Answers with these, one call each, before serving again.
   void FailNext(std::vector<grpc::Status> statuses) {
@@ -77,8 +70,8 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
     changed_.SignalAll();
   }
   // Answers every call with `status`, as slowly as a call that waited for
-  // others, until GetShardStatus has said so many times that somebody has just
-  // moved. By default it says that nobody ever did.
+  // others, until GetShardStatus has said so many times that a worker has just
+  // moved. By default it says that no worker ever did.
   void FailUntilProbed(int probes, grpc::Status status) {
     MutexLock lock(&mu_);
     probes_to_fail_ = probes;
@@ -95,76 +88,69 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
   }
   int calls() { return calls_; }
 
-  grpc::Status Init(grpc::ServerContext*, const InitRequest* request,
-                    InitResponse*) override {
-    const grpc::Status entered = Enter(request->SerializeAsString());
-    if (!entered.ok()) return entered;
-    EXPECT_EQ(request->header().total_clocks(), kClocks);
-    const auto blocks = Split(request->header().blocks(), request->payload());
-    MutexLock lock(&mu_);
-    for (const auto& [id, values] : blocks) values_[id] = values;
-    return grpc::Status::OK;
-  }
-  grpc::Status Push(grpc::ServerContext*, const PushRequest* request,
-                    PushResponse* response) override {
-    const grpc::Status entered = Enter(request->SerializeAsString());
-    if (!entered.ok()) return entered;
-    Apply(request->header(), request->payload());
-    response->set_outcome(PushResponse::ACCEPTED);
-    return grpc::Status::OK;
-  }
-  grpc::Status Pull(grpc::ServerContext* context, const PullRequest* request,
-                    PullResponse* response) override {
-    const grpc::Status entered = Enter(request->SerializeAsString());
-    if (!entered.ok()) return entered;
-    return Read(context, request->header(), response);
-  }
-  grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
-                                     const PushPullRequest* request,
-                                     PullResponse* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const grpc::Status entered = Enter(request->SerializeAsString());
-    if (!entered.ok()) {
-      reactor->Finish(entered);
-      return reactor;
-    }
-    MutexLock lock(&mu_);
-    answering_.emplace_back([=, this] {
-      if (untaken_) WaitUntilTaken();
-      Apply(request->header().push(), request->payload());
-      reactor->StartSendInitialMetadata();
-      reactor->Finish(Read(context, request->header().pull(), response));
-    });
-    return reactor;
-  }
-  grpc::Status BeginCut(grpc::ServerContext*, const BeginCutRequest* request,
-                        BeginCutResponse*) override {
-    ++calls_;
-    MutexLock lock(&mu_);
-    cut_ = *request;
-    return grpc::Status::OK;
-  }
-  grpc::Status GetShardStatus(grpc::ServerContext*,
-                              const ShardStatusRequest* request,
-                              ShardStatus* response) override {
-    ShardStatus::Job* job = response->add_jobs();
-    job->set_job_id(request->job_id());
-    MutexLock lock(&mu_);
-    job->set_quiet_seconds(probes_to_fail_ > 0 ? 0 : -1);
-    if (probes_to_fail_ > 0) --probes_to_fail_;
-    return grpc::Status::OK;
-  }
-
   BeginCutRequest cut() {
     MutexLock lock(&mu_);
     return cut_;
   }
 
  private:
-  grpc::Status Enter(std::string bytes) {
+  // On a thread of its own.
+  FakePs::Answer Serve(const FakePs::Call& call) {
+    if (call.method == "BeginCut") {
+      ++calls_;
+      MutexLock lock(&mu_);
+      cut_ = call.As<BeginCutRequest>();
+      return {};
+    }
+    if (call.method == "GetShardStatus") return Probe(call);
+    if (call.method == "OfferMemory") return FakePs::Unimplemented();
+    const grpc::Status entered = Enter(call.request);
+    if (!entered.ok()) return {.status = entered};
+    if (call.method == "Init") return Init(call.As<InitRequest>());
+    if (call.method == "Push") {
+      const auto request = call.As<PushRequest>();
+      Apply(request.header(), request.payload());
+      PushResponse response;
+      response.set_outcome(PushResponse::ACCEPTED);
+      return {.response = response.SerializeAsString()};
+    }
+    if (call.method == "Pull") {
+      return Read(call, call.As<PullRequest>().header());
+    }
+    if (call.method == "PushPull") {
+      WaitUntilTaken();
+      const auto request = call.As<PushPullRequest>();
+      Apply(request.header().push(), request.payload());
+      return {.is_taken = true,
+              .later = [this, call, pull = request.header().pull()] {
+                return Read(call, pull);
+              }};
+    }
+    return FakePs::Unimplemented();
+  }
+
+  FakePs::Answer Init(const InitRequest& request) {
+    EXPECT_EQ(request.header().total_clocks(), kClocks);
+    const auto blocks = Split(request.header().blocks(), request.payload());
+    MutexLock lock(&mu_);
+    for (const auto& [id, values] : blocks) values_[id] = values;
+    return {};
+  }
+
+  FakePs::Answer Probe(const FakePs::Call& call) {
+    ShardStatus status;
+    ShardStatus::Job* const job = status.add_jobs();
+    job->set_job_id(call.As<ShardStatusRequest>().job_id());
+    MutexLock lock(&mu_);
+    job->set_quiet_seconds(probes_to_fail_ > 0 ? 0 : -1);
+    if (probes_to_fail_ > 0) --probes_to_fail_;
+    return {.response = status.SerializeAsString()};
+  }
+
+  grpc::Status Enter(const std::string& request) {
     ++calls_;
     MutexLock lock(&mu_);
-    seen_.push_back(std::move(bytes));
+    seen_.push_back(request);
     if (probes_to_fail_ > 0) {
       changed_.WaitUntil(&mu_, absl::Now() + absl::Milliseconds(50));
       return waiting_;
@@ -212,31 +198,31 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
     changed_.SignalAll();
   }
 
-  grpc::Status Read(grpc::ServerContextBase* context, const PullHeader& pull,
-                    PullResponse* response) {
+  FakePs::Answer Read(const FakePs::Call& call, const PullHeader& pull) {
     MutexLock lock(&mu_);
     const absl::Time deadline =
         absl::Now() + absl::Seconds(pull.wait_seconds());
     while (hold_pulls_ && applied_.size() < values_.size()) {
-      if (absl::Now() > deadline || context->IsCancelled()) {
-        return {grpc::StatusCode::DEADLINE_EXCEEDED, "worker:9 has not come"};
+      if (absl::Now() > deadline || *call.is_cancelled) {
+        return {.status = {grpc::StatusCode::DEADLINE_EXCEEDED,
+                           "worker:9 has not come"}};
       }
-      // Short, because a cancelled call wakes nobody.
+      // Short, because a cancellation does not signal changed_.
       changed_.WaitUntil(&mu_, absl::Now() + absl::Milliseconds(20));
     }
-    response->mutable_header()->set_waited_seconds(claimed_wait_);
+    PullResponse response;
+    response.mutable_header()->set_waited_seconds(claimed_wait_);
     for (const uint32_t id : pull.blocks()) {
-      response->mutable_header()->add_blocks(id);
+      response.mutable_header()->add_blocks(id);
       const std::vector<float>& values = values_[id];
-      response->mutable_payload()->append(
+      response.mutable_payload()->append(
           reinterpret_cast<const char*>(values.data()),
           values.size() * sizeof(float));
     }
-    return grpc::Status::OK;
+    return {.response = response.SerializeAsString()};
   }
 
   const BlockMap& map_;
-  ListeningServer server_;
   std::atomic<int> calls_{0};
   std::atomic<bool> untaken_{false};
   std::atomic<double> claimed_wait_{0};
@@ -251,7 +237,7 @@ class FakeShard final : public ParameterServer::WithCallbackMethod_PushPull<
   std::map<uint32_t, std::vector<float>> values_ ABSL_GUARDED_BY(mu_);
   std::set<std::pair<int64_t, uint32_t>> applied_ ABSL_GUARDED_BY(mu_);
   BeginCutRequest cut_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::thread> answering_ ABSL_GUARDED_BY(mu_);
+  FakePs ps_;  // last: its threads use the rest
 };
 
 // A client with its tensors and shards.
@@ -552,7 +538,7 @@ TEST_F(PsClientTest, APsThatIsOutOfReachIsToldBeforeThePatienceEnds) {
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
   shards_[1]->Shutdown();
   EXPECT_EQ(RunStep(0).code(), absl::StatusCode::kUnavailable);
-  client_.reset();  // nobody tells any more
+  client_.reset();  // nothing calls on_unreachable any more
   MutexLock lock(&mu);
   ASSERT_THAT(told, ::testing::Not(IsEmpty()));
   for (const auto& [shard, out_of_reach] : told) {
@@ -578,7 +564,7 @@ TEST_F(PsClientTest, APsThatSaysNothingIsToldBeforeThePatienceEnds) {
   ASSERT_EQ(RunStep(0), absl::OkStatus());
   relay_->Stall(true);
   EXPECT_EQ(RunStep(1).code(), absl::StatusCode::kDeadlineExceeded);
-  client_.reset();  // nobody tells any more
+  client_.reset();  // nothing calls on_unreachable any more
   MutexLock lock(&mu);
   ASSERT_THAT(told, ::testing::Not(IsEmpty()));
   EXPECT_EQ(told[0].first, 1u);

@@ -2,9 +2,12 @@
 #define SYNCLINE_TESTS_TESTING_FAKES_FAKE_PS_H_
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
+#include "gtest/gtest.h"
 #include "tests/testing/fakes/wait_log.h"
 
 namespace syncline {
@@ -27,13 +31,29 @@ class FakePs {
   struct Call {
     std::string method;   // "PushPull"
     std::string request;  // serialised
+    std::shared_ptr<std::atomic<bool>> is_cancelled =
+        std::make_shared<std::atomic<bool>>(false);
+
+    template <typename Message>
+    Message As() const {
+      Message message;
+      EXPECT_TRUE(message.ParseFromString(request)) << method;
+      return message;
+    }
   };
   struct Answer {
     grpc::Status status = grpc::Status::OK;
     std::string response = {};  // serialised
     bool is_held = false;       // until Release, or until the call is cancelled
     bool is_taken = false;      // the initial metadata leave at once
+    // If set: gives the answer, after the metadata. It runs on a thread of its
+    // own and may block; it should end when the call is cancelled.
+    std::function<Answer()> later = nullptr;
   };
+  // To a method that the test's shard does not have.
+  static Answer Unimplemented() {
+    return {.status = {grpc::StatusCode::UNIMPLEMENTED, "not in this fake"}};
+  }
   // Called on threads of gRPC, several at a time.
   using AnswerFunction = std::function<Answer(const Call&)>;
 
@@ -44,9 +64,15 @@ class FakePs {
     server_ = *StartServer(&builder, "127.0.0.1:0");
   }
   // REQUIRES: no call is held, unless its client is gone.
-  ~FakePs() { server_.server->Shutdown(); }
+  ~FakePs() {
+    Shutdown();
+    MutexLock lock(&mu_);
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   const std::string& address() const { return server_.address; }
+  // Ends the server, as when its process is gone.
+  void Shutdown() { server_.server->Shutdown(); }
 
   // In the order in which the calls came.
   WaitLog<Call>& calls() { return calls_; }
@@ -83,6 +109,7 @@ class FakePs {
       }
       answer_ = answer_call_(call_);
       if (answer_.is_taken) StartSendInitialMetadata();
+      if (answer_.later) return AnswerLater();
       bool is_held = answer_.is_held;
       {
         MutexLock lock(&ps_.mu_);
@@ -98,6 +125,7 @@ class FakePs {
       {
         MutexLock lock(&ps_.mu_);
         is_cancelled_ = true;
+        call_.is_cancelled->store(true);
         const auto held = std::find(ps_.held_.begin(), ps_.held_.end(), this);
         if (held == ps_.held_.end()) return;
         ps_.held_.erase(held);
@@ -115,6 +143,20 @@ class FakePs {
     void OnDone() override { delete this; }
 
    private:
+    void AnswerLater() {
+      ps_.calls_.Add(call_);
+      MutexLock lock(&ps_.mu_);
+      ps_.threads_.emplace_back([this] {
+        bool is_taken = answer_.is_taken;
+        while (answer_.later) {
+          answer_ = std::function<Answer()>(answer_.later)();
+          if (answer_.is_taken && !is_taken) StartSendInitialMetadata();
+          is_taken |= answer_.is_taken;
+        }
+        SendAnswer();
+      });
+    }
+
     FakePs& ps_;
     const AnswerFunction& answer_call_;
     Call call_;
@@ -142,6 +184,7 @@ class FakePs {
   WaitLog<Call> calls_;
   Mutex mu_;
   std::deque<Reactor*> held_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
   ListeningServer server_;  // last: its threads use the rest
 };
 

@@ -56,29 +56,25 @@ class ValuePs {
  private:
   FakePs::Answer Serve(const FakePs::Call& call) {
     if (call.method == "PushPull") {
-      PushPullRequest request;
-      EXPECT_TRUE(request.ParseFromString(call.request));
+      const auto request = call.As<PushPullRequest>();
       log_.Add(absl::StrCat(Described(request.header().push()), ", pull ",
                             request.header().pull().clock()));
       return Values(request.header().pull());
     }
     if (call.method == "Push") {
-      PushRequest request;
-      EXPECT_TRUE(request.ParseFromString(call.request));
+      const auto request = call.As<PushRequest>();
       log_.Add(Described(request.header()));
       return {};
     }
     if (call.method == "Pull") {
-      PullRequest request;
-      EXPECT_TRUE(request.ParseFromString(call.request));
+      const auto request = call.As<PullRequest>();
       log_.Add(
           absl::StrCat("pull ", request.header().clock(),
                        request.header().cut_id() != 0 ? " at the cut" : ""));
       return Values(request.header());
     }
     if (call.method == "BeginCut") {
-      BeginCutRequest request;
-      EXPECT_TRUE(request.ParseFromString(call.request));
+      const auto request = call.As<BeginCutRequest>();
       log_.Add(absl::StrCat("announce cut ", request.clocks(0)));
       return {};
     }
