@@ -187,11 +187,11 @@ TEST_F(BatchStatisticsTest, AProfileShowsTheWaits) {
   JobSpec spec = Spec();
   spec.mutable_training()->set_max_clocks(8);
   ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
-  SchedulerMessage wish;
-  wish.mutable_profile()->set_job_id("t-1");
-  wish.mutable_profile()->set_steps(4);
-  wish.mutable_profile()->set_artifact("profile.pb");
-  cluster->Send(0, wish);
+  SchedulerMessage request;
+  request.mutable_profile()->set_job_id("t-1");
+  request.mutable_profile()->set_steps(4);
+  request.mutable_profile()->set_artifact("profile.pb");
+  cluster->Send(0, request);
   cluster->Run();
   EXPECT_EQ(cluster->AwaitDone(absl::Seconds(60)), absl::OkStatus());
   ASSERT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());

@@ -310,11 +310,11 @@ TEST_F(BucketTrainingTest, StepsOfAllLengthsAreRecorded) {
   TrainingCluster cluster(
       {.work_dir = dir_.File("profiled"), .data_root = dir_.path()});
   ASSERT_EQ(cluster.Prepare(MakeSpec(), kModel), absl::OkStatus());
-  SchedulerMessage wish;
-  wish.mutable_profile()->set_job_id("t-1");
-  wish.mutable_profile()->set_steps(1000);
-  wish.mutable_profile()->set_artifact("profile.pb");
-  cluster.Send(0, wish);
+  SchedulerMessage request;
+  request.mutable_profile()->set_job_id("t-1");
+  request.mutable_profile()->set_steps(1000);
+  request.mutable_profile()->set_artifact("profile.pb");
+  cluster.Send(0, request);
   cluster.Run();
   ASSERT_EQ(cluster.AwaitDone(absl::Seconds(60)), absl::OkStatus());
   ASSERT_EQ(cluster.Stop(absl::Seconds(30)), absl::OkStatus());

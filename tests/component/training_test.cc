@@ -503,11 +503,11 @@ TEST_F(TrainingTest, AJobThatFailsLeavesTheStepsThatWereRecorded) {
   spec.mutable_learning_rate()->set_base(1e30f);
   const auto cluster = MakeCluster(1, 1);
   ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
-  SchedulerMessage wish;
-  wish.mutable_profile()->set_job_id("t-1");
-  wish.mutable_profile()->set_steps(1000);
-  wish.mutable_profile()->set_artifact("profiles/1-rank-0.pb");
-  cluster->Send(0, wish);
+  SchedulerMessage request;
+  request.mutable_profile()->set_job_id("t-1");
+  request.mutable_profile()->set_steps(1000);
+  request.mutable_profile()->set_artifact("profiles/1-rank-0.pb");
+  cluster->Send(0, request);
   cluster->Run();
   EXPECT_EQ(cluster->AwaitDone(absl::Seconds(60)).code(),
             absl::StatusCode::kFailedPrecondition);

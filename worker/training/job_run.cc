@@ -101,10 +101,10 @@ void JobRun::RequestRun(const RunJob& command) {
   changed_.SignalAll();
 }
 
-void JobRun::RequestProfile(const ProfileSteps& wish) {
+void JobRun::RequestProfile(const ProfileSteps& request) {
   MutexLock lock(&mu_);
-  if (trainer_ != nullptr) return trainer_->RequestProfile(wish);
-  if (!ended_) profiles_wanted_.push_back(wish);
+  if (trainer_ != nullptr) return trainer_->RequestProfile(request);
+  if (!ended_) profiles_wanted_.push_back(request);
 }
 
 bool JobRun::RequestStop(const std::string& reason) {
@@ -331,8 +331,8 @@ absl::Status JobRun::TrainAndUpload() {
     MutexLock lock(&mu_);
     if (stop_) return absl::CancelledError("stopped");
     trainer_ = &trainer;
-    for (const ProfileSteps& wish : profiles_wanted_) {
-      trainer.RequestProfile(wish);
+    for (const ProfileSteps& request : profiles_wanted_) {
+      trainer.RequestProfile(request);
     }
   }
   // A stop ends its calls, those of the export included.

@@ -54,7 +54,7 @@ class JobRun {
 
   void RequestRun(const RunJob& command) ABSL_LOCKS_EXCLUDED(mu_);
   // Of its next steps, also where it does not run yet. An evaluator has none.
-  void RequestProfile(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
+  void RequestProfile(const ProfileSteps& request) ABSL_LOCKS_EXCLUDED(mu_);
   // False: it has ended already, and will not answer.
   bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -10,25 +10,25 @@ StepProfiler::StepProfiler(const PreparedJob& job,
                            const std::atomic<bool>* stop, OnProfile on_profile)
     : job_(job), stop_(*stop), on_profile_(std::move(on_profile)) {}
 
-void StepProfiler::Request(const ProfileSteps& wish) {
+void StepProfiler::Request(const ProfileSteps& request) {
   MutexLock lock(&mu_);
   // The scheduler repeats it after a broken stream, until it is stored.
-  if (Has(wish.artifact())) return;
-  if (wishes_.size() == kProfilesPerWorkerMax) {
+  if (Has(request.artifact())) return;
+  if (requests_.size() == kProfilesPerWorkerMax) {
     LogWarning("too many profiles are wanted")
-        .Job(wish.job_id())
-        .Field("dropped", wish.artifact());
+        .Job(request.job_id())
+        .Field("dropped", request.artifact());
     return;
   }
-  wishes_.push_back(wish);
+  requests_.push_back(request);
   wanted_.store(true);
 }
 
 bool StepProfiler::Has(const std::string& artifact) const {
   return delivering_ == artifact ||
-         absl::c_any_of(wishes_,
-                        [&](const ProfileSteps& wish) {
-                          return wish.artifact() == artifact;
+         absl::c_any_of(requests_,
+                        [&](const ProfileSteps& request) {
+                          return request.artifact() == artifact;
                         }) ||
          absl::c_any_of(recorded_, [&](const auto& recorded) {
            return recorded.first == artifact;
@@ -38,7 +38,7 @@ bool StepProfiler::Has(const std::string& artifact) const {
 void StepProfiler::BeginStep(int64_t clock) {
   if (!recorder_.has_value() && wanted_.load()) {
     MutexLock lock(&mu_);
-    recorder_.emplace(wishes_.front().steps());
+    recorder_.emplace(requests_.front().steps());
     job_.executor->UseRecorder(&*recorder_);
   }
   if (recorder_.has_value()) recorder_->BeginStep(clock);
@@ -65,10 +65,10 @@ void StepProfiler::Finish() {
   profile.set_threads(static_cast<uint32_t>(job_.threads));
   MutexLock lock(&mu_);
   if (profile.steps_size() > 0) {
-    recorded_.emplace_back(wishes_.front().artifact(), std::move(profile));
+    recorded_.emplace_back(requests_.front().artifact(), std::move(profile));
   }
-  wishes_.pop_front();
-  wanted_.store(!wishes_.empty());
+  requests_.pop_front();
+  wanted_.store(!requests_.empty());
 }
 
 bool StepProfiler::Deliver() {

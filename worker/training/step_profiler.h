@@ -35,7 +35,7 @@ class StepProfiler {
 
   // Records the next steps, once those that were asked for before are done. The
   // scheduler asks for kProfilesPerWorkerMax at most; others are dropped.
-  void Request(const ProfileSteps& wish) ABSL_LOCKS_EXCLUDED(mu_);
+  void Request(const ProfileSteps& request) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Around a step.
   void BeginStep(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
@@ -63,10 +63,10 @@ class StepProfiler {
   const PreparedJob& job_;
   const std::atomic<bool>& stop_;
   const OnProfile on_profile_;
-  std::optional<StepRecorder> recorder_;  // of wishes_.front()
-  std::atomic<bool> wanted_{false};       // a wish is in wishes_
+  std::optional<StepRecorder> recorder_;  // of requests_.front()
+  std::atomic<bool> wanted_{false};       // requests_ is not empty
   Mutex mu_;
-  std::deque<ProfileSteps> wishes_ ABSL_GUARDED_BY(mu_);
+  std::deque<ProfileSteps> requests_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<std::string, StepProfile>> recorded_
       ABSL_GUARDED_BY(mu_);                      // by name
   std::string delivering_ ABSL_GUARDED_BY(mu_);  // its name; empty: none

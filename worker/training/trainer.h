@@ -77,7 +77,9 @@ class Trainer {
   // fewer where the job has no more or fails, none once it is stopped. The
   // scheduler asks for kProfilesPerWorkerMax at most; others are dropped.
   // Thread-safe.
-  void RequestProfile(const ProfileSteps& wish) { profiler_.Request(wish); }
+  void RequestProfile(const ProfileSteps& request) {
+    profiler_.Request(request);
+  }
 
   // The chief's, after Run; none where the job has an evaluator.
   absl::Span<const Evaluation> evaluations() const {

@@ -36,16 +36,16 @@ TEST_F(ClusterCoreTest, ProfilesToComeAndProfilesOfAJobAreBounded) {
     artifact.set_name(name);
     EXPECT_TRUE(core_.AddArtifact(job, artifact, &actions_).ok());
   };
-  std::vector<std::string> wishes;
-  for (int i = 0; i < 8; ++i) wishes.push_back(*profile(0));
-  EXPECT_EQ(wishes[7], "profiles/8-rank-0.pb");
+  std::vector<std::string> requests;
+  for (int i = 0; i < 8; ++i) requests.push_back(*profile(0));
+  EXPECT_EQ(requests[7], "profiles/8-rank-0.pb");
   EXPECT_EQ(profile(0).status(),
             absl::ResourceExhaustedError(
                 "worker 0 of job j-0001 has 8 profiles to record already; ask "
                 "again when it has stored one of them"));
   EXPECT_EQ(*profile(1), "profiles/9-rank-1.pb");
   // The third comes, so the first two were not stored and will not be.
-  store(wishes[2]);
+  store(requests[2]);
   for (const char* name : {"1", "2", "10"}) {
     EXPECT_EQ(*profile(0), absl::StrCat("profiles/", name, "-rank-0.pb"));
   }
