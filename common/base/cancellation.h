@@ -13,7 +13,7 @@ namespace syncline {
 // longer, and ends what is under way. Thread-safe.
 //
 //   Cancellation::Scope scope(cancellation, [&] { context->TryCancel(); });
-//   ...  // blocks; ends early if somebody calls Cancel
+//   ...  // blocks; ends early if another thread calls Cancel
 class Cancellation {
  public:
   // Blocking work, until this is destroyed: `end` makes it return soon. It is

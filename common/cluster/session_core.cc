@@ -141,7 +141,7 @@ void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
                     : why;
   if (was_registered) {
     lost_since_ = now;
-    // A cluster that ends loses nobody.
+    // The end of the whole cluster is not the loss of a member.
     if (!told_to_end_) Announce(why, actions);
   }
   if (!was_registered && RefusedForGood(why, now)) return Reject(why, actions);

@@ -362,8 +362,8 @@ class TfConfigReader {
     }
   }
 
-  // With enableDynamicWorker a ps is told of itself alone, in a list of one but
-  // under its own index, and a chief is told of nobody.
+  // With enableDynamicWorker a ps finds itself alone in its list, but under its
+  // own index. A chief finds no other task.
   bool FindSelfInPartial() {
     if (config_.self.kind == TaskKind::kPs && Count(TaskKind::kPs) == 1 &&
         Count(TaskKind::kWorker) == 0) {

@@ -49,8 +49,8 @@ void GrpcLog(gpr_log_func_args* args) {
   LogWarning("gRPC").Field("text", args->message);
 }
 
-// The kernel sends SIGTERM when the parent ends; it is too late to ask for that
-// if it already has, and somebody else is the parent now.
+// The kernel sends SIGTERM when the parent ends. If the parent has already
+// ended, another process is the parent now, and no SIGTERM will come.
 void WatchParent(pid_t parent, ExitRequest* exit_request) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) exit_request->Request(0, "the parent has ended");
@@ -265,8 +265,8 @@ absl::Status Daemon::Ready() const {
   return absl::OkStatus();
 }
 
-// Nobody tells when an answer of readiness_ changes, so a health that followed
-// from one could stay wrong for ever: /readyz asks them, health does not.
+// The checks in readiness_ announce no change. A health that depended on one
+// could stay wrong for ever, so only /readyz asks them.
 void Daemon::UpdateHealth() {
   auto* const health = listening_.server->GetHealthCheckService();
   if (health == nullptr) return;

@@ -346,7 +346,7 @@ class Resolver {
                cluster_.hosts_scheduler && !tf_config_is_bad_) {
       options_.hosts_scheduler = true;
       options_.alone = cluster_.alone();
-      // There is nobody to be given an index beside.
+      // The only worker needs no index to tell it from others.
       options_.auto_index = false;
     } else if (!cluster_.scheduler_address.empty()) {
       options_.scheduler_address = cluster_.scheduler_address;

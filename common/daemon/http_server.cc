@@ -169,7 +169,7 @@ class CivetwebServer final : public HttpServer {
     auto* self = static_cast<CivetwebServer*>(mg_get_user_data(context));
     if (self == nullptr) return 1;
     MutexLock lock(&self->mu_);
-    // Only what goes wrong at the start is of use to anybody.
+    // Only errors of the start are reported.
     constexpr size_t kMessagesMax = 4;
     if (self->log_.size() < kMessagesMax) self->log_.push_back(message);
     return 1;

@@ -281,7 +281,7 @@ void CheckSizes(const JobSpec& spec, Problems* problems) {
                   " is out of range, must be ", kStepTimeoutSecondsMin, " to ",
                   kStepTimeoutSecondsMax, ", or 0 for 60");
   }
-  // Beyond 1e9 s a duration no longer has nanoseconds; nobody waits that long.
+  // Beyond 1e9 s a duration no longer has nanoseconds.
   problems->Seconds("limits.max_seconds", spec.limits().max_seconds());
 }
 

@@ -39,7 +39,7 @@ class Resolver {
     result_.loss_output = ResolveLossOutput(spec_, model_, problems_);
     result_.feeds = ResolveFeeds(spec_, model_, result_.loss_output, problems_);
     const bool whole = model_.whole();
-    // A bad node may read nothing, and nobody knows what it lets through.
+    // A bad node may have lost its inputs, and its gradients are unknown.
     if (whole) {
       result_.tables = ResolveTables(spec_, graph_, result_.feeds, problems_);
     }

@@ -80,7 +80,7 @@ absl::Status FileError(int error_number, absl::string_view verb,
 
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t bytes_max) {
-  // Non-blocking, so that opening a pipe that nobody writes to does not hang.
+  // Non-blocking, so that opening a pipe without a writer does not hang.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) return FileError(errno, "read", path);
   struct stat info;

@@ -44,8 +44,8 @@ absl::StatusOr<uint8_t*> MapMemory(int fd, size_t bytes,
 absl::StatusOr<std::shared_ptr<SharedRegion>> SharedRegion::Create(
     size_t bytes) {
   if (bytes == 0) return absl::InvalidArgumentError("a region of no bytes");
-  // The system would hand out pages until it has none, and then kill somebody.
-  // Half is left to the others.
+  // The system would hand out pages until it has none, and then kill a process.
+  // Half of the available memory is left to other processes.
   const uint64_t available = AvailableMemoryBytes();
   if (bytes > available / 2) {
     return absl::ResourceExhaustedError(

@@ -244,7 +244,7 @@ std::vector<Finding> CompareWithCluster(const ClusterStatus& cluster,
   }
   if (findings.empty()) {
     findings.push_back(
-        {Verdict::kOk, "version", absl::StrCat("everybody is ", version)});
+        {Verdict::kOk, "version", absl::StrCat("all members are ", version)});
   }
   return findings;
 }

@@ -14,7 +14,7 @@ InterruptSignals::InterruptSignals() {
 }
 
 InterruptSignals::~InterruptSignals() {
-  // A signal that nobody took must not kill what still has to be torn down.
+  // A signal that was not taken must not kill synctl before its teardown.
   while (Take()) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

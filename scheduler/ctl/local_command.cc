@@ -174,7 +174,8 @@ class LocalRun {
     return LocalCluster::Start(cluster, &interrupts_);
   }
 
-  // Until everybody has registered: a job is submitted to a whole cluster.
+  // Waits until all daemons have registered, so that the cluster is whole when
+  // the job is submitted.
   absl::Status AwaitMembers(JobsClient* client) {
     const absl::Time deadline = MonotonicNow() + kRegisterTimeout;
     for (;;) {
@@ -214,8 +215,8 @@ class LocalRun {
       dead_daemon_ = alive;
       SetEndDeadline();
     }
-    // The scheduler notices the loss of a daemon that has joined a job. Nobody
-    // else notices the loss of one that has not.
+    // The scheduler notices the loss of a daemon that has joined a job. Only
+    // this command notices the loss of one that has not.
     const bool missed =
         latest.state() == PREPARING || latest.state() == RUNNING;
     if (!dead_daemon_.ok() && !missed && !HasEnded(latest.state())) {

@@ -82,7 +82,7 @@ class GrpcConfirmer final : public AddressConfirmer {
   }
 
  private:
-  // They stay as long as nobody asks anything new.
+  // The contexts live until the next Confirm.
   std::vector<grpc::ClientContext*> Contexts() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     std::vector<grpc::ClientContext*> contexts;

@@ -91,8 +91,8 @@ class FinalStateWatcher final : public ControlLoop::Watcher {
       absl::DeadlineExceededError("no status of the job came in time");
 };
 
-// A list has only the names of specs; the rest would be zeros that nobody
-// wrote.
+// A list has only the names of specs. The other fields of a spec would show
+// zeros that the user did not write.
 void KeepNamesOfSpecs(google::protobuf::Struct* page) {
   auto* const jobs = (*page->mutable_fields())["jobs"].mutable_list_value();
   for (auto& job : *jobs->mutable_values()) {

@@ -57,7 +57,7 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
       "Calls beyond this limit are refused until others end.");
   const auto parked = [this](const char* kind) {
     return &registry_->AddGauge("syncline_ps_parked_calls",
-                                "Calls that wait for somebody.",
+                                "Calls that wait for another caller.",
                                 {{"kind", kind}});
   };
   parked_pushes_ = parked("push");

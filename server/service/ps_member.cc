@@ -25,7 +25,7 @@ uint64_t DefaultTableMemory() {
 }
 
 // Bytes that rows may take on disk. If the operator asked for disk and there is
-// none, that is an error at once. If nobody asked, rows then stay in memory.
+// none, that is an error at once. Otherwise rows then stay in memory.
 absl::StatusOr<uint64_t> TableDisk(const DaemonOptions& options) {
   if (options.table_disk_bytes == 0) return 0;
   const absl::StatusOr<uint64_t> free = FreeDiskBytes(options.spill_dir);

@@ -333,7 +333,8 @@ void JobShard::OnSums(const ReductionRound& round, Sums sums) {
   batch.RunCallbacks();
 }
 
-// The next clock may skip blocks that nobody sends: theirs must be 0.
+// Clears this round's norms: a block that no worker sends in the next clock has
+// a norm of 0 there.
 double JobShard::UseSums(const ReductionRound& round,
                          absl::Span<const double> sums) {
   executor_.ClearNorms(round.stage);

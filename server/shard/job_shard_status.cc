@@ -37,7 +37,7 @@ ShardStatus::Job JobShard::Status() const {
   if (config_.controller.evaluator.has_value()) {
     ShardStatus::Worker* evaluator = status.add_workers();
     evaluator->set_rank(controller_.worker_count());
-    evaluator->set_finished(true);  // nobody waits for pushes of it
+    evaluator->set_finished(true);  // no pull waits for its pushes
     evaluator->set_activity(
         controller_.ActivityText(controller_.worker_count()));
   }

@@ -314,7 +314,7 @@ class PushPullBench {
     report_.AddRatio("time, 16 values / echo", kSmall, kSmallEcho, AtMost(1.2));
   }
 
-  // Of a ps that nobody shares memory with: what is shared is the worker's.
+  // Measures a ps without shared memory, because that memory is the worker's.
   absl::Status CheckMemories() {
     const int64_t elements = megabytes_ * kElementsPerMiB;
     SYNCLINE_RETURN_IF_ERROR(

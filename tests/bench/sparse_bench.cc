@@ -139,9 +139,9 @@ class Side {
     return static_cast<double>(clocks * load_.batch * load_.workers) / seconds;
   }
 
-  // Pushes a few keys that nobody else has, those of indices from `first` on,
+  // Pushes a few keys that no other client has, with indices from `first` on,
   // pulls them, and compares with the same arithmetic done here. Returns a
-  // checksum of what was pulled.
+  // checksum of the pulled values.
   absl::StatusOr<uint32_t> Verify(uint64_t first) {
     std::vector<int64_t> keys;
     for (uint64_t i = 0; i < 4096; ++i) keys.push_back(KeyOf(first + i));

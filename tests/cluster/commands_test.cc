@@ -328,15 +328,15 @@ TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
   EXPECT_EQ(usage.exit.code, 2);
   ASSERT_OK_AND_ASSIGN(const auto command, cluster_->Synctl({"no-such"}));
   EXPECT_EQ(command.exit.code, 2);
-  const std::string nobody = absl::StrCat("127.0.0.1:", UnusedPort());
+  const std::string unused = absl::StrCat("127.0.0.1:", UnusedPort());
   ASSERT_OK_AND_ASSIGN(
       const auto gone,
-      cluster_->Synctl({"list", "--scheduler", nobody}, absl::Seconds(30)));
+      cluster_->Synctl({"list", "--scheduler", unused}, absl::Seconds(30)));
   EXPECT_EQ(gone.exit.code, 3);
-  EXPECT_THAT(gone.err, HasSubstr(nobody));
+  EXPECT_THAT(gone.err, HasSubstr(unused));
   ASSERT_OK_AND_ASSIGN(
       const auto json,
-      cluster_->Synctl({"list", "--scheduler", nobody, "--output", "json"}));
+      cluster_->Synctl({"list", "--scheduler", unused, "--output", "json"}));
   EXPECT_EQ(json.exit.code, 3);
   google::protobuf::Struct error;
   EXPECT_TRUE(
@@ -345,17 +345,17 @@ TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
 }
 
 TEST_F(CommandsTest, TheSchedulerMayBeNamedBeforeTheCommand) {
-  const std::string nobody = absl::StrCat("127.0.0.1:", UnusedPort());
+  const std::string unused = absl::StrCat("127.0.0.1:", UnusedPort());
   const std::string& here = cluster_->scheduler_address();
   ASSERT_OK_AND_ASSIGN(const auto before,
                        cluster_->Synctl({"--scheduler", here, "list"}));
   EXPECT_EQ(before.exit.code, 0) << before.err;
   ASSERT_OK_AND_ASSIGN(
       const auto both,
-      cluster_->Synctl({"--scheduler", nobody, "list", "--scheduler", here}));
+      cluster_->Synctl({"--scheduler", unused, "list", "--scheduler", here}));
   EXPECT_EQ(both.exit.code, 0) << "what is said last counts: " << both.err;
   ASSERT_OK_AND_ASSIGN(const auto other,
-                       cluster_->Synctl({"--scheduler", nobody, "list"}));
+                       cluster_->Synctl({"--scheduler", unused, "list"}));
   EXPECT_EQ(other.exit.code, 3);
   ASSERT_OK_AND_ASSIGN(
       const auto unused,

@@ -191,7 +191,7 @@ TEST_F(TfConfigClusterTest, WithABadJobFileAllEndWithItsCode) {
   EXPECT_THAT(programs_.at("ps-0")->err(), HasSubstr("was not taken"));
 }
 
-// Nobody comes: it does not wait for ever.
+// No other daemon comes. The host does not wait for one for ever.
 TEST_F(TfConfigClusterTest, WithABadJobFileTheHostEndsAlone) {
   Start("chief", 0, {"--job=" + dir_.Write("bad.textproto", "nam: 3")});
   ExpectAllExitWith(1);

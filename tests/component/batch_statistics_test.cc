@@ -1,6 +1,6 @@
 // Goal: with training.sync_batch_statistics, workers that share a batch train
 // as one that has all of it, running means included, bit for bit the same for
-// any number of ps; and whoever has no part in a fold keeps nobody waiting.
+// any number of ps; and a worker without a part in a fold delays no other.
 // Method: ps and workers in this process, real gRPC between them, a small
 // convolutional net with two batch normalisations on generated digits.
 

@@ -290,7 +290,7 @@ TEST_F(DaemonTest, AMemberThatIsNotRegisteredIsLiveButNotReady) {
             kNotServing);
 }
 
-// Nobody tells when it is ready again, so health would stay as it was then.
+// A check of readiness announces no change, so health must not depend on it.
 TEST_F(DaemonTest, HealthIsThatOfTheMembersWhateverElseIsNotReady) {
   const auto daemon =
       Listening([] { return absl::UnavailableError("disk full"); });

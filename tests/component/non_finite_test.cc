@@ -419,8 +419,8 @@ TEST_F(NonFiniteRowTest, SkippingIsOfAllRowsAndTensors) {
   EXPECT_FALSE(HasMoved(async.weights, 8));
 }
 
-// float16 ends at 65,504: key 7's gradient of 80,000 is infinite on its way,
-// and no worker sends it where it knows that nobody else's is to be skipped.
+// float16 ends at 65,504: key 7's gradient of 80,000 is infinite on its way.
+// The worker sends it only where steps of other workers must be skipped, too.
 TEST_F(NonFiniteRowTest, WhatOverflowsFloat16IsNotFinite) {
   dir_.Write("rows.csv",
              "1,1,0\n1,2,1\n1,3,2\n1,4,0\n"

@@ -148,9 +148,9 @@ TEST(PsServerTest, WhoDoesNotKnowTheIncarnationIsRefusedInEveryCall) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
     EXPECT_THAT(Message(status), HasSubstr("incarnation 0x")) << name;
   }
-  Caller nobody = chief.caller();
-  nobody.set_rank(1);
-  for (const auto& [name, status] : CallEverythingAs(nobody, &fixture)) {
+  Caller unknown = chief.caller();
+  unknown.set_rank(1);
+  for (const auto& [name, status] : CallEverythingAs(unknown, &fixture)) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(Message(status), HasSubstr("rank 1 calls")) << name;
   }

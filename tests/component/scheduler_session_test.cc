@@ -258,7 +258,7 @@ TEST_F(SchedulerSessionTest, ClosingNeverHangs) {
     session.reset();
   }
   StopServer();
-  Start().reset();  // nobody listens
+  Start().reset();  // no server listens
 }
 
 UploadBegin Upload(uint64_t incarnation, const std::string& name) {

@@ -81,10 +81,10 @@ TEST_F(SchedulerTest, BadJobsAreRefusedWithAllProblemsAtOnce) {
               AllOf(HasSubstr("learning_rate.base"), HasSubstr("strategy"),
                     HasSubstr("tiny.onnxtxt")));
   JobSpec misfit = TinyJob(1, 1);
-  misfit.mutable_data()->mutable_feeds(0)->set_input("nobody");
+  misfit.mutable_data()->mutable_feeds(0)->set_input("no_such_input");
   const absl::Status no_input = Submit(misfit).status();
   EXPECT_EQ(no_input.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(no_input.message(), HasSubstr("nobody"));
+  EXPECT_THAT(no_input.message(), HasSubstr("no_such_input"));
   // Nothing is left of them.
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "state/jobs"));
   EXPECT_EQ(Get("j-0001").status().code(), absl::StatusCode::kNotFound);
@@ -290,7 +290,7 @@ TEST_F(SchedulerTest, PagesShowJobsAndEscapeThem) {
   const HttpServer::Response json = pages.at("/jobs.json")("");
   EXPECT_EQ(json.content_type, "application/json");
   EXPECT_THAT(json.body, HasSubstr("\"job_id\":\"j-0001\""));
-  // Of a spec it has the name alone, and no zeros that nobody wrote.
+  // It shows only the name of a spec, and no zeros for fields that are not set.
   EXPECT_THAT(json.body, HasSubstr("\"spec\":{\"name\":\"tiny\"}"));
 }
 

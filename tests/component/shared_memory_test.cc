@@ -254,14 +254,14 @@ TEST(SharedMemoryFallbackTest, AWorkerWithoutMemory) {
   ExpectNetwork(&client, worker::SharedFallback::kMemory);
 }
 
-// Offers a socket that nobody listens on, as another network namespace's is.
+// Offers a socket without a listener, as another network namespace's is.
 class LyingService final
     : public ParameterServer::WithCallbackMethod_OfferMemory<
           ParameterServer::Service> {
   grpc::ServerUnaryReactor* OfferMemory(grpc::CallbackServerContext* context,
                                         const OfferMemoryRequest*,
                                         OfferMemoryResponse* offer) override {
-    offer->set_socket("syncline-nobody");
+    offer->set_socket("syncline-no-listener");
     offer->set_token("token");
     auto* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);

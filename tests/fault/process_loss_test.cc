@@ -262,7 +262,7 @@ TEST_F(ProcessLossTest, AWorkerKilledInAFoldOfStatistics) {
   ExpectNextJobRuns();
 }
 
-// Nobody can add up without the ps of rank 0.
+// Only the ps of rank 0 adds statistics up.
 TEST_F(ProcessLossTest, APsKilledInAFoldOfStatistics) {
   StartFoldingJob();
   Task task;

@@ -60,7 +60,7 @@ TEST_F(SchedulerLossTest, KilledInTheMiddleOfAJob) {
   EXPECT_EQ(lost.state(), FAILED);
   EXPECT_EQ(lost.exit_code(), 138);
   EXPECT_THAT(lost.transitions().rbegin()->reason(), HasSubstr("restarted"));
-  // Nobody was restarted but the scheduler, and the next job runs.
+  // Only the scheduler was restarted, and the next job runs.
   ASSERT_OK_AND_ASSIGN(const JobStatus next,
                        cluster_.WaitForEnd(queued, absl::Seconds(90)));
   EXPECT_EQ(next.state(), SUCCEEDED);
@@ -165,7 +165,7 @@ class FrozenSchedulerTest : public SchedulerLossTest {
   void ExpectTheJobGoesOn() {
     ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(job_id_));
     EXPECT_EQ(after.state(), RUNNING);
-    // For longer than it waits for anybody.
+    // Longer than the scheduler waits for a member.
     const absl::Time until = absl::Now() + absl::Seconds(12);
     int64_t clock = after.progress().clock();
     do {

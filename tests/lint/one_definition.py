@@ -30,7 +30,7 @@ INLINE_VARIABLE = re.compile(r"(?:^|[;}] ?)inline (?:constexpr|const) .*?(\w+)(?
 def definitions(text):
     """Yields (qualified name, offset) of what is defined at namespace scope."""
     code = NOISE.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
-    scopes = []  # a namespace's name, or None for what nobody else can name
+    scopes = []  # a namespace's name, or None where other files cannot name it
     head = []    # tokens since the last statement ended
     for match in TOKEN.finditer(code):
         token = match.group()

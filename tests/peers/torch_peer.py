@@ -81,7 +81,7 @@ class BatchNorm(nn.BatchNorm2d):
 
     def __init__(self, channels):
         super().__init__(channels)
-        self.num_batches_tracked = None  # nobody's, and the export warns of it
+        self.num_batches_tracked = None  # not used, and the export warns of it
 
     def running(self):
         return {"running_mean": self.running_mean,

@@ -1,9 +1,9 @@
 // Goal: whatever happens to its daemons, its users and itself, the scheduler
 // keeps its promises: one job per member, first in first out, a job with a lost
-// member fails at once, nobody is lost who lives and comes back in time, every
-// job ends, everybody is freed, states only move forward, and a start is on
-// disk before it is told. Method: many seeded histories in simulated time; the
-// promises are checked after every event.
+// member fails at once, no member is lost that lives and comes back in time,
+// every job ends, every member is freed, states only move forward, and a start
+// is on disk before it is told. Method: many seeded histories in simulated
+// time; the promises are checked after every event.
 
 #include "scheduler/core/cluster/cluster_core.h"
 

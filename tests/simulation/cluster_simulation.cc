@@ -278,7 +278,7 @@ void ClusterSimulation::CancelSomething() {
 
 void ClusterSimulation::Check(const scheduler::ClusterActions& actions) {
   for (const scheduler::Job* job : core_->Jobs()) CheckJob(*job);
-  // A job's start is on disk before anybody is told of it.
+  // A job's start is on disk before any member or user is told of it.
   std::set<std::string> written;
   for (const scheduler::ClusterAction& action : actions) {
     if (auto* persist = std::get_if<scheduler::PersistJob>(&action)) {
@@ -306,7 +306,7 @@ bool ClusterSimulation::FitsIntoTheCluster(const scheduler::Job& job) const {
   return need.workers() <= workers && need.ps() <= ps;
 }
 
-// Nobody is blamed who lives and comes back in time.
+// No member is blamed that lives and comes back in time.
 void ClusterSimulation::CheckLoss(const std::string& reason) {
   for (const Daemon& daemon : daemons_) {
     if (!daemon.alive ||

@@ -52,7 +52,7 @@ class ClusterSimulation {
     std::string job_id = {};           // what it works for
     bool stopping = false;
     bool running = false;
-    bool machine_gone = false;  // with the process: nobody answers
+    bool machine_gone = false;  // with the process: no answer comes
     absl::Time away_until = absl::InfinitePast();  // it does not connect
     // The messages that it repeats when it has registered again.
     std::vector<DaemonMessage> said = {};

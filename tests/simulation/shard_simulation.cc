@@ -375,7 +375,7 @@ void Simulation::Answer(ps::CallToken token, const absl::Status& status) {
   outstanding_.erase(found);
   if (call.zombie && status.ok()) return Broken("a zombie was served");
   if (absl::EndsWith(status.message(), "missing: ")) {
-    return Broken(absl::StrCat("nobody is named: ", status.message()));
+    return Broken(absl::StrCat("no worker is named: ", status.message()));
   }
   if (call.request == nullptr || call.request->is_done) return;
   const bool refused = absl::IsFailedPrecondition(status);
@@ -534,7 +534,7 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
       return;
     case Kind::kComputeLambUpdate:
     case Kind::kDropGradients:
-      return Broken("a trust ratio, or a clock skipped, that nobody asked for");
+      return Broken("a trust ratio or a skipped clock, but the job has none");
     case Kind::kSendNorms: {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {

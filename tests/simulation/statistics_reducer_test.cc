@@ -208,7 +208,7 @@ class Simulation {
     if (worker.at.fold < FoldsOf(call.rank, worker.at.clock)) {
       if (answer.sums != Expected(worker.at)) error_ = "other sums";
       ++worker.at.fold;
-      // A worker that has as many folds as anybody can goes on at once.
+      // A worker with the most folds, 3, needs no other worker to go on.
       if (worker.at.fold < 3) return Next(call.rank);
     }
     worker.waits = true;

@@ -23,7 +23,7 @@ std::string LogisticModel(int inputs);
 // 784-32-10 on generated digits, SGD, sync, one worker and one ps: needs no
 // files, and an epoch is 32 steps of 32 samples. With MlpModel(784, 32, 10).
 JobSpec DigitsJob();
-// The same that goes on until somebody ends it.
+// The same with so many epochs that it goes on until it is cancelled.
 JobSpec EndlessJob();
 
 // Writes "NAME.textproto" and the model beside it; sets model.path. Returns the

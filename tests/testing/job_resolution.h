@@ -24,7 +24,7 @@ inline constexpr char kResolvedEdit[] = R"(
 )";
 
 // w1 is declared, the others have values; i is not
-// float; ratio is a setting; unused is used by nobody.
+// float; ratio is a setting; no node reads unused.
 inline constexpr char kResolvedModel[] =
     R"(<ir_version: 8, opset_import: ["" : 13]>
 g (float[N,4] x, float[4,3] w1) => (float[N,3] y)

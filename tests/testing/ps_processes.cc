@@ -24,7 +24,7 @@ constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 
 }  // namespace
 
-// Collects `ps` registrations, then sends everybody the job.
+// Collects `ps` registrations, then sends the job to all of them.
 class PsProcesses::FakeScheduler final : public Daemons::Service {
  public:
   FakeScheduler(JobAssignment job, uint32_t ps)

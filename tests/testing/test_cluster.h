@@ -130,7 +130,7 @@ class TestCluster {
   std::map<std::string, std::unique_ptr<ChildProcess>> daemons_;
 };
 
-// A TCP port of this machine that nobody used a moment ago, for daemons whose
+// A TCP port of this machine that was free a moment ago, for daemons whose
 // address must be known before they start.
 int UnusedPort();
 

@@ -52,7 +52,7 @@ class ThreadFolds {
       for (const absl::Span<double> part : parts_) {
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
       }
-      // Under the lock, so that nobody has gone on.
+      // Under the lock, so that no other thread has gone on.
       for (const absl::Span<double> part : parts_) {
         std::copy(sums.begin(), sums.end(), part.begin());
       }

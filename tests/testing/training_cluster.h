@@ -39,7 +39,7 @@ class TrainingCluster {
     MetricsRegistry* evaluator_metrics = nullptr;  // likewise
     // Evaluates in the chief's stead, with the rank after the last worker's.
     bool evaluator = false;
-    // Sees each evaluation before anybody else does, and may take its time.
+    // Sees each evaluation before the cluster does, and may take its time.
     std::function<void(const Evaluation&)> on_evaluation = nullptr;
   };
   explicit TrainingCluster(const Options& options);
@@ -65,7 +65,7 @@ class TrainingCluster {
   absl::Status Prepare(JobSpec spec, absl::string_view model);
   void Run();
   absl::Status AwaitDone(absl::Duration timeout);
-  // Waits until everybody has released the job; closes it on the ps.
+  // Waits until all workers have released the job; closes it on the ps.
   absl::Status Stop(absl::Duration timeout);
   Outcome TakeOutcome();
 

@@ -55,7 +55,7 @@ RetryPolicy::Decision RetryPolicy::OnResult(absl::StatusCode code,
       return {Next::kResend, delay};
     }
     case absl::StatusCode::kResourceExhausted: {
-      reached_ = now;  // nobody but the ps says so
+      reached_ = now;  // only the ps itself says so
       const absl::Duration delay =
           BackoffDelay(kBackoff, retries_++, jitter_.Uniform());
       if (now >= deadline_) return {Next::kProbe};

@@ -25,8 +25,8 @@ namespace syncline::worker {
 // when it has been out of reach for `patience`.
 //
 // An attempt that ends much later than it could have waited ended in a process
-// that was frozen (SIGSTOP, a virtual machine's pause). Nobody could have come
-// forward for it meanwhile, so that time does not count.
+// that was frozen (SIGSTOP, a virtual machine's pause). This process could not
+// see any progress meanwhile, so that time does not count.
 class RetryPolicy {
  public:
   enum class Next { kFinish, kResend, kProbe };

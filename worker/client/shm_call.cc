@@ -96,7 +96,7 @@ bool ShmCall::OnError(const absl::Status& status) {
 }
 
 void ShmCall::Clear() {
-  // Of an attempt that nobody has heard of.
+  // The answer area of an attempt whose outcome is unknown.
   if (answer_) std::move(answer_).Lose();
   payload_ = SharedLink::Area();
   older_.clear();

@@ -18,7 +18,7 @@ namespace syncline::worker {
 
 // Folds one worker's statistics with the others' at the ps of rank 0
 // (FoldStatistics in proto/parameter_server.proto). It has calls of its own,
-// which wait for nobody's gradients.
+// which do not wait for gradients.
 //
 // Errors name ps, address, job, clock and who is missing.
 class StatisticsClient : public StepFolds {

@@ -277,8 +277,8 @@ absl::Status StepPlan::CheckTables(const Memory& memory) const {
   return absl::OkStatus();
 }
 
-// Only Ops write, and never to what is given: const is cast away for feeds and
-// constants, which the memory plan lets nobody write over.
+// Only Ops write, and never to their inputs. const is cast away for feeds and
+// constants: the memory plan gives their places to no other value.
 void* StepPlan::Address(const Place& place, const Memory& memory) const {
   switch (place.kind) {
     case Place::Kind::kNone:

@@ -74,7 +74,7 @@ int RemoveOldResults(const std::string& root) {
       continue;
     }
     const absl::Status status = RemoveTree(folder);
-    LogWarning("results that nobody has fetched are removed")
+    LogWarning("results that were not fetched are removed")
         .Field("folder", folder)
         .Field("unchanged_for", absl::FormatDuration(absl::Trunc(
                                     absl::Now() - *changed, absl::Hours(1))))

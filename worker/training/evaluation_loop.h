@@ -23,8 +23,8 @@ namespace syncline::worker {
 //
 //   read the cut -> announce the next -> end this one -> evaluate
 //
-// The chief announces the first cut, before anybody can train, and nobody ends
-// the last: there is nothing behind it to hold. Rows are read while their cut
+// The chief announces the first cut before a worker can train. The last cut is
+// never ended, because no push comes after it. Rows are read while their cut
 // is held, so with tables a cut ends after its evaluation. An evaluation that
 // takes longer than an epoch holds the workers at the next cut.
 class EvaluationLoop {

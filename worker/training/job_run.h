@@ -91,10 +91,10 @@ class JobRun {
   void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
-  // Uploads a log or a profile, which nobody misses, in one attempt.
+  // Uploads a log or a profile, in one attempt: the job can do without them.
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout, Cancellation* cancellation);
-  // Arranges for executor_gone_ to tell when nobody uses the executor.
+  // Arranges for executor_gone_ to tell when the executor has no user left.
   void WatchExecutor();
   // Frees model, data and parameters, these as soon as gRPC has let go of them.
   void ReleaseMemory();

@@ -11,7 +11,7 @@ namespace syncline::worker {
 // Asks the ps of a job for JobProgress.skipped_clocks and dropped_blocks; the
 // rest is not set. Blocks that overflow only in the sum over all workers are
 // not among them: a ps tells the scheduler alone of these. Where the job fails
-// at the first such gradient, nobody is asked. Blocks until `deadline`.
+// at the first such gradient, no ps is asked. Blocks until `deadline`.
 // Errors: those of the first ps that does not answer, with its address.
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
                                              absl::Time deadline);

@@ -51,7 +51,7 @@ class StepProfiler {
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Hands the oldest recorded profile to `on_profile`. False: there is none, or
-  // nobody waits for it because the trainer is stopped. One at a time, so that
+  // the trainer is stopped and delivers none. One at a time, so that
   // progress reports of the same thread need not wait for all.
   bool Deliver() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -131,8 +131,8 @@ void Trainer::LogPadding() const {
 absl::Status Trainer::Start() {
   if (job_.is_chief()) {
     FillInitialValues();
-    // Nobody can push before the shards are initialised, so nobody can be past
-    // the first cut when it is announced.
+    // No worker can push before the shards are initialised, so no worker is
+    // past the first cut when it is announced.
     SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(0), &parameters_));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }

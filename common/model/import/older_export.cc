@@ -161,7 +161,7 @@ absl::string_view MatrixBytes(const onnx::TensorProto& tensor) {
 }
 
 // Takes the number of elements that it compares from *budget, and finds nothing
-// when there is none left. A matrix of equal numbers is nobody's transpose.
+// when there is none left. A matrix of equal numbers counts as no transpose.
 bool IsTransposeOf(const onnx::TensorProto& a, const onnx::TensorProto& b,
                    int64_t* budget) {
   const absl::string_view x = MatrixBytes(a), y = MatrixBytes(b);

@@ -8,7 +8,7 @@
 namespace syncline {
 namespace {
 
-// Nobody sees a position that has this token.
+// Attention leaves out positions that have the token `padding`.
 std::string PaddingMask(const std::string& tokens, int64_t padding,
                         GraphWriter* graph) {
   const std::string is_padding = graph->Node(

@@ -29,7 +29,7 @@ ClosedStreams::Outcome ClosedStreams::OnAnswer(SessionId session,
   switch (answer.code()) {
     case absl::StatusCode::kOk:
       return Outcome::kAlive;
-    case absl::StatusCode::kNotFound:            // nobody listens
+    case absl::StatusCode::kNotFound:            // no process listens
     case absl::StatusCode::kFailedPrecondition:  // another process
     case absl::StatusCode::kUnimplemented:       // no Syncline daemon
       return Outcome::kDead;

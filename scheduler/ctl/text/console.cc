@@ -15,8 +15,8 @@ namespace syncline::ctl {
 
 namespace {
 
-// `json` is that of a job's status; in its spec every field that was not set
-// reads 0, as if somebody had asked for that. Those are left out.
+// `json` is that of a job's status. It shows every field of the spec that was
+// not set as 0, as if the user had asked for 0. Those fields are left out.
 std::string WithSpecAsKept(std::string json, const JobSpec& spec) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;

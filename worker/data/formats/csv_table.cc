@@ -124,8 +124,8 @@ int64_t ColumnNamed(const Schema& schema, absl::string_view name) {
   return named == header.end() ? -1 : named - header.begin();
 }
 
-// A field of numbers, where columns of these numbers have other names and other
-// columns are named so: nobody knows which are meant.
+// Refuses an ambiguous field: it gives the numbers of columns, but other
+// columns have these numbers as their names.
 absl::Status CheckMeaning(const std::string& field, const Schema& schema) {
   ColumnRange range;
   if (schema.header.empty() || !ParseRange(field, &range) ||

@@ -377,7 +377,7 @@ absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   if (!node.Has("scale")) {
     s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q.width)));
   }
-  // Nobody has seen to it that their number can be said.
+  // No earlier check bounds the number of scores.
   constexpr double kScoresMax = int64_t{1} << 46;
   const double scores = 1.0 * s.batch * s.heads * s.queries * s.keys;
   if (scores > kScoresMax) {

@@ -14,14 +14,14 @@
 // the statistics are of, all workers' where they are folded. n is never 1 here.
 //
 // Where statistics are folded over all workers, each sends the number of its
-// elements, their sum and their sum of squares, and gets everybody's. The wire
-// adds, so moments cannot be joined on it as in Chan et al. 1979, but the sums
-// say the same: they are made from the worker's own mean and variance, which
-// are measured without cancellation, in fp64. Taking the squared mean off again
-// then costs 2^-53 of it, while the float32 x is itself good to 2^-24 of the
-// mean: where that leaves the deviations any digit, fp64 leaves the variance as
-// many. A second round trip, for deviations from everybody's mean, would gain
-// nothing.
+// elements, their sum and their sum of squares, and gets the sums of all
+// workers. The ps only adds, so it cannot join moments as in Chan et al. 1979.
+// The sums say the same: they are made from the worker's own mean and variance,
+// which are measured without cancellation, in fp64. Subtracting the squared
+// mean again then costs 2^-53 of it, while the float32 x is itself good to
+// 2^-24 of the mean: where that leaves the deviations any digit, fp64 leaves
+// the variance as many. A second round trip, for deviations from the mean of
+// all workers, would gain nothing.
 
 #include <algorithm>
 #include <vector>

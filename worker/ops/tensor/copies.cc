@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSplit(const OpSpec& spec) {
   std::vector<SplitPart> parts;
   int64_t end = 0;
   for (size_t k = 0; k < spec.outputs.size(); ++k) {
-    // An output that is left out has a shape all the same, but nobody says it.
+    // An output that is left out has a shape, but the node does not state it.
     if (!spec.output(k).present) {
       return absl::InvalidArgumentError(
           absl::StrCat("output ", k, " is left out; name it"));

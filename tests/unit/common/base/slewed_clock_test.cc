@@ -1,4 +1,4 @@
-// Goal: a step of the wall clock costs nobody a lease, and is followed in the
+// Goal: a step of the wall clock ends no lease, and is followed in the
 // end. Method: Follow with invented times; Now against the system's.
 
 #include "common/base/slewed_clock.h"

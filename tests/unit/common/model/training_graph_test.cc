@@ -38,8 +38,8 @@ TEST(TrainingGraphTest, EverythingIsResolved) {
   const Resolved resolved = Resolve("");
   EXPECT_THAT(resolved.problems, IsEmpty());
   const Graph& graph = resolved.model->graph();
-  // Settings, integers, constants and what nobody uses are no parameters; the
-  // file's initializers come first.
+  // Settings, integers, constants and unused initializers are no parameters.
+  // The file's initializers come first.
   EXPECT_THAT(Names(resolved.training), ElementsAre("b:-1", "w2:0", "w1:0"));
   const TrainingGraph::Parameter& w1 = resolved.training.parameters[2];
   EXPECT_EQ(w1.value, graph.FindValue("w1"));
@@ -334,7 +334,7 @@ TEST(TrainingGraphTest, BadNames) {
 
 TEST(TrainingGraphTest, ModelsThatDoNotFitTheJob) {
   const std::pair<std::string, std::vector<std::string>> table[] = {
-      // A declared parameter that nobody uses.
+      // A declared parameter that no node reads.
       {ResolvedModelWith("(float[N,4] x,", "(float[N,4] x, float[2] w9,"),
        {"model.initialize[0].pattern: graph input 'w9' has no values in the "
         "file and does not influence the loss output"}},

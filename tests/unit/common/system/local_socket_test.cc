@@ -56,9 +56,9 @@ TEST(LocalSocketTest, NobodyListens) {
     ASSERT_OK_AND_ASSIGN(const LocalListener listener, ListenLocally());
     name = listener.name;
   }
-  for (const std::string& nobody :
+  for (const std::string& unused :
        {name, std::string(), std::string(200, 'x')}) {
-    EXPECT_EQ(SendDescriptor(nobody, "token", Null()).status().code(),
+    EXPECT_EQ(SendDescriptor(unused, "token", Null()).status().code(),
               absl::StatusCode::kUnavailable);
   }
 }

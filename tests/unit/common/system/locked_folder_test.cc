@@ -159,7 +159,7 @@ TEST_F(LockedFolderTest, AnotherUsersLockIsPassedOver) {
   ASSERT_EQ(fs::status(root_ + "/work-0.lock").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
   fs::permissions(temp_.path(), fs::perms::all);
-  // As /tmp is: everybody writes, nobody removes what is another user's.
+  // As /tmp is: every user writes, and removes only files of their own.
   fs::permissions(root_, fs::perms::all | fs::perms::sticky_bit);
   EXPECT_EQ(AsAnotherUser([&] {
               const auto folder = LockedFolder::OpenFirst(root_, "work-");

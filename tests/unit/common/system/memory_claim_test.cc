@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr size_t kPage = 4096;
 
-// Pages of a private mapping that nobody has touched.
+// Untouched pages of a private mapping.
 class Pages {
  public:
   explicit Pages(size_t bytes)

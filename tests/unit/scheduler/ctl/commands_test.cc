@@ -1,6 +1,6 @@
 // Goal: a download takes the files it was asked for and stays in its folder,
 // whatever the scheduler calls them. Method: job statuses as a scheduler could
-// send them; the client's address is nobody's, so that any call would fail as
+// send them; no server has the client's address, so that any call would fail as
 // Unavailable. The commands themselves: tests/cluster/commands_test.cc.
 
 #include "scheduler/ctl/commands.h"
@@ -72,7 +72,7 @@ TEST_F(DownloadArtifactsTest, TwoJobsFilesAreNotMixed) {
   other.mutable_transitions(0)->mutable_time()->set_seconds(2000);
   EXPECT_EQ(*ChooseFolder(other, {"metrics.json"}, to), to + "-2");
   EXPECT_EQ(*ChooseFolder(other, {}, to + "/"), to + "-2");
-  // Files of nobody knows whom are not replaced, but may have company.
+  // Files of unknown origin are not replaced. Others may be put beside them.
   dir_.Write("mine/notes.txt", "keep");
   EXPECT_EQ(*ChooseFolder(job_, {}, dir_.File("mine")), dir_.File("mine"));
   dir_.Write("old/metrics.json", "of 0.1.0");

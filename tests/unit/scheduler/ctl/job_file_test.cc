@@ -1,4 +1,4 @@
-// Goal: a job file is checked with its model before anybody is asked, and its
+// Goal: a job file is checked with its model before any call, and its
 // author reads all problems at once, with places. Method: files in a folder.
 
 #include "scheduler/ctl/job_file.h"

@@ -59,7 +59,7 @@ TEST(RunTfConfigTest, WritesWhatParseTfConfigReads) {
   EXPECT_EQ(TaskName(config->self), "ps:0");
   EXPECT_EQ(config->scheduler_address, "a:1");
   EXPECT_EQ(RunTfConfig("", {"chief=a:1"}, "ps:0", console), 1);
-  EXPECT_EQ(RunTfConfig("", {"chief=a:1"}, "nobody", console), 2);
+  EXPECT_EQ(RunTfConfig("", {"chief=a:1"}, "no-task", console), 2);
 }
 
 }  // namespace

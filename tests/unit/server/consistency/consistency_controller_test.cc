@@ -246,7 +246,7 @@ TEST_F(ControllerTest, AClippedNormComesBeforeTheTrustRatio) {
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kApply, Kind::kApply));
 }
 
-// Rows are stepped without their table's norm: they wait for nobody's.
+// Rows are stepped without their table's norm: they wait for no reduction.
 TEST_F(ControllerTest, SlotsHaveNoTrustRatio) {
   Open({.trust_ratio = true, .slot_count = 1});
   ShardActions actions;

@@ -214,7 +214,7 @@ void Send(const FileDescriptor& socket_fd, const std::string& text,
   ASSERT_GT(sendmsg(socket_fd.get(), &message, MSG_NOSIGNAL), 0);
 }
 
-// Somebody else's call may look between connecting and sending.
+// Another client's call may look between connecting and sending.
 TEST_F(SharedRegionsTest, AConnectionMayBeSeenBeforeWhatComesOverIt) {
   ASSERT_OK_AND_ASSIGN(const auto region, SharedRegion::Create(kBytes));
   ASSERT_OK_AND_ASSIGN(const auto offer, regions_.MakeOffer("here", kStart));

@@ -111,7 +111,7 @@ TEST_F(PsCommandsTest, OpensAtItsRankAndClosesInOrder) {
 TEST_F(PsCommandsTest, AStopEndsTheOpeningOfItsJob) {
   absl::Notification opening;
   server_.while_opening = [&](const GoOnCheck& go_on) {
-    EXPECT_TRUE(go_on().ok()) << "nobody has stopped it";
+    EXPECT_TRUE(go_on().ok()) << "not stopped yet";
     opening.Notify();
     absl::Status status;
     EXPECT_TRUE(Eventually(absl::Seconds(60), [&] {

@@ -1,7 +1,6 @@
-// Goal: a failure of the disk is told to those whom it concerns, and to nobody
-// else; memory is given back when it is free.
-// Method: one table with room for few rows, and a cold store that fails when
-// told to.
+// Goal: a failure of the disk is reported to the callers whose rows it lost,
+// and only to them; memory is given back when it is free. Method: one table
+// with room for few rows, and a cold store that fails when told to.
 
 #include "server/shard/embedding_tables.h"
 
@@ -105,7 +104,7 @@ class EmbeddingTablesTest : public ::testing::Test {
   std::unique_ptr<EmbeddingTables> tables_;
 };
 
-// Else the last clock's loss would be found out by nobody.
+// Otherwise no call would report a loss in the last clock.
 TEST_F(EmbeddingTablesTest, RowsThatWereLostFailPushesAndScans) {
   Open(kFewRows);
   Push(0, kManyRows, 0);

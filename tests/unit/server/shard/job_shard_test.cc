@@ -405,7 +405,7 @@ TEST(JobShardNormTest, APushThatCompletesAClockWaitsForItsLanes) {
 
 // The job is closed, the ps has ended, and then an answer comes.
 TEST(JobShardNormTest, ANormAfterTheEndTouchesNothing) {
-  // Memory that nobody can read afterwards.
+  // Memory that can be made unreadable afterwards.
   void* const page = mmap(nullptr, sizeof(Lanes), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);

@@ -1,5 +1,5 @@
-// Goal: tables get what they ask for, the others equal shares of the rest, and
-// nobody more than there is.
+// Goal: tables get the memory that they ask for, the others equal shares of the
+// rest, and all together no more than there is.
 // Method: examples.
 
 #include "server/tables/table_budget.h"

@@ -1,6 +1,6 @@
-// Goal: a recording has each thing that was done once, in order and inside its
-// step, and nothing is recorded where nobody asked. Method: a recorder driven
-// by hand, then by an executor whose graph has every kind of pass.
+// Goal: a recording has each piece of work once, in order and inside its step,
+// and without a request nothing is recorded. Method: a recorder driven by hand,
+// then by an executor whose graph has every kind of pass.
 
 #include "worker/compute/step_recorder.h"
 

@@ -1,6 +1,6 @@
-// Goal: results that were kept on a worker are removed when nobody has touched
-// them for the stated time, and never sooner: they are the only copy. Method:
-// folders with files whose times are set by hand.
+// Goal: results that were kept on a worker are removed when they have not
+// changed for the stated time, and never sooner: they are the only copy.
+// Method: folders with files whose times are set by hand.
 
 #include "worker/export/kept_results.h"
 

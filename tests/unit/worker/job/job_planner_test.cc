@@ -67,7 +67,7 @@ Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
   result.peak_bytes =
       static_cast<double>(ProcessMemoryBytes(getpid(), "VmHWM") - peak_before);
   EXPECT_EQ(absl::StrJoin(problems, "\n"), "");
-  // Pages that nobody has written are not there.
+  // Pages that were never written are not resident.
   for (size_t i = 0; i < assigned.training.parameters.size(); ++i) {
     for (float& v : result.job->executor->parameter(static_cast<int>(i))) {
       v += 0.01f;

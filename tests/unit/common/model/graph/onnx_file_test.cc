@@ -219,7 +219,7 @@ TEST(OnnxFileTest, ContentsAreWrittenAsTheInitializersOwn) {
   ASSERT_TRUE(got.ParseFromString(bytes));
   EXPECT_EQ(got.SerializeAsString(), want.SerializeAsString());
 
-  // More than a message can be, which nobody reads.
+  // More than a message can be. The reader stops before the first byte.
   const absl::string_view huge(bytes.data(), size_t{3} << 30);
   EXPECT_EQ(WriteOnnxFile({{"a", huge}, {"b", ""}}, &model, &out).code(),
             absl::StatusCode::kOutOfRange);

@@ -1,6 +1,6 @@
 // Goal: a member whose stream has closed is asked until its fate is known: an
 // answer of its own keeps it, a dead address ends it, silence decides nothing,
-// and nobody is waited for longer than the limit. Method: answers by hand, time
+// and no wait is longer than the limit. Method: answers by hand, time
 // as a number.
 
 #include "scheduler/core/cluster/closed_streams.h"

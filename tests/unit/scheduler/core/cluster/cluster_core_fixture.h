@@ -160,7 +160,7 @@ class ClusterCoreAddressTest : public ClusterCoreTest {
     for (const auto& entry : cluster.members()) {
       if (entry.member().task().type() == task.type()) return entry.job_id();
     }
-    return "nobody";
+    return "no member";
   }
 };
 

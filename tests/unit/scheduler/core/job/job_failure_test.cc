@@ -92,8 +92,8 @@ TEST_F(JobTest, TheTimeLimitIsNamed) {
   EXPECT_EQ(job_.status().exit_code(), 1);
 }
 
-// One of the pair then says that somebody else has not come; the cause is said
-// first.
+// One member of the pair then reports that another member has not come. The
+// cause is reported first.
 TEST_F(JobTest, APairThatIsApartIsNamed) {
   StartAndRun();
   const auto report = [&](double seconds) {
@@ -249,7 +249,7 @@ TEST_F(JobTest, AReasonIsUtf8) {
   EXPECT_THAT(reason(), HasSubstr("\\xe4 is Latin-1"));
 }
 
-// A record that is cut within a character is one that nobody can parse.
+// A record that is cut within a character cannot be parsed.
 TEST_F(JobTest, ALongReasonIsCutBetweenCharacters) {
   for (const char* padding : {"", "x"}) {
     Job job(Stored(),

@@ -262,7 +262,7 @@ class FoldedBench {
     node_.attributes[kSampleVariance] = int64_t{1};
   }
 
-  // Everybody's outputs and gradients are those of the whole batch.
+  // The outputs and gradients of all workers are those of the whole batch.
   void ExpectTheWhole(double tolerance) {
     const auto moments = reference::MomentsOf(whole_, in_[0]);
     const double epsilon = static_cast<float>(kEpsilon);
