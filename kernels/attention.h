@@ -157,7 +157,7 @@ class Attention {
                              const Operands& in, const float* weights,
                              const float* dy, float* d, float* capped,
                              const Gradients& out) const;
-  // None flows to scores that were replaced.
+  // Sets the gradient to 0 of scores that the mask replaced.
   void DropHidden(const Mask& mask, const Head& head, float* d) const;
   template <typename Sum>
   void AddMaskGradient(const Mask& mask, const Head& head, const float* d,

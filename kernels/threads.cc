@@ -45,7 +45,7 @@ struct Loop {
   absl::FunctionRef<void(int64_t, int64_t)> run;
 };
 
-// This thread's share.
+// Runs the calling thread's share of a loop.
 void RunShare(void* data) {
   const Loop& loop = *static_cast<const Loop*>(data);
   const int64_t threads = omp_get_num_threads();

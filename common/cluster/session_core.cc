@@ -67,7 +67,7 @@ void SessionCore::SetRunningJob(std::string job_id) {
   running_job_ = std::move(job_id);
   orphan_stopped_ = false;
   if (running_job_.empty()) return;
-  // It was told to prepare, so its scheduler has heard the end of those before.
+  // A scheduler that sends PrepareJob has received the ends of earlier jobs.
   std::erase_if(said_, [this](const DaemonMessage& event) {
     return JobOf(event) != running_job_;
   });

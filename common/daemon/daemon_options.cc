@@ -458,7 +458,7 @@ DaemonCommandLine ReadDaemonOptions(DaemonKind kind,
   const std::unique_ptr<CLI::App> app = MakeApp(kind, &flags);
   DaemonCommandLine line;
   try {
-    // It takes them from the back.
+    // CLI11 takes arguments from the back.
     app->parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;

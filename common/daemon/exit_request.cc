@@ -46,7 +46,7 @@ void ExitRequest::Request(int exit_code, absl::string_view text) {
     request_ = ExitReason{0, exit_code, std::string(text)};
   }
   const uint64_t one = 1;
-  // It can only fail when it is readable already.
+  // The write can only fail when request_fd_ is readable already.
   [[maybe_unused]] const ssize_t written =
       write(request_fd_, &one, sizeof(one));
 }

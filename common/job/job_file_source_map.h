@@ -10,10 +10,10 @@
 
 namespace syncline {
 
-// Where the fields of a job file are, in text format or JSON, whether or not
-// they make sense: what tells a problem's line, and what can be left out so
-// that the rest can be read. Takes any text, and sees as much of a form in it
-// as there is. Immutable, hence thread-safe.
+// The places of the fields of a job file in text format or JSON, also of fields
+// that are not valid. A place gives a problem its line, and the range of text
+// to leave out so that the rest can be read. Takes any text, and finds as much
+// structure in it as there is. Immutable, hence thread-safe.
 class JobFileSourceMap {
  public:
   struct Field {

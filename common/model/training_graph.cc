@@ -102,7 +102,7 @@ class Resolver {
   void CheckLostGradients();
   // Patterns of model.train must make something a parameter.
   void CheckTrainedAreReached();
-  // Where the file does not say whether the model itself shares them.
+  // Warns where the file does not tell whether the model itself shares weights.
   void WarnOfSharedWeights();
   void CheckFoldedStatistics();
 

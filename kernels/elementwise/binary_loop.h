@@ -28,8 +28,8 @@ void ApplyBinary(const Broadcast& s, const float* a, const float* b, float* y,
 
 namespace binary_loop_internal {
 
-// Where loops around a row repeat the operand seldom or never: in order of the
-// result.
+// For an operand that loops around a row repeat seldom or never. Adds in order
+// of the result.
 template <typename Term>
 void AddRows(const Broadcast& s, Side side, float* dx, Term term) {
   ForEachRow(s, [&](auto sa, auto sb, int64_t o, int64_t ia, int64_t ib) {
@@ -46,7 +46,7 @@ void AddRows(const Broadcast& s, Side side, float* dx, Term term) {
   });
 }
 
-// Where the operand moves along rows, which are added up, so many columns at a
+// For an operand that moves along rows. Adds the rows up, so many columns at a
 // time.
 template <typename Sa, typename Sb, typename Term>
 void AddUpRows(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
@@ -66,8 +66,8 @@ void AddUpRows(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
   });
 }
 
-// Where rows are sums, so it moves in the loop around them: so many of its
-// elements at a time, in order of the result.
+// For an operand that moves in the loop around rows, each of which is one sum.
+// Takes so many of its elements at a time, in order of the result.
 template <typename Sa, typename Sb, typename Term>
 void AddUpSums(const Broadcast& s, Side side, const LoopsAround& loops, Sa sa,
                Sb sb, float* dx, Term term) {

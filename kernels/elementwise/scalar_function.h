@@ -3,7 +3,7 @@
 
 // Activations with settings, as ONNX defines them, and their derivatives from
 // the input: for loops over elements of operators and of recurrent cells.
-// Where there is no derivative it is that of one side. NaN stays NaN.
+// Where a function has no derivative, that of one side is taken. NaN stays NaN.
 
 #include <cmath>
 

@@ -139,7 +139,7 @@ std::string OwnFault(absl::string_view line) {
       absl::StrContains(line, " was lost: stream closed") ||
       absl::StrContains(line, " has not come forward ");
   if (!is_own_fault || !absl::StrContains(line, "clock ")) return "";
-  // It does not say the same at the same moment each time.
+  // The member's last report differs from time to time, so it is left out.
   line = line.substr(0, line.find("; it said last: "));
   std::vector<absl::string_view> words =
       absl::StrSplit(line, ' ', absl::SkipEmpty());

@@ -103,7 +103,7 @@ absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
       absl::StrCat("--threads=", options_.threads_per_worker),
       absl::StrCat("--data-root=", options_.data_root),
       absl::StrCat("--work-dir=", options_.run_dir, "/", name)};
-  // They are the user's own files, unless the user has drawn a line.
+  // The data are the user's own files. --data-root bounds them.
   if (!options_.bounds_data) flags.push_back("--data-outside-root");
   return Spawn(name, "syncline-worker", flags);
 }

@@ -84,7 +84,7 @@ class ControlLoop {
   using Accepted = std::function<void(absl::StatusOr<std::string>)>;
   struct Submission {
     std::string job_id;
-    // It was there already, from an earlier submission with the same key.
+    // The job was there already, from an earlier submission with the same key.
     bool repeated = false;
   };
   using Submitted = std::function<void(absl::StatusOr<Submission>)>;

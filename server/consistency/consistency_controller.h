@@ -158,7 +158,7 @@ class ConsistencyController {
   void PassCuts(absl::Time now);
   bool CutIsPassed(const CutSchedule::Cut& cut) const;
 
-  // What parked calls wait for; a view of this controller.
+  // The reasons why calls are parked; a view of this controller.
   WaitReasons Reasons() const;
   void Park(ShardCall call, bool as_push, ShardActions* out);
 

@@ -36,8 +36,8 @@ struct ConsistencyOptions {
   // nothing, and has no clock. Its rank is the number of workers.
   std::optional<Worker> evaluator = {};
   uint32_t block_count = 0;  // of this shard, at least one
-  // So many of them, the last ones, are virtual slots of tables: they need no
-  // Init, because rows come into being when they are first pushed.
+  // The last slot_count blocks are virtual slots of tables. They need no Init,
+  // because rows come into being when they are first pushed.
   uint32_t slot_count = 0;
   std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
   size_t parked_max = 65536;  // calls; above it they are refused

@@ -49,7 +49,7 @@ struct ShardAction {
   uint32_t rank = 0;
   int64_t clock = 0;  // of the gradient, or of the pull
   ReductionStage stage = ReductionStage::kGradient;
-  // What the sum is divided by; kBufferGradient: its own.
+  // The divisor of the sum; kBufferGradient: the samples of this push.
   uint64_t sample_count = 0;
   // Squared L2 norm of the mean gradient over all shards; negative where norms
   // are not clipped.

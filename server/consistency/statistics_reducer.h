@@ -84,7 +84,7 @@ class StatisticsReducer {
   };
   absl::Status CheckCaller(const Part& part) const;
   absl::Status CheckPart(const Part& part) const;
-  // It is that of the next clock, and no call waits in the open one.
+  // Whether `at` is of the next clock, and no call waits in the open one.
   bool StartsClock(const Point& at) const;
   std::string Expected() const;
   bool Missing(const Standing& standing) const {

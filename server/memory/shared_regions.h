@@ -88,7 +88,7 @@ class SharedRegions {
   struct Entry {
     std::shared_ptr<SharedRegion> region;
     SharedRegion::Access access = SharedRegion::Access::kRead;
-    // It closes when the worker ends. Shared with the code that polls it.
+    // The connection closes when the worker ends. Shared with the polling code.
     std::shared_ptr<const FileDescriptor> connection;
   };
   // A part of a region as a peer names it, checked.

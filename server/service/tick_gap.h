@@ -23,7 +23,7 @@ class TickGap {
     const absl::Duration gap = now - ended_;
     return gap > kFrozenMin ? gap - period_ : absl::ZeroDuration();
   }
-  // It ends.
+  // The tick ends.
   void OnEnd(absl::Time now) { ended_ = now; }
 
  private:

@@ -1,4 +1,4 @@
-// What a JobShard reports: its status, and counts for metrics.
+// The reports of a JobShard: its status, and counts for metrics.
 
 #include <algorithm>
 #include <utility>

@@ -84,8 +84,8 @@ absl::Status SpillFile::GrowIfLow() {
   const uint64_t lacking = reserve + 1 - free_.size();
   absl::Status grown =
       Grow(static_cast<uint32_t>(std::min(std::max(growth, lacking), left)));
-  // The last of the disk, chunk by chunk, if what is there is not enough.
-  // It is low all the same.
+  // Takes the last of the disk chunk by chunk if no chunk is free. The file
+  // stays low on room, so the error is returned all the same.
   if (!grown.ok() && free_.empty()) Grow(1).IgnoreError();
   return grown;
 }

@@ -71,7 +71,7 @@ class SpillFile {
         chunk_bytes_(chunk_bytes),
         bytes_max_(bytes_max),
         reserve_bytes_(reserve_bytes) {}
-  // So that there is more than the reserve, if the disk has it.
+  // Grows the file until there is more than the reserve, if the disk has room.
   absl::Status GrowIfLow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Grow(uint32_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t At(uint32_t chunk, size_t offset) const {

@@ -18,7 +18,7 @@ struct ColdKey {
   int64_t key = 0;
 };
 
-// Where a key comes within its partition: spilled rows are kept and scanned in
+// The place of a key within its partition: spilled rows are kept and scanned in
 // this order. Distinct keys have distinct positions, spread evenly also among
 // the keys of a few virtual slots, which share the hash's upper bits.
 inline uint64_t ColdPosition(int64_t key) {
@@ -31,7 +31,7 @@ enum class ColdFound : uint8_t {
   kUnreadable,  // it may have been written; it does not read back as it was
 };
 
-// Where the rows of one table go that its memory has no room for. A row is
+// Keeps the rows of one table that its memory has no room for. A row is
 // `row_bytes` bytes of the table's own (bookkeeping, values, optimizer slots),
 // the same for all. Calls block on the disk; those that name different
 // partitions may run at the same time, those for one partition may not.
@@ -40,7 +40,7 @@ enum class ColdFound : uint8_t {
 //   ResourceExhausted  the disk, or what is allowed of it, is full
 //   DataLoss           what was written does not read back as it was
 //   Unavailable        the disk does not answer as it should
-// They pass with their cause: a later call may succeed.
+// Errors are not kept: a later call may succeed.
 class ColdStore {
  public:
   virtual ~ColdStore() = default;

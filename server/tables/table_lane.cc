@@ -155,7 +155,7 @@ absl::Status TableLane::PushGroup(const float* gradients, const RowStep& step) {
       absl::Status gone = partition->Expire(row, clock);
       group_.rows[i] = RowPartition::kNone;
       if (gone.ok()) continue;
-      // It is where it was, and must not be added once more.
+      // The row is still in the table, and must not be added once more.
       Keep(std::move(gone), &status);
       group_.partitions[i] = nullptr;
       continue;

@@ -92,7 +92,7 @@ class TableLane {
     uint64_t hashes[kGroupRows];
     TablePartition* partitions[kGroupRows];
     uint32_t rows[kGroupRows];
-    // Those to be updated, without gaps.
+    // The gradients and values of the rows to be updated, without gaps.
     const float* gradients[kGroupRows];
     float* values[kGroupRows];
   };

@@ -277,7 +277,7 @@ absl::Status TablePartition::Enter(int64_t key, uint64_t hash, uint32_t clock,
 
 void TablePartition::Promote(int64_t key, uint64_t hash, uint32_t clock,
                              const char* spilled) {
-  // Where the last attempt failed, Recover tries again, not each read.
+  // After a failed attempt Recover tries again, not each read.
   if (starved_ && rows_.full()) return;
   if (MakeRoom(clock).ok()) AddRow(key, hash, spilled, false);
 }
@@ -335,7 +335,8 @@ float TablePartition::Worth(const char* row, uint32_t clock) const {
 
 void TablePartition::ChooseVictims(size_t count, uint32_t clock) {
   const size_t wanted = kLooksPerVictim * count;
-  // Where all were read since the last time, none was since this time.
+  // If all rows were read since the last search, the first round clears their
+  // read marks, and the second one finds candidates.
   for (int round = 0; round < 2; ++round) {
     scratch_->candidates.clear();
     for (uint32_t looks = rows_.row_limit();

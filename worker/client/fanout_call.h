@@ -60,8 +60,9 @@ class FanoutCall {
     size_t pull_window_bytes = 0;
     // All but bytes of the network and gradients that are not finite.
     ClientTelemetry telemetry = {};
-    // This shard has been out of reach for some seconds and still is; again
-    // every other second. On a thread of gRPC; must not block. May be null.
+    // Reports that a shard has been out of reach for some seconds; again every
+    // other second while it is. On a thread of gRPC; must not block. May be
+    // null.
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error)>
         on_unreachable = nullptr;

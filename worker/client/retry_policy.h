@@ -17,12 +17,12 @@ namespace syncline::worker {
 //   Unavailable, ResourceExhausted             resend after a backoff
 //   DeadlineExceeded (others have not come)    resend
 //
-// It ends when nothing has come forward on the shard for `patience`. The shard
-// knows since when: it is asked (a probe) before the policy gives up, and if it
-// moved later than the policy knew, the wait goes on from there. So a worker
-// whose step takes a little less than the patience is waited for, and one that
-// is dead no longer than that. A ps that does not answer at all is given up
-// when it has been out of reach for `patience`.
+// The policy gives up when the shard has made no progress for `patience`.
+// Before that it asks the shard (a probe). If the shard made progress later
+// than the policy knew, the wait goes on from then. So a worker whose step
+// takes a little less than the patience is waited for, and a dead one no longer
+// than that. A ps that does not answer at all is given up when it has been out
+// of reach for `patience`.
 //
 // An attempt that ends much later than it could have waited ended in a process
 // that was frozen (SIGSTOP, a virtual machine's pause). This process could not

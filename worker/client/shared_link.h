@@ -67,7 +67,7 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
   // An area of `bytes` > 0, or none if there is no room.
   Area Allocate(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // So much has been lost that a new link should take its place.
+  // Whether so many areas are lost that a new link should replace this one.
   bool worn_out() const ABSL_LOCKS_EXCLUDED(mu_);
   size_t used_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -115,7 +115,7 @@ void Visit(const Node& node, absl::Span<const Dims> shapes, LayoutSets* sets) {
     case Role::kByChannel:
       keep_from(node.inputs, 1);
       sets->Join(node.inputs[0], node.outputs[0]);
-      // Where maxima were is told in the input's own order.
+      // The positions of maxima are those of the input's own order.
       if (node.op_type == "MaxPool" && !alone) {
         sets->KeepRowMajor(node.inputs[0]);
       }

@@ -115,7 +115,7 @@ absl::Status StepPlan::MakeOps() {
     for (ValueId v : spec.node->outputs) {
       spec.outputs.push_back(values.TypeOf(v));
     }
-    // It is given positions among the batch's rows in place of ids.
+    // The node gets positions among the batch's rows in place of ids.
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
     absl::StatusOr<std::unique_ptr<Op>> op = CreateOp(spec);
     if (!op.ok()) {

@@ -16,7 +16,7 @@
 namespace syncline::worker {
 
 // Writes down what one thread does during its next steps, for `synctl profile`.
-// Where there is none, nothing is spent, not even a look at the clock. Nodes
+// Without a recorder a step costs nothing more: no clock is read. Nodes
 // outlive it. Thread-compatible.
 class StepRecorder {
  public:

@@ -58,7 +58,7 @@ class Dataset {
   // `label_width` say, each sample is in the first bucket that takes all its
   // lists. InvalidArgument: a bucket takes less than one before it.
   //
-  // Where source and input know their shapes these must fit (Feed.reshape).
+  // Shapes of source and input must fit where both are known (Feed.reshape).
   // `label_dims` is that of the labels that the loss takes; empty: not known.
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(
       const DataSource& source, const DataSpec& data, const DataRoot& data_root,

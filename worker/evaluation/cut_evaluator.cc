@@ -14,10 +14,10 @@
 namespace syncline::worker {
 namespace {
 
-// It says that it goes on this often within the step timeout, so that those who
-// wait for it miss a few and still wait.
+// Number of activity reports within a step timeout: workers that wait for the
+// evaluator go on waiting when a few reports are lost.
 constexpr int kActivitiesPerTimeout = 8;
-// How often the scheduler hears of it.
+// How often progress is reported to the scheduler.
 constexpr absl::Duration kSayPeriod = absl::Seconds(1);
 
 }  // namespace

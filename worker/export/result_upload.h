@@ -56,7 +56,7 @@ class ResultUpload {
   // of what is not.
   absl::Status Finish() const;
 
-  // Where what is not stored stays when this is gone; empty: nothing does.
+  // The folder where results stay that could not be stored; empty: none are.
   std::string LeftFolder() const {
     return kept_ && !unstored_.empty() ? options_.kept_folder : "";
   }

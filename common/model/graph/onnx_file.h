@@ -52,7 +52,7 @@ bool Allows(const onnx::TypeProto_Tensor& declared, DType dtype,
 
 // False: its values are in another file, which is not read.
 bool HasValuesInside(const onnx::TensorProto& tensor);
-// That file, as the tensor names it.
+// The file of external data that `tensor` names.
 std::string ExternalLocation(const onnx::TensorProto& tensor);
 
 // A copy without the content, which *tensor keeps; it is not copied on the way.

@@ -185,7 +185,7 @@ ExportRecord ReadExportRecord(const onnx::ModelProto& file) {
     if (kind.has_value()) record.kinds.emplace(info.name(), KindNamed(*kind));
   };
   for (const auto& info : file.graph().value_info()) read(info);
-  // Where initializers are listed among the inputs.
+  // Some files list initializers among the inputs.
   for (const auto& info : file.graph().input()) read(info);
   ReadNodes(file.graph(), &record);
   if (const auto signature = FindSignature(file)) {

@@ -371,8 +371,8 @@ class Float64Rewriter {
     }
   }
 
-  // Where float64 is cast to or from, a CastLike becomes a Cast: what it takes
-  // the type of may become float32.
+  // A CastLike from or to float64 becomes a Cast, because the tensor that gives
+  // its type may become float32.
   void ResolveCastLike(onnx::NodeProto* node) const {
     if (node->op_type() != "CastLike" || node->input_size() != 2) return;
     const int to = analysis_.TypeOf(node->input(1));

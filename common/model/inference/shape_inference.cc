@@ -265,8 +265,8 @@ class ValueInference {
   absl::Status CheckRecurrence(const Node& node) const;
   // Reads the inferred type of `id`, falling back to what the file declares.
   absl::Status SetOutput(ValueId id, const onnx::TypeProto& type);
-  // Where nothing can be inferred: what the file declares, if that is a shape
-  // for any batch size, so that what comes after is checked too.
+  // Takes the shape that the file declares where none can be inferred, if it
+  // holds for any batch size. Then the nodes behind it are checked, too.
   void TakeDeclared(ValueId id);
   // Compares a known value with what the file declares for it.
   void Settle(ValueId id);

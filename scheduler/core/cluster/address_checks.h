@@ -29,7 +29,7 @@ class AddressChecks {
   // that is still to come for `older` is ignored, so that one is asked again.
   void Rebind(SessionId older, SessionId session, absl::Time now);
 
-  // Those to ask now. Each is due again only after OnAnswer.
+  // The sessions to ask now. Each is due again only after OnAnswer.
   std::vector<SessionId> TakeDue(absl::Time now);
 
   enum class Outcome { kIgnored, kConfirmed, kFirstFailure, kFailure };

@@ -28,7 +28,7 @@ class ClosedStreams {
   void Remove(SessionId session) { streams_.erase(session); }
   bool Contains(SessionId session) const { return streams_.contains(session); }
 
-  // Those to ask now. Each is due again only after OnAnswer.
+  // The sessions to ask now. Each is due again only after OnAnswer.
   std::vector<SessionId> TakeDue(absl::Time now);
 
   // kAlive: the process answered. kDead: another process answered, or the port
@@ -38,7 +38,7 @@ class ClosedStreams {
   Outcome OnAnswer(SessionId session, const absl::Status& answer,
                    absl::Time now);
 
-  // Those that have not registered again in time.
+  // The sessions that have not registered again in time.
   std::vector<SessionId> Overdue(absl::Time now) const;
 
  private:

@@ -55,7 +55,7 @@ class JobPlacement {
   enum class Decision { kStart, kHoldUp, kPass };
   Decision Decide(const Job& job, const MemberPool& pool, absl::Time now);
 
-  // What the job waits for, for people.
+  // The reason why the job waits, for people.
   std::string WaitingText(const Job& job, const MemberPool& pool,
                           absl::Time now) const;
 

@@ -30,9 +30,9 @@ class TransferQueue {
   // A new upload, which waits for its turn until NextTurns names it. `id` is
   // new. Errors: Unavailable: too many wait already.
   absl::Status Add(uint64_t id, absl::string_view client);
-  // It has ended, or is not wanted any more. Idempotent.
+  // The transfer has ended, or is not wanted any more. Idempotent.
   void Remove(uint64_t id);
-  // Those whose turn it is now, each once.
+  // The transfers that may start now, each once.
   std::vector<uint64_t> NextTurns();
 
  private:

@@ -394,7 +394,7 @@ void Job::OnKeptResults(const Member& member, const std::string& activity,
   const std::string text = Shortened(Utf8Text(activity), kActivityBytesMax);
   std::string* const reason =
       status_.mutable_transitions()->rbegin()->mutable_reason();
-  // It says so again when it has registered again.
+  // A worker repeats this report after it has registered again.
   if (absl::StrContains(*reason, text) ||
       reason->size() + text.size() > kReasonBytesMax) {
     return;

@@ -102,7 +102,7 @@ class Job {
                      ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
   // A scheduler has started with this job, which is neither queued nor final.
-  // It has succeeded if all were done, else failed.
+  // The job has succeeded if all participants were done, else it has failed.
   void OnRestart(absl::Time now, ClusterActions* actions);
 
   // REQUIRES: not final.

@@ -38,7 +38,7 @@ class ProgressWatchdog {
   // A report of the member.
   void OnReport(uint64_t incarnation, const WorkerReport& report,
                 absl::Time now);
-  // It has done all its work.
+  // The member has done all its work.
   void End(uint64_t incarnation);
 
   // Says that a member has stood still for longer than the limit, and what it
@@ -54,7 +54,7 @@ class ProgressWatchdog {
     std::string activity;        // empty: none
     absl::Time moved;
   };
-  // It has only results left to write and to store.
+  // The member has only results left to write and to store.
   static bool IsFinishing(const Watched& watched);
   static bool Works(const Watched& watched);
   // The last progress that counts as this member's.

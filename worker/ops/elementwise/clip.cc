@@ -22,7 +22,7 @@ class ClipOp : public Op {
   absl::Status Forward(const Tensors& t) override {
     const float* const x = t.in(0);
     const auto [low, high] = BoundsOf(t);
-    // Where low is above high, high it is; NaN stays.
+    // If low is above high, the result is high. NaN stays NaN.
     Emit(count_, /*accumulate=*/false, t.out(0),
          [=, low = low, high = high](int64_t i) {
            const float raised = x[i] < low ? low : x[i];

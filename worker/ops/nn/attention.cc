@@ -282,7 +282,7 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
   mask.hides = spec.node->Int(kMaskHides, 0) != 0;
   mask.hidden = spec.node->Float(kHiddenScore, mask.hidden);
   Dims scores = {s.batch, s.heads, s.queries, s.keys};
-  // It may end before the keys do, and hides the rest.
+  // The mask may end before the keys do, and hides the rest of them.
   if (!input.dims.empty() && input.dims.back() > 1) {
     scores[3] = mask.columns = std::min(s.keys, input.dims.back());
   }

@@ -16,7 +16,7 @@ struct AttentionHeads {
   int64_t batch = 0, heads = 0, rows = 0, width = 0;
   Attention::Layout layout;
 
-  // That of a dense array of these sizes.
+  // The layout of a dense array of these sizes.
   Attention::Layout LayoutWith(bool rows_first) const;
 };
 

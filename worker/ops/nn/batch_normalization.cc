@@ -246,8 +246,8 @@ class BatchNormOp : public Op {
   const NormalizationShape shape_;
   const bool of_batch_;
   double elements_;  // that each mean is of, in this step
-  // Where statistics are folded, which a step does once: those of the step,
-  // also for what is computed again.
+  // The folded statistics of the step. A step folds once, so they also serve
+  // the segments that are computed again.
   std::vector<float> kept_;
   const float samples_;
   const float epsilon_;

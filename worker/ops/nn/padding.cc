@@ -160,7 +160,7 @@ class PadOp : public Op {
   Dims strides_;  // of the input
 };
 
-// So that sums of a few do not overflow.
+// Small enough that a sum of a few pads does not overflow.
 constexpr int64_t kPadMax = int64_t{1} << 46;
 
 // Pads before and after each dimension.

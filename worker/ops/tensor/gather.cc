@@ -63,7 +63,7 @@ class GatherOp : public Op {
     return absl::OkStatus();
   }
 
-  // What repeats adds up to the same wherever the rows lie.
+  // The sum of repeated rows has the same bits wherever the rows lie.
   template <typename Index>
   void Add(const Tensors& t, const Gradients& g) const {
     const AroundAxis& data = shape_.data;
