@@ -22,6 +22,7 @@
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/echo_client.h"
 #include "tests/bench/serve.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/process_memory.h"
 #include "worker/client/ps_client.h"
@@ -125,7 +126,7 @@ class DenseWorker {
     worker::PsClient::Options options;
     options.wire_type = Type();
     options.job_id = "bench";
-    options.incarnation = kBenchWorkerIncarnation;
+    options.incarnation = kTestWorkerIncarnation;
     options.ps = {{"ps:0", ps_->address()}};
     options.step_timeout = kTimeout;
     options.shared_memory = path == Path::kSharedMemory;

@@ -13,12 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_spec_validator.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/system/malloc_policy.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/ps_server.h"
 #include "tests/bench/map_service.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 
 namespace syncline {
@@ -27,7 +27,6 @@ namespace {
 constexpr char kServePs[] = "serve-ps";
 constexpr char kServeEcho[] = "serve-echo";
 constexpr char kServeMap[] = "serve-map";
-constexpr uint64_t kPsIncarnation = 11;
 
 // The least that gRPC can do with a message: nothing.
 class EchoService final
@@ -74,26 +73,14 @@ int ServeMap(uint32_t dim) {
 
 JobAssignment BenchJob(const ServedPeer::Tensors& tensors,
                        OptimizerSpec::Kind optimizer) {
-  JobSpec spec;
+  JobSpec spec = PlainSgdJob();
   spec.mutable_optimizer()->set_kind(optimizer);
-  spec.mutable_learning_rate()->set_base(1);
   spec.set_wire_type(tensors.wire_type);
-  JobAssignment job;
-  job.set_job_id("bench");
-  job.set_routing_version(1);
-  *job.mutable_spec() = WithDefaults(spec);
+  AssignmentBuilder job(spec, "bench");
   for (uint32_t i = 0; i < tensors.count; ++i) {
-    ParameterInfo* parameter = job.add_parameters();
-    parameter->set_name(absl::StrCat("w", i));
-    parameter->add_dims(tensors.elements);
+    job.Parameter(absl::StrCat("w", i), {tensors.elements});
   }
-  Member* worker = job.add_workers()->mutable_member();
-  worker->mutable_task()->set_type(WORKER);
-  worker->set_incarnation(kBenchWorkerIncarnation);
-  Member* ps = job.add_ps()->mutable_member();
-  ps->mutable_task()->set_type(PS);
-  ps->set_incarnation(kPsIncarnation);
-  return job;
+  return job.Workers(1).Ps(1).Build();
 }
 
 int ServePs(const ServedPeer::Tensors& tensors, OptimizerSpec::Kind optimizer) {

@@ -23,8 +23,6 @@ bool IsServeCommand(int argc, char** argv);
 // address when it listens. Returns an exit code if it cannot.
 int Serve(int argc, char** argv);
 
-inline constexpr uint64_t kBenchWorkerIncarnation = 7;
-
 // One such process, started and listening.
 class ServedPeer {
  public:

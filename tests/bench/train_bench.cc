@@ -23,6 +23,8 @@
 #include "common/job/job_spec_validator.h"
 #include "kernels/optimizer/optimizer.h"
 #include "tests/bench/benchmarks.h"
+#include "tests/testing/assigned_job.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/test_cluster.h"
 #include "worker/compute/initializers.h"
@@ -82,21 +84,14 @@ class LoneWorker {
 
 absl::StatusOr<std::unique_ptr<LoneWorker>> LoneWorker::Create(
     const JobSpec& job) {
-  JobAssignment assignment;
-  *assignment.mutable_spec() = WithDefaults(job);
-  assignment.add_workers();
-  assignment.add_ps();
   const std::string model = MlpModel(kInputs, kHidden, kClasses);
-  // The scheduler's part: it tells the members what the parameters are.
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto parsed, ParseJobModel(assignment.spec(), model, "the model"));
+  const JobSpec full = WithDefaults(job);
+  SYNCLINE_ASSIGN_OR_RETURN(const auto parsed,
+                            ParseJobModel(full, model, "the model"));
   std::vector<std::string> problems;
-  for (const auto& parameter :
-       ResolveTrainingGraph(assignment.spec(), *parsed, &problems).parameters) {
-    ParameterInfo* info = assignment.add_parameters();
-    info->set_name(parameter.name);
-    info->mutable_dims()->Assign(parameter.dims.begin(), parameter.dims.end());
-  }
+  AssignmentBuilder builder(full);
+  AddModel(ResolveTrainingGraph(full, *parsed, &problems), /*ps=*/1, &builder);
+  const JobAssignment assignment = builder.Workers(1).Ps(1).Build();
   auto worker = std::make_unique<LoneWorker>();
   worker->job_ = worker::PrepareJob(assignment, 0, model,
                                     worker::PrepareOptions(), &problems);

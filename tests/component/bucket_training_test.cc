@@ -47,7 +47,7 @@ tagger (
 })";
 
 JobSpec MakeSpec() {
-  return *ParseJobSpec(
+  return JobFromText(
       R"pb(
         name: "tagger"
         model {
@@ -78,8 +78,7 @@ JobSpec MakeSpec() {
           threads: 1
         }
         limits { step_timeout_seconds: 20 }
-      )pb",
-      "spec");
+      )pb");
 }
 
 // The label of a position is the sum of its token and the one before, modulo 3.

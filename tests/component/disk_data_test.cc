@@ -35,7 +35,7 @@ clicks (
 })";
 
 JobSpec MakeSpec(bool shuffle, uint32_t window) {
-  JobSpec spec = *ParseJobSpec(
+  JobSpec spec = JobFromText(
       R"pb(
         name: "clicks"
         model {
@@ -58,8 +58,7 @@ JobSpec MakeSpec(bool shuffle, uint32_t window) {
         training { epochs: 1 batch_size: 100 seed: 7 threads: 1 }
         limits { step_timeout_seconds: 30 }
         tables { name: "emb" scheme: ZEROS }
-      )pb",
-      "spec");
+      )pb");
   spec.mutable_data()->set_shuffle(shuffle);
   for (DataSource* source : {spec.mutable_data()->mutable_train(),
                              spec.mutable_data()->mutable_test()}) {

@@ -78,7 +78,7 @@ class NonFiniteTest : public ::testing::Test {
   // One step of SGD.
   JobSpec Spec(const std::string& data, NonFinitePolicy policy,
                ConsistencySpec::Mode mode = ConsistencySpec::SYNC) {
-    JobSpec spec = *ParseJobSpec(
+    JobSpec spec = JobFromText(
         R"pb(
           name: "overflow"
           model {
@@ -97,8 +97,7 @@ class NonFiniteTest : public ::testing::Test {
           learning_rate { base: 0.5 }
           training { epochs: 1 batch_size: 4 seed: 7 threads: 1 }
           limits { step_timeout_seconds: 20 }
-        )pb",
-        "spec");
+        )pb");
     spec.mutable_data()->mutable_train()->mutable_csv()->set_path(data);
     spec.mutable_consistency()->set_mode(mode);
     spec.set_non_finite(policy);

@@ -60,7 +60,7 @@ ctr (
 }
 
 JobSpec MakeSpec() {
-  return *ParseJobSpec(
+  return JobFromText(
       R"pb(
         name: "ctr"
         model {
@@ -84,8 +84,7 @@ JobSpec MakeSpec() {
         consistency { mode: SYNC }
         training { epochs: 2 batch_size: 16 seed: 7 threads: 1 }
         limits { step_timeout_seconds: 20 }
-      )pb",
-      "spec");
+      )pb");
 }
 
 JobSpec DenseSpec() {

@@ -49,7 +49,7 @@ mlp (
 })";
 
 JobSpec DigitsSpec() {
-  return *ParseJobSpec(
+  return JobFromText(
       R"pb(
         name: "digits"
         model {
@@ -70,8 +70,7 @@ JobSpec DigitsSpec() {
         consistency { mode: SYNC }
         training { epochs: 2 batch_size: 32 seed: 7 threads: 1 }
         limits { step_timeout_seconds: 20 }
-      )pb",
-      "spec");
+      )pb");
 }
 
 class TrainingTest : public ::testing::Test {

@@ -10,10 +10,22 @@
 #include "common/model/training_graph.h"
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"
+#include "tests/testing/assignment_builder.h"
 
 namespace syncline {
 
-// A job of one worker and one ps, as the scheduler assigns it.
+// The parameters and tables of a model, as the chief reports them.
+inline void AddModel(const TrainingGraph& graph, uint32_t ps,
+                     AssignmentBuilder* job) {
+  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
+    job->Parameter(parameter.name, parameter.dims, parameter.momentum);
+  }
+  for (const TrainingTable& table : graph.tables) {
+    job->Table(table.name, static_cast<uint32_t>(table.dim), ps);
+  }
+}
+
+// A job of one worker and one ps, with its model.
 struct AssignedJob {
   JobAssignment assignment;
   std::shared_ptr<const Model> model;
@@ -22,21 +34,16 @@ struct AssignedJob {
 
 inline AssignedJob AssignToOne(const JobSpec& spec,
                                const std::string& model_text) {
+  const JobSpec full = WithDefaults(spec);
   AssignedJob job;
-  *job.assignment.mutable_spec() = WithDefaults(spec);
-  job.assignment.add_workers();
-  job.assignment.add_ps();
-  auto model = ParseJobModel(job.assignment.spec(), model_text, "model");
+  auto model = ParseJobModel(full, model_text, "model");
   EXPECT_TRUE(model.ok()) << model.status();
   job.model = *std::move(model);
   std::vector<std::string> problems;
-  job.training =
-      ResolveTrainingGraph(job.assignment.spec(), *job.model, &problems);
-  for (const auto& parameter : job.training.parameters) {
-    ParameterInfo* const info = job.assignment.add_parameters();
-    info->set_name(parameter.name);
-    for (const int64_t dim : parameter.dims) info->add_dims(dim);
-  }
+  job.training = ResolveTrainingGraph(full, *job.model, &problems);
+  AssignmentBuilder builder(full);
+  AddModel(job.training, /*ps=*/1, &builder);
+  job.assignment = builder.Workers(1).Ps(1).Build();
   return job;
 }
 

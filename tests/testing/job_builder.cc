@@ -60,12 +60,7 @@ logistic (float[N,$0] x, float[$0,1] w, float[1] b) => (float[N,1] logit) {
       inputs);
 }
 
-JobSpec DigitsJob() {
-  JobSpec job;
-  SYNCLINE_CHECK(
-      google::protobuf::TextFormat::ParseFromString(kDigitsJob, &job));
-  return job;
-}
+JobSpec DigitsJob() { return JobFromText(kDigitsJob); }
 
 JobSpec EndlessJob() {
   JobSpec job = DigitsJob();

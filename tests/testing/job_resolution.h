@@ -13,7 +13,7 @@
 #include "common/model/training_graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline::testing {
 

@@ -6,59 +6,33 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_spec_validator.h"
 #include "common/rpc/grpc_status.h"
-#include "common/wire/table_map.h"
+#include "tests/testing/assignment_builder.h"
 
 namespace syncline {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 
-JobSpec DefaultSpec() {
-  JobSpec spec;
-  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  spec.mutable_learning_rate()->set_base(1);
-  spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
-  return spec;
-}
-
 }  // namespace
 
 PsFixture::PsFixture(const Options& options) {
-  assignment_.set_job_id("j-0001");
-  assignment_.set_routing_version(1);
-  JobSpec spec = DefaultSpec();
+  JobSpec spec = PlainSgdJob();
+  spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
   if (options.spec) options.spec(&spec);
-  *assignment_.mutable_spec() = WithDefaults(spec);
+  AssignmentBuilder job(spec);
   std::vector<TensorSize> tensors;
   for (const int64_t size : options.tensor_sizes) {
-    ParameterInfo* info = assignment_.add_parameters();
-    info->set_name(absl::StrCat("t", tensors.size()));
-    info->add_dims(size);
-    tensors.push_back({info->name(), size});
+    tensors.push_back({absl::StrCat("t", tensors.size()), size});
+    job.Parameter(tensors.back().name, {size});
   }
   for (size_t i = 0; i < options.table_dims.size(); ++i) {
-    TableInfo* info = assignment_.add_tables();
-    info->set_name(spec.tables(static_cast<int>(i)).name());
-    info->set_dim(options.table_dims[i]);
-    info->set_slots(TableMap::DefaultSlots(options.ps_count));
+    job.Table(spec.tables(static_cast<int>(i)).name(), options.table_dims[i],
+              options.ps_count);
   }
-  const auto fill = [](Participant* who, TaskType type, uint32_t rank) {
-    who->set_rank(rank);
-    who->mutable_member()->mutable_task()->set_type(type);
-    who->mutable_member()->mutable_task()->set_index(rank);
-    who->mutable_member()->set_address(absl::StrCat("10.0.0.", rank, ":1"));
-    who->mutable_member()->set_incarnation(100 + rank);
-  };
-  for (uint32_t rank = 0; rank < options.workers; ++rank) {
-    fill(assignment_.add_workers(), WORKER, rank);
-  }
-  if (options.evaluator) {
-    fill(assignment_.mutable_evaluator(), EVALUATOR, options.workers);
-  }
+  job.Workers(options.workers);
+  if (options.evaluator) job.Evaluator();
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
-    Node node;
     ps::PsServer::Options ps;
     ps.lanes = 2;
     ps.in_flight_bytes = options.in_flight_bytes;
@@ -68,24 +42,12 @@ PsFixture::PsFixture(const Options& options) {
     ps.spill_dir = options.spill_dir;
     ps.shared_memory = options.shared_memory;
     ps.shared_memory_bytes = options.shared_memory_bytes;
-    auto server = ps::PsServer::Create(ps);
-    SYNCLINE_CHECK(server.ok());
-    node.server = *std::move(server);
-    grpc::ServerBuilder builder;
-    node.server->RegisterService(&builder);
-    auto listening = StartServer(&builder, "127.0.0.1:0");
-    SYNCLINE_CHECK(listening.ok());
-    node.grpc = std::move(listening->server);
-    node.address = listening->address;
-    node.stub = ParameterServer::NewStub(MakeChannel(node.address));
-    Participant* participant = assignment_.add_ps();
-    participant->set_rank(rank);
-    participant->mutable_member()->mutable_task()->set_type(PS);
-    participant->mutable_member()->mutable_task()->set_index(rank);
-    participant->mutable_member()->set_address(node.address);
-    participant->mutable_member()->set_incarnation(500 + rank);
-    nodes_.push_back(std::move(node));
+    nodes_.push_back(StartPsNode(ps));
+    stubs_.push_back(
+        ParameterServer::NewStub(MakeChannel(nodes_.back().address())));
+    job.PsAt(nodes_.back().address());
   }
+  assignment_ = job.Build();
   map_ =
       std::make_unique<BlockMap>(*BlockMap::Create(tensors, options.ps_count));
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
@@ -96,8 +58,8 @@ PsFixture::PsFixture(const Options& options) {
 }
 
 PsFixture::~PsFixture() {
-  for (Node& node : nodes_) node.server->Drain(absl::Now() + kTimeout);
-  for (Node& node : nodes_) node.grpc->Shutdown();
+  for (PsNode& node : nodes_) node.server->Drain(absl::Now() + kTimeout);
+  for (PsNode& node : nodes_) node.listening.server->Shutdown();
 }
 
 PlainWorker::PlainWorker(PsFixture* fixture, uint32_t rank)

@@ -18,6 +18,7 @@
 #include "common/wire/block_map.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/ps_server.h"
+#include "tests/testing/ps_node.h"
 
 namespace syncline {
 
@@ -48,21 +49,16 @@ class PsFixture {
   ~PsFixture();
 
   ps::PsServer& server(uint32_t ps) { return *nodes_[ps].server; }
-  ParameterServer::Stub& stub(uint32_t ps) { return *nodes_[ps].stub; }
-  const std::string& address(uint32_t ps) const { return nodes_[ps].address; }
+  ParameterServer::Stub& stub(uint32_t ps) { return *stubs_[ps]; }
+  const std::string& address(uint32_t ps) const { return nodes_[ps].address(); }
   const BlockMap& map() const { return *map_; }
   const JobAssignment& assignment() const { return assignment_; }
   uint32_t ps_count() const { return static_cast<uint32_t>(nodes_.size()); }
 
  private:
-  struct Node {
-    std::unique_ptr<ps::PsServer> server;
-    std::unique_ptr<GrpcServer> grpc;
-    std::unique_ptr<ParameterServer::Stub> stub;
-    std::string address;
-  };
   JobAssignment assignment_;
-  std::vector<Node> nodes_;
+  std::vector<PsNode> nodes_;
+  std::vector<std::unique_ptr<ParameterServer::Stub>> stubs_;
   std::unique_ptr<BlockMap> map_;
 };
 

@@ -10,10 +10,9 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_spec_validator.h"
 #include "common/rpc/grpc_channel.h"
-#include "common/wire/table_map.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/process_memory.h"
 #include "tests/testing/test_cluster.h"
 
@@ -161,27 +160,12 @@ std::string PsProcesses::LastLogLine(uint32_t rank) const {
 
 JobAssignment TableJob(const JobSpec& spec, const std::vector<uint32_t>& dims,
                        uint32_t workers, uint32_t ps) {
-  JobAssignment job;
-  job.set_job_id("j-0001");
-  job.set_routing_version(1);
-  *job.mutable_spec() = WithDefaults(spec);
-  ParameterInfo* parameter = job.add_parameters();
-  parameter->set_name("bias");
-  parameter->add_dims(1);
+  AssignmentBuilder job(spec);
+  job.Parameter("bias", {1});
   for (int i = 0; i < spec.tables_size(); ++i) {
-    TableInfo* table = job.add_tables();
-    table->set_name(spec.tables(i).name());
-    table->set_dim(dims[i]);
-    table->set_slots(TableMap::DefaultSlots(ps));
+    job.Table(spec.tables(i).name(), dims[i], ps);
   }
-  for (uint32_t rank = 0; rank < workers; ++rank) {
-    Participant* worker = job.add_workers();
-    worker->set_rank(rank);
-    worker->mutable_member()->mutable_task()->set_type(WORKER);
-    worker->mutable_member()->mutable_task()->set_index(rank);
-    worker->mutable_member()->set_incarnation(kTestWorkerIncarnation + rank);
-  }
-  return job;
+  return job.Workers(workers).Build();
 }
 
 }  // namespace syncline

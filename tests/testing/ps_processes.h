@@ -56,7 +56,6 @@ class PsProcesses {
 // elements of a row, by table.
 JobAssignment TableJob(const JobSpec& spec, const std::vector<uint32_t>& dims,
                        uint32_t workers, uint32_t ps);
-inline constexpr uint64_t kTestWorkerIncarnation = 100;
 
 }  // namespace syncline
 

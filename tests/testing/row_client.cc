@@ -15,7 +15,7 @@
 #include "common/rpc/grpc_status.h"
 #include "common/system/local_socket.h"
 #include "common/system/shared_region.h"
-#include "tests/testing/ps_processes.h"
+#include "tests/testing/assignment_builder.h"
 #include "worker/client/shm_call.h"
 #include "worker/client/shm_registration.h"
 

@@ -25,7 +25,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/scheduler.h"
 #include "tests/testing/fakes/wait_log.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline::testing {

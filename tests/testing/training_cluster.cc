@@ -10,15 +10,13 @@
 #include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
 #include "common/system/file.h"
-#include "common/wire/table_map.h"
-#include "grpcpp/server.h"
+#include "tests/testing/assigned_job.h"
+#include "tests/testing/assignment_builder.h"
 
 namespace syncline {
 namespace {
 
 constexpr absl::Duration kPrepareTimeout = absl::Seconds(60);
-
-uint64_t WorkerIncarnation(uint32_t rank) { return 1000 + rank; }
 
 int CountOf(const std::vector<DaemonMessage>& messages,
             bool (*matches)(const DaemonMessage&)) {
@@ -31,12 +29,7 @@ int CountOf(const std::vector<DaemonMessage>& messages,
 TrainingCluster::TrainingCluster(const Options& options)
     : options_(options), artifacts_(std::make_shared<FakeArtifacts>()) {
   for (uint32_t rank = 0; rank < options.ps; ++rank) {
-    Ps ps;
-    ps.server = *ps::PsServer::Create({.lanes = 1});
-    grpc::ServerBuilder builder;
-    ps.server->RegisterService(&builder);
-    ps.listening = *StartServer(&builder, "127.0.0.1:0");
-    ps_.push_back(std::move(ps));
+    ps_.push_back(StartPsNode({.lanes = 1}));
   }
   inbox_->messages.resize(rank_count());
   for (uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -44,7 +37,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.data_root = options.data_root;
     worker.work_dir = absl::StrCat(options.work_dir, "/worker", rank);
     worker.threads = 1;
-    worker.incarnation = WorkerIncarnation(rank);
+    worker.incarnation = kTestWorkerIncarnation + rank;
     worker.artifacts = artifacts_;
     if (rank == 0) worker.metrics = options.chief_metrics;
     if (rank == options.workers) worker.metrics = options.evaluator_metrics;
@@ -63,7 +56,7 @@ TrainingCluster::TrainingCluster(const Options& options)
 
 TrainingCluster::~TrainingCluster() {
   workers_.clear();
-  for (Ps& ps : ps_) {
+  for (PsNode& ps : ps_) {
     for (int i = 1; i <= jobs_; ++i) {
       ps.server->CloseJob(absl::StrCat("t-", i), "the test is over");
     }
@@ -74,56 +67,20 @@ TrainingCluster::~TrainingCluster() {
 JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
                                               absl::string_view model,
                                               absl::Status* status) {
-  JobAssignment assignment;
-  assignment.set_job_id(job_id_);
-  *assignment.mutable_spec() = spec;
-  assignment.set_routing_version(1);
-  assignment.set_model_artifact("model.onnx");
-  for (uint32_t rank = 0; rank < options_.workers; ++rank) {
-    Participant* worker = assignment.add_workers();
-    worker->set_rank(rank);
-    Member* member = worker->mutable_member();
-    member->mutable_task()->set_type(rank == 0 ? CHIEF : WORKER);
-    member->mutable_task()->set_index(rank == 0 ? 0 : rank - 1);
-    member->set_incarnation(WorkerIncarnation(rank));
-  }
-  if (options_.evaluator) {
-    Participant* evaluator = assignment.mutable_evaluator();
-    evaluator->set_rank(options_.workers);
-    evaluator->mutable_member()->mutable_task()->set_type(EVALUATOR);
-    evaluator->mutable_member()->set_incarnation(
-        WorkerIncarnation(options_.workers));
-  }
-  for (uint32_t rank = 0; rank < options_.ps; ++rank) {
-    Participant* ps = assignment.add_ps();
-    ps->set_rank(rank);
-    ps->mutable_member()->mutable_task()->set_type(PS);
-    ps->mutable_member()->mutable_task()->set_index(rank);
-    ps->mutable_member()->set_incarnation(2000 + rank);
-    ps->mutable_member()->set_address(ps_address(rank));
-  }
+  AssignmentBuilder job(spec, job_id_);
+  job.Chief().Workers(options_.workers - 1);
+  if (options_.evaluator) job.Evaluator();
+  for (const PsNode& ps : ps_) job.PsAt(ps.address());
   const auto parsed = ParseJobModel(spec, model, "model");
-  if (!parsed.ok()) {
-    *status = parsed.status();
-    return assignment;
+  *status = parsed.status();
+  if (parsed.ok()) {
+    std::vector<std::string> problems;
+    AddModel(ResolveTrainingGraph(spec, **parsed, &problems), options_.ps,
+             &job);
+    *status = ProblemsToStatus(problems);
   }
-  std::vector<std::string> problems;
-  const TrainingGraph graph = ResolveTrainingGraph(spec, **parsed, &problems);
-  *status = ProblemsToStatus(problems);
-  for (const TrainingGraph::Parameter& parameter : graph.parameters) {
-    ParameterInfo* info = assignment.add_parameters();
-    info->set_name(parameter.name);
-    for (const int64_t dim : parameter.dims) info->add_dims(dim);
-    if (parameter.momentum.has_value()) {
-      info->set_momentum(*parameter.momentum);
-    }
-  }
-  for (const TrainingTable& table : graph.tables) {
-    TableInfo* info = assignment.add_tables();
-    info->set_name(table.name);
-    info->set_dim(table.dim);
-    info->set_slots(TableMap::DefaultSlots(options_.ps));
-  }
+  JobAssignment assignment = job.Build();
+  assignment.set_model_artifact("model.onnx");
   return assignment;
 }
 
@@ -211,7 +168,7 @@ absl::Status TrainingCluster::Stop(absl::Duration timeout) {
   command.mutable_stop()->set_reason("the test stops it");
   for (const auto& worker : workers_) worker->OnCommand(command);
   ps_reports_.clear();
-  for (Ps& ps : ps_) {
+  for (PsNode& ps : ps_) {
     ps_reports_.push_back(ps.server->CloseJob(job_id_, "the test stops it"));
   }
   const auto is_released = [](const DaemonMessage& m) {

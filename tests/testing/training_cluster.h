@@ -18,9 +18,9 @@
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/service/ps_server.h"
 #include "tests/testing/fakes/fake_artifacts.h"
 #include "tests/testing/job_builder.h"
+#include "tests/testing/ps_node.h"
 #include "worker/training/worker.h"
 
 namespace syncline {
@@ -81,10 +81,6 @@ class TrainingCluster {
   std::vector<DaemonMessage> Messages(uint32_t rank);
 
  private:
-  struct Ps {
-    std::unique_ptr<ps::PsServer> server;
-    ListeningServer listening;
-  };
   // Workers, and the evaluator.
   uint32_t rank_count() const {
     return options_.workers + (options_.evaluator ? 1 : 0);
@@ -103,7 +99,7 @@ class TrainingCluster {
   const Options options_;
   // The store that workers fetch from and upload to.
   std::shared_ptr<FakeArtifacts> artifacts_;
-  std::vector<Ps> ps_;
+  std::vector<PsNode> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::vector<std::unique_ptr<worker::Worker>> workers_;  // by rank
   std::vector<std::optional<PsReport>> ps_reports_;       // of the last job

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
@@ -23,9 +23,7 @@ using ::google::protobuf::TextFormat;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-JobSpec Edited(const std::string& edit) {
-  return testing::JobFromText(testing::kImageJob, edit);
-}
+JobSpec Edited(const std::string& edit) { return JobFromText(kImageJob, edit); }
 
 TEST(DataSpecValidatorTest, OneProblemEach) {
   const std::vector<std::pair<std::string, std::string>> table = {

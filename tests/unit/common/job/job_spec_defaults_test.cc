@@ -8,22 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
 
-using ::google::protobuf::TextFormat;
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::IsEmpty;
-
-JobSpec FromText(const std::string& text) {
-  JobSpec spec;
-  EXPECT_TRUE(TextFormat::ParseFromString(text, &spec)) << text;
-  return spec;
-}
 
 constexpr char kShort[] = R"(
   name: "a"
@@ -42,7 +35,7 @@ constexpr char kShort[] = R"(
 )";
 
 TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
-  const JobSpec expected = FromText(R"(
+  const JobSpec expected = JobFromText(R"(
     name: "a"
     model {
       path: "m"
@@ -74,7 +67,7 @@ TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
     resources { workers: 1 ps: 1 }
     limits { step_timeout_seconds: 60 }
   )");
-  const JobSpec full = WithDefaults(FromText(
+  const JobSpec full = WithDefaults(JobFromText(
       absl::StrCat(kShort,
                    "optimizer { kind: ADAM } "
                    "learning_rate { base: 0.5 schedule: ONE_CYCLE }")));
@@ -82,7 +75,7 @@ TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
 }
 
 TEST(JobSpecDefaultsTest, WhatIsGivenStays) {
-  JobSpec spec = WithDefaults(FromText(absl::StrCat(
+  JobSpec spec = WithDefaults(JobFromText(absl::StrCat(
       kShort, "optimizer { kind: SGD } learning_rate { base: 1 }")));
   spec.mutable_data()->set_shuffle(false);
   spec.mutable_data()->mutable_feeds(0)->set_scale(0.5f);
@@ -101,7 +94,7 @@ TEST(JobSpecDefaultsTest, TheResultIsValidAndStable) {
         OptimizerSpec::RMSPROP, OptimizerSpec::LAMB, OptimizerSpec::FTRL}) {
     for (int schedule = 0; schedule < LearningRateSpec::Schedule_ARRAYSIZE;
          ++schedule) {
-      const JobSpec spec = FromText(absl::StrCat(
+      const JobSpec spec = JobFromText(absl::StrCat(
           kShort, "optimizer { kind: ", kind, " } learning_rate { base: 1 ",
           "schedule: ", schedule,
           schedule == LearningRateSpec::STEP ? " step_clocks: 10 }" : " }"));
@@ -115,7 +108,7 @@ TEST(JobSpecDefaultsTest, TheResultIsValidAndStable) {
 }
 
 TEST(JobSpecDefaultsTest, OfTables) {
-  const JobSpec spec = FromText(absl::StrCat(kShort, R"(
+  const JobSpec spec = JobFromText(absl::StrCat(kShort, R"(
     optimizer { kind: ADAM clip_value: 1 }
     learning_rate { base: 1 }
     tables { name: "a" }
@@ -135,7 +128,7 @@ TEST(JobSpecDefaultsTest, OfTables) {
     })"));
   ASSERT_THAT(ValidateJobSpec(spec), IsEmpty());
   const JobSpec full = WithDefaults(spec);
-  const JobSpec expected = FromText(R"(
+  const JobSpec expected = JobFromText(R"(
     tables {
       name: "a"
       scheme: UNIFORM
@@ -178,10 +171,10 @@ TEST(JobSpecDefaultsTest, OfTables) {
 }
 
 TEST(JobSpecDefaultsTest, NoMetricWithoutATestSplitOrForRegression) {
-  JobSpec spec = FromText(kShort);
+  JobSpec spec = JobFromText(kShort);
   spec.mutable_data()->clear_test();
   EXPECT_THAT(WithDefaults(spec).metrics(), IsEmpty());
-  spec = FromText(kShort);
+  spec = JobFromText(kShort);
   spec.mutable_loss()->set_kind(LossSpec::MEAN_SQUARED_ERROR);
   EXPECT_THAT(WithDefaults(spec).metrics(), IsEmpty());
 }

@@ -5,8 +5,8 @@
 #include "common/job/job_spec_override.h"
 
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
@@ -25,21 +25,15 @@ constexpr char kJob[] = R"pb(
   learning_rate { base: 0.001 schedule: COSINE }
 )pb";
 
-JobSpec Job() {
-  JobSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kJob, &spec));
-  return spec;
-}
-
 std::string Set(absl::string_view setting) {
-  JobSpec spec = Job();
+  JobSpec spec = JobFromText(kJob);
   const auto path = OverrideField(setting, &spec);
   EXPECT_TRUE(path.ok()) << path.status();
   return spec.ShortDebugString();
 }
 
 std::string Refused(absl::string_view setting) {
-  JobSpec spec = Job();
+  JobSpec spec = JobFromText(kJob);
   const auto path = OverrideField(setting, &spec);
   EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(path.status().message());
@@ -61,7 +55,7 @@ TEST(JobSpecOverrideTest, SetsNumbersNamesAndText) {
 }
 
 TEST(JobSpecOverrideTest, ReturnsThePath) {
-  JobSpec spec = Job();
+  JobSpec spec = JobFromText(kJob);
   EXPECT_EQ(*OverrideField("learning_rate.base =0.1", &spec),
             "learning_rate.base");
 }

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
@@ -21,9 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-JobSpec Edited(const std::string& edit) {
-  return testing::JobFromText(testing::kImageJob, edit);
-}
+JobSpec Edited(const std::string& edit) { return JobFromText(kImageJob, edit); }
 
 TEST(JobSpecValidatorTest, TheUneditedJobIsValid) {
   EXPECT_THAT(ValidateJobSpec(Edited("")), IsEmpty());

@@ -12,7 +12,7 @@
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
@@ -37,7 +37,7 @@ constexpr char kValid[] = R"(
 )";
 
 std::vector<std::string> ProblemsOf(const std::string& edit) {
-  return ValidateJobSpec(testing::JobFromText(kValid, edit));
+  return ValidateJobSpec(JobFromText(kValid, edit));
 }
 
 // The edit is a second table.

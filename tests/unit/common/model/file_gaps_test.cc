@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 
 namespace syncline {
 namespace {
@@ -56,8 +56,7 @@ Found FoundIn(const std::string& text, const std::vector<Note>& notes,
           9, entry.SerializeAsString());
     }
   }
-  const JobSpec spec =
-      WithDefaults(testing::JobFromText(testing::kSmallJob, kEdit + edit));
+  const JobSpec spec = WithDefaults(JobFromText(kSmallJob, kEdit + edit));
   const auto model = ParseJobModel(spec, file.SerializeAsString(), "m");
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};

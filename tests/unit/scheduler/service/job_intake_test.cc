@@ -9,14 +9,12 @@
 #include "common/wire/table_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/job_text.h"
+#include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::scheduler {
 namespace {
 
-using ::syncline::testing::JobFromText;
-using ::syncline::testing::kSmallJob;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

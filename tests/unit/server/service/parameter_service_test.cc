@@ -17,7 +17,6 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/busy.h"
 #include "common/base/clock.h"
-#include "common/job/job_spec_validator.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "gmock/gmock.h"
@@ -25,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/dense/lanes.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/status_matchers.h"
 
@@ -38,22 +38,11 @@ constexpr uint64_t kBudget = 1 << 20;
 
 // One tensor of four elements, SYNC, SGD at rate 1, two workers.
 JobAssignment SmallJob() {
-  JobAssignment assignment;
-  assignment.set_job_id("j");
-  JobSpec spec;
-  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  spec.mutable_learning_rate()->set_base(1);
-  *assignment.mutable_spec() = WithDefaults(spec);
-  ParameterInfo* const dense = assignment.add_parameters();
-  dense->set_name("w");
-  dense->add_dims(4);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    Participant* const worker = assignment.add_workers();
-    worker->set_rank(rank);
-    worker->mutable_member()->set_incarnation(100 + rank);
-  }
-  assignment.add_ps()->mutable_member()->set_incarnation(500);
-  return assignment;
+  return AssignmentBuilder(PlainSgdJob(), "j")
+      .Parameter("w", {4})
+      .Workers(2)
+      .Ps(1)
+      .Build();
 }
 
 std::string Floats(float value) {
@@ -66,7 +55,8 @@ Caller CallerOf(uint32_t rank) {
   Caller caller;
   caller.set_job_id("j");
   caller.set_rank(rank);
-  caller.set_incarnation(100 + rank);
+  caller.set_incarnation(kTestWorkerIncarnation + rank);
+  caller.set_routing_version(1);
   return caller;
 }
 

@@ -19,9 +19,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/fakes/payloads.h"
 #include "tests/testing/status_matchers.h"
 
@@ -34,31 +34,18 @@ constexpr uint32_t kDim = 2;
 constexpr uint64_t kBudget = 64 << 10;
 
 JobAssignment TwoWorkers(ConsistencySpec::Mode mode) {
-  JobAssignment assignment;
-  assignment.set_job_id("j");
-  JobSpec spec;
-  spec.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  spec.mutable_learning_rate()->set_base(1);
+  JobSpec spec = PlainSgdJob();
   spec.mutable_consistency()->set_mode(mode);
   TableSpec* const table = spec.add_tables();
   table->set_name("emb");
   table->set_memory_bytes(4 << 20);
   table->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  *assignment.mutable_spec() = WithDefaults(spec);
-  ParameterInfo* const dense = assignment.add_parameters();
-  dense->set_name("w");
-  dense->add_dims(4);
-  TableInfo* const rows = assignment.add_tables();
-  rows->set_name("emb");
-  rows->set_dim(kDim);
-  rows->set_slots(TableMap::DefaultSlots(1));
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    Participant* const worker = assignment.add_workers();
-    worker->set_rank(rank);
-    worker->mutable_member()->set_incarnation(100 + rank);
-  }
-  assignment.add_ps()->mutable_member()->set_incarnation(500);
-  return assignment;
+  return AssignmentBuilder(spec, "j")
+      .Parameter("w", {4})
+      .Table("emb", kDim, /*ps=*/1)
+      .Workers(2)
+      .Ps(1)
+      .Build();
 }
 
 class JobShardTest : public ::testing::Test {
