@@ -1,7 +1,7 @@
 #include "kernels/rnn_activation.h"
 
 #include "kernels/elementwise/loop.h"
-#include "kernels/elementwise/scalar_function.h"
+#include "kernels/elementwise/pointwise_functions.h"
 #include "kernels/elementwise/vector_math.h"
 
 namespace syncline {
@@ -44,11 +44,11 @@ void With(const RnnActivation& f, Run run) {
     case RnnActivation::Kind::kAffine:
       return run(Affine{f.alpha, f.beta});
     case RnnActivation::Kind::kElu:
-      return run(scalar::Elu{f.alpha});
+      return run(pointwise::Elu{f.alpha});
     case RnnActivation::Kind::kHardSigmoid:
-      return run(scalar::HardSigmoid{f.alpha, f.beta});
+      return run(pointwise::HardSigmoid{f.alpha, f.beta});
     case RnnActivation::Kind::kLeakyRelu:
-      return run(scalar::LeakyRelu{f.alpha});
+      return run(pointwise::LeakyRelu{f.alpha});
     case RnnActivation::Kind::kRelu:
       return run(Rectifier());
     case RnnActivation::Kind::kScaledTanh:
@@ -56,13 +56,13 @@ void With(const RnnActivation& f, Run run) {
     case RnnActivation::Kind::kSigmoid:
       return run(Sigmoidal());
     case RnnActivation::Kind::kSoftplus:
-      return run(scalar::Softplus());
+      return run(pointwise::Softplus());
     case RnnActivation::Kind::kSoftsign:
-      return run(scalar::Softsign());
+      return run(pointwise::Softsign());
     case RnnActivation::Kind::kTanh:
       return run(ScaledTanh{1.0f, 1.0f});
     case RnnActivation::Kind::kThresholdedRelu:
-      return run(scalar::ThresholdedRelu{f.alpha});
+      return run(pointwise::ThresholdedRelu{f.alpha});
   }
 }
 

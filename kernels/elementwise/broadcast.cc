@@ -21,8 +21,7 @@ LoopsAround Around(const Broadcast& s, int64_t Broadcast::Loop::*stride) {
   for (size_t d = s.outer.size(); d-- > 0;) {
     const Broadcast::Loop& loop = s.outer[d];
     auto& list = loop.*stride != 0 ? loops.moving : loops.repeated;
-    list.insert(list.begin(),
-                {loop.count, result_stride, loop.a_stride, loop.b_stride});
+    list.push_front({loop.count, result_stride, loop.a_stride, loop.b_stride});
     result_stride *= loop.count;
   }
   return loops;
@@ -71,7 +70,7 @@ Broadcast MakeBroadcastUnder(absl::Span<const int64_t> a,
     int64_t count;
     bool a_moves, b_moves;
   };
-  absl::InlinedVector<Run, 6> runs;
+  FixedList<Run, Broadcast::kLoopsMax> runs;
   for (size_t d = 0; d < out.size(); ++d) {
     const int64_t n = FromRight(out, d);
     s.a_count *= FromRight(a, d);
@@ -95,8 +94,8 @@ Broadcast MakeBroadcastUnder(absl::Span<const int64_t> a,
   int64_t b_stride = s.b_moves ? s.inner : 1;
   for (size_t i = 1; i < runs.size(); ++i) {
     const Run& run = runs[i];
-    s.outer.insert(s.outer.begin(), {run.count, run.a_moves ? a_stride : 0,
-                                     run.b_moves ? b_stride : 0});
+    s.outer.push_front(
+        {run.count, run.a_moves ? a_stride : 0, run.b_moves ? b_stride : 0});
     if (run.a_moves) a_stride *= run.count;
     if (run.b_moves) b_stride *= run.count;
   }

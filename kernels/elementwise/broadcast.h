@@ -5,24 +5,27 @@
 #include <type_traits>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/elementwise/fixed_list.h"
 
 namespace syncline {
 
 // How two dense row-major arrays lie over their broadcast result (numpy's
 // rules, which are ONNX's), in as few nested loops as possible: equal shapes
 // and scalars become one loop, a bias row two.
+//
+// A tensor has at most 8 dimensions (common/model), so there are no more loops.
 struct Broadcast {
+  static constexpr size_t kLoopsMax = 8;
   struct Loop {
     int64_t count = 0;
     int64_t a_stride = 0;  // in elements; 0 where the array is repeated
     int64_t b_stride = 0;
   };
-  absl::InlinedVector<Loop, 4> outer;  // outermost first
-  int64_t inner = 1;                   // elements in the innermost loop
-  bool a_moves = false;                // or is repeated in the innermost loop
+  FixedList<Loop, kLoopsMax> outer;  // outermost first
+  int64_t inner = 1;                 // elements in the innermost loop
+  bool a_moves = false;              // or is repeated in the innermost loop
   bool b_moves = false;
   int64_t a_count = 1;
   int64_t b_count = 1;
@@ -60,8 +63,9 @@ struct LoopsAround {
     int64_t a_stride = 0;
     int64_t b_stride = 0;
   };
-  absl::InlinedVector<Loop, 4> moving;
-  absl::InlinedVector<Loop, 4> repeated;
+  using Loops = FixedList<Loop, Broadcast::kLoopsMax>;
+  Loops moving;
+  Loops repeated;
 };
 LoopsAround LoopsAroundA(const Broadcast& s);
 LoopsAround LoopsAroundB(const Broadcast& s);
@@ -82,7 +86,7 @@ namespace broadcast_internal {
 
 template <typename Row>
 void ForEachOuter(const Broadcast& s, Row row) {
-  absl::InlinedVector<int64_t, 4> index(s.outer.size(), 0);
+  int64_t index[Broadcast::kLoopsMax] = {};
   int64_t a = 0;
   int64_t b = 0;
   for (int64_t o = 0; o < s.count; o += s.inner) {
@@ -103,7 +107,7 @@ void ForEachOuter(const Broadcast& s, Row row) {
 
 template <typename Visit>
 void ForEachRound(absl::Span<const LoopsAround::Loop> loops, Visit visit) {
-  absl::InlinedVector<int64_t, 4> index(loops.size(), 0);
+  int64_t index[Broadcast::kLoopsMax] = {};
   int64_t rounds = 1;
   for (const LoopsAround::Loop& loop : loops) rounds *= loop.count;
   int64_t o = 0, a = 0, b = 0;

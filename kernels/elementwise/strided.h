@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/elementwise/fixed_list.h"
+
 namespace syncline {
 
 // Walks a dense row-major result along with K arrays that lie under it in
@@ -94,7 +96,7 @@ class Strided {
   }
 
   Offsets begin_;
-  std::vector<Loop> loops_;  // outermost first, at least one
+  FixedList<Loop, kLoopsMax> loops_;  // outermost first, at least one
   int64_t count_ = 1;
 };
 

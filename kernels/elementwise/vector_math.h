@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/elementwise/host_device.h"
+
 namespace syncline {
 
 // x, clamped to [-86, 89], is n * ln(2) + r with |r| <= ln(2) / 2.
@@ -16,7 +18,7 @@ struct PowerOfTwoAndRest {
   float half_power;  // 2^(n-1): 2^128 is no float
   float r;
 };
-inline PowerOfTwoAndRest ReduceByLn2(float x) {
+SYNCLINE_HOST_DEVICE inline PowerOfTwoAndRest ReduceByLn2(float x) {
   constexpr float kLow = -86.0f;
   constexpr float kHigh = 89.0f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
@@ -33,7 +35,7 @@ inline PowerOfTwoAndRest ReduceByLn2(float x) {
 }
 
 // e^x, within 2 units in the last place; 0 below -86, infinity above 88.73.
-inline float Exp(float x) {
+SYNCLINE_HOST_DEVICE inline float Exp(float x) {
   const auto [half_power, r] = ReduceByLn2(x);
   // Taylor; the next term is below 2^-27.
   float p = 1.0f / 5040;
@@ -50,7 +52,7 @@ inline float Exp(float x) {
 
 // e^x - 1, within 2 units in the last place, near 0 too; -1 below -86, infinity
 // above 88.73.
-inline float ExpMinusOne(float x) {
+SYNCLINE_HOST_DEVICE inline float ExpMinusOne(float x) {
   const auto [half_power, r] = ReduceByLn2(x);
   // Taylor of (e^r - 1 - r) / r^2; the next term is below 2^-27 of r.
   float p = 1.0f / 40320;
@@ -67,7 +69,7 @@ inline float ExpMinusOne(float x) {
 
 // Natural logarithm of a normal number above 0, within 2 units in the last
 // place.
-inline float Log(float x) {
+SYNCLINE_HOST_DEVICE inline float Log(float x) {
   constexpr float kLn2High = 0.693359375f;  // few bits: n * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4f;
   constexpr uint32_t kRootHalf = 0x3f3504f3;
@@ -90,18 +92,20 @@ inline float Log(float x) {
 }
 
 // log(1 + x) for x in [0, 2^23], within 2 units in the last place, near 0 too.
-inline float LogOnePlus(float x) {
+SYNCLINE_HOST_DEVICE inline float LogOnePlus(float x) {
   const float sum = 1.0f + x;
   // Adds what the rounding of `sum` has lost.
   return Log(sum) + (x - (sum - 1.0f)) / sum;
 }
 
 // 1 / (1 + e^-x), without overflow.
-inline float Logistic(float x) { return 1.0f / (1.0f + Exp(-x)); }
+SYNCLINE_HOST_DEVICE inline float Logistic(float x) {
+  return 1.0f / (1.0f + Exp(-x));
+}
 
 // Hyperbolic tangent. Near 0 Lambert's continued fraction, which keeps the
 // relative error small; elsewhere by Exp.
-inline float Tanh(float x) {
+SYNCLINE_HOST_DEVICE inline float Tanh(float x) {
   const float s = x * x;
   const float fraction = x * (10395.0f + s * (1260.0f + s * 21.0f)) /
                          (10395.0f + s * (4725.0f + s * (210.0f + s)));
@@ -112,7 +116,7 @@ inline float Tanh(float x) {
 
 // The complementary error function of a >= 0, within 2e-7, given e^(-a^2):
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
-inline float Erfc(float a, float exponential) {
+SYNCLINE_HOST_DEVICE inline float Erfc(float a, float exponential) {
   const float t = 1.0f / (1.0f + 0.3275911f * a);
   float q = 1.061405429f;
   q = q * t - 1.453152027f;
@@ -124,7 +128,7 @@ inline float Erfc(float a, float exponential) {
 
 // Error function, within 2e-7. Near 0 its Taylor series, which keeps the
 // relative error small; elsewhere by Erfc.
-inline float Erf(float x) {
+SYNCLINE_HOST_DEVICE inline float Erf(float x) {
   constexpr float kTwoOverRootPi = 1.12837917f;
   const float s = x * x;
   float p = -1.0f / 6894720;  // (-1)^n / (n! (2n + 1)), n = 9 down to 0

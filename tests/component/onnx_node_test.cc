@@ -24,6 +24,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/graph/operator_list.h"
 #include "tests/testing/onnx_node_case.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline {
@@ -118,7 +119,7 @@ class NodeTest {
   }
 
   absl::Status RunNode(const Node& node) {
-    worker::OpSpec spec;
+    worker::OpSpec spec = testing::HostSpec();
     spec.node = &node;
     spec.training = training_;
     std::vector<const void*> inputs;
@@ -139,10 +140,10 @@ class NodeTest {
     const worker::Op::Traits& traits = op->traits();
     AlignedFloats workspace(traits.workspace_bytes / sizeof(float) + 1);
     AlignedFloats scratch(traits.forward_scratch_bytes / sizeof(float) + 1);
-    return op->Forward({.inputs = inputs,
-                        .outputs = outputs,
-                        .workspace = workspace.data(),
-                        .scratch = scratch.data()});
+    return testing::RunForward(*op, {.inputs = inputs,
+                                     .outputs = outputs,
+                                     .workspace = workspace.data(),
+                                     .scratch = scratch.data()});
   }
 
   void* Allocate(ValueId v) {

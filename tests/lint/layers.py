@@ -37,6 +37,10 @@ LAYERS = {
     "kernels/elementwise": ["common/base"],
     "kernels/optimizer": ["common/base", "kernels/elementwise"],
     "kernels": ["common/base", "kernels/elementwise"],
+    # What a device offers, then each device.
+    "kernels/device": ["common/base", "kernels/elementwise", "kernels/."],
+    "kernels/cpu": ["common/base", "kernels/elementwise", "kernels/.",
+                    "kernels/device"],
     "kernels/reference": ["common/base", "kernels"],
     "server/consistency": ["common/base", "common/wire"],
     "server/dense": ["common/base", "common/system", "kernels/optimizer",

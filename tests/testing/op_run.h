@@ -18,6 +18,7 @@
 #include "absl/container/inlined_vector.h"
 #include "common/base/aligned_buffer.h"
 #include "tests/testing/arrays.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::testing {
@@ -92,7 +93,7 @@ class OpRun {
     workspace_ = floats(traits.workspace_bytes);
     scratch_ = floats(
         std::max(traits.forward_scratch_bytes, traits.backward_scratch_bytes));
-    return op_->Forward(Tensors());
+    return RunForward(*op_, Tensors());
   }
 
   int64_t workspace_bytes() const { return op_->traits().workspace_bytes; }
@@ -119,8 +120,8 @@ class OpRun {
       dx[i].assign(spec_.inputs[i].count(), before.value_or(kNan));
       pointers[i] = dx[i].data();
     }
-    const absl::Status status = op_->Backward(
-        Tensors(),
+    const absl::Status status = RunBackward(
+        *op_, Tensors(),
         {.outputs = outputs, .inputs = pointers, .accumulates = accumulates});
     EXPECT_TRUE(status.ok()) << status;
     return dx;
@@ -157,7 +158,7 @@ class OpRun {
   }
 
   Node node_;
-  worker::OpSpec spec_;
+  worker::OpSpec spec_ = HostSpec();
   std::list<std::string> data_;  // of the inputs, at fixed addresses
   std::vector<const void*> inputs_;
   std::vector<std::vector<float>> y_;

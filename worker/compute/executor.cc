@@ -15,6 +15,8 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/system/memory_claim.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/device/data_error.h"
 #include "kernels/threads.h"
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/step_plan.h"
@@ -105,11 +107,14 @@ std::vector<PlannedOperator> ByOperator(
   return operators;
 }
 
-class CpuExecutor : public Executor {
+class GraphExecutor : public Executor {
  public:
-  CpuExecutor(std::shared_ptr<const Model> model, const TrainingGraph& training,
-              const Options& options)
-      : model_(std::move(model)), training_(training), options_(options) {
+  GraphExecutor(std::shared_ptr<const Model> model,
+                const TrainingGraph& training, const Options& options)
+      : model_(std::move(model)),
+        training_(training),
+        options_(options),
+        device_(options.device != nullptr ? *options.device : ThisMachine()) {
     for (const auto& p : training_.parameters) {
       parameters_.push_back(p.value);
       counts_.push_back(ElementCount(p.dims));
@@ -125,7 +130,6 @@ class CpuExecutor : public Executor {
 
   // Plans the largest batches, and says what they take.
   absl::StatusOr<ExecutorPlan> PlanBatches();
-  // Takes that memory.
   // Takes the plan's memory. Errors: ResourceExhausted: there is not as much.
   absl::Status Allocate(const ExecutorPlan& plan);
 
@@ -227,6 +231,13 @@ class CpuExecutor : public Executor {
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
                                    absl::FunctionRef<void(int)> ready);
+  void ForgetErrors() {
+    static constexpr DataError kNone;
+    stream_->CopyToDevice(errors_.data(), &kNone, sizeof(kNone));
+  }
+  // What the kernels of the forward pass have reported. Errors:
+  // InvalidArgument, naming the node.
+  absl::Status CheckData(const StepPlan& plan);
   // `failure` of a node, with the value that is not finite if there is one.
   absl::Status Located(StepPlan& plan, const absl::Status& failure,
                        uint64_t seed);
@@ -236,6 +247,7 @@ class CpuExecutor : public Executor {
   const std::shared_ptr<const Model> model_;
   const TrainingGraph training_;
   const Options options_;
+  Device& device_;
   std::vector<ValueId> parameters_;
   std::vector<int64_t> counts_;                  // by parameter
   std::vector<GradientMemory> gradient_memory_;  // likewise
@@ -249,15 +261,17 @@ class CpuExecutor : public Executor {
   int64_t training_arena_bytes_ = 0;
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
+  std::unique_ptr<Stream> stream_;  // from Allocate on
+  DeviceMemory errors_;             // likewise: a DataError
 };
 
-absl::Span<const int64_t> CpuExecutor::Lengths() const {
+absl::Span<const int64_t> GraphExecutor::Lengths() const {
   static constexpr int64_t kOfTheModel[] = {0};
   if (options_.lengths.empty()) return kOfTheModel;
   return options_.lengths;
 }
 
-absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
+absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
   SYNCLINE_RETURN_IF_ERROR(CheckInputs());
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
@@ -274,7 +288,7 @@ absl::StatusOr<ExecutorPlan> CpuExecutor::PlanBatches() {
   return plan;
 }
 
-absl::Status CpuExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
+absl::Status GraphExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
   const StepPlan* described = nullptr;
   if (options_.eval_batch_size > 0) {
     SYNCLINE_ASSIGN_OR_RETURN(
@@ -301,14 +315,14 @@ absl::Status CpuExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
   return absl::OkStatus();
 }
 
-void CpuExecutor::Describe(const StepPlan& step, ExecutorPlan* plan) const {
+void GraphExecutor::Describe(const StepPlan& step, ExecutorPlan* plan) const {
   plan->tensors = LargestFirst(step);
   plan->operators =
       ByOperator(step.Costs(), static_cast<double>(options_.batch_size) /
                                    static_cast<double>(LargestPart()));
 }
 
-std::vector<PlannedTensor> CpuExecutor::LargestFirst(
+std::vector<PlannedTensor> GraphExecutor::LargestFirst(
     const StepPlan& plan) const {
   std::vector<PlannedTensor> tensors = plan.ArenaTensors();
   for (const TrainingGraph::Parameter& p : training_.parameters) {
@@ -322,7 +336,7 @@ std::vector<PlannedTensor> CpuExecutor::LargestFirst(
   return tensors;
 }
 
-absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
+absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
   // The model holds the values of its file until they are released; what is
   // touched only after that (MakeResident) finds their memory free.
   uint64_t released = 0;
@@ -336,6 +350,9 @@ absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
   SYNCLINE_RETURN_IF_ERROR(
       CheckMemoryFor("parameters, gradients and activations",
                      std::max(at_once, total - std::min(total, released))));
+  SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
+  SYNCLINE_ASSIGN_OR_RETURN(errors_, device_.Allocate(sizeof(DataError)));
+  ForgetErrors();
   values_.Allocate(counts_, /*shared=*/false);
   gradients_.Allocate(GradientCounts(), options_.shared_gradients);
   FillParameters();
@@ -344,19 +361,19 @@ absl::Status CpuExecutor::Allocate(const ExecutorPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status CpuExecutor::MakeResident(const GoOnCheck& go_on) {
+absl::Status GraphExecutor::MakeResident(const GoOnCheck& go_on) {
   SYNCLINE_RETURN_IF_ERROR(values_.Touch("parameters", go_on));
   SYNCLINE_RETURN_IF_ERROR(gradients_.Touch("gradients", go_on));
   return TouchMemory("activations", BytesOf(&arena_), go_on);
 }
 
-void CpuExecutor::EnsureArena(int64_t bytes) {
+void GraphExecutor::EnsureArena(int64_t bytes) {
   const size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
   if (arena_.size() < floats) arena_ = AlignedFloats(floats);
 }
 
 // Everything that the loss depends on is there, in a type that is fed.
-absl::Status CpuExecutor::CheckInputs() const {
+absl::Status GraphExecutor::CheckInputs() const {
   const Graph& graph = model_->graph();
   std::vector<bool> given(graph.values.size(), false);
   for (ValueId v : training_.feeds) {
@@ -385,7 +402,7 @@ absl::Status CpuExecutor::CheckInputs() const {
 }
 
 // Parameters without values in the file stay zero until they are written.
-void CpuExecutor::FillParameters() {
+void GraphExecutor::FillParameters() {
   const Graph& graph = model_->graph();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& bytes =
@@ -394,9 +411,9 @@ void CpuExecutor::FillParameters() {
   }
 }
 
-absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
-                                               int64_t batch_size,
-                                               int64_t length) {
+absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
+                                                 int64_t batch_size,
+                                                 int64_t length) {
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const CachedPlan& p) {
         return p.training == training && p.batch_size == batch_size &&
@@ -409,7 +426,8 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<StepPlan> plan,
       StepPlan::Create(
-          {.model = model_.get(),
+          {.device = &device_,
+           .model = model_.get(),
            .flow = training ? &with_gradients_ : &forward_only_,
            .feeds = training_.feeds,
            .parameters = parameters_,
@@ -432,7 +450,7 @@ absl::StatusOr<StepPlan*> CpuExecutor::PlanFor(bool training,
   return plans_.front().plan.get();
 }
 
-absl::Status CpuExecutor::CheckSize(const Batch& batch, int64_t most) const {
+absl::Status GraphExecutor::CheckSize(const Batch& batch, int64_t most) const {
   if (!absl::c_linear_search(Lengths(), batch.length)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch of length ", batch.length, "; this executor has plans for ",
@@ -444,8 +462,8 @@ absl::Status CpuExecutor::CheckSize(const Batch& batch, int64_t most) const {
 }
 
 // The plan for this part of a batch, bound to its memory.
-absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
-                                             Part part) {
+absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
+                                               const Batch& batch, Part part) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             PlanFor(training, part.size, batch.length));
   // All of them before anything is computed.
@@ -462,12 +480,23 @@ absl::StatusOr<StepPlan*> CpuExecutor::Ready(bool training, const Batch& batch,
                   .gradients = gradients_.addresses(),
                   .tables = tables_,
                   .recorder = training ? recorder_ : nullptr,
-                  .statistics = training ? statistics_ : nullptr}));
+                  .statistics = training ? statistics_ : nullptr,
+                  .stream = stream_.get(),
+                  .errors = errors_.as<DataError>()}));
   return plan;
 }
 
-absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
-                                    uint64_t seed) {
+absl::Status GraphExecutor::CheckData(const StepPlan& plan) {
+  DataError error;
+  stream_->CopyToHost(&error, errors_.data(), sizeof(error));
+  SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+  if (error.node == DataError::kNone) return absl::OkStatus();
+  ForgetErrors();
+  return plan.Explain(error);
+}
+
+absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss,
+                                      uint64_t seed) {
   const std::string where = plan.FindNonFinite(seed);
   return absl::FailedPreconditionError(absl::StrCat(
       "the loss is ", loss, ": ",
@@ -475,15 +504,15 @@ absl::Status CpuExecutor::NotFinite(StepPlan& plan, double loss,
                     : where));
 }
 
-absl::Status CpuExecutor::Located(StepPlan& plan, const absl::Status& failure,
-                                  uint64_t seed) {
+absl::Status GraphExecutor::Located(StepPlan& plan, const absl::Status& failure,
+                                    uint64_t seed) {
   const std::string where = plan.FindNonFinite(seed);
   if (where.empty()) return failure;
   return absl::FailedPreconditionError(
       absl::StrCat(failure.message(), ": ", where));
 }
 
-absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
+absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     const Batch& batch, int64_t clock, uint32_t rank,
     absl::FunctionRef<void(int)> on_gradient) {
   SYNCLINE_CHECK(options_.trains);
@@ -508,15 +537,15 @@ absl::StatusOr<Executor::StepResult> CpuExecutor::TrainStep(
   return result;
 }
 
-double CpuExecutor::RunLoss(const StepPlan& plan, const Batch& batch,
-                            Part part) {
+double GraphExecutor::RunLoss(const StepPlan& plan, const Batch& batch,
+                              Part part) {
   const StepRecorder::Interval interval(recorder_, StepProfile::LOSS);
   return plan.loss().Run(plan.scores(),
                          batch.labels.data() + part.first * batch.label_width,
                          plan.loss_gradient());
 }
 
-absl::StatusOr<double> CpuExecutor::TrainPart(
+absl::StatusOr<double> GraphExecutor::TrainPart(
     const Batch& batch, Part part, int64_t clock, uint64_t seed,
     absl::FunctionRef<void(int)> ready) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
@@ -525,6 +554,7 @@ absl::StatusOr<double> CpuExecutor::TrainPart(
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
   const absl::Status forward = plan->Forward(seed);
+  SYNCLINE_RETURN_IF_ERROR(CheckData(*plan));
   if (absl::IsFailedPrecondition(forward)) {
     return at_clock(Located(*plan, forward, seed));
   }
@@ -536,12 +566,15 @@ absl::StatusOr<double> CpuExecutor::TrainPart(
   return loss;
 }
 
-absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
+absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
+    const Batch& batch) {
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.eval_batch_size));
   SetComputeThreads(options_.threads);
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             Ready(/*training=*/false, batch, {0, batch.size}));
-  SYNCLINE_RETURN_IF_ERROR(plan->Forward(/*seed=*/0));
+  const absl::Status forward = plan->Forward(/*seed=*/0);
+  SYNCLINE_RETURN_IF_ERROR(CheckData(*plan));
+  SYNCLINE_RETURN_IF_ERROR(forward);
   const Loss& loss = plan->loss();
   const double sum =
       loss.Run(plan->scores(), batch.labels.data(), /*gradient=*/nullptr);
@@ -555,7 +588,7 @@ absl::StatusOr<Executor::EvalResult> CpuExecutor::Evaluate(const Batch& batch) {
   return result;
 }
 
-absl::Status CpuExecutor::WhyNotFinite(const EvalResult& result) {
+absl::Status GraphExecutor::WhyNotFinite(const EvalResult& result) {
   SYNCLINE_CHECK(!plans_.empty());
   return Annotate(NotFinite(*plans_.front().plan, result.loss_sum, /*seed=*/0),
                   "evaluation");
@@ -567,7 +600,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     std::shared_ptr<const Model> model, const TrainingGraph& training,
     const Options& options) {
   auto executor =
-      std::make_unique<CpuExecutor>(std::move(model), training, options);
+      std::make_unique<GraphExecutor>(std::move(model), training, options);
   SYNCLINE_ASSIGN_OR_RETURN(const ExecutorPlan plan, executor->PlanBatches());
   SYNCLINE_RETURN_IF_ERROR(executor->Allocate(plan));
   return executor;
@@ -576,7 +609,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
 absl::StatusOr<ExecutorPlan> Executor::Plan(std::shared_ptr<const Model> model,
                                             const TrainingGraph& training,
                                             const Options& options) {
-  return CpuExecutor(std::move(model), training, options).PlanBatches();
+  return GraphExecutor(std::move(model), training, options).PlanBatches();
 }
 
 }  // namespace syncline::worker

@@ -14,6 +14,7 @@
 #include "common/model/training_graph.h"
 #include "common/system/memory_claim.h"
 #include "common/system/shared_region.h"
+#include "kernels/device/device.h"
 #include "worker/compute/step_recorder.h"
 #include "worker/data/batch.h"
 #include "worker/embedding/row_batch.h"
@@ -29,6 +30,8 @@ namespace syncline::worker {
 class Executor {
  public:
   struct Options {
+    // That computes; outlives the executor. Null: this machine's processors.
+    Device* device = nullptr;
     LossSpec loss;
     bool ignores_labels = false;  // labels may be kIgnoredLabel
     // False: only Evaluate is called; there are no gradients, nor plans of

@@ -10,7 +10,7 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/model/graph/memory_plan.h"
-#include "kernels/convolution.h"
+#include "kernels/device/device.h"
 #include "worker/compute/layout_assignment.h"
 #include "worker/ops/op_table.h"
 
@@ -97,13 +97,14 @@ absl::Status StepPlan::MakeOps() {
   for (ValueId v : table_values_) constants[v] = nullptr;
   const std::vector<int64_t> blocks =
       AssignLayouts(graph(), *spec_.flow, shapes_, spec_.loss_output,
-                    Convolution::BlockOfChannels());
+                    spec_.device->channel_block());
   const Values values = {graph(), shapes_, blocks, constants};
   const std::vector<int>& nodes = spec_.flow->nodes;
   std::vector<std::string> problems;
   for (size_t p = 0; p < nodes.size(); ++p) {
     OpSpec spec;
     spec.node = &graph().nodes[nodes[p]];
+    spec.device = spec_.device;
     spec.wants_gradient = spec_.flow->wants_gradient[p];
     spec.training = spec_.training;
     spec.samples = spec_.batch_size;
@@ -319,6 +320,8 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   batch_samples_ = memory.batch->size;
   recorder_ = memory.recorder;
   statistics_ = memory.statistics;
+  stream_ = memory.stream;
+  errors_ = memory.errors;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -368,13 +371,16 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
   }
 }
 
-Op::Tensors StepPlan::TensorsOf(const Call& call, const Arguments& arguments,
+Op::Tensors StepPlan::TensorsOf(size_t position, const Arguments& arguments,
                                 void* scratch, uint64_t seed) const {
+  const auto node = static_cast<uint64_t>(calls_[position].node_index);
   return {.inputs = arguments.inputs,
           .outputs = arguments.outputs,
           .workspace = arguments.workspace,
           .scratch = scratch,
-          .seed = SeedFor(seed, static_cast<uint64_t>(call.node_index)),
+          .stream = stream_,
+          .errors = {errors_, static_cast<int32_t>(position)},
+          .seed = SeedFor(seed, node),
           .statistics = statistics_};
 }
 
@@ -398,7 +404,7 @@ absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
       recorder_, recomputed ? StepProfile::RECOMPUTED : StepProfile::FORWARD,
       call.node);
   Op::Tensors tensors =
-      TensorsOf(call, arguments, arguments.forward_scratch, seed);
+      TensorsOf(position, arguments, arguments.forward_scratch, seed);
   tensors.again = pass != Pass::kForward;
   return AnnotateNode(ops_[position]->Forward(tensors), *call.node);
 }
@@ -410,11 +416,16 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
   const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
                                         call.node);
   absl::Status status = ops_[position]->Backward(
-      TensorsOf(call, call.again, call.backward_scratch, seed),
+      TensorsOf(position, call.again, call.backward_scratch, seed),
       {.outputs = call.output_gradients,
        .inputs = call.input_gradients,
        .accumulates = accumulate ? call.accumulates_later : call.accumulates});
   return AnnotateNode(status, *call.node);
+}
+
+absl::Status StepPlan::Explain(const DataError& error) const {
+  const auto position = static_cast<size_t>(error.node);
+  return AnnotateNode(ops_[position]->Explain(error), *calls_[position].node);
 }
 
 absl::Status StepPlan::Forward(uint64_t seed) {

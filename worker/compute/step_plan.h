@@ -35,6 +35,7 @@ class StepPlan {
  public:
   // Everything pointed to outlives the plan.
   struct Spec {
+    Device* device = nullptr;
     const Model* model = nullptr;
     const BackwardGraph* flow = nullptr;
     absl::Span<const ValueId> feeds;
@@ -86,6 +87,8 @@ class StepPlan {
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
     // With folds_statistics; null: those of this batch alone.
     StatisticsExchange* statistics = nullptr;
+    Stream* stream = nullptr;     // where the device runs it
+    DataError* errors = nullptr;  // in memory of the device, kNone
   };
   absl::Status Bind(const Memory& memory);
 
@@ -102,6 +105,10 @@ class StepPlan {
   // parameters and rows that are there, of earlier parts; else overwrites them.
   absl::Status Backward(uint64_t seed, bool accumulate,
                         absl::FunctionRef<void(int)> ready);
+
+  // In words, what Forward's kernels have reported. Errors: InvalidArgument,
+  // naming the node.
+  absl::Status Explain(const DataError& error) const;
 
   // Runs Forward once more, and says which is the first input, parameter or
   // node output that holds NaN or infinity; empty if none does.
@@ -156,7 +163,7 @@ class StepPlan {
                      absl::Span<const Place> values, Arguments* arguments);
   absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
-  Op::Tensors TensorsOf(const Call& call, const Arguments& arguments,
+  Op::Tensors TensorsOf(size_t position, const Arguments& arguments,
                         void* scratch, uint64_t seed) const;
   // Names the node, and the part where numbers of samples are counted in it.
   absl::Status AnnotateNode(const absl::Status& status, const Node& node) const;
@@ -195,6 +202,8 @@ class StepPlan {
   int64_t batch_samples_ = 0;  // of the batch that this is a part of
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
+  Stream* stream_ = nullptr;
+  DataError* errors_ = nullptr;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -26,4 +26,15 @@ absl::Status OpSpec::RequireFloat32() const {
   return absl::OkStatus();
 }
 
+absl::Status OpSpec::NoKernel() const {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the device ", device->name(), " has no kernel for it"));
+}
+
+absl::Status Op::Explain(const DataError& error) const {
+  return absl::InternalError(absl::StrCat("kind ", error.kind, " of element ",
+                                          error.position, ", ", error.value,
+                                          ", is not explained"));
+}
+
 }  // namespace syncline::worker

@@ -4,6 +4,11 @@
 // The executor's interface to an operator. One Op is one node of the graph for
 // one batch size on one device: made when the plan is made, with concrete
 // shapes, and run many times without allocating.
+//
+// An Op is the same on all devices. Its factory resolves the node to plain
+// descriptors; Forward and Backward call the kernels of the device with them
+// (kernels/device). The tensors lie in memory of the device: an Op passes their
+// addresses on, and never reads or writes what is there.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +21,8 @@
 #include "absl/types/span.h"
 #include "common/model/graph/node.h"
 #include "common/model/graph/tensor.h"
+#include "kernels/device/data_error.h"
+#include "kernels/device/device.h"
 
 namespace syncline::worker {
 
@@ -30,7 +37,7 @@ struct TensorType {
   // know of it (layout_assignment.h) are given such.
   int64_t channel_block = 1;
   // The value's bytes if it is a constant or an initializer that is not
-  // trained, else null. Borrowed for the Op's life.
+  // trained, else null. In memory of the host. Borrowed for the Op's life.
   const void* constant = nullptr;
 
   int64_t count() const { return ElementCount(dims); }
@@ -39,6 +46,7 @@ struct TensorType {
 // The arguments of a factory.
 struct OpSpec {
   const Node* node = nullptr;       // outlives the Op
+  Device* device = nullptr;         // likewise
   std::vector<TensorType> inputs;   // as many as the operator's schema may have
   std::vector<TensorType> outputs;  // are asked for through input() below
   std::vector<bool> wants_gradient;  // by input; none: forward only
@@ -58,8 +66,18 @@ struct OpSpec {
     return std::find(wants_gradient.begin(), wants_gradient.end(), true) !=
            wants_gradient.end();
   }
+  const KernelTable& kernels() const { return device->kernels(); }
   // Errors: InvalidArgument: an input that is present is not float32.
   absl::Status RequireFloat32() const;
+  // Errors: InvalidArgument, naming the device: one of `kernels`, families and
+  // functions of them, is null.
+  template <typename... Kernel>
+  absl::Status RequireKernels(Kernel... kernels) const {
+    return (... && (kernels != nullptr)) ? absl::OkStatus() : NoKernel();
+  }
+
+ private:
+  absl::Status NoKernel() const;
 };
 
 class Op {
@@ -91,7 +109,9 @@ class Op {
     absl::Span<const void* const> inputs;
     absl::Span<void* const> outputs;
     void* workspace = nullptr;
-    void* scratch = nullptr;  // of this call
+    void* scratch = nullptr;   // of this call
+    Stream* stream = nullptr;  // never null when an Op runs
+    ErrorSlot errors = {};     // of this node
     uint64_t seed = 0;  // for what is random; differs by node, clock and rank
     // Of this step, where the Op folds statistics; null: of this batch alone.
     StatisticsExchange* statistics = nullptr;
@@ -129,12 +149,14 @@ class Op {
   virtual ~Op() = default;
 
   const Traits& traits() const { return traits_; }
-  // Errors, not retried: Internal from a library; InvalidArgument: an index
-  // that is out of range.
+  // Put the work into the stream. Errors, not retried: Internal from a library.
+  // An index that is out of range goes to the error slot.
   virtual absl::Status Forward(const Tensors& t) = 0;
   // Follows a Forward of the same step. Called only if an input wants a
   // gradient.
   virtual absl::Status Backward(const Tensors& t, const Gradients& g) = 0;
+  // What a kernel of this Op has reported, in words: InvalidArgument.
+  virtual absl::Status Explain(const DataError& error) const;
 
  protected:
   explicit Op(const Traits& traits) : traits_(traits) {}

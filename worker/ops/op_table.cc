@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Op>> CreateOp(const OpSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(*spec.node), ": the operator is not supported"));
   }
-  auto op = entry->cpu(spec);
+  auto op = entry->make(spec);
   if (!op.ok()) return Annotate(op.status(), Describe(*spec.node));
   return op;
 }

@@ -16,7 +16,7 @@ struct OpEntry {
   // See common/model/graph/operator_list.h, which this is made from.
   uint32_t differentiable_inputs;
   uint32_t differentiable_outputs;
-  OpFactory* cpu;
+  OpFactory* make;
 };
 
 // Every operator that can be executed, in the order of the list.

@@ -9,39 +9,6 @@
 
 namespace syncline {
 
-size_t DTypeBytes(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-    case DType::kInt32:
-      return 4;
-    case DType::kFloat64:
-    case DType::kInt64:
-      return 8;
-    case DType::kBool:
-    case DType::kUint8:
-      return 1;
-  }
-  return 0;
-}
-
-absl::string_view DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kInt32:
-      return "int32";
-    case DType::kInt64:
-      return "int64";
-    case DType::kBool:
-      return "bool";
-    case DType::kUint8:
-      return "uint8";
-  }
-  return "?";
-}
-
 int64_t ElementCount(absl::Span<const int64_t> dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1},
                          std::multiplies<int64_t>());

@@ -1,24 +1,17 @@
 #ifndef SYNCLINE_COMMON_MODEL_GRAPH_TENSOR_H_
 #define SYNCLINE_COMMON_MODEL_GRAPH_TENSOR_H_
 
-// Element types, dimensions and constants: the part of graph.h that most of its
+// Dimensions and constants: the part of graph.h that most of its
 // readers need.
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/dtype.h"
 
 namespace syncline {
-
-enum class DType { kFloat32, kFloat64, kInt32, kInt64, kBool, kUint8 };
-
-// Bytes per element: 4, 8, 4, 8, 1, 1.
-size_t DTypeBytes(DType dtype);
-absl::string_view DTypeName(DType dtype);  // "float32"
 
 using Dims = std::vector<int64_t>;
 // Product; 1 for a scalar.

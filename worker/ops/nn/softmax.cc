@@ -1,22 +1,16 @@
-#include "kernels/softmax.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/threads.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/softmax_kernels.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
 namespace {
 
-struct SoftmaxKernels {
-  void (*forward)(const SoftmaxShape& s, const float* x, float* y);
-  void (*backward)(const SoftmaxShape& s, const float* y, const float* dy,
-                   bool accumulate, float* dx);
-};
-
 class SoftmaxOp : public Op {
  public:
-  SoftmaxOp(const SoftmaxShape& shape, const SoftmaxKernels& kernels)
+  SoftmaxOp(const SoftmaxShape& shape, const SoftmaxKernels::Pair& kernels)
       : Op({.backward_outputs = 1,
             .in_place_input = 0,
             .gradient_in_place = true}),
@@ -24,32 +18,19 @@ class SoftmaxOp : public Op {
         kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    ForParts([&](const SoftmaxShape& part, int64_t at) {
-      kernels_.forward(part, t.in(0) + at, t.out(0) + at);
-    });
+    kernels_.forward(*t.stream, shape_, t.in(0), t.out(0));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    ForParts([&](const SoftmaxShape& part, int64_t at) {
-      kernels_.backward(part, t.out(0) + at, g.out() + at, g.accumulate(0),
-                        g.in(0) + at);
-    });
+    kernels_.backward(*t.stream, shape_, t.out(0), g.out(), g.accumulate(0),
+                      g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  // Calls run(part, offset) for what each thread has of the lines.
-  template <typename Run>
-  void ForParts(Run run) const {
-    const int64_t row = shape_.n * shape_.inner;
-    ParallelForRows(shape_.outer, row, [&](int64_t begin, int64_t end) {
-      run(SoftmaxShape{end - begin, shape_.n, shape_.inner}, begin * row);
-    });
-  }
-
   const SoftmaxShape shape_;
-  const SoftmaxKernels kernels_;
+  const SoftmaxKernels::Pair kernels_;
 };
 
 absl::StatusOr<SoftmaxShape> ShapeOf(const Node& node, const Dims& dims) {
@@ -73,8 +54,13 @@ absl::StatusOr<SoftmaxShape> ShapeOf(const Node& node, const Dims& dims) {
 // Softmax and LogSoftmax. From opset 13 on along `axis` (default -1); before,
 // over all dimensions from `axis` (default 1) on, seen as one.
 absl::StatusOr<std::unique_ptr<Op>> MakeSoftmaxOp(
-    const OpSpec& spec, const SoftmaxKernels& kernels) {
+    const OpSpec& spec, SoftmaxKernels::Pair SoftmaxKernels::*which) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const SoftmaxKernels* const family = spec.kernels().softmax;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  const SoftmaxKernels::Pair kernels = family->*which;
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels.forward, kernels.backward));
   SYNCLINE_ASSIGN_OR_RETURN(const SoftmaxShape shape,
                             ShapeOf(*spec.node, spec.input(0).dims));
   return std::make_unique<SoftmaxOp>(shape, kernels);
@@ -83,11 +69,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSoftmaxOp(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSoftmax(const OpSpec& spec) {
-  return MakeSoftmaxOp(spec, {Softmax, SoftmaxGradient});
+  return MakeSoftmaxOp(spec, &SoftmaxKernels::softmax);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeLogSoftmax(const OpSpec& spec) {
-  return MakeSoftmaxOp(spec, {LogSoftmax, LogSoftmaxGradient});
+  return MakeSoftmaxOp(spec, &SoftmaxKernels::log_softmax);
 }
 
 }  // namespace syncline::worker

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/recurrent.h"
 #include "worker/ops/recurrent/recurrent_op.h"
@@ -36,7 +35,8 @@ class GruOp : public RecurrentOp {
     SYNCLINE_RETURN_IF_ERROR(gates_->Accumulate(s.h_before, s.r, s.gates));
     for (int64_t i = 0; i < shape().samples; ++i) {
       if (is_usual()) {
-        Sigmoid(2 * n, GatesOf(s, i), GatesOf(s, i));
+        Apply({.kind = RnnActivation::Kind::kSigmoid}, 2 * n, GatesOf(s, i),
+              GatesOf(s, i));
       } else {
         Apply(s.functions[0], 2 * n, s.gates + i * 3 * n, GatesOf(s, i));
       }

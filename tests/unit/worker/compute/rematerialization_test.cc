@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
+#include "tests/testing/op_device.h"
 #include "tests/testing/training_model.h"
 #include "worker/ops/op_table.h"
 
@@ -32,7 +33,7 @@ class Partition {
     flow_ =
         BuildBackwardGraph(graph(), model_.training.loss_output, parameters);
     for (size_t p = 0; p < flow_.nodes.size(); ++p) {
-      OpSpec spec;
+      OpSpec spec = testing::HostSpec();
       spec.node = &graph().nodes[flow_.nodes[p]];
       spec.wants_gradient = flow_.wants_gradient[p];
       spec.training = true;

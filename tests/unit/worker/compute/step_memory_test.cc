@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
+#include "tests/testing/op_device.h"
 #include "tests/testing/training_model.h"
 #include "worker/ops/op_table.h"
 
@@ -147,7 +148,7 @@ class Interpreter {
   }
 
   OpSpec SpecOf(const Node& node) const {
-    OpSpec spec;
+    OpSpec spec = testing::HostSpec();
     spec.node = &node;
     spec.training = true;
     for (ValueId v : node.inputs) {
@@ -178,7 +179,8 @@ class Interpreter {
   void Forward(const Node& node) {
     ops_.push_back(*CreateOp(SpecOf(node)));
     workspaces_.emplace_back(ops_.back()->traits().workspace_bytes);
-    ASSERT_TRUE(ops_.back()->Forward(TensorsOf(ops_.size() - 1)).ok());
+    ASSERT_TRUE(
+        testing::RunForward(*ops_.back(), TensorsOf(ops_.size() - 1)).ok());
   }
 
   void StartGradient(ValueId y, const Batch& batch) {
@@ -201,10 +203,9 @@ class Interpreter {
       pointers[i] = dx[i].data();
     }
     const std::vector<const float*> output = {dy.data()};
-    ASSERT_TRUE(ops_[n]
-                    ->Backward(TensorsOf(n), {.outputs = output,
-                                              .inputs = pointers,
-                                              .accumulates = {}})
+    ASSERT_TRUE(testing::RunBackward(
+                    *ops_[n], TensorsOf(n),
+                    {.outputs = output, .inputs = pointers, .accumulates = {}})
                     .ok());
     for (size_t i = 0; i < dx.size(); ++i) {
       std::vector<float>& sum = gradients_[node.inputs[i]];

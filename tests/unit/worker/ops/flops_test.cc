@@ -4,6 +4,7 @@
 #include "worker/ops/flops.h"
 
 #include "gtest/gtest.h"
+#include "tests/testing/op_device.h"
 
 namespace syncline::worker {
 namespace {
@@ -13,7 +14,7 @@ TensorType Of(const Dims& dims) { return {.present = true, .dims = dims}; }
 // All inputs want gradients unless `wants` says which.
 OpFlops Flops(const Node& node, const std::vector<Dims>& inputs,
               const Dims& output, std::vector<bool> wants = {}) {
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   for (const Dims& dims : inputs) spec.inputs.push_back(Of(dims));
   spec.outputs.push_back(Of(output));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -21,7 +22,7 @@ absl::Status RunOnce(const std::string& op_type, const TensorType& data,
   Node node;
   node.name = "it";
   node.op_type = op_type;
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.inputs = {data, indices};
   spec.outputs = {output};
@@ -29,7 +30,7 @@ absl::Status RunOnce(const std::string& op_type, const TensorType& data,
   if (!op.ok()) return op.status();
   const std::vector<const void*> inputs = {values, index_values};
   const std::vector<void*> outputs = {y->data()};
-  return (*op)->Forward({.inputs = inputs, .outputs = outputs});
+  return testing::RunForward(**op, {.inputs = inputs, .outputs = outputs});
 }
 
 inline TensorType Typed(DType dtype, Dims dims) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/testing/op_device.h"
 #include "tests/unit/worker/ops/op_table_fixture.h"
 #include "worker/ops/op_table.h"
 
@@ -22,7 +23,7 @@ absl::Status Refused(const std::string& op_type, std::vector<TensorType> inputs,
   node.op_type = op_type;
   node.since_version = 13;
   node.attributes = std::move(attributes);
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.outputs = {inputs[0]};
   spec.inputs = std::move(inputs);

@@ -29,6 +29,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_case.h"
+#include "tests/testing/op_device.h"
 #include "worker/compute/layout_assignment.h"
 
 namespace syncline::worker {
@@ -121,7 +122,7 @@ class Bench {
   }
 
   void Forward() {
-    ASSERT_TRUE(op_->Forward(Tensors(y_.data())).ok());
+    ASSERT_TRUE(testing::RunForward(*op_, Tensors(y_.data())).ok());
     ExpectNear(y_, want_y_.values, kTolerance);
   }
 
@@ -130,7 +131,7 @@ class Bench {
     if (i < 0) return;
     std::vector<float>& x = floats_[i];
     ASSERT_EQ(x.size(), y_.size());
-    ASSERT_TRUE(op_->Forward(Tensors(x.data())).ok());
+    ASSERT_TRUE(testing::RunForward(*op_, Tensors(x.data())).ok());
     ExpectNear(x, want_y_.values, kTolerance);
     x = ToFloats(in_[i].values);
   }
@@ -265,9 +266,10 @@ class Bench {
   void Run(const float* dy, const std::vector<float*>& dx, bool accumulate) {
     const std::vector<const float*> output_gradients = {dy};
     const absl::InlinedVector<bool, 8> accumulates(dx.size(), accumulate);
-    ASSERT_TRUE(op_->Backward(Tensors(y_.data()), {.outputs = output_gradients,
-                                                   .inputs = dx,
-                                                   .accumulates = accumulates})
+    ASSERT_TRUE(testing::RunBackward(*op_, Tensors(y_.data()),
+                                     {.outputs = output_gradients,
+                                      .inputs = dx,
+                                      .accumulates = accumulates})
                     .ok());
   }
 
@@ -276,7 +278,7 @@ class Bench {
   DoubleArray want_y_, dy_;
   Gradients want_dx_;
   Node node_;
-  OpSpec spec_;
+  OpSpec spec_ = testing::HostSpec();
   std::vector<std::vector<float>> floats_;
   std::vector<float> y_;
   std::vector<size_t> positions_;     // of in_ among all inputs

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/testing/op_device.h"
 #include "tests/unit/worker/ops/op_table_fixture.h"
 #include "worker/ops/op_table.h"
 
@@ -121,7 +122,7 @@ TEST(OpTableTest, OneHotCountsFromTheEndAndForgetsWhatIsOutside) {
   node.op_type = "OneHot";
   const std::vector<float> values = {-1, 4};
   const std::vector<int64_t> indices = {1, -1, 3};
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.inputs = {Typed(DType::kInt64, {3}), Typed(DType::kInt64, {}),
                  Typed(DType::kFloat32, {2})};
@@ -132,7 +133,8 @@ TEST(OpTableTest, OneHotCountsFromTheEndAndForgetsWhatIsOutside) {
   const std::vector<const void*> inputs = {indices.data(), nullptr,
                                            values.data()};
   const std::vector<void*> outputs = {y.data()};
-  ASSERT_TRUE((*op)->Forward({.inputs = inputs, .outputs = outputs}).ok());
+  ASSERT_TRUE(
+      testing::RunForward(**op, {.inputs = inputs, .outputs = outputs}).ok());
   EXPECT_EQ(y, (std::vector<float>{-1, 4, -1, -1, -1, 4, -1, -1, -1}));
 }
 

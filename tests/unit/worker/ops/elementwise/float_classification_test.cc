@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -25,7 +26,7 @@ Flags Found(const std::string& op_type, DType dtype,
   Node node;
   node.op_type = op_type;
   node.attributes = std::move(attributes);
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.inputs = {{.present = true, .dtype = dtype, .dims = {5}}};
   spec.outputs = {{.present = true, .dtype = DType::kBool, .dims = {5}}};
@@ -34,7 +35,8 @@ Flags Found(const std::string& op_type, DType dtype,
   std::vector<uint8_t> y(5, 7);
   const std::vector<const void*> inputs = {x.data()};
   const std::vector<void*> outputs = {y.data()};
-  EXPECT_TRUE((*op)->Forward({.inputs = inputs, .outputs = outputs}).ok());
+  EXPECT_TRUE(
+      testing::RunForward(**op, {.inputs = inputs, .outputs = outputs}).ok());
   return Flags(y.begin(), y.end());
 }
 

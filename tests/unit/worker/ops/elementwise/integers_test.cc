@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -52,7 +53,7 @@ absl::StatusOr<std::vector<T>> Run(
   node.op_type = op_type;
   node.since_version = 13;
   node.attributes = std::move(attributes);
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   std::vector<const void*> inputs;
   for (const Array<T>& x : in) {
@@ -66,7 +67,7 @@ absl::StatusOr<std::vector<T>> Run(
   std::vector<T> y(ElementCount(out), 77);
   const std::vector<void*> outputs = {y.data()};
   const absl::Status status =
-      (*op)->Forward({.inputs = inputs, .outputs = outputs});
+      testing::RunForward(**op, {.inputs = inputs, .outputs = outputs});
   if (!status.ok()) return status;
   return y;
 }

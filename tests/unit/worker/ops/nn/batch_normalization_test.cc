@@ -14,6 +14,7 @@
 #include "common/model/graph/operator_list.h"
 #include "kernels/reference/reference_window.h"
 #include "tests/testing/arrays.h"
+#include "tests/testing/op_device.h"
 #include "tests/testing/thread_folds.h"
 #include "worker/ops/op_table.h"
 
@@ -126,10 +127,10 @@ class Bench {
       out.push_back(other_outputs_.back().data());
     }
     const std::vector<const void*> in = Inputs();
-    ASSERT_TRUE(
-        op_->Forward(
-               {.inputs = in, .outputs = out, .workspace = workspace_.data()})
-            .ok());
+    ASSERT_TRUE(testing::RunForward(*op_, {.inputs = in,
+                                           .outputs = out,
+                                           .workspace = workspace_.data()})
+                    .ok());
     ExpectNear(floats_[0], Forward().values, tolerance);
     const auto moments = Moments();
     auto at = other_outputs_.begin();
@@ -158,13 +159,14 @@ class Bench {
       floats_[i].assign(floats_[i].size(), kNan);
     }
     const std::vector<const void*> in = Inputs();
-    ASSERT_TRUE(op_->Backward({.inputs = in,
-                               .outputs = {},
-                               .workspace = workspace_.data(),
-                               .scratch = scratch_.data()},
-                              {.outputs = of_outputs,
-                               .inputs = gradients,
-                               .accumulates = accumulates})
+    ASSERT_TRUE(testing::RunBackward(*op_,
+                                     {.inputs = in,
+                                      .outputs = {},
+                                      .workspace = workspace_.data(),
+                                      .scratch = scratch_.data()},
+                                     {.outputs = of_outputs,
+                                      .inputs = gradients,
+                                      .accumulates = accumulates})
                     .ok());
     if (!accumulate) d[0] = dy;
     const auto expect = [&](size_t i, std::vector<double> want, double factor) {
@@ -189,7 +191,7 @@ class Bench {
   const NormalizationShape shape_;
   const bool of_batch_;
   Node node_;
-  OpSpec spec_;
+  OpSpec spec_ = testing::HostSpec();
   std::vector<DoubleArray> in_;
   DoubleArray dy_;
   std::vector<std::vector<float>> floats_;  // in_, as the Op has them
@@ -340,7 +342,7 @@ class FoldedBench {
   absl::Status RunWorker(size_t rank) {
     Worker& w = workers_[rank];
     std::vector<std::vector<float>> in = {ToFloats(Rows(in_[0], w))};
-    OpSpec spec;
+    OpSpec spec = testing::HostSpec();
     spec.node = &node_;
     Dims x = in_[0].dims;
     x[0] = w.rows;
@@ -366,18 +368,21 @@ class FoldedBench {
                      .outputs = outputs,
                      .scratch = scratch.data(),
                      .statistics = folds_.of(rank)};
-    if (absl::Status status = (*op)->Forward(t); !status.ok()) return status;
+    if (absl::Status status = testing::RunForward(**op, t); !status.ok())
+      return status;
     outputs[0] = w.y_again.data();
     t.again = true;
-    if (absl::Status status = (*op)->Forward(t); !status.ok()) return status;
+    if (absl::Status status = testing::RunForward(**op, t); !status.ok())
+      return status;
     std::vector<float> dy = ToFloats(Rows(dy_, w));
     w.d.clear();
     for (const auto& values : in) w.d.emplace_back(values.size(), kNan);
     std::vector<float*> gradients;
     for (auto& d : w.d) gradients.push_back(d.data());
     const std::vector<const float*> of_outputs = {dy.data()};
-    return (*op)->Backward(
-        t, {.outputs = of_outputs, .inputs = gradients, .accumulates = {}});
+    return testing::RunBackward(
+        **op, t,
+        {.outputs = of_outputs, .inputs = gradients, .accumulates = {}});
   }
 
   const NormalizationShape whole_;
@@ -436,7 +441,7 @@ TEST(BatchNormalizationTest, WhatDoesNotFitIsRefused) {
   const auto status_of = [](const Dims& x, const Dims& variance) {
     Node node;
     node.op_type = "BatchNormalization";
-    OpSpec spec;
+    OpSpec spec = testing::HostSpec();
     spec.node = &node;
     spec.inputs.assign(5, {.present = true, .dims = {3}});
     spec.inputs[0].dims = x;

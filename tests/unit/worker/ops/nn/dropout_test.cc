@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/testing/arrays.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -45,14 +46,17 @@ class DropoutTest : public ::testing::Test {
     workspace_.assign(op_->traits().workspace_bytes, 0);
   }
 
-  void Forward(uint64_t seed) { ASSERT_TRUE(op_->Forward(Tensors(seed)).ok()); }
+  void Forward(uint64_t seed) {
+    ASSERT_TRUE(testing::RunForward(*op_, Tensors(seed)).ok());
+  }
 
   void Backward() {
     const std::vector<const float*> dy = {x_.data()};
     const std::vector<float*> dx = {dx_.data()};
-    ASSERT_TRUE(op_->Backward(Tensors(0),
-                              {.outputs = dy, .inputs = dx, .accumulates = {}})
-                    .ok());
+    ASSERT_TRUE(
+        testing::RunBackward(*op_, Tensors(0),
+                             {.outputs = dy, .inputs = dx, .accumulates = {}})
+            .ok());
   }
 
   Op::Tensors Tensors(uint64_t seed) {
@@ -67,7 +71,7 @@ class DropoutTest : public ::testing::Test {
   float ratio_ = 0.3f;
   bool training_mode_ = true;
   Node node_;
-  OpSpec spec_;
+  OpSpec spec_ = testing::HostSpec();
   std::unique_ptr<Op> op_;
   std::vector<float> x_ = std::vector<float>(kCount);
   std::vector<float> y_ = std::vector<float>(kCount);

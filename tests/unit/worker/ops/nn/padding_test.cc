@@ -3,6 +3,7 @@
 // however wide; what it computes is in op_table_test.
 
 #include "gtest/gtest.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -25,7 +26,7 @@ absl::Status StatusOf(const Ints& pads, const Dims& out,
   node.name = "it";
   node.op_type = "Pad";
   node.since_version = 18;
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.inputs = {{.present = true, .dims = x},
                  Constant(pads),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/aligned_buffer.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -18,7 +19,7 @@ std::vector<int64_t> IndicesOf(int64_t storage_order) {
   node.since_version = 12;
   node.attributes = {{"kernel_shape", std::vector<int64_t>{2, 2}},
                      {"storage_order", storage_order}};
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   spec.inputs = {{.present = true, .dims = {1, 2, 2, 3}}};
   spec.outputs = {
@@ -35,10 +36,9 @@ std::vector<int64_t> IndicesOf(int64_t storage_order) {
   AlignedFloats workspace((*op)->traits().workspace_bytes / sizeof(float) + 1);
   const std::vector<const void*> inputs = {x.data()};
   const std::vector<void*> outputs = {y.data(), indices.data()};
-  EXPECT_TRUE((*op)
-                  ->Forward({.inputs = inputs,
-                             .outputs = outputs,
-                             .workspace = workspace.data()})
+  EXPECT_TRUE(testing::RunForward(**op, {.inputs = inputs,
+                                         .outputs = outputs,
+                                         .workspace = workspace.data()})
                   .ok());
   EXPECT_EQ(y, std::vector<float>({9, 8, 7, 7}));
   return indices;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/testing/arrays.h"
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -43,22 +44,24 @@ class SplitTest : public ::testing::Test {
 
   void Forward(std::vector<void*> outputs) {
     const std::vector<const void*> inputs = {x_.data()};
-    ASSERT_TRUE(op_->Forward({.inputs = inputs, .outputs = outputs}).ok());
+    ASSERT_TRUE(
+        testing::RunForward(*op_, {.inputs = inputs, .outputs = outputs}).ok());
   }
 
   std::vector<float> Backward(std::vector<const float*> dy, bool accumulate) {
     std::vector<float> dx(8, 100.0f);
     const std::vector<float*> pointers = {dx.data()};
     const std::array<bool, 1> accumulates = {accumulate};
-    EXPECT_TRUE(op_->Backward({}, {.outputs = dy,
-                                   .inputs = pointers,
-                                   .accumulates = accumulates})
-                    .ok());
+    EXPECT_TRUE(
+        testing::RunBackward(
+            *op_, {},
+            {.outputs = dy, .inputs = pointers, .accumulates = accumulates})
+            .ok());
     return dx;
   }
 
   Node node_;
-  OpSpec spec_;
+  OpSpec spec_ = testing::HostSpec();
   std::unique_ptr<Op> op_;
   std::vector<float> x_ = std::vector<float>(8);
   std::vector<std::vector<float>> y_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -24,7 +25,7 @@ template <typename T>
 absl::StatusOr<std::vector<T>> Made(const Node& node, DType dtype,
                                     const std::vector<T>& numbers,
                                     int64_t count, const Dims& dims = {}) {
-  OpSpec spec;
+  OpSpec spec = testing::HostSpec();
   spec.node = &node;
   std::vector<const void*> inputs;
   for (const T& number : numbers) {
@@ -37,7 +38,7 @@ absl::StatusOr<std::vector<T>> Made(const Node& node, DType dtype,
   std::vector<T> y(static_cast<size_t>(count), T{77});
   const std::vector<void*> outputs = {y.data()};
   const absl::Status run =
-      (*op)->Forward({.inputs = inputs, .outputs = outputs});
+      testing::RunForward(**op, {.inputs = inputs, .outputs = outputs});
   if (!run.ok()) return run;
   return y;
 }

@@ -1,0 +1,86 @@
+#include "kernels/cpu/cpu_device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/aligned_buffer.h"
+#include "kernels/convolution.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/device/kernel_table.h"
+
+namespace syncline {
+namespace {
+
+class CpuEvent : public Event {
+ public:
+  void Record(Stream&) override {}
+  bool IsDone() override { return true; }
+  absl::Status Wait() override { return absl::OkStatus(); }
+};
+
+}  // namespace
+
+void CpuStream::CopyToDevice(void* to, const void* from, size_t bytes) {
+  Copy(to, from, bytes);
+}
+
+void CpuStream::CopyToHost(void* to, const void* from, size_t bytes) {
+  Copy(to, from, bytes);
+}
+
+void CpuStream::Copy(void* to, const void* from, size_t bytes) {
+  const CpuKernel kernel(*this);
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void CpuStream::Clear(void* to, size_t bytes) {
+  const CpuKernel kernel(*this);
+  if (bytes > 0) std::memset(to, 0, bytes);
+}
+
+const KernelTable& CpuDevice::kernels() const {
+  static const KernelTable table = {
+      .pointwise = &CpuPointwiseKernels(),
+      .softmax = &CpuSoftmaxKernels(),
+  };
+  return table;
+}
+
+size_t CpuDevice::alignment() const { return kCacheLineBytes; }
+
+int64_t CpuDevice::channel_block() const {
+  return Convolution::BlockOfChannels();
+}
+
+absl::StatusOr<DeviceMemory> CpuDevice::Allocate(size_t bytes) {
+  const size_t rounded =
+      (bytes + kCacheLineBytes) / kCacheLineBytes * kCacheLineBytes;
+  void* const data = std::aligned_alloc(kCacheLineBytes, rounded);
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are no ", bytes, " bytes of memory"));
+  }
+  return DeviceMemory(this, data, bytes, /*is_pinned=*/false);
+}
+
+absl::StatusOr<DeviceMemory> CpuDevice::AllocatePinned(size_t bytes) {
+  return Allocate(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::MakeStream() {
+  return std::make_unique<CpuStream>(this);
+}
+
+absl::StatusOr<std::unique_ptr<Event>> CpuDevice::MakeEvent() {
+  return std::make_unique<CpuEvent>();
+}
+
+void CpuDevice::Free(void* data, size_t, bool) { std::free(data); }
+
+CpuDevice& ThisMachine() {
+  static CpuDevice& device = *new CpuDevice();
+  return device;
+}
+
+}  // namespace syncline

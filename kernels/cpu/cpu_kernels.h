@@ -1,0 +1,17 @@
+#ifndef SYNCLINE_KERNELS_CPU_CPU_KERNELS_H_
+#define SYNCLINE_KERNELS_CPU_CPU_KERNELS_H_
+
+// The families of kernels on this machine's processors, each in the file of its
+// name. They share large loops among the threads that the calling thread may
+// use; the bits do not depend on how many there are.
+
+#include "kernels/device/kernel_table.h"
+
+namespace syncline {
+
+const PointwiseKernels& CpuPointwiseKernels();
+const SoftmaxKernels& CpuSoftmaxKernels();
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CPU_CPU_KERNELS_H_

@@ -1,0 +1,17 @@
+#include "kernels/device/device.h"
+
+#include "common/base/status_macros.h"
+
+namespace syncline {
+
+absl::StatusOr<DeviceMemory> Upload(Device& device, const void* values,
+                                    size_t bytes) {
+  SYNCLINE_ASSIGN_OR_RETURN(DeviceMemory memory, device.Allocate(bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                            device.MakeStream());
+  stream->CopyToDevice(memory.data(), values, bytes);
+  SYNCLINE_RETURN_IF_ERROR(stream->Synchronize());
+  return memory;
+}
+
+}  // namespace syncline

@@ -1,0 +1,142 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_DEVICE_H_
+#define SYNCLINE_KERNELS_DEVICE_DEVICE_H_
+
+// What a device offers: memory, streams of work, and the kernels that run on
+// them. An operator resolves its node to plain descriptors and calls these; it
+// never reads or writes a tensor's memory itself.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace syncline {
+
+class Device;
+struct KernelTable;
+
+// Memory of a device, or host memory that a device copies from and to without
+// a detour. Owned; freed with this. Move-only.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  // `device` outlives this. `is_pinned`: as AllocatePinned made it.
+  DeviceMemory(Device* device, void* data, size_t bytes, bool is_pinned)
+      : device_(device), data_(data), bytes_(bytes), is_pinned_(is_pinned) {}
+  DeviceMemory(DeviceMemory&& other) noexcept { Swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  ~DeviceMemory();
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void Swap(DeviceMemory& other) {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(is_pinned_, other.is_pinned_);
+  }
+
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  bool is_pinned_ = false;
+};
+
+// A queue of a device's work: kernels and copies run one after the other, in
+// the order in which they were put in. Calls return as soon as the work is in
+// the queue; on the host the work is then done. One thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  virtual Device& device() = 0;
+
+  // Memory of the host stays as it is, and is not read, until the copy is done.
+  virtual void CopyToDevice(void* to, const void* from, size_t bytes) = 0;
+  virtual void CopyToHost(void* to, const void* from, size_t bytes) = 0;
+  // Within the device. The ranges are the same or do not overlap.
+  virtual void Copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void Clear(void* to, size_t bytes) = 0;  // with zeros
+
+  // Blocks until all work before this call is done. Errors: Internal: the
+  // device failed; nothing more can be expected of it.
+  virtual absl::Status Synchronize() = 0;
+};
+
+// A point in a stream's work. Thread-compatible.
+class Event {
+ public:
+  virtual ~Event() = default;
+
+  // The point is behind all work that is in the stream now.
+  virtual void Record(Stream& stream) = 0;
+  // Of the latest Record; true if there was none.
+  virtual bool IsDone() = 0;
+  // Blocks until it is done. Errors: as Stream::Synchronize.
+  virtual absl::Status Wait() = 0;
+};
+
+// Thread-safe. Outlives all that it made.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual absl::string_view name() const = 0;  // "cpu", "cuda:0"
+
+  // The kernels. A null entry means that the device does not have that one:
+  // planning refuses nodes that need it (worker/ops/op.h: RequireKernels).
+  virtual const KernelTable& kernels() const = 0;
+
+  // Arrays begin at multiples of this many bytes.
+  virtual size_t alignment() const = 0;
+  // How many neighbouring channels a convolution wants innermost; 1: it takes
+  // them row by row (kernels/convolution.h).
+  virtual int64_t channel_block() const = 0;
+  // Memory of the host is memory of this device: nothing needs to be copied.
+  virtual bool is_host() const = 0;
+
+  // Contents are undefined. Errors: ResourceExhausted: there is not as much.
+  virtual absl::StatusOr<DeviceMemory> Allocate(size_t bytes) = 0;
+  virtual absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) = 0;
+  // Errors: Internal: the device failed.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream() = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> MakeEvent() = 0;
+
+ protected:
+  friend class DeviceMemory;
+  virtual void Free(void* data, size_t bytes, bool is_pinned) = 0;
+};
+
+inline DeviceMemory::~DeviceMemory() {
+  if (data_ != nullptr) device_->Free(data_, bytes_, is_pinned_);
+}
+
+// A copy of `values` in memory of the device, complete on return: for what a
+// plan computes on the host and its kernels read. Errors: Allocate's,
+// MakeStream's, Synchronize's.
+absl::StatusOr<DeviceMemory> Upload(Device& device, const void* values,
+                                    size_t bytes);
+template <typename T>
+absl::StatusOr<DeviceMemory> Upload(Device& device,
+                                    absl::Span<const T> values) {
+  return Upload(device, values.data(), values.size() * sizeof(T));
+}
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_DEVICE_H_
