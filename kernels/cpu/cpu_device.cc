@@ -41,8 +41,11 @@ void CpuStream::Clear(void* to, size_t bytes) {
 
 const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
+      .block_copy = &CpuBlockCopyKernels(),
+      .gather = &CpuGatherKernels(),
       .pointwise = &CpuPointwiseKernels(),
       .softmax = &CpuSoftmaxKernels(),
+      .strided_copy = &CpuStridedCopyKernels(),
   };
   return table;
 }

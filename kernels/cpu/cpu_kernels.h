@@ -9,8 +9,11 @@
 
 namespace syncline {
 
+const BlockCopyKernels& CpuBlockCopyKernels();
+const GatherKernels& CpuGatherKernels();
 const PointwiseKernels& CpuPointwiseKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();
+const StridedCopyKernels& CpuStridedCopyKernels();
 
 }  // namespace syncline
 

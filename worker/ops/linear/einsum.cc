@@ -5,11 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/cpu/strided_copy.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/elementwise/row_sums.h"
 #include "kernels/elementwise/strided.h"
 #include "kernels/gemm.h"
-#include "worker/ops/tensor/strided_copy.h"
+#include "worker/ops/op.h"
 
 namespace syncline::worker {
 namespace {

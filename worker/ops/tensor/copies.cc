@@ -1,64 +1,115 @@
 // Elements that are moved, repeated or left out, and otherwise unchanged.
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/device/block_copy_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "kernels/elementwise/broadcast.h"
-#include "kernels/elementwise/loop.h"
-#include "kernels/threads.h"
 #include "worker/ops/axes.h"
 #include "worker/ops/tensor/strided_copy.h"
 
 namespace syncline::worker {
 namespace {
 
-class ConcatOp : public Op {
+// Where one part lies in a row of the whole, in elements.
+struct RowPart {
+  int64_t begin = 0;
+  int64_t width = 0;
+};
+
+// Cuts rows of `row` elements into parts, or joins them.
+class RowParts {
  public:
-  // `widths` are elements per outer index, by input.
-  ConcatOp(int64_t outer, size_t element_bytes, std::vector<int64_t> widths)
-      : Op(Traits()),
-        outer_(outer),
+  RowParts(const BlockCopyKernels& kernels, const AroundAxis& whole,
+           size_t element_bytes, std::vector<RowPart> parts)
+      : kernels_(kernels),
+        rows_(whole.outer),
+        row_(whole.n * whole.inner),
         element_bytes_(element_bytes),
-        widths_(std::move(widths)) {
-    for (const int64_t width : widths_) row_ += width;
+        parts_(std::move(parts)) {}
+
+  size_t size() const { return parts_.size(); }
+
+  void Cut(Stream& stream, const void* whole, size_t k, void* part) const {
+    const char* const from = static_cast<const char*>(whole);
+    kernels_.copy(stream, FromWhole(k), element_bytes_,
+                  from + parts_[k].begin * element_bytes_, part);
+  }
+  void Join(Stream& stream, const void* part, size_t k, void* whole) const {
+    char* const to = static_cast<char*>(whole);
+    kernels_.copy(stream, IntoWhole(k), element_bytes_, part,
+                  to + parts_[k].begin * element_bytes_);
   }
 
+  // Gradients; of no part: zero.
+  void CutGradient(Stream& stream, const float* whole, size_t k,
+                   bool accumulate, float* part) const {
+    kernels_.gradient(stream, FromWhole(k), whole + parts_[k].begin, accumulate,
+                      part);
+  }
+  void JoinGradient(Stream& stream, const float* part, size_t k,
+                    bool accumulate, float* whole) const {
+    float* const to = whole + parts_[k].begin;
+    if (part != nullptr) {
+      kernels_.gradient(stream, IntoWhole(k), part, accumulate, to);
+    } else if (!accumulate) {
+      kernels_.clear(stream, IntoWhole(k), to);
+    }
+  }
+
+ private:
+  BlockRows FromWhole(size_t k) const {
+    const int64_t width = parts_[k].width;
+    return {.rows = rows_, .width = width, .from_row = row_, .to_row = width};
+  }
+  BlockRows IntoWhole(size_t k) const {
+    const int64_t width = parts_[k].width;
+    return {.rows = rows_, .width = width, .from_row = width, .to_row = row_};
+  }
+
+  const BlockCopyKernels kernels_;
+  const int64_t rows_;
+  const int64_t row_;
+  const size_t element_bytes_;
+  const std::vector<RowPart> parts_;
+};
+
+absl::StatusOr<RowParts> MakeRowParts(const OpSpec& spec,
+                                      const AroundAxis& whole,
+                                      std::vector<RowPart> parts) {
+  const BlockCopyKernels* const kernels = spec.kernels().block_copy;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->copy, kernels->gradient, kernels->clear));
+  return RowParts(*kernels, whole, DTypeBytes(spec.input(0).dtype),
+                  std::move(parts));
+}
+
+class ConcatOp : public Op {
+ public:
+  explicit ConcatOp(RowParts inputs)
+      : Op(Traits()), inputs_(std::move(inputs)) {}
+
   absl::Status Forward(const Tensors& t) override {
-    char* const y = static_cast<char*>(t.outputs[0]);
-    int64_t begin = 0;
-    for (size_t i = 0; i < widths_.size(); ++i) {
-      const char* const x = static_cast<const char*>(t.inputs[i]);
-      const size_t bytes = widths_[i] * element_bytes_;
-      for (int64_t o = 0; o < outer_ && bytes > 0; ++o) {
-        std::memcpy(y + (o * row_ + begin) * element_bytes_, x + o * bytes,
-                    bytes);
-      }
-      begin += widths_[i];
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      inputs_.Join(*t.stream, t.inputs[i], i, t.outputs[0]);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Tensors&, const Gradients& g) override {
-    int64_t begin = row_;
-    for (size_t i = widths_.size(); i-- > 0;) {
-      begin -= widths_[i];
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    for (size_t i = inputs_.size(); i-- > 0;) {
       if (g.in(i) == nullptr) continue;
-      for (int64_t o = 0; o < outer_; ++o) {
-        const float* const dy = g.out() + o * row_ + begin;
-        Emit(widths_[i], g.accumulate(i), g.in(i) + o * widths_[i],
-             [&](int64_t k) { return dy[k]; });
-      }
+      inputs_.CutGradient(*t.stream, g.out(), i, g.accumulate(i), g.in(i));
     }
     return absl::OkStatus();
   }
 
  private:
-  const int64_t outer_;
-  const size_t element_bytes_;
-  const std::vector<int64_t> widths_;
-  int64_t row_ = 0;
+  const RowParts inputs_;
 };
 
 }  // namespace
@@ -68,7 +119,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConcat(const OpSpec& spec) {
       const int64_t axis,
       ResolveAxis(spec.node->Int("axis", 0), spec.output(0).dims.size()));
   const AroundAxis whole = SplitAt(spec.output(0).dims, axis);
-  std::vector<int64_t> widths;
+  std::vector<RowPart> parts;
   int64_t joined = 0;
   for (const TensorType& input : spec.inputs) {
     if (input.dtype != spec.output(0).dtype ||
@@ -80,76 +131,43 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConcat(const OpSpec& spec) {
                        " cannot be a part of ", DTypeName(spec.output(0).dtype),
                        DimsToString(spec.output(0).dims)));
     }
-    widths.push_back(input.dims[axis] * whole.inner);
+    parts.push_back({joined * whole.inner, input.dims[axis] * whole.inner});
     joined += input.dims[axis];
   }
   if (joined != whole.n) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the inputs' dimensions add up to ", joined, ", not ", whole.n));
   }
-  return std::make_unique<ConcatOp>(
-      whole.outer, DTypeBytes(spec.output(0).dtype), std::move(widths));
+  SYNCLINE_ASSIGN_OR_RETURN(RowParts inputs,
+                            MakeRowParts(spec, whole, std::move(parts)));
+  return std::make_unique<ConcatOp>(std::move(inputs));
 }
 
 namespace {
 
-// Where one output lies in a row of the input, in elements.
-struct SplitPart {
-  int64_t begin = 0;
-  int64_t width = 0;
-};
-
 class SplitOp : public Op {
  public:
-  SplitOp(const AroundAxis& whole, size_t element_bytes,
-          std::vector<SplitPart> parts)
-      : Op(Traits()),
-        outer_(whole.outer),
-        row_(whole.n * whole.inner),
-        element_bytes_(element_bytes),
-        parts_(std::move(parts)) {}
+  explicit SplitOp(RowParts outputs)
+      : Op(Traits()), outputs_(std::move(outputs)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    const char* const x = static_cast<const char*>(t.inputs[0]);
-    for (size_t k = 0; k < parts_.size(); ++k) {
+    for (size_t k = 0; k < outputs_.size(); ++k) {
       if (t.outputs[k] == nullptr) continue;
-      const size_t bytes = parts_[k].width * element_bytes_;
-      char* const y = static_cast<char*>(t.outputs[k]);
-      ParallelForRows(outer_, parts_[k].width, [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o) {
-          std::copy_n(x + (o * row_ + parts_[k].begin) * element_bytes_, bytes,
-                      y + o * bytes);
-        }
-      });
+      outputs_.Cut(*t.stream, t.inputs[0], k, t.outputs[k]);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Tensors&, const Gradients& g) override {
-    for (size_t k = 0; k < parts_.size(); ++k) {
-      const float* const dy = g.outputs[k];
-      if (dy == nullptr && g.accumulate(0)) continue;
-      const int64_t width = parts_[k].width;
-      ParallelForRows(outer_, width, [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o) {
-          float* const dx = g.in(0) + o * row_ + parts_[k].begin;
-          if (dy == nullptr) {
-            std::fill_n(dx, width, 0.0f);
-          } else {
-            Emit(width, g.accumulate(0), dx,
-                 [=](int64_t i) { return dy[o * width + i]; });
-          }
-        }
-      });
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      outputs_.JoinGradient(*t.stream, g.outputs[k], k, g.accumulate(0),
+                            g.in(0));
     }
     return absl::OkStatus();
   }
 
  private:
-  const int64_t outer_;
-  const int64_t row_;
-  const size_t element_bytes_;
-  const std::vector<SplitPart> parts_;
+  const RowParts outputs_;
 };
 
 }  // namespace
@@ -159,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSplit(const OpSpec& spec) {
       const int64_t axis,
       ResolveAxis(spec.node->Int("axis", 0), spec.input(0).dims.size()));
   const AroundAxis whole = SplitAt(spec.input(0).dims, axis);
-  std::vector<SplitPart> parts;
+  std::vector<RowPart> parts;
   int64_t end = 0;
   for (size_t k = 0; k < spec.outputs.size(); ++k) {
     // An output that is left out has a shape, but the node does not state it.
@@ -175,8 +193,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSplit(const OpSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the outputs' dimensions add up to ", end, ", not ", whole.n));
   }
-  return std::make_unique<SplitOp>(whole, DTypeBytes(spec.input(0).dtype),
-                                   std::move(parts));
+  SYNCLINE_ASSIGN_OR_RETURN(RowParts outputs,
+                            MakeRowParts(spec, whole, std::move(parts)));
+  return std::make_unique<SplitOp>(std::move(outputs));
 }
 
 namespace {

@@ -11,20 +11,15 @@ namespace syncline::worker {
 
 // Output 0, row by row, is input 0 in strides: its elements are moved, repeated
 // or left out; with `each_once` neither, which saves its gradient a pass.
-// Slice, Tile and Transpose are this. Any dtype.
-std::unique_ptr<Op> MakeStridedCopy(const OpSpec& spec, Strided<1> walk,
-                                    bool each_once = false);
+// Slice, Tile and Transpose are this. Any dtype. Errors: InvalidArgument: the
+// device has no kernel for it.
+absl::StatusOr<std::unique_ptr<Op>> MakeStridedCopy(const OpSpec& spec,
+                                                    const Strided<1>& walk,
+                                                    bool each_once = false);
 // The same where input 0 is broadcast to output 0; the error of its gradient
-// does not grow with the number of repetitions. Errors: InvalidArgument: the
-// shapes do not fit.
+// does not grow with the number of repetitions. Errors: also InvalidArgument:
+// the shapes do not fit.
 absl::StatusOr<std::unique_ptr<Op>> MakeRepeatedCopy(const OpSpec& spec);
-
-// The two passes, for Ops that are several of these. `element_bytes` is 1, 4 or
-// 8.
-void CopyStrided(const Strided<1>& walk, size_t element_bytes, const void* x,
-                 void* y);
-// dx[..] += dy.
-void AddStrided(const Strided<1>& walk, const float* dy, float* dx);
 
 // The values of an input that must be known when the Op is made: int64, or
 // int32. Errors: InvalidArgument, calling it `what`.

@@ -1,35 +1,34 @@
 #include "worker/ops/tensor/views.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
-#include "kernels/elementwise/loop.h"
+#include "common/base/status_macros.h"
+#include "kernels/device/block_copy_kernels.h"
+#include "kernels/device/kernel_table.h"
 
 namespace syncline::worker {
 namespace {
 
 class ViewOp : public Op {
  public:
-  explicit ViewOp(const OpSpec& spec)
+  ViewOp(const OpSpec& spec, const BlockCopyKernels& kernels)
       : Op({.in_place_input = 0, .is_view = true, .gradient_in_place = true}),
-        count_(spec.input(0).count()),
-        bytes_(count_ * DTypeBytes(spec.input(0).dtype)) {}
+        kernels_(kernels),
+        row_{.width = spec.input(0).count()},
+        bytes_(row_.width * DTypeBytes(spec.input(0).dtype)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    if (t.inputs[0] != t.outputs[0]) {
-      std::memcpy(t.outputs[0], t.inputs[0], bytes_);
-    }
+    t.stream->Copy(t.outputs[0], t.inputs[0], bytes_);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const float* const dy = g.out();
-    Emit(count_, g.accumulate(0), g.in(0), [=](int64_t i) { return dy[i]; });
+    kernels_.gradient(*t.stream, row_, g.out(), g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  const int64_t count_;
+  const BlockCopyKernels kernels_;
+  const BlockRows row_;
   const size_t bytes_;
 };
 
@@ -41,7 +40,10 @@ absl::StatusOr<std::unique_ptr<Op>> MakeView(const OpSpec& spec) {
         absl::StrCat("shape ", DimsToString(spec.input(0).dims),
                      " cannot become ", DimsToString(spec.output(0).dims)));
   }
-  return std::make_unique<ViewOp>(spec);
+  const BlockCopyKernels* const kernels = spec.kernels().block_copy;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->gradient));
+  return std::make_unique<ViewOp>(spec, *kernels);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeFlatten(const OpSpec& spec) {
