@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/element_type.h"
+#include "common/update/dense_updater.h"
 
 namespace syncline::ps {
 namespace {
@@ -34,9 +35,9 @@ class NarrowSource final : public Float32Source {
   NarrowSource(PayloadView view, ElementType type)
       : Float32Source(std::move(view)), type_(type) {}
   void CopyTo(size_t first, size_t count, float* out) const override {
-    uint16_t piece[DenseShard::kPieceElements];
+    uint16_t piece[DenseUpdater::kPieceElements];
     while (count > 0) {
-      const size_t n = std::min(count, DenseShard::kPieceElements);
+      const size_t n = std::min(count, DenseUpdater::kPieceElements);
       view_.CopyTo(first * sizeof(uint16_t), n * sizeof(uint16_t), piece);
       Widen(type_, piece, out, n);
       first += n;

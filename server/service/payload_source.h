@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <memory>
 
+#include "common/update/float_source.h"
 #include "common/wire/frame.h"
 #include "proto/parameter_server.pb.h"
-#include "server/dense/dense_shard.h"
 #include "server/shard/shard_layout.h"
 
 namespace syncline::ps {

@@ -13,7 +13,7 @@
 #include "common/system/log.h"
 #include "common/system/memory_claim.h"
 #include "common/system/periodic_task.h"
-#include "server/dense/lanes.h"
+#include "server/lanes/lanes.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/memory/shared_regions.h"
 #include "server/service/metrics.h"
@@ -53,7 +53,7 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
 // True if the scheduler gets reports on the job, see PsReport.
 bool IsReported(const JobConfig& config) {
   return !config.tables.empty() ||
-         config.shard.on_non_finite != OnNonFinite::kFailJob;
+         config.update.on_non_finite != OnNonFinite::kFailJob;
 }
 
 // The report of `shard` without its tables.
@@ -140,7 +140,7 @@ class PsServerImpl final : public PsServer {
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
   const PsPlan plan = PlanShard(
-      config.shard.optimizer, config.controller, LayoutOf(config).counts(),
+      config.update.optimizer, config.controller, LayoutOf(config).counts(),
       static_cast<uint32_t>(config.controller.workers.size()), config.wire_type,
       !config.tables.empty());
   const absl::Status fits = CheckMemoryFor(

@@ -21,7 +21,7 @@ using grpc::CallbackServerContext;
 // True if gradients are checked before they are used: the memory that holds
 // them must not change in between.
 bool ChecksGradients(const JobEntry& job) {
-  return job.config.shard.on_non_finite != OnNonFinite::kFailJob;
+  return job.config.update.on_non_finite != OnNonFinite::kFailJob;
 }
 
 // True if the answer shows that the gradients that the call pushed have been

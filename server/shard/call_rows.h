@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "server/dense/dense_shard.h"
+#include "common/update/float_source.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/shard/shard_layout.h"
 

@@ -360,15 +360,15 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
 
   const JobSpec& spec = assignment.spec();
   SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(config.shard.optimizer,
+  SYNCLINE_ASSIGN_OR_RETURN(config.update.optimizer,
                             ReadOptimizer("optimizer", spec.optimizer()));
-  if (config.shard.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
+  if (config.update.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
     return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
   }
-  SYNCLINE_ASSIGN_OR_RETURN(config.shard.learning_rate,
+  SYNCLINE_ASSIGN_OR_RETURN(config.update.rule.learning_rate,
                             ReadLearningRate(spec.learning_rate()));
-  config.shard.clip_norm = spec.optimizer().clip_norm();
-  SYNCLINE_ASSIGN_OR_RETURN(config.shard.on_non_finite,
+  config.update.rule.clip_norm = spec.optimizer().clip_norm();
+  SYNCLINE_ASSIGN_OR_RETURN(config.update.on_non_finite,
                             ReadNonFinite(spec.non_finite()));
   for (const ParameterInfo& parameter : assignment.parameters()) {
     config.tensor_names.push_back(parameter.name());
@@ -376,8 +376,8 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                               ReadMomentum(parameter));
   }
   config.needs_total_clocks =
-      config.shard.learning_rate.total_clocks == 0 &&
-      EndsWithTheJob(config.shard.learning_rate.schedule);
+      config.update.rule.learning_rate.total_clocks == 0 &&
+      EndsWithTheJob(config.update.rule.learning_rate.schedule);
   config.wait_max = absl::Seconds(spec.limits().step_timeout_seconds() > 0
                                       ? spec.limits().step_timeout_seconds()
                                       : 60);

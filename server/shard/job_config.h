@@ -7,10 +7,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/update/dense_updater.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
 #include "server/consistency/consistency_controller.h"
-#include "server/dense/dense_shard.h"
 #include "server/shard/shard_layout.h"
 #include "server/tables/table_shard.h"
 
@@ -24,7 +24,7 @@ struct JobConfig {
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
   ElementType wire_type = ElementType::kFloat32;
-  DenseShard::Options shard;
+  DenseUpdater::Options update;
   // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
   // what the job asks for; 0: a share of the daemon's.
   struct Table {
@@ -34,7 +34,7 @@ struct JobConfig {
   };
   std::vector<Table> tables;
   std::vector<std::string> tensor_names;
-  // By tensor: of a running mean (DenseShard::MakeRunningMean).
+  // By tensor: of a running mean (DenseUpdater::MakeRunningMean).
   std::vector<std::optional<float>> momenta;
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.

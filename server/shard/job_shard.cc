@@ -266,7 +266,7 @@ void JobShard::Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
       lanes_->Submit(
           *lane, [self = shared_from_this(), table, cursor,
                   clock = controller_.min_clock(),
-                  done = std::move(done)](DenseShard::Scratch*) mutable {
+                  done = std::move(done)](DenseUpdater::Scratch*) mutable {
             // The last clock's rows have no later pull to say it.
             if (self->executor_.non_finite().failed()) {
               return done(self->executor_.non_finite().failure());
@@ -288,7 +288,7 @@ void JobShard::MaintainTables(absl::Time now) {
   for (int lane = 0; lane < lane_count_; ++lane) {
     lanes_->Submit(
         lane, [self = shared_from_this(), lane, clock = controller_.min_clock(),
-               now](DenseShard::Scratch*) {
+               now](DenseUpdater::Scratch*) {
           self->executor_.tables().Maintain(lane, clock, now);
           --self->maintaining_lanes_;
         });

@@ -18,11 +18,11 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/system/memory_claim.h"
+#include "common/update/dense_updater.h"
 #include "proto/parameter_server.pb.h"
 #include "server/consistency/consistency_controller.h"
 #include "server/consistency/reduction_round.h"
-#include "server/dense/dense_shard.h"
-#include "server/dense/lanes.h"
+#include "server/lanes/lanes.h"
 #include "server/memory/buffer_pool.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/shard/answer_window.h"
@@ -72,7 +72,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   const ShardLayout& layout() const { return layout_; }
   const JobConfig& config() const { return config_; }
 
-  // DenseShard::MakeResident, before the first call.
+  // DenseUpdater::MakeResident, before the first call.
   absl::Status MakeResident(const GoOnCheck& go_on) {
     return executor_.dense().MakeResident(go_on);
   }

@@ -191,7 +191,7 @@ bool JobShard::AreFew(const StepBatch& batch) const {
 
 Lanes::Task JobShard::RunLater(int lane, StepBatch* batch) {
   return [self = shared_from_this(), lane, steps = batch->TakeSteps(lane)](
-             DenseShard::Scratch* scratch) mutable {
+             DenseUpdater::Scratch* scratch) mutable {
     self->executor_.Run(lane, steps, scratch);
   };
 }

@@ -49,11 +49,11 @@ LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
                            std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(layout),
-      dense_(config->shard, layout->counts()),
+      dense_(config->update, layout->counts()),
       norms_(layout->block_count()),
       trust_norms_(layout->counts().size()),
       tables_(std::move(tables)),
-      non_finite_(config->shard.on_non_finite, WorkerNames(*config),
+      non_finite_(config->update.on_non_finite, WorkerNames(*config),
                   config->label) {
   for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
     const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
@@ -63,7 +63,7 @@ LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
 }
 
 void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
-                       DenseShard::Scratch* scratch) {
+                       DenseUpdater::Scratch* scratch) {
   for (LaneStep& step : steps) {
     // A step's memory is freed with the step: the countdown behind it may
     // answer the call, and the call's hold on the budget must be free by then.
@@ -80,7 +80,7 @@ void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
 
 void LaneExecutor::RunBlock(const LaneStep& step,
                             std::shared_ptr<const FloatSource> source,
-                            DenseShard::Scratch* scratch) {
+                            DenseUpdater::Scratch* scratch) {
   switch (step.kind) {
     case Kind::kInit:
       dense_.Init(step.block, *source, step.first);
@@ -122,8 +122,8 @@ void LaneExecutor::RunBlock(const LaneStep& step,
 }
 
 void LaneExecutor::TellNonFinite(
-    const LaneStep& step, absl::Span<const DenseShard::NonFinite> found) {
-  for (const DenseShard::NonFinite& one : found) {
+    const LaneStep& step, absl::Span<const DenseUpdater::NonFinite> found) {
+  for (const DenseUpdater::NonFinite& one : found) {
     const Block& block = layout_->map().blocks()[layout_->ids()[step.block]];
     non_finite_.Found(
         one.rank, step.clock,
@@ -144,10 +144,11 @@ void LaneExecutor::RunRows(int lane, const RowsStep& step) {
         tables_->Read(lane, rows, step.clock, step.reading->type(), out));
     return;
   }
+  const OptimizerStep shared =
+      dense_.rule().StepAt(step.clock, step.sample_count, step.squared_norm);
   const RowStep rows = {.clock = step.clock,
-                        .learning_rate = dense_.LearningRateAt(step.clock),
-                        .gradient_scale = dense_.GradientScale(
-                            step.sample_count, step.squared_norm)};
+                        .learning_rate = shared.learning_rate,
+                        .gradient_scale = shared.gradient_scale};
   if (step.kind == Kind::kReduceGradients)
     return ComputeRowNorms(lane, step, rows);
   // A reduction has checked its gradients for NaN and infinity already.
@@ -167,7 +168,7 @@ void LaneExecutor::ComputeRowNorms(int lane, const RowsStep& step,
       absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_->ps_rank)),
       &non_finite_);
   // Then nothing of the clock is applied, not the other rows alone.
-  if (!finite && config_->shard.on_non_finite == OnNonFinite::kSkipStep) {
+  if (!finite && config_->update.on_non_finite == OnNonFinite::kSkipStep) {
     norms_[step.block] = std::numeric_limits<double>::quiet_NaN();
   }
 }

@@ -15,9 +15,9 @@
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
 #include "common/base/mutex.h"
+#include "common/update/dense_updater.h"
 #include "server/consistency/consistency_controller.h"
 #include "server/consistency/reduction_round.h"
-#include "server/dense/dense_shard.h"
 #include "server/memory/buffer_pool.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/memory/shared_regions.h"
@@ -127,11 +127,11 @@ class LaneExecutor {
 
   // Runs steps in their order, and releases what each holds after it.
   void Run(int lane, std::vector<LaneStep>& steps,
-           DenseShard::Scratch* scratch);
+           DenseUpdater::Scratch* scratch);
 
   // Of blocks and slots that the caller may touch; sizes and options always.
-  DenseShard& dense() { return dense_; }
-  const DenseShard& dense() const { return dense_; }
+  DenseUpdater& dense() { return dense_; }
+  const DenseUpdater& dense() const { return dense_; }
   EmbeddingTables& tables() { return *tables_; }
   const EmbeddingTables& tables() const { return *tables_; }
   NonFiniteLog& non_finite() { return non_finite_; }
@@ -146,16 +146,16 @@ class LaneExecutor {
 
  private:
   void RunBlock(const LaneStep& step, std::shared_ptr<const FloatSource> source,
-                DenseShard::Scratch* scratch);
+                DenseUpdater::Scratch* scratch);
   void RunRows(int lane, const RowsStep& step);
   void ComputeRowNorms(int lane, const RowsStep& step, const RowStep& rows);
   // Reports the blocks in which a step has found NaN or infinity.
   void TellNonFinite(const LaneStep& step,
-                     absl::Span<const DenseShard::NonFinite> found);
+                     absl::Span<const DenseUpdater::NonFinite> found);
 
   const JobConfig* const config_;
   const ShardLayout* const layout_;
-  DenseShard dense_;
+  DenseUpdater dense_;
   std::vector<double> norms_;           // by block, written by its lane
   std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
   const std::unique_ptr<EmbeddingTables> tables_;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "server/dense/dense_shard.h"
+#include "common/update/dense_updater.h"
 #include "server/shard/job_config.h"
 
 namespace syncline::ps {
@@ -47,9 +47,9 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
   const int64_t bytes =
       elements * static_cast<int64_t>(ElementBytes(wire_type));
   PsPlan plan;
-  plan.value_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
+  plan.value_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
       OptimizerParams(), counts, /*with_reduced=*/false));
-  plan.slot_bytes = static_cast<int64_t>(DenseShard::MemoryBytes(
+  plan.slot_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
                         optimizer, counts, /*with_reduced=*/false)) -
                     plan.value_bytes;
   if (controller.mode == ConsistencyMode::kSync) {

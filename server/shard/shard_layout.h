@@ -13,7 +13,6 @@
 #include "common/wire/table_map.h"
 #include "proto/parameter_server.pb.h"
 #include "server/consistency/shard_call.h"
-#include "server/dense/dense_shard.h"
 
 namespace syncline::ps {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/update/float_source.h"
 #include "common/wire/table_map.h"
-#include "server/dense/dense_shard.h"
 
 namespace syncline::ps {
 

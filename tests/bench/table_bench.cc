@@ -47,7 +47,7 @@ ps::TableOptions Options(uint32_t dim, uint64_t memory_bytes) {
   return options;
 }
 
-class Floats : public ps::FloatSource {
+class Floats : public FloatSource {
  public:
   explicit Floats(size_t count) : values_(count) {
     Random random(3);

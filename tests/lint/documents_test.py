@@ -22,7 +22,7 @@ CASES = {
         "`server/lane.cc`, `server/lane.h:1`, `server/lane`, `server/`, `server/l*.h`,\n"
         "`server/lane.{h,cc}`, `lane.cc`, `a.md` and `tests/unit`", None),
     "a file that does not": (
-        "one\n`server/dense/lanes.cc`", "docs/a.md:2: `server/dense/lanes.cc` does not exist"),
+        "one\n`server/lanes/lanes.cc`", "docs/a.md:2: `server/lanes/lanes.cc` does not exist"),
     "a folder that does not": (
         "`tests/system`", "docs/a.md:1: `tests/system` does not exist"),
     "a glob of nothing": ("`server/k*.cc`", "docs/a.md:1: `server/k*.cc` does not exist"),
@@ -33,15 +33,15 @@ CASES = {
         "`build/release/bin`, `x.cc`, `ops/x_test.cc`, `trained.onnx`, `a/b`, `tests/<folder>/a.cc`,\n"
         "`job.textproto`, `/metrics`, `application/json`, `data/train.tsv`, `sys/pidfd.h`, `absl/a.h`,\n`$OUT/a.h`\n"
         "and [a page](https://example.org/a.md)", None),
-    "what is in fenced code": ("```sh\ncat `server/dense/lanes.cc`\n```", None),
+    "what is in fenced code": ("```sh\ncat `server/lanes/lanes.cc`\n```", None),
     "functions that occur": (
         "`server/lane.cc: Run`, `server/lane.cc: Lane::Run, Step`, `server/lane.cc:\nStep`", None),
     "a function that does not": (
         "`server/lane.cc: Run, Stop`",
         "docs/a.md:1: `server/lane.cc: Run, Stop`: Stop does not occur in server/lane.cc"),
     "a function of no file": (
-        "`server/dense/lanes.cc: Run`",
-        "docs/a.md:1: `server/dense/lanes.cc: Run`: there is no file server/dense/lanes.cc"),
+        "`server/lanes/lanes.cc: Run`",
+        "docs/a.md:1: `server/lanes/lanes.cc: Run`: there is no file server/lanes/lanes.cc"),
     "a part of a name": (
         "`server/lane.cc: Ru`",
         "docs/a.md:1: `server/lane.cc: Ru`: Ru does not occur in server/lane.cc"),

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/dense/dense_shard.h"
+#include "common/update/dense_updater.h"
 #include "tests/simulation/shard_simulation.h"
 
 namespace syncline {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
-#include "server/dense/dense_shard.h"
+#include "common/update/dense_updater.h"
 #include "tests/simulation/shard_script.h"
 #include "tests/testing/fakes/payloads.h"
 
@@ -110,8 +110,8 @@ class Simulation {
   void CloseJob();
   void Execute(ps::ShardActions actions);
   void ExecuteOne(const ps::ShardAction& action);
-  std::shared_ptr<const ps::FloatSource> Gradient(const Outstanding& call,
-                                                  ps::BlockIndex block) const;
+  std::shared_ptr<const FloatSource> Gradient(const Outstanding& call,
+                                              ps::BlockIndex block) const;
 
   // Checks.
   void CheckDeliver(const ps::ShardAction& action);
@@ -133,8 +133,8 @@ class Simulation {
   Random random_;
   Agenda agenda_;
   std::unique_ptr<ps::ConsistencyController> controller_;
-  std::unique_ptr<ps::DenseShard> shard_;
-  ps::DenseShard::Scratch scratch_;
+  std::unique_ptr<DenseUpdater> updater_;
+  DenseUpdater::Scratch scratch_;
   std::vector<WorkerActor> workers_;
   std::map<ps::CallToken, Outstanding> outstanding_;
   ps::CallToken next_token_ = 1;
@@ -173,15 +173,15 @@ Simulation::Simulation(const SimulationOptions& options)
         0.5 + random_.Uniform() * (random_.Below(3) == 0 ? 20 : 2);
   }
   controller_ = std::make_unique<ps::ConsistencyController>(controller);
-  ps::DenseShard::Options shard;
-  shard.learning_rate.base =
+  DenseUpdater::Options updater;
+  updater.rule.learning_rate.base =
       options.mode == ps::ConsistencyMode::kSync ? ShardScript::kRate : 1;
-  shard.clip_norm = options.mode == ps::ConsistencyMode::kSync
-                        ? script_.clip_norm()
-                        : 1e30 * script_.clip_norm();
+  updater.rule.clip_norm = options.mode == ps::ConsistencyMode::kSync
+                               ? script_.clip_norm()
+                               : 1e30 * script_.clip_norm();
   const std::vector<size_t> counts(script_.block_count(),
                                    ShardScript::kElements);
-  shard_ = std::make_unique<ps::DenseShard>(shard, counts);
+  updater_ = std::make_unique<DenseUpdater>(updater, counts);
   for (auto& ranks : kept_) ranks.resize(script_.worker_count());
   for (auto& ranks : applied_) ranks.resize(script_.worker_count());
 }
@@ -519,18 +519,18 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
   using Kind = ps::ShardAction::Kind;
   switch (action.kind) {
     case Kind::kInit:
-      return shard_->Init(action.block,
-                          VectorFloats(script_.initial(action.block)), 0);
+      return updater_->Init(action.block,
+                            VectorFloats(script_.initial(action.block)), 0);
     case Kind::kBufferGradient: {
       CheckDeliver(action);
       const Outstanding& call = outstanding_[action.token];
-      return shard_->BufferGradient(action.block, action.rank,
-                                    Gradient(call, action.block), 0);
+      return updater_->BufferGradient(action.block, action.rank,
+                                      Gradient(call, action.block), 0);
     }
     case Kind::kAccept:
       return;
     case Kind::kReduceGradients:
-      shard_->ReduceGradients(action.block, action.sample_count, &scratch_);
+      updater_->ReduceGradients(action.block, action.sample_count, &scratch_);
       return;
     case Kind::kComputeLambUpdate:
     case Kind::kDropGradients:
@@ -549,8 +549,8 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
     }
     case Kind::kApply:
       CheckApply(action);
-      return shard_->Apply(action.block, action.clock, action.sample_count,
-                           action.squared_norm, &scratch_);
+      return updater_->Apply(action.block, action.clock, action.sample_count,
+                             action.squared_norm, &scratch_);
     case Kind::kRead:
       if (const auto call = outstanding_.find(action.token);
           call != outstanding_.end()) {
@@ -564,7 +564,7 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
   }
 }
 
-std::shared_ptr<const ps::FloatSource> Simulation::Gradient(
+std::shared_ptr<const FloatSource> Simulation::Gradient(
     const Outstanding& call, ps::BlockIndex block) const {
   return std::make_shared<VectorFloats>(
       script_.gradient(call.rank, call.push->clock, block));
@@ -647,7 +647,7 @@ void Simulation::CheckBlockIsFresh(const Outstanding& call,
 
 void Simulation::CheckSyncValue(const ps::PullFacts& pull,
                                 ps::BlockIndex block) {
-  const absl::Span<const float> value = shard_->values(block);
+  const absl::Span<const float> value = updater_->values(block);
   // Only a late duplicate, whose worker has gone on, may see a later version.
   for (int64_t version = pull.clock; version <= script_.clock_count(0);
        ++version) {
@@ -746,7 +746,7 @@ void Simulation::CheckEnd() {
     if (options_.mode == ps::ConsistencyMode::kSync) {
       expected = script_.folded(block, script_.clock_count(0));
     }
-    const absl::Span<const float> value = shard_->values(block);
+    const absl::Span<const float> value = updater_->values(block);
     if (!std::equal(value.begin(), value.end(), expected.begin())) {
       Broken(absl::StrCat("block ", block, " has a wrong final value"));
     }

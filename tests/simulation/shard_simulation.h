@@ -13,7 +13,7 @@ namespace syncline {
 // messages; calls that time out or are cancelled and are repeated; zombies of
 // replaced processes; a chief, or where the seed is odd an evaluator, that
 // announces cuts, reads them and sometimes forgets to end them. The controller
-// decides, a real DenseShard obeys.
+// decides, a real DenseUpdater obeys.
 struct SimulationOptions {
   uint64_t seed = 0;
   ps::ConsistencyMode mode = ps::ConsistencyMode::kSync;

@@ -13,37 +13,14 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/dense/dense_shard.h"
 #include "server/shard/shard_layout.h"
+#include "tests/testing/fakes/floats.h"
 
 namespace syncline {
 
-// The floats of a vector. A read outside of it fails the test.
-class VectorFloats : public ps::FloatSource {
- public:
-  explicit VectorFloats(std::vector<float> values)
-      : values_(std::move(values)) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    ASSERT_LE(first + count, values_.size());
-    std::copy_n(values_.begin() + first, count, out);
-  }
-  const std::vector<float>& get() const { return values_; }
-
- private:
-  const std::vector<float> values_;
-};
-
-// As many ones as are asked for.
-class OnesFloats : public ps::FloatSource {
- public:
-  void CopyTo(size_t, size_t count, float* out) const override {
-    std::fill_n(out, count, 1.0f);
-  }
-};
-
 // Keys and floats one behind the other, as they arrive. Filled by one thread
 // before anything reads. A read outside of it fails the test.
-class PayloadBytes : public ps::FloatSource, public ps::ByteSource {
+class PayloadBytes : public FloatSource, public ps::ByteSource {
  public:
   template <typename T>
   void Append(const std::vector<T>& values) {

@@ -23,7 +23,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/dense/lanes.h"
+#include "server/lanes/lanes.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/status_matchers.h"

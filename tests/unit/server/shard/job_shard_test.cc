@@ -378,7 +378,7 @@ TEST(JobShardNormTest, APushThatCompletesAClockWaitsForItsLanes) {
   ClippedJob job(&lanes);
   lanes.Drain();
   absl::Notification go;
-  lanes.Submit(0, [&](DenseShard::Scratch*) { go.WaitForNotification(); });
+  lanes.Submit(0, [&](DenseUpdater::Scratch*) { go.WaitForNotification(); });
   std::atomic<bool> done{false};
   job.Push([&](absl::Status, PullValues) { done = true; });
   EXPECT_FALSE(done) << "its block's lane has not taken it";

@@ -39,9 +39,9 @@ class LaneExecutorTest : public ::testing::Test {
     config_.map = *BlockMap::Create(std::vector<TensorSize>{{"w", 2}}, 1);
     config_.tensor_names = {"w"};
     config_.momenta = {std::nullopt};
-    config_.shard.optimizer.kind = OptimizerKind::kSgd;
-    config_.shard.learning_rate.base = 1;
-    config_.shard.on_non_finite = policy;
+    config_.update.optimizer.kind = OptimizerKind::kSgd;
+    config_.update.rule.learning_rate.base = 1;
+    config_.update.on_non_finite = policy;
     config_.controller.clip_norm = folds;
     config_.controller.workers = {{100, "worker:0"}, {101, "worker:1"}};
     JobConfig::Table table{{"emb", 1, *TableMap::Create(256, 1)}, {}, 0};
@@ -127,7 +127,7 @@ class LaneExecutorTest : public ::testing::Test {
       std::make_shared<BufferPool>(1 << 10);
   std::unique_ptr<ShardLayout> layout_;
   std::unique_ptr<LaneExecutor> executor_;
-  DenseShard::Scratch scratch_;
+  DenseUpdater::Scratch scratch_;
 };
 
 TEST_F(LaneExecutorTest, StepsTakeEffectInTheirOrder) {

@@ -6,9 +6,9 @@
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_validator.h"
 #include "common/model/training_tables.h"
+#include "common/update/dense_updater.h"
 #include "gtest/gtest.h"
 #include "kernels/optimizer/row_optimizer.h"
-#include "server/dense/dense_shard.h"
 #include "server/shard/job_config.h"
 
 namespace syncline::ps {
@@ -41,9 +41,9 @@ TEST(PsPlanTest, IsWhatShardsAllocate) {
     for (const uint32_t b : map.shard_blocks(s)) {
       counts.push_back(static_cast<size_t>(map.blocks()[b].count));
     }
-    DenseShard::Options options;
+    DenseUpdater::Options options;
     options.optimizer.kind = OptimizerKind::kAdam;
-    const DenseShard shard(options, counts);
+    const DenseUpdater shard(options, counts);
     const auto planned =
         static_cast<double>((*plan)[s].value_bytes + (*plan)[s].slot_bytes);
     const auto taken =

@@ -1,4 +1,4 @@
-#include "server/dense/dense_shard.h"
+#include "common/update/dense_updater.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,15 +7,16 @@
 #include "common/base/status_macros.h"
 #include "common/system/memory_claim.h"
 
-namespace syncline::ps {
+namespace syncline {
 
 // Each slot starts on a cache line.
-size_t DenseShard::Stride(size_t count) {
+size_t DenseUpdater::Stride(size_t count) {
   constexpr size_t kLine = kCacheLineBytes / sizeof(float);
   return (count + kLine - 1) / kLine * kLine;
 }
 
-DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
+DenseUpdater::DenseUpdater(const Options& options,
+                           absl::Span<const size_t> counts)
     : options_(options), blocks_(counts.size()) {
   const int slots = OptimizerSlots(options.optimizer);
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -33,9 +34,9 @@ DenseShard::DenseShard(const Options& options, absl::Span<const size_t> counts)
   }
 }
 
-uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
-                                 absl::Span<const size_t> counts,
-                                 bool with_reduced) {
+uint64_t DenseUpdater::MemoryBytes(const OptimizerParams& optimizer,
+                                   absl::Span<const size_t> counts,
+                                   bool with_reduced) {
   const int copies = 1 + OptimizerSlots(optimizer) + (with_reduced ? 1 : 0);
   uint64_t bytes = 0;
   for (const size_t count : counts) {
@@ -44,7 +45,7 @@ uint64_t DenseShard::MemoryBytes(const OptimizerParams& optimizer,
   return bytes;
 }
 
-absl::Status DenseShard::MakeResident(const GoOnCheck& go_on) {
+absl::Status DenseUpdater::MakeResident(const GoOnCheck& go_on) {
   constexpr char kWhat[] = "parameters and optimizer state";
   // Blocks are small: what is left is asked for once in a while.
   constexpr uint64_t kStepBytes = uint64_t{64} << 20;
@@ -63,15 +64,15 @@ absl::Status DenseShard::MakeResident(const GoOnCheck& go_on) {
   return absl::OkStatus();
 }
 
-void DenseShard::Init(BlockIndex index, const FloatSource& values,
-                      size_t first) {
+void DenseUpdater::Init(uint32_t index, const FloatSource& values,
+                        size_t first) {
   Block& block = blocks_[index];
   values.CopyTo(first, block.count, block.memory.data());
 }
 
-void DenseShard::BufferGradient(BlockIndex index, uint32_t rank,
-                                std::shared_ptr<const FloatSource> gradient,
-                                size_t first, uint64_t sample_count) {
+void DenseUpdater::BufferGradient(uint32_t index, uint32_t rank,
+                                  std::shared_ptr<const FloatSource> gradient,
+                                  size_t first, uint64_t sample_count) {
   std::vector<BufferedGradient>& buffered = blocks_[index].buffered;
   const auto behind = std::find_if(
       buffered.begin(), buffered.end(),
@@ -80,8 +81,8 @@ void DenseShard::BufferGradient(BlockIndex index, uint32_t rank,
       behind, BufferedGradient{rank, std::move(gradient), first, sample_count});
 }
 
-const float* DenseShard::SumPiece(const Block& block, size_t begin,
-                                  size_t count, Scratch* scratch) {
+const float* DenseUpdater::SumPiece(const Block& block, size_t begin,
+                                    size_t count, Scratch* scratch) {
   float* sum = scratch->sum.data();
   if (block.buffered.empty()) {
     std::fill(sum, sum + count, 0.0f);
@@ -97,7 +98,7 @@ const float* DenseShard::SumPiece(const Block& block, size_t begin,
   return sum;
 }
 
-size_t DenseShard::FirstNonFiniteSum(const Block& block, Scratch* scratch) {
+size_t DenseUpdater::FirstNonFiniteSum(const Block& block, Scratch* scratch) {
   for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
     const size_t count = std::min(kPieceElements, block.count - begin);
     const float* sum = SumPiece(block, begin, count, scratch);
@@ -106,8 +107,8 @@ size_t DenseShard::FirstNonFiniteSum(const Block& block, Scratch* scratch) {
   return block.count;
 }
 
-std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
-                                                       Scratch* scratch) {
+std::vector<DenseUpdater::NonFinite> DenseUpdater::Inspect(const Block& block,
+                                                           Scratch* scratch) {
   std::vector<NonFinite> found;
   Block alone;
   alone.count = block.count;
@@ -122,8 +123,8 @@ std::vector<DenseShard::NonFinite> DenseShard::Inspect(const Block& block,
   return found;
 }
 
-uint64_t DenseShard::DropNonFinite(Block* block, uint64_t sample_count,
-                                   Scratch* scratch) {
+uint64_t DenseUpdater::DropNonFinite(Block* block, uint64_t sample_count,
+                                     Scratch* scratch) {
   // The sum is checked first; single gradients only if the sum is not finite.
   if (FirstNonFiniteSum(*block, scratch) == block->count) return sample_count;
   scratch->non_finite = Inspect(*block, scratch);
@@ -140,13 +141,13 @@ uint64_t DenseShard::DropNonFinite(Block* block, uint64_t sample_count,
   return block->buffered.empty() ? 0 : sample_count;
 }
 
-void DenseShard::DropGradients(BlockIndex index) {
+void DenseUpdater::DropGradients(uint32_t index) {
   blocks_[index].buffered.clear();
   blocks_[index].is_reduced = false;
 }
 
-double DenseShard::ReduceGradients(BlockIndex index, uint64_t sample_count,
-                                   Scratch* scratch) {
+double DenseUpdater::ReduceGradients(uint32_t index, uint64_t sample_count,
+                                     Scratch* scratch) {
   Block& block = blocks_[index];
   scratch->non_finite.clear();
   if (options_.on_non_finite == OnNonFinite::kDropBlock) {
@@ -156,7 +157,7 @@ double DenseShard::ReduceGradients(BlockIndex index, uint64_t sample_count,
   block.reduced_samples = sample_count;
   if (sample_count == 0) return 0;
   if (block.reduced.size() == 0) block.reduced = AlignedFloats(block.count);
-  const float scale = static_cast<float>(1.0 / sample_count);
+  const float scale = options_.rule.GradientScale(sample_count, -1);
   double squares = 0;
   for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
     const size_t count = std::min(kPieceElements, block.count - begin);
@@ -170,18 +171,8 @@ double DenseShard::ReduceGradients(BlockIndex index, uint64_t sample_count,
   return counts ? squares : 0;
 }
 
-float DenseShard::GradientScale(uint64_t sample_count,
-                                double squared_norm) const {
-  double scale = 1.0 / static_cast<double>(sample_count);
-  if (options_.clip_norm > 0 &&
-      squared_norm > options_.clip_norm * options_.clip_norm) {
-    scale *= options_.clip_norm / std::sqrt(squared_norm);
-  }
-  return static_cast<float>(scale);
-}
-
 template <typename Visit>
-void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
+void DenseUpdater::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
   const int slot_count = OptimizerSlots(options_.optimizer);
   bool finite = true;
   for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
@@ -201,8 +192,8 @@ void DenseShard::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
   block->is_reduced = false;
 }
 
-uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
-                           Scratch* scratch) const {
+uint64_t DenseUpdater::Begin(Block* block, uint64_t sample_count,
+                             Scratch* scratch) const {
   scratch->non_finite.clear();
   if (block->is_reduced) {
     sample_count = block->reduced_samples;
@@ -215,9 +206,9 @@ uint64_t DenseShard::Begin(Block* block, uint64_t sample_count,
   return 0;
 }
 
-void DenseShard::Average(Block* block, uint64_t sample_count,
-                         Scratch* scratch) {
-  const float scale = static_cast<float>(1.0 / sample_count);
+void DenseUpdater::Average(Block* block, uint64_t sample_count,
+                           Scratch* scratch) {
+  const float scale = options_.rule.GradientScale(sample_count, -1);
   ForEachPiece(
       block, scratch,
       [&](const float* sum, float* value, float* const*, size_t count) {
@@ -225,16 +216,14 @@ void DenseShard::Average(Block* block, uint64_t sample_count,
       });
 }
 
-void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
-                       double squared_norm, Scratch* scratch) {
+void DenseUpdater::Apply(uint32_t index, int64_t clock, uint64_t sample_count,
+                         double squared_norm, Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
   if (sample_count == 0) return;
   if (block.momentum.has_value()) return Average(&block, sample_count, scratch);
-  const OptimizerStep step = {
-      .learning_rate = LearningRateAt(clock),
-      .gradient_scale = GradientScale(sample_count, squared_norm),
-      .t = ++block.updates};
+  OptimizerStep step = options_.rule.StepAt(clock, sample_count, squared_norm);
+  step.t = ++block.updates;
   ForEachPiece(&block, scratch,
                [&](const float* gradient, float* value, float* const* slots,
                    size_t count) {
@@ -243,8 +232,9 @@ void DenseShard::Apply(BlockIndex index, int64_t clock, uint64_t sample_count,
                });
 }
 
-LambNorms DenseShard::ComputeLambUpdate(BlockIndex index, uint64_t sample_count,
-                                        double squared_norm, Scratch* scratch) {
+LambNorms DenseUpdater::ComputeLambUpdate(uint32_t index, uint64_t sample_count,
+                                          double squared_norm,
+                                          Scratch* scratch) {
   Block& block = blocks_[index];
   sample_count = Begin(&block, sample_count, scratch);
   if (sample_count > 0 && block.momentum.has_value()) {
@@ -254,7 +244,7 @@ LambNorms DenseShard::ComputeLambUpdate(BlockIndex index, uint64_t sample_count,
   block.has_lamb_update = sample_count > 0;
   if (!block.has_lamb_update) return {};
   const OptimizerStep step = {
-      .gradient_scale = GradientScale(sample_count, squared_norm),
+      .gradient_scale = options_.rule.GradientScale(sample_count, squared_norm),
       .t = ++block.updates};
   LambNorms norms;
   ForEachPiece(&block, scratch,
@@ -266,14 +256,14 @@ LambNorms DenseShard::ComputeLambUpdate(BlockIndex index, uint64_t sample_count,
   return norms;
 }
 
-void DenseShard::ApplyLambUpdate(BlockIndex index, int64_t clock,
-                                 double trust_ratio) {
+void DenseUpdater::ApplyLambUpdate(uint32_t index, int64_t clock,
+                                   double trust_ratio) {
   Block& block = blocks_[index];
   if (!block.has_lamb_update) return;
-  const OptimizerStep step = {.learning_rate = LearningRateAt(clock),
+  const OptimizerStep step = {.learning_rate = options_.rule.RateAt(clock),
                               .t = block.updates};
   ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),
             Slot(&block, 0), Slot(&block, 1), block.count);
 }
 
-}  // namespace syncline::ps
+}  // namespace syncline

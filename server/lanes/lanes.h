@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_DENSE_LANES_H_
-#define SYNCLINE_SERVER_DENSE_LANES_H_
+#ifndef SYNCLINE_SERVER_LANES_LANES_H_
+#define SYNCLINE_SERVER_LANES_LANES_H_
 
 #include <deque>
 #include <memory>
@@ -9,7 +9,8 @@
 #include "absl/functional/any_invocable.h"
 #include "common/base/mutex.h"
 #include "common/system/thread_pool.h"
-#include "server/dense/dense_shard.h"
+#include "common/update/dense_updater.h"
+#include "server/consistency/shard_call.h"
 
 namespace syncline::ps {
 
@@ -19,7 +20,7 @@ namespace syncline::ps {
 // so data needs no lock. Thread-safe.
 class Lanes {
  public:
-  using Task = absl::AnyInvocable<void(DenseShard::Scratch*)>;
+  using Task = absl::AnyInvocable<void(DenseUpdater::Scratch*)>;
 
   explicit Lanes(int count);
   ~Lanes();  // runs what was submitted, joins
@@ -46,7 +47,7 @@ class Lanes {
  private:
   struct Lane {
     explicit Lane(int index);
-    DenseShard::Scratch scratch;  // of the thread that runs the lane
+    DenseUpdater::Scratch scratch;  // of the thread that runs the lane
     Mutex mu;
     std::deque<Task> queue ABSL_GUARDED_BY(mu);
     // A thread runs it, or is about to. False: the queue is empty.
@@ -62,4 +63,4 @@ class Lanes {
 
 }  // namespace syncline::ps
 
-#endif  // SYNCLINE_SERVER_DENSE_LANES_H_
+#endif  // SYNCLINE_SERVER_LANES_LANES_H_

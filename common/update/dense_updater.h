@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_DENSE_DENSE_SHARD_H_
-#define SYNCLINE_SERVER_DENSE_DENSE_SHARD_H_
+#ifndef SYNCLINE_COMMON_UPDATE_DENSE_UPDATER_H_
+#define SYNCLINE_COMMON_UPDATE_DENSE_UPDATER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,40 +11,67 @@
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 #include "common/system/memory_claim.h"
+#include "common/update/float_source.h"
 #include "kernels/optimizer/finite.h"
 #include "kernels/optimizer/lamb.h"
-#include "kernels/optimizer/learning_rate.h"
 #include "kernels/optimizer/optimizer.h"
-#include "server/consistency/shard_call.h"
+#include "kernels/optimizer/step_rule.h"
 
-namespace syncline::ps {
+namespace syncline {
 
-// Float32 values in memory of its owner, in pieces and unaligned: the payload
-// of a call. Shared with its owner; thread-compatible.
-class FloatSource {
- public:
-  virtual ~FloatSource() = default;
-  // Copies the elements [first, first + count).
-  virtual void CopyTo(size_t first, size_t count, float* out) const = 0;
-};
-
-// The dense parameters of one job on one ps: blocks of values, each with its
-// optimizer slots right behind it. Says how gradients are summed and
-// applied; the consistency controller says when.
+// Reduces and updates the dense blocks that one process owns of a job: a ps its
+// shard's, or a worker its part where workers reduce among themselves. It says
+// how gradients are summed and applied; its owner says when, and brings the
+// gradients. So the bits of a result do not depend on who owns a block.
 //
-// Every method touches one block; calls for different blocks may run at the
-// same time, those for one block may not: each block belongs to one lane.
+// Order of the sum   Gradients of a block are summed by rank, ((g0 + g1) + g2),
+//                    in float32, whatever the order in which they came.
+// Samples            The sum is divided by the number of samples of all
+//                    workers, also of those without a gradient for the block.
+// Clipping           By the norm of the whole job's mean gradient: fp64 sums of
+//                    squares by block in element order, which the owners add up
+//                    in the blocks' order (NormReducer).
+// Running means      Blocks without an optimizer: MakeRunningMean.
+// LAMB               Two halves, with the norms of each tensor between them,
+//                    reduced in the same way.
+// State              Values and optimizer slots of each block, and the number
+//                    of its updates.
 //
-// Gradients stay in the memory in which they arrived until their block is
-// applied. Then they are summed in rank order, ((g0 + g1) + g2), in the same
-// pass that applies them. So a lone worker's gradient is never copied, and n
-// workers take the memory of n - 1 gradients.
-class DenseShard {
+// Gradients that are not finite, by policy:
+// - kFailJob: the sum is checked piece by piece while it is in the first-level
+//   cache. It is applied all the same, because the job ends.
+// - kDropBlock: the sum is checked before it is applied. The check brings a
+//   block, which is at most 1 MiB, into the second-level cache. Gradients that
+//   are not finite are dropped, and their samples do not count for the block.
+//   If no gradient is left, the block is not updated.
+// - kSkipStep: the norm of ReduceGradients is NaN or infinite, and
+//   DropGradients follows. Where gradients are not reduced: as kDropBlock.
+//
+// One clock, for each block that some worker has a gradient for:
+//
+//   BufferGradient of each of these workers
+//   the job needs no norm:  Apply
+//   clip_norm, kSkipStep:   ReduceGradients; when the owners' norms are added
+//                           up: Apply, or DropGradients if kSkipStep and the
+//                           sum is not finite
+//   kLamb, in place of      ComputeLambUpdate; when the owners' norms are added
+//   Apply:                  up by tensor: ApplyLambUpdate
+//
+// A block without gradient has norms of 0 and is not touched.
+//
+// Memory: gradients stay where they came, in a FloatSource, until their block
+// is applied. Then they are summed in the same pass that applies them. So a
+// lone worker's gradient is never copied, and n workers take the memory of
+// n - 1 gradients. Where gradients are reduced, one copy of each block.
+//
+// Threads: every method touches one block. Calls for different blocks may run
+// at the same time, each with a Scratch of its own; those for one block may
+// not. Nothing blocks.
+class DenseUpdater {
  public:
   struct Options {
     OptimizerParams optimizer;
-    LearningRate learning_rate;
-    double clip_norm = 0;  // 0: off
+    StepRule rule;
     OnNonFinite on_non_finite = OnNonFinite::kFailJob;
   };
 
@@ -55,7 +82,7 @@ class DenseShard {
     size_t element = 0;  // of the block, the first
   };
 
-  // Memory that one lane works in. Its contents do not matter between calls,
+  // Memory that one thread works in. Its contents do not matter between calls,
   // except `non_finite`, which is what the last ReduceGradients, Apply or
   // ComputeLambUpdate found.
   struct Scratch {
@@ -66,9 +93,9 @@ class DenseShard {
   };
 
   // `counts`: elements of each block, > 0. Allocates and touches all memory.
-  DenseShard(const Options& options, absl::Span<const size_t> counts);
+  DenseUpdater(const Options& options, absl::Span<const size_t> counts);
 
-  // Bytes that a shard with these blocks takes; `with_reduced`: with a reduced
+  // Bytes that the blocks take; `with_reduced`: with a reduced
   // gradient of each block.
   static uint64_t MemoryBytes(const OptimizerParams& optimizer,
                               absl::Span<const size_t> counts,
@@ -76,7 +103,7 @@ class DenseShard {
 
   // For a schedule that ends with the job. Before the first Apply.
   void SetTotalClocks(int64_t clocks) {
-    options_.learning_rate.total_clocks = clocks;
+    options_.rule.learning_rate.total_clocks = clocks;
   }
 
   // The block is a running mean of what is pushed, not a parameter: it is
@@ -84,67 +111,53 @@ class DenseShard {
   // (kernels/optimizer/optimizer.h) with no part in norms, clipping and
   // learning rate. A value that is not finite is treated as in a gradient. Call
   // it before the first Apply.
-  void MakeRunningMean(BlockIndex block, float momentum) {
+  void MakeRunningMean(uint32_t block, float momentum) {
     blocks_[block].momentum = momentum;
   }
 
   // Takes the elements of `values` from `first` on as the block's values.
-  void Init(BlockIndex block, const FloatSource& values, size_t first);
+  void Init(uint32_t block, const FloatSource& values, size_t first);
 
   // Buffers the gradient of the summed loss that starts at element `first`,
   // over so many of the clock's samples.
-  void BufferGradient(BlockIndex block, uint32_t rank,
+  void BufferGradient(uint32_t block, uint32_t rank,
                       std::shared_ptr<const FloatSource> gradient, size_t first,
                       uint64_t sample_count = 0);
 
-  // Gradients that are not finite, by policy:
-  // - kFailJob: the sum is checked piece by piece while it is in the
-  //   first-level cache. It is applied all the same, because the job ends.
-  // - kDropBlock: the sum is checked before it is applied. The check brings a
-  //   block, which is at most 1 MiB, into the second-level cache. Gradients
-  //   that are not finite are dropped, and their samples do not count for the
-  //   block. If no gradient is left, the block is not updated.
-  // - kSkipStep: the norm of ReduceGradients is NaN or infinite, and
-  //   DropGradients follows. Where gradients are not reduced: as kDropBlock.
-
   // Releases the gradients.
-  void DropGradients(BlockIndex block);
+  void DropGradients(uint32_t block);
 
   // Sums the buffered gradients into a buffer of the block's own and releases
   // them. Returns the squared L2 norm of the mean gradient, fp64 in element
   // order; of a running mean 0, if it is finite.
-  double ReduceGradients(BlockIndex block, uint64_t sample_count,
+  double ReduceGradients(uint32_t block, uint64_t sample_count,
                          Scratch* scratch);
 
   // One optimizer step with the buffered (or reduced) gradients: their sum
   // divided by `sample_count` > 0, scaled down to clip_norm where
-  // `squared_norm` (of the mean over all shards; negative: unknown) exceeds it,
+  // `squared_norm` (of the mean over all owners; negative: unknown) exceeds it,
   // at the learning rate of `clock`. Releases the gradients. REQUIRES: not
   // kLamb.
-  void Apply(BlockIndex block, int64_t clock, uint64_t sample_count,
+  void Apply(uint32_t block, int64_t clock, uint64_t sample_count,
              double squared_norm, Scratch* scratch);
 
   // kLamb's step has two halves. ComputeLambUpdate replaces Apply and returns
   // the block's part of its tensor's norms. ApplyLambUpdate follows, with the
   // trust ratio that the norms of the whole tensor give.
-  LambNorms ComputeLambUpdate(BlockIndex block, uint64_t sample_count,
+  LambNorms ComputeLambUpdate(uint32_t block, uint64_t sample_count,
                               double squared_norm, Scratch* scratch);
-  void ApplyLambUpdate(BlockIndex block, int64_t clock, double trust_ratio);
+  void ApplyLambUpdate(uint32_t block, int64_t clock, double trust_ratio);
 
-  // Factor that turns a summed gradient into the mean, scaled down as Apply
-  // says. It and the learning rate are the same for all of a clock's steps,
-  // those of tables included.
-  float GradientScale(uint64_t sample_count, double squared_norm) const;
-  float LearningRateAt(int64_t clock) const {
-    return static_cast<float>(options_.learning_rate.At(clock));
-  }
+  // The learning rate and the scale of gradients, which all steps of a clock
+  // share, those of tables included.
+  const StepRule& rule() const { return options_.rule; }
 
   // Takes the memory of values and slots from the system before they are
   // needed. REQUIRES: no other call runs. Errors: ResourceExhausted: it is not
   // there; those of `go_on`, which is asked at least every 64 MiB.
   absl::Status MakeResident(const GoOnCheck& go_on);
 
-  absl::Span<const float> values(BlockIndex block) const {
+  absl::Span<const float> values(uint32_t block) const {
     return {blocks_[block].memory.data(), blocks_[block].count};
   }
   uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
@@ -204,6 +217,6 @@ class DenseShard {
   uint64_t slot_bytes_ = 0;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_DENSE_DENSE_SHARD_H_
+#endif  // SYNCLINE_COMMON_UPDATE_DENSE_UPDATER_H_

@@ -2,7 +2,7 @@
 // Method: many submitters; the thread sanitizer watches unguarded state that
 // only one lane may touch.
 
-#include "server/dense/lanes.h"
+#include "server/lanes/lanes.h"
 
 #include <thread>
 #include <vector>
@@ -17,7 +17,7 @@ TEST(LanesTest, ALaneRunsItsTasksInOrder) {
   std::vector<std::vector<int>> seen(3);  // each touched by its lane alone
   for (int i = 0; i < 300; ++i) {
     const int lane = lanes.LaneOf(i);
-    lanes.Submit(lane, [&seen, lane, i](DenseShard::Scratch*) {
+    lanes.Submit(lane, [&seen, lane, i](DenseUpdater::Scratch*) {
       seen[lane].push_back(i);
     });
   }
@@ -35,9 +35,9 @@ TEST(LanesTest, AfterAllIsAfterEveryLane) {
     int total = -1;
     for (int lane = 0; lane < 4; ++lane) {
       lanes.Submit(lane,
-                   [&done, lane](DenseShard::Scratch*) { done[lane] = 1; });
+                   [&done, lane](DenseUpdater::Scratch*) { done[lane] = 1; });
     }
-    lanes.SubmitAfterAll([&](DenseShard::Scratch*) {
+    lanes.SubmitAfterAll([&](DenseUpdater::Scratch*) {
       total = done[0] + done[1] + done[2] + done[3];
     });
     lanes.Drain();
@@ -53,7 +53,7 @@ TEST(LanesTest, SubmittersMayCompete) {
     submitters.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         lanes.Submit(i % 2,
-                     [&counts, i](DenseShard::Scratch*) { ++counts[i % 2]; });
+                     [&counts, i](DenseUpdater::Scratch*) { ++counts[i % 2]; });
       }
     });
   }
@@ -67,7 +67,7 @@ TEST(LanesTest, AnIdleLaneIsRunByWhoBringsWork) {
   Lanes lanes(2);
   std::thread::id ran_in;
   ASSERT_TRUE(lanes.SubmitHere(
-      1, [&](DenseShard::Scratch*) { ran_in = std::this_thread::get_id(); }));
+      1, [&](DenseUpdater::Scratch*) { ran_in = std::this_thread::get_id(); }));
   EXPECT_EQ(ran_in, std::thread::id());  // not before
   lanes.RunHere(1);
   EXPECT_EQ(ran_in, std::this_thread::get_id());
@@ -78,7 +78,7 @@ TEST(LanesTest, WhatComesMeanwhileWaitsForTheOneThatIsRunHere) {
   Lanes lanes(1);
   std::vector<int> seen;  // touched by the lane alone
   const auto see = [&seen](int i) {
-    return [&seen, i](DenseShard::Scratch*) { seen.push_back(i); };
+    return [&seen, i](DenseUpdater::Scratch*) { seen.push_back(i); };
   };
   ASSERT_TRUE(lanes.SubmitHere(0, see(0)));
   lanes.Submit(0, see(1));
@@ -95,7 +95,7 @@ TEST(LanesTest, RunningHereAndThereIsOneAfterTheOther) {
   for (int t = 0; t < 4; ++t) {
     submitters.emplace_back([&, t] {
       for (int i = 0; i < 500; ++i) {
-        const auto task = [&count](DenseShard::Scratch*) { ++count; };
+        const auto task = [&count](DenseUpdater::Scratch*) { ++count; };
         if (t % 2 == 0) {
           lanes.Submit(0, task);
         } else if (lanes.SubmitHere(0, task)) {
@@ -114,7 +114,7 @@ TEST(LanesTest, DyingRunsWhatIsQueued) {
   {
     Lanes lanes(1);
     for (int i = 0; i < 100; ++i) {
-      lanes.Submit(0, [&](DenseShard::Scratch*) { ++ran; });
+      lanes.Submit(0, [&](DenseUpdater::Scratch*) { ++ran; });
     }
   }
   EXPECT_EQ(ran, 100);

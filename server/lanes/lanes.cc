@@ -1,4 +1,4 @@
-#include "server/dense/lanes.h"
+#include "server/lanes/lanes.h"
 
 #include <atomic>
 #include <limits>
@@ -84,7 +84,7 @@ void Lanes::SubmitAfterAll(Task task) {
   shared->left = lanes_.size();
   shared->task = std::move(task);
   for (int lane = 0; lane < count(); ++lane) {
-    Submit(lane, [shared](DenseShard::Scratch* scratch) {
+    Submit(lane, [shared](DenseUpdater::Scratch* scratch) {
       if (shared->left.fetch_sub(1) == 1) shared->task(scratch);
     });
   }
@@ -94,7 +94,7 @@ void Lanes::Drain() {
   Mutex mu;
   CondVar drained;
   bool done = false;
-  SubmitAfterAll([&](DenseShard::Scratch*) {
+  SubmitAfterAll([&](DenseUpdater::Scratch*) {
     MutexLock lock(&mu);
     done = true;
     drained.Signal();

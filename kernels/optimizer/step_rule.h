@@ -1,0 +1,39 @@
+#ifndef SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
+#define SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
+
+#include <cstdint>
+
+#include "kernels/optimizer/learning_rate.h"
+#include "kernels/optimizer/optimizer.h"
+
+namespace syncline {
+
+// What all updates of a job at one clock have in common: those of blocks and of
+// table rows on their owners, and those of rows that a worker has cached.
+// Whoever takes his step from here computes the same bits.
+struct StepRule {
+  LearningRate learning_rate;
+  double clip_norm = 0;  // 0: off
+
+  // Factor that turns the gradient of the loss summed over `sample_count` > 0
+  // samples into that of the mean, scaled down to clip_norm where
+  // `squared_norm` (of the mean gradient of the whole job; negative: unknown)
+  // exceeds it. Computed in double.
+  float GradientScale(uint64_t sample_count, double squared_norm) const;
+  // The rate of step `clock` >= 0.
+  float RateAt(int64_t clock) const {
+    return static_cast<float>(learning_rate.At(clock));
+  }
+  // Both. `t` counts the updates of what is updated, so it is left to the
+  // caller.
+  OptimizerStep StepAt(int64_t clock, uint64_t sample_count,
+                       double squared_norm = -1) const {
+    return {.learning_rate = RateAt(clock),
+            .gradient_scale = GradientScale(sample_count, squared_norm),
+            .t = 1};
+  }
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
