@@ -43,6 +43,9 @@ class ClusterSimulation {
   int repeated_messages() const { return repeated_; }
 
  private:
+  // Events that wait while the scheduler is frozen are handled within.
+  static constexpr absl::Duration kCatchUp = absl::Milliseconds(200);
+
   struct Daemon {
     TaskType type;
     uint32_t index;

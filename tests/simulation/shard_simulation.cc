@@ -1,19 +1,11 @@
 #include "tests/simulation/shard_simulation.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
-#include <queue>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/random.h"
-#include "common/update/dense_updater.h"
-#include "tests/simulation/shard_script.h"
+#include "tests/simulation/shard_history.h"
 #include "tests/testing/fakes/payloads.h"
 
 namespace syncline {
@@ -22,133 +14,9 @@ namespace {
 constexpr int kEventsMax = 20000;
 constexpr uint64_t kIncarnation = 1000;  // of rank r: kIncarnation + r
 
-// Virtual time: whatever is scheduled happens in order of its time.
-class Agenda {
- public:
-  void At(double delay, std::function<void()> what) {
-    queue_.push({now_ + delay, next_++, std::move(what)});
-  }
-  bool RunNext() {
-    if (queue_.empty()) return false;
-    Event event = queue_.top();
-    queue_.pop();
-    now_ = event.time;
-    event.what();
-    return true;
-  }
-  absl::Time now() const { return absl::UnixEpoch() + absl::Seconds(now_); }
+}  // namespace
 
- private:
-  struct Event {
-    double time;
-    uint64_t order;
-    std::function<void()> what;
-    bool operator<(const Event& other) const {
-      return std::pair(time, order) > std::pair(other.time, other.order);
-    }
-  };
-  double now_ = 0;
-  uint64_t next_ = 0;
-  std::priority_queue<Event> queue_;
-};
-
-class Simulation {
- public:
-  explicit Simulation(const SimulationOptions& options);
-  std::string Run();
-
- private:
-  // A request that a worker repeats until it has an answer.
-  struct Request {
-    uint32_t rank = 0;
-    std::optional<ps::PushFacts> push;
-    std::optional<ps::PullFacts> pull;
-    std::function<void(bool refused)> done;
-    bool is_done = false;
-  };
-  using RequestPtr = std::shared_ptr<Request>;
-  struct Outstanding {
-    RequestPtr request;  // null: a zombie's, or an Init
-    uint32_t rank = 0;
-    std::optional<ps::PushFacts> push;
-    std::optional<ps::PullFacts> pull;
-    bool zombie = false;
-  };
-  struct WorkerActor {
-    int64_t clock = 0;
-    double step_time = 1;
-    int pending = 0;
-    bool done = false;
-  };
-
-  // Workers.
-  void StartWorker(uint32_t rank);
-  void StartStep(uint32_t rank);
-  void SendPushPulls(uint32_t rank);
-  void SendPushesThenPull(uint32_t rank);
-  std::vector<ps::PushFacts> CutIntoPushes(uint32_t rank);
-  std::vector<ps::BlockIndex> AllBlocks() const;
-  void FinishStep(uint32_t rank);
-
-  // The network between workers and the shard.
-  void Send(uint32_t rank, std::optional<ps::PushFacts> push,
-            std::optional<ps::PullFacts> pull, std::function<void(bool)> done);
-  void Transmit(const RequestPtr& request);
-  void Arrive(const RequestPtr& request);
-  void ArriveZombie(uint32_t rank);
-  void Answer(ps::CallToken token, const absl::Status& status);
-
-  // The chief's cuts, or the evaluator's.
-  std::vector<int64_t> ChooseCut();
-  void AnnounceCut(std::function<void()> then);
-  void ReadCut(uint64_t cut_id);
-  void EndCut(uint64_t cut_id);
-
-  // The shard's shell.
-  void Initialise();
-  void Tick();
-  void CloseJob();
-  void Execute(ps::ShardActions actions);
-  void ExecuteOne(const ps::ShardAction& action);
-  std::shared_ptr<const FloatSource> Gradient(const Outstanding& call,
-                                              ps::BlockIndex block) const;
-
-  // Checks.
-  void CheckDeliver(const ps::ShardAction& action);
-  void CheckApply(const ps::ShardAction& action);
-  void CheckRead(const Outstanding& call);
-  void CheckBlockIsFresh(const Outstanding& call, ps::BlockIndex block);
-  void CheckSyncValue(const ps::PullFacts& pull, ps::BlockIndex block);
-  void CheckCutState(const ps::PullFacts& pull, ps::BlockIndex block);
-  void CheckNobodyWaitsInVain();
-  bool MayReadWholeShard(uint32_t rank, int64_t clock) const;
-  void CheckEnd();
-  bool AllDone() const;
-  void Broken(const std::string& rule) {
-    if (broken_.empty()) broken_ = rule;
-  }
-
-  const SimulationOptions options_;
-  const ShardScript script_;
-  Random random_;
-  Agenda agenda_;
-  std::unique_ptr<ps::ConsistencyController> controller_;
-  std::unique_ptr<DenseUpdater> updater_;
-  DenseUpdater::Scratch scratch_;
-  std::vector<WorkerActor> workers_;
-  std::map<ps::CallToken, Outstanding> outstanding_;
-  ps::CallToken next_token_ = 1;
-  uint32_t cutter_ = 0;  // rank of who announces and ends cuts
-  uint64_t announced_ = 0;
-  std::map<uint64_t, std::vector<int64_t>> cut_clocks_;
-  // By block and rank: clocks kept but not applied, and clocks applied.
-  std::vector<std::vector<std::set<int64_t>>> kept_;
-  std::vector<std::vector<std::set<int64_t>>> applied_;
-  bool closed_ = false;
-  std::string broken_;
-};
-
-Simulation::Simulation(const SimulationOptions& options)
+ShardHistory::ShardHistory(const SimulationOptions& options)
     : options_(options),
       script_(options),
       random_(SeedFor(options.seed, 2)),
@@ -186,7 +54,7 @@ Simulation::Simulation(const SimulationOptions& options)
   for (auto& ranks : applied_) ranks.resize(script_.worker_count());
 }
 
-std::string Simulation::Run() {
+std::string ShardHistory::Run() {
   if (options_.cuts) {
     AnnounceCut([this] { Initialise(); });
   } else {
@@ -213,21 +81,21 @@ std::string Simulation::Run() {
 
 // --- Workers -----------------------------------------------------------------
 
-std::vector<ps::BlockIndex> Simulation::AllBlocks() const {
+std::vector<ps::BlockIndex> ShardHistory::AllBlocks() const {
   std::vector<ps::BlockIndex> all(script_.block_count());
   for (ps::BlockIndex block = 0; block < all.size(); ++block)
     all[block] = block;
   return all;
 }
 
-void Simulation::StartWorker(uint32_t rank) {
+void ShardHistory::StartWorker(uint32_t rank) {
   Send(
       rank, std::nullopt, ps::PullFacts{0, AllBlocks(), 0}, [this, rank](bool) {
         agenda_.At(workers_[rank].step_time, [this, rank] { StartStep(rank); });
       });
 }
 
-void Simulation::StartStep(uint32_t rank) {
+void ShardHistory::StartStep(uint32_t rank) {
   if (random_.Below(3) == 0) {
     SendPushesThenPull(rank);
   } else {
@@ -236,7 +104,7 @@ void Simulation::StartStep(uint32_t rank) {
 }
 
 // The step's blocks in 1 to 3 messages, in random order of sending.
-std::vector<ps::PushFacts> Simulation::CutIntoPushes(uint32_t rank) {
+std::vector<ps::PushFacts> ShardHistory::CutIntoPushes(uint32_t rank) {
   const int64_t clock = workers_[rank].clock;
   const std::vector<ps::BlockIndex>& blocks = script_.blocks(rank, clock);
   ps::PushFacts facts;
@@ -256,7 +124,7 @@ std::vector<ps::PushFacts> Simulation::CutIntoPushes(uint32_t rank) {
   return pushes;
 }
 
-void Simulation::SendPushPulls(uint32_t rank) {
+void ShardHistory::SendPushPulls(uint32_t rank) {
   std::vector<ps::PushFacts> pushes = CutIntoPushes(rank);
   const int64_t next = workers_[rank].clock + 1;
   workers_[rank].pending = static_cast<int>(pushes.size());
@@ -278,7 +146,7 @@ void Simulation::SendPushPulls(uint32_t rank) {
   }
 }
 
-void Simulation::SendPushesThenPull(uint32_t rank) {
+void ShardHistory::SendPushesThenPull(uint32_t rank) {
   std::vector<ps::PushFacts> pushes = CutIntoPushes(rank);
   workers_[rank].pending = static_cast<int>(pushes.size());
   for (ps::PushFacts& push : pushes) {
@@ -292,7 +160,7 @@ void Simulation::SendPushesThenPull(uint32_t rank) {
   }
 }
 
-void Simulation::FinishStep(uint32_t rank) {
+void ShardHistory::FinishStep(uint32_t rank) {
   WorkerActor& worker = workers_[rank];
   if (++worker.clock == script_.clock_count(rank)) {
     worker.done = true;
@@ -304,9 +172,9 @@ void Simulation::FinishStep(uint32_t rank) {
 
 // --- Network -----------------------------------------------------------------
 
-void Simulation::Send(uint32_t rank, std::optional<ps::PushFacts> push,
-                      std::optional<ps::PullFacts> pull,
-                      std::function<void(bool)> done) {
+void ShardHistory::Send(uint32_t rank, std::optional<ps::PushFacts> push,
+                        std::optional<ps::PullFacts> pull,
+                        std::function<void(bool)> done) {
   auto request = std::make_shared<Request>();
   request->rank = rank;
   request->push = std::move(push);
@@ -315,7 +183,7 @@ void Simulation::Send(uint32_t rank, std::optional<ps::PushFacts> push,
   Transmit(request);
 }
 
-void Simulation::Transmit(const RequestPtr& request) {
+void ShardHistory::Transmit(const RequestPtr& request) {
   if (request->is_done || closed_) return;
   const int copies = random_.Below(6) == 0 ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
@@ -328,7 +196,7 @@ void Simulation::Transmit(const RequestPtr& request) {
              [this, request] { Transmit(request); });
 }
 
-void Simulation::Arrive(const RequestPtr& request) {
+void ShardHistory::Arrive(const RequestPtr& request) {
   const ps::CallToken token = next_token_++;
   outstanding_[token] = {request, request->rank, request->push, request->pull,
                          false};
@@ -351,7 +219,7 @@ void Simulation::Arrive(const RequestPtr& request) {
   }
 }
 
-void Simulation::ArriveZombie(uint32_t rank) {
+void ShardHistory::ArriveZombie(uint32_t rank) {
   const ps::CallToken token = next_token_++;
   ps::ShardCall call;
   call.token = token;
@@ -366,7 +234,7 @@ void Simulation::ArriveZombie(uint32_t rank) {
   Execute(std::move(actions));
 }
 
-void Simulation::Answer(ps::CallToken token, const absl::Status& status) {
+void ShardHistory::Answer(ps::CallToken token, const absl::Status& status) {
   const auto found = outstanding_.find(token);
   if (found == outstanding_.end()) {
     return Broken(absl::StrCat("call ", token, " ended twice"));
@@ -397,7 +265,7 @@ void Simulation::Answer(ps::CallToken token, const absl::Status& status) {
 // --- Cuts --------------------------------------------------------------------
 
 // Somewhat ahead of where the workers are, as far apart as the mode allows.
-std::vector<int64_t> Simulation::ChooseCut() {
+std::vector<int64_t> ShardHistory::ChooseCut() {
   std::vector<int64_t> clocks(script_.worker_count());
   int64_t highest = 0;
   for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
@@ -418,7 +286,7 @@ std::vector<int64_t> Simulation::ChooseCut() {
   return clocks;
 }
 
-void Simulation::AnnounceCut(std::function<void()> then) {
+void ShardHistory::AnnounceCut(std::function<void()> then) {
   const std::vector<int64_t> clocks = ChooseCut();
   const uint64_t id = announced_ + 1;
   ps::ShardActions actions;
@@ -438,7 +306,7 @@ void Simulation::AnnounceCut(std::function<void()> then) {
   then();
 }
 
-void Simulation::ReadCut(uint64_t cut_id) {
+void ShardHistory::ReadCut(uint64_t cut_id) {
   Send(cutter_, std::nullopt, ps::PullFacts{0, AllBlocks(), cut_id},
        [this, cut_id](bool refused) {
          const bool more = cut_id < 3 && !AllDone();
@@ -455,7 +323,7 @@ void Simulation::ReadCut(uint64_t cut_id) {
        });
 }
 
-void Simulation::EndCut(uint64_t cut_id) {
+void ShardHistory::EndCut(uint64_t cut_id) {
   for (int i = random_.Below(5) == 0 ? 2 : 1; i > 0; --i) {
     ps::ShardActions actions;
     const absl::Status status = controller_->OnEndCut(
@@ -469,7 +337,7 @@ void Simulation::EndCut(uint64_t cut_id) {
 
 // --- Shell -------------------------------------------------------------------
 
-void Simulation::Initialise() {
+void ShardHistory::Initialise() {
   std::vector<std::vector<ps::BlockIndex>> inits;
   for (const ps::BlockIndex block : AllBlocks()) {
     if (block >= script_.block_count() - script_.slot_count()) break;
@@ -490,7 +358,7 @@ void Simulation::Initialise() {
   }
 }
 
-void Simulation::Tick() {
+void ShardHistory::Tick() {
   ps::ShardActions actions;
   controller_->OnTick(agenda_.now(), &actions);
   Execute(std::move(actions));
@@ -499,7 +367,7 @@ void Simulation::Tick() {
   }
 }
 
-void Simulation::CloseJob() {
+void ShardHistory::CloseJob() {
   closed_ = true;
   ps::ShardActions actions;
   controller_->Close(absl::CancelledError("the job was closed"), &actions);
@@ -507,7 +375,7 @@ void Simulation::CloseJob() {
   if (!outstanding_.empty()) Broken("a call survived the job");
 }
 
-void Simulation::Execute(ps::ShardActions actions) {
+void ShardHistory::Execute(ps::ShardActions actions) {
   for (const ps::ShardAction& action : actions) {
     if (!broken_.empty()) return;
     ExecuteOne(action);
@@ -515,7 +383,7 @@ void Simulation::Execute(ps::ShardActions actions) {
   CheckNobodyWaitsInVain();
 }
 
-void Simulation::ExecuteOne(const ps::ShardAction& action) {
+void ShardHistory::ExecuteOne(const ps::ShardAction& action) {
   using Kind = ps::ShardAction::Kind;
   switch (action.kind) {
     case Kind::kInit:
@@ -564,199 +432,14 @@ void Simulation::ExecuteOne(const ps::ShardAction& action) {
   }
 }
 
-std::shared_ptr<const FloatSource> Simulation::Gradient(
+std::shared_ptr<const FloatSource> ShardHistory::Gradient(
     const Outstanding& call, ps::BlockIndex block) const {
   return std::make_shared<VectorFloats>(
       script_.gradient(call.rank, call.push->clock, block));
 }
 
-// --- Checks ------------------------------------------------------------------
-
-void Simulation::CheckDeliver(const ps::ShardAction& action) {
-  const Outstanding& call = outstanding_[action.token];
-  if (closed_) return Broken("delivered after the job was closed");
-  if (call.zombie) return Broken("a zombie's gradient was delivered");
-  if (call.push->blocks[action.position] != action.block ||
-      call.push->clock != action.clock || call.rank != action.rank) {
-    return Broken("an action contradicts its call");
-  }
-  if (!kept_[action.block][action.rank].insert(action.clock).second ||
-      applied_[action.block][action.rank].count(action.clock) > 0) {
-    Broken(absl::StrCat("delivered twice: rank ", action.rank, " clock ",
-                        action.clock, " block ", action.block));
-  }
-}
-
-void Simulation::CheckApply(const ps::ShardAction& action) {
-  uint64_t samples = 0;
-  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
-    std::set<int64_t>& kept = kept_[action.block][rank];
-    if (options_.mode == ps::ConsistencyMode::kSync) {
-      samples += script_.samples(rank, action.clock);
-      if (script_.sends(rank, action.clock, action.block) !=
-          (kept.count(action.clock) > 0)) {
-        Broken(absl::StrCat("clock ", action.clock, " of block ", action.block,
-                            " was applied with the wrong workers"));
-      }
-    } else if (!kept.empty()) {
-      samples += script_.samples(rank, action.clock);
-    }
-    for (const int64_t clock : kept) {
-      if (clock != action.clock) Broken("applied with another clock's");
-      applied_[action.block][rank].insert(clock);
-    }
-    kept.clear();
-  }
-  if (samples != action.sample_count) Broken("divided by a wrong count");
-}
-
-void Simulation::CheckRead(const Outstanding& call) {
-  for (const ps::BlockIndex block : call.pull->blocks) {
-    if (call.pull->cut_id != 0) {
-      CheckCutState(*call.pull, block);
-      continue;
-    }
-    CheckBlockIsFresh(call, block);
-    if (options_.mode == ps::ConsistencyMode::kSync) {
-      CheckSyncValue(*call.pull, block);
-    }
-  }
-}
-
-void Simulation::CheckBlockIsFresh(const Outstanding& call,
-                                   ps::BlockIndex block) {
-  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
-    int64_t needed = call.pull->clock;
-    if (rank != call.rank) {
-      if (options_.mode == ps::ConsistencyMode::kAsync) needed = 0;
-      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
-        needed -= script_.staleness();
-      }
-    }
-    needed = std::min(needed, script_.clock_count(rank));
-    for (int64_t clock = 0; clock < needed; ++clock) {
-      if (script_.sends(rank, clock, block) &&
-          applied_[block][rank].count(clock) == 0) {
-        Broken(absl::StrCat("rank ", call.rank, " read block ", block,
-                            " at clock ", call.pull->clock, " without clock ",
-                            clock, " of rank ", rank));
-      }
-    }
-  }
-}
-
-void Simulation::CheckSyncValue(const ps::PullFacts& pull,
-                                ps::BlockIndex block) {
-  const absl::Span<const float> value = updater_->values(block);
-  // Only a late duplicate, whose worker has gone on, may see a later version.
-  for (int64_t version = pull.clock; version <= script_.clock_count(0);
-       ++version) {
-    const std::vector<float>& folded = script_.folded(block, version);
-    if (std::equal(value.begin(), value.end(), folded.begin())) return;
-  }
-  Broken(absl::StrCat("block ", block, " read at clock ", pull.clock,
-                      " is not the serial fold"));
-}
-
-void Simulation::CheckCutState(const ps::PullFacts& pull,
-                               ps::BlockIndex block) {
-  const std::vector<int64_t>& cut = cut_clocks_[pull.cut_id];
-  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
-    for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
-      const bool expected =
-          clock < cut[rank] && script_.sends(rank, clock, block);
-      if (expected != (applied_[block][rank].count(clock) > 0)) {
-        Broken(absl::StrCat("cut ", pull.cut_id, ": clock ", clock, " of rank ",
-                            rank, " and block ", block,
-                            expected ? " is missing" : " is too much"));
-      }
-    }
-  }
-}
-
-bool Simulation::MayReadWholeShard(uint32_t rank, int64_t clock) const {
-  for (uint32_t other = 0; other < script_.worker_count(); ++other) {
-    const ps::PushLedger& worker = controller_->worker(other);
-    if (worker.finished()) continue;
-    int64_t needed = clock;
-    if (other != rank) {
-      if (options_.mode == ps::ConsistencyMode::kAsync) continue;
-      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
-        needed -= script_.staleness();
-      }
-    }
-    if (worker.closed() < needed) return false;
-  }
-  return true;
-}
-
-void Simulation::CheckNobodyWaitsInVain() {
-  if (closed_ || controller_->initialised_count() < script_.block_count() ||
-      (options_.mode == ps::ConsistencyMode::kSync && options_.clip_norm)) {
-    return;
-  }
-  for (const auto& [token, call] : outstanding_) {
-    const ps::PushLedger& worker = controller_->worker(call.rank);
-    const bool pushed =
-        !call.push.has_value() || call.push->clock < worker.closed();
-    if (pushed && call.pull.has_value() && call.pull->cut_id == 0 &&
-        MayReadWholeShard(call.rank, call.pull->clock)) {
-      Broken(absl::StrCat("rank ", call.rank, " waits in vain at clock ",
-                          call.pull->clock));
-    }
-    if (!options_.cuts && call.push.has_value() && !call.pull.has_value() &&
-        (options_.mode == ps::ConsistencyMode::kSync
-             ? MayReadWholeShard(call.rank, call.push->clock)
-             : call.push->clock <= worker.closed())) {
-      Broken(
-          absl::StrCat("a push of clock ", call.push->clock, " waits in vain"));
-    }
-  }
-}
-
-bool Simulation::AllDone() const {
-  return closed_ || std::all_of(workers_.begin(), workers_.end(),
-                                [](const WorkerActor& w) { return w.done; });
-}
-
-void Simulation::CheckEnd() {
-  if (!outstanding_.empty()) return Broken("a call never ended");
-  if (controller_->parked_pulls() + controller_->parked_pushes() > 0) {
-    return Broken("a call is still parked");
-  }
-  if (closed_) return;
-  if (!AllDone()) return Broken("a worker never got through its script");
-  for (ps::BlockIndex block = 0; block < script_.block_count(); ++block) {
-    std::vector<float> expected = script_.initial(block);
-    for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
-      for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
-        const bool sent = script_.sends(rank, clock, block);
-        if (sent != (applied_[block][rank].count(clock) > 0)) {
-          Broken(absl::StrCat(sent ? "lost" : "invented", ": rank ", rank,
-                              " clock ", clock, " block ", block));
-        }
-        if (!sent) continue;
-        const std::vector<float> g = script_.gradient(rank, clock, block);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          expected[i] -=
-              g[i] / static_cast<float>(script_.samples(rank, clock));
-        }
-      }
-    }
-    if (options_.mode == ps::ConsistencyMode::kSync) {
-      expected = script_.folded(block, script_.clock_count(0));
-    }
-    const absl::Span<const float> value = updater_->values(block);
-    if (!std::equal(value.begin(), value.end(), expected.begin())) {
-      Broken(absl::StrCat("block ", block, " has a wrong final value"));
-    }
-  }
-}
-
-}  // namespace
-
 std::string SimulateShard(const SimulationOptions& options) {
-  return Simulation(options).Run();
+  return ShardHistory(options).Run();
 }
 
 }  // namespace syncline

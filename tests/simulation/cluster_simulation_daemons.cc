@@ -1,0 +1,220 @@
+// The simulated daemons: their streams, their part in jobs, and their ends.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/describe.h"
+#include "tests/simulation/cluster_simulation.h"
+
+namespace syncline {
+namespace {
+
+constexpr absl::Duration kBeat = absl::Seconds(1);
+
+}  // namespace
+
+void ClusterSimulation::Start(size_t i) {
+  Daemon& daemon = daemons_[i];
+  if (daemon.alive) return;
+  daemon = {daemon.type, daemon.index, next_incarnation_++, /*alive=*/true};
+  Connect(i);
+}
+
+void ClusterSimulation::Connect(size_t i) {
+  Daemon& daemon = daemons_[i];
+  if (!daemon.alive || daemon.session != 0) return;
+  if (now_ < daemon.away_until) {
+    return At(daemon.away_until, [=, this] { Connect(i); });
+  }
+  const scheduler::SessionId session = next_session_++;
+  daemon.session = session;
+  streams_[session] = {
+      .daemon = i, .last_up = now_, .last_down = now_, .handled = now_};
+  DaemonMessage hello;
+  Register* reg = hello.mutable_register_();
+  *reg->mutable_member() = MemberOf(daemon);
+  reg->set_job_id(daemon.job_id);
+  Say(i, hello);
+  Beat(i, session);
+}
+
+Member ClusterSimulation::MemberOf(const Daemon& daemon) {
+  Member member;
+  member.mutable_task()->set_type(daemon.type);
+  member.mutable_task()->set_index(daemon.index);
+  member.set_address("a:1");
+  member.set_incarnation(daemon.incarnation);
+  member.set_version("0.1.0");
+  return member;
+}
+
+void ClusterSimulation::Beat(size_t i, scheduler::SessionId session) {
+  if (daemons_[i].session != session || !daemons_[i].alive) return;
+  DaemonMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  Say(i, heartbeat);
+  After(kBeat, [=, this] { Beat(i, session); });
+}
+
+void ClusterSimulation::Kill(size_t i) {
+  Daemon& daemon = daemons_[i];
+  if (!daemon.alive) return;
+  ++losses_;
+  daemon.alive = false;
+  const scheduler::SessionId session = std::exchange(daemon.session, 0);
+  const absl::Time known = frozen() ? awake_at_ + kCatchUp : now_;
+  for (auto& [id, stream] : streams_) {
+    if (stream.daemon == i) stream.lost = std::min(stream.lost, known - lag_);
+  }
+  // The scheduler sees the connection break; or, where the machine went with
+  // the process, nothing until the lease ends.
+  daemon.machine_gone = Chance(0.3);
+  if (session != 0 && (!daemon.machine_gone || Chance(0.3))) {
+    After(Delay(absl::Milliseconds(50)), [=, this] { OnStreamGone(session); });
+  }
+  After(Delay(absl::Seconds(12)), [=, this] { Start(i); });
+}
+
+void ClusterSimulation::BreakStream(size_t i) {
+  const scheduler::SessionId session = std::exchange(daemons_[i].session, 0);
+  if (session == 0) return;
+  ++losses_;
+  if (chaos_ && Chance(0.1)) {
+    daemons_[i].away_until = now_ + Delay(absl::Seconds(20));
+  }
+  // Messages that are under way may still arrive after the end.
+  After(Delay(absl::Milliseconds(20)), [=, this] { OnStreamGone(session); });
+  After(Delay(absl::Seconds(8)), [=, this] { Connect(i); });
+}
+
+void ClusterSimulation::OnStreamGone(scheduler::SessionId session) {
+  Stream& stream = streams_[session];
+  if (std::exchange(stream.open, false)) {
+    Arrive(session, [=, this] {
+      Feed([&](scheduler::ClusterActions* a) {
+        core_->OnStreamClosed(session, CoreNow(), a);
+      });
+    });
+  }
+  Daemon& daemon = daemons_[stream.daemon];
+  if (daemon.session == session) daemon.session = 0;
+  if (daemon.alive) {
+    After(Delay(absl::Seconds(2)), [this, i = stream.daemon] { Connect(i); });
+  }
+}
+
+void ClusterSimulation::Say(size_t i, DaemonMessage message) {
+  const scheduler::SessionId session = daemons_[i].session;
+  if (!daemons_[i].alive) return;
+  if (message.has_prepared() || message.has_done()) {
+    daemons_[i].said.push_back(message);
+  }
+  Send(i, session, std::move(message));
+}
+
+void ClusterSimulation::Send(size_t i, scheduler::SessionId session,
+                             const DaemonMessage& message) {
+  if (session == 0 || !daemons_[i].alive) return;
+  Stream& stream = streams_[session];
+  stream.last_up =
+      std::max(stream.last_up, now_ + Delay(absl::Milliseconds(30)));
+  const bool twice = chaos_ && !message.has_register_() && Chance(0.1);
+  repeated_ += twice ? 1 : 0;
+  for (int copy = 0; copy < (twice ? 2 : 1); ++copy) {
+    At(stream.last_up,
+       [=, this] { Arrive(session, [=, this] { Take(session, message); }); });
+  }
+}
+
+void ClusterSimulation::Take(scheduler::SessionId session,
+                             const DaemonMessage& message) {
+  // A message of a stream that has ended meanwhile must change nothing; one
+  // that registers cannot come after its own end.
+  if (message.has_register_()) {
+    if (!streams_[session].open) return;
+    Feed([&](scheduler::ClusterActions* a) {
+      core_->OnRegister(session, message.register_(), CoreNow(), a);
+    });
+  } else {
+    Feed([&](scheduler::ClusterActions* a) {
+      core_->OnMessage(session, message, CoreNow(), a);
+    });
+  }
+}
+
+void ClusterSimulation::Hear(size_t i, scheduler::SessionId session,
+                             const SchedulerMessage& message) {
+  const Daemon& daemon = daemons_[i];
+  if (!daemon.alive || daemon.session != session) return;
+  if (message.has_registered()) {
+    for (const DaemonMessage& said : daemon.said) Send(i, session, said);
+  }
+  if (message.has_prepare()) OnPrepare(i, message.prepare().assignment());
+  if (message.has_run()) OnRun(i, message.run().job_id());
+  if (message.has_stop()) OnStop(i, message.stop().job_id());
+}
+
+void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
+  Daemon& daemon = daemons_[i];
+  const std::string job_id = assignment.job_id();
+  if (!daemon.job_id.empty()) {
+    Violation(absl::StrCat(scheduler::TaskTypeName(daemon.type), daemon.index,
+                           " is told to prepare ", job_id, " while it has ",
+                           daemon.job_id));
+  }
+  daemon.job_id = job_id;
+  daemon.stopping = false;
+  daemon.running = false;
+  daemon.said.clear();
+  if (chaos_ && Chance(0.02)) return;  // never answers
+  const bool has_problem = chaos_ && Chance(0.05);
+  After(Delay(absl::Seconds(2)), [=, this] {
+    if (daemons_[i].job_id != job_id) return;
+    DaemonMessage message;
+    message.mutable_prepared()->set_job_id(job_id);
+    if (has_problem) message.mutable_prepared()->add_problems("no data");
+    Say(i, message);
+  });
+}
+
+void ClusterSimulation::OnRun(size_t i, const std::string& job_id) {
+  if (daemons_[i].job_id != job_id) return Violation("run of another job");
+  if (std::exchange(daemons_[i].running, true)) return;  // repeated
+  for (int report = 1; report <= 3; ++report) {
+    After(report * absl::Milliseconds(500), [=, this] {
+      if (daemons_[i].job_id != job_id) return;
+      DaemonMessage message;
+      message.mutable_report()->set_job_id(job_id);
+      message.mutable_report()->mutable_progress()->set_clock(report);
+      message.mutable_report()->mutable_progress()->set_clocks_total(3);
+      message.mutable_report()->mutable_evaluation()->set_epoch(1);
+      Say(i, message);
+    });
+  }
+  if (chaos_ && Chance(0.03)) return;  // hangs
+  const int code = !chaos_ || Chance(0.94) ? 0 : Chance(0.5) ? 14 : 3;
+  After(absl::Seconds(2) + Delay(absl::Seconds(4)), [=, this] {
+    if (daemons_[i].job_id != job_id || daemons_[i].stopping) return;
+    DaemonMessage message;
+    message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_code(code);
+    Say(i, message);
+  });
+}
+
+void ClusterSimulation::OnStop(size_t i, const std::string& job_id) {
+  daemons_[i].stopping = true;
+  if (chaos_ && Chance(0.04)) return;  // not this time: it will be asked again
+  After(Delay(absl::Seconds(1)), [=, this] {
+    Daemon& daemon = daemons_[i];
+    if (daemon.job_id == job_id) daemon.job_id.clear();
+    DaemonMessage message;
+    message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_released(true);
+    Say(i, message);
+  });
+}
+
+}  // namespace syncline

@@ -1,0 +1,193 @@
+// The rules of a history, checked while it runs and at its end.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/shard_history.h"
+
+namespace syncline {
+
+void ShardHistory::CheckDeliver(const ps::ShardAction& action) {
+  const Outstanding& call = outstanding_[action.token];
+  if (closed_) return Broken("delivered after the job was closed");
+  if (call.zombie) return Broken("a zombie's gradient was delivered");
+  if (call.push->blocks[action.position] != action.block ||
+      call.push->clock != action.clock || call.rank != action.rank) {
+    return Broken("an action contradicts its call");
+  }
+  if (!kept_[action.block][action.rank].insert(action.clock).second ||
+      applied_[action.block][action.rank].count(action.clock) > 0) {
+    Broken(absl::StrCat("delivered twice: rank ", action.rank, " clock ",
+                        action.clock, " block ", action.block));
+  }
+}
+
+void ShardHistory::CheckApply(const ps::ShardAction& action) {
+  uint64_t samples = 0;
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    std::set<int64_t>& kept = kept_[action.block][rank];
+    if (options_.mode == ps::ConsistencyMode::kSync) {
+      samples += script_.samples(rank, action.clock);
+      if (script_.sends(rank, action.clock, action.block) !=
+          (kept.count(action.clock) > 0)) {
+        Broken(absl::StrCat("clock ", action.clock, " of block ", action.block,
+                            " was applied with the wrong workers"));
+      }
+    } else if (!kept.empty()) {
+      samples += script_.samples(rank, action.clock);
+    }
+    for (const int64_t clock : kept) {
+      if (clock != action.clock) Broken("applied with another clock's");
+      applied_[action.block][rank].insert(clock);
+    }
+    kept.clear();
+  }
+  if (samples != action.sample_count) Broken("divided by a wrong count");
+}
+
+void ShardHistory::CheckRead(const Outstanding& call) {
+  for (const ps::BlockIndex block : call.pull->blocks) {
+    if (call.pull->cut_id != 0) {
+      CheckCutState(*call.pull, block);
+      continue;
+    }
+    CheckBlockIsFresh(call, block);
+    if (options_.mode == ps::ConsistencyMode::kSync) {
+      CheckSyncValue(*call.pull, block);
+    }
+  }
+}
+
+void ShardHistory::CheckBlockIsFresh(const Outstanding& call,
+                                     ps::BlockIndex block) {
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    int64_t needed = call.pull->clock;
+    if (rank != call.rank) {
+      if (options_.mode == ps::ConsistencyMode::kAsync) needed = 0;
+      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
+        needed -= script_.staleness();
+      }
+    }
+    needed = std::min(needed, script_.clock_count(rank));
+    for (int64_t clock = 0; clock < needed; ++clock) {
+      if (script_.sends(rank, clock, block) &&
+          applied_[block][rank].count(clock) == 0) {
+        Broken(absl::StrCat("rank ", call.rank, " read block ", block,
+                            " at clock ", call.pull->clock, " without clock ",
+                            clock, " of rank ", rank));
+      }
+    }
+  }
+}
+
+void ShardHistory::CheckSyncValue(const ps::PullFacts& pull,
+                                  ps::BlockIndex block) {
+  const absl::Span<const float> value = updater_->values(block);
+  // Only a late duplicate, whose worker has gone on, may see a later version.
+  for (int64_t version = pull.clock; version <= script_.clock_count(0);
+       ++version) {
+    const std::vector<float>& folded = script_.folded(block, version);
+    if (std::equal(value.begin(), value.end(), folded.begin())) return;
+  }
+  Broken(absl::StrCat("block ", block, " read at clock ", pull.clock,
+                      " is not the serial fold"));
+}
+
+void ShardHistory::CheckCutState(const ps::PullFacts& pull,
+                                 ps::BlockIndex block) {
+  const std::vector<int64_t>& cut = cut_clocks_[pull.cut_id];
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
+      const bool expected =
+          clock < cut[rank] && script_.sends(rank, clock, block);
+      if (expected != (applied_[block][rank].count(clock) > 0)) {
+        Broken(absl::StrCat("cut ", pull.cut_id, ": clock ", clock, " of rank ",
+                            rank, " and block ", block,
+                            expected ? " is missing" : " is too much"));
+      }
+    }
+  }
+}
+
+bool ShardHistory::MayReadWholeShard(uint32_t rank, int64_t clock) const {
+  for (uint32_t other = 0; other < script_.worker_count(); ++other) {
+    const ps::PushLedger& worker = controller_->worker(other);
+    if (worker.finished()) continue;
+    int64_t needed = clock;
+    if (other != rank) {
+      if (options_.mode == ps::ConsistencyMode::kAsync) continue;
+      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
+        needed -= script_.staleness();
+      }
+    }
+    if (worker.closed() < needed) return false;
+  }
+  return true;
+}
+
+void ShardHistory::CheckNobodyWaitsInVain() {
+  if (closed_ || controller_->initialised_count() < script_.block_count() ||
+      (options_.mode == ps::ConsistencyMode::kSync && options_.clip_norm)) {
+    return;
+  }
+  for (const auto& [token, call] : outstanding_) {
+    const ps::PushLedger& worker = controller_->worker(call.rank);
+    const bool pushed =
+        !call.push.has_value() || call.push->clock < worker.closed();
+    if (pushed && call.pull.has_value() && call.pull->cut_id == 0 &&
+        MayReadWholeShard(call.rank, call.pull->clock)) {
+      Broken(absl::StrCat("rank ", call.rank, " waits in vain at clock ",
+                          call.pull->clock));
+    }
+    if (!options_.cuts && call.push.has_value() && !call.pull.has_value() &&
+        (options_.mode == ps::ConsistencyMode::kSync
+             ? MayReadWholeShard(call.rank, call.push->clock)
+             : call.push->clock <= worker.closed())) {
+      Broken(
+          absl::StrCat("a push of clock ", call.push->clock, " waits in vain"));
+    }
+  }
+}
+
+bool ShardHistory::AllDone() const {
+  return closed_ || std::all_of(workers_.begin(), workers_.end(),
+                                [](const WorkerActor& w) { return w.done; });
+}
+
+void ShardHistory::CheckEnd() {
+  if (!outstanding_.empty()) return Broken("a call never ended");
+  if (controller_->parked_pulls() + controller_->parked_pushes() > 0) {
+    return Broken("a call is still parked");
+  }
+  if (closed_) return;
+  if (!AllDone()) return Broken("a worker never got through its script");
+  for (ps::BlockIndex block = 0; block < script_.block_count(); ++block) {
+    std::vector<float> expected = script_.initial(block);
+    for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+      for (int64_t clock = 0; clock < script_.clock_count(rank); ++clock) {
+        const bool sent = script_.sends(rank, clock, block);
+        if (sent != (applied_[block][rank].count(clock) > 0)) {
+          Broken(absl::StrCat(sent ? "lost" : "invented", ": rank ", rank,
+                              " clock ", clock, " block ", block));
+        }
+        if (!sent) continue;
+        const std::vector<float> g = script_.gradient(rank, clock, block);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          expected[i] -=
+              g[i] / static_cast<float>(script_.samples(rank, clock));
+        }
+      }
+    }
+    if (options_.mode == ps::ConsistencyMode::kSync) {
+      expected = script_.folded(block, script_.clock_count(0));
+    }
+    const absl::Span<const float> value = updater_->values(block);
+    if (!std::equal(value.begin(), value.end(), expected.begin())) {
+      Broken(absl::StrCat("block ", block, " has a wrong final value"));
+    }
+  }
+}
+
+}  // namespace syncline
