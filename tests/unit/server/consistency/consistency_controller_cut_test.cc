@@ -1,0 +1,259 @@
+// Goal: a cut holds pushes until it ends, an evaluator reads at cuts and pushes
+// nothing, and activities extend waits. Method: examples with two workers and
+// two blocks.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/server/consistency/consistency_controller_fixture.h"
+
+namespace syncline::ps {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(ControllerTest, ACutHoldsPushesUntilItEnds) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {1, 0}).ok());
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(Pull(3, 0, 0, {0, 1}, 7), IsEmpty());
+  EXPECT_THAT(
+      Push(4, 0, 0, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kBufferGradient,
+                  Kind::kApply, Kind::kAck, Kind::kRead));
+  EXPECT_TRUE(BeginCut(7, {1, 0}).ok());  // a repeat
+  ShardActions actions;
+  ASSERT_TRUE(controller_->OnEndCut(0, 10, 7, kStart, &actions).ok());
+  EXPECT_THAT(Kinds(actions),
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
+  EXPECT_TRUE(controller_->OnEndCut(0, 10, 7, kStart, &actions).ok());
+  EXPECT_EQ(controller_->OnEndCut(0, 10, 8, kStart, &actions).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ControllerTest, ACutThatIsNeverEndedIsGivenUp) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {0, 0}).ok());  // passed at once, held for 3 s
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(2)), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(3)),
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
+  EXPECT_EQ(controller_->abandoned_cuts(), 1u);
+  EXPECT_THAT(Pull(3, 0, 0, {0}, 7), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("was abandoned"));
+}
+
+TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
+  OpenAndInit(ConsistencyMode::kBoundedStaleness);
+  Push(2, 0, 0, {0, 1});
+  Push(3, 0, 1, {0});
+  const absl::Status past = BeginCut(7, {1, 3});
+  EXPECT_EQ(past.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(past.message()),
+              HasSubstr("smallest possible one is at clocks 2,0"));
+  EXPECT_EQ(BeginCut(7, {2}).code(), absl::StatusCode::kInvalidArgument);
+  // Worker 1 would be held at 2 while the chief needs it at 3 to get to 5.
+  const absl::Status apart = BeginCut(7, {5, 2});
+  EXPECT_EQ(apart.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(apart.message()), HasSubstr("3 apart"));
+  EXPECT_TRUE(BeginCut(7, {4, 2}).ok());
+  EXPECT_EQ(BeginCut(7, {4, 3}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Pull(9, 0, 0, {0}, 8), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("cut 8 is not announced"));
+}
+
+TEST_F(ControllerTest, AnActivityCountsIfItSaysMoreThanTheLast) {
+  OpenAndInit(ConsistencyMode::kSync);
+  EXPECT_EQ(controller_->moved_at(), kStart);
+  int seconds = 0;
+  const auto counts = [&](int64_t clock, uint64_t done) {
+    const absl::Time now = kStart + absl::Seconds(++seconds);
+    EXPECT_TRUE(
+        controller_->OnActivity(0, 10, {clock, "evaluating", done, 9}, now)
+            .ok());
+    return controller_->moved_at() == now;
+  };
+  EXPECT_TRUE(counts(0, 0));
+  EXPECT_FALSE(counts(0, 0)) << "a repeat";
+  EXPECT_TRUE(counts(0, 5));
+  EXPECT_FALSE(counts(0, 4)) << "late";
+  EXPECT_TRUE(counts(1, 0)) << "told before its push has arrived here";
+  EXPECT_EQ(controller_->ActivityText(0), "") << "not of the open clock";
+  Push(2, 0, 0, {0, 1});
+  EXPECT_EQ(controller_->ActivityText(0), "evaluating, 0 of 9");
+  EXPECT_FALSE(counts(0, 9)) << "of a closed clock";
+  EXPECT_EQ(
+      controller_->OnActivity(0, 99, {2, "evaluating", 1, 9}, kStart).code(),
+      absl::StatusCode::kFailedPrecondition);
+}
+
+// The ps did not hear the workers either.
+TEST_F(ControllerTest, TheTimeInWhichThePsWasFrozenIsNobodysSilence) {
+  OpenAndInit(ConsistencyMode::kSync);
+  EXPECT_THAT(Pull(2, 0, 1), IsEmpty());
+  EXPECT_THAT(Push(3, 0, 1, {0}), IsEmpty());
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Seconds(60));
+  EXPECT_THAT(Tick(absl::Seconds(64)), IsEmpty());
+  EXPECT_EQ(controller_->moved_at(), kStart + absl::Seconds(60));
+  EXPECT_THAT(Tick(absl::Seconds(65)), ElementsAre(Kind::kFail, Kind::kFail));
+}
+
+// A call may come between the end of the freeze and the tick that notices it.
+TEST_F(ControllerTest, NothingHasMovedInTheFuture) {
+  OpenAndInit(ConsistencyMode::kSync);
+  Push(3, 0, 0, {0});
+  ASSERT_EQ(controller_->moved_at(), kStart);
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Milliseconds(20));
+  EXPECT_EQ(controller_->moved_at(), kStart + absl::Milliseconds(20));
+}
+
+TEST_F(ControllerTest, ACutIsHeldForAsMuchLonger) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ASSERT_TRUE(BeginCut(7, {0, 0}).ok());
+  controller_->OnFrozen(absl::Seconds(60), kStart + absl::Seconds(60));
+  Tick(absl::Seconds(62));
+  EXPECT_EQ(controller_->abandoned_cuts(), 0u);
+  Tick(absl::Seconds(63));
+  EXPECT_EQ(controller_->abandoned_cuts(), 1u);
+}
+
+class EvaluatorTest : public ControllerTest {
+ protected:
+  static constexpr uint32_t kRank = 2;  // of 0 and 1, who are workers
+
+  void SetUp() override {
+    ConsistencyController::Options options;
+    options.mode = mode_;
+    options.evaluator = {12, "evaluator:0 at e:3"};
+    Open(std::move(options));
+    ASSERT_TRUE(BeginCut(1, {1, 1}).ok());
+    Init();
+  }
+  absl::Status BeginNext() {
+    ShardActions actions;
+    return controller_->OnBeginCut(kRank, 12, 2, {2, 2}, absl::Seconds(60),
+                                   kStart, &actions);
+  }
+  std::vector<Kind> End(uint64_t cut_id) {
+    ShardActions actions;
+    EXPECT_TRUE(
+        controller_->OnEndCut(kRank, 12, cut_id, kStart, &actions).ok());
+    return Kinds(actions);
+  }
+  // True if the report counted as progress.
+  bool Says(uint64_t done, absl::Duration after) {
+    const absl::Time now = kStart + after;
+    EXPECT_TRUE(
+        controller_
+            ->OnActivity(kRank, 12, {1, "evaluating clock 1", done, 9}, now)
+            .ok());
+    return controller_->moved_at() == now;
+  }
+  void BothPush(int64_t clock) {
+    Push(100 + 2 * clock, 0, clock, {0, 1});
+    Push(101 + 2 * clock, 1, clock, {0, 1});
+  }
+
+  ConsistencyMode mode_ = ConsistencyMode::kSync;
+};
+
+TEST_F(EvaluatorTest, ReadsAndEndsTheCutsThatHoldTheWorkers) {
+  EXPECT_THAT(Pull(2, kRank, 0, {0, 1}, 1), IsEmpty());
+  Push(3, 0, 0, {0, 1});
+  EXPECT_THAT(Push(4, 1, 0, {0, 1}), Contains(Kind::kRead));
+  ASSERT_TRUE(BeginNext().ok());
+  EXPECT_THAT(Push(5, 0, 1, {0, 1}), IsEmpty()) << "held by the cut";
+  EXPECT_THAT(End(1), Contains(Kind::kBufferGradient));
+}
+
+TEST_F(EvaluatorTest, WaitsForNoPushOfItsOwn) {
+  EXPECT_THAT(Pull(2, kRank, 0), ElementsAre(Kind::kRead));
+  EXPECT_THAT(Pull(3, kRank, 1), IsEmpty()) << "for those of the workers";
+  BothPush(0);
+  EXPECT_THAT(last_, Contains(::testing::Field(&ShardAction::token, 3u)));
+}
+
+TEST_F(EvaluatorTest, PushesNothingAndFillsNothingIn) {
+  EXPECT_THAT(Push(2, kRank, 0, {0, 1}), ElementsAre(Kind::kFail));
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("by evaluator:0 at e:3: it is the job's evaluator"));
+  EXPECT_EQ(controller_->CheckChief(kRank, 12).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Pull(3, kRank + 1, 0), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()), HasSubstr("ranks 0 to 2"));
+}
+
+TEST_F(EvaluatorTest, ItsActivityCountsWhereACutHoldsTheWorkers) {
+  EXPECT_FALSE(Says(1, absl::Seconds(1))) << "they are to move themselves";
+  BothPush(0);
+  EXPECT_TRUE(Says(2, absl::Seconds(2)));
+  EXPECT_FALSE(Says(2, absl::Seconds(3))) << "a repeat";
+  ASSERT_TRUE(BeginNext().ok());
+  End(1);
+  EXPECT_FALSE(Says(3, absl::Seconds(4)));
+}
+
+TEST_F(EvaluatorTest, IsNamedByWhomItHolds) {
+  BothPush(0);
+  EXPECT_TRUE(Says(3, absl::Seconds(1)));
+  EXPECT_THAT(Push(9, 1, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the end of cut 1 by evaluator:0 at e:3 (last heard of "
+                        "evaluating clock 1, 3 of 9)"));
+}
+
+class AsyncEvaluatorTest : public EvaluatorTest {
+ protected:
+  AsyncEvaluatorTest() { mode_ = ConsistencyMode::kAsync; }
+};
+
+TEST_F(AsyncEvaluatorTest, ReadsAtOnce) {
+  EXPECT_THAT(Pull(2, kRank, 5), ElementsAre(Kind::kRead));
+}
+
+TEST_F(ControllerTest, AnOverduePullSaysWhatTheMissingWereHeardOf) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ASSERT_TRUE(
+      controller_->OnActivity(0, 10, {0, "evaluating", 3, 9}, kStart).ok());
+  Push(2, 1, 0, {0, 1});
+  EXPECT_THAT(Pull(3, 1, 1), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("missing: chief:0 at a:1 (clock 0, nothing of it yet; "
+                        "last heard of evaluating, 3 of 9)"));
+}
+
+TEST_F(ControllerTest, OnlyWhatIsNewComesForward) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  const auto push_at = [&](CallToken token, absl::Duration after) {
+    PushFacts push;
+    push.clock = 0;
+    push.sample_count = 8;
+    push.blocks_in_clock = 2;
+    push.blocks = {0};
+    ShardActions actions;
+    controller_->OnCall({.token = token,
+                         .rank = 1,
+                         .incarnation = 11,
+                         .deadline = kStart + absl::Hours(1),
+                         .push = std::move(push)},
+                        kStart + after, &actions);
+    return controller_->moved_at() == kStart + after;
+  };
+  EXPECT_TRUE(push_at(2, absl::Seconds(1)));
+  EXPECT_FALSE(push_at(3, absl::Seconds(2))) << "a repeat";
+}
+
+}  // namespace
+}  // namespace syncline::ps
