@@ -43,7 +43,9 @@ const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
       .block_copy = &CpuBlockCopyKernels(),
       .gather = &CpuGatherKernels(),
+      .indexed = &CpuIndexedKernels(),
       .pointwise = &CpuPointwiseKernels(),
+      .scatter = &CpuScatterKernels(),
       .softmax = &CpuSoftmaxKernels(),
       .strided_copy = &CpuStridedCopyKernels(),
   };

@@ -11,7 +11,9 @@ namespace syncline {
 
 const BlockCopyKernels& CpuBlockCopyKernels();
 const GatherKernels& CpuGatherKernels();
+const IndexedKernels& CpuIndexedKernels();
 const PointwiseKernels& CpuPointwiseKernels();
+const ScatterKernels& CpuScatterKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();
 const StridedCopyKernels& CpuStridedCopyKernels();
 

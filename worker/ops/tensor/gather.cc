@@ -1,9 +1,5 @@
 // Gather, GatherElements and GatherND.
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "kernels/device/gather_kernels.h"
@@ -77,65 +73,73 @@ namespace {
 
 // An operator whose output is runs of its first input, at the places that the
 // second one says. Any dtype. In the gradient what repeats adds up in order.
-// REQUIRES: places of runs are multiples of their length.
 class IndexedOp : public Op {
  public:
   // The workspace has where each run begins.
-  IndexedOp(const OpSpec& spec, IndexedShape shape)
+  IndexedOp(const OpSpec& spec, const IndexedShape& shape,
+            const IndexedKernels& kernels)
       : Op({.workspace_bytes =
                 static_cast<int64_t>(shape.runs * sizeof(int64_t)),
-            .backward_scratch_bytes = AddingScratchBytes(shape)}),
-        element_bytes_(DTypeBytes(spec.input(0).dtype)),
-        data_count_(spec.input(0).count()),
-        places_(spec.input(1), std::move(shape)) {}
+            .backward_scratch_bytes = kernels.add_scratch_bytes(shape)}),
+        shape_(shape),
+        kernels_(kernels),
+        element_bytes_(DTypeBytes(spec.input(0).dtype)) {}
 
   absl::Status Forward(const Tensors& t) override {
     auto* const begins = static_cast<int64_t*>(t.workspace);
-    SYNCLINE_RETURN_IF_ERROR(places_.Find(t.inputs[1], begins));
-    const size_t bytes = places_.run_length() * element_bytes_;
-    const char* const x = static_cast<const char*>(t.inputs[0]);
-    char* y = static_cast<char*>(t.outputs[0]);
-    for (int64_t i = 0; i < places_.runs(); ++i, y += bytes) {
-      std::memcpy(y, x + begins[i] * element_bytes_, bytes);
-    }
+    kernels_.find(*t.stream, shape_, t.inputs[1], begins, t.errors);
+    kernels_.gather(*t.stream, shape_, element_bytes_, begins, t.inputs[0],
+                    t.outputs[0]);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (!g.accumulate(0)) std::fill_n(g.in(0), data_count_, 0.0f);
-    const auto* const begins = static_cast<const int64_t*>(t.workspace);
-    places_.Add(begins, data_count_, g.out(), g.in(0), t.scratch);
+    if (!g.accumulate(0)) {
+      t.stream->Clear(g.in(0), shape_.count * sizeof(float));
+    }
+    kernels_.add(*t.stream, shape_, static_cast<const int64_t*>(t.workspace),
+                 g.out(), g.in(0), t.scratch);
     return absl::OkStatus();
   }
 
+  absl::Status Explain(const DataError& error) const override {
+    return ExplainIndex(error);
+  }
+
  private:
+  const IndexedShape shape_;
+  const IndexedKernels kernels_;
   const size_t element_bytes_;
-  const int64_t data_count_;
-  RunPlaces places_;
 };
 
 absl::StatusOr<std::unique_ptr<Op>> MakeIndexed(const OpSpec& spec,
-                                                IndexedShape shape) {
-  SYNCLINE_RETURN_IF_ERROR(RunPlaces::Check(spec.input(1)));
-  return std::make_unique<IndexedOp>(spec, std::move(shape));
+                                                const IndexedShape& shape) {
+  SYNCLINE_RETURN_IF_ERROR(CheckIndexType(spec.input(1)));
+  const IndexedKernels* const kernels = spec.kernels().indexed;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->find, kernels->gather,
+                                               kernels->add,
+                                               kernels->add_scratch_bytes));
+  return std::make_unique<IndexedOp>(spec, shape, *kernels);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGatherElements(const OpSpec& spec) {
-  const Dims& data = spec.input(0).dims;
+  const TensorType& data = spec.input(0);
   SYNCLINE_ASSIGN_OR_RETURN(
-      const int64_t axis, ResolveAxis(spec.node->Int("axis", 0), data.size()));
-  SYNCLINE_ASSIGN_OR_RETURN(IndexedShape shape,
-                            ElementsAlong(data, spec.input(1).dims, axis));
-  return MakeIndexed(spec, std::move(shape));
+      const int64_t axis,
+      ResolveAxis(spec.node->Int("axis", 0), data.dims.size()));
+  SYNCLINE_ASSIGN_OR_RETURN(const IndexedShape shape,
+                            ElementsAlong(data, spec.input(1), axis));
+  return MakeIndexed(spec, shape);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGatherND(const OpSpec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(IndexedShape shape,
-                            PartsByTuple(spec.input(0).dims, spec.input(1).dims,
+  SYNCLINE_ASSIGN_OR_RETURN(const IndexedShape shape,
+                            PartsByTuple(spec.input(0), spec.input(1),
                                          spec.node->Int("batch_dims", 0)));
-  return MakeIndexed(spec, std::move(shape));
+  return MakeIndexed(spec, shape);
 }
 
 }  // namespace syncline::worker

@@ -1,165 +1,137 @@
 // ScatterElements and ScatterND.
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/loop.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/scatter_kernels.h"
 #include "worker/ops/axes.h"
 #include "worker/ops/tensor/indexed.h"
-#include "worker/ops/tensor/scatter_reduction.h"
 
 namespace syncline::worker {
 namespace {
 
-// In the workspace: no place, because a later run replaces this one.
-constexpr int64_t kReplaced = -1;
+struct ScatterPlan {
+  IndexedShape shape;
+  ScatterReduction reduction = ScatterReduction::kReplace;
+  const IndexedKernels* indexed = nullptr;
+  ScatterKernels::Reduction kernels;
+};
 
 // The workspace has where each run begins.
 class ScatterOp : public Op {
  public:
-  ScatterOp(const OpSpec& spec, IndexedShape shape)
-      : Op(TraitsOf(spec, shape)),
-        data_count_(spec.input(0).count()),
-        run_length_(shape.run_length),
-        places_(spec.input(1), std::move(shape)) {}
+  explicit ScatterOp(const ScatterPlan& plan)
+      : Op(TraitsOf(plan)), plan_(plan) {}
 
   absl::Status Forward(const Tensors& t) override {
     auto* const begins = static_cast<int64_t*>(t.workspace);
-    SYNCLINE_RETURN_IF_ERROR(places_.Find(t.inputs[1], begins));
-    KeepLast(static_cast<int64_t*>(t.scratch), begins);
-    std::memcpy(t.out(0), t.in(0), data_count_ * sizeof(float));
-    const float* updates = t.in(2);
-    for (int64_t i = 0; i < places_.runs(); ++i, updates += run_length_) {
-      if (begins[i] == kReplaced) continue;
-      std::copy_n(updates, run_length_, t.out(0) + begins[i]);
-    }
+    plan_.indexed->find(*t.stream, plan_.shape, t.inputs[1], begins, t.errors);
+    plan_.kernels.forward(*t.stream, plan_.shape, t.in(0), t.in(2), begins,
+                          t.out(0), t.scratch);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const auto* const begins = static_cast<const int64_t*>(t.workspace);
-    if (g.in(2) != nullptr) UpdatesGradient(begins, g);
-    if (g.in(0) == nullptr) return absl::OkStatus();
-    // An element that was replaced has no part in the result: its gradient
-    // stays as it was before.
-    float* const dx = g.in(0);
-    const float* const dy = g.out();
-    float* const before = static_cast<float*>(t.scratch);
-    Save(begins, dx, g.accumulate(0), before);
-    Emit(data_count_, g.accumulate(0), dx, [=](int64_t k) { return dy[k]; });
-    Restore(begins, before, dx);
+    plan_.kernels.backward(*t.stream, plan_.shape, t.in(0), t.in(2),
+                           static_cast<const int64_t*>(t.workspace), t.out(0),
+                           g.out(),
+                           {.x = g.in(0),
+                            .accumulate_x = g.accumulate(0),
+                            .updates = g.in(2),
+                            .accumulate_updates = g.accumulate(2)},
+                           t.scratch);
     return absl::OkStatus();
   }
 
+  absl::Status Explain(const DataError& error) const override {
+    return ExplainIndex(error);
+  }
+
  private:
-  static Traits TraitsOf(const OpSpec& spec, const IndexedShape& shape) {
+  static Traits TraitsOf(const ScatterPlan& plan) {
+    const bool is_linear = plan.reduction == ScatterReduction::kReplace ||
+                           plan.reduction == ScatterReduction::kAdd;
+    const bool is_extremum = plan.reduction == ScatterReduction::kMax ||
+                             plan.reduction == ScatterReduction::kMin;
     Traits traits;
     traits.gradient_in_place = true;
-    traits.workspace_bytes = shape.runs * sizeof(int64_t);
-    if (shape.run_length > 0) {
-      traits.forward_scratch_bytes =
-          spec.input(0).count() / shape.run_length * sizeof(int64_t);
-      traits.backward_scratch_bytes =
-          shape.runs * shape.run_length * sizeof(float);
-    }
+    traits.backward_inputs = is_linear ? 0 : 0b101;
+    traits.backward_outputs = is_extremum ? 1 : 0;
+    traits.workspace_bytes = plan.shape.runs * sizeof(int64_t);
+    traits.forward_scratch_bytes =
+        plan.kernels.forward_scratch_bytes(plan.shape);
+    traits.backward_scratch_bytes =
+        plan.kernels.backward_scratch_bytes(plan.shape);
     return traits;
   }
 
-  // `last` is the last run at each place.
-  void KeepLast(int64_t* last, int64_t* begins) const {
-    if (run_length_ == 0) return;
-    for (int64_t i = 0; i < places_.runs(); ++i) {
-      last[begins[i] / run_length_] = i;
-    }
-    for (int64_t i = 0; i < places_.runs(); ++i) {
-      if (last[begins[i] / run_length_] != i) begins[i] = kReplaced;
-    }
-  }
-
-  void UpdatesGradient(const int64_t* begins, const Gradients& g) const {
-    float* du = g.in(2);
-    for (int64_t i = 0; i < places_.runs(); ++i, du += run_length_) {
-      if (begins[i] == kReplaced) {
-        if (!g.accumulate(2)) std::fill_n(du, run_length_, 0.0f);
-        continue;
-      }
-      const float* const dy = g.out() + begins[i];
-      Emit(run_length_, g.accumulate(2), du, [=](int64_t k) { return dy[k]; });
-    }
-  }
-
-  void Save(const int64_t* begins, const float* dx, bool accumulate,
-            float* before) const {
-    for (int64_t i = 0; i < places_.runs(); ++i, before += run_length_) {
-      if (begins[i] == kReplaced) continue;
-      if (accumulate) {
-        std::copy_n(dx + begins[i], run_length_, before);
-      } else {
-        std::fill_n(before, run_length_, 0.0f);
-      }
-    }
-  }
-
-  void Restore(const int64_t* begins, const float* before, float* dx) const {
-    for (int64_t i = 0; i < places_.runs(); ++i, before += run_length_) {
-      if (begins[i] == kReplaced) continue;
-      std::copy_n(before, run_length_, dx + begins[i]);
-    }
-  }
-
-  const int64_t data_count_;
-  const int64_t run_length_;
-  RunPlaces places_;
+  const ScatterPlan plan_;
 };
+
+absl::StatusOr<ScatterReduction> ReductionOf(const Node& node) {
+  const std::string name = node.String("reduction", "none");
+  if (name == "none") return ScatterReduction::kReplace;
+  if (name == "add") return ScatterReduction::kAdd;
+  if (name == "mul") return ScatterReduction::kMultiply;
+  if (name == "max") return ScatterReduction::kMax;
+  if (name == "min") return ScatterReduction::kMin;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "reduction is \"", name, "\"; it must be none, add, mul, max or min"));
+}
 
 // An operator whose output is its first input, with the runs of the third one
 // at the places that the second one says: in place of what is there, or reduced
-// with it as the attribute "reduction" says (scatter_reduction.h). float32. Of
-// runs that replace the same place the last one counts, and has the gradient;
-// ONNX leaves that open. REQUIRES: places of runs are multiples of their
-// length.
+// with it as the attribute "reduction" says. float32. ONNX leaves open which of
+// runs that replace the same place counts.
 absl::StatusOr<std::unique_ptr<Op>> MakeScatter(const OpSpec& spec,
-                                                IndexedShape shape) {
-  SYNCLINE_RETURN_IF_ERROR(RunPlaces::Check(spec.input(1)));
+                                                const IndexedShape& shape) {
+  SYNCLINE_RETURN_IF_ERROR(CheckIndexType(spec.input(1)));
   if (spec.input(0).dtype != DType::kFloat32 ||
       spec.input(2).dtype != DType::kFloat32) {
     return absl::InvalidArgumentError("only float32 is computed");
   }
-  const std::string reduction = spec.node->String("reduction", "none");
-  if (reduction != "none") {
-    return MakeScatterReduction(spec, std::move(shape), reduction);
-  }
-  return std::make_unique<ScatterOp>(spec, std::move(shape));
+  SYNCLINE_ASSIGN_OR_RETURN(const ScatterReduction reduction,
+                            ReductionOf(*spec.node));
+  const IndexedKernels* const indexed = spec.kernels().indexed;
+  const ScatterKernels* const family = spec.kernels().scatter;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(indexed, family));
+  const ScatterKernels::Reduction kernels = (*family)[reduction];
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      indexed->find, kernels.forward, kernels.backward,
+      kernels.forward_scratch_bytes, kernels.backward_scratch_bytes));
+  return std::make_unique<ScatterOp>(
+      ScatterPlan{shape, reduction, indexed, kernels});
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeScatterElements(const OpSpec& spec) {
-  const Dims& data = spec.input(0).dims;
+  const TensorType& data = spec.input(0);
   SYNCLINE_ASSIGN_OR_RETURN(
-      const int64_t axis, ResolveAxis(spec.node->Int("axis", 0), data.size()));
-  SYNCLINE_ASSIGN_OR_RETURN(IndexedShape shape,
-                            ElementsAlong(data, spec.input(1).dims, axis));
+      const int64_t axis,
+      ResolveAxis(spec.node->Int("axis", 0), data.dims.size()));
+  SYNCLINE_ASSIGN_OR_RETURN(const IndexedShape shape,
+                            ElementsAlong(data, spec.input(1), axis));
   if (spec.input(2).dims != spec.input(1).dims) {
     return absl::InvalidArgumentError(absl::StrCat(
         "updates ", DimsToString(spec.input(2).dims),
         " are not of the indices' shape ", DimsToString(spec.input(1).dims)));
   }
-  return MakeScatter(spec, std::move(shape));
+  return MakeScatter(spec, shape);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeScatterND(const OpSpec& spec) {
   const Dims& data = spec.input(0).dims;
   const Dims& indices = spec.input(1).dims;
   const Dims& updates = spec.input(2).dims;
-  auto shape = PartsByTuple(data, indices, /*batch_dims=*/0);
+  const auto shape =
+      PartsByTuple(spec.input(0), spec.input(1), /*batch_dims=*/0);
   if (shape.ok()) {
     Dims wanted(indices.begin(), indices.end() - 1);
     wanted.insert(wanted.end(), data.begin() + indices.back(), data.end());
-    if (updates == wanted) return MakeScatter(spec, *std::move(shape));
+    if (updates == wanted) return MakeScatter(spec, *shape);
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "data ", DimsToString(data), ", indices ", DimsToString(indices),

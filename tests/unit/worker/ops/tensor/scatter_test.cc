@@ -2,8 +2,6 @@
 // NaN. Method: a few numbers by hand; those of PyTorch's scatter_reduce.
 // (op_table_test has the rest.)
 
-#include "worker/ops/tensor/scatter_reduction.h"
-
 #include <cmath>
 
 #include "tests/testing/op_run.h"
