@@ -42,12 +42,15 @@ void CpuStream::Clear(void* to, size_t bytes) {
 const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
       .block_copy = &CpuBlockCopyKernels(),
+      .cumulative_sum = &CpuCumulativeSumKernels(),
       .gather = &CpuGatherKernels(),
+      .generator = &CpuGeneratorKernels(),
       .indexed = &CpuIndexedKernels(),
       .pointwise = &CpuPointwiseKernels(),
       .scatter = &CpuScatterKernels(),
       .softmax = &CpuSoftmaxKernels(),
       .strided_copy = &CpuStridedCopyKernels(),
+      .triangle = &CpuTriangleKernels(),
   };
   return table;
 }

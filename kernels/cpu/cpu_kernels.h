@@ -10,12 +10,15 @@
 namespace syncline {
 
 const BlockCopyKernels& CpuBlockCopyKernels();
+const CumulativeSumKernels& CpuCumulativeSumKernels();
 const GatherKernels& CpuGatherKernels();
+const GeneratorKernels& CpuGeneratorKernels();
 const IndexedKernels& CpuIndexedKernels();
 const PointwiseKernels& CpuPointwiseKernels();
 const ScatterKernels& CpuScatterKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();
 const StridedCopyKernels& CpuStridedCopyKernels();
+const TriangleKernels& CpuTriangleKernels();
 
 }  // namespace syncline
 

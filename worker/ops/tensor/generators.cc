@@ -1,12 +1,13 @@
 // Tensors that are made of shapes, bounds and positions, and of no elements.
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/device/generator_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "worker/ops/axes.h"
 #include "worker/ops/without_gradient.h"
 
@@ -14,57 +15,27 @@ namespace syncline::worker {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeConstantOfShape(const OpSpec& spec) {
   const auto value = spec.node->attributes.find("value");
-  std::string element(sizeof(float), '\0');  // 0 of float32
+  std::string bytes(sizeof(float), '\0');  // 0 of float32
   if (value != spec.node->attributes.end()) {
-    element = std::get<ConstantTensor>(value->second).bytes;
+    bytes = std::get<ConstantTensor>(value->second).bytes;
   }
-  if (element.size() != DTypeBytes(spec.output(0).dtype)) {
+  if (bytes.size() != DTypeBytes(spec.output(0).dtype)) {
     return absl::InvalidArgumentError("value must be one element");
   }
-  return MakeOpWithoutGradient(
-      [count = spec.output(0).count(), element](const Op::Tensors& t) {
-        char* y = static_cast<char*>(t.outputs[0]);
-        for (int64_t i = 0; i < count; ++i, y += element.size()) {
-          std::memcpy(y, element.data(), element.size());
-        }
-        return absl::OkStatus();
-      });
-}
-
-namespace {
-
-struct OneHotShape {
-  AroundAxis axis;  // of the output; n is the depth
-  size_t element_bytes = 4;
-};
-
-// Indices out of range are all off.
-template <typename Index>
-std::unique_ptr<Op> MakeOneHotOf(const OneHotShape& s) {
-  return MakeOpWithoutGradient([=](const Op::Tensors& t) {
-    const Index* indices = static_cast<const Index*>(t.inputs[0]);
-    const char* const off = static_cast<const char*>(t.inputs[2]);
-    const char* const on = off + s.element_bytes;
-    char* const y = static_cast<char*>(t.outputs[0]);
-    const double depth = static_cast<double>(s.axis.n);
-    for (int64_t o = 0; o < s.axis.outer; ++o) {
-      for (int64_t i = 0; i < s.axis.inner; ++i, ++indices) {
-        double index = static_cast<double>(*indices);
-        if (index < 0) index += depth;
-        for (int64_t k = 0; k < s.axis.n; ++k) {
-          const int64_t at = (o * s.axis.n + k) * s.axis.inner + i;
-          const bool hit = index == static_cast<double>(k);
-          std::memcpy(y + at * s.element_bytes, hit ? on : off,
-                      s.element_bytes);
-        }
-      }
-    }
+  AnyElement element = {.bytes = bytes.size()};
+  std::copy(bytes.begin(), bytes.end(), element.value.begin());
+  const GeneratorKernels* const kernels = spec.kernels().generator;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->fill));
+  return MakeOpWithoutGradient([fill = kernels->fill,
+                                count = spec.output(0).count(),
+                                element](const Op::Tensors& t) {
+    fill(*t.stream, element, count, t.outputs[0]);
     return absl::OkStatus();
   });
 }
 
-}  // namespace
-
+// Indices out of range are all off.
 absl::StatusOr<std::unique_ptr<Op>> MakeOneHot(const OpSpec& spec) {
   if (spec.input(2).count() != 2) {
     return absl::InvalidArgumentError(
@@ -74,39 +45,21 @@ absl::StatusOr<std::unique_ptr<Op>> MakeOneHot(const OpSpec& spec) {
   const Dims& out = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(
       const int64_t at, ResolveAxis(spec.node->Int("axis", -1), out.size()));
-  OneHotShape shape;
-  shape.axis = SplitAt(out, at);
-  shape.element_bytes = DTypeBytes(spec.input(2).dtype);
-  switch (spec.input(0).dtype) {
-    case DType::kInt64:
-      return MakeOneHotOf<int64_t>(shape);
-    case DType::kInt32:
-      return MakeOneHotOf<int32_t>(shape);
-    case DType::kFloat32:
-      return MakeOneHotOf<float>(shape);
-    case DType::kFloat64:
-      return MakeOneHotOf<double>(shape);
-    default:
-      return MakeOneHotOf<uint8_t>(shape);
-  }
+  const AroundAxis around = SplitAt(out, at);
+  const OneHotShape shape = {.outer = around.outer,
+                             .depth = around.n,
+                             .inner = around.inner,
+                             .index_type = spec.input(0).dtype,
+                             .element_bytes = DTypeBytes(spec.input(2).dtype)};
+  const GeneratorKernels* const kernels = spec.kernels().generator;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->one_hot));
+  return MakeOpWithoutGradient(
+      [one_hot = kernels->one_hot, shape](const Op::Tensors& t) {
+        one_hot(*t.stream, shape, t.inputs[0], t.inputs[2], t.outputs[0]);
+        return absl::OkStatus();
+      });
 }
-
-namespace {
-
-template <typename T>
-std::unique_ptr<Op> MakeRangeOf(int64_t count) {
-  return MakeOpWithoutGradient([count](const Op::Tensors& t) {
-    const T start = *static_cast<const T*>(t.inputs[0]);
-    const T delta = *static_cast<const T*>(t.inputs[2]);
-    T* const y = static_cast<T*>(t.outputs[0]);
-    for (int64_t i = 0; i < count; ++i) {
-      y[i] = static_cast<T>(start + static_cast<T>(i) * delta);
-    }
-    return absl::OkStatus();
-  });
-}
-
-}  // namespace
 
 // How many there are, the shapes have said: `limit` is known before training.
 absl::StatusOr<std::unique_ptr<Op>> MakeRange(const OpSpec& spec) {
@@ -116,19 +69,36 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRange(const OpSpec& spec) {
         absl::StrCat("input ", i, " is ", DimsToString(spec.input(i).dims),
                      "; it must be one number"));
   }
-  const int64_t count = spec.output(0).count();
-  switch (spec.output(0).dtype) {
-    case DType::kFloat32:
-      return MakeRangeOf<float>(count);
-    case DType::kInt64:
-      return MakeRangeOf<int64_t>(count);
-    case DType::kInt32:
-      return MakeRangeOf<int32_t>(count);
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "numbers of ", DTypeName(spec.output(0).dtype), " are not counted"));
+  const DType dtype = spec.output(0).dtype;
+  if (dtype != DType::kFloat32 && dtype != DType::kInt64 &&
+      dtype != DType::kInt32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("numbers of ", DTypeName(dtype), " are not counted"));
   }
+  const GeneratorKernels* const kernels = spec.kernels().generator;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->range));
+  return MakeOpWithoutGradient(
+      [range = kernels->range, dtype,
+       count = spec.output(0).count()](const Op::Tensors& t) {
+        range(*t.stream, dtype, count, t.inputs[0], t.inputs[2], t.outputs[0]);
+        return absl::OkStatus();
+      });
 }
+
+namespace {
+
+// Integers that are known when the plan is made.
+absl::StatusOr<std::unique_ptr<Op>> MakeIntegers(
+    const OpSpec& spec, absl::Span<const int64_t> values) {
+  SYNCLINE_ASSIGN_OR_RETURN(DeviceMemory kept, Upload(*spec.device, values));
+  return MakeOpWithoutGradient([kept = std::move(kept)](const Op::Tensors& t) {
+    t.stream->Copy(t.outputs[0], kept.data(), kept.bytes());
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
 
 // Known before training wherever shapes are; then nothing runs this.
 absl::StatusOr<std::unique_ptr<Op>> MakeShape(const OpSpec& spec) {
@@ -139,21 +109,13 @@ absl::StatusOr<std::unique_ptr<Op>> MakeShape(const OpSpec& spec) {
   };
   const int64_t begin = clamped(spec.node->Int("start", 0));
   const int64_t end = clamped(spec.node->Int("end", rank));
-  return MakeOpWithoutGradient(
-      [part = Dims(dims.begin() + begin, dims.begin() + std::max(begin, end))](
-          const Op::Tensors& t) {
-        std::copy(part.begin(), part.end(),
-                  static_cast<int64_t*>(t.outputs[0]));
-        return absl::OkStatus();
-      });
+  return MakeIntegers(spec, absl::MakeConstSpan(dims).subspan(
+                                begin, std::max<int64_t>(end - begin, 0)));
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeSize(const OpSpec& spec) {
-  return MakeOpWithoutGradient(
-      [count = spec.input(0).count()](const Op::Tensors& t) {
-        *static_cast<int64_t*>(t.outputs[0]) = count;
-        return absl::OkStatus();
-      });
+  const int64_t count = spec.input(0).count();
+  return MakeIntegers(spec, absl::MakeConstSpan(&count, 1));
 }
 
 }  // namespace syncline::worker
