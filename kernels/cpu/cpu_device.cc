@@ -43,10 +43,12 @@ const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
       .block_copy = &CpuBlockCopyKernels(),
       .cumulative_sum = &CpuCumulativeSumKernels(),
+      .extremum = &CpuExtremumKernels(),
       .gather = &CpuGatherKernels(),
       .generator = &CpuGeneratorKernels(),
       .indexed = &CpuIndexedKernels(),
       .pointwise = &CpuPointwiseKernels(),
+      .reduction = &CpuReductionKernels(),
       .scatter = &CpuScatterKernels(),
       .softmax = &CpuSoftmaxKernels(),
       .strided_copy = &CpuStridedCopyKernels(),

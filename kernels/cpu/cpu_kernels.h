@@ -11,10 +11,12 @@ namespace syncline {
 
 const BlockCopyKernels& CpuBlockCopyKernels();
 const CumulativeSumKernels& CpuCumulativeSumKernels();
+const ExtremumKernels& CpuExtremumKernels();
 const GatherKernels& CpuGatherKernels();
 const GeneratorKernels& CpuGeneratorKernels();
 const IndexedKernels& CpuIndexedKernels();
 const PointwiseKernels& CpuPointwiseKernels();
+const ReductionKernels& CpuReductionKernels();
 const ScatterKernels& CpuScatterKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();
 const StridedCopyKernels& CpuStridedCopyKernels();
