@@ -47,6 +47,7 @@ const KernelTable& CpuDevice::kernels() const {
       .gather = &CpuGatherKernels(),
       .generator = &CpuGeneratorKernels(),
       .indexed = &CpuIndexedKernels(),
+      .loss = &CpuLossKernels(),
       .pointwise = &CpuPointwiseKernels(),
       .reduction = &CpuReductionKernels(),
       .scatter = &CpuScatterKernels(),

@@ -15,6 +15,7 @@ const ExtremumKernels& CpuExtremumKernels();
 const GatherKernels& CpuGatherKernels();
 const GeneratorKernels& CpuGeneratorKernels();
 const IndexedKernels& CpuIndexedKernels();
+const LossKernels& CpuLossKernels();
 const PointwiseKernels& CpuPointwiseKernels();
 const ReductionKernels& CpuReductionKernels();
 const ScatterKernels& CpuScatterKernels();

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
@@ -19,7 +18,10 @@
 #include "kernels/device/data_error.h"
 #include "kernels/threads.h"
 #include "worker/compute/backward_graph.h"
+#include "worker/compute/parameter_memory.h"
+#include "worker/compute/plan_report.h"
 #include "worker/compute/step_plan.h"
+#include "worker/compute/step_record.h"
 
 namespace syncline::worker {
 namespace {
@@ -27,85 +29,6 @@ namespace {
 // Of a length: full, short last and evaluation batches, with room for an odd
 // size or two.
 constexpr size_t kPlansPerLength = 8;
-
-int64_t AlignedCount(int64_t count) {
-  constexpr int64_t kFloats = kCacheLineBytes / sizeof(float);
-  return (count + kFloats - 1) / kFloats * kFloats;
-}
-
-absl::Span<char> BytesOf(AlignedFloats* floats) {
-  return {reinterpret_cast<char*>(floats->data()),
-          floats->size() * sizeof(float)};
-}
-
-// One block of memory, cut into aligned arrays of the given sizes.
-class ParameterSlab {
- public:
-  // `shared`: in memory that other processes can be let read, if there is any.
-  void Allocate(absl::Span<const int64_t> counts, bool shared) {
-    const int64_t bytes = BytesFor(counts);
-    if (shared) {
-      if (auto region = SharedRegion::Create(bytes); region.ok()) {
-        region_ = *std::move(region);
-      }
-    }
-    if (region_ == nullptr) memory_ = AlignedFloats(bytes / sizeof(float));
-    float* at = region_ != nullptr ? reinterpret_cast<float*>(region_->data())
-                                   : memory_.data();
-    for (int64_t count : counts) {
-      addresses_.push_back(at);
-      at += AlignedCount(count);
-    }
-  }
-  // Shared memory is resident from the start. Errors: ResourceExhausted, and
-  // those of `go_on`.
-  absl::Status Touch(absl::string_view what, const GoOnCheck& go_on) {
-    return TouchMemory(what, BytesOf(&memory_), go_on);
-  }
-  // Of an array's beginning, by its place in the list.
-  static std::vector<int64_t> OffsetsFor(absl::Span<const int64_t> counts) {
-    std::vector<int64_t> offsets;
-    int64_t at = 0;
-    for (int64_t count : counts) {
-      offsets.push_back(at);
-      at += AlignedCount(count) * static_cast<int64_t>(sizeof(float));
-    }
-    return offsets;
-  }
-  static int64_t BytesFor(absl::Span<const int64_t> counts) {
-    int64_t bytes = 0;
-    for (int64_t count : counts) bytes += AlignedCount(count) * sizeof(float);
-    return bytes;
-  }
-  absl::Span<float* const> addresses() const { return addresses_; }
-  const std::shared_ptr<SharedRegion>& region() const { return region_; }
-
- private:
-  AlignedFloats memory_;
-  std::shared_ptr<SharedRegion> region_;  // null: in memory_
-  std::vector<float*> addresses_;
-};
-
-// Of as many runs, dearest first.
-std::vector<PlannedOperator> ByOperator(
-    absl::Span<const StepPlan::NodeCost> costs, double runs) {
-  std::map<std::string, PlannedOperator> by_type;
-  for (const StepPlan::NodeCost& cost : costs) {
-    PlannedOperator& planned = by_type[cost.node->op_type];
-    planned.op_type = cost.node->op_type;
-    ++planned.nodes;
-    planned.forward_flops += runs * cost.flops.forward;
-    planned.backward_flops += runs * cost.flops.backward;
-    if (cost.runs_again) planned.recomputed_flops += runs * cost.flops.forward;
-  }
-  std::vector<PlannedOperator> operators;
-  for (auto& [type, planned] : by_type) operators.push_back(planned);
-  std::stable_sort(operators.begin(), operators.end(),
-                   [](const PlannedOperator& a, const PlannedOperator& b) {
-                     return a.flops() > b.flops();
-                   });
-  return operators;
-}
 
 class GraphExecutor : public Executor {
  public:
@@ -134,11 +57,11 @@ class GraphExecutor : public Executor {
   absl::Status Allocate(const ExecutorPlan& plan);
 
   absl::Span<float> parameter(int i) override {
-    return {values_.addresses()[i], Count(i)};
+    return values_.host(static_cast<size_t>(i));
   }
   absl::Span<const float> gradient(int i) const override {
     if (!options_.trains) return {};
-    return {gradients_.addresses()[i], Count(i)};
+    return gradients_.host(static_cast<size_t>(i));
   }
   std::shared_ptr<SharedRegion> gradient_region() const override {
     return gradients_.region();
@@ -158,9 +81,9 @@ class GraphExecutor : public Executor {
   absl::Status MakeResident(const GoOnCheck& go_on) override;
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
-    return ParameterSlab::BytesFor(counts_) +
-           ParameterSlab::BytesFor(GradientCounts()) +
-           static_cast<int64_t>(arena_.size() * sizeof(float));
+    return ParameterMemory::BytesFor(counts_) +
+           ParameterMemory::BytesFor(GradientCounts()) +
+           static_cast<int64_t>(arena_.bytes());
   }
 
  private:
@@ -185,7 +108,7 @@ class GraphExecutor : public Executor {
   // its input, and the zeros of parameters that do not lead to the loss.
   void PlanGradients() {
     if (!options_.trains) return;
-    const std::vector<int64_t> offsets = ParameterSlab::OffsetsFor(counts_);
+    const std::vector<int64_t> offsets = ParameterMemory::OffsetsFor(counts_);
     std::vector<bool> written(model_->graph().values.size(), false);
     for (size_t p = 0; p < with_gradients_.nodes.size(); ++p) {
       const Node& node = model_->graph().nodes[with_gradients_.nodes[p]];
@@ -197,7 +120,7 @@ class GraphExecutor : public Executor {
     for (size_t i = 0; i < counts_.size(); ++i) {
       gradient_memory_.push_back(
           {.offset = offsets[i],
-           .bytes = AlignedCount(counts_[i]) * int64_t{sizeof(float)},
+           .bytes = ParameterMemory::BytesOf(counts_[i]),
            .is_lent = options_.micro_batches == 1 && written[parameters_[i]] &&
                       !training_.parameters[i].momentum.has_value()});
     }
@@ -206,14 +129,11 @@ class GraphExecutor : public Executor {
     if (!options_.trains) return {};
     return counts_;
   }
-  size_t Count(int i) const { return static_cast<size_t>(counts_[i]); }
   absl::Status CheckInputs() const;
   void FillParameters();
-  // Parameters and what is in the arena.
-  std::vector<PlannedTensor> LargestFirst(const StepPlan& plan) const;
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
                                     int64_t length);
-  void EnsureArena(int64_t bytes);
+  absl::Status EnsureArena(int64_t bytes);
   absl::Status CheckSize(const Batch& batch, int64_t most) const;
   // Shorter and longer ones; 0 alone: there is one, the model's.
   absl::Span<const int64_t> Lengths() const;
@@ -226,18 +146,33 @@ class GraphExecutor : public Executor {
     int64_t size = 0;
   };
   absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part);
-  double RunLoss(const StepPlan& plan, const Batch& batch, Part part);
+  // Puts the loss into the stream, and a copy of the record after it.
+  void RunLoss(StepPlan& plan, bool for_backward);
   // Returns the part's summed loss.
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
                                    absl::FunctionRef<void(int)> ready);
-  void ForgetErrors() {
-    static constexpr DataError kNone;
-    stream_->CopyToDevice(errors_.data(), &kNone, sizeof(kNone));
-  }
-  // What the kernels of the forward pass have reported. Errors:
-  // InvalidArgument, naming the node.
-  absl::Status CheckData(const StepPlan& plan);
+  // A part of a step on its way through backward.
+  struct OpenPart {
+    StepPlan* plan = nullptr;
+    uint64_t seed = 0;
+    absl::FunctionRef<void(int)> ready;
+    std::optional<double> loss = {};  // once it is known to be good
+    absl::Status status = absl::OkStatus();
+  };
+  // The loss that is in the record. Errors: InvalidArgument, naming the node:
+  // data that cannot be computed with; the device's.
+  absl::StatusOr<double> ReadLoss(const StepPlan& plan);
+  // Fills in the loss. Errors: those of ReadLoss; FailedPrecondition: it is not
+  // finite.
+  absl::Status CheckLoss(OpenPart* part);
+  // Gradient `i` is final: puts its copy to the host into the stream, and
+  // reports those that are there.
+  void OnFinal(OpenPart* part, int i);
+  // Reports gradients that have reached the host, in order; with `all` it waits
+  // for the rest of them. None is reported before the loss is known to be good:
+  // the computation goes on meanwhile, what leaves the worker waits.
+  absl::Status Report(OpenPart* part, bool all);
   // `failure` of a node, with the value that is not finite if there is one.
   absl::Status Located(StepPlan& plan, const absl::Status& failure,
                        uint64_t seed);
@@ -253,16 +188,21 @@ class GraphExecutor : public Executor {
   std::vector<GradientMemory> gradient_memory_;  // likewise
   BackwardGraph with_gradients_;
   BackwardGraph forward_only_;
-  ParameterSlab values_;
-  ParameterSlab gradients_;
+  ParameterMemory values_;
+  ParameterMemory gradients_;
   std::vector<RowBatch*> tables_;  // as UseTables said
   std::vector<CachedPlan> plans_;  // latest use first
-  AlignedFloats arena_;            // shared by the plans: one runs at a time
+  DeviceMemory arena_;             // shared by the plans: one runs at a time
   int64_t training_arena_bytes_ = 0;
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
-  std::unique_ptr<Stream> stream_;  // from Allocate on
-  DeviceMemory errors_;             // likewise: a DataError
+  // From Allocate on:
+  std::unique_ptr<Stream> stream_;
+  StepRecord record_;
+  std::vector<std::unique_ptr<Event>> events_;  // by parameter
+  std::vector<int> copying_;   // gradients on their way to the host, in order
+  size_t reported_ = 0;        // of these
+  std::vector<float> scores_;  // Evaluate's, where the device is not the host
 };
 
 absl::Span<const int64_t> GraphExecutor::Lengths() const {
@@ -276,8 +216,8 @@ absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
   plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
-  plan.parameter_bytes = ParameterSlab::BytesFor(counts_);
-  plan.gradient_bytes = ParameterSlab::BytesFor(GradientCounts());
+  plan.parameter_bytes = ParameterMemory::BytesFor(counts_);
+  plan.gradient_bytes = ParameterMemory::BytesFor(GradientCounts());
   for (const int64_t length : Lengths()) {
     absl::Status planned = PlanLength(length, &plan);
     if (!planned.ok() && length > 0) {
@@ -316,24 +256,10 @@ absl::Status GraphExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
 }
 
 void GraphExecutor::Describe(const StepPlan& step, ExecutorPlan* plan) const {
-  plan->tensors = LargestFirst(step);
+  plan->tensors = TensorsBySize(step, training_.parameters);
   plan->operators =
-      ByOperator(step.Costs(), static_cast<double>(options_.batch_size) /
-                                   static_cast<double>(LargestPart()));
-}
-
-std::vector<PlannedTensor> GraphExecutor::LargestFirst(
-    const StepPlan& plan) const {
-  std::vector<PlannedTensor> tensors = plan.ArenaTensors();
-  for (const TrainingGraph::Parameter& p : training_.parameters) {
-    tensors.push_back({p.name, "parameter", p.dims,
-                       ElementCount(p.dims) * int64_t{sizeof(float)}});
-  }
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const PlannedTensor& a, const PlannedTensor& b) {
-                     return a.bytes > b.bytes;
-                   });
-  return tensors;
+      OperatorsByCost(step.Costs(), static_cast<double>(options_.batch_size) /
+                                        static_cast<double>(LargestPart()));
 }
 
 absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
@@ -351,25 +277,33 @@ absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
       CheckMemoryFor("parameters, gradients and activations",
                      std::max(at_once, total - std::min(total, released))));
   SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
-  SYNCLINE_ASSIGN_OR_RETURN(errors_, device_.Allocate(sizeof(DataError)));
-  ForgetErrors();
-  values_.Allocate(counts_, /*shared=*/false);
-  gradients_.Allocate(GradientCounts(), options_.shared_gradients);
+  SYNCLINE_RETURN_IF_ERROR(record_.Allocate(device_, *stream_));
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(events_.emplace_back(), device_.MakeEvent());
+  }
+  copying_.reserve(counts_.size());
+  SYNCLINE_RETURN_IF_ERROR(
+      values_.Allocate(device_, *stream_, counts_, /*shared=*/false));
+  SYNCLINE_RETURN_IF_ERROR(gradients_.Allocate(
+      device_, *stream_, GradientCounts(), options_.shared_gradients));
   FillParameters();
-  EnsureArena(plan.arena_bytes());
+  SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan.arena_bytes()));
   training_arena_bytes_ = plan.training_arena_bytes;
   return absl::OkStatus();
 }
 
 absl::Status GraphExecutor::MakeResident(const GoOnCheck& go_on) {
-  SYNCLINE_RETURN_IF_ERROR(values_.Touch("parameters", go_on));
-  SYNCLINE_RETURN_IF_ERROR(gradients_.Touch("gradients", go_on));
-  return TouchMemory("activations", BytesOf(&arena_), go_on);
+  SYNCLINE_RETURN_IF_ERROR(values_.MakeResident("parameters", go_on));
+  SYNCLINE_RETURN_IF_ERROR(gradients_.MakeResident("gradients", go_on));
+  if (!device_.is_host()) return absl::OkStatus();
+  return TouchMemory("activations", {arena_.as<char>(), arena_.bytes()}, go_on);
 }
 
-void GraphExecutor::EnsureArena(int64_t bytes) {
-  const size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
-  if (arena_.size() < floats) arena_ = AlignedFloats(floats);
+absl::Status GraphExecutor::EnsureArena(int64_t bytes) {
+  if (arena_.bytes() >= static_cast<size_t>(bytes)) return absl::OkStatus();
+  arena_ = DeviceMemory();  // before there are two
+  SYNCLINE_ASSIGN_OR_RETURN(arena_, device_.Allocate(bytes));
+  return absl::OkStatus();
 }
 
 // Everything that the loss depends on is there, in a type that is fed.
@@ -407,7 +341,7 @@ void GraphExecutor::FillParameters() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& bytes =
         graph.initializers[training_.parameters[i].initializer].tensor.bytes;
-    std::memcpy(values_.addresses()[i], bytes.data(), bytes.size());
+    std::memcpy(values_.host(i).data(), bytes.data(), bytes.size());
   }
 }
 
@@ -470,29 +404,54 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
   if (part.first == 0) {
     SYNCLINE_RETURN_IF_ERROR(
         plan->loss().CheckLabels(batch.size, batch.labels));
+    values_.CopyToDevice(*stream_);
   }
-  EnsureArena(plan->arena_bytes());
+  SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan->arena_bytes()));
   SYNCLINE_RETURN_IF_ERROR(
-      plan->Bind({.arena = reinterpret_cast<char*>(arena_.data()),
+      plan->Bind({.arena = arena_.as<char>(),
                   .batch = &batch,
                   .first_sample = part.first,
-                  .parameters = values_.addresses(),
-                  .gradients = gradients_.addresses(),
+                  .parameters = values_.on_device(),
+                  .gradients = gradients_.on_device(),
                   .tables = tables_,
                   .recorder = training ? recorder_ : nullptr,
                   .statistics = training ? statistics_ : nullptr,
                   .stream = stream_.get(),
-                  .errors = errors_.as<DataError>()}));
+                  .errors = record_.error()}));
   return plan;
 }
 
-absl::Status GraphExecutor::CheckData(const StepPlan& plan) {
-  DataError error;
-  stream_->CopyToHost(&error, errors_.data(), sizeof(error));
-  SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
-  if (error.node == DataError::kNone) return absl::OkStatus();
-  ForgetErrors();
-  return plan.Explain(error);
+absl::StatusOr<double> GraphExecutor::ReadLoss(const StepPlan& plan) {
+  SYNCLINE_ASSIGN_OR_RETURN(const StepRecord::Content record,
+                            record_.Read(*stream_));
+  if (record.error.node == DataError::kNone) return record.loss;
+  return plan.Explain(record.error);
+}
+
+absl::Status GraphExecutor::CheckLoss(OpenPart* part) {
+  SYNCLINE_ASSIGN_OR_RETURN(const double loss, ReadLoss(*part->plan));
+  if (!std::isfinite(loss)) return NotFinite(*part->plan, loss, part->seed);
+  part->loss = loss;
+  return absl::OkStatus();
+}
+
+void GraphExecutor::OnFinal(OpenPart* part, int i) {
+  if (!part->status.ok()) return;
+  gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
+  events_[i]->Record(*stream_);
+  copying_.push_back(i);
+  part->status = Report(part, /*all=*/false);
+}
+
+absl::Status GraphExecutor::Report(OpenPart* part, bool all) {
+  for (; reported_ < copying_.size(); ++reported_) {
+    const int i = copying_[reported_];
+    if (!all && !events_[i]->IsDone()) break;
+    SYNCLINE_RETURN_IF_ERROR(events_[i]->Wait());
+    if (!part->loss.has_value()) SYNCLINE_RETURN_IF_ERROR(CheckLoss(part));
+    part->ready(i);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss,
@@ -537,12 +496,11 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
   return result;
 }
 
-double GraphExecutor::RunLoss(const StepPlan& plan, const Batch& batch,
-                              Part part) {
-  const StepRecorder::Interval interval(recorder_, StepProfile::LOSS);
-  return plan.loss().Run(plan.scores(),
-                         batch.labels.data() + part.first * batch.label_width,
-                         plan.loss_gradient());
+void GraphExecutor::RunLoss(StepPlan& plan, bool for_backward) {
+  const StepRecorder::Interval interval(for_backward ? recorder_ : nullptr,
+                                        StepProfile::LOSS);
+  plan.RunLoss(for_backward, record_.loss());
+  record_.Copy(*stream_);
 }
 
 absl::StatusOr<double> GraphExecutor::TrainPart(
@@ -554,16 +512,30 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
   const absl::Status forward = plan->Forward(seed);
-  SYNCLINE_RETURN_IF_ERROR(CheckData(*plan));
-  if (absl::IsFailedPrecondition(forward)) {
+  if (!forward.ok()) {
+    // What is wrong with the data may be why.
+    record_.Copy(*stream_);
+    SYNCLINE_RETURN_IF_ERROR(ReadLoss(*plan).status());
+    if (!absl::IsFailedPrecondition(forward)) return forward;
     return at_clock(Located(*plan, forward, seed));
   }
-  SYNCLINE_RETURN_IF_ERROR(forward);
-  const double loss = RunLoss(*plan, batch, part);
-  if (!std::isfinite(loss)) return at_clock(NotFinite(*plan, loss, seed));
-  const bool accumulate = part.first > 0;
-  SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, accumulate, ready));
-  return loss;
+  RunLoss(*plan, /*for_backward=*/true);
+  OpenPart open = {.plan = plan, .seed = seed, .ready = ready};
+  // A device that is done already has not begun with backward.
+  if (record_.IsCopied()) open.status = CheckLoss(&open);
+  if (open.status.ok()) {
+    copying_.clear();
+    reported_ = 0;
+    SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, /*accumulate=*/part.first > 0,
+                                            [&](int i) { OnFinal(&open, i); }));
+    open.status.Update(Report(&open, /*all=*/true));
+  }
+  if (open.status.ok() && !open.loss.has_value())
+    open.status = CheckLoss(&open);
+  if (absl::IsFailedPrecondition(open.status)) return at_clock(open.status);
+  SYNCLINE_RETURN_IF_ERROR(open.status);
+  SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+  return *open.loss;
 }
 
 absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
@@ -573,18 +545,25 @@ absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             Ready(/*training=*/false, batch, {0, batch.size}));
   const absl::Status forward = plan->Forward(/*seed=*/0);
-  SYNCLINE_RETURN_IF_ERROR(CheckData(*plan));
+  RunLoss(*plan, /*for_backward=*/false);
+  const absl::StatusOr<double> sum = ReadLoss(*plan);
+  SYNCLINE_RETURN_IF_ERROR(sum.status());
   SYNCLINE_RETURN_IF_ERROR(forward);
-  const Loss& loss = plan->loss();
-  const double sum =
-      loss.Run(plan->scores(), batch.labels.data(), /*gradient=*/nullptr);
   EvalResult result;
-  result.loss_sum = sum;
+  result.loss_sum = *sum;
+  const Loss& loss = plan->loss();
   result.positions = loss.positions();
   result.width = loss.width();
-  result.scores = {
-      plan->scores(),
-      static_cast<size_t>(loss.rows() * loss.positions() * loss.width())};
+  const auto count =
+      static_cast<size_t>(loss.rows() * loss.positions() * loss.width());
+  const float* scores = plan->scores();
+  if (!device_.is_host()) {
+    scores_.resize(count);
+    stream_->CopyToHost(scores_.data(), scores, count * sizeof(float));
+    SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+    scores = scores_.data();
+  }
+  result.scores = {scores, count};
   return result;
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/loss.h"
+#include "kernels/device/kernel_table.h"
 #include "worker/data/batch.h"
 
 namespace syncline::worker {
@@ -81,36 +81,33 @@ absl::Status Loss::CheckLabels(int64_t samples,
   return absl::OkStatus();
 }
 
-double Loss::Run(const float* scores, const float* labels,
-                 float* gradient) const {
+LossKernels::Kernel Loss::KernelOf(const Device& device) const {
+  const LossKernels* const kernels = device.kernels().loss;
+  if (kernels == nullptr) return nullptr;
   switch (kind_) {
     case LossSpec::SOFTMAX_CROSS_ENTROPY:
-      if (ignores_) return RunCounted(scores, labels, gradient);
-      return SoftmaxCrossEntropy(rows_ * positions_, width_, scores, labels,
-                                 gradient, 1.0f / positions_);
+      return kernels->softmax_cross_entropy;
     case LossSpec::SIGMOID_CROSS_ENTROPY:
-      return SigmoidCrossEntropy(rows_, scores, labels, gradient);
+      return kernels->sigmoid_cross_entropy;
     default:
-      return MeanSquaredError(rows_, width_, scores, labels, gradient);
+      return kernels->mean_squared_error;
   }
 }
 
-double Loss::RunCounted(const float* scores, const float* labels,
-                        float* gradient) const {
-  double sum = 0;
-  for (int64_t row = 0; row < rows_; ++row) {
-    const int64_t counted =
-        std::count_if(labels, labels + positions_,
-                      [](float label) { return label != kIgnoredLabel; });
-    const float weight =
-        1.0f / static_cast<float>(std::max<int64_t>(counted, 1));
-    sum += SoftmaxCrossEntropy(positions_, width_, scores, labels, gradient,
-                               weight);
-    scores += positions_ * width_;
-    labels += positions_;
-    if (gradient != nullptr) gradient += positions_ * width_;
-  }
-  return sum;
+absl::Status Loss::RequireKernel(const Device& device) const {
+  if (KernelOf(device) != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the device ", device.name(),
+                                                 " does not compute the loss ",
+                                                 LossSpec::Kind_Name(kind_)));
+}
+
+void Loss::Run(Stream& stream, const float* scores, const float* labels,
+               float* gradient, double* loss) const {
+  const LossShape shape = {.samples = rows_,
+                           .positions = positions_,
+                           .width = width_,
+                           .ignores = ignores_};
+  KernelOf(stream.device())(stream, shape, scores, labels, gradient, loss);
 }
 
 }  // namespace syncline::worker

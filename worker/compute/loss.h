@@ -7,6 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/graph/tensor.h"
+#include "kernels/device/device.h"
+#include "kernels/device/loss_kernels.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline::worker {
@@ -43,16 +45,18 @@ class Loss {
   absl::Status CheckLabels(int64_t samples,
                            absl::Span<const float> labels) const;
 
-  // The summed loss; its gradient to `gradient`, unless that is null.
-  // REQUIRES: CheckLabels passed.
-  double Run(const float* scores, const float* labels, float* gradient) const;
+  // Errors: InvalidArgument: the device does not compute it.
+  absl::Status RequireKernel(const Device& device) const;
+  // Puts into the stream: the summed loss to `loss`, and its gradient to
+  // `gradient`, unless that is null. All are in memory of the device. REQUIRES:
+  // CheckLabels and RequireKernel passed.
+  void Run(Stream& stream, const float* scores, const float* labels,
+           float* gradient, double* loss) const;
 
  private:
   Loss(LossSpec::Kind kind, int64_t rows, int64_t positions, int64_t width,
        bool ignores = false);
-  // Softmax cross-entropy of samples whose positions do not all count.
-  double RunCounted(const float* scores, const float* labels,
-                    float* gradient) const;
+  LossKernels::Kernel KernelOf(const Device& device) const;  // null: none
 
   LossSpec::Kind kind_;
   int64_t rows_;

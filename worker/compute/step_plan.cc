@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
       Loss loss, Loss::Create(spec.loss, known.dims[spec.loss_output],
                               spec.batch_size, spec.ignores_labels));
+  SYNCLINE_RETURN_IF_ERROR(loss.RequireKernel(*spec.device));
   std::unique_ptr<StepPlan> plan(new StepPlan(spec, loss));
   plan->shapes_ = std::move(known.dims);
   plan->folded_ = std::move(known.constants);
@@ -278,8 +279,8 @@ absl::Status StepPlan::CheckTables(const Memory& memory) const {
   return absl::OkStatus();
 }
 
-// Only Ops write, and never to their inputs. const is cast away for feeds and
-// constants: the memory plan gives their places to no other value.
+// Only kernels write, and never to their inputs. const is cast away for feeds
+// and constants: the memory plan gives their places to no other value.
 void* StepPlan::Address(const Place& place, const Memory& memory) const {
   switch (place.kind) {
     case Place::Kind::kNone:
@@ -287,34 +288,27 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
     case Place::Kind::kArena:
       return BufferAddress(place.index, memory);
     case Place::Kind::kFeed:
-      return FeedAddress(place.index, memory);
+      return const_cast<void*>(feeds_[place.index]);
     case Place::Kind::kParameter:
       return memory.parameters[place.index];
     case Place::Kind::kGradient:
       return memory.gradients[place.index];
     case Place::Kind::kRows:
-      return const_cast<float*>(memory.tables[place.index]->rows());
+      return const_cast<float*>(staged_[place.index].rows);
     case Place::Kind::kRowGradients:
-      return memory.tables[place.index]->row_gradients();
+      return staged_[place.index].gradients;
     case Place::Kind::kConstant:
-      return const_cast<void*>(place.constant);
+      return const_cast<void*>(spec_.device->is_host()
+                                   ? place.constant
+                                   : constant_at_.at(place.constant));
   }
   return nullptr;
-}
-
-void* StepPlan::FeedAddress(int feed, const Memory& memory) const {
-  const ValueId v = spec_.feeds[feed];
-  const int64_t first = PerSample(v) * memory.first_sample;
-  const Batch& batch = *memory.batch;
-  if (graph().values[v].dtype == DType::kInt64) {
-    return const_cast<int64_t*>(batch.int_feeds[feed].data() + first);
-  }
-  return const_cast<float*>(batch.feeds[feed].data() + first);
 }
 
 absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
+  SYNCLINE_RETURN_IF_ERROR(StageInputs(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
   batch_samples_ = memory.batch->size;
@@ -342,7 +336,7 @@ void StepPlan::BindArguments(const Memory& memory, const Call& call,
   }
   if (call.table >= 0) {
     arguments->inputs[1] =
-        memory.tables[call.table]->positions(call.lookup).data() +
+        staged_[call.table].positions[call.lookup] +
         PerSample(call.node->inputs[1]) * memory.first_sample;
   }
   for (size_t i = 0; i < arguments->outputs.size(); ++i) {
@@ -423,6 +417,11 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
   return AnnotateNode(status, *call.node);
 }
 
+void StepPlan::RunLoss(bool for_backward, double* loss) {
+  loss_.Run(*stream_, scores_, labels_, for_backward ? loss_gradient_ : nullptr,
+            loss);
+}
+
 absl::Status StepPlan::Explain(const DataError& error) const {
   const auto position = static_cast<size_t>(error.node);
   return AnnotateNode(ops_[position]->Explain(error), *calls_[position].node);
@@ -444,9 +443,7 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
       ready(*next);
     }
   };
-  if (!accumulate) {
-    for (RowBatch* table : tables_) table->ClearGradients();
-  }
+  if (!accumulate) ClearRowGradients();
   int number = static_cast<int>(calls_.size());  // the loss's
   report(number);
   for (const StepMemory::Step& step : memory_.after_loss) {
@@ -455,6 +452,7 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
                                         : RunBackward(p, seed, accumulate));
     report(++number);
   }
+  CopyRowGradients();
   return absl::OkStatus();
 }
 
@@ -463,6 +461,13 @@ std::string StepPlan::DescribeIfNotFinite(ValueId value,
   const Value& v = graph().values[value];
   if (v.dtype != DType::kFloat32 || data == nullptr) return "";
   const int64_t count = ElementCount(shapes_[value]);
+  std::vector<float> copy;
+  if (!spec_.device->is_host()) {
+    copy.resize(count);
+    stream_->CopyToHost(copy.data(), data, count * sizeof(float));
+    if (!stream_->Synchronize().ok()) return "";
+    data = copy.data();
+  }
   const absl::Span<const float> numbers(static_cast<const float*>(data), count);
   const int64_t at = FirstNonFinite(numbers);
   if (at < 0) return "";

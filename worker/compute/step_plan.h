@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "common/model/training_tables.h"
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/loss.h"
+#include "worker/compute/step_inputs.h"
 #include "worker/compute/step_memory.h"
 #include "worker/compute/step_recorder.h"
 #include "worker/data/batch.h"
@@ -72,11 +74,12 @@ class StepPlan {
   std::vector<PlannedTensor> ArenaTensors() const;
   const Loss& loss() const { return loss_; }
 
-  // Memory for the runs that follow. `arena` has arena_bytes() and is 64-byte
-  // aligned, as gradients are; the spans are by parameter and by table. Runs
-  // take the plan's number of samples of `batch`, from `first_sample` on.
-  // Errors: InvalidArgument: a feed of the wrong size, a table without its
-  // rows.
+  // Memory for the runs that follow; arena, parameters, gradients and errors
+  // are memory of the device. `arena` has arena_bytes() and is aligned, as
+  // gradients are; the spans are by parameter and by table. Runs take the
+  // plan's number of samples of `batch`, from `first_sample` on. Errors:
+  // InvalidArgument: a feed of the wrong size, a table without its rows; the
+  // device's.
   struct Memory {
     char* arena = nullptr;
     const Batch* batch = nullptr;
@@ -92,10 +95,12 @@ class StepPlan {
   };
   absl::Status Bind(const Memory& memory);
 
-  // Output of the loss's node, and where Backward expects the loss's gradient
-  // (null: no parameter leads to the loss).
+  // Output of the loss's node, in memory of the device.
   const float* scores() const { return scores_; }
-  float* loss_gradient() const { return loss_gradient_; }
+  // Puts the loss into the stream: the sum to `loss`, in memory of the device,
+  // and its gradient to where Backward expects it, unless `for_backward` is
+  // false or no parameter leads to the loss.
+  void RunLoss(bool for_backward, double* loss);
 
   // `seed` is for what is random in this step. Errors: a library's, naming the
   // node.
@@ -143,7 +148,8 @@ class StepPlan {
     std::vector<float*> input_gradients;
   };
 
-  StepPlan(const Spec& spec, Loss loss) : spec_(spec), loss_(loss) {}
+  StepPlan(const Spec& spec, Loss loss)
+      : spec_(spec), loss_(loss), inputs_(spec.device) {}
   // Gives tables the shape that the batch's rows have, and finds the lookups.
   void PlaceTables();
   absl::Status MakeOps();
@@ -158,7 +164,16 @@ class StepPlan {
   int64_t PerSample(ValueId value) const {
     return ElementCount(shapes_[value]) / spec_.batch_size;
   }
-  void* FeedAddress(int feed, const Memory& memory) const;
+  // Brings what the runs read from memory of the host to the device.
+  absl::Status StageInputs(const Memory& memory);
+  absl::Status StageTable(const Memory& memory, size_t table, size_t* slot);
+  absl::Status StageConstants();
+  size_t BytesOf(ValueId value) const {
+    return static_cast<size_t>(ElementCount(shapes_[value])) *
+           DTypeBytes(graph().values[value].dtype);
+  }
+  void ClearRowGradients();
+  void CopyRowGradients();
   void BindArguments(const Memory& memory, const Call& call,
                      absl::Span<const Place> values, Arguments* arguments);
   absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
@@ -195,8 +210,20 @@ class StepPlan {
   int64_t arena_begin_ = 0;
   int64_t arena_bytes_ = 0;
   std::vector<int> ready_order_;  // parameters by ready step
-  // Since Bind:
-  std::vector<const void*> values_;  // by ValueId
+  StepInputs inputs_;
+  // From a constant's address on the host to that on another device; from the
+  // first Bind on.
+  absl::flat_hash_map<const void*, const void*> constant_at_;
+  // Since Bind, for kernels:
+  struct TableAddresses {
+    const float* rows = nullptr;
+    float* gradients = nullptr;
+    std::vector<const int32_t*> positions;  // by lookup, of the whole batch
+  };
+  std::vector<const void*> feeds_;      // by feed, of the first sample
+  std::vector<TableAddresses> staged_;  // by table
+  const float* labels_ = nullptr;       // of the first sample
+  std::vector<const void*> values_;     // by ValueId
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
   int64_t batch_samples_ = 0;  // of the batch that this is a part of

@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "kernels/cpu/cpu_device.h"
 #include "worker/data/batch.h"
 
 namespace syncline::worker {
@@ -16,6 +17,14 @@ namespace {
 constexpr auto kSoftmax = LossSpec::SOFTMAX_CROSS_ENTROPY;
 constexpr auto kSigmoid = LossSpec::SIGMOID_CROSS_ENTROPY;
 constexpr auto kSquare = LossSpec::MEAN_SQUARED_ERROR;
+
+double RunLoss(const Loss& loss, const float* scores, const float* labels,
+               float* gradient) {
+  CpuStream stream(&ThisMachine());
+  double sum = 0;
+  loss.Run(stream, scores, labels, gradient, &sum);
+  return sum;
+}
 
 TEST(LossTest, ShapesThatFit) {
   EXPECT_EQ(Loss::Create(kSoftmax, {4, 10}, 4)->width(), 10);
@@ -68,16 +77,17 @@ TEST(LossTest, EachPositionHasALabelAndTheSampleTheirMean) {
   std::vector<float> scores(24);
   for (size_t i = 0; i < scores.size(); ++i) scores[i] = 0.1f * (i * 7 % 11);
   std::vector<float> gradient(24);
-  const double sum = loss.Run(scores.data(), labels.data(), gradient.data());
+  const double sum =
+      RunLoss(loss, scores.data(), labels.data(), gradient.data());
   // The six positions as samples of their own.
   const Loss each = *Loss::Create(kSoftmax, {6, 4}, 6);
   std::vector<float> want(24);
-  EXPECT_NEAR(sum, each.Run(scores.data(), labels.data(), want.data()) / 3,
+  EXPECT_NEAR(sum, RunLoss(each, scores.data(), labels.data(), want.data()) / 3,
               1e-6);
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_NEAR(gradient[i], want[i] / 3, 1e-6) << i;
   }
-  EXPECT_NEAR(loss.Run(scores.data(), labels.data(), nullptr), sum, 1e-6);
+  EXPECT_NEAR(RunLoss(loss, scores.data(), labels.data(), nullptr), sum, 1e-6);
   labels[4] = 4;
   EXPECT_EQ(loss.CheckLabels(2, labels).message(),
             "label 4 at position 1 of sample 1 in the batch is not one of the "
@@ -96,7 +106,8 @@ TEST(LossTest, ASamplesLossIsTheMeanOverThePositionsThatCount) {
   std::vector<float> scores(labels.size() * kClasses);
   for (size_t i = 0; i < scores.size(); ++i) scores[i] = 0.1f * (i * 7 % 11);
   std::vector<float> gradient(scores.size(), 99.0f);
-  const double sum = loss.Run(scores.data(), labels.data(), gradient.data());
+  const double sum =
+      RunLoss(loss, scores.data(), labels.data(), gradient.data());
 
   const Loss alone = *Loss::Create(kSoftmax, {1, kClasses}, 1);
   double want = 0;
@@ -105,8 +116,8 @@ TEST(LossTest, ASamplesLossIsTheMeanOverThePositionsThatCount) {
   for (size_t p = 0; p < labels.size(); ++p) {
     std::vector<float> want_gradient(kClasses);
     if (labels[p] != x) {
-      want += weights[p] * alone.Run(&scores[p * kClasses], &labels[p],
-                                     want_gradient.data());
+      want += weights[p] * RunLoss(alone, &scores[p * kClasses], &labels[p],
+                                   want_gradient.data());
     }
     for (int64_t i = 0; i < kClasses; ++i) {
       EXPECT_NEAR(gradient[p * kClasses + i], weights[p] * want_gradient[i],
@@ -115,7 +126,7 @@ TEST(LossTest, ASamplesLossIsTheMeanOverThePositionsThatCount) {
     }
   }
   EXPECT_NEAR(sum, want, 1e-6);
-  EXPECT_NEAR(loss.Run(scores.data(), labels.data(), nullptr), sum, 1e-6);
+  EXPECT_NEAR(RunLoss(loss, scores.data(), labels.data(), nullptr), sum, 1e-6);
 }
 
 TEST(LossTest, LabelsAreIgnoredOnlyWhereTheJobSaysSo) {

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_WORKER_COMPUTE_STEP_INPUTS_H_
+#define SYNCLINE_WORKER_COMPUTE_STEP_INPUTS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+
+namespace syncline::worker {
+
+// What a step reads from memory of the host, as the kernels of a device read
+// it: feeds, labels, rows of tables, constants. On a device that is the host
+// everything is used where it is. Thread-compatible.
+class StepInputs {
+ public:
+  // `device` outlives this.
+  explicit StepInputs(Device* device) : device_(device) {}
+
+  // A constant, which is copied once. Errors: the device's.
+  absl::StatusOr<const void*> Constant(const void* host, size_t bytes);
+
+  // Puts a copy of an array into the stream, to memory that `slot` keeps for
+  // it. The array stays as it is until the stream has done that. Slots are
+  // small numbers, each for one array of a step. Errors: the device's.
+  absl::StatusOr<const void*> Copy(Stream& stream, size_t slot,
+                                   const void* host, size_t bytes);
+  // Memory of a slot that a step writes; on the host, `host` itself.
+  absl::StatusOr<void*> Output(size_t slot, void* host, size_t bytes);
+
+ private:
+  Device* const device_;
+  absl::flat_hash_map<const void*, DeviceMemory> constants_;
+  std::vector<DeviceMemory> slots_;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_COMPUTE_STEP_INPUTS_H_

@@ -1,0 +1,111 @@
+// How a plan brings what its runs read from memory of the host to the device,
+// and gradients of rows back. On a device that is the host nothing is copied.
+
+#include "common/base/status_macros.h"
+#include "worker/compute/step_plan.h"
+
+namespace syncline::worker {
+namespace {
+
+// Of what a table's batch has of its rows, and of their gradients.
+size_t BytesOfRows(const RowBatch& table) {
+  return (1 + table.keys().size()) * static_cast<size_t>(table.dim()) *
+         sizeof(float);
+}
+
+}  // namespace
+
+absl::Status StepPlan::StageConstants() {
+  if (spec_.device->is_host() || !constant_at_.empty()) {
+    return absl::OkStatus();
+  }
+  for (const auto* places : {&memory_.values, &memory_.again_values}) {
+    for (size_t v = 0; v < places->size(); ++v) {
+      const Place& place = (*places)[v];
+      if (place.kind != Place::Kind::kConstant) continue;
+      SYNCLINE_ASSIGN_OR_RETURN(
+          constant_at_[place.constant],
+          inputs_.Constant(place.constant, BytesOf(static_cast<ValueId>(v))));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Slots of inputs_: the labels, the feeds, and then of each table its rows, its
+// gradients and the positions of its lookups.
+absl::Status StepPlan::StageInputs(const Memory& memory) {
+  SYNCLINE_RETURN_IF_ERROR(StageConstants());
+  const Batch& batch = *memory.batch;
+  Stream& stream = *memory.stream;
+  const auto stage = [&](size_t slot, const auto& values, int64_t first,
+                         int64_t count) -> absl::StatusOr<const void*> {
+    const auto* const from = values.data() + first;
+    return inputs_.Copy(stream, slot, from, count * sizeof(*from));
+  };
+  size_t slot = 0;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const void* const labels,
+      stage(slot++, batch.labels, memory.first_sample * batch.label_width,
+            spec_.batch_size * batch.label_width));
+  labels_ = static_cast<const float*>(labels);
+  feeds_.assign(spec_.feeds.size(), nullptr);
+  for (size_t f = 0; f < spec_.feeds.size(); ++f, ++slot) {
+    const ValueId v = spec_.feeds[f];
+    if (v == kNoValue) continue;
+    const int64_t first = PerSample(v) * memory.first_sample;
+    const int64_t count = ElementCount(shapes_[v]);
+    SYNCLINE_ASSIGN_OR_RETURN(
+        feeds_[f], graph().values[v].dtype == DType::kInt64
+                       ? stage(slot, batch.int_feeds[f], first, count)
+                       : stage(slot, batch.feeds[f], first, count));
+  }
+  staged_.resize(table_values_.size());
+  for (size_t t = 0; t < staged_.size(); ++t) {
+    SYNCLINE_RETURN_IF_ERROR(StageTable(memory, t, &slot));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPlan::StageTable(const Memory& memory, size_t t,
+                                  size_t* slot) {
+  RowBatch& table = *memory.tables[t];
+  const size_t bytes = BytesOfRows(table);
+  Stream& stream = *memory.stream;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const void* const rows,
+      inputs_.Copy(stream, (*slot)++, table.rows(), bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      void* const gradients,
+      inputs_.Output((*slot)++, table.row_gradients(), bytes));
+  staged_[t].rows = static_cast<const float*>(rows);
+  staged_[t].gradients = static_cast<float*>(gradients);
+  staged_[t].positions.resize(spec_.tables[t].lookups.size());
+  for (size_t l = 0; l < staged_[t].positions.size(); ++l) {
+    const absl::Span<const int32_t> positions = table.positions(l);
+    SYNCLINE_ASSIGN_OR_RETURN(const void* const staged,
+                              inputs_.Copy(stream, (*slot)++, positions.data(),
+                                           positions.size() * sizeof(int32_t)));
+    staged_[t].positions[l] = static_cast<const int32_t*>(staged);
+  }
+  return absl::OkStatus();
+}
+
+void StepPlan::ClearRowGradients() {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    if (spec_.device->is_host()) {
+      tables_[t]->ClearGradients();
+    } else {
+      stream_->Clear(staged_[t].gradients, BytesOfRows(*tables_[t]));
+    }
+  }
+}
+
+void StepPlan::CopyRowGradients() {
+  if (spec_.device->is_host()) return;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    stream_->CopyToHost(tables_[t]->row_gradients(), staged_[t].gradients,
+                        BytesOfRows(*tables_[t]));
+  }
+}
+
+}  // namespace syncline::worker
