@@ -27,7 +27,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// What is trained of MlpModel(784, 32, 10), before the reason.
+// The weights of MlpModel(784, 32, 10), as synctl lists them before the reason.
 constexpr char kWeightsLine[] = "  trained         4 (25450 numbers): ";
 
 class CommandsTest : public testing::Test {
@@ -109,7 +109,7 @@ TEST_F(CommandsTest, WatchInJsonIsOneStatusPerLine) {
   const std::vector<std::string> lines =
       absl::StrSplit(result.out, '\n', absl::SkipEmpty());
   ASSERT_GE(lines.size(), 2u);
-  // It also says what is trained.
+  // The answer also lists the weights that are trained.
   SubmitResponse submitted;
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;
@@ -183,7 +183,7 @@ TEST_F(CommandsTest, ATrainedModelOfManyChunksIsAModelToSubmit) {
   ASSERT_OK_AND_ASSIGN(const std::string bytes, ReadFile(file, 1 << 30));
   EXPECT_GT(bytes.size(), 12u << 20);
 
-  // It keeps its values where no rule says otherwise; a step of almost no
+  // The model keeps its values where no rule replaces them. A step of almost no
   // length leaves them as they are.
   job.set_name("large-again");
   job.mutable_model()->clear_initialize();
@@ -403,7 +403,7 @@ TEST_F(CommandsTest, AListInJsonHasNoInventedSpecs) {
   EXPECT_GT(parsed.jobs_size(), 0);
 }
 
-// It is queued, its author is told, and the one behind it does not wait.
+// The job is queued, its author is told, and the next job does not wait.
 TEST_F(CommandsTest, AJobLargerThanTheClusterIsToldAndOvertaken) {
   JobSpec job = EvaluatedJob("large");
   job.mutable_resources()->set_workers(7);
@@ -488,7 +488,7 @@ TEST_F(CommandsTest, AProfileThatDoesNotComeIsNotWaitedForForEver) {
   ASSERT_OK_AND_ASSIGN(
       const auto waiting,
       cluster_->StartSynctl({"profile", id, "--steps", "1000"}));
-  // It has asked, or will be told at once that there is nothing to ask.
+  // synctl has asked for the profile, or its request fails at once.
   ASSERT_OK(cluster_->Synctl({"cancel", id}));
   ASSERT_OK_AND_ASSIGN(const auto ended, waiting->Finish(absl::Seconds(30)));
   EXPECT_EQ(ended.exit.code, 1);

@@ -103,7 +103,7 @@ TEST_F(LocalClusterTest, TrainsAndCleansUp) {
     EXPECT_TRUE(std::filesystem::exists(OutDir() + "/logs/" + log + ".log"))
         << log;
   }
-  // What is trained is said by synctl, and by the chief alone.
+  // synctl and the chief list the trained weights; other workers do not.
   EXPECT_THAT(result.out, HasSubstr("  trained         4 (25450 numbers): "));
   ASSERT_OK_AND_ASSIGN(const std::string chief, Log("chief-0"));
   EXPECT_THAT(chief, ContainsRegex("weights are trained.* count=4 "

@@ -164,7 +164,7 @@ TEST_F(BatchStatisticsTest, WhoHasFewerPartsLeavesEarlier) {
   EXPECT_EQ(Train(3, 1, spec).weights, parts.weights) << "bit for bit";
 }
 
-// It is alive and never computes.
+// Rank 1 is alive, but is never told to run.
 TEST_F(BatchStatisticsTest, AWorkerThatHangsIsNamed) {
   JobSpec spec = Spec();
   spec.mutable_limits()->set_step_timeout_seconds(2);
@@ -315,7 +315,7 @@ TEST_F(AbandonedStepTest, FailsTheJobWhereThePolicySaysSo) {
                     HasSubstr("for sample 0 in the batch")));
 }
 
-// It ends all the same, should the worker that is to blame say nothing.
+// The chief ends the step even if the other worker reports nothing.
 TEST_F(AbandonedStepTest, WhoIsNotToBlameSaysSoAtLast) {
   const auto cluster = MakeCluster(2, 1);
   ASSERT_EQ(cluster->Prepare(Regression(kBadInput, FAIL_JOB), kRegression),

@@ -448,8 +448,8 @@ TEST_F(NonFiniteTest, WhatOverflowsFloat16IsNotFinite) {
   dir_.Write("over.csv", absl::StrCat(kLines, "120000,0,0\n0,0,0\n",
                                       "0.5,0.5,1\n-0.5,0.5,2\n"));
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
-    // So small that what rank 1 computes is the same whether rank 0's step is
-    // in already or, in ASYNC, not.
+    // So small that rank 1 computes the same gradient with and without rank 0's
+    // step, whose order is not fixed in ASYNC.
     constexpr float kRate = 1e-7f;
     JobSpec whole = Spec("over.csv", FAIL_JOB, mode);
     whole.mutable_learning_rate()->set_base(kRate);

@@ -46,8 +46,8 @@ std::vector<std::filesystem::path> PackageFolders() {
   return folders;
 }
 
-// That and the part among the data sets, of older opsets, which needs no
-// package.
+// The package's folders, and the folder of older opsets among the data sets,
+// which needs no package.
 std::vector<std::filesystem::path> Folders() {
   std::vector<std::filesystem::path> folders = PackageFolders();
   const char* root = std::getenv("SYNCLINE_TEST_DATA");

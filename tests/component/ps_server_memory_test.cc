@@ -120,7 +120,7 @@ TEST(PsServerTest, WhatAJobIsPromisedIsResidentBeforeTheFirstCall) {
   EXPECT_GE(ProcessMemoryBytes(getpid(), "RssAnon"), before + 62 * (1 << 20));
 }
 
-// So a ps that takes gigabytes answers a stop soon.
+// A ps that takes gigabytes for a job must answer a stop soon.
 TEST(PsServerTest, OpeningEndsWhereTheJobIsNoLongerWanted) {
   PsFixture fixture({.tensor_sizes = std::vector<int64_t>(64, 1 << 20)});
   fixture.server(0).CloseJob("j-0001", "opened again");
@@ -135,7 +135,7 @@ TEST(PsServerTest, OpeningEndsWhereTheJobIsNoLongerWanted) {
                 .code(),
             absl::StatusCode::kCancelled);
   EXPECT_EQ(asked, 2);
-  // It is not open, and can be opened.
+  // The job is not open, and can be opened.
   EXPECT_EQ(fixture.server(0).CloseJob("j-0001", "is it?"), std::nullopt);
   EXPECT_OK(fixture.server(0).OpenJob(fixture.assignment(), 0));
 }

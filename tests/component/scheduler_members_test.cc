@@ -185,7 +185,7 @@ TEST_F(SchedulerMembersTest, WhoSaysNothingIsGivenUp) {
   EXPECT_EQ(unknown.code(), absl::StatusCode::kDeadlineExceeded) << unknown;
   EXPECT_THAT(unknown.message(), HasSubstr("no Register came within 500ms"));
   EXPECT_EQ(upload->Finish().error_code(), grpc::DEADLINE_EXCEEDED);
-  // It is there for others, once they have the usual time.
+  // The scheduler serves other members, once they have the usual time.
   StopScheduler();
   options_.idle_limit = scheduler::Scheduler::Options().idle_limit;
   StartScheduler(server_.address);

@@ -191,7 +191,7 @@ TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
     PullResponse response;
     EXPECT_OK(peer.PushPull(0, shared, &response));
   });
-  // It waits for the other worker's.
+  // The pull waits for the other worker's push.
   EXPECT_TRUE(Eventually(kTimeout, [&] {
     ShardStatus status;
     fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),

@@ -369,7 +369,7 @@ TEST_F(TrainingTest, BatchNormalisationTrainsInEveryMode) {
   }
 }
 
-// It has hardly a batch to plan for, and none to normalise by.
+// An evaluator plans no training batch, and has no batch statistics.
 TEST_F(TrainingTest, AnEvaluatorNormalisesByWhatIsStored) {
   const auto by_chief = MakeCluster(2, 2)->RunJob(DigitsSpec(), kNormalised);
   ASSERT_EQ(by_chief.status, absl::OkStatus());

@@ -299,7 +299,7 @@ TEST_F(ProcessLossTest, AFrozenPsIsLostAndComesBack) {
   EXPECT_THAT(told.err, AllOf(HasSubstr("ps 0 at 127.0.0.1:"),
                               HasSubstr("silent"), HasSubstr("last clock ")));
   EXPECT_OK(cluster_.WaitForFreeMembers(members_ - 1, absl::Seconds(30)));
-  // It wakes up, learns that its job is over, and is a member again.
+  // The ps wakes up, learns that its job is over, and is a member again.
   cluster_.daemon("ps-0").Signal(SIGCONT);
   ExpectNextJobRuns();
 }
@@ -325,7 +325,7 @@ TEST_F(ProcessLossTest, LossesWithoutAJobCostNothing) {
   ExpectNextJobRuns();
 }
 
-// Whoever waits for a profile is told as well.
+// A synctl that waits for a profile is told as well.
 TEST_F(ProcessLossTest, AProfileOfALostWorkerIsNotWaitedFor) {
   JobSpec job = EndlessJob();
   job.mutable_resources()->set_workers(3);

@@ -35,7 +35,7 @@ const ps::ShardLayout* MakeLayout(ElementType type) {
                              {{"a", 1, map}, {"b", 5, map}}, type);
 }
 
-// That of the job whose wire type a push has.
+// The layout of a job with the wire type of `push`.
 const ps::ShardLayout& LayoutOf(const PushHeader& push) {
   static const ps::ShardLayout* const whole = MakeLayout(ElementType::kFloat32);
   static const ps::ShardLayout* const narrow =

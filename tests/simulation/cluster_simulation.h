@@ -31,7 +31,7 @@ class ClusterSimulation {
 
   // The rules that were broken, with the time; empty if none was.
   const std::vector<std::string>& violations() const { return violations_; }
-  // That the history was worth it.
+  // Counts that show that a history had something to check.
   int submitted() const { return static_cast<int>(seen_.size()); }
   int ended_in(JobState state) const;
   int losses() const { return losses_; }
@@ -108,7 +108,7 @@ class ClusterSimulation {
   bool IsQuiet() const;
   void Check(const scheduler::ClusterActions& actions);
   void CheckJob(const scheduler::Job& job);
-  // Whoever does not may be overtaken.
+  // A job that does not fit may be overtaken.
   bool FitsIntoTheCluster(const scheduler::Job& job) const;
   void CheckEnd();
 

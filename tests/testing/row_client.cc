@@ -95,8 +95,8 @@ class RowClient::Window {
     stub_->UnaryCall(call->context.get(), calls_.method, grpc::StubOptions(),
                      &call->request, &call->response,
                      [this, call](grpc::Status status) {
-                       // It holds the channel, which must not end here, on
-                       // gRPC's own thread: OnDone may let go of the others.
+                       // The context holds the channel, which must not end on
+                       // gRPC's own thread: OnDone may release the rest.
                        call->context.reset();
                        OnDone(call.get(), FromGrpcStatus(status));
                      });

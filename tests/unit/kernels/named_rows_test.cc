@@ -31,7 +31,7 @@ std::vector<float> Added(const NamedRows& s,
   return to;
 }
 
-// What a plain loop makes of it.
+// The result of a plain loop.
 template <typename T>
 std::vector<T> Plain(const NamedRows& s, const std::vector<int64_t>& names) {
   std::vector<T> to(s.outer * s.rows * s.width, T{0.5});

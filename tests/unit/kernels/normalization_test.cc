@@ -131,7 +131,7 @@ TEST_P(NormalizationTest, PartsHaveTheBitsOfTheWhole) {
   }
 }
 
-// Those of a matrix too; of whole fours of elements and of what is left.
+// Planes of a matrix (1), of whole fours of elements, and with a remainder.
 INSTANTIATE_TEST_SUITE_P(Planes, NormalizationTest,
                          ::testing::Values(1, 3, 4, 21));
 

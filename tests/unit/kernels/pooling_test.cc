@@ -33,8 +33,8 @@ TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
   EXPECT_EQ(dx, std::vector<float>({5, 0, 7, 0}));
 }
 
-// They have a path of their own; without indices, and where gradients are added
-// up, the general one runs.
+// Windows of two by two have a path of their own. Without indices, and where
+// gradients are added up, the general path runs.
 class HalvingPoolTest : public testing::TestWithParam<int64_t> {};
 
 TEST_P(HalvingPoolTest, WindowsOfTwoByTwoAreLikeAnyOthers) {

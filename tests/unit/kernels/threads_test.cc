@@ -32,7 +32,7 @@ TEST(ThreadsTest, APolicyThatIsSetIsLeftAlone) {
   char program[] = "not executed";
   char* const arguments[] = {program, nullptr};
   syncline::RestartWithPassiveWaiting(const_cast<char**>(arguments));
-  // It returned.
+  // The call has returned without an exec.
   EXPECT_STREQ(std::getenv("OMP_WAIT_POLICY"), "passive");
 }
 

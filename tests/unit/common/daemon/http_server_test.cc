@@ -95,8 +95,8 @@ FileDescriptor HalfOpen(const std::string& address, absl::string_view sent) {
   return connection;
 }
 
-// Else ten of them would keep a liveness probe waiting until it kills the
-// process. A fetch gives up after 10 s.
+// Otherwise ten half-sent requests would delay a liveness probe until it kills
+// the process. A fetch gives up after 10 s.
 TEST_F(HttpServerTest, HalfSentRequestsHoldNobodyUp) {
   std::vector<FileDescriptor> silent;
   for (int i = 0; i < 250; ++i) {
@@ -106,7 +106,7 @@ TEST_F(HttpServerTest, HalfSentRequestsHoldNobodyUp) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Fetch(server_->address(), "/healthz").code, 200);
   }
-  // They do not stay open either.
+  // The half-open connections are closed, too.
   char byte = 0;
   EXPECT_GE(recv(silent.front().get(), &byte, 1, 0), 0);
 }

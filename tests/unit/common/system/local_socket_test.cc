@@ -137,7 +137,7 @@ TEST(LocalSocketTest, MemoryIsNotSharedWithAnotherUser) {
             }),
             0);
   EXPECT_FALSE(AcceptLocally(listener.socket).has_value());
-  // Those behind them are not held up.
+  // A sender behind a refused one is not held up.
   ASSERT_OK_AND_ASSIGN(const FileDescriptor sender,
                        SendDescriptor(listener.name, "token", Null()));
   EXPECT_TRUE(AcceptLocally(listener.socket).has_value());

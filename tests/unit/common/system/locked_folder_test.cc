@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// What `run` returns in a process of another user, or -1. REQUIRES: root.
+// The result of `run` in a process of another user, or -1. REQUIRES: root.
 int AsAnotherUser(const std::function<int()>& run) {
   constexpr uid_t kNobody = 65534;
   const pid_t child = fork();

@@ -59,7 +59,7 @@ TEST(SharedRegionTest, NoPageGoesFromUnderAReader) {
   EXPECT_NE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
             0);
   EXPECT_NE(madvise(own->data(), 4096, MADV_REMOVE), 0);
-  // Whoever made it goes on, and others may read it too.
+  // The creator goes on writing, and another process may map it to read.
   own->data()[5] = 42;
   EXPECT_EQ(reader->data()[5], 42);
   EXPECT_OK(SharedRegion::Map(own->memory(), kBytes, Access::kRead).status());

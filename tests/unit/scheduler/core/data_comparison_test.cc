@@ -114,7 +114,7 @@ TEST(DataComparisonTest, SourcesAreComparedByThemselves) {
   EXPECT_THAT(comparison.Add(kChief, both),
               ElementsAre(StartsWith("data.train: \"b\" is missing here; "
                                      "worker 1 at b:2 has it")));
-  // Whoever comes third is compared with the first.
+  // The third member is compared with the first.
   EXPECT_THAT(comparison.Add("worker 2 at c:3", both),
               ElementsAre(HasSubstr("worker 1 at b:2")));
 }

@@ -60,7 +60,7 @@ TEST(MessageSizesTest, TooManyParticipantsAreRefusedWithTheirNumber) {
   }
 }
 
-// Whatever is said to fit, fits.
+// A report that is said to fit does fit into a message.
 TEST(MessageSizesTest, TablesFitWithAsManyHotKeysAsAreTold) {
   PsReport report;
   report.set_job_id("j-0001");

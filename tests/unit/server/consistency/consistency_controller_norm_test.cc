@@ -126,7 +126,7 @@ TEST_F(ControllerTest, SlotsAreClippedBeforeTheTrustRatio) {
   EXPECT_EQ(actions[0].block, 0u);
 }
 
-// It has no tensor's norm to wait for.
+// A shard without tensors has no norm of a tensor to wait for.
 TEST_F(ControllerTest, AShardOfSlotsAloneIsDoneWithTheGradientsNorm) {
   Open({.clip_norm = true, .trust_ratio = true, .slot_count = 2});
   ShardActions actions;
@@ -164,7 +164,7 @@ TEST_F(ControllerTest, ANormThatIsNotFiniteSkipsTheClock) {
   EXPECT_EQ(controller_->skipped_clocks(), 1u);
 }
 
-// It comes with its close, before any block is complete.
+// The report comes with the close of a worker, before any block is complete.
 TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
   for (const uint32_t slots : {0u, 1u}) {
     SCOPED_TRACE(slots);

@@ -233,7 +233,7 @@ TEST_F(JobShardTest, AnAcknowledgedPushOfRowsHoldsNothing) {
   }
 }
 
-// Else rows of those who came first would take the room of those they wait for.
+// Otherwise the rows of early workers would take the room of late ones.
 TEST_F(JobShardTest, RowsThatWaitForOtherWorkersHoldNothing) {
   Open(ConsistencySpec::SYNC);
   const Answer first = Seen(Push(0, 0, Keys(0, 500)));

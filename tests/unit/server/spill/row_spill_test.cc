@@ -255,8 +255,7 @@ TEST(RowSpillTest, FlippedBytesAreDataLossOfTheirRowsAlone) {
   EXPECT_EQ(std::count(found.begin(), found.end(), ColdFound::kYes),
             kRows - lost);
 
-  // Whoever needs all rows is told; whoever sweeps them goes on behind the
-  // damage.
+  // A scan that needs all rows fails. A sweep goes on behind the damage.
   std::vector<int64_t> scanned;
   std::vector<char> bytes;
   EXPECT_EQ(
@@ -308,7 +307,7 @@ TEST(RowSpillTest, AFullDiskLosesNothingAndIsTriedAgain) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr(options.folder));
     ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
-    // It takes rows again once there is room, without being opened anew.
+    // The store takes rows again once there is room, without a new Open.
     status = PutRows(store.get(), KeysOf(1, 0, 5000), 0);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(*GetRow(store.get(), {1, 3}), RowOf({1, 3}, 0));

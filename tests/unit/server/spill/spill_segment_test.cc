@@ -258,7 +258,7 @@ TEST(SpillSegmentTest, ADamagedRowCostsNoOther) {
     const int lost = count_lost();
     noticed += lost;
     EXPECT_LE(lost, 22);  // two rows at most in each of 11 chunks
-    // They stay what they are when others come.
+    // Later rows change no row that is there.
     for (int64_t key = kRows; key < kRows + 55; ++key) {
       ASSERT_OK(segments.Put(key, RowOf(key, 0)));
     }

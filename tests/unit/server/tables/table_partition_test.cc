@@ -72,7 +72,7 @@ class Partition {
     return Find(key) != TablePartition::kNone;
   }
 
-  // What the disk has of the key; empty: nothing.
+  // The row of the key on disk; empty: none.
   std::vector<char> Spilled(int64_t key) {
     std::vector<char> bytes(layout_.spilled_bytes());
     ColdFound found = ColdFound::kNo;

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_TESTS_UNIT_SERVER_TABLES_TABLE_SHARD_FIXTURE_H_
 #define SYNCLINE_TESTS_UNIT_SERVER_TABLES_TABLE_SHARD_FIXTURE_H_
 
-// What the parts of table_shard_test share: a table with the lanes that a
-// message would be cut for, the same table as an unordered_map, and pushes.
+// The parts of table_shard_test share a table with the lanes that a message
+// would be cut for, the same table as an unordered_map, and pushes.
 
 #include <algorithm>
 #include <cstdint>

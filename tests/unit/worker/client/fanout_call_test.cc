@@ -112,7 +112,7 @@ TEST(FanoutCallTest, APushLeavesItsWindowWhenTheShardHasTakenIt) {
   for (const char* const name : {"a", "b", "c"}) {
     calls.Start(CallOf(Direction::kPush, name, 100));
   }
-  // None of them has been answered.
+  // No call has been answered.
   EXPECT_THAT(Names(ps.calls().Await(3)), UnorderedElementsAre("a", "b", "c"));
   for (int i = 0; i < 3; ++i) ps.Release();
   EXPECT_EQ(calls.Wait(), absl::OkStatus());
@@ -217,7 +217,7 @@ TEST(FanoutCallTest, CancelEndsAllCallsOnAllShards) {
   FakePs second(Hold);
   FanoutCall calls(OptionsFor({&first, &second}));
   std::atomic<int> answers{0};
-  // What the callbacks own, as they own the memory of tensors.
+  // Stands for the memory of tensors, which callbacks own.
   const auto owned = std::make_shared<int>(0);
   const auto start = [&](uint32_t shard, size_t bytes) {
     FanoutCall::Call call = CallOf(Direction::kPull, "values", bytes);

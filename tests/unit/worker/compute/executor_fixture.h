@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_EXECUTOR_FIXTURE_H_
 #define SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_EXECUTOR_FIXTURE_H_
 
-// What the parts of executor_test share: an executor with seeded parameters and
+// The parts of executor_test share an executor with seeded parameters and
 // batches, a small perceptron, and the check of an error's text.
 
 #include <algorithm>

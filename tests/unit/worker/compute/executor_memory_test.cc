@@ -99,7 +99,7 @@ TEST(ExecutorTest, APlanIsWhatIsTaken) {
     EXPECT_EQ(plan->memory_bytes(), (*executor)->memory_bytes());
     EXPECT_EQ(plan->evaluation_arena_bytes > plan->training_arena_bytes,
               evaluated == 500);
-    // Whatever the parts, a step computes the batch.
+    // A step computes the whole batch, in any number of parts.
     EXPECT_NEAR(plan->operators[0].forward_flops, 30 * (2 * (20 + 15) + 5 + 3),
                 1e-6);
   }

@@ -32,7 +32,7 @@ TEST(ExecutorTest, LastLayersGradientsComeFirst) {
   EXPECT_EQ(order, (std::vector<std::string>{"w_c", "w_d", "w_a", "w_b"}));
 }
 
-// So that the last layer's gradient travels while the first one's is computed.
+// The last layer's gradient must travel while the first one's is computed.
 TEST(ExecutorTest, AGradientIsReportedBeforeTheNextIsComputed) {
   SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
   // All of them when the last layer's is reported.

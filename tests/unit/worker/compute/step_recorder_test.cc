@@ -41,7 +41,7 @@ void ExpectInOrder(const StepProfile& profile) {
   EXPECT_LE(end, last.begin_ns() + last.duration_ns());
 }
 
-// Whatever a scheduler of another version lets through.
+// A scheduler of another version may send any number of steps.
 TEST(StepRecorderTest, StepsAreAtLeastOneAndNoMoreThanMayBeAskedFor) {
   StepRecorder none(0);
   EXPECT_FALSE(none.done());

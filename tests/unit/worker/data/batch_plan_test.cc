@@ -335,7 +335,7 @@ TEST(BatchPlanTest, TheOrderOfABucketDependsOnSeedAndEpochAlone) {
   others.workers = 3;
   EXPECT_EQ(OfBucket(others, 1, 0), order);
   EXPECT_NE(OfBucket(options, 2, 0), order);
-  // It is that of the epoch without buckets.
+  // The order is that of the epoch without buckets.
   Samples all = Epoch(plain, 1);
   all.erase(std::remove_if(all.begin(), all.end(),
                            [&](int64_t i) { return buckets[i] != 0; }),

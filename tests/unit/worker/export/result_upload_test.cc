@@ -82,7 +82,7 @@ TEST_F(ResultUploadTest, AFullDiskIsWaitedForAndItIsSaidWhereTheFileIs) {
   Begin();
   scheduler_.upload_failures = 3;
   scheduler_.on_upload = [&] {
-    // It is never anywhere else than where it is said to be.
+    // At each attempt the file is at the place that messages name.
     const std::string path = scheduler_.upload_attempts == 1
                                  ? "job/results/trained.onnx"
                                  : "kept/j-0001/trained.onnx";

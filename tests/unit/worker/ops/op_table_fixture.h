@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_TESTS_UNIT_WORKER_OPS_OP_TABLE_FIXTURE_H_
 #define SYNCLINE_TESTS_UNIT_WORKER_OPS_OP_TABLE_FIXTURE_H_
 
-// What the parts of op_table_test share: one operator that is run once, on
-// values of any type.
+// The parts of op_table_test share one operator that is run once, on values of
+// any type.
 
 #include <string>
 #include <utility>

@@ -42,7 +42,8 @@ TEST(JobRunTest, AStopEndsTheFetchOfTheModel) {
   const std::vector<DaemonMessage> messages = sent.Await(1);
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_TRUE(messages[0].done().released());
-  // It is not done: a scheduler that was out of reach has not asked for this.
+  // ABORTED, not OK: a scheduler that was out of reach may not know of the
+  // stop.
   EXPECT_EQ(messages[0].done().code(),
             static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_EQ(messages[0].done().message(), "stopped: cancelled");

@@ -50,7 +50,7 @@ class ValuePs {
   // Values that are not finite are read for this clock.
   void SpoilValuesOf(int64_t clock) { spoilt_clock_ = clock; }
 
-  // What came so far, in words: "push 0: 32 samples, pull 1".
+  // The calls so far, in words: "push 0: 32 samples, pull 1".
   std::vector<std::string> log() { return log_.Await(0); }
 
  private:

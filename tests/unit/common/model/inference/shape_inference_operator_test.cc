@@ -269,7 +269,7 @@ TEST(ShapeInferenceTest, PadsMayBeNegativeAndTheirAxesNamed) {
     ASSERT_EQ(inferred.problems.size(), 1u) << pads;
     EXPECT_THAT(inferred.problems[0], HasSubstr(problem));
   }
-  // Else pads that cancel each other would be as large as they like.
+  // Pads that cancel each other are bounded, too.
   const Inferred twice = Infer(18, R"(
       (float[4,6] a) => (y)
       <int64[4] p = {-4096, 4096, 4096, -4096}, int64[2] x = {1, -1}>

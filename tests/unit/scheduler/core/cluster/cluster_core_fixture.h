@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_TESTS_UNIT_SCHEDULER_CORE_CLUSTER_CLUSTER_CORE_FIXTURE_H_
 #define SYNCLINE_TESTS_UNIT_SCHEDULER_CORE_CLUSTER_CLUSTER_CORE_FIXTURE_H_
 
-// What the parts of cluster_core_test share: a core that is fed with one event
-// at a time, at invented times, and the actions that it answered with.
+// The parts of cluster_core_test share a core that is fed with one event at a
+// time, at invented times, and the actions that it answered with.
 
 #include <string>
 #include <vector>

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// So that what a worker keeps in mind, and what a job stores, have a bound.
+// This bounds the memory of a worker and the files of a job.
 TEST_F(ClusterCoreTest, ProfilesToComeAndProfilesOfAJobAreBounded) {
   Join(1, CHIEF, 0, 1);
   Join(2, WORKER, 0, 2);

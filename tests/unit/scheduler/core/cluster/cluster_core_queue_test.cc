@@ -54,7 +54,7 @@ TEST_F(ClusterCoreTest, AJobLargerThanTheClusterIsOvertaken) {
   EXPECT_EQ(State(both), QUEUED);
   EXPECT_EQ(State(last), QUEUED) << "it would starve the one before it";
   EXPECT_THAT(WaitingFor(both), HasSubstr("1 job ahead"));
-  // It has kept its place.
+  // `both` has kept its place in the queue.
   Join(4, WORKER, 2, 4);
   Cancel(small);
   Released(1, small);
@@ -111,7 +111,7 @@ TEST_F(ClusterCoreTest, AFreeEvaluatorIsTakenByWhoHasSomethingToEvaluate) {
   const std::string other = Submit(1, 1, /*with_test=*/true);
   EXPECT_EQ(State(other), PREPARING) << "its chief evaluates";
   EXPECT_FALSE(has_evaluator(other));
-  // It is stopped and freed like the others.
+  // The evaluator is stopped and freed like the others.
   Cancel(evaluated);
   EXPECT_THAT(Commands(), ElementsAre("2 stop", "7 stop", "5 stop"));
   for (const SessionId session : {2, 7, 5}) Released(session, evaluated);

@@ -117,7 +117,7 @@ TEST_F(ClusterCoreTest, WhoDoesNotReleaseLosesItsSessionAndIsStoppedAgain) {
   Tick(absl::Seconds(1));
   EXPECT_THAT(Ended(),
               ElementsAre("1 did not release job j-0001 within 10.0 s"));
-  // It comes back, still at it: not free.
+  // The worker comes back and still works for the job, so it is not free.
   Join(3, WORKER, 0, 1, job);
   EXPECT_THAT(Commands(), ElementsAre("3 registered", "3 stop"));
   EXPECT_EQ(State(Submit(1, 1)), QUEUED);
@@ -252,7 +252,7 @@ TEST_F(ClusterCoreTest, WhoIsStoppedWhenItComesBackUploadsNothing) {
   Join(3, WORKER, 0, 11, job);
   EXPECT_EQ(core_.CheckUpload(job, 11).code(),
             absl::StatusCode::kFailedPrecondition);
-  // It says what it worked for; no path may come of it.
+  // A member names the job that it worked for. The name must not become a path.
   Join(4, WORKER, 1, 14, "../outside");
   EXPECT_EQ(core_.CheckUpload("../outside", 14).code(),
             absl::StatusCode::kFailedPrecondition);

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_TESTS_UNIT_SCHEDULER_CORE_JOB_JOB_FIXTURE_H_
 #define SYNCLINE_TESTS_UNIT_SCHEDULER_CORE_JOB_JOB_FIXTURE_H_
 
-// What the parts of job_test share: one job of a chief, a worker and a ps, fed
-// with one event at a time, at invented times.
+// The parts of job_test share one job of a chief, a worker and a ps, which is
+// fed with one event at a time, at invented times.
 
 #include <optional>
 #include <string>
@@ -80,7 +80,7 @@ class JobTest : public ::testing::Test {
     const JobStatus& status = job_.status();
     return status.transitions(status.transitions_size() - 1).reason();
   }
-  // To whom a command of this kind was sent.
+  // The members to which a command of this kind was sent.
   std::vector<SessionId> Told(SchedulerMessage::CommandCase command) const {
     std::vector<SessionId> sessions;
     for (const ClusterAction& action : actions_) {

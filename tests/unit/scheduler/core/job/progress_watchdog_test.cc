@@ -57,7 +57,7 @@ TEST_F(ProgressWatchdogTest, AWorkerThatClosesNoClockIsFound) {
   for (int64_t clock = 8; clock < 20; ++clock) {
     now_ += kLimit / 10;
     AtClock(kChief, clock);
-    // It says something, but always the same.
+    // The worker repeats its report, without progress.
     AtClock(kWorker, 7);
   }
   EXPECT_THAT(Check(), AllOf(HasSubstr("worker 0 at h:1"), HasSubstr("clock 7"),
@@ -92,7 +92,7 @@ TEST_F(ProgressWatchdogTest, AChiefThatHangsWhileItWritesResultsIsFound) {
   Does(kChief, "writing trained.onnx, 512 bytes so far");
   now_ += kLimit;
   EXPECT_EQ(Check(), "");
-  // What has been said before is no progress.
+  // A repeated report is no progress.
   Does(kChief, "writing trained.onnx, 512 bytes so far");
   AtClock(kChief, kClocks);
   now_ += absl::Seconds(1);
@@ -125,7 +125,7 @@ TEST_F(ProgressWatchdogTest, ResultsThatTakeLongAreNoStandstill) {
   }
 }
 
-// It waits for the end of the others' clocks.
+// A fast worker waits for the end of the other workers' clocks.
 TEST_F(ProgressWatchdogTest, AFastWorkerMayWaitForTheSlowestOne) {
   BeginAll();
   AtClock(kChief, kClocks);
@@ -155,7 +155,7 @@ TEST_F(ProgressWatchdogTest, AnEvaluatorThatHangsAfterItsLastEvaluation) {
                              HasSubstr("storing metrics.json")));
 }
 
-// It holds all workers at its cut.
+// An evaluator holds all workers at its cut.
 TEST_F(ProgressWatchdogTest, ALongEvaluationThatMovesIsEverybodysProgress) {
   BeginAll();
   for (int done = 0; done < 30; ++done) {
@@ -174,7 +174,7 @@ TEST_F(ProgressWatchdogTest, AnEvaluatorThatWaitsForItsCutIsNotWatched) {
   Does(kEvaluator, "");
   now_ += 10 * kLimit;
   EXPECT_EQ(Check(), "");
-  // It was said while the job was prepared, and is repeated.
+  // A report of the time of preparing, which is repeated.
   Does(kEvaluator, "reading test.csv, 5 MiB of it so far");
   now_ += 10 * kLimit;
   EXPECT_EQ(Check(), "");
