@@ -30,7 +30,7 @@ class SingleJob {
   //   members  how many there should be; 0: not known
   SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job, int members,
             std::function<void(int exit_code)> done);
-  // If the job is not over yet, the cluster ends with `exit_code` all the same.
+  // Ends the cluster with `exit_code`, also if the job is not over yet.
   void Abandon(int exit_code) ABSL_LOCKS_EXCLUDED(mu_);
   ~SingleJob();  // waits for the daemons to end, some seconds at most
 

@@ -9,8 +9,8 @@
 
 namespace syncline {
 
-// Says from another thread, once and for good, that blocking work is wanted no
-// longer, and ends what is under way. Thread-safe.
+// Ends blocking work from another thread, also work that starts later. There is
+// no way back. Thread-safe.
 //
 //   Cancellation::Scope scope(cancellation, [&] { context->TryCancel(); });
 //   ...  // blocks; ends early if another thread calls Cancel

@@ -12,10 +12,10 @@ namespace syncline {
 // kSlew of the time that passes, so a lease never sees more than that of a
 // step, and a record's time is right again after a while. Never goes back.
 //
-// A process that was frozen (SIGSTOP, a virtual machine's pause) did not hear
-// its peers meanwhile, and must not count that as their silence. The owner asks
-// for the time several times per kGapMax; between two questions no more than
-// that passes. The clock catches up with the wall clock as after a step.
+// A process that was frozen (SIGSTOP, a virtual machine's pause) read no
+// message meanwhile, and must not count that as its peers' silence. The owner
+// asks for the time several times per kGapMax; between two questions no more
+// than that passes. The clock catches up with the wall clock as after a step.
 // Thread-safe.
 class SlewedClock {
  public:

@@ -10,10 +10,10 @@
 
 namespace syncline {
 
-// Memory that two processes of one host map: anonymous, of a size that can
-// never change, gone when both have let go of it, however they end. Immutable
-// but for its bytes, which either process may change at any time. So a reader
-// copies a value out before it decides anything by it.
+// Anonymous memory of a fixed size that two processes of one host map. It is
+// freed when both have unmapped it or have ended. Immutable but for its bytes,
+// which either process may change at any time. So a reader copies a value out
+// before it decides anything by it.
 class SharedRegion {
  public:
   enum class Access { kRead, kReadWrite };

@@ -119,7 +119,7 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   // Releases the received messages; the call is over.
   virtual void Drop() = 0;
 
-  // Ends the call. Nothing is left of it when the caller hears of it.
+  // Ends the call. Its memory is free before the caller has the answer.
   void End(const absl::Status& status) {
     Drop();
     this->Finish(ToGrpcStatus(status));

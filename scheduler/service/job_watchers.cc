@@ -8,7 +8,7 @@
 namespace syncline::scheduler {
 namespace {
 
-// A watcher that hears nothing for longer knows that something is wrong.
+// A watcher without a status for longer than this may report a silence.
 constexpr absl::Duration kBeatPeriod = absl::Seconds(2);
 
 }  // namespace

@@ -35,10 +35,10 @@ class JobWatchers {
   // The jobs whose watchers are to be told at this tick: those that have
   // changed, and every two seconds all that are watched.
   std::set<std::string> TakeChanged(absl::Time now);
-  // Tells the job's watchers. They are let go of after a final state.
+  // Sends the status to the job's watchers. A final state ends their streams.
   void Tell(const std::shared_ptr<const JobStatus>& status);
 
-  // Tells every watcher that the scheduler stops, and lets go of it.
+  // Tells every watcher that the scheduler stops, and ends its stream.
   void Drain();
 
  private:

@@ -57,7 +57,7 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
                        kClientKeyBytesMax, " bytes"));
     }
     client_key_ = begin.client_key();
-    // Before the user waits for a long upload in vain.
+    // Refuses before the upload, which may take long.
     SYNCLINE_RETURN_IF_ERROR(context_.loop->CheckAccepting(client_key_));
     spec_ = begin.spec();
     SYNCLINE_ASSIGN_OR_RETURN(const auto declared, declared_bytes());

@@ -162,8 +162,8 @@ class ConsistencyController {
   WaitReasons Reasons() const;
   void Park(ShardCall call, bool as_push, ShardActions* out);
 
-  // A shard without dense blocks has had an Init all the same: it says how many
-  // clocks there are.
+  // A shard without dense blocks needs an Init, too: the Init has the number of
+  // clocks.
   bool initialised() const {
     return had_init_ && initialised_count_ == options_.dense_block_count();
   }

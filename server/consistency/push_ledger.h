@@ -10,9 +10,9 @@
 
 namespace syncline::ps {
 
-// How far one worker has come on one shard: the exactly-once record of its
-// pushes. A worker has one open clock, whose number is that of the clocks it
-// has closed; it closes when all the blocks it announced have arrived. Pure;
+// The exactly-once record of one worker's pushes on one shard. A worker has one
+// open clock, whose number is that of the clocks it has closed. The open clock
+// closes when all the blocks that the worker announced have arrived. Pure;
 // thread-compatible.
 class PushLedger {
  public:

@@ -62,7 +62,7 @@ class StatisticsReducer {
   // no or too many values, or not the clock, fold or number of values that the
   // others are at; FailedPrecondition: a replaced incarnation.
   void OnPart(const Part& part, absl::Time now, Answers* out);
-  // The caller gave up; what it brought counts all the same.
+  // The caller gave up; the values of its part still count.
   void OnCancel(uint64_t token, Answers* out);
   // As ConsistencyController::OnFrozen.
   void OnFrozen(absl::Duration frozen, absl::Time now);
@@ -80,7 +80,7 @@ class StatisticsReducer {
     bool absent = false;         // from the open clock
     uint64_t token = 0;          // of its parked call; 0: none
     absl::Time deadline;
-    Point last;  // that was heard of it
+    Point last;  // of its latest part or absence
   };
   absl::Status CheckCaller(const Part& part) const;
   absl::Status CheckPart(const Part& part) const;

@@ -13,8 +13,8 @@
 namespace syncline::ps {
 
 // Bounds the bytes of requests and responses that a ps holds. Thread-safe.
-// Owned by shared pointers, because gRPC may let go of a response after
-// everything else is gone.
+// Owned by shared pointers, because gRPC may free a response after everything
+// else is gone.
 class InFlightBudget : public std::enable_shared_from_this<InFlightBudget> {
  public:
   explicit InFlightBudget(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}

@@ -75,7 +75,7 @@ class SharedRegions {
   uint64_t bytes_max() const { return options_.bytes_max; }
 
  private:
-  // A connection that nothing has come over yet.
+  // A connection over which no message has come yet.
   struct Waiting {
     FileDescriptor connection;
     absl::Time expires;

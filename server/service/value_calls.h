@@ -14,8 +14,9 @@
 
 namespace syncline::ps {
 
-// When a parked call is answered: after `wait`, and somewhat before the caller
-// stops listening, so that the caller hears who is missing.
+// When a parked call is answered: after `wait`, and somewhat before the
+// caller's deadline, so that the answer with the missing workers still reaches
+// it.
 absl::Time ParkDeadline(const grpc::CallbackServerContext& context,
                         absl::Duration wait);
 

@@ -14,8 +14,8 @@
 namespace syncline::ps {
 namespace {
 
-// A full table refuses rows in every push; an operator needs to hear it now and
-// then.
+// A full table refuses rows in every push. The log has a warning at most once
+// in this period.
 constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 // Rows that are read before they are narrowed: 64 KiB, in the second-level
 // cache, or one row.

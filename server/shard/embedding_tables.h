@@ -99,7 +99,7 @@ class EmbeddingTables {
   absl::Status Named(const Table& table, const absl::Status& status) const;
   static std::vector<GradientRows> GradientsOf(
       const Table& table, absl::Span<const CallRowSpan> ranks);
-  // Of whom the rows of these keys are not finite.
+  // Records the workers whose rows of these keys are not finite.
   static void TellNonFinite(const Table& table,
                             absl::Span<const CallRowSpan> ranks, int64_t clock,
                             absl::Span<const int64_t> bad_keys,

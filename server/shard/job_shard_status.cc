@@ -72,7 +72,7 @@ uint64_t JobShard::DroppedBlocks() const {
   return dropped;
 }
 
-// Nothing of such a push has come: it counts as all dense blocks of the shard.
+// A push that was left out counts as all dense blocks of the shard.
 uint64_t JobShard::LeftOutBlocks(uint32_t rank) const {
   const uint64_t blocks = std::max<uint64_t>(1, layout_.counts().size());
   return controller_.left_out_pushes(rank) * blocks;

@@ -31,7 +31,7 @@ struct CallPayload {
   InFlightBudget::Hold pull_hold;
   AnswerArea answer;
   // The payload came over the network. Its bytes fill its sender's window until
-  // the sender hears that the lanes have taken the payload.
+  // the sender is told that the lanes have taken the payload.
   bool fills_window = false;
 };
 

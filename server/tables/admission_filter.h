@@ -12,9 +12,9 @@ namespace syncline::ps {
 // Bloom filter of one byte a counter, four counters a key, all in one cache
 // line. Counts are never too low before the filter ages, and seldom too high.
 //
-// So that keys seen once do not fill it up for good, every counter is halved
-// once there was one sighting for every eight counters. Source: Fan et al.,
-// ToN 2000 (counting filters), with conservative update; Einziger et al.,
+// Every counter is halved once there was one sighting for every eight counters.
+// So keys that are seen once do not fill the filter for ever. Source: Fan et
+// al., ToN 2000 (counting filters), with conservative update; Einziger et al.,
 // ToS 2017, sec. 3.3 (ageing). Thread-compatible.
 class AdmissionFilter {
  public:

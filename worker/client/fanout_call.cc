@@ -42,7 +42,7 @@ std::string MethodPath(absl::string_view method) {
   return absl::StrCat("/syncline.ParameterServer/", method);
 }
 
-// For how long nothing has come forward on the shard; none if it does not say.
+// The time since the last progress on the shard; none if it does not say.
 std::optional<absl::Duration> QuietFrom(const grpc::ByteBuffer& response) {
   ShardStatus status;
   if (!FromByteBuffer(response, &status) || status.jobs_size() != 1) {
@@ -331,9 +331,9 @@ void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
   }
 }
 
-// The calls that hold the room wait, too, and have waited in vain: the cause is
-// a member that is missing, which may be there in another run, and no limit
-// that is too small.
+// The calls that fill the ps wait, too, and have made no progress. So the cause
+// is a missing member, which may be there in another run, and not a limit that
+// is too small.
 absl::Status FanoutCall::State::GivenUp(const ActiveCall& active) const {
   if (!IsBusy(active.last_error)) return active.last_error;
   return absl::DeadlineExceededError(

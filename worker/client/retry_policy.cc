@@ -11,8 +11,8 @@ namespace {
 constexpr Backoff kBackoff = {.initial = absl::Milliseconds(10),
                               .max = absl::Seconds(1)};
 
-// The shortest attempt, as a part of the patience: an answer that is nearly
-// there is still heard.
+// The shortest attempt, as a part of the patience: long enough for an answer
+// that is on its way.
 constexpr int kShortestAttemptPart = 16;
 
 }  // namespace

@@ -51,8 +51,8 @@ class RetryPolicy {
   // The attempt ended because the ps had said nothing when it should have, not
   // even that it waits: it is asked whether it can be reached.
   Decision OnUnanswered(absl::Time now);
-  // `quiet`: for how long nothing has come forward on the shard; none if it
-  // could not be asked. Returns kResend or kFinish.
+  // `quiet`: the time since the last progress on the shard; none if it could
+  // not be asked. Returns kResend or kFinish.
   Decision OnProbe(std::optional<absl::Duration> quiet, absl::Time now);
 
   // A repetition waited for so long until it could be sent, behind other calls
@@ -67,7 +67,7 @@ class RetryPolicy {
   void LeaveOut(absl::Duration time);
 
   const absl::Duration patience_;
-  absl::Time deadline_;  // unless something comes forward
+  absl::Time deadline_;  // unless there is progress before
   absl::Time reached_;   // the ps is known to have answered then
   absl::Time attempt_end_ = absl::InfiniteFuture();
   Random jitter_;

@@ -123,8 +123,8 @@ class BatchPlan {
   // Borrowed until the next call.
   absl::Span<const int64_t> Indices(int64_t epoch, int64_t step);
 
-  // With windows: what Indices, since the last call of this, has come to need
-  // soon, a window ahead, and what it has left behind.
+  // With windows: the samples that Indices, since the last call of this, has
+  // begun to need a window ahead (soon), and those that it has passed (past).
   struct Moves {
     std::vector<SampleRange> soon;
     std::vector<SampleRange> past;

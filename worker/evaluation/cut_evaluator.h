@@ -60,7 +60,7 @@ class CutEvaluator {
   // Of the best parameters so far.
   absl::Status OnStoring(int64_t clock, uint64_t bytes);
   absl::Status HandOver(const Evaluation& evaluation);
-  // How often the other ranks hear of it.
+  // The period of activity reports to the ps, for the other ranks.
   absl::Duration ToldPeriod() const;
   void Log(const Evaluation& evaluation) const;
 
@@ -72,8 +72,8 @@ class CutEvaluator {
   const std::function<void(const std::string&)> on_activity_;
   Evaluator evaluator_;
   BestEvaluation best_;
-  absl::Time told_at_;   // when the other ranks last heard
-  absl::Time said_at_;   // and on_activity
+  absl::Time told_at_;   // when the ps last got an activity
+  absl::Time said_at_;   // when on_activity was last called
   int64_t samples_ = 0;  // of an evaluation
   std::vector<Evaluation> evaluations_;
 };

@@ -91,7 +91,7 @@ class ParameterExchange {
 
   struct Step {
     int64_t clock = 0;
-    // 0: this rank has no gradient; the step counts as made all the same.
+    // 0: this rank has no gradient. The step still counts as made.
     uint64_t sample_count = 0;
     // The rank's last step.
     bool finished = false;

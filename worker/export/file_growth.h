@@ -13,12 +13,12 @@ namespace syncline::worker {
 // The bytes of all files of `folder` itself; 0 if it is not there.
 uint64_t BytesIn(const std::string& folder);
 
-// Sees from outside how far the writing of files has come. While it lives,
-// calls `on_growth` with the bytes of all files of `folder`, from a thread of
-// its own, whenever there are more than the last time; looks once a `period`.
-// A write that hangs is therefore not told of. A folder that is not there has
-// no bytes. The thread starts in the constructor, and the destructor joins it,
-// so `on_growth` needs no lock for state that the owner leaves alone meanwhile.
+// Observes the writing of files from outside. While it lives, it calls
+// `on_growth` with the bytes of all files of `folder`, from a thread of its
+// own, whenever there are more than the last time. It looks once a `period`. A
+// write that hangs is therefore not reported. A folder that is not there has no
+// bytes. The thread starts in the constructor, and the destructor joins it, so
+// `on_growth` needs no lock for state that the owner leaves alone meanwhile.
 class FileGrowth {
  public:
   FileGrowth(std::string folder, absl::Duration period,

@@ -22,7 +22,7 @@
 namespace syncline::worker {
 namespace {
 
-// gRPC lets go of a cancelled call's slices within milliseconds.
+// gRPC frees a cancelled call's slices within milliseconds.
 constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
 constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);

@@ -96,7 +96,7 @@ class JobRun {
                           absl::Duration timeout, Cancellation* cancellation);
   // Arranges for executor_gone_ to tell when the executor has no user left.
   void WatchExecutor();
-  // Frees model, data and parameters, these as soon as gRPC has let go of them.
+  // Frees model, data and, as soon as gRPC has freed its slices, parameters.
   void ReleaseMemory();
 
   void UploadProfile(const std::string& name, const StepProfile& profile);

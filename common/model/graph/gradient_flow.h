@@ -28,8 +28,8 @@ std::vector<ValueId> OutputsWithGradient(const Graph& graph, const Node& node);
 // kNoValue, whose gradient reaches nothing.
 std::vector<bool> ReachedByGradient(const Graph& graph, ValueId output);
 
-// Where a parameter has an influence on the output that its gradient would not
-// have: the rest of the gradient would be wrong without a word.
+// A place where a parameter influences the output, but gets no gradient. The
+// rest of its gradient would then be wrong, without any message.
 struct LostGradient {
   ValueId parameter = kNoValue;  // one of those
   int node = 0;                  // index into Graph::nodes

@@ -194,7 +194,7 @@ void GraphBuilder::AddInitializers() {
     Value value;
     value.name = proto.name();
     value.known = tensor.ok();
-    // A broken one is defined all the same: its users are not to blame.
+    // A broken tensor is still defined, so that its users report no problem.
     AddInitializer(std::move(value),
                    tensor.ok() ? *std::move(tensor) : ConstantTensor(),
                    Initializer::Origin::kFile, label);
@@ -276,8 +276,8 @@ void GraphBuilder::AddNodes() {
     if (good && node.op_type == "Constant") {
       AddConstant(node, file_->node(i).output(0), label);
     } else {
-      // The outputs of a bad node are defined all the same: a problem of the
-      // nodes that use them would only follow from it.
+      // The outputs of a bad node are still defined. Otherwise the nodes that
+      // use them would report problems that only follow from it.
       AddNode(i, std::move(node), good, label);
     }
   }

@@ -40,8 +40,8 @@ constexpr bool HasPosition(uint32_t positions, size_t position) {
 // One line per operator, sorted: its name; which inputs have a gradient (the
 // rest are settings, such as Reshape's shape and Dropout's ratio); from which
 // outputs it flows (the rest are for reading); and every schema version from
-// the one that opset 11 selects, ascending. Where a version only widened the
-// accepted types it is listed all the same: Node::since_version then agrees
+// the one that opset 11 selects, ascending. Versions that only widened the
+// accepted types are listed, too, so that Node::since_version agrees
 // with ONNX. Constant and CastLike are not here: neither reaches an executor.
 #define SYNCLINE_OPERATORS(OPERATOR)                              \
   OPERATOR(Abs, 0b1, 0b1, 6, 13)                                  \

@@ -9,7 +9,7 @@ namespace syncline {
 
 struct Graph;
 
-// The values of one graph by name, for those who look for many of them: one
+// The values of one graph by name, for callers that look for many of them: each
 // search in Graph::FindValue reads them all. The graph outlives this and does
 // not change. Thread-compatible.
 class ValueIndex {

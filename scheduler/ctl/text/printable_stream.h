@@ -25,7 +25,7 @@ class PrintableStream : public std::ostream {
    public:
     explicit Buffer(std::ostream* to) : to_(to) {}
     void WriteRaw(absl::string_view text);
-    // Writes what has come of a character that is not whole, too.
+    // Also writes the bytes of a character that is not complete.
     void WriteAll();
 
    private:
