@@ -41,6 +41,7 @@ void CpuStream::Clear(void* to, size_t bytes) {
 
 const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
+      .binary = &CpuBinaryKernels(),
       .block_copy = &CpuBlockCopyKernels(),
       .cumulative_sum = &CpuCumulativeSumKernels(),
       .extremum = &CpuExtremumKernels(),
@@ -49,6 +50,7 @@ const KernelTable& CpuDevice::kernels() const {
       .indexed = &CpuIndexedKernels(),
       .loss = &CpuLossKernels(),
       .pointwise = &CpuPointwiseKernels(),
+      .power = &CpuPowerKernels(),
       .reduction = &CpuReductionKernels(),
       .scatter = &CpuScatterKernels(),
       .softmax = &CpuSoftmaxKernels(),

@@ -9,6 +9,7 @@
 
 namespace syncline {
 
+const BinaryKernels& CpuBinaryKernels();
 const BlockCopyKernels& CpuBlockCopyKernels();
 const CumulativeSumKernels& CpuCumulativeSumKernels();
 const ExtremumKernels& CpuExtremumKernels();
@@ -17,6 +18,7 @@ const GeneratorKernels& CpuGeneratorKernels();
 const IndexedKernels& CpuIndexedKernels();
 const LossKernels& CpuLossKernels();
 const PointwiseKernels& CpuPointwiseKernels();
+const PowerKernels& CpuPowerKernels();
 const ReductionKernels& CpuReductionKernels();
 const ScatterKernels& CpuScatterKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();

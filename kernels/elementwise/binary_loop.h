@@ -8,7 +8,6 @@
 
 #include "absl/types/span.h"
 #include "kernels/elementwise/broadcast.h"
-#include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/elementwise/row_sums.h"
 

@@ -32,6 +32,9 @@ struct Broadcast {
   int64_t count = 1;  // of the result
 };
 
+// One of the two arrays.
+enum class Side { kA, kB };
+
 // Shape of the result. Errors: InvalidArgument: the shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> BroadcastDims(absl::Span<const int64_t> a,
                                                    absl::Span<const int64_t> b);

@@ -4,20 +4,9 @@
 #include "kernels/elementwise/loop.h"
 
 namespace syncline {
+
 void Add(const Broadcast& s, const float* a, const float* b, float* y) {
   ApplyBinary(s, a, b, y, [](float p, float q) { return p + q; });
-}
-
-void Subtract(const Broadcast& s, const float* a, const float* b, float* y) {
-  ApplyBinary(s, a, b, y, [](float p, float q) { return p - q; });
-}
-
-void Multiply(const Broadcast& s, const float* a, const float* b, float* y) {
-  ApplyBinary(s, a, b, y, [](float p, float q) { return p * q; });
-}
-
-void Divide(const Broadcast& s, const float* a, const float* b, float* y) {
-  ApplyBinary(s, a, b, y, [](float p, float q) { return p / q; });
 }
 
 void Spread(const Broadcast& s, float scale, const float* b, float* y) {
@@ -31,32 +20,6 @@ void AddGradient(const Broadcast& s, Side side, float scale, const float* dy,
                  bool accumulate, float* dx) {
   BinaryGradient(s, side, accumulate, dx,
                  [=](int64_t o, int64_t, int64_t) { return scale * dy[o]; });
-}
-
-void MultiplyGradient(const Broadcast& s, Side side, const float* other,
-                      const float* dy, bool accumulate, float* dx) {
-  if (side == Side::kA) {
-    BinaryGradient(
-        s, side, accumulate, dx,
-        [=](int64_t o, int64_t, int64_t ib) { return dy[o] * other[ib]; });
-  } else {
-    BinaryGradient(
-        s, side, accumulate, dx,
-        [=](int64_t o, int64_t ia, int64_t) { return dy[o] * other[ia]; });
-  }
-}
-
-void DivideGradientA(const Broadcast& s, const float* b, const float* dy,
-                     bool accumulate, float* da) {
-  BinaryGradient(s, Side::kA, accumulate, da,
-                 [=](int64_t o, int64_t, int64_t ib) { return dy[o] / b[ib]; });
-}
-
-void DivideGradientB(const Broadcast& s, const float* b, const float* y,
-                     const float* dy, bool accumulate, float* db) {
-  BinaryGradient(
-      s, Side::kB, accumulate, db,
-      [=](int64_t o, int64_t, int64_t ib) { return -dy[o] * y[o] / b[ib]; });
 }
 
 }  // namespace syncline

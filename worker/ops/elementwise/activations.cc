@@ -2,36 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/binary_loop.h"
 #include "worker/ops/elementwise/binary_op.h"
 #include "worker/ops/elementwise/pointwise_op.h"
 
 namespace syncline::worker {
-namespace {
-
-// He et al., ICCV 2015.
-void PReluForward(const Broadcast& s, const float* x, const float* slope,
-                  float* y) {
-  ApplyBinary(s, x, slope, y,
-              [](float v, float k) { return v < 0 ? k * v : v; });
-}
-
-void PReluInputGradient(const BinaryBackward& in) {
-  BinaryGradient(in.shape, Side::kA, in.accumulate, in.dx,
-                 [&](int64_t o, int64_t ia, int64_t ib) {
-                   return in.a[ia] < 0 ? in.dy[o] * in.b[ib] : in.dy[o];
-                 });
-}
-
-void PReluSlopeGradient(const BinaryBackward& in) {
-  BinaryGradient(in.shape, Side::kB, in.accumulate, in.dx,
-                 [&](int64_t o, int64_t ia, int64_t) {
-                   return in.a[ia] < 0 ? in.dy[o] * in.a[ia] : 0.0f;
-                 });
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> MakeCelu(const OpSpec& spec) {
   return MakePointwise(spec, PointwiseFunction::kCelu,
                        {spec.node->Float("alpha", 1.0f)});
@@ -82,10 +56,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakePRelu(const OpSpec& spec) {
         absl::StrCat("the slope is ", DimsToString(slope),
                      ", which cannot be repeated to ", DimsToString(x)));
   }
-  return MakeBinary(
-      spec, {.forward = PReluForward,
-             .gradient_a = {.run = PReluInputGradient, .reads_inputs = 0b11},
-             .gradient_b = {.run = PReluSlopeGradient, .reads_inputs = 0b01}});
+  return MakeBinary(spec, BinaryFunction::kPRelu);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeRelu(const OpSpec& spec) {

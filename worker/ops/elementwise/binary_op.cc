@@ -1,20 +1,21 @@
 #include "worker/ops/elementwise/binary_op.h"
 
 #include "common/base/status_macros.h"
-#include "kernels/threads.h"
+#include "kernels/device/binary_kernels.h"
+#include "kernels/device/kernel_table.h"
 
 namespace syncline::worker {
 namespace {
 
 Op::Traits TraitsOf(const OpSpec& spec, const Broadcast& shape,
-                    const BinaryKernels& kernels) {
+                    BinaryFunction function) {
   Op::Traits traits;
-  const BinaryKernels::Gradient* const gradients[] = {&kernels.gradient_a,
-                                                      &kernels.gradient_b};
-  for (int i = 0; i < 2; ++i) {
-    if (!spec.WantsGradient(i)) continue;
-    traits.backward_inputs |= gradients[i]->reads_inputs;
-    if (gradients[i]->reads_output) traits.backward_outputs = 1;
+  for (const Side side : {Side::kA, Side::kB}) {
+    if (!spec.WantsGradient(side == Side::kA ? 0 : 1)) continue;
+    const BinaryReads reads = BinaryReadsOf(function, side);
+    if (reads.a) traits.backward_inputs |= 0b01;
+    if (reads.b) traits.backward_inputs |= 0b10;
+    if (reads.y) traits.backward_outputs = 1;
   }
   if (shape.a_count == shape.count) {
     traits.in_place_input = 0;
@@ -27,68 +28,48 @@ Op::Traits TraitsOf(const OpSpec& spec, const Broadcast& shape,
 
 class BinaryOp : public Op {
  public:
-  BinaryOp(const OpSpec& spec, Broadcast shape, const BinaryKernels& kernels)
-      : Op(TraitsOf(spec, shape, kernels)),
-        shape_(std::move(shape)),
-        kernels_(kernels) {}
+  BinaryOp(const Traits& traits, const Broadcast& shape,
+           const BinaryKernels::Function& kernels)
+      : Op(traits), shape_(shape), kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    ForParts([&](const BroadcastPart& part) {
-      kernels_.forward(part.shape, t.in(0) + part.a, t.in(1) + part.b,
-                       t.out(0) + part.result);
-    });
+    kernels_.forward(*t.stream, shape_, t.in(0), t.in(1), t.out(0));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    RunGradient(kernels_.gradient_b, 1, t, g);
-    RunGradient(kernels_.gradient_a, 0, t, g);
+    RunGradient(kernels_.backward_b, 1, t, g);
+    RunGradient(kernels_.backward_a, 0, t, g);
     return absl::OkStatus();
   }
 
  private:
-  // Calls run(part) for what each thread has of the result.
-  template <typename Run>
-  void ForParts(Run run) const {
-    const int64_t rows = OutermostCount(shape_);
-    ParallelForRows(
-        rows, rows == 0 ? 0 : shape_.count / rows,
-        [&](int64_t begin, int64_t end) { run(PartOf(shape_, begin, end)); });
-  }
-
-  // An operand that is repeated has sums, which are not cut.
-  void RunGradient(const BinaryKernels::Gradient& gradient, size_t i,
+  void RunGradient(BinaryKernels::Function::Backward gradient, size_t i,
                    const Tensors& t, const Gradients& g) const {
     if (g.in(i) == nullptr) return;
-    const int64_t operand = i == 0 ? shape_.a_count : shape_.b_count;
-    if (operand != shape_.count) {
-      gradient.run({shape_, t.in(0), t.in(1), t.out(0), g.out(),
-                    g.accumulate(i), g.in(i)});
-      return;
-    }
-    ForParts([&](const BroadcastPart& part) {
-      gradient.run({part.shape, Moved(t.in(0), part.a), Moved(t.in(1), part.b),
-                    Moved(t.out(0), part.result), g.out() + part.result,
-                    g.accumulate(i), g.in(i) + part.result});
-    });
-  }
-  // An array that a gradient does not read may be null.
-  static const float* Moved(const float* array, int64_t offset) {
-    return array == nullptr ? nullptr : array + offset;
+    gradient(*t.stream, shape_, t.in(0), t.in(1), t.out(0), g.out(),
+             g.accumulate(i), g.in(i));
   }
 
   const Broadcast shape_;
-  const BinaryKernels kernels_;
+  const BinaryKernels::Function kernels_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeBinary(const OpSpec& spec,
-                                               const BinaryKernels& kernels) {
+                                               BinaryFunction function) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const BinaryKernels* const family = spec.kernels().binary;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  const BinaryKernels::Function kernels = (*family)[function];
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels.forward, kernels.backward_a, kernels.backward_b));
   SYNCLINE_ASSIGN_OR_RETURN(
-      Broadcast shape, MakeBroadcast(spec.input(0).dims, spec.input(1).dims));
-  return std::make_unique<BinaryOp>(spec, std::move(shape), kernels);
+      const Broadcast shape,
+      MakeBroadcast(spec.input(0).dims, spec.input(1).dims));
+  return std::make_unique<BinaryOp>(TraitsOf(spec, shape, function), shape,
+                                    kernels);
 }
 
 }  // namespace syncline::worker

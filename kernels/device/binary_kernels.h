@@ -1,0 +1,39 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_BINARY_KERNELS_H_
+#define SYNCLINE_KERNELS_DEVICE_BINARY_KERNELS_H_
+
+#include <array>
+
+#include "kernels/elementwise/binary_functions.h"
+#include "kernels/elementwise/broadcast.h"
+
+namespace syncline {
+
+class Stream;
+
+// Functions of two float32 numbers, element by element, broadcast: the list is
+// SYNCLINE_BINARY_FUNCTIONS. NaN stays NaN.
+struct BinaryKernels {
+  struct Function {
+    // y may be a or b where that has the result's shape.
+    void (*forward)(Stream& stream, const Broadcast& s, const float* a,
+                    const float* b, float* y) = nullptr;
+    // The gradient of one operand, into `dx` of that operand's shape: the sum
+    // over where it was repeated. Its error does not grow with the number of
+    // repetitions. Of a, b and y it reads what BinaryReadsOf says; the others
+    // may be null. dx may be dy where the operand has the result's shape.
+    using Backward = void (*)(Stream& stream, const Broadcast& s,
+                              const float* a, const float* b, const float* y,
+                              const float* dy, bool accumulate, float* dx);
+    Backward backward_a = nullptr;
+    Backward backward_b = nullptr;
+  };
+  std::array<Function, kBinaryFunctions> functions;
+
+  const Function& operator[](BinaryFunction function) const {
+    return functions[static_cast<size_t>(function)];
+  }
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_BINARY_KERNELS_H_
