@@ -11,16 +11,23 @@ namespace syncline {
 
 const BinaryKernels& CpuBinaryKernels();
 const BlockCopyKernels& CpuBlockCopyKernels();
+const CastKernels& CpuCastKernels();
+const ClipKernels& CpuClipKernels();
+const CombinationKernels& CpuCombinationKernels();
+const ComparisonKernels& CpuComparisonKernels();
 const CumulativeSumKernels& CpuCumulativeSumKernels();
 const ExtremumKernels& CpuExtremumKernels();
+const FloatClassKernels& CpuFloatClassKernels();
 const GatherKernels& CpuGatherKernels();
 const GeneratorKernels& CpuGeneratorKernels();
 const IndexedKernels& CpuIndexedKernels();
+const IntegerKernels& CpuIntegerKernels();
 const LossKernels& CpuLossKernels();
 const PointwiseKernels& CpuPointwiseKernels();
 const PowerKernels& CpuPowerKernels();
 const ReductionKernels& CpuReductionKernels();
 const ScatterKernels& CpuScatterKernels();
+const SelectKernels& CpuSelectKernels();
 const SoftmaxKernels& CpuSoftmaxKernels();
 const StridedCopyKernels& CpuStridedCopyKernels();
 const TriangleKernels& CpuTriangleKernels();

@@ -1,8 +1,7 @@
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/loop.h"
+#include "kernels/device/clip_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "worker/ops/elementwise/integers.h"
 #include "worker/ops/op.h"
 
@@ -13,48 +12,27 @@ namespace {
 // lies within them, both included; none to the bounds.
 class ClipOp : public Op {
  public:
-  explicit ClipOp(const OpSpec& spec)
+  ClipOp(int64_t count, const ClipKernels& kernels)
       : Op({.backward_inputs = 0b111,
             .in_place_input = 0,
             .gradient_in_place = true}),
-        count_(spec.input(0).count()) {}
+        count_(count),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    const float* const x = t.in(0);
-    const auto [low, high] = BoundsOf(t);
-    // If low is above high, the result is high. NaN stays NaN.
-    Emit(count_, /*accumulate=*/false, t.out(0),
-         [=, low = low, high = high](int64_t i) {
-           const float raised = x[i] < low ? low : x[i];
-           return raised > high ? high : raised;
-         });
+    kernels_.forward(*t.stream, count_, t.in(0), t.in(1), t.in(2), t.out(0));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const float* const x = t.in(0);
-    const float* const dy = g.out();
-    const auto [low, high] = BoundsOf(t);
-    Emit(count_, g.accumulate(0), g.in(0),
-         [=, low = low, high = high](int64_t i) {
-           return x[i] < low || x[i] > high ? 0.0f : dy[i];
-         });
+    kernels_.backward(*t.stream, count_, t.in(0), t.in(1), t.in(2), g.out(),
+                      g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  struct Bounds {
-    float low = -std::numeric_limits<float>::infinity();
-    float high = std::numeric_limits<float>::infinity();
-  };
-  static Bounds BoundsOf(const Tensors& t) {
-    Bounds bounds;
-    if (t.in(1) != nullptr) bounds.low = *t.in(1);
-    if (t.in(2) != nullptr) bounds.high = *t.in(2);
-    return bounds;
-  }
-
   const int64_t count_;
+  const ClipKernels kernels_;
 };
 
 }  // namespace
@@ -69,7 +47,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeClip(const OpSpec& spec) {
         "; it must be a scalar"));
   }
   if (is_integer) return MakeIntegerClip(spec);
-  return std::make_unique<ClipOp>(spec);
+  const ClipKernels* const kernels = spec.kernels().clip;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->forward, kernels->backward));
+  return std::make_unique<ClipOp>(spec.input(0).count(), *kernels);
 }
 
 }  // namespace syncline::worker

@@ -5,24 +5,13 @@
 // features, lengths, masks. Exact; a result that its type does not have wraps
 // around, as in PyTorch and ONNX Runtime. No gradient.
 
+#include "kernels/elementwise/integer_functions.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
 
 // int32, int64, uint8 and bool, which counts as the numbers 0 and 1.
 bool IsInteger(DType dtype);
-
-enum class IntegerFunction {
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kDivide,     // towards 0
-  kModulo,     // of the divisor's sign
-  kRemainder,  // of the dividend's sign
-  kPower,
-  kMax,
-  kMin,
-};
 
 // One result of inputs of one type, element by element, broadcast, from the
 // first input to the last. A division by 0 and a negative exponent end the
@@ -31,7 +20,6 @@ absl::StatusOr<std::unique_ptr<Op>> MakeIntegerArithmetic(
     const OpSpec& spec, IntegerFunction function);
 
 // Of one input.
-enum class IntegerUnary { kNegate, kMagnitude, kSign };
 absl::StatusOr<std::unique_ptr<Op>> MakeIntegerUnary(const OpSpec& spec,
                                                      IntegerUnary function);
 

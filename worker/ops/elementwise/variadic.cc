@@ -1,12 +1,12 @@
 // Operators of any number of inputs, element by element: Sum, Mean, Max, Min.
 
-#include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/binary_loop.h"
-#include "kernels/elementwise/elementwise.h"
+#include "kernels/device/combination_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "worker/ops/elementwise/integers.h"
 
 namespace syncline::worker {
@@ -23,29 +23,27 @@ bool HasResultsShape(const Broadcast& shape) {
 
 class WeightedSumOp : public Op {
  public:
-  WeightedSumOp(Shapes shapes, float weight)
+  WeightedSumOp(Shapes shapes, float weight, const CombinationKernels& kernels)
       : Op({.gradient_in_place = HasResultsShape(shapes[0])}),
         shapes_(std::move(shapes)),
-        weight_(weight) {}
+        weight_(weight),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     float* const y = t.out(0);
-    Spread(shapes_[0], 1.0f, t.in(0), y);
+    kernels_.spread(*t.stream, shapes_[0], t.in(0), y);
     for (size_t i = 1; i < shapes_.size(); ++i) {
-      Add(shapes_[i], y, t.in(i), y);
+      kernels_.add(*t.stream, shapes_[i], t.in(i), y);
     }
-    if (weight_ != 1) {
-      Emit(shapes_[0].count, /*accumulate=*/false, y,
-           [y, weight = weight_](int64_t i) { return y[i] * weight; });
-    }
+    if (weight_ != 1) kernels_.scale(*t.stream, shapes_[0].count, weight_, y);
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Tensors&, const Gradients& g) override {
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
     for (size_t i = shapes_.size(); i-- > 0;) {
       if (g.in(i) == nullptr) continue;
-      AddGradient(shapes_[i], Side::kB, weight_, g.out(), g.accumulate(i),
-                  g.in(i));
+      kernels_.sum_backward(*t.stream, shapes_[i], weight_, g.out(),
+                            g.accumulate(i), g.in(i));
     }
     return absl::OkStatus();
   }
@@ -53,6 +51,7 @@ class WeightedSumOp : public Op {
  private:
   const Shapes shapes_;
   const float weight_;
+  const CombinationKernels kernels_;
 };
 
 // The workspace says which input each element of the result is of, as a Winner,
@@ -60,66 +59,59 @@ class WeightedSumOp : public Op {
 template <typename Winner>
 class ExtremumOp : public Op {
  public:
-  ExtremumOp(Shapes shapes, bool largest)
+  using Contest = CombinationKernels::Contest<Winner>;
+
+  ExtremumOp(Shapes shapes, bool largest, const Contest& kernels)
       : Op({.workspace_bytes =
                 shapes[0].count * static_cast<int64_t>(sizeof(Winner)),
             .gradient_in_place = HasResultsShape(shapes[0])}),
         shapes_(std::move(shapes)),
-        largest_(largest) {}
+        kernels_(kernels),
+        join_(largest ? kernels.maximum : kernels.minimum) {}
 
   absl::Status Forward(const Tensors& t) override {
     auto* const winners = static_cast<Winner*>(t.workspace);
-    std::fill_n(winners, shapes_[0].count, Winner{0});
-    Spread(shapes_[0], 1.0f, t.in(0), t.out(0));
+    kernels_.begin(*t.stream, shapes_[0], t.in(0), t.out(0), winners);
     for (size_t i = 1; i < shapes_.size(); ++i) {
-      if (largest_) {
-        Compete(i, t, winners, [](float x, float y) { return x > y; });
-      } else {
-        Compete(i, t, winners, [](float x, float y) { return x < y; });
-      }
+      join_(*t.stream, shapes_[i], static_cast<Winner>(i), t.in(i), t.out(0),
+            winners);
     }
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const auto* const winners = static_cast<const Winner*>(t.workspace);
-    const float* const dy = g.out();
     for (size_t i = shapes_.size(); i-- > 0;) {
       if (g.in(i) == nullptr) continue;
-      BinaryGradient(shapes_[i], Side::kB, g.accumulate(i), g.in(i),
-                     [=](int64_t o, int64_t, int64_t) {
-                       return winners[o] == i ? dy[o] : 0.0f;
-                     });
+      kernels_.backward(*t.stream, shapes_[i], static_cast<Winner>(i), winners,
+                        g.out(), g.accumulate(i), g.in(i));
     }
     return absl::OkStatus();
   }
 
  private:
-  template <typename Beats>
-  void Compete(size_t input, const Tensors& t, Winner* winners,
-               Beats beats) const {
-    const Broadcast& shape = shapes_[input];
-    const float* const x = t.in(input);
-    float* const y = t.out(0);
-    ForEachRow(shape, [&](auto, auto sb, int64_t o, int64_t, int64_t b) {
-      for (int64_t i = 0; i < shape.inner; ++i) {
-        const float candidate = x[b + i * sb];
-        const bool wins = beats(candidate, y[o + i]) || candidate != candidate;
-        winners[o + i] = wins ? static_cast<Winner>(input) : winners[o + i];
-        y[o + i] = wins ? candidate : y[o + i];
-      }
-    });
-  }
-
   const Shapes shapes_;
-  const bool largest_;
+  const Contest kernels_;
+  const typename Contest::Join join_;
 };
 
-std::unique_ptr<Op> MakeExtremum(Shapes shapes, bool largest) {
+template <typename Winner>
+absl::StatusOr<std::unique_ptr<Op>> MakeExtremumOf(
+    const OpSpec& spec, Shapes shapes, bool largest,
+    const CombinationKernels::Contest<Winner>& kernels) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels.begin, kernels.maximum, kernels.minimum, kernels.backward));
+  return std::make_unique<ExtremumOp<Winner>>(std::move(shapes), largest,
+                                              kernels);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeExtremum(
+    const OpSpec& spec, Shapes shapes, bool largest,
+    const CombinationKernels& kernels) {
   if (shapes.size() <= std::numeric_limits<uint8_t>::max() + size_t{1}) {
-    return std::make_unique<ExtremumOp<uint8_t>>(std::move(shapes), largest);
+    return MakeExtremumOf(spec, std::move(shapes), largest, kernels.few);
   }
-  return std::make_unique<ExtremumOp<uint32_t>>(std::move(shapes), largest);
+  return MakeExtremumOf(spec, std::move(shapes), largest, kernels.many);
 }
 
 // One result of one or more float32 inputs, element by element, broadcast.
@@ -140,18 +132,18 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCombination(const OpSpec& spec,
     SYNCLINE_ASSIGN_OR_RETURN(Broadcast shape, MakeBroadcast(out, input.dims));
     shapes.push_back(std::move(shape));
   }
-  switch (combination) {
-    case Combination::kMax:
-    case Combination::kMin:
-      return MakeExtremum(std::move(shapes), combination == Combination::kMax);
-    case Combination::kSum:
-    case Combination::kMean:
-      break;
+  const CombinationKernels* const kernels = spec.kernels().combination;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  if (combination == Combination::kMax || combination == Combination::kMin) {
+    return MakeExtremum(spec, std::move(shapes),
+                        combination == Combination::kMax, *kernels);
   }
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels->spread, kernels->add, kernels->scale, kernels->sum_backward));
   const float weight = combination == Combination::kMean
                            ? 1.0f / static_cast<float>(spec.inputs.size())
                            : 1.0f;
-  return std::make_unique<WeightedSumOp>(std::move(shapes), weight);
+  return std::make_unique<WeightedSumOp>(std::move(shapes), weight, *kernels);
 }
 
 }  // namespace

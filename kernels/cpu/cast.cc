@@ -1,0 +1,48 @@
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/device/cast_kernels.h"
+#include "kernels/elementwise/conversion.h"
+#include "kernels/elementwise/loop.h"
+
+namespace syncline {
+namespace {
+
+template <typename From, typename To>
+void Forward(Stream& stream, int64_t n, const void* from, void* to) {
+  const CpuKernel kernel(stream);
+  const From* const x = static_cast<const From*>(from);
+  To* const y = static_cast<To*>(to);
+  for (int64_t i = 0; i < n; ++i) y[i] = ConvertTo<To>(x[i]);
+}
+
+void Backward(Stream& stream, int64_t n, const float* dy, bool accumulate,
+              float* dx) {
+  const CpuKernel kernel(stream);
+  Emit(n, accumulate, dx, [=](int64_t i) { return dy[i]; });
+}
+
+template <typename From>
+constexpr ByDType<CastKernels::Forward> KernelsFrom() {
+  return {.float32 = Forward<From, float>,
+          .float64 = Forward<From, double>,
+          .int32 = Forward<From, int32_t>,
+          .int64 = Forward<From, int64_t>,
+          .boolean = Forward<From, bool>,
+          .uint8 = Forward<From, uint8_t>};
+}
+
+}  // namespace
+
+const CastKernels& CpuCastKernels() {
+  static constexpr CastKernels kKernels = {
+      .casts = {.float32 = KernelsFrom<float>(),
+                .float64 = KernelsFrom<double>(),
+                .int32 = KernelsFrom<int32_t>(),
+                .int64 = KernelsFrom<int64_t>(),
+                .boolean = KernelsFrom<bool>(),
+                .uint8 = KernelsFrom<uint8_t>()},
+      .backward = Backward};
+  return kKernels;
+}
+
+}  // namespace syncline

@@ -1,0 +1,39 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_
+#define SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_
+
+#include "common/base/dtype.h"
+
+namespace syncline {
+
+// What there is for each type of elements; null for those without it.
+template <typename T>
+struct ByDType {
+  T float32 = {};
+  T float64 = {};
+  T int32 = {};
+  T int64 = {};
+  T boolean = {};
+  T uint8 = {};
+
+  constexpr const T& operator[](DType dtype) const {
+    switch (dtype) {
+      case DType::kFloat32:
+        return float32;
+      case DType::kFloat64:
+        return float64;
+      case DType::kInt32:
+        return int32;
+      case DType::kInt64:
+        return int64;
+      case DType::kBool:
+        return boolean;
+      case DType::kUint8:
+        break;
+    }
+    return uint8;
+  }
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_

@@ -1,0 +1,25 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_CAST_KERNELS_H_
+#define SYNCLINE_KERNELS_DEVICE_CAST_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/device/by_dtype.h"
+
+namespace syncline {
+
+class Stream;
+
+// Arrays converted to another type, as kernels/elementwise/conversion.h says.
+struct CastKernels {
+  // n elements. Arrays do not overlap.
+  using Forward = void (*)(Stream& stream, int64_t n, const void* x, void* y);
+  ByDType<ByDType<Forward>> casts;  // [from][to]
+  // Of float32 to float32: dx = dy. dx may be dy.
+  using Backward = void (*)(Stream& stream, int64_t n, const float* dy,
+                            bool accumulate, float* dx);
+  Backward backward = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_CAST_KERNELS_H_

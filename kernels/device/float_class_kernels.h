@@ -1,0 +1,30 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_FLOAT_CLASS_KERNELS_H_
+#define SYNCLINE_KERNELS_DEVICE_FLOAT_CLASS_KERNELS_H_
+
+#include <cstdint>
+
+#include "kernels/device/by_dtype.h"
+
+namespace syncline {
+
+class Stream;
+
+// What kind of number each of n elements is, of float32 and float64: 1 or 0 in
+// each byte of y.
+struct FloatClassKernels {
+  // Which infinities count.
+  struct Infinities {
+    bool positive = true;
+    bool negative = true;
+  };
+  using IsInfinity = void (*)(Stream& stream, const Infinities& which,
+                              int64_t n, const void* x, uint8_t* y);
+  using IsNan = void (*)(Stream& stream, int64_t n, const void* x, uint8_t* y);
+
+  ByDType<IsInfinity> is_infinity;
+  ByDType<IsNan> is_nan;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_FLOAT_CLASS_KERNELS_H_
