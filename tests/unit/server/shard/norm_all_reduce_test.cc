@@ -1,23 +1,24 @@
 // Goal: an answer of ps rank 0, the root, is believed only where it can be;
 // after Close nothing of a NormAllReduce is left on gRPC's threads. Method: a
-// server that answers what it is told, or never, and a callback that owns
+// fake ps that answers what it is told, or never, and a callback that owns
 // something and takes its time.
 
 #include "server/shard/norm_all_reduce.h"
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "common/base/mutex.h"
-#include "common/rpc/grpc_channel.h"
 #include "gmock/gmock.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/fake_ps.h"
 #include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/status_matchers.h"
 
@@ -29,78 +30,35 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 
-// Ends when its caller gives up.
-class Unanswered : public grpc::ServerUnaryReactor {
-  void OnCancel() override { Finish(grpc::Status::CANCELLED); }
-  void OnDone() override { delete this; }
-};
+// Never answers.
+FakePs::Answer Hold(const FakePs::Call&) { return {.is_held = true}; }
 
-class SilentRoot final : public ParameterServer::CallbackService {
- public:
-  grpc::ServerUnaryReactor* FoldNorm(grpc::CallbackServerContext*,
-                                     const FoldNormRequest*,
-                                     FoldNormResponse*) override {
-    {
-      MutexLock lock(&mu_);
-      ++calls_;
-    }
-    return new Unanswered;
-  }
-  int calls() {
-    MutexLock lock(&mu_);
-    return calls_;
-  }
-
- private:
-  Mutex mu_;
-  int calls_ = 0;
-};
-
-// Answers every FoldNorm with `sums` sums.
-class OddRoot final : public ParameterServer::CallbackService {
- public:
-  explicit OddRoot(int sums) : sums_(sums) {}
-  grpc::ServerUnaryReactor* FoldNorm(grpc::CallbackServerContext* call,
-                                     const FoldNormRequest*,
-                                     FoldNormResponse* response) override {
-    for (int i = 0; i < sums_; ++i) response->add_sums(i + 1);
-    grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
- private:
-  const int sums_;
-};
+// Answers every call with `count` sums.
+FakePs::AnswerFunction Sums(int count) {
+  FoldNormResponse response;
+  for (int i = 0; i < count; ++i) response.add_sums(i + 1);
+  return [text = response.SerializeAsString()](const FakePs::Call&) {
+    return FakePs::Answer{.response = text};
+  };
+}
 
 // A job of one tensor on two ps, and the second one's part in its norms, while
-// the first is `root`.
+// the first is a fake that answers as it is told.
 class Fixture {
  public:
-  explicit Fixture(ParameterServer::CallbackService* root) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(root);
-    auto listening = StartServer(&builder, "127.0.0.1:0");
-    EXPECT_OK(listening.status());
-    server_ = std::move(listening->server);
-    JobAssignment assignment;
-    assignment.set_job_id("j");
-    for (uint32_t rank = 0; rank < 2; ++rank) {
-      Member* const member = assignment.add_ps()->mutable_member();
-      member->set_address(listening->address);
-      member->set_incarnation(500 + rank);
-      member->mutable_task()->set_type(PS);
-      member->mutable_task()->set_index(rank);
-    }
+  explicit Fixture(FakePs::AnswerFunction root) : root_(std::move(root)) {
+    const JobAssignment assignment = AssignmentBuilder({}, "j")
+                                         .PsAt(root_.address())
+                                         .PsAt(root_.address())
+                                         .Build();
     all_reduce_ = std::make_shared<NormAllReduce>(
         assignment, map_, absl::Span<const TableMap>(), 1, "job j on ps:1",
         kTimeout,
         [this](PeerUnreachable report) { told.Add(std::move(report)); });
   }
-  ~Fixture() { server_->Shutdown(); }
 
   NormAllReduce* operator->() { return all_reduce_.get(); }
-  void StopRoot() { server_->Shutdown(); }
+  FakePs& root() { return root_; }
   std::vector<double> Norms(ReductionStage stage) const {
     return std::vector<double>(
         map_.shard_blocks(1).size() * NormsPerBlock(stage), 1);
@@ -121,7 +79,7 @@ class Fixture {
 
  private:
   const BlockMap map_ = *BlockMap::Create({TensorSize{"w", 4096}}, 2);
-  std::unique_ptr<GrpcServer> server_;
+  FakePs root_;
   std::shared_ptr<NormAllReduce> all_reduce_;
 };
 
@@ -132,8 +90,7 @@ TEST(NormAllReduceTest, AnAnswerHasAsManySumsAsWereAskedFor) {
     const int expected = NormsPerBlock(stage);
     for (int sums = 0; sums <= 3; ++sums) {
       SCOPED_TRACE(absl::StrCat(sums, " sums, expected ", expected));
-      OddRoot root(sums);
-      Fixture fixture(&root);
+      Fixture fixture(Sums(sums));
       const NormAllReduce::Sums answer = fixture.Answer(stage);
       if (sums == expected) {
         ASSERT_OK(answer.status());
@@ -150,10 +107,9 @@ TEST(NormAllReduceTest, AnAnswerHasAsManySumsAsWereAskedFor) {
 }
 
 TEST(NormAllReduceTest, AShardThatIsOutOfReachIsReported) {
-  OddRoot root(1);
-  Fixture fixture(&root);
+  Fixture fixture(Sums(1));
   ASSERT_OK(fixture.Answer(ReductionStage::kGradient).status());
-  fixture.StopRoot();
+  fixture.root().Shutdown();
   // Its outage is told once it has lasted for a while.
   ASSERT_TRUE(Eventually(kTimeout, [&] {
     EXPECT_EQ(fixture.Answer(ReductionStage::kGradient).status().code(),
@@ -168,8 +124,7 @@ TEST(NormAllReduceTest, AShardThatIsOutOfReachIsReported) {
 }
 
 TEST(NormAllReduceTest, AClosedAllReduceHasReleasedItsCallbacks) {
-  SilentRoot root;
-  Fixture fixture(&root);
+  Fixture fixture(Hold);
   auto owned = std::make_shared<absl::Status>();
   absl::Notification closing, go_on;
   fixture->AllReduce({.clock = 0}, fixture.Norms(ReductionStage::kGradient),
@@ -178,7 +133,7 @@ TEST(NormAllReduceTest, AClosedAllReduceHasReleasedItsCallbacks) {
                        go_on.WaitForNotification();
                        *owned = norm.status();
                      });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return root.calls() == 1; }));
+  ASSERT_EQ(fixture.root().calls().Await(1).size(), 1u);
   std::atomic<bool> closed = false;
   std::thread close([&] {
     fixture->Close(absl::CancelledError("over"));
@@ -190,7 +145,7 @@ TEST(NormAllReduceTest, AClosedAllReduceHasReleasedItsCallbacks) {
   close.join();
   ASSERT_EQ(owned.use_count(), 1);
   EXPECT_EQ(owned->code(), absl::StatusCode::kCancelled);
-  // Later ones hear it at once.
+  // Later reductions end at once.
   fixture->AllReduce({.clock = 1}, {}, [owned](NormAllReduce::Sums norm) {
     *owned = norm.status();
   });
