@@ -8,9 +8,9 @@
 
 namespace syncline {
 
-// What all updates of a job at one clock have in common: those of blocks and of
-// table rows on their owners, and those of rows that a worker has cached.
-// Whoever takes his step from here computes the same bits.
+// The part that all updates of a job at one clock have in common: of blocks and
+// of table rows on their owners, and of rows that a worker has cached. An owner
+// and a worker that use the same rule compute the same bits.
 struct StepRule {
   LearningRate learning_rate;
   double clip_norm = 0;  // 0: off

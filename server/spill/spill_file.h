@@ -18,10 +18,10 @@
 namespace syncline::ps {
 
 // A file in chunks of one size, which are taken, written, read and given back.
-// It grows as needed and never shrinks; the disk has promised its room before a
-// chunk is handed out, so what is written to one does not find the disk full;
-// and it keeps a reserve, so that a full disk is noticed before a write fails.
-// Nothing is synced: the file is useless after the end of the process.
+// The file grows as needed and never shrinks. The disk has reserved the room of
+// a chunk before the chunk is handed out, so a write to it finds no full disk.
+// The file keeps a reserve, so that a full disk is noticed before a write
+// fails. Nothing is synced: the file is useless after the end of the process.
 // Thread-safe; the owner of a chunk makes sure that it is not read while it is
 // written.
 //

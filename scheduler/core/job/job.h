@@ -43,7 +43,7 @@ struct StoredJob {
 // The loss of a participant fails the job, unless it is done with its part:
 // JobStatus.done_ranks, which is durable.
 //
-// It decides what its participants should do. The owner holds and frees them:
+// A job decides what its participants do. The owner holds and frees them:
 // it sends StopJob as soon as stopping() is true and calls OnGone for each that
 // has released the job or was lost.
 class Job {
