@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/cluster_config.h"
+#include "common/update/update_spec.h"
 
 namespace syncline::ps {
 namespace {
@@ -13,53 +14,6 @@ namespace {
 absl::Status Unsupported(absl::string_view field, absl::string_view value) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": ", value, " is not built"));
-}
-
-absl::StatusOr<LearningRate::Schedule> ReadSchedule(
-    LearningRateSpec::Schedule schedule) {
-  switch (schedule) {
-    case LearningRateSpec::CONSTANT:
-      return LearningRate::Schedule::kConstant;
-    case LearningRateSpec::STEP:
-      return LearningRate::Schedule::kStep;
-    case LearningRateSpec::COSINE:
-      return LearningRate::Schedule::kCosine;
-    case LearningRateSpec::LINEAR_WARMUP:
-      return LearningRate::Schedule::kLinearWarmup;
-    case LearningRateSpec::WARMUP_LINEAR_DECAY:
-      return LearningRate::Schedule::kWarmupLinearDecay;
-    case LearningRateSpec::ONE_CYCLE:
-      return LearningRate::Schedule::kOneCycle;
-    case LearningRateSpec::RANGE_TEST:
-      return LearningRate::Schedule::kRangeTest;
-    default:
-      return Unsupported("learning_rate.schedule",
-                         LearningRateSpec::Schedule_Name(schedule));
-  }
-}
-
-bool EndsWithTheJob(LearningRate::Schedule schedule) {
-  using Schedule = LearningRate::Schedule;
-  return schedule == Schedule::kCosine ||
-         schedule == Schedule::kWarmupLinearDecay ||
-         schedule == Schedule::kOneCycle || schedule == Schedule::kRangeTest;
-}
-
-absl::StatusOr<LearningRate> ReadLearningRate(const LearningRateSpec& spec) {
-  LearningRate rate;
-  SYNCLINE_ASSIGN_OR_RETURN(rate.schedule, ReadSchedule(spec.schedule()));
-  rate.base = spec.base();
-  rate.step_clocks = spec.step_clocks();
-  rate.gamma = spec.gamma();
-  rate.warmup_clocks = spec.warmup_clocks();
-  rate.total_clocks = spec.total_clocks();
-  rate.start = spec.start();
-  rate.final = spec.final();
-  if (rate.schedule == LearningRate::Schedule::kStep && rate.step_clocks <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "learning_rate.step_clocks is ", rate.step_clocks, ", must be > 0"));
-  }
-  return rate;
 }
 
 absl::Status ReadConsistency(const ConsistencySpec& spec,
@@ -79,20 +33,6 @@ absl::Status ReadConsistency(const ConsistencySpec& spec,
     default:
       return Unsupported("consistency.mode",
                          ConsistencySpec::Mode_Name(spec.mode()));
-  }
-}
-
-absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
-  switch (policy) {
-    case NON_FINITE_POLICY_UNSPECIFIED:
-    case FAIL_JOB:
-      return OnNonFinite::kFailJob;
-    case SKIP_STEP:
-      return OnNonFinite::kSkipStep;
-    case DROP_BLOCK:
-      return OnNonFinite::kDropBlock;
-    default:
-      return Unsupported("non_finite", absl::StrCat(policy));
   }
 }
 
@@ -184,10 +124,8 @@ absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
   options.seed = assignment.spec().training().seed();
   SYNCLINE_ASSIGN_OR_RETURN(options.initializer,
                             ReadScheme(field, spec, info.dim(), options.seed));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      options.optimizer,
-      ReadOptimizer(absl::StrCat(field, ".optimizer"), spec.optimizer()));
-  options.optimizer.clip_value = assignment.spec().optimizer().clip_value();
+  SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
+                            ReadTableOptimizer(assignment.spec(), index));
   options.admission.min_sightings = spec.admission().min_sightings();
   options.admission.probability =
       spec.admission().min_sightings() > 1 ? 1 : spec.admission().probability();
@@ -240,59 +178,6 @@ absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
 }
 
 }  // namespace
-
-absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
-                                              const OptimizerSpec& spec) {
-  OptimizerParams params;
-  switch (spec.kind()) {
-    case OptimizerSpec::SGD:
-      params.kind = OptimizerKind::kSgd;
-      break;
-    case OptimizerSpec::MOMENTUM:
-      params.kind = OptimizerKind::kMomentum;
-      break;
-    case OptimizerSpec::NESTEROV:
-      params.kind = OptimizerKind::kNesterov;
-      break;
-    case OptimizerSpec::ADAGRAD:
-      params.kind = OptimizerKind::kAdagrad;
-      break;
-    case OptimizerSpec::ADAM:
-      params.kind = OptimizerKind::kAdam;
-      break;
-    case OptimizerSpec::ADAMW:
-      params.kind = OptimizerKind::kAdamW;
-      break;
-    case OptimizerSpec::LAMB:
-      params.kind = OptimizerKind::kLamb;
-      break;
-    case OptimizerSpec::RMSPROP:
-      params.kind = OptimizerKind::kRmsProp;
-      break;
-    case OptimizerSpec::FTRL:
-      params.kind = OptimizerKind::kFtrl;
-      break;
-    case OptimizerSpec::ROW_WISE_ADAGRAD:
-      params.kind = OptimizerKind::kRowWiseAdagrad;
-      break;
-    default:
-      return Unsupported(absl::StrCat(field, ".kind"),
-                         OptimizerSpec::Kind_Name(spec.kind()));
-  }
-  params.momentum = spec.momentum();
-  params.beta1 = spec.beta1();
-  params.beta2 = spec.beta2();
-  params.epsilon = spec.epsilon();
-  params.initial_accumulator = spec.initial_accumulator();
-  params.weight_decay = spec.weight_decay();
-  params.clip_value = spec.clip_value();
-  params.decay = spec.decay();
-  params.centered = spec.centered();
-  params.l1 = spec.l1();
-  params.l2 = spec.l2();
-  params.learning_rate_power = spec.learning_rate_power();
-  return params;
-}
 
 absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
   switch (spec.wire_type()) {
@@ -360,16 +245,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
 
   const JobSpec& spec = assignment.spec();
   SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(config.update.optimizer,
-                            ReadOptimizer("optimizer", spec.optimizer()));
-  if (config.update.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
-    return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
-  }
-  SYNCLINE_ASSIGN_OR_RETURN(config.update.rule.learning_rate,
-                            ReadLearningRate(spec.learning_rate()));
-  config.update.rule.clip_norm = spec.optimizer().clip_norm();
-  SYNCLINE_ASSIGN_OR_RETURN(config.update.on_non_finite,
-                            ReadNonFinite(spec.non_finite()));
+  SYNCLINE_ASSIGN_OR_RETURN(config.update, ReadUpdate(spec));
   for (const ParameterInfo& parameter : assignment.parameters()) {
     config.tensor_names.push_back(parameter.name());
     SYNCLINE_ASSIGN_OR_RETURN(config.momenta.emplace_back(),

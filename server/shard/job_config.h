@@ -52,10 +52,6 @@ struct JobConfig {
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
 
-// `field` names the spec in errors. Errors: InvalidArgument: not built.
-absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
-                                              const OptimizerSpec& spec);
-
 // How gradients travel. Errors: InvalidArgument: a type that is not built.
 absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec);
 

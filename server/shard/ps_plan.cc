@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/update/dense_updater.h"
+#include "common/update/update_spec.h"
 #include "server/shard/job_config.h"
 
 namespace syncline::ps {
@@ -73,10 +74,8 @@ absl::StatusOr<std::vector<PlannedTable>> PlanTables(
   for (size_t t = 0; t < tables.size(); ++t) {
     TableOptions options;
     options.dim = tables[t].dim;
-    SYNCLINE_ASSIGN_OR_RETURN(
-        options.optimizer,
-        ReadOptimizer(absl::StrCat("tables[", t, "].optimizer"),
-                      spec.tables(static_cast<int>(t)).optimizer()));
+    SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
+                              ReadTableOptimizer(spec, static_cast<int>(t)));
     all.push_back({.name = tables[t].name,
                    .dim = int64_t{tables[t].dim},
                    .rows = tables[t].rows,

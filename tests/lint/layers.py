@@ -43,7 +43,7 @@ LAYERS = {
                     "kernels/device"],
     "kernels/reference": ["common/base", "kernels"],
     # The arithmetic of updates, for whoever owns parameters: a ps, or a worker.
-    "common/update": ["common/base", "common/system", "kernels/optimizer"],
+    "common/update": ["common/base", "common/system", "kernels/optimizer", "proto"],
     "server/consistency": ["common/base", "common/wire"],
     "server/lanes": ["common/base", "common/system", "common/update",
                      "server/consistency"],

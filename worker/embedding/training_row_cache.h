@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "common/base/element_type.h"
-#include "kernels/optimizer/learning_rate.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/row_optimizer.h"
+#include "kernels/optimizer/step_rule.h"
 #include "proto/job_spec.pb.h"
 #include "worker/embedding/row_batch.h"
 #include "worker/embedding/row_cache.h"
@@ -22,9 +23,9 @@ namespace syncline::worker {
 //   staleness  a row is used at step c if all workers' steps before c - bound
 //              were in it when it was pulled, and at most cache_clocks clocks
 //              after the step it was pulled for
-//   own        the rank's pushes are applied to the cached rows, with
-//   writes     the servers' arithmetic; hence SGD only, whose update is a
-//              function of value, gradient and clock
+//   own        the rank's pushes are applied to the cached rows by the code
+//   writes     that a ps runs, StepRule and RowOptimizer; hence SGD only, whose
+//              update is a function of value, gradient and clock
 //
 // For each step c, in this order: Select while it is known which rows step c +
 // 1 reads, Update when the gradients of c are, Keep when the pulled rows of c +
@@ -37,7 +38,7 @@ class TrainingRowCache {
     int64_t clocks = 0;                           // > 0
     std::optional<int64_t> staleness_bound = {};  // none: any
     OptimizerParams optimizer;                    // kSgd
-    LearningRate learning_rate;
+    StepRule rule;
     ElementType wire_type = ElementType::kFloat32;  // of gradients
   };
   // For a job whose spec has its defaults and passed validation; none where
@@ -66,13 +67,13 @@ class TrainingRowCache {
   int64_t OldestAsOf(int64_t clock) const;
 
   const Options options_;
+  const RowOptimizer optimizer_;
   RowCache cache_;
   std::vector<uint32_t> due_;  // of `next`, by place: wait for Update
+  // Update's scratch.
+  std::vector<const float*> gradients_;
+  std::vector<float*> rows_;
 };
-
-// The rate of a job's steps, as its servers have it. REQUIRES: `spec` has its
-// defaults.
-LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
 
 }  // namespace syncline::worker
 

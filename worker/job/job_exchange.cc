@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/job/step_limits.h"
+#include "common/update/update_spec.h"
 #include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/statistics_client.h"
@@ -67,7 +68,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.send_norm = NeedsNorm(job.spec());
   options.has_tables = job.rows != nullptr;
   options.wire_type = ElementTypeOf(job.spec().wire_type());
-  options.on_non_finite = NonFinitePolicyOf(job.spec());
+  options.on_non_finite = NonFiniteOf(job.spec().non_finite());
   options.checks_gradient =
       options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
   options.telemetry = process.metrics->client();
@@ -126,17 +127,6 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
   tensors.gradient_region = job.executor->gradient_region();
   tensors.owner = job.memory();
   return tensors;
-}
-
-OnNonFinite NonFinitePolicyOf(const JobSpec& spec) {
-  switch (spec.non_finite()) {
-    case SKIP_STEP:
-      return OnNonFinite::kSkipStep;
-    case DROP_BLOCK:
-      return OnNonFinite::kDropBlock;
-    default:
-      return OnNonFinite::kFailJob;
-  }
 }
 
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,

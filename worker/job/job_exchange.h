@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/optimizer/finite.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
 #include "worker/exchange/step_folds.h"
@@ -46,8 +45,6 @@ JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process);
 
 // The executor's parameters and gradients. REQUIRES: `job` is complete.
 DenseTensors DenseTensorsOf(const PreparedJob& job);
-
-OnNonFinite NonFinitePolicyOf(const JobSpec& spec);
 
 // The cut at `clock`, an epoch's end: non-zero and unique within the job.
 inline uint64_t CutIdOf(int64_t clock) { return static_cast<uint64_t>(clock); }

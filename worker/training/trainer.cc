@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
+#include "common/update/update_spec.h"
 #include "worker/compute/initializers.h"
 
 namespace syncline::worker {
@@ -269,7 +270,7 @@ bool Trainer::ShouldSkipStep(const absl::Status& loss) {
   // A call may fail with the same code.
   const bool folds_failed = folds_ != nullptr && !folds_->status().ok();
   if (!absl::IsFailedPrecondition(loss) || folds_failed ||
-      NonFinitePolicyOf(job_.spec()) == OnNonFinite::kFailJob) {
+      NonFiniteOf(job_.spec().non_finite()) == OnNonFinite::kFailJob) {
     return false;
   }
   if (!MayWarn()) return true;

@@ -7,6 +7,7 @@
 #include "common/job/job_spec_validator.h"
 #include "common/model/training_tables.h"
 #include "common/update/dense_updater.h"
+#include "common/update/update_spec.h"
 #include "gtest/gtest.h"
 #include "kernels/optimizer/row_optimizer.h"
 #include "server/shard/job_config.h"

@@ -141,7 +141,7 @@ class Simulation {
 TrainingRowCache::Options MakeOptions() {
   TrainingRowCache::Options options;
   options.dim = 1;
-  options.learning_rate.base = 1;
+  options.rule.learning_rate.base = 1;
   return options;
 }
 
@@ -224,8 +224,9 @@ TEST(TrainingRowCacheTest, OptionsAreTheJobs) {
   EXPECT_EQ(options->staleness_bound, 4);
   EXPECT_EQ(options->optimizer.weight_decay, 0.5f);
   EXPECT_EQ(options->optimizer.clip_value, 3);
-  EXPECT_EQ(options->learning_rate.schedule, LearningRate::Schedule::kCosine);
-  EXPECT_EQ(options->learning_rate.total_clocks, 100);
+  EXPECT_EQ(options->rule.learning_rate.schedule,
+            LearningRate::Schedule::kCosine);
+  EXPECT_EQ(options->rule.learning_rate.total_clocks, 100);
   EXPECT_EQ(options->wire_type, ElementType::kFloat32);
   spec.set_wire_type(WIRE_FLOAT16);
   EXPECT_EQ(TrainingRowCache::OptionsOf(spec, 0, 16, 100)->wire_type,

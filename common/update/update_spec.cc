@@ -1,0 +1,160 @@
+#include "common/update/update_spec.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+// The enumerators are those of the proto, in its order.
+template <auto ours, auto theirs>
+constexpr bool kSame = static_cast<int>(ours) == static_cast<int>(theirs);
+using Ours = LearningRate::Schedule;
+using Theirs = LearningRateSpec;
+static_assert(kSame<Ours::kConstant, Theirs::CONSTANT>);
+static_assert(kSame<Ours::kStep, Theirs::STEP>);
+static_assert(kSame<Ours::kCosine, Theirs::COSINE>);
+static_assert(kSame<Ours::kLinearWarmup, Theirs::LINEAR_WARMUP>);
+static_assert(kSame<Ours::kWarmupLinearDecay, Theirs::WARMUP_LINEAR_DECAY>);
+static_assert(kSame<Ours::kOneCycle, Theirs::ONE_CYCLE>);
+static_assert(kSame<Ours::kRangeTest, Theirs::RANGE_TEST>);
+static_assert(kSame<Ours::kRangeTest, Theirs::Schedule_MAX>);
+
+absl::Status Unsupported(absl::string_view field, absl::string_view value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, " is not built"));
+}
+
+absl::StatusOr<LearningRate> ReadLearningRate(const LearningRateSpec& spec) {
+  if (!LearningRateSpec::Schedule_IsValid(spec.schedule())) {
+    return Unsupported("learning_rate.schedule",
+                       LearningRateSpec::Schedule_Name(spec.schedule()));
+  }
+  if (spec.schedule() == LearningRateSpec::STEP && spec.step_clocks() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "learning_rate.step_clocks is ", spec.step_clocks(), ", must be > 0"));
+  }
+  return LearningRateOf(spec, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec) {
+  DenseUpdater::Options options;
+  SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
+                            ReadOptimizer("optimizer", spec.optimizer()));
+  if (options.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
+    return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(options.rule.learning_rate,
+                            ReadLearningRate(spec.learning_rate()));
+  options.rule.clip_norm = spec.optimizer().clip_norm();
+  SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite,
+                            ReadNonFinite(spec.non_finite()));
+  return options;
+}
+
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec) {
+  OptimizerParams params;
+  switch (spec.kind()) {
+    case OptimizerSpec::SGD:
+      params.kind = OptimizerKind::kSgd;
+      break;
+    case OptimizerSpec::MOMENTUM:
+      params.kind = OptimizerKind::kMomentum;
+      break;
+    case OptimizerSpec::NESTEROV:
+      params.kind = OptimizerKind::kNesterov;
+      break;
+    case OptimizerSpec::ADAGRAD:
+      params.kind = OptimizerKind::kAdagrad;
+      break;
+    case OptimizerSpec::ADAM:
+      params.kind = OptimizerKind::kAdam;
+      break;
+    case OptimizerSpec::ADAMW:
+      params.kind = OptimizerKind::kAdamW;
+      break;
+    case OptimizerSpec::LAMB:
+      params.kind = OptimizerKind::kLamb;
+      break;
+    case OptimizerSpec::RMSPROP:
+      params.kind = OptimizerKind::kRmsProp;
+      break;
+    case OptimizerSpec::FTRL:
+      params.kind = OptimizerKind::kFtrl;
+      break;
+    case OptimizerSpec::ROW_WISE_ADAGRAD:
+      params.kind = OptimizerKind::kRowWiseAdagrad;
+      break;
+    default:
+      return Unsupported(absl::StrCat(field, ".kind"),
+                         OptimizerSpec::Kind_Name(spec.kind()));
+  }
+  params.momentum = spec.momentum();
+  params.beta1 = spec.beta1();
+  params.beta2 = spec.beta2();
+  params.epsilon = spec.epsilon();
+  params.initial_accumulator = spec.initial_accumulator();
+  params.weight_decay = spec.weight_decay();
+  params.clip_value = spec.clip_value();
+  params.decay = spec.decay();
+  params.centered = spec.centered();
+  params.l1 = spec.l1();
+  params.l2 = spec.l2();
+  params.learning_rate_power = spec.learning_rate_power();
+  return params;
+}
+
+absl::StatusOr<OptimizerParams> ReadTableOptimizer(const JobSpec& spec,
+                                                   int table) {
+  SYNCLINE_ASSIGN_OR_RETURN(
+      OptimizerParams params,
+      ReadOptimizer(absl::StrCat("tables[", table, "].optimizer"),
+                    spec.tables(table).optimizer()));
+  params.clip_value = spec.optimizer().clip_value();
+  return params;
+}
+
+absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
+  if (!NonFinitePolicy_IsValid(policy)) {
+    return Unsupported("non_finite", absl::StrCat(policy));
+  }
+  return NonFiniteOf(policy);
+}
+
+LearningRate LearningRateOf(const LearningRateSpec& spec,
+                            int64_t total_clocks) {
+  LearningRate rate;
+  rate.schedule = static_cast<Ours>(spec.schedule());
+  rate.base = spec.base();
+  rate.step_clocks = spec.step_clocks();
+  rate.gamma = spec.gamma();
+  rate.warmup_clocks = spec.warmup_clocks();
+  rate.total_clocks =
+      spec.total_clocks() > 0 ? spec.total_clocks() : total_clocks;
+  rate.start = spec.start();
+  rate.final = spec.final();
+  return rate;
+}
+
+OnNonFinite NonFiniteOf(NonFinitePolicy policy) {
+  switch (policy) {
+    case SKIP_STEP:
+      return OnNonFinite::kSkipStep;
+    case DROP_BLOCK:
+      return OnNonFinite::kDropBlock;
+    default:
+      return OnNonFinite::kFailJob;
+  }
+}
+
+bool EndsWithTheJob(LearningRate::Schedule schedule) {
+  using Schedule = LearningRate::Schedule;
+  return schedule == Schedule::kCosine ||
+         schedule == Schedule::kWarmupLinearDecay ||
+         schedule == Schedule::kOneCycle || schedule == Schedule::kRangeTest;
+}
+
+}  // namespace syncline

@@ -1,0 +1,42 @@
+#ifndef SYNCLINE_COMMON_UPDATE_UPDATE_SPEC_H_
+#define SYNCLINE_COMMON_UPDATE_UPDATE_SPEC_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/update/dense_updater.h"
+#include "kernels/optimizer/finite.h"
+#include "kernels/optimizer/learning_rate.h"
+#include "kernels/optimizer/optimizer.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// How a job's spec says that parameters are updated, for whoever updates them.
+// REQUIRES, here and below: the spec has its defaults. Errors are
+// InvalidArgument and name the field: a value that is not built.
+
+// Of dense blocks. A schedule that ends with the job may lack its end:
+// EndsWithTheJob, and total_clocks is 0.
+absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec);
+
+// `field` names the spec in errors.
+absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
+                                              const OptimizerSpec& spec);
+// Of the rows of table `table`.
+absl::StatusOr<OptimizerParams> ReadTableOptimizer(const JobSpec& spec,
+                                                   int table);
+absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy);
+
+// For a spec that passed validation. `total_clocks` is the job's, for a
+// schedule that does not name its end.
+LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
+OnNonFinite NonFiniteOf(NonFinitePolicy policy);
+
+// The schedule needs total_clocks.
+bool EndsWithTheJob(LearningRate::Schedule schedule);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_UPDATE_UPDATE_SPEC_H_
