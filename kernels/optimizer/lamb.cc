@@ -73,6 +73,14 @@ double LambTrustRatio(const LambNorms& norms) {
   return std::sqrt(norms.value) / std::sqrt(norms.update);
 }
 
+std::vector<double> LambTrustRatios(absl::Span<const double> norms) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i + 1 < norms.size(); i += 2) {
+    ratios.push_back(LambTrustRatio({norms[i], norms[i + 1]}));
+  }
+  return ratios;
+}
+
 void ApplyLamb(const OptimizerParams& params, const OptimizerStep& step,
                double trust_ratio, float* __restrict value,
                const float* __restrict first, const float* __restrict second,

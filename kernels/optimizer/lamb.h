@@ -2,7 +2,9 @@
 #define SYNCLINE_KERNELS_OPTIMIZER_LAMB_H_
 
 #include <cstddef>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "kernels/optimizer/optimizer.h"
 
 namespace syncline {
@@ -35,6 +37,8 @@ void AdvanceLamb(const OptimizerParams& params, const OptimizerStep& step,
 
 // `norms` of a whole tensor.
 double LambTrustRatio(const LambNorms& norms);
+// By tensor; `norms` has two for each, of its value and of its update.
+std::vector<double> LambTrustRatios(absl::Span<const double> norms);
 
 // The second pass, with the same `step.t`; the gradient is not needed again.
 void ApplyLamb(const OptimizerParams& params, const OptimizerStep& step,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/consistency/reduction_round.h"
+#include "common/update/reduction_round.h"
 #include "server/consistency/shard_call.h"
 
 namespace syncline::ps {

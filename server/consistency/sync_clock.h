@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/update/reduction_round.h"
 #include "server/consistency/consistency_options.h"
 #include "server/consistency/push_ledger.h"
-#include "server/consistency/reduction_round.h"
 #include "server/consistency/shard_action.h"
 #include "server/consistency/shard_call.h"
 

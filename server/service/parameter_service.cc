@@ -167,7 +167,7 @@ absl::Status ParameterService::StartStatistics(
   const uint64_t token = job->statistics->Reduce(
       request, ParkDeadline(context, absl::Seconds(request.wait_seconds())),
       [room = std::move(room), response,
-       reactor](PendingReductions::Sums sums) {
+       reactor](PendingStatistics::Sums sums) {
         if (sums.ok()) {
           response->mutable_sums()->Add(sums->begin(), sums->end());
         }

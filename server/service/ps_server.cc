@@ -195,6 +195,15 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
                                                table.options.name, "'"));
 }
 
+std::vector<StatisticsReducer::Worker> StatisticsWorkers(
+    const JobConfig& config) {
+  std::vector<StatisticsReducer::Worker> workers;
+  for (const auto& worker : config.controller.workers) {
+    workers.push_back({worker.incarnation, worker.name});
+  }
+  return workers;
+}
+
 absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
                                    uint32_t ps_rank, const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
@@ -208,10 +217,12 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
     table_maps.push_back(table.layout.map);
   }
   job->norms = std::make_shared<NormAllReduce>(
-      assignment, config.map, table_maps, ps_rank, config.label,
+      assignment, config.root, config.map, table_maps, ps_rank, config.label,
       config.wait_max, on_unreachable_);
-  if (config.folds_statistics && ps_rank == 0) {
-    job->statistics = std::make_shared<PendingReductions>(config);
+  if (config.folds_statistics &&
+      config.root.Is(ReductionRoot::Role::kPs, ps_rank)) {
+    job->statistics = std::make_shared<PendingStatistics>(
+        StatisticsWorkers(config), config.label);
   }
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(

@@ -74,7 +74,7 @@ void ShardReactor::OnCancel() {
   if (const auto shard = shard_.lock()) shard->Cancel(token_);
 }
 
-void StatisticsReactor::CancelWith(std::weak_ptr<PendingReductions> statistics,
+void StatisticsReactor::CancelWith(std::weak_ptr<PendingStatistics> statistics,
                                    uint64_t token) {
   statistics_ = std::move(statistics);
   token_ = token;

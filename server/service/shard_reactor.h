@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/update/pending_statistics.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/service/metrics.h"
 #include "server/shard/job_shard.h"
-#include "server/shard/pending_reductions.h"
 
 namespace syncline::ps {
 
@@ -51,12 +51,12 @@ class StatisticsReactor final : public ShardReactor {
   explicit StatisticsReactor(PsMetrics* metrics)
       : ShardReactor(PsRpc::kFoldStatistics, metrics) {}
   // As ShardReactor::CancelWith.
-  void CancelWith(std::weak_ptr<PendingReductions> statistics, uint64_t token);
+  void CancelWith(std::weak_ptr<PendingStatistics> statistics, uint64_t token);
 
  private:
   void OnCancel() override;
 
-  std::weak_ptr<PendingReductions> statistics_;
+  std::weak_ptr<PendingStatistics> statistics_;
   uint64_t token_ = 0;
 };
 

@@ -241,6 +241,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   config.routing_version = assignment.routing_version();
   config.label = absl::StrCat("job ", config.job_id, " on ",
                               MemberName(assignment.ps(ps_rank).member()));
+  config.root = ReductionRootOf(assignment);
   SYNCLINE_ASSIGN_OR_RETURN(config.map, ReadBlockMap(assignment));
 
   const JobSpec& spec = assignment.spec();

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/update/dense_updater.h"
+#include "common/update/reduction_root.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
 #include "server/consistency/consistency_controller.h"
@@ -39,6 +40,8 @@ struct JobConfig {
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;
+  // Where norms and statistics are reduced.
+  ReductionRoot root;
   // Workers fold statistics of their batches within a step (FoldStatistics).
   bool folds_statistics = false;
   // How long a call may wait that does not say so itself.

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/update/pending_statistics.h"
 #include "server/shard/job_shard.h"
 #include "server/shard/norm_all_reduce.h"
-#include "server/shard/pending_reductions.h"
 
 namespace syncline::ps {
 
@@ -22,7 +22,7 @@ struct JobEntry {
   std::shared_ptr<JobShard> shard;  // null: the map gives this ps no block
   std::shared_ptr<NormAllReduce> norms;
   // Null: the job reduces no statistics, or another ps does.
-  std::shared_ptr<PendingReductions> statistics;
+  std::shared_ptr<PendingStatistics> statistics;
 };
 
 // The jobs open on this ps. Thread-safe.

@@ -339,10 +339,7 @@ double JobShard::UseSums(const ReductionRound& round,
                          absl::Span<const double> sums) {
   executor_.ClearNorms(round.stage);
   if (round.stage == ReductionStage::kGradient) return sums[0];
-  trust_ratios_.clear();
-  for (size_t i = 0; i + 1 < sums.size(); i += 2) {
-    trust_ratios_.push_back(LambTrustRatio({sums[i], sums[i + 1]}));
-  }
+  trust_ratios_ = LambTrustRatios(sums);
   return -1;
 }
 

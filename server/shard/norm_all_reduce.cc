@@ -3,54 +3,33 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/peer_unreachable.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/system/log.h"
+#include "common/update/norm_blocks.h"
+#include "common/update/norm_reducer.h"
 #include "server/shard/job_config.h"
 
 namespace syncline::ps {
 namespace {
 
-// Blocks of tensors, then slots of tables, numbered on from the last block.
-std::vector<uint32_t> BlocksOf(const BlockMap& map,
-                               absl::Span<const TableMap> tables,
-                               uint32_t rank) {
-  const absl::Span<const uint32_t> dense = map.shard_blocks(rank);
-  std::vector<uint32_t> blocks(dense.begin(), dense.end());
-  uint32_t first = static_cast<uint32_t>(map.blocks().size());
-  for (const TableMap& table : tables) {
-    for (uint32_t i = 0; i < table.SlotCount(rank); ++i) {
-      blocks.push_back(first + table.FirstSlot(rank) + i);
-    }
-    first += table.slots();
-  }
-  return blocks;
-}
-
-std::vector<NormReducer::Shard> Shards(const JobAssignment& assignment,
+std::vector<NormReducer::Owner> Owners(const JobAssignment& assignment,
                                        const BlockMap& map,
                                        absl::Span<const TableMap> tables) {
-  std::vector<NormReducer::Shard> shards;
+  std::vector<NormReducer::Owner> owners;
   for (int rank = 0; rank < assignment.ps_size(); ++rank) {
     const Member& member = assignment.ps(rank).member();
-    shards.push_back({member.incarnation(), MemberName(member),
-                      BlocksOf(map, tables, rank)});
+    owners.push_back({member.incarnation(), MemberName(member),
+                      NormBlocksOf(map, tables, rank)});
   }
-  return shards;
+  return owners;
 }
 
 size_t TensorCount(const BlockMap& map) {
   return map.blocks().empty() ? 0 : map.blocks().back().tensor + 1;
-}
-
-std::vector<uint32_t> TensorsOf(const BlockMap& map) {
-  std::vector<uint32_t> tensors;
-  for (const Block& block : map.blocks()) tensors.push_back(block.tensor);
-  return tensors;
 }
 
 // An answer to a cancelled call comes at once, unless gRPC hangs.
@@ -67,7 +46,7 @@ struct NormAllReduce::Asking {
 };
 
 NormAllReduce::NormAllReduce(const JobAssignment& assignment,
-                             const BlockMap& map,
+                             const ReductionRoot& root, const BlockMap& map,
                              absl::Span<const TableMap> tables,
                              uint32_t ps_rank, std::string label,
                              absl::Duration wait_max,
@@ -75,15 +54,19 @@ NormAllReduce::NormAllReduce(const JobAssignment& assignment,
     : job_id_(assignment.job_id()),
       ps_rank_(ps_rank),
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
-      blocks_(BlocksOf(map, tables, ps_rank)),
+      blocks_(NormBlocksOf(map, tables, ps_rank)),
       dense_blocks_(map.shard_blocks(ps_rank).size()),
       tensors_(TensorCount(map)),
-      root_name_(MemberName(assignment.ps(0).member())),
-      root_member_(assignment.ps(0).member()),
+      root_name_(MemberName(root.participant.member())),
+      root_member_(root.participant.member()),
       wait_max_(wait_max),
       on_unreachable_(std::move(on_unreachable)),
-      reducer_(Shards(assignment, map, tables), TensorsOf(map),
-               std::move(label)) {}
+      hosted_(root.Is(ReductionRoot::Role::kPs, ps_rank)
+                  ? std::make_unique<PendingNorms>(
+                        NormReducer(RoleName(ReductionRoot::Role::kPs),
+                                    Owners(assignment, map, tables),
+                                    TensorsOfBlocks(map), std::move(label)))
+                  : nullptr) {}
 
 absl::Span<const uint32_t> NormAllReduce::PartIn(ReductionStage stage) const {
   const absl::Span<const uint32_t> blocks = blocks_;
@@ -93,14 +76,14 @@ absl::Span<const uint32_t> NormAllReduce::PartIn(ReductionStage stage) const {
 
 void NormAllReduce::AllReduce(const ReductionRound& round,
                               std::vector<double> squared_norms, Done done) {
-  if (ps_rank_ != 0) return Ask(round, squared_norms, std::move(done));
-  ReduceHere(0, incarnation_, round, PartIn(round.stage), squared_norms,
-             MonotonicNow() + wait_max_, std::move(done));
+  if (hosted_ == nullptr) return Ask(round, squared_norms, std::move(done));
+  hosted_->Reduce(ps_rank_, incarnation_, round, PartIn(round.stage),
+                  squared_norms, MonotonicNow() + wait_max_, std::move(done));
 }
 
 void NormAllReduce::Reduce(const FoldNormRequest& request, absl::Time deadline,
                            Done done) {
-  if (ps_rank_ != 0) {
+  if (hosted_ == nullptr) {
     return done(absl::FailedPreconditionError(
         absl::StrCat("norms of job ", job_id_, " are folded at ", root_name_)));
   }
@@ -112,24 +95,9 @@ void NormAllReduce::Reduce(const FoldNormRequest& request, absl::Time deadline,
         absl::StrCat("norms of job ", job_id_, ": stage ", request.stage(),
                      " is not known here")));
   }
-  ReduceHere(request.ps_rank(), request.incarnation(), round, request.blocks(),
-             request.squared_norms(), deadline, std::move(done));
-}
-
-void NormAllReduce::ReduceHere(uint32_t ps_rank, uint64_t incarnation,
-                               const ReductionRound& round,
-                               absl::Span<const uint32_t> blocks,
-                               absl::Span<const double> squared_norms,
-                               absl::Time deadline, Done done) {
-  NormReducer::Answers answers;
-  {
-    MutexLock lock(&mu_);
-    const uint64_t token = next_token_++;
-    waiting_[token] = std::move(done);
-    reducer_.OnNorms(token, ps_rank, incarnation, round, blocks, squared_norms,
-                     deadline, &answers);
-  }
-  Answer(answers);
+  hosted_->Reduce(request.ps_rank(), request.incarnation(), round,
+                  request.blocks(), request.squared_norms(), deadline,
+                  std::move(done));
 }
 
 void NormAllReduce::Ask(const ReductionRound& round,
@@ -219,57 +187,28 @@ void NormAllReduce::OnAnswer(Asking* asking, const grpc::Status& status) {
   answered_.SignalAll();
 }
 
-void NormAllReduce::Answer(const NormReducer::Answers& answers) {
-  for (const NormReducer::Answer& answer : answers) {
-    Done done;
-    {
-      MutexLock lock(&mu_);
-      const auto found = waiting_.find(answer.token);
-      SYNCLINE_CHECK(found != waiting_.end());
-      done = std::move(found->second);
-      waiting_.erase(found);
-      ++answering_;
-    }
-    if (answer.status.ok()) {
-      done(answer.sums);
-    } else {
-      done(answer.status);
-    }
-    // As in OnAnswer: all that it holds goes before Close may return.
-    done = nullptr;
-    MutexLock lock(&mu_);
-    if (--answering_ == 0) answered_.SignalAll();
-  }
-}
-
 void NormAllReduce::Tick(absl::Time now, absl::Duration frozen) {
-  NormReducer::Answers answers;
-  {
-    MutexLock lock(&mu_);
-    reducer_.OnFrozen(frozen);
-    reducer_.OnTick(now, &answers);
-  }
-  Answer(answers);
+  if (hosted_ != nullptr) hosted_->Tick(now, frozen);
 }
 
 void NormAllReduce::Close(const absl::Status& status) {
-  NormReducer::Answers answers;
   {
     MutexLock lock(&mu_);
     closed_ = status;
-    reducer_.Close(status, &answers);
     for (Asking* asking : asking_) {
       if (asking->context != nullptr) asking->context->TryCancel();
     }
   }
-  Answer(answers);
+  if (hosted_ != nullptr) hosted_->Close(status);
+  const absl::Time until = MonotonicNow() + kCloseMax;
+  bool ended = hosted_ == nullptr || hosted_->AwaitCallbacks(until);
   std::shared_ptr<ParameterServer::Stub> stub;  // ends after the lock
   MutexLock lock(&mu_);
-  const absl::Time until = MonotonicNow() + kCloseMax;
-  while ((!asking_.empty() || answering_ > 0) && MonotonicNow() < until) {
+  while (!asking_.empty() && MonotonicNow() < until) {
     answered_.WaitUntil(&mu_, until);
   }
-  if (asking_.empty() && answering_ == 0) {
+  ended &= asking_.empty();
+  if (ended) {
     stub = std::move(stub_);
   } else {
     LogWarning("a call did not end").Job(job_id_).Field("peer", root_name_);

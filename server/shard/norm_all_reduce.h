@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,35 +15,36 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/base/peer_reach.h"
+#include "common/update/pending_norms.h"
+#include "common/update/reduction_root.h"
 #include "common/wire/block_map.h"
 #include "common/wire/table_map.h"
 #include "grpcpp/client_context.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/consistency/norm_reducer.h"
 
 namespace syncline::ps {
 
-// One shard's part in finding a job's global gradient norms. The shard of rank
-// 0 is the root: it sums the norms, and the other shards ask it (FoldNorm in
-// proto/parameter_server.proto).
+// One shard's part in finding a job's global norms. The shard that is the job's
+// ReductionRoot sums the norms of all; the other shards ask the root (FoldNorm
+// in proto/parameter_server.proto).
 // Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
 class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
  public:
-  // With NormReducer's sums.
-  using Sums = absl::StatusOr<std::vector<double>>;
-  using Done = std::function<void(Sums)>;
+  using Sums = PendingNorms::Sums;
+  using Done = PendingNorms::Done;
 
   // The root has been out of reach for some seconds and still is;
   // again every other second. On a thread of gRPC; must not block.
   using OnUnreachable = std::function<void(PeerUnreachable)>;
 
-  // `tables`: the job's, in order. `label` names job and ps in messages. Calls
-  // wait at most `wait_max`. `on_unreachable` may be null.
-  NormAllReduce(const JobAssignment& assignment, const BlockMap& map,
-                absl::Span<const TableMap> tables, uint32_t ps_rank,
-                std::string label, absl::Duration wait_max,
+  // `root`: the assignment's. `tables`: the job's, in order. `label` names job
+  // and ps in messages. Calls wait at most `wait_max`. `on_unreachable` may be
+  // null.
+  NormAllReduce(const JobAssignment& assignment, const ReductionRoot& root,
+                const BlockMap& map, absl::Span<const TableMap> tables,
+                uint32_t ps_rank, std::string label, absl::Duration wait_max,
                 OnUnreachable on_unreachable = nullptr);
 
   // The norms that this shard is part of: those of its blocks, and for
@@ -52,7 +52,7 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   void AllReduce(const ReductionRound& round, std::vector<double> squared_norms,
                  Done done);
 
-  // Another shard's FoldNorm. Errors: FailedPrecondition: not rank 0;
+  // Another shard's FoldNorm. Errors: FailedPrecondition: not the root;
   // InvalidArgument: an unknown stage; else NormReducer's.
   void Reduce(const FoldNormRequest& request, absl::Time deadline, Done done);
 
@@ -65,11 +65,6 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   void Close(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void ReduceHere(uint32_t ps_rank, uint64_t incarnation,
-                  const ReductionRound& round,
-                  absl::Span<const uint32_t> blocks,
-                  absl::Span<const double> squared_norms, absl::Time deadline,
-                  Done done);
   absl::Span<const uint32_t> PartIn(ReductionStage stage) const;
   struct Asking;
   void Ask(const ReductionRound& round,
@@ -80,7 +75,6 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   void NoteReach(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void OnAnswer(Asking* asking, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Answer(const NormReducer::Answers& answers) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string job_id_;
   const uint32_t ps_rank_;
@@ -92,16 +86,13 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   const Member root_member_;
   const absl::Duration wait_max_;
   const OnUnreachable on_unreachable_;
+  const std::unique_ptr<PendingNorms> hosted_;  // null: another is the root
 
   Mutex mu_;
-  NormReducer reducer_ ABSL_GUARDED_BY(mu_);  // used by the root
-  absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);
-  uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   // The others'. The stub is used outside the lock.
   std::shared_ptr<ParameterServer::Stub> stub_ ABSL_GUARDED_BY(mu_);
   // Calls that are out: one, and the next before the first is forgotten.
   absl::flat_hash_set<Asking*> asking_ ABSL_GUARDED_BY(mu_);
-  int answering_ ABSL_GUARDED_BY(mu_) = 0;  // callbacks that run
   CondVar answered_;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   PeerReach reach_ ABSL_GUARDED_BY(mu_);  // of the root

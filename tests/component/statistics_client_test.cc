@@ -32,7 +32,7 @@ class StatisticsClientTest : public ::testing::Test {
                                               absl::Duration step_timeout) {
     return {.job_id = "j-0001",
             .caller = PlainWorker(&fixture_, rank).caller(),
-            .ps = {"ps:0", fixture_.address(0)},
+            .root = {"ps:0", fixture_.address(0)},
             .step_timeout = step_timeout};
   }
   static absl::Status FoldOne(worker::StatisticsClient* client) {
@@ -132,7 +132,7 @@ TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   Relay relay(fixture_.address(0));
   testing::TestCounter retries;
   worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
-  options.ps.address = relay.address();
+  options.root.address = relay.address();
   options.telemetry.retries = &retries;
   worker::StatisticsClient chief(options);
   worker::StatisticsClient other(OptionsOf(1, absl::Seconds(20)));

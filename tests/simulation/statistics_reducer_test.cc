@@ -5,7 +5,7 @@
 // both ways, with calls that are given up and repeated, and zombies of replaced
 // processes. A failure prints the seed, which replays it.
 
-#include "server/consistency/statistics_reducer.h"
+#include "common/update/statistics_reducer.h"
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ class Simulation {
       : random_(seed),
         workers_(1 + random_.Below(4)),
         close_early_(close_early) {
-    std::vector<ps::StatisticsReducer::Worker> names;
+    std::vector<StatisticsReducer::Worker> names;
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
       names.push_back({100 + rank, absl::StrCat("worker:", rank)});
     }
@@ -76,7 +76,7 @@ class Simulation {
  private:
   struct Worker {
     std::vector<uint32_t> folds;  // by clock: that it takes part in
-    ps::StatisticsReducer::Point at = {0, 0};
+    StatisticsReducer::Point at = {0, 0};
     uint64_t call = 0;   // what it waits for
     bool waits = false;  // for the others to end the clock
     bool done = false;
@@ -96,13 +96,12 @@ class Simulation {
   uint32_t FoldsOf(uint32_t rank, int64_t clock) const {
     return workers_[rank].folds[clock];
   }
-  double ValueOf(uint32_t rank, ps::StatisticsReducer::Point at,
-                 size_t i) const {
+  double ValueOf(uint32_t rank, StatisticsReducer::Point at, size_t i) const {
     Random random(SeedFor(SeedFor(rank, at.clock * 16 + at.fold), i));
     const double value = random.Uniform();
     return value / static_cast<double>(1 + random.Below(1000000));
   }
-  std::vector<double> Expected(ps::StatisticsReducer::Point at) const {
+  std::vector<double> Expected(StatisticsReducer::Point at) const {
     std::vector<double> sums(width_);
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
       if (FoldsOf(rank, at.clock) <= at.fold) continue;
@@ -123,7 +122,7 @@ class Simulation {
     Worker& worker = workers_[rank];
     const uint64_t number = ++calls_;
     worker.call = number;
-    const ps::StatisticsReducer::Point at = worker.at;
+    const StatisticsReducer::Point at = worker.at;
     const int copies = random_.Below(10) == 0   ? 0
                        : random_.Below(10) == 0 ? 2
                                                 : 1;
@@ -139,7 +138,7 @@ class Simulation {
   }
 
   // `number` 0: a zombie's.
-  void Arrive(uint32_t rank, uint64_t number, ps::StatisticsReducer::Point at) {
+  void Arrive(uint32_t rank, uint64_t number, StatisticsReducer::Point at) {
     const uint64_t token = ++tokens_;
     open_tokens_[token] = {rank, number};
     std::vector<double> values;
@@ -147,7 +146,7 @@ class Simulation {
     for (size_t i = 0; i < width_ && !absent; ++i) {
       values.push_back(number == 0 ? 1e9 : ValueOf(rank, at, i));
     }
-    ps::StatisticsReducer::Answers answers;
+    StatisticsReducer::Answers answers;
     reducer_->OnPart({.token = token,
                       .rank = rank,
                       .incarnation = number == 0 ? 7 : 100 + rank,
@@ -159,15 +158,15 @@ class Simulation {
     Take(answers);
     if (random_.Below(30) == 0) {
       After(Latency(), [=, this] {
-        ps::StatisticsReducer::Answers cancelled;
+        StatisticsReducer::Answers cancelled;
         reducer_->OnCancel(token, &cancelled);
         Take(cancelled);
       });
     }
   }
 
-  void Take(const ps::StatisticsReducer::Answers& answers) {
-    for (const ps::StatisticsReducer::Answer& answer : answers) {
+  void Take(const StatisticsReducer::Answers& answers) {
+    for (const StatisticsReducer::Answer& answer : answers) {
       const auto found = open_tokens_.find(answer.token);
       if (found == open_tokens_.end()) {
         error_ = "a call has ended twice";
@@ -181,7 +180,7 @@ class Simulation {
     }
   }
 
-  void Check(const Call& call, const ps::StatisticsReducer::Answer& answer) {
+  void Check(const Call& call, const StatisticsReducer::Answer& answer) {
     if (call.number == 0 && answer.status.ok()) error_ = "a zombie was heard";
     if (closed_ && !absl::IsCancelled(answer.status)) {
       error_ = absl::StrCat("after the close: ", answer.status.ToString());
@@ -194,7 +193,7 @@ class Simulation {
     }
   }
 
-  void OnAnswer(const Call& call, const ps::StatisticsReducer::Answer& answer) {
+  void OnAnswer(const Call& call, const StatisticsReducer::Answer& answer) {
     Worker& worker = workers_[call.rank];
     if (call.number == 0 || worker.call != call.number || closed_) return;
     if (!answer.status.ok()) {
@@ -230,14 +229,14 @@ class Simulation {
   }
 
   void Tick() {
-    ps::StatisticsReducer::Answers answers;
+    StatisticsReducer::Answers answers;
     reducer_->OnTick(now_, &answers);
     Take(answers);
     After(kTickPeriod, [this] { Tick(); });
   }
 
   void Close() {
-    ps::StatisticsReducer::Answers answers;
+    StatisticsReducer::Answers answers;
     reducer_->Close(absl::CancelledError("closed"), &answers);
     closed_ = true;
     closed_at_ = now_;
@@ -248,7 +247,7 @@ class Simulation {
   Random random_;
   std::vector<Worker> workers_;
   const bool close_early_;
-  std::optional<ps::StatisticsReducer> reducer_;
+  std::optional<StatisticsReducer> reducer_;
   size_t width_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   std::multimap<absl::Time, std::function<void()>> events_;

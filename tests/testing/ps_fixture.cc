@@ -23,8 +23,11 @@ PsFixture::PsFixture(const Options& options) {
   AssignmentBuilder job(spec);
   std::vector<TensorSize> tensors;
   for (const int64_t size : options.tensor_sizes) {
-    tensors.push_back({absl::StrCat("t", tensors.size()), size});
-    job.Parameter(tensors.back().name, {size});
+    const size_t tensor = tensors.size();
+    tensors.push_back({absl::StrCat("t", tensor), size});
+    job.Parameter(tensors.back().name, {size},
+                  tensor < options.momenta.size() ? options.momenta[tensor]
+                                                  : std::nullopt);
   }
   for (size_t i = 0; i < options.table_dims.size(); ++i) {
     job.Table(spec.tables(static_cast<int>(i)).name(), options.table_dims[i],

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class PsFixture {
     std::vector<int64_t> tensor_sizes = {1000, 7, 3000, 1};
     uint64_t in_flight_bytes = 256 << 20;
     MetricsRegistry* metrics = nullptr;
+    // By tensor: of a running mean.
+    std::vector<std::optional<float>> momenta = {};
     // Elements of a row, for each table that `spec` adds.
     std::vector<uint32_t> table_dims = {};
     uint64_t table_memory_bytes = 64 << 20;

@@ -16,7 +16,7 @@ namespace {
 FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   FanoutCall::Options fanout;
   fanout.job_id = options.job_id;
-  fanout.peers = {options.ps};
+  fanout.peers = {options.root};
   fanout.patience = options.step_timeout;
   // One call at a time.
   fanout.push_window_bytes = kFoldedValuesMax * sizeof(double);

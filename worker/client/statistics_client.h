@@ -16,17 +16,17 @@
 
 namespace syncline::worker {
 
-// Folds one worker's statistics with the others' at the ps of rank 0
+// Folds one worker's statistics with the others' at the job's ReductionRoot
 // (FoldStatistics in proto/parameter_server.proto). It has calls of its own,
 // which do not wait for gradients.
 //
-// Errors name ps, address, job, clock and who is missing.
+// Errors name the root, address, job, clock and who is missing.
 class StatisticsClient : public StepFolds {
  public:
   struct Options {
     std::string job_id;
     Caller caller;
-    FanoutCall::Peer ps;  // of rank 0
+    FanoutCall::Peer root;
     absl::Duration step_timeout = absl::Seconds(60);
     // Of these, retries and held_back.
     ClientTelemetry telemetry = {};

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/job/step_limits.h"
+#include "common/update/reduction_root.h"
 #include "common/update/update_spec.h"
 #include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
@@ -48,9 +49,11 @@ std::vector<uint32_t> FirstUse(const TrainingGraph& training,
 }
 
 // As errors name it.
-FanoutCall::Peer PeerOf(const Participant& ps) {
-  return {absl::StrCat("ps:", ps.member().task().index()),
-          ps.member().address()};
+FanoutCall::Peer PeerOf(ReductionRoot::Role role,
+                        const Participant& participant) {
+  return {
+      absl::StrCat(RoleName(role), ":", participant.member().task().index()),
+      participant.member().address()};
 }
 
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
@@ -61,7 +64,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.incarnation = process.incarnation;
   options.routing_version = job.assignment.routing_version();
   for (const Participant& ps : job.assignment.ps()) {
-    options.ps.push_back(PeerOf(ps));
+    options.ps.push_back(PeerOf(ReductionRoot::Role::kPs, ps));
   }
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
@@ -92,7 +95,8 @@ std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
   options.caller.set_rank(job.rank);
   options.caller.set_incarnation(process.incarnation);
   options.caller.set_routing_version(job.assignment.routing_version());
-  options.ps = PeerOf(job.assignment.ps(0));
+  const ReductionRoot root = ReductionRootOf(job.assignment);
+  options.root = PeerOf(root.role, root.participant);
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.telemetry = process.metrics->client();

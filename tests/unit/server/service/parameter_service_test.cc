@@ -117,9 +117,9 @@ class ParameterServiceTest : public ::testing::Test {
     auto tables = EmbeddingTables::Create(*config, lanes_.count(), {}, {});
     ASSERT_OK(tables.status());
     job->config = *config;
-    job->norms = std::make_shared<NormAllReduce>(assignment, config->map,
-                                                 absl::Span<const TableMap>(),
-                                                 0, config->label, kTimeout);
+    job->norms = std::make_shared<NormAllReduce>(
+        assignment, config->root, config->map, absl::Span<const TableMap>(), 0,
+        config->label, kTimeout);
     job->shard = std::make_shared<JobShard>(
         *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
         nullptr, *std::move(tables));

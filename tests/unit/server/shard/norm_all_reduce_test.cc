@@ -52,9 +52,13 @@ class Fixture {
                                          .PsAt(root_.address())
                                          .Build();
     all_reduce_ = std::make_shared<NormAllReduce>(
-        assignment, map_, absl::Span<const TableMap>(), 1, "job j on ps:1",
-        kTimeout,
+        assignment, ReductionRootOf(assignment), map_,
+        absl::Span<const TableMap>(), 1, "job j on ps:1", kTimeout,
         [this](PeerUnreachable report) { told.Add(std::move(report)); });
+  }
+  ~Fixture() {
+    // The connection must not end on one of gRPC's threads.
+    all_reduce_->Close(absl::CancelledError("the test is over"));
   }
 
   NormAllReduce* operator->() { return all_reduce_.get(); }

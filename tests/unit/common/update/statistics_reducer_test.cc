@@ -1,7 +1,7 @@
 // Goal: examples of how folds of statistics begin, end and are refused; that
 // they survive any history is the simulation's business.
 
-#include "server/consistency/statistics_reducer.h"
+#include "common/update/statistics_reducer.h"
 
 #include <limits>
 #include <vector>
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 using ::testing::AllOf;
@@ -249,4 +249,4 @@ TEST_F(ThreeWorkers, ClosingEndsEveryCall) {
 }
 
 }  // namespace
-}  // namespace syncline::ps
+}  // namespace syncline

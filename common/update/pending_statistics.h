@@ -1,8 +1,9 @@
-#ifndef SYNCLINE_SERVER_SHARD_PENDING_REDUCTIONS_H_
-#define SYNCLINE_SERVER_SHARD_PENDING_REDUCTIONS_H_
+#ifndef SYNCLINE_COMMON_UPDATE_PENDING_STATISTICS_H_
+#define SYNCLINE_COMMON_UPDATE_PENDING_STATISTICS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -12,21 +13,22 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/update/statistics_reducer.h"
 #include "proto/parameter_server.pb.h"
-#include "server/consistency/statistics_reducer.h"
-#include "server/shard/job_config.h"
 
-namespace syncline::ps {
+namespace syncline {
 
 // A job's folds of statistics (FoldStatistics in proto/parameter_server.proto)
-// with the calls that wait for them, at the shard of rank 0. Thread-safe.
+// with the calls that wait for them, at its ReductionRoot. Thread-safe.
 // Callbacks run exactly once, on any thread, not under a lock.
-class PendingReductions {
+class PendingStatistics {
  public:
   using Sums = absl::StatusOr<std::vector<double>>;
   using Done = absl::AnyInvocable<void(Sums)>;
 
-  explicit PendingReductions(const JobConfig& config);
+  // As StatisticsReducer has them.
+  PendingStatistics(std::vector<StatisticsReducer::Worker> workers,
+                    std::string label);
 
   // The token is for Cancel; the call may have ended already. Errors:
   // InvalidArgument: a clock below 0; else StatisticsReducer's.
@@ -54,6 +56,6 @@ class PendingReductions {
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_SHARD_PENDING_REDUCTIONS_H_
+#endif  // SYNCLINE_COMMON_UPDATE_PENDING_STATISTICS_H_

@@ -3,7 +3,7 @@
 // Method: random placements and orders against one serial sum; examples of the
 // refusals.
 
-#include "server/consistency/norm_reducer.h"
+#include "common/update/norm_reducer.h"
 
 #include <algorithm>
 #include <vector>
@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 using ::testing::ElementsAre;
@@ -30,7 +30,7 @@ TEST(NormReducerTest, SumsInBlockOrder) {
     const uint32_t shard_count = 1 + random.Below(4);
     const uint32_t block_count = 1 + random.Below(20);
     std::vector<double> norms(block_count);
-    std::vector<NormReducer::Shard> shards(shard_count);
+    std::vector<NormReducer::Owner> shards(shard_count);
     std::vector<std::vector<double>> shard_norms(shard_count);
     double expected = 0;
     for (uint32_t block = 0; block < block_count; ++block) {
@@ -45,7 +45,8 @@ TEST(NormReducerTest, SumsInBlockOrder) {
     }
     // Blocks of one tensor; the rest are slots.
     const uint32_t dense_count = 1 + random.Below(block_count);
-    NormReducer reducer(shards, std::vector<uint32_t>(dense_count), "job");
+    NormReducer reducer("ps", shards, std::vector<uint32_t>(dense_count),
+                        "job");
     for (int64_t clock = 3; clock < 6; ++clock) {
       std::vector<uint32_t> order;
       for (uint32_t shard = 0; shard < shard_count; ++shard) {
@@ -79,7 +80,7 @@ TEST(NormReducerTest, SumsByTensorInBlockOrder) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     const uint32_t shard_count = 1 + random.Below(3);
-    std::vector<NormReducer::Shard> shards(shard_count);
+    std::vector<NormReducer::Owner> shards(shard_count);
     std::vector<std::vector<double>> norms(shard_count);
     std::vector<double> expected(6);
     for (uint32_t block = 0; block < tensors.size(); ++block) {
@@ -90,11 +91,11 @@ TEST(NormReducerTest, SumsByTensorInBlockOrder) {
         expected[2 * tensors[block] + k] += norms[shard].back();
       }
     }
-    const std::vector<NormReducer::Shard> dense = shards;
+    const std::vector<NormReducer::Owner> dense = shards;
     for (uint32_t slot = 6; slot < 12; ++slot) {
       shards[random.Below(shard_count)].blocks.push_back(slot);
     }
-    NormReducer reducer(shards, tensors, "job");
+    NormReducer reducer("ps", shards, tensors, "job");
     NormReducer::Answers answers;
     for (uint32_t shard = shard_count; shard-- > 0;) {
       if (dense[shard].blocks.empty()) continue;
@@ -112,8 +113,8 @@ TEST(NormReducerTest, SumsByTensorInBlockOrder) {
 // A shard that has slots alone has no part in the second stage, which the
 // others may have reduced before it asks again for an answer that was lost.
 TEST(NormReducerTest, ARepeatOfAnEarlierStageIsAnsweredWithItsSums) {
-  NormReducer reducer({{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0},
-                      "job");
+  NormReducer reducer(
+      "ps", {{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}}, {0}, "job");
   NormReducer::Answers answers;
   const ReductionRound gradient = {4, ReductionStage::kGradient};
   reducer.OnNorms(1, 0, 10, gradient, {0}, {2.0}, kDeadline, &answers);
@@ -137,7 +138,8 @@ class TwoShards : public ::testing::Test {
                      kDeadline, &answers);
     return answers;
   }
-  NormReducer reducer_{{{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
+  NormReducer reducer_{"ps",
+                       {{10, "ps:0 at a:1", {0}}, {11, "ps:1 at b:2", {1}}},
                        {0, 1},
                        "job j on ps:0"};
 };
@@ -210,7 +212,8 @@ TEST_F(TwoShards, RefusesWhatCannotBe) {
 
 TEST(NormReducerTest, WhoHasNoPartInARoundDoesNotCountInIt) {
   // A block, a slot, nothing.
-  NormReducer reducer({{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
+  NormReducer reducer("ps",
+                      {{10, "ps:0", {0}}, {11, "ps:1", {1}}, {12, "ps:2", {}}},
                       {0}, "job");
   const auto answers_to = [&](uint32_t rank, const ReductionRound& round,
                               std::vector<uint32_t> blocks,
@@ -248,4 +251,4 @@ TEST_F(TwoShards, ClosingEndsEveryCall) {
 }
 
 }  // namespace
-}  // namespace syncline::ps
+}  // namespace syncline

@@ -1,4 +1,4 @@
-#include "server/consistency/norm_reducer.h"
+#include "common/update/norm_reducer.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 std::string RoundText(const ReductionRound& round) {
@@ -17,19 +17,20 @@ std::string RoundText(const ReductionRound& round) {
 
 }  // namespace
 
-NormReducer::NormReducer(std::vector<Shard> shards,
+NormReducer::NormReducer(std::string role, std::vector<Owner> owners,
                          std::vector<uint32_t> tensors, std::string label)
-    : shards_(std::move(shards)),
+    : role_(std::move(role)),
+      owners_(std::move(owners)),
       tensors_(std::move(tensors)),
       label_(std::move(label)) {}
 
-void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
-                          uint64_t incarnation, const ReductionRound& round,
+void NormReducer::OnNorms(uint64_t token, uint32_t rank, uint64_t incarnation,
+                          const ReductionRound& round,
                           absl::Span<const uint32_t> blocks,
                           absl::Span<const double> squared_norms,
                           absl::Time deadline, Answers* out) {
   if (absl::Status valid =
-          Check(ps_rank, incarnation, round, blocks, squared_norms);
+          Check(rank, incarnation, round, blocks, squared_norms);
       !valid.ok()) {
     out->push_back({token, std::move(valid), {}});
     return;
@@ -42,13 +43,14 @@ void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
   if (open_.clock < 0) {
     open_ = round;
     norms_.assign(BlockCount(round.stage) * width, 0);
-    received_.assign(shards_.size(), false);
-    missing_ = std::count_if(
-        shards_.begin(), shards_.end(),
-        [&](const Shard& s) { return !PartOf(s, round.stage).empty(); });
+    received_.assign(owners_.size(), false);
+    missing_ =
+        std::count_if(owners_.begin(), owners_.end(), [&](const Owner& owner) {
+          return !PartOf(owner, round.stage).empty();
+        });
   }
-  if (!received_[ps_rank]) {
-    received_[ps_rank] = true;
+  if (!received_[rank]) {
+    received_[rank] = true;
     for (size_t i = 0; i < squared_norms.size(); ++i) {
       norms_[blocks[i / width] * width + i % width] = squared_norms[i];
     }
@@ -58,9 +60,9 @@ void NormReducer::OnNorms(uint64_t token, uint32_t ps_rank,
   if (missing_ == 0) Reduce(out);
 }
 
-absl::Span<const uint32_t> NormReducer::PartOf(const Shard& shard,
+absl::Span<const uint32_t> NormReducer::PartOf(const Owner& owner,
                                                ReductionStage stage) const {
-  const absl::Span<const uint32_t> blocks = shard.blocks;
+  const absl::Span<const uint32_t> blocks = owner.blocks;
   if (stage == ReductionStage::kGradient) return blocks;
   const auto slots =
       std::lower_bound(blocks.begin(), blocks.end(), tensors_.size());
@@ -69,46 +71,46 @@ absl::Span<const uint32_t> NormReducer::PartOf(const Shard& shard,
 
 size_t NormReducer::BlockCount(ReductionStage stage) const {
   size_t count = 0;
-  for (const Shard& shard : shards_) count += PartOf(shard, stage).size();
+  for (const Owner& owner : owners_) count += PartOf(owner, stage).size();
   return count;
 }
 
-absl::Status NormReducer::Check(uint32_t ps_rank, uint64_t incarnation,
+absl::Status NormReducer::Check(uint32_t rank, uint64_t incarnation,
                                 const ReductionRound& round,
                                 absl::Span<const uint32_t> blocks,
                                 absl::Span<const double> squared_norms) const {
   if (!closed_.ok()) return closed_;
-  if (ps_rank >= shards_.size()) {
+  if (rank >= owners_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(label_, ": norms from ps rank ", ps_rank,
-                     ", the job has ranks 0 to ", shards_.size() - 1));
+        absl::StrCat(label_, ": norms from ", role_, " rank ", rank,
+                     ", the job has ranks 0 to ", owners_.size() - 1));
   }
-  const Shard& shard = shards_[ps_rank];
-  if (incarnation != shard.incarnation) {
+  const Owner& owner = owners_[rank];
+  if (incarnation != owner.incarnation) {
     return absl::FailedPreconditionError(absl::StrCat(
-        label_, ": norms from a replaced incarnation of ", shard.name));
+        label_, ": norms from a replaced incarnation of ", owner.name));
   }
-  const absl::Span<const uint32_t> own = PartOf(shard, round.stage);
+  const absl::Span<const uint32_t> own = PartOf(owner, round.stage);
   if (own.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": norms of ", RoundText(round), " from ",
-                     shard.name, ", which has no part in them"));
+                     owner.name, ", which has no part in them"));
   }
   if (blocks != own) {
     return absl::InvalidArgumentError(
         absl::StrCat(label_, ": norms of ", blocks.size(), " blocks from ",
-                     shard.name, ", expected its own ", own.size()));
+                     owner.name, ", expected its own ", own.size()));
   }
   const size_t expected = blocks.size() * NormsPerBlock(round.stage);
   if (squared_norms.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
-        label_, ": ", squared_norms.size(), " norms from ", shard.name,
+        label_, ": ", squared_norms.size(), " norms from ", owner.name,
         ", expected ", expected, " of its ", blocks.size(), " blocks"));
   }
   const bool fits = open_.clock < 0 ? round > reduced_ : round == open_;
   if (round != Last(round.stage).round && !fits) {
     return absl::InvalidArgumentError(absl::StrCat(
-        label_, ": norms of ", RoundText(round), " from ", shard.name,
+        label_, ": norms of ", RoundText(round), " from ", owner.name,
         ", expected ",
         open_.clock < 0 ? absl::StrCat("one after ", RoundText(reduced_))
                         : RoundText(open_)));
@@ -139,10 +141,10 @@ void NormReducer::OnFrozen(absl::Duration frozen) {
 
 void NormReducer::OnTick(absl::Time now, Answers* out) {
   std::vector<std::string> names;
-  for (size_t rank = 0; open_.clock >= 0 && rank < shards_.size(); ++rank) {
+  for (size_t rank = 0; open_.clock >= 0 && rank < owners_.size(); ++rank) {
     if (received_[rank]) continue;
-    if (PartOf(shards_[rank], open_.stage).empty()) continue;
-    names.push_back(shards_[rank].name);
+    if (PartOf(owners_[rank], open_.stage).empty()) continue;
+    names.push_back(owners_[rank].name);
   }
   const auto overdue = std::stable_partition(
       parked_.begin(), parked_.end(),
@@ -164,4 +166,4 @@ void NormReducer::Close(const absl::Status& status, Answers* out) {
   parked_.clear();
 }
 
-}  // namespace syncline::ps
+}  // namespace syncline

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_
-#define SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_
+#ifndef SYNCLINE_COMMON_UPDATE_STATISTICS_REDUCER_H_
+#define SYNCLINE_COMMON_UPDATE_STATISTICS_REDUCER_H_
 
 #include <compare>
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
-namespace syncline::ps {
+namespace syncline {
 
-// At the shard of rank 0: adds up what the workers of a job measure at each
+// At a job's ReductionRoot: adds up what the workers of a job measure at each
 // point of a step, in order of rank and in fp64, so that the sums do not depend
 // on the order of calls. A worker takes part in a clock's folds from the first
 // on, until it says that it is absent, or the clock is over.
@@ -53,7 +53,7 @@ class StatisticsReducer {
   };
   using Answers = std::vector<Answer>;
 
-  // `label` names job and ps in messages.
+  // `label` names job and root in messages.
   StatisticsReducer(std::vector<Worker> workers, std::string label);
 
   // Parked until all workers have come, except those that are absent. Repeats,
@@ -108,6 +108,6 @@ class StatisticsReducer {
   absl::Status closed_;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_CONSISTENCY_STATISTICS_REDUCER_H_
+#endif  // SYNCLINE_COMMON_UPDATE_STATISTICS_REDUCER_H_

@@ -1,10 +1,10 @@
-#ifndef SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_
-#define SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_
+#ifndef SYNCLINE_COMMON_UPDATE_REDUCTION_ROUND_H_
+#define SYNCLINE_COMMON_UPDATE_REDUCTION_ROUND_H_
 
 #include <compare>
 #include <cstdint>
 
-namespace syncline::ps {
+namespace syncline {
 
 // A reduction over all shards of a job, which SYNC needs before any shard goes
 // on with a clock. A job has none of these stages, one or both, in this order.
@@ -25,6 +25,6 @@ struct ReductionRound {
   auto operator<=>(const ReductionRound&) const = default;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_CONSISTENCY_REDUCTION_ROUND_H_
+#endif  // SYNCLINE_COMMON_UPDATE_REDUCTION_ROUND_H_

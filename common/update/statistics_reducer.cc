@@ -1,4 +1,4 @@
-#include "server/consistency/statistics_reducer.h"
+#include "common/update/statistics_reducer.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/statistics_limits.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 std::string PointText(const StatisticsReducer::Point& at) {
@@ -211,4 +211,4 @@ size_t StatisticsReducer::parked_count() const {
       [](const Standing& standing) { return standing.token != 0; });
 }
 
-}  // namespace syncline::ps
+}  // namespace syncline

@@ -1,4 +1,4 @@
-#include "server/shard/pending_reductions.h"
+#include "common/update/pending_statistics.h"
 
 #include <utility>
 
@@ -6,23 +6,13 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 
-namespace syncline::ps {
-namespace {
+namespace syncline {
 
-std::vector<StatisticsReducer::Worker> WorkersOf(const JobConfig& config) {
-  std::vector<StatisticsReducer::Worker> workers;
-  for (const auto& worker : config.controller.workers) {
-    workers.push_back({worker.incarnation, worker.name});
-  }
-  return workers;
-}
+PendingStatistics::PendingStatistics(
+    std::vector<StatisticsReducer::Worker> workers, std::string label)
+    : label_(label), reducer_(std::move(workers), std::move(label)) {}
 
-}  // namespace
-
-PendingReductions::PendingReductions(const JobConfig& config)
-    : label_(config.label), reducer_(WorkersOf(config), config.label) {}
-
-uint64_t PendingReductions::Reduce(const FoldStatisticsRequest& request,
+uint64_t PendingStatistics::Reduce(const FoldStatisticsRequest& request,
                                    absl::Time deadline, Done done) {
   if (request.clock() < 0) {
     done(absl::InvalidArgumentError(
@@ -47,7 +37,7 @@ uint64_t PendingReductions::Reduce(const FoldStatisticsRequest& request,
   return part.token;
 }
 
-void PendingReductions::Cancel(uint64_t token) {
+void PendingStatistics::Cancel(uint64_t token) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
@@ -56,7 +46,7 @@ void PendingReductions::Cancel(uint64_t token) {
   Answer(std::move(answers));
 }
 
-void PendingReductions::Tick(absl::Time now, absl::Duration frozen) {
+void PendingStatistics::Tick(absl::Time now, absl::Duration frozen) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
@@ -66,7 +56,7 @@ void PendingReductions::Tick(absl::Time now, absl::Duration frozen) {
   Answer(std::move(answers));
 }
 
-void PendingReductions::Close(const absl::Status& status) {
+void PendingStatistics::Close(const absl::Status& status) {
   StatisticsReducer::Answers answers;
   {
     MutexLock lock(&mu_);
@@ -75,7 +65,7 @@ void PendingReductions::Close(const absl::Status& status) {
   Answer(std::move(answers));
 }
 
-void PendingReductions::Answer(StatisticsReducer::Answers answers) {
+void PendingStatistics::Answer(StatisticsReducer::Answers answers) {
   for (StatisticsReducer::Answer& answer : answers) {
     Done done;
     {
@@ -92,14 +82,14 @@ void PendingReductions::Answer(StatisticsReducer::Answers answers) {
   }
 }
 
-size_t PendingReductions::parked_count() const {
+size_t PendingStatistics::parked_count() const {
   MutexLock lock(&mu_);
   return reducer_.parked_count();
 }
 
-absl::Time PendingReductions::moved_at() const {
+absl::Time PendingStatistics::moved_at() const {
   MutexLock lock(&mu_);
   return reducer_.moved_at();
 }
 
-}  // namespace syncline::ps
+}  // namespace syncline
