@@ -345,17 +345,17 @@ TEST_F(CommandsTest, WrongUsageAndNoSchedulerHaveTheirOwnCodes) {
 }
 
 TEST_F(CommandsTest, TheSchedulerMayBeNamedBeforeTheCommand) {
-  const std::string unused = absl::StrCat("127.0.0.1:", UnusedPort());
+  const std::string no_scheduler = absl::StrCat("127.0.0.1:", UnusedPort());
   const std::string& here = cluster_->scheduler_address();
   ASSERT_OK_AND_ASSIGN(const auto before,
                        cluster_->Synctl({"--scheduler", here, "list"}));
   EXPECT_EQ(before.exit.code, 0) << before.err;
-  ASSERT_OK_AND_ASSIGN(
-      const auto both,
-      cluster_->Synctl({"--scheduler", unused, "list", "--scheduler", here}));
+  ASSERT_OK_AND_ASSIGN(const auto both,
+                       cluster_->Synctl({"--scheduler", no_scheduler, "list",
+                                         "--scheduler", here}));
   EXPECT_EQ(both.exit.code, 0) << "what is said last counts: " << both.err;
   ASSERT_OK_AND_ASSIGN(const auto other,
-                       cluster_->Synctl({"--scheduler", unused, "list"}));
+                       cluster_->Synctl({"--scheduler", no_scheduler, "list"}));
   EXPECT_EQ(other.exit.code, 3);
   ASSERT_OK_AND_ASSIGN(
       const auto unused,
