@@ -17,6 +17,21 @@ struct Smaller {
   static bool Beats(float x, float y) { return x < y; }
 };
 
+// The best so far.
+struct Best {
+  float value;
+  int64_t from;
+
+  template <typename F>
+  void Meet(float candidate, int64_t at) {
+    if (from < 0 || F::Beats(candidate, value) ||
+        (candidate != candidate && value == value)) {
+      value = candidate;
+      from = at;
+    }
+  }
+};
+
 template <typename F>
 void Forward(Stream& stream, const Broadcast& s, const float* x, float* y,
              int64_t* from) {
@@ -24,13 +39,19 @@ void Forward(Stream& stream, const Broadcast& s, const float* x, float* y,
   std::fill_n(y, s.b_count, F::kOfNothing);
   std::fill_n(from, s.b_count, int64_t{-1});
   ForEachRow(s, [&](auto, auto sb, int64_t, int64_t a, int64_t b) {
-    for (int64_t i = 0; i < s.inner; ++i) {
-      const float candidate = x[a + i];
-      const int64_t at = b + i * sb;
-      if (from[at] < 0 || F::Beats(candidate, y[at]) ||
-          (candidate != candidate && y[at] == y[at])) {
-        y[at] = candidate;
-        from[at] = a + i;
+    if constexpr (sb == 0) {
+      Best best = {y[b], from[b]};
+      for (int64_t i = 0; i < s.inner; ++i) {
+        best.Meet<F>(x[a + i], a + i);
+      }
+      y[b] = best.value;
+      from[b] = best.from;
+    } else {
+      for (int64_t i = 0; i < s.inner; ++i) {
+        Best best = {y[b + i], from[b + i]};
+        best.Meet<F>(x[a + i], a + i);
+        y[b + i] = best.value;
+        from[b + i] = best.from;
       }
     }
   });

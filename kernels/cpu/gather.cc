@@ -14,10 +14,11 @@ NamedRows RowsOf(const GatherShape& s) {
   return {s.outer, s.n, s.indices, s.inner};
 }
 
-// -1: out of range.
-int64_t RowOf(int64_t index, int64_t n) {
-  const int64_t row = index < 0 ? index + n : index;
-  return row >= 0 && row < n ? row : -1;
+int64_t Counted(int64_t index, int64_t n) {
+  return index < 0 ? index + n : index;
+}
+bool IsIn(int64_t row, int64_t n) {
+  return static_cast<uint64_t>(row) < static_cast<uint64_t>(n);
 }
 
 template <typename Index>
@@ -28,17 +29,32 @@ void CopyRows(const GatherShape& s, const void* data, const Index* indices,
   char* y = static_cast<char*>(result);
   for (int64_t o = 0; o < s.outer; ++o, x += s.n * bytes) {
     for (int64_t i = 0; i < s.indices; ++i, y += bytes) {
-      int64_t row = RowOf(indices[i], s.n);
-      if (row < 0) {
+      int64_t row = Counted(indices[i], s.n);
+      if (!IsIn(row, s.n)) {
         Report(errors, /*kind=*/0, i, indices[i]);
         row = 0;
       }
-      if (s.n > 0) {
-        std::memcpy(y, x + row * bytes, bytes);
-      } else {
-        std::memset(y, 0, bytes);
-      }
+      std::memcpy(y, x + row * bytes, bytes);
     }
+  }
+}
+
+// What no row can be copied to.
+template <typename Index>
+void CopyNone(const GatherShape& s, const Index* indices, void* y,
+              const ErrorSlot& errors) {
+  const int64_t elements = s.outer * s.indices * s.inner;
+  std::memset(y, 0, elements * s.element_bytes);
+  if (s.outer > 0 && s.indices > 0) Report(errors, 0, 0, indices[0]);
+}
+
+template <typename Index>
+void Run(const GatherShape& s, const void* x, const Index* indices, void* y,
+         const ErrorSlot& errors) {
+  if (s.n > 0) {
+    CopyRows(s, x, indices, y, errors);
+  } else {
+    CopyNone(s, indices, y, errors);
   }
 }
 
@@ -46,9 +62,9 @@ void Forward(Stream& stream, const GatherShape& s, const void* x,
              const void* indices, void* y, const ErrorSlot& errors) {
   const CpuKernel kernel(stream);
   if (s.index_type == DType::kInt64) {
-    CopyRows(s, x, static_cast<const int64_t*>(indices), y, errors);
+    Run(s, x, static_cast<const int64_t*>(indices), y, errors);
   } else {
-    CopyRows(s, x, static_cast<const int32_t*>(indices), y, errors);
+    Run(s, x, static_cast<const int32_t*>(indices), y, errors);
   }
 }
 
@@ -58,7 +74,8 @@ void AddRows(const GatherShape& s, const Index* indices, const float* dy,
   AddNamedRows(
       RowsOf(s),
       [indices, n = s.n](int64_t i) {
-        return std::max<int64_t>(RowOf(indices[i], n), 0);
+        const int64_t row = Counted(indices[i], n);
+        return IsIn(row, n) ? row : 0;
       },
       dy, dx, static_cast<uint32_t*>(scratch));
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/indexed.h"
 
+#include <array>
 #include <cstring>
 
 #include "kernels/cpu/cpu_device.h"
@@ -10,35 +11,52 @@
 namespace syncline {
 namespace {
 
-template <typename Index>
-int64_t BeginOf(const IndexedShape& s, const Index* indices, int64_t run,
-                const ErrorSlot& errors) {
+// What index number `at` adds to a place.
+int64_t OffsetOf(const IndexedShape::Dimension& place, int64_t index,
+                 int64_t at, const ErrorSlot& errors) {
+  const int64_t position = index < 0 ? index + place.n : index;
+  if (position >= 0 && position < place.n) return position * place.stride;
+  Report(errors, /*kind=*/0, at, index);
+  return 0;
+}
+
+// Calls each(run, begin) with where the loops of each run lie.
+template <typename Each>
+void ForEachBegin(const IndexedShape& s, Each each) {
+  if (s.runs == 0) return;
+  const size_t outer = s.loops.size() - 1;
+  const auto [inner, stride] = s.loops[outer];
+  std::array<int64_t, IndexedShape::kDimensionsMax> index{};
   int64_t begin = 0;
-  const int64_t width = static_cast<int64_t>(s.places.size());
-  for (int64_t d = 0; d < width; ++d) {
-    const IndexedShape::Dimension& place = s.places[d];
-    const int64_t given = indices[run * width + d];
-    const int64_t index = given < 0 ? given + place.n : given;
-    if (index < 0 || index >= place.n) {
-      Report(errors, /*kind=*/0, run * width + d, given);
-      continue;
+  for (int64_t run = 0; run < s.runs; run += inner) {
+    for (int64_t i = 0; i < inner; ++i) each(run + i, begin + i * stride);
+    for (size_t d = outer; d-- > 0;) {
+      const IndexedShape::Dimension& loop = s.loops[d];
+      begin += loop.stride;
+      if (++index[d] < loop.n) break;
+      index[d] = 0;
+      begin -= loop.n * loop.stride;
     }
-    begin += index * place.stride;
   }
-  for (size_t d = s.loops.size(); d-- > 0;) {
-    const IndexedShape::Dimension& loop = s.loops[d];
-    if (loop.stride != 0) begin += run % loop.n * loop.stride;
-    run /= loop.n;
-  }
-  return begin;
 }
 
 template <typename Index>
 void FindAll(const IndexedShape& s, const Index* indices, int64_t* begins,
              const ErrorSlot& errors) {
-  for (int64_t i = 0; i < s.runs; ++i) {
-    begins[i] = BeginOf(s, indices, i, errors);
+  const int64_t width = static_cast<int64_t>(s.places.size());
+  if (width == 1) {
+    const IndexedShape::Dimension place = s.places[0];
+    return ForEachBegin(s, [=, &errors](int64_t run, int64_t begin) {
+      begins[run] = begin + OffsetOf(place, indices[run], run, errors);
+    });
   }
+  ForEachBegin(s, [=, &s, &errors](int64_t run, int64_t begin) {
+    for (int64_t d = 0; d < width; ++d) {
+      const int64_t at = run * width + d;
+      begin += OffsetOf(s.places[d], indices[at], at, errors);
+    }
+    begins[run] = begin;
+  });
 }
 
 void Find(Stream& stream, const IndexedShape& s, const void* indices,

@@ -68,6 +68,7 @@ struct Replace {
                        const ScatterKernels::Gradients& gradients,
                        void* scratch) {
     const CpuKernel kernel(stream);
+    if (s.count == 0) return;
     if (gradients.updates != nullptr) UpdatesGradient(s, begins, dy, gradients);
     if (gradients.x == nullptr) return;
     float* const dx = gradients.x;
@@ -88,13 +89,15 @@ struct Replace {
   static void UpdatesGradient(const IndexedShape& s, const int64_t* begins,
                               const float* dy,
                               const ScatterKernels::Gradients& gradients) {
-    if (!gradients.accumulate_updates) {
-      for (int64_t i = 0; i < s.runs; ++i) {
-        if (begins[i] != kReplaced) continue;
-        std::fill_n(gradients.updates + i * s.run_length, s.run_length, 0.0f);
+    float* du = gradients.updates;
+    for (int64_t i = 0; i < s.runs; ++i, du += s.run_length) {
+      if (begins[i] != kReplaced) {
+        Emit(s.run_length, gradients.accumulate_updates, du,
+             [from = dy + begins[i]](int64_t k) { return from[k]; });
+      } else if (!gradients.accumulate_updates) {
+        std::fill_n(du, s.run_length, 0.0f);
       }
     }
-    EmitRuns(s, begins, gradients, [=](int64_t, int64_t to) { return dy[to]; });
   }
 
   static int64_t ForwardScratchBytes(const IndexedShape& s) {

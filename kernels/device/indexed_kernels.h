@@ -13,10 +13,10 @@ namespace syncline {
 class Stream;
 
 // Runs of a dense array, each at a place that indices say in each step. The
-// runs are counted row-major over `loops`; run i begins where its round of the
-// loops lies, and `places` on from there: its indices are those from
-// i * places.size() on, each a place in one dimension of the array, from the
-// end where negative.
+// runs are counted row-major over `loops`, of which there is one at least; run
+// i begins where its round of the loops lies, and `places` on from there: its
+// indices are those from i * places.size() on, each a place in one dimension of
+// the array, from the end where negative.
 struct IndexedShape {
   static constexpr size_t kDimensionsMax = 8;  // of a tensor
   struct Dimension {

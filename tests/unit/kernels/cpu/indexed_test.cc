@@ -48,6 +48,19 @@ TEST_F(IndexedTest, RunsBeginWhereLoopsAndIndicesSay) {
   EXPECT_EQ(error_.node, DataError::kNone);
 }
 
+TEST_F(IndexedTest, ATupleIsAPlaceInEachOfItsDimensions) {
+  IndexedShape s;
+  s.loops.push_back({.n = 3, .stride = 0});
+  s.places.push_back({.n = 2, .stride = 4});
+  s.places.push_back({.n = 4, .stride = 1});
+  s.runs = 3;
+  s.count = 8;
+  EXPECT_EQ(Find<int64_t>(s, {1, 3, 0, -2, 5, 4}),
+            (std::vector<int64_t>{7, 2, 0}));
+  EXPECT_EQ(error_.position, 4);
+  EXPECT_EQ(error_.value, 5);
+}
+
 TEST_F(IndexedTest, NarrowIndicesAreThoseOfInt32) {
   IndexedShape s = Rows();
   s.index_type = DType::kInt32;
@@ -66,6 +79,7 @@ TEST_F(IndexedTest, TheFirstIndexThatIsOutsideIsReportedAndCountsAsZero) {
 
 TEST_F(IndexedTest, OfAnEmptyArrayRunsAreZerosAndNothingIsAdded) {
   IndexedShape s;
+  s.loops.push_back({.n = 2, .stride = 0});
   s.places.push_back({.n = 0, .stride = 2});
   s.runs = 2;
   s.run_length = 2;
