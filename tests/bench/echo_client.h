@@ -13,7 +13,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/client/send_window.h"
+#include "worker/client/transport/send_window.h"
 
 namespace syncline {
 

@@ -84,8 +84,10 @@ LAYERS = {
     # this room, and not the ways behind it.
     "worker/exchange": ["common/base", "common/system", "worker/embedding",
                         "worker/compute", "worker/ops/."],
+    "worker/client/transport": ["common", "proto"],
     "worker/client": ["common", "kernels/optimizer", "proto", "worker/embedding",
-                      "worker/compute", "worker/exchange", "worker/ops/."],
+                      "worker/compute", "worker/exchange", "worker/ops/.",
+                      "worker/client/transport"],
     "worker/job": ["common", "kernels/optimizer", "proto", "worker/data",
                    "worker/embedding", "worker/compute", "worker/exchange",
                    "worker/client"],

@@ -16,8 +16,8 @@
 #include "common/system/local_socket.h"
 #include "common/system/shared_region.h"
 #include "tests/testing/assignment_builder.h"
-#include "worker/client/shm_call.h"
-#include "worker/client/shm_registration.h"
+#include "worker/client/transport/shm_call.h"
+#include "worker/client/transport/shm_registration.h"
 
 namespace syncline {
 namespace {

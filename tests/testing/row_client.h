@@ -18,7 +18,7 @@
 #include "common/wire/table_map.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "worker/client/shared_link.h"
+#include "worker/client/transport/shared_link.h"
 
 namespace syncline {
 

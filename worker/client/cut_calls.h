@@ -10,8 +10,8 @@
 #include "absl/types/span.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/fanout_call.h"
 #include "worker/client/header_encoder.h"
+#include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/parameter_exchange.h"
 
 namespace syncline::worker {

@@ -1,6 +1,6 @@
 #include "worker/client/header_encoder.h"
 
-#include "worker/client/retry_policy.h"
+#include "worker/client/transport/retry_policy.h"
 
 namespace syncline::worker {
 namespace {

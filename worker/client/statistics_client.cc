@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/message_buffer.h"
 #include "common/wire/statistics_limits.h"
-#include "worker/client/retry_policy.h"
+#include "worker/client/transport/retry_policy.h"
 
 namespace syncline::worker {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/client_telemetry.h"
-#include "worker/client/fanout_call.h"
+#include "worker/client/transport/client_telemetry.h"
+#include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/step_folds.h"
 
 namespace syncline::worker {

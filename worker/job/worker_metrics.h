@@ -6,7 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/daemon/metrics.h"
-#include "worker/client/client_telemetry.h"
+#include "worker/client/transport/client_telemetry.h"
 #include "worker/job/progress_meter.h"
 
 namespace syncline::worker {

@@ -1,4 +1,4 @@
-#include "worker/client/retry_policy.h"
+#include "worker/client/transport/retry_policy.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // every call ends.
 // Method: the policy is fed results at invented times.
 
-#include "worker/client/retry_policy.h"
+#include "worker/client/transport/retry_policy.h"
 
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_ACTIVE_CALL_H_
-#define SYNCLINE_WORKER_CLIENT_ACTIVE_CALL_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_ACTIVE_CALL_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_ACTIVE_CALL_H_
 
 #include <memory>
 #include <optional>
@@ -10,9 +10,9 @@
 #include "grpcpp/alarm.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/client/fanout_call.h"
-#include "worker/client/retry_policy.h"
-#include "worker/client/shm_call.h"
+#include "worker/client/transport/fanout_call.h"
+#include "worker/client/transport/retry_policy.h"
+#include "worker/client/transport/shm_call.h"
 
 namespace syncline::worker {
 
@@ -46,4 +46,4 @@ using ActiveCallPtr = std::shared_ptr<ActiveCall>;
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_ACTIVE_CALL_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_ACTIVE_CALL_H_

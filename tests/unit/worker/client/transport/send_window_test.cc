@@ -2,7 +2,7 @@
 // and nothing is stuck.
 // Method: items enter and leave in random order; a count is kept beside.
 
-#include "worker/client/send_window.h"
+#include "worker/client/transport/send_window.h"
 
 #include <map>
 

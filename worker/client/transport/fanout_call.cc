@@ -1,4 +1,4 @@
-#include "worker/client/fanout_call.h"
+#include "worker/client/transport/fanout_call.h"
 
 #include <algorithm>
 #include <optional>
@@ -20,10 +20,10 @@
 #include "grpcpp/alarm.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/active_call.h"
-#include "worker/client/call_windows.h"
-#include "worker/client/retry_policy.h"
-#include "worker/client/shm_links.h"
+#include "worker/client/transport/active_call.h"
+#include "worker/client/transport/call_windows.h"
+#include "worker/client/transport/retry_policy.h"
+#include "worker/client/transport/shm_links.h"
 
 namespace syncline::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/client/client_telemetry.h"
+#include "worker/client/transport/client_telemetry.h"
 
 namespace syncline::worker {
 

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_SHARED_LINK_H_
-#define SYNCLINE_WORKER_CLIENT_SHARED_LINK_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_SHARED_LINK_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_SHARED_LINK_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -85,4 +85,4 @@ class SharedLink : public std::enable_shared_from_this<SharedLink> {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_SHARED_LINK_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_SHARED_LINK_H_

@@ -2,7 +2,7 @@
 // it claims of an answer is checked.
 // Method: the ps's side by hand, at each way in which an attempt can end.
 
-#include "worker/client/shm_call.h"
+#include "worker/client/transport/shm_call.h"
 
 #include <cstring>
 #include <string>
@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
-#include "worker/client/shared_link.h"
+#include "worker/client/transport/shared_link.h"
 
 namespace syncline::worker {
 namespace {

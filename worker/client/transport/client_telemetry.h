@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_CLIENT_TELEMETRY_H_
-#define SYNCLINE_WORKER_CLIENT_CLIENT_TELEMETRY_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_CLIENT_TELEMETRY_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_CLIENT_TELEMETRY_H_
 
 #include <cstddef>
 #include <functional>
@@ -51,4 +51,4 @@ inline void AddCount(Counter* counter, size_t amount = 1) {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_CLIENT_TELEMETRY_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_CLIENT_TELEMETRY_H_

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_
-#define SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_REGISTRATION_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_REGISTRATION_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/client_telemetry.h"
+#include "worker/client/transport/client_telemetry.h"
 
 namespace syncline::worker {
 
@@ -75,4 +75,4 @@ class ShmRegistration : public std::enable_shared_from_this<ShmRegistration> {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_SHM_REGISTRATION_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_REGISTRATION_H_

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_FANOUT_CALL_H_
-#define SYNCLINE_WORKER_CLIENT_FANOUT_CALL_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_FANOUT_CALL_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_FANOUT_CALL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "common/system/shared_region.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/client_telemetry.h"
+#include "worker/client/transport/client_telemetry.h"
 
 namespace syncline::worker {
 
@@ -115,4 +115,4 @@ class FanoutCall {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_FANOUT_CALL_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_FANOUT_CALL_H_

@@ -1,4 +1,4 @@
-#include "worker/client/shared_link.h"
+#include "worker/client/transport/shared_link.h"
 
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/client/shm_call.h"
+#include "worker/client/transport/shm_call.h"
 
 #include <cstring>
 #include <utility>

@@ -2,7 +2,7 @@
 // rules say so, and the queue's order is that of the ranks, but for pushes in
 // shared memory. Method: calls entered and ended by hand; nothing is sent.
 
-#include "worker/client/call_windows.h"
+#include "worker/client/transport/call_windows.h"
 
 #include <memory>
 #include <vector>

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_SEND_WINDOW_H_
-#define SYNCLINE_WORKER_CLIENT_SEND_WINDOW_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_SEND_WINDOW_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_SEND_WINDOW_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -64,4 +64,4 @@ class SendWindow {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_SEND_WINDOW_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_SEND_WINDOW_H_

@@ -1,12 +1,12 @@
-#ifndef SYNCLINE_WORKER_CLIENT_CALL_WINDOWS_H_
-#define SYNCLINE_WORKER_CLIENT_CALL_WINDOWS_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_CALL_WINDOWS_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_CALL_WINDOWS_H_
 
 #include <cstddef>
 #include <vector>
 
-#include "worker/client/active_call.h"
-#include "worker/client/fanout_call.h"
-#include "worker/client/send_window.h"
+#include "worker/client/transport/active_call.h"
+#include "worker/client/transport/fanout_call.h"
+#include "worker/client/transport/send_window.h"
 
 namespace syncline::worker {
 
@@ -53,4 +53,4 @@ class CallWindows {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_CALL_WINDOWS_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_CALL_WINDOWS_H_

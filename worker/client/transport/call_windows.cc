@@ -1,4 +1,4 @@
-#include "worker/client/call_windows.h"
+#include "worker/client/transport/call_windows.h"
 
 #include <cstdint>
 #include <utility>

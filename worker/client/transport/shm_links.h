@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_SHM_LINKS_H_
-#define SYNCLINE_WORKER_CLIENT_SHM_LINKS_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_LINKS_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_LINKS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,10 @@
 #include "common/system/shared_region.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/client/fanout_call.h"
-#include "worker/client/shared_link.h"
-#include "worker/client/shm_call.h"
-#include "worker/client/shm_registration.h"
+#include "worker/client/transport/fanout_call.h"
+#include "worker/client/transport/shared_link.h"
+#include "worker/client/transport/shm_call.h"
+#include "worker/client/transport/shm_registration.h"
 
 namespace syncline::worker {
 
@@ -90,4 +90,4 @@ class ShmLinks : public std::enable_shared_from_this<ShmLinks> {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_SHM_LINKS_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_LINKS_H_

@@ -3,7 +3,7 @@
 // Method: one or two fake ps on port 0 that log every call and answer it, or
 // hold it until the test lets it go.
 
-#include "worker/client/fanout_call.h"
+#include "worker/client/transport/fanout_call.h"
 
 #include <algorithm>
 #include <atomic>

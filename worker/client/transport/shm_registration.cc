@@ -1,4 +1,4 @@
-#include "worker/client/shm_registration.h"
+#include "worker/client/transport/shm_registration.h"
 
 #include <utility>
 

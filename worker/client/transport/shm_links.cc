@@ -1,4 +1,4 @@
-#include "worker/client/shm_links.h"
+#include "worker/client/transport/shm_links.h"
 
 #include <optional>
 #include <utility>

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_SHM_CALL_H_
-#define SYNCLINE_WORKER_CLIENT_SHM_CALL_H_
+#ifndef SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_CALL_H_
+#define SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_CALL_H_
 
 #include <cstddef>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/client/shared_link.h"
+#include "worker/client/transport/shared_link.h"
 
 namespace syncline::worker {
 
@@ -64,4 +64,4 @@ class ShmCall {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_SHM_CALL_H_
+#endif  // SYNCLINE_WORKER_CLIENT_TRANSPORT_SHM_CALL_H_
