@@ -1,32 +1,27 @@
 #ifndef SYNCLINE_WORKER_CLIENT_PS_CLIENT_H_
 #define SYNCLINE_WORKER_CLIENT_PS_CLIENT_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
-#include "common/base/mutex.h"
 #include "common/wire/block_map.h"
-#include "common/wire/frame.h"
 #include "kernels/optimizer/finite.h"
-#include "proto/parameter_server.pb.h"
-#include "worker/client/chunk_builder.h"
+#include "worker/client/answer_log.h"
+#include "worker/client/client_context.h"
 #include "worker/client/cut_calls.h"
-#include "worker/client/gradient_norm.h"
+#include "worker/client/dense_steps.h"
 #include "worker/client/header_encoder.h"
-#include "worker/client/row_chunks.h"
+#include "worker/client/pushed_step.h"
+#include "worker/client/row_steps.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/dense_tensors.h"
@@ -38,6 +33,10 @@ namespace syncline::worker {
 // to the shards that have their blocks or rows, in chunks that leave while
 // backward runs, and values come back from there. Shards without a block are
 // never contacted, unless the job has embedding tables.
+//
+// PushedStep has what the pushes of a step say of it, DenseSteps and RowSteps
+// move its tensors and rows, CutCalls makes the calls about cuts. PsClient puts
+// them together, and decides whether a step has a gradient.
 //
 // Gradients are sent straight out of their memory, values are copied once.
 // Errors name ps, address, job, clock and call. ParameterExchange has the
@@ -108,82 +107,38 @@ class PsClient : public ParameterExchange {
   void PullEarly(absl::Span<RowBatch* const> next_rows,
                  int64_t min_clock) override;
   void AbandonStep(bool own_values) override;
-  bool step_abandoned() const override { return abandoned_; }
+  bool step_abandoned() const override { return step_.abandoned(); }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;
   absl::Status Wait() override;
   WaitTimes wait_times() const override { return wait_times_; }
 
  private:
-  // When a step's gradients had left, and when its values could be read; each
-  // is the latest of all calls.
-  struct Marks {
-    absl::Time left = absl::InfinitePast();
-    absl::Time readable = absl::InfinitePast();
-  };
-
-  void SendGradients(const Chunk& chunk);
-  void SendEmptyClose(uint32_t shard);
-  // Closes the step on `shard` where nothing is pushed to it.
-  void SendClose(uint32_t shard);
-  // Pushes rows of the step and pulls those for the next one.
-  absl::Status SendRows(uint32_t shard, absl::Span<RowBatch* const> next_rows);
-  // Either may be null.
-  void SendRowChunk(const RowChunk* pushed, const RowChunk* wanted,
-                    absl::Span<RowBatch* const> next_rows);
-  // Answers that are not as of `min_clock` count as stale.
-  void StartRowPull(const RowChunk& chunk, absl::Span<RowBatch* const> rows,
-                    int64_t clock, uint64_t cut_id,
-                    int64_t min_clock = std::numeric_limits<int64_t>::min());
-  // All values of a shard, those that are needed first at the front.
-  void StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id);
-  void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   absl::Status PullAll(int64_t clock, uint64_t cut_id);
-  bool TakesPart(uint32_t shard) const;
-  size_t chunk_bytes() const {
-    return std::min(options_.chunk_bytes, kChunkBytesMax);
+  // The step's end on all shards where it has no gradient, and where it has.
+  void CloseEmpty(absl::Span<RowBatch* const> next_rows);
+  absl::Status SendStep(absl::Span<RowBatch* const> next_rows);
+  // The gradient is not sent before all of it is known.
+  bool HoldsGradient() const {
+    return options_.send_norm || options_.checks_gradient;
   }
-  // With the fields of the step.
-  PushHeader MakePushHeader(uint32_t shard,
-                            absl::Span<const uint32_t> blocks) const;
-  std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
-  size_t ChunkBytes(uint32_t shard) const;
-  int64_t RankOf(const Chunk& chunk) const;
-  // For SquaredNorm.
-  StepGradient GradientOfStep() const;
-  // Records how many of this worker's gradients a shard found not finite; only
-  // a larger number than before is news.
-  void TakeNonFinite(uint32_t shard, uint64_t count) ABSL_LOCKS_EXCLUDED(mu_);
-  FanoutCall::Call MakeCall(uint32_t shard, const char* method, int64_t clock,
-                            size_t bytes) const;
-  // Copies a PullResponse for `chunk` into `rows`.
-  absl::Status StorePulledRows(const RowChunk& chunk,
-                               absl::Span<RowBatch* const> rows,
-                               const grpc::ByteBuffer& response,
-                               absl::Time left, int64_t min_clock);
-  // Copies a PullResponse for `chunk` into the parameters.
-  absl::Status StoreValues(const Chunk& chunk, ElementType type,
-                           const grpc::ByteBuffer& response, absl::Time left);
+  bool TakesPart(uint32_t shard) const;
   // Everything that is under way, and then what came back too old.
   absl::Status WaitForAll();
-  void Mark(absl::Time left, absl::Time readable) ABSL_LOCKS_EXCLUDED(mu_);
+  ClientContext MakeContext();
 
   const Options options_;
   const BlockMap map_;
   const DenseTensors tensors_;
   const HeaderEncoder headers_;
+  PushedStep step_;
+  AnswerLog answers_;
+  const ClientContext context_;
   CutCalls cuts_;
-  ChunkBuilder builder_;
-  Step step_;
-  bool abandoned_ = false;      // the step has no gradient
-  std::vector<uint32_t> held_;  // send_norm: tensors ready, in order
-  double squared_norm_ = 0;
-  absl::Span<RowBatch* const> early_rows_;  // of PullEarly
+  DenseSteps dense_;
+  RowSteps rows_;
+  std::vector<uint32_t> held_;  // HoldsGradient: tensors ready, in order
   WaitTimes wait_times_;
-  Mutex mu_;
-  Marks marks_ ABSL_GUARDED_BY(mu_);
-  std::vector<RowChunk> stale_ ABSL_GUARDED_BY(mu_);  // of early_rows_
-  std::vector<uint64_t> told_non_finite_ ABSL_GUARDED_BY(mu_);  // by shard
   FanoutCall calls_;  // last: its callbacks use the rest
 };
 

@@ -1,0 +1,85 @@
+// Goal: the time of a wait is told by its latest causes, and a gradient that a
+// shard found not finite is counted once. Method: answers made up here.
+
+#include "worker/client/answer_log.h"
+
+#include <optional>
+
+#include "gtest/gtest.h"
+#include "tests/testing/fakes/test_metrics.h"
+
+namespace syncline::worker {
+namespace {
+
+using syncline::testing::TestCounter;
+
+PullResponseHeader Waited(double seconds) {
+  PullResponseHeader header;
+  header.set_waited_seconds(seconds);
+  return header;
+}
+
+PullResponseHeader NonFinite(uint64_t count) {
+  PullResponseHeader header;
+  header.set_non_finite(count);
+  return header;
+}
+
+class AnswerLogTest : public ::testing::Test {
+ protected:
+  AnswerLogTest() {
+    telemetry_.pulled_bytes = &pulled_bytes_;
+    telemetry_.non_finite = &non_finite_;
+    log_.emplace(/*shards=*/2, telemetry_);
+  }
+
+  static absl::Time At(double seconds) {
+    return absl::UnixEpoch() + absl::Seconds(seconds);
+  }
+
+  TestCounter pulled_bytes_;
+  TestCounter non_finite_;
+  ClientTelemetry telemetry_;
+  std::optional<AnswerLog> log_;
+};
+
+TEST_F(AnswerLogTest, TheLatestAnswerOfEachKindSplitsAWait) {
+  log_->BeginStep();
+  log_->OnValues(0, Waited(2), 0, At(11));  // readable at 13
+  log_->OnValues(1, Waited(0.5), 0, At(12));
+  log_->OnPushed(At(10.5));
+  const auto times = log_->TimesOf(At(10), At(16));
+  EXPECT_EQ(times.push, absl::Seconds(2));
+  EXPECT_EQ(times.wait, absl::Seconds(1));
+  EXPECT_EQ(times.pull, absl::Seconds(3));
+}
+
+TEST_F(AnswerLogTest, TimesLieWithinTheWait) {
+  log_->BeginStep();
+  log_->OnValues(0, Waited(100), 0, At(3));  // left before the wait began
+  const auto times = log_->TimesOf(At(10), At(16));
+  EXPECT_EQ(times.push, absl::ZeroDuration());
+  EXPECT_EQ(times.wait, absl::Seconds(6));
+  EXPECT_EQ(times.pull, absl::ZeroDuration());
+}
+
+TEST_F(AnswerLogTest, AStepDoesNotKnowTheOneBefore) {
+  log_->BeginStep();
+  log_->OnPushed(At(12));
+  log_->BeginStep();
+  EXPECT_EQ(log_->TimesOf(At(10), At(16)).push, absl::ZeroDuration());
+}
+
+TEST_F(AnswerLogTest, OnlyMoreThanBeforeIsNewsOfAShard) {
+  log_->OnValues(0, NonFinite(3), 10, At(1));
+  log_->OnValues(0, NonFinite(3), 20, At(1));
+  log_->OnValues(0, NonFinite(2), 0, At(1));  // an answer that came late
+  EXPECT_EQ(non_finite_.value(), 3);
+  log_->OnValues(1, NonFinite(1), 0, At(1));
+  log_->OnValues(0, NonFinite(5), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 6);
+  EXPECT_EQ(pulled_bytes_.value(), 30);
+}
+
+}  // namespace
+}  // namespace syncline::worker

@@ -1,0 +1,137 @@
+// Goal: a cut is announced and ended on every shard that takes part and on no
+// other, and a scan gives the rows of all shards, message after message, until
+// something is wrong. Method: three fake ps; the first and the last take part.
+
+#include "worker/client/cut_calls.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/client_parts.h"
+
+namespace syncline::worker {
+namespace {
+
+using syncline::testing::ClientParts;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint32_t kShards = 3;
+
+class CutCallsTest : public ::testing::Test {
+ protected:
+  CutCallsTest()
+      : parts_(*BlockMap::Create({{"w", 1}}, kShards), Tensors(),
+               [this](uint32_t shard, const FakePs::Call& call) {
+                 return Serve(shard, call);
+               }),
+        cuts_({0, 2}, {{"ps:0", "a"}, {"ps:1", "b"}, {"ps:2", "c"}},
+              parts_.context().headers, &parts_.calls()) {}
+
+  static DenseTensors Tensors() {
+    static float element = 0;
+    DenseTensors tensors;
+    tensors.values.push_back(absl::MakeSpan(&element, 1));
+    tensors.gradients.push_back(absl::MakeSpan(&element, 1));
+    return tensors;
+  }
+
+  // Scans: two rows a shard, one a message: key 10 * shard + row, its value
+  // half of that, `floats_` times.
+  FakePs::Answer Serve(uint32_t shard, const FakePs::Call& call) const {
+    if (call.method != "ScanTable") return {};
+    const auto request = call.As<ScanTableRequest>();
+    EXPECT_EQ(request.header().table(), 4u);
+    const int row = request.header().cursor().empty() ? 0 : 1;
+    const int64_t key = 10 * shard + row;
+    ScanTableResponse response;
+    response.mutable_header()->set_rows(1);
+    if (row == 0) response.mutable_header()->set_next_cursor("next");
+    response.mutable_payload()->append(reinterpret_cast<const char*>(&key),
+                                       sizeof(key));
+    const float value = static_cast<float>(key) / 2;
+    for (int i = 0; i < floats_; ++i) {
+      response.mutable_payload()->append(reinterpret_cast<const char*>(&value),
+                                         sizeof(value));
+    }
+    return {.response = response.SerializeAsString()};
+  }
+
+  // Keys, as a scan gives them.
+  absl::Status Scan(std::vector<int64_t>* keys) {
+    return cuts_.ScanTable(
+        /*table=*/4, /*dim=*/2, /*cut_id=*/9, /*clock=*/8,
+        [&](absl::Span<const int64_t> found, absl::Span<const float> values) {
+          for (size_t i = 0; i < found.size(); ++i) {
+            keys->push_back(found[i]);
+            EXPECT_EQ(values[2 * i], static_cast<float>(found[i]) / 2);
+          }
+          return sink_status_;
+        });
+  }
+
+  int floats_ = 2;
+  absl::Status sink_status_;
+  ClientParts parts_;
+  CutCalls cuts_;
+};
+
+TEST_F(CutCallsTest, ACutHasAClockOfEachWorkerOnEachShardThatTakesPart) {
+  ASSERT_EQ(cuts_.Begin(9, 8, /*workers=*/3, absl::Seconds(40)),
+            absl::OkStatus());
+  ASSERT_EQ(cuts_.End(9, 8), absl::OkStatus());
+  EXPECT_THAT(parts_.MethodsOf(1), IsEmpty());
+  for (const uint32_t shard : {0u, 2u}) {
+    ASSERT_THAT(parts_.MethodsOf(shard), ElementsAre("BeginCut", "EndCut"));
+    const auto begin = parts_.CallsOf(shard)[0].As<BeginCutRequest>();
+    EXPECT_EQ(begin.caller().rank(), 1u);
+    EXPECT_EQ(begin.cut_id(), 9u);
+    EXPECT_THAT(begin.clocks(), ElementsAre(8, 8, 8));
+    EXPECT_EQ(begin.hold_seconds(), 40);
+    const auto end = parts_.CallsOf(shard)[1].As<EndCutRequest>();
+    EXPECT_EQ(end.cut_id(), 9u);
+  }
+}
+
+TEST_F(CutCallsTest, AnActivitySaysHowFarItIs) {
+  ASSERT_EQ(cuts_.ReportActivity(8, "evaluating", 30, 100), absl::OkStatus());
+  ASSERT_THAT(parts_.MethodsOf(2), ElementsAre("ReportActivity"));
+  const auto request = parts_.CallsOf(2)[0].As<ActivityRequest>();
+  EXPECT_EQ(request.clock(), 8);
+  EXPECT_EQ(request.what(), "evaluating");
+  EXPECT_EQ(request.done(), 30u);
+  EXPECT_EQ(request.total(), 100u);
+}
+
+TEST_F(CutCallsTest, AScanGivesTheRowsOfAllShards) {
+  std::vector<int64_t> keys;
+  ASSERT_EQ(Scan(&keys), absl::OkStatus());
+  EXPECT_THAT(keys, ElementsAre(0, 1, 10, 11, 20, 21));
+}
+
+TEST_F(CutCallsTest, AScanEndsWithTheSinksError) {
+  sink_status_ = absl::CancelledError("enough");
+  std::vector<int64_t> keys;
+  EXPECT_EQ(Scan(&keys), sink_status_);
+  EXPECT_THAT(keys, ElementsAre(0));
+}
+
+TEST_F(CutCallsTest, RowsOfAnotherSizeAreAnErrorOfThatShard) {
+  floats_ = 3;
+  std::vector<int64_t> keys;
+  const absl::Status status = Scan(&keys);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ps:0 at a, ScanTable of table 4"),
+                    HasSubstr("3 values for 1 rows of 2")));
+  EXPECT_THAT(keys, IsEmpty());
+}
+
+}  // namespace
+}  // namespace syncline::worker

@@ -1,0 +1,59 @@
+// Goal: headers name their caller, and values at a cut travel whole. Method:
+// headers read field by field.
+
+#include "worker/client/header_encoder.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr uint32_t kBlocks[] = {3, 4};
+
+HeaderEncoder Encoder(ElementType type) {
+  return HeaderEncoder(
+      {.job_id = "j-1", .rank = 2, .incarnation = 77, .routing_version = 5},
+      type, absl::Seconds(60));
+}
+
+TEST(HeaderEncoderTest, EveryHeaderNamesItsCallerOnce) {
+  const HeaderEncoder encoder = Encoder(ElementType::kFloat32);
+  for (const Caller& caller :
+       {encoder.caller(), encoder.MakeInit(9, kBlocks).caller(),
+        encoder.MakePush(kBlocks).caller(),
+        encoder.MakePull(kBlocks, 1, 0).caller()}) {
+    EXPECT_EQ(caller.job_id(), "j-1");
+    EXPECT_EQ(caller.rank(), 2u);
+    EXPECT_EQ(caller.incarnation(), 77u);
+    EXPECT_EQ(caller.routing_version(), 5u);
+  }
+  // The push of the same message does.
+  EXPECT_FALSE(encoder.MakePullPart(kBlocks, 1, 0).has_caller());
+}
+
+TEST(HeaderEncoderTest, AnInitSaysHowManyStepsThereWillBe) {
+  const InitHeader header = Encoder(ElementType::kFloat32).MakeInit(9, kBlocks);
+  EXPECT_EQ(header.total_clocks(), 9);
+  EXPECT_THAT(header.blocks(), ElementsAre(3, 4));
+}
+
+TEST(HeaderEncoderTest, ValuesAtACutTravelWhole) {
+  const HeaderEncoder encoder = Encoder(ElementType::kFloat16);
+  EXPECT_EQ(encoder.MakePush(kBlocks).wire_type(), WIRE_FLOAT16);
+  const PullHeader step = encoder.MakePull(kBlocks, 6, /*cut_id=*/0);
+  EXPECT_EQ(step.clock(), 6);
+  EXPECT_EQ(step.wire_type(), WIRE_FLOAT16);
+  EXPECT_THAT(step.blocks(), ElementsAre(3, 4));
+  EXPECT_GT(step.wait_seconds(), 0);
+  const PullHeader cut = encoder.MakePull(kBlocks, 6, /*cut_id=*/8);
+  EXPECT_EQ(cut.cut_id(), 8u);
+  EXPECT_EQ(cut.wire_type(), WIRE_FLOAT32);
+  EXPECT_EQ(encoder.PulledType(8), ElementType::kFloat32);
+  EXPECT_EQ(encoder.PulledType(0), ElementType::kFloat16);
+}
+
+}  // namespace
+}  // namespace syncline::worker

@@ -1,0 +1,49 @@
+#include "worker/client/answer_log.h"
+
+#include <algorithm>
+
+namespace syncline::worker {
+
+AnswerLog::AnswerLog(uint32_t shards, const ClientTelemetry& telemetry)
+    : telemetry_(telemetry), non_finite_(shards) {}
+
+void AnswerLog::BeginStep() {
+  MutexLock lock(&mu_);
+  left_ = absl::InfinitePast();
+  readable_ = absl::InfinitePast();
+}
+
+void AnswerLog::OnPushed(absl::Time left) {
+  MutexLock lock(&mu_);
+  Mark(left, left);
+}
+
+void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
+                         size_t bytes, absl::Time left) {
+  AddCount(telemetry_.pulled_bytes, bytes);
+  MutexLock lock(&mu_);
+  TakeNonFinite(shard, header.non_finite());
+  Mark(left, left + absl::Seconds(header.waited_seconds()));
+}
+
+ParameterExchange::WaitTimes AnswerLog::TimesOf(absl::Time begin,
+                                                absl::Time end) const {
+  MutexLock lock(&mu_);
+  const absl::Time left = std::clamp(left_, begin, end);
+  const absl::Time readable = std::clamp(readable_, left, end);
+  return {left - begin, readable - left, end - readable};
+}
+
+void AnswerLog::Mark(absl::Time left, absl::Time readable) {
+  left_ = std::max(left_, left);
+  readable_ = std::max(readable_, readable);
+}
+
+void AnswerLog::TakeNonFinite(uint32_t shard, uint64_t count) {
+  uint64_t& told = non_finite_[shard];
+  if (count <= told) return;
+  AddCount(telemetry_.non_finite, count - told);
+  told = count;
+}
+
+}  // namespace syncline::worker

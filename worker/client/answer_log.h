@@ -1,0 +1,54 @@
+#ifndef SYNCLINE_WORKER_CLIENT_ANSWER_LOG_H_
+#define SYNCLINE_WORKER_CLIENT_ANSWER_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/client/transport/client_telemetry.h"
+#include "worker/exchange/parameter_exchange.h"
+
+namespace syncline::worker {
+
+// The news in the answers of one worker's calls besides the values: when a
+// step's gradients had left, when its values could be read, and how many of the
+// worker's gradients a shard has found not to be finite. Thread-safe.
+class AnswerLog {
+ public:
+  // Counts pulled_bytes and non_finite of `telemetry`.
+  AnswerLog(uint32_t shards, const ClientTelemetry& telemetry);
+
+  // Forgets the times of the step before.
+  void BeginStep() ABSL_LOCKS_EXCLUDED(mu_);
+  // A push that pulls nothing was answered; its request had left at `left`.
+  void OnPushed(absl::Time left) ABSL_LOCKS_EXCLUDED(mu_);
+  // `bytes` of values came from `shard`, for a request that had left at `left`.
+  void OnValues(uint32_t shard, const PullResponseHeader& header, size_t bytes,
+                absl::Time left) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The time from `begin` to `end` by cause, as the latest of the step's
+  // answers say.
+  ParameterExchange::WaitTimes TimesOf(absl::Time begin, absl::Time end) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Mark(absl::Time left, absl::Time readable)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Only a larger number than before is news.
+  void TakeNonFinite(uint32_t shard, uint64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const ClientTelemetry telemetry_;
+  mutable Mutex mu_;
+  absl::Time left_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Time readable_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  std::vector<uint64_t> non_finite_ ABSL_GUARDED_BY(mu_);  // by shard
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_CLIENT_ANSWER_LOG_H_

@@ -1,0 +1,36 @@
+#ifndef SYNCLINE_WORKER_CLIENT_CLIENT_CONTEXT_H_
+#define SYNCLINE_WORKER_CLIENT_CLIENT_CONTEXT_H_
+
+#include <cstddef>
+
+#include "common/base/element_type.h"
+#include "common/wire/block_map.h"
+#include "worker/client/answer_log.h"
+#include "worker/client/header_encoder.h"
+#include "worker/client/pushed_step.h"
+#include "worker/client/transport/client_telemetry.h"
+#include "worker/client/transport/fanout_call.h"
+#include "worker/exchange/dense_tensors.h"
+
+namespace syncline::worker {
+
+// The objects of one PsClient that its parts work with. They outlive the parts.
+struct ClientContext {
+  const BlockMap* map = nullptr;
+  const DenseTensors* tensors = nullptr;
+  const HeaderEncoder* headers = nullptr;
+  const PushedStep* step = nullptr;
+  AnswerLog* answers = nullptr;
+  FanoutCall* calls = nullptr;
+  ClientTelemetry telemetry = {};
+  // How gradients travel, and values but those at cuts.
+  ElementType wire_type = ElementType::kFloat32;
+  // Payload of one message at most, over the network and through memory shared
+  // with the ps; both <= kChunkBytesMax. One block or row may be larger.
+  size_t chunk_bytes = 0;
+  size_t shared_chunk_bytes = 0;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_CLIENT_CLIENT_CONTEXT_H_

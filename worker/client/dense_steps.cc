@@ -1,0 +1,158 @@
+#include "worker/client/dense_steps.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/wire/frame.h"
+#include "worker/client/block_frames.h"
+
+namespace syncline::worker {
+
+DenseSteps::DenseSteps(const ClientContext* context)
+    : context_(*context),
+      builder_(context->map, context->chunk_bytes,
+               ElementBytes(context->wire_type)) {}
+
+void DenseSteps::StartInit(int64_t total_clocks) {
+  for (uint32_t shard = 0; shard < context_.map->shard_count(); ++shard) {
+    for (const Chunk& chunk : ShardChunks(shard, ElementType::kFloat32)) {
+      context_.calls->Start(
+          {.shard = shard,
+           .method = "Init",
+           .request = EncodeFrame(
+               context_.headers->MakeInit(total_clocks, chunk.blocks),
+               ValueSlices(*context_.map, chunk, context_.tensors->values,
+                           context_.tensors->owner)),
+           .bytes = chunk.bytes});
+    }
+  }
+}
+
+void DenseSteps::StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id) {
+  std::vector<Chunk> chunks =
+      ShardChunks(shard, context_.headers->PulledType(cut_id));
+  std::stable_sort(
+      chunks.begin(), chunks.end(),
+      [this](const Chunk& a, const Chunk& b) { return RankOf(a) < RankOf(b); });
+  for (Chunk& chunk : chunks) StartPull(std::move(chunk), clock, cut_id);
+}
+
+void DenseSteps::StartEmptyPull(uint32_t shard, int64_t clock,
+                                uint64_t cut_id) {
+  StartPull({.shard = shard}, clock, cut_id);
+}
+
+void DenseSteps::BeginStep() {
+  for (uint32_t shard = 0; shard < context_.map->shard_count(); ++shard) {
+    builder_.SetChunkBytesMax(shard, ChunkBytes(shard));
+  }
+}
+
+void DenseSteps::Send(uint32_t tensor) {
+  for (const Chunk& chunk : builder_.Add(tensor)) SendGradients(chunk);
+}
+
+void DenseSteps::SendRest() {
+  for (const Chunk& chunk : builder_.Flush()) SendGradients(chunk);
+}
+
+void DenseSteps::StartEmptyClose(uint32_t shard) {
+  context_.calls->Start(context_.step->Close(shard));
+  if (context_.step->pulls()) {
+    StartPulls(shard, context_.step->next_clock(), 0);
+  }
+}
+
+void DenseSteps::SendGradients(const Chunk& chunk) {
+  const PushedStep& step = *context_.step;
+  FanoutCall::Call call;
+  call.shard = chunk.shard;
+  call.clock = step.clock();
+  call.bytes = chunk.bytes;
+  call.rank = RankOf(chunk);
+  AddCount(context_.telemetry.pushed_bytes, chunk.bytes);
+  PushHeader push = step.Header(chunk.shard, chunk.blocks);
+  std::vector<grpc::Slice> gradients =
+      GradientSlices(*context_.map, chunk, context_.wire_type,
+                     context_.tensors->gradients, context_.tensors->owner);
+  if (step.pulls()) {
+    PushPullHeader header;
+    *header.mutable_push() = std::move(push);
+    *header.mutable_pull() =
+        context_.headers->MakePullPart(chunk.blocks, step.next_clock(), 0);
+    call.method = "PushPull";
+    call.answer_bytes = chunk.bytes;
+    call.request = EncodeFrame(header, std::move(gradients));
+    call.on_response = [this, chunk](const grpc::ByteBuffer& response,
+                                     absl::Time left) {
+      return StoreValues(chunk, context_.wire_type, response, left);
+    };
+  } else {
+    call.method = "Push";
+    call.request = EncodeFrame(push, std::move(gradients));
+    call.on_response = [this](const grpc::ByteBuffer&, absl::Time left) {
+      context_.answers->OnPushed(left);
+      return absl::OkStatus();
+    };
+  }
+  context_.calls->Start(std::move(call));
+}
+
+void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
+  FanoutCall::Call call;
+  call.shard = chunk.shard;
+  call.method = "Pull";
+  call.direction = FanoutCall::Direction::kPull;
+  call.request =
+      EncodeFrame(context_.headers->MakePull(chunk.blocks, clock, cut_id), {});
+  call.bytes = chunk.bytes;
+  call.answer_bytes = chunk.bytes;
+  call.clock = clock;
+  call.rank = RankOf(chunk);
+  call.on_response = [this, chunk = std::move(chunk),
+                      type = context_.headers->PulledType(cut_id)](
+                         const grpc::ByteBuffer& response, absl::Time left) {
+    return StoreValues(chunk, type, response, left);
+  };
+  context_.calls->Start(std::move(call));
+}
+
+size_t DenseSteps::ChunkBytes(uint32_t shard) const {
+  return context_.calls->SharesMemory(shard) ? context_.shared_chunk_bytes
+                                             : context_.chunk_bytes;
+}
+
+std::vector<Chunk> DenseSteps::ShardChunks(uint32_t shard,
+                                           ElementType type) const {
+  ChunkBuilder builder(context_.map, ChunkBytes(shard), ElementBytes(type));
+  std::vector<Chunk> chunks = builder.AddShard(shard);
+  for (Chunk& rest : builder.Flush()) chunks.push_back(std::move(rest));
+  return chunks;
+}
+
+int64_t DenseSteps::RankOf(const Chunk& chunk) const {
+  const std::vector<uint32_t>& first_use = context_.tensors->first_use;
+  int64_t rank = std::numeric_limits<int64_t>::max();
+  for (const uint32_t block : chunk.blocks) {
+    const uint32_t tensor = context_.map->blocks()[block].tensor;
+    rank =
+        std::min<int64_t>(rank, first_use.empty() ? tensor : first_use[tensor]);
+  }
+  return rank;
+}
+
+absl::Status DenseSteps::StoreValues(const Chunk& chunk, ElementType type,
+                                     const grpc::ByteBuffer& response,
+                                     absl::Time left) {
+  PullResponseHeader header;
+  PayloadView payload;
+  SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
+  SYNCLINE_RETURN_IF_ERROR(StoreBlocks(*context_.map, chunk, type, header,
+                                       payload, context_.tensors->values));
+  context_.answers->OnValues(chunk.shard, header, payload.size_bytes(), left);
+  return absl::OkStatus();
+}
+
+}  // namespace syncline::worker
