@@ -105,7 +105,7 @@ Halving HalvingOf(const Window& window) {
     return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 &&
            axis.pad_begin == 0 && axis.in == 2 * axis.out;
   };
-  const std::vector<Window::Axis>& axes = window.axes;
+  const auto& axes = window.axes;
   if (axes.size() < 2 || axes.size() > 3 || !halves(axes[0]) ||
       !halves(axes[1])) {
     return {};

@@ -1,8 +1,11 @@
 #ifndef SYNCLINE_KERNELS_WINDOW_H_
 #define SYNCLINE_KERNELS_WINDOW_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <initializer_list>
+
+#include "kernels/elementwise/fixed_list.h"
 
 namespace syncline {
 
@@ -25,7 +28,14 @@ struct Window {
     // Input elements between a window's first and one past its last.
     int64_t span() const { return (kernel - 1) * dilation + 1; }
   };
-  std::vector<Axis> axes;  // outermost first
+  static constexpr size_t kAxesMax = 3;
+
+  Window() = default;
+  Window(std::initializer_list<Axis> outermost_first) {
+    for (const Axis& axis : outermost_first) axes.push_back(axis);
+  }
+
+  FixedList<Axis, kAxesMax> axes;  // outermost first
 
   int64_t in_count() const { return Product(&Axis::in); }
   int64_t out_count() const { return Product(&Axis::out); }

@@ -152,8 +152,8 @@ std::vector<Term> MaxPoolTerms(const Window& window, const Array<T>& x) {
 inline std::vector<Term> AveragePoolTerms(const Window& window, int64_t planes,
                                           bool include_pad) {
   Window counted = window;
-  for (Window::Axis& axis : counted.axes) {
-    if (!include_pad) continue;
+  for (size_t d = 0; d < counted.axes.size() && include_pad; ++d) {
+    Window::Axis& axis = counted.axes[d];
     axis.in += axis.pad_begin + axis.pad_end;
     axis.pad_begin = 0;
   }

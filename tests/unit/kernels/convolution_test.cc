@@ -36,7 +36,7 @@ Convolution Create(int64_t batch) {
                              .dilation = 1,
                              .pad_begin = 1,
                              .pad_end = 1};
-  shape.window.axes = {axis, axis};
+  shape.window = {axis, axis};
   auto convolution = Convolution::Create(
       shape,
       {.forward = true, .backward_data = true, .backward_weights = true});

@@ -19,7 +19,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Windows of two over four elements, without overlap.
-const Window kPairs = {{{.in = 4, .out = 2, .kernel = 2, .stride = 2}}};
+const Window kPairs = {{.in = 4, .out = 2, .kernel = 2, .stride = 2}};
 
 TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
   const std::vector<float> x = {3, 3, -1, -1};
@@ -38,8 +38,8 @@ TEST(PoolingTest, TheFirstOfEqualsIsTheMaximum) {
 class HalvingPoolTest : public testing::TestWithParam<int64_t> {};
 
 TEST_P(HalvingPoolTest, WindowsOfTwoByTwoAreLikeAnyOthers) {
-  Window window = {{{.in = 6, .out = 3, .kernel = 2, .stride = 2},
-                    {.in = 38, .out = 19, .kernel = 2, .stride = 2}}};
+  Window window = {{.in = 6, .out = 3, .kernel = 2, .stride = 2},
+                   {.in = 38, .out = 19, .kernel = 2, .stride = 2}};
   const int64_t channels = GetParam();
   if (channels > 1) window.axes.push_back({.in = channels, .out = channels});
   constexpr int64_t kPlanes = 5;
@@ -108,7 +108,7 @@ TEST(PoolingTest, MinusInfinityHasAnIndex) {
 
 TEST(PoolingTest, AWindowOfPaddingIsNobodys) {
   const Window window = {
-      {{.in = 1, .out = 2, .kernel = 1, .stride = 2, .pad_end = 2}}};
+      {.in = 1, .out = 2, .kernel = 1, .stride = 2, .pad_end = 2}};
   const std::vector<float> x = {4};
   std::vector<float> y(2), dx(1);
   std::vector<int32_t> indices(2);

@@ -24,15 +24,13 @@
 // all workers, would gain nothing.
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/model/graph/operator_list.h"
-#include "kernels/elementwise/loop.h"
-#include "kernels/normalization.h"
-#include "kernels/optimizer/optimizer.h"
-#include "kernels/threads.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/normalization_kernels.h"
 #include "worker/ops/op.h"
 #include "worker/ops/statistics_exchange.h"
 
@@ -41,43 +39,64 @@ namespace {
 
 enum Input { kX, kScale, kBias, kMean, kVariance };
 
+// What an Op has that folds statistics.
+struct FoldMemory {
+  // Mean, variance and inverse deviation of the step, by channel. A step folds
+  // once, so they also serve the segments that are computed again.
+  DeviceMemory kept;
+  // Of the host, which talks to the other workers: the batch's mean and
+  // variance, by channel, and the sums that are exchanged.
+  DeviceMemory moments;
+  DeviceMemory sums;
+};
+
+absl::StatusOr<FoldMemory> FoldMemoryFor(Device& device, int64_t channels) {
+  FoldMemory memory;
+  SYNCLINE_ASSIGN_OR_RETURN(memory.kept,
+                            device.Allocate(3 * channels * sizeof(float)));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      memory.moments, device.AllocatePinned(2 * channels * sizeof(float)));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      memory.sums, device.AllocatePinned((1 + 2 * channels) * sizeof(double)));
+  return memory;
+}
+
 class BatchNormOp : public Op {
  public:
   BatchNormOp(const OpSpec& spec, const NormalizationShape& shape,
-              bool of_batch)
+              bool of_batch, FoldMemory folding,
+              const NormalizationKernels& kernels)
       : Op(TraitsOf(spec, shape)),
         shape_(shape),
         of_batch_(of_batch),
         elements_(static_cast<double>(shape.elements())),
-        kept_(spec.folds_statistics ? 3 * shape.channels : 0),
+        folding_(std::move(folding)),
         samples_(static_cast<float>(spec.samples)),
         epsilon_(spec.node->Float("epsilon", 1e-5f)),
         momentum_(spec.node->Float("momentum", 0.9f)),
-        sample_variance_(spec.node->Int(kSampleVariance, 0) != 0) {}
+        sample_variance_(spec.node->Int(kSampleVariance, 0) != 0),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     const Statistics s = StatisticsIn(t);
     // A second fold in one step would be another point of it.
-    const bool kept = t.again && !kept_.empty();
+    const bool kept = t.again && keeps_statistics();
     if (!kept) SYNCLINE_RETURN_IF_ERROR(Measure(t, s));
-    ForChannels([&](const NormalizationShape& part, int64_t c) {
-      const int64_t offset = c * shape_.plane;
-      NormalizePlanes(part, t.in(kX) + offset, s.mean + c, s.inverse + c,
-                      t.in(kScale) + c, t.in(kBias) + c, t.out(0) + offset);
-    });
-    WriteRunning(t.in(kMean), /*factor=*/1, s.mean, t.out(1));
-    WriteRunning(t.in(kVariance), VarianceFactor(), s.variance, t.out(2));
+    kernels_.forward(*t.stream, shape_, t.in(kX), s.mean, s.inverse,
+                     t.in(kScale), t.in(kBias), t.out(0));
+    WriteRunning(t, t.in(kMean), /*factor=*/1, s.mean, t.out(1));
+    WriteRunning(t, t.in(kVariance), VarianceFactor(), s.variance, t.out(2));
     // The batch's own, before opset 14.
-    WriteTimes(1, s.mean, /*accumulate=*/false, t.out(3));
-    WriteTimes(1, s.variance, /*accumulate=*/false, t.out(4));
+    if (t.out(3) != nullptr) CopyChannels(t, s.mean, t.out(3));
+    if (t.out(4) != nullptr) CopyChannels(t, s.variance, t.out(4));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const Statistics s = StatisticsIn(t);
-    WriteTimes(samples_ * VarianceFactor(), s.variance, g.accumulate(kVariance),
-               g.in(kVariance));
-    WriteTimes(samples_, s.mean, g.accumulate(kMean), g.in(kMean));
+    WriteTimes(t, samples_ * VarianceFactor(), s.variance,
+               g.accumulate(kVariance), g.in(kVariance));
+    WriteTimes(t, samples_, s.mean, g.accumulate(kMean), g.in(kMean));
     const NormalizationGradient gradient = {
         .x = t.in(kX),
         .dy = g.out(),
@@ -92,21 +111,17 @@ class BatchNormOp : public Op {
         .dbias = g.in(kBias),
         .accumulate_bias = g.accumulate(kBias),
         .sums = static_cast<double*>(t.scratch)};
-    ForChannels([&](const NormalizationShape& part, int64_t c) {
-      SumPlanesGradient(part, OfChannels(gradient, c));
-    });
+    kernels_.sum_gradient(*t.stream, shape_, gradient);
     if (folds(t) && normalises_by_batch() && gradient.dx != nullptr) {
-      const auto count = static_cast<size_t>(2 * shape_.statistic_count());
-      SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold({gradient.sums, count}));
+      SYNCLINE_RETURN_IF_ERROR(
+          FoldSums(t, 2 * shape_.statistic_count(), gradient.sums));
     }
-    ForChannels([&](const NormalizationShape& part, int64_t c) {
-      WritePlanesGradient(part, OfChannels(gradient, c), elements_);
-    });
+    kernels_.write_gradient(*t.stream, shape_, gradient, elements_);
     return absl::OkStatus();
   }
 
  private:
-  // By channel.
+  // By channel, one after the other.
   struct Statistics {
     Statistics(const NormalizationShape& shape, float* at)
         : mean(at),
@@ -117,12 +132,13 @@ class BatchNormOp : public Op {
     float* inverse;
   };
 
-  Statistics StatisticsIn(const Tensors& t) {
-    return {shape_,
-            kept_.empty() ? static_cast<float*>(t.workspace) : kept_.data()};
+  bool keeps_statistics() const { return folding_.kept.data() != nullptr; }
+  Statistics StatisticsIn(const Tensors& t) const {
+    return {shape_, keeps_statistics() ? folding_.kept.as<float>()
+                                       : static_cast<float*>(t.workspace)};
   }
   bool folds(const Tensors& t) const {
-    return of_batch_ && !kept_.empty() && t.statistics != nullptr;
+    return of_batch_ && keeps_statistics() && t.statistics != nullptr;
   }
   bool normalises_by_batch() const { return of_batch_ && elements_ > 1; }
   // From the batch's variance to what the running one follows.
@@ -135,32 +151,34 @@ class BatchNormOp : public Op {
   // Of the batch, or of all workers'; or those that are stored.
   absl::Status Measure(const Tensors& t, const Statistics& s) {
     if (of_batch_) {
-      ForChannels([&](const NormalizationShape& part, int64_t c) {
-        PlaneMoments(part, t.in(kX) + c * shape_.plane, s.mean + c,
-                     s.variance + c);
-      });
+      kernels_.moments(*t.stream, shape_, t.in(kX), s.mean, s.variance);
     }
     elements_ = static_cast<double>(shape_.elements());
     if (folds(t)) SYNCLINE_RETURN_IF_ERROR(FoldMoments(t, s));
     if (!normalises_by_batch()) {
-      std::copy_n(t.in(kMean), shape_.channels, s.mean);
-      std::copy_n(t.in(kVariance), shape_.channels, s.variance);
+      CopyChannels(t, t.in(kMean), s.mean);
+      CopyChannels(t, t.in(kVariance), s.variance);
     }
-    InverseDeviation(shape_.channels, epsilon_, s.variance, s.inverse);
+    kernels_.inverse_deviation(*t.stream, shape_.channels, epsilon_, s.variance,
+                               s.inverse);
     return absl::OkStatus();
   }
 
   absl::Status FoldMoments(const Tensors& t, const Statistics& s) {
     const auto channels = static_cast<size_t>(shape_.channels);
-    const absl::Span<double> all(static_cast<double*>(t.scratch),
-                                 1 + 2 * channels);
+    float* const mean = folding_.moments.as<float>();
+    float* const variance = mean + channels;
+    const size_t moment_bytes = 2 * channels * sizeof(float);
+    t.stream->CopyToHost(mean, s.mean, moment_bytes);
+    SYNCLINE_RETURN_IF_ERROR(t.stream->Synchronize());
+    const absl::Span<double> all(folding_.sums.as<double>(), 1 + 2 * channels);
     const absl::Span<double> sums = all.subspan(1, channels);
     const absl::Span<double> squares = all.subspan(1 + channels);
     all[0] = elements_;
     for (size_t c = 0; c < channels; ++c) {
-      const double mean = s.mean[c];
-      sums[c] = elements_ * mean;
-      squares[c] = elements_ * (s.variance[c] + mean * mean);
+      const double m = mean[c];
+      sums[c] = elements_ * m;
+      squares[c] = elements_ * (variance[c] + m * m);
     }
     const bool own_are_finite = AreFinite(all);
     SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold(all));
@@ -173,23 +191,31 @@ class BatchNormOp : public Op {
     }
     elements_ = all[0];
     for (size_t c = 0; c < channels; ++c) {
-      const double mean = sums[c] / elements_;
-      s.mean[c] = static_cast<float>(mean);
-      s.variance[c] = static_cast<float>(
-          std::max(0.0, squares[c] / elements_ - mean * mean));
+      const double m = sums[c] / elements_;
+      mean[c] = static_cast<float>(m);
+      variance[c] =
+          static_cast<float>(std::max(0.0, squares[c] / elements_ - m * m));
     }
+    t.stream->CopyToDevice(s.mean, mean, moment_bytes);
+    return absl::OkStatus();
+  }
+
+  // Replaces `sums`, of the device, by those of all workers.
+  absl::Status FoldSums(const Tensors& t, int64_t count, double* sums) {
+    const absl::Span<double> all(folding_.sums.as<double>(), count);
+    const size_t bytes = all.size() * sizeof(double);
+    t.stream->CopyToHost(all.data(), sums, bytes);
+    SYNCLINE_RETURN_IF_ERROR(t.stream->Synchronize());
+    SYNCLINE_RETURN_IF_ERROR(t.statistics->Fold(all));
+    t.stream->CopyToDevice(sums, all.data(), bytes);
     return absl::OkStatus();
   }
 
   static Traits TraitsOf(const OpSpec& spec, const NormalizationShape& shape) {
     Traits traits;
     traits.backward_inputs = 1 << kX | 1 << kScale;
-    const int64_t channels = shape.channels;
-    if (spec.folds_statistics) {
-      traits.forward_scratch_bytes =
-          (1 + 2 * channels) * static_cast<int64_t>(sizeof(double));
-    } else {
-      traits.workspace_bytes = 3 * channels * sizeof(float);
+    if (!spec.folds_statistics) {
+      traits.workspace_bytes = 3 * shape.channels * sizeof(float);
     }
     traits.backward_scratch_bytes = GradientSums(shape) * sizeof(double);
     traits.in_place_input = kX;
@@ -197,62 +223,38 @@ class BatchNormOp : public Op {
     return traits;
   }
 
-  // Calls run(part, first channel) for what each thread has. Channels have
-  // nothing to do with each other, so the bits do not depend on the cut.
-  template <typename Run>
-  void ForChannels(Run run) const {
-    const int64_t blocks = shape_.channels / shape_.block;
-    ParallelForRows(blocks, shape_.elements() * shape_.block,
-                    [&](int64_t begin, int64_t end) {
-                      const int64_t first = begin * shape_.block;
-                      run(shape_.Channels(first, end * shape_.block), first);
-                    });
-  }
-  NormalizationGradient OfChannels(NormalizationGradient g,
-                                   int64_t first) const {
-    const auto moved = [](float* array, int64_t offset) {
-      return array == nullptr ? nullptr : array + offset;
-    };
-    const int64_t offset = first * shape_.plane;
-    g.x += offset;
-    g.dy += offset;
-    g.dx = moved(g.dx, offset);
-    g.mean += first;
-    g.inverse += first;
-    g.scale += first;
-    g.dscale = moved(g.dscale, first);
-    g.dbias = moved(g.dbias, first);
-    g.sums += first;
-    return g;
+  void CopyChannels(const Tensors& t, const float* from, float* to) const {
+    t.stream->Copy(to, from, shape_.channels * sizeof(float));
   }
 
   // Writes an output of running statistics as they are after this batch.
-  void WriteRunning(const float* running, float factor, const float* batch,
-                    float* out) const {
+  void WriteRunning(const Tensors& t, const float* running, float factor,
+                    const float* batch, float* out) const {
     if (out == nullptr) return;
-    std::copy_n(running, shape_.channels, out);
     if (normalises_by_batch()) {
-      AverageIn(momentum_, factor, batch, out, shape_.channels);
+      kernels_.average_in(*t.stream, shape_.channels, momentum_, factor,
+                          running, batch, out);
+    } else {
+      CopyChannels(t, running, out);
     }
   }
 
-  void WriteTimes(float factor, const float* from, bool accumulate,
-                  float* out) const {
+  void WriteTimes(const Tensors& t, float factor, const float* from,
+                  bool accumulate, float* out) const {
     if (out == nullptr) return;
-    Emit(shape_.channels, accumulate, out,
-         [=](int64_t c) { return from[c] * factor; });
+    kernels_.multiply(*t.stream, shape_.channels, factor, from, accumulate,
+                      out);
   }
 
   const NormalizationShape shape_;
   const bool of_batch_;
   double elements_;  // that each mean is of, in this step
-  // The folded statistics of the step. A step folds once, so they also serve
-  // the segments that are computed again.
-  std::vector<float> kept_;
+  const FoldMemory folding_;
   const float samples_;
   const float epsilon_;
   const float momentum_;
   const bool sample_variance_;
+  const NormalizationKernels kernels_;
 };
 
 }  // namespace
@@ -290,7 +292,19 @@ absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
         "variance; raise batch_size or lower micro_batches, or freeze the ",
         "running mean and variance"));
   }
-  return std::make_unique<BatchNormOp>(spec, shape, of_batch);
+  const NormalizationKernels* const kernels = spec.kernels().normalization;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels->moments, kernels->inverse_deviation, kernels->forward,
+      kernels->sum_gradient, kernels->write_gradient, kernels->average_in,
+      kernels->multiply));
+  FoldMemory folding;
+  if (spec.folds_statistics) {
+    SYNCLINE_ASSIGN_OR_RETURN(folding,
+                              FoldMemoryFor(*spec.device, shape.channels));
+  }
+  return std::make_unique<BatchNormOp>(spec, shape, of_batch,
+                                       std::move(folding), *kernels);
 }
 
 }  // namespace syncline::worker

@@ -1,44 +1,35 @@
 // Srivastava et al., JMLR 2014, inverted: what is kept is scaled by
 // 1 / (1 - ratio), so that inference is the identity.
 
-#include <cmath>
-#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/loop.h"
+#include "kernels/device/dropout_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "worker/ops/op.h"
 #include "worker/ops/tensor/views.h"
 
 namespace syncline::worker {
 namespace {
 
-// The mask as the second output wants it: bool, or float32 before opset 10.
-void WriteMask(const TensorType& type, const uint8_t* mask, void* out) {
-  if (out == nullptr) return;
+// Writes the mask as the second output wants it: bool, or float32 before opset
+// 10.
+void WriteMask(const DropoutKernels& kernels, const TensorType& type,
+               const uint8_t* mask, const Op::Tensors& t) {
+  if (t.out(1) == nullptr) return;
   if (type.dtype == DType::kFloat32) {
-    Emit(type.count(), /*accumulate=*/false, static_cast<float*>(out),
-         [=](int64_t i) { return static_cast<float>(mask[i]); });
+    kernels.widen(*t.stream, type.count(), mask, t.out(1));
   } else {
-    std::memcpy(out, mask, type.count());
-  }
-}
-
-// Two elements share a random number: 32 bits decide each.
-void DrawMask(uint64_t seed, double ratio, int64_t count, uint8_t* mask) {
-  const uint64_t threshold = static_cast<uint64_t>(std::ldexp(ratio, 32));
-  Random random(seed);
-  for (int64_t i = 0; i < count; i += 2) {
-    const uint64_t bits = random.Next();
-    mask[i] = (bits & 0xffffffffu) >= threshold;
-    if (i + 1 < count) mask[i + 1] = (bits >> 32) >= threshold;
+    t.stream->Copy(t.out(1), mask, type.count());
   }
 }
 
 class DropoutOp : public Op {
  public:
-  DropoutOp(const OpSpec& spec, float ratio)
+  DropoutOp(const OpSpec& spec, float ratio, const DropoutKernels& kernels)
       : Op({.workspace_bytes = spec.input(0).count(),
             .in_place_input = 0,
             .gradient_in_place = true}),
@@ -46,65 +37,62 @@ class DropoutOp : public Op {
         mask_type_(spec.output(1)),
         ratio_(ratio),
         scale_(1.0f / (1.0f - ratio)),
-        seed_(static_cast<uint64_t>(spec.node->Int("seed", 0))) {}
+        seed_(static_cast<uint64_t>(spec.node->Int("seed", 0))),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     auto* const mask = static_cast<uint8_t*>(t.workspace);
-    DrawMask(SeedFor(t.seed, seed_), ratio_, count_, mask);
-    Scale(mask, t.in(0), /*accumulate=*/false, t.out(0));
-    WriteMask(mask_type_, mask, t.out(1));
+    kernels_.draw(*t.stream, count_, SeedFor(t.seed, seed_), ratio_, mask);
+    kernels_.apply(*t.stream, count_, scale_, mask, t.in(0),
+                   /*accumulate=*/false, t.out(0));
+    WriteMask(kernels_, mask_type_, mask, t);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    Scale(static_cast<const uint8_t*>(t.workspace), g.out(), g.accumulate(0),
-          g.in(0));
+    kernels_.apply(*t.stream, count_, scale_,
+                   static_cast<const uint8_t*>(t.workspace), g.out(),
+                   g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  // Zero, not x * 0, for what is dropped: x may be infinite.
-  void Scale(const uint8_t* mask, const float* x, bool accumulate,
-             float* y) const {
-    const float scale = scale_;
-    Emit(count_, accumulate, y,
-         [=](int64_t i) { return mask[i] != 0 ? x[i] * scale : 0.0f; });
-  }
-
   const int64_t count_;
   const TensorType mask_type_;
   const float ratio_;
   const float scale_;
   const uint64_t seed_;
+  const DropoutKernels kernels_;
 };
 
 // Nothing is dropped, but the mask, all ones, is wanted.
 class KeepAllOp : public Op {
  public:
-  explicit KeepAllOp(const OpSpec& spec)
+  KeepAllOp(const OpSpec& spec, DeviceMemory ones,
+            const DropoutKernels& kernels)
       : Op({.in_place_input = 0, .gradient_in_place = true}),
         count_(spec.input(0).count()),
         mask_type_(spec.output(1)),
-        ones_(count_, 1) {}
+        ones_(std::move(ones)),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    if (t.out(0) != t.in(0)) {
-      std::memcpy(t.out(0), t.in(0), count_ * sizeof(float));
-    }
-    WriteMask(mask_type_, ones_.data(), t.out(1));
+    t.stream->Copy(t.out(0), t.in(0), count_ * sizeof(float));
+    WriteMask(kernels_, mask_type_, ones_.as<uint8_t>(), t);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const float* const dy = g.out();
-    Emit(count_, g.accumulate(0), g.in(0), [=](int64_t i) { return dy[i]; });
+    kernels_.apply(*t.stream, count_, /*scale=*/1, ones_.as<uint8_t>(), g.out(),
+                   g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
  private:
   const int64_t count_;
   const TensorType mask_type_;
-  const std::vector<uint8_t> ones_;
+  const DeviceMemory ones_;
+  const DropoutKernels kernels_;
 };
 
 // Input 1 since opset 12, an attribute before.
@@ -144,11 +132,18 @@ absl::StatusOr<std::unique_ptr<Op>> MakeDropout(const OpSpec& spec) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(const float ratio, RatioOf(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const bool drops, DropsInTraining(spec));
-  if (spec.training && drops && ratio > 0) {
-    return std::make_unique<DropoutOp>(spec, ratio);
-  }
-  if (spec.output(1).present) return std::make_unique<KeepAllOp>(spec);
-  return MakeView(spec);
+  const bool is_random = spec.training && drops && ratio > 0;
+  if (!is_random && !spec.output(1).present) return MakeView(spec);
+  const DropoutKernels* const kernels = spec.kernels().dropout;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->draw, kernels->apply, kernels->widen));
+  if (is_random) return std::make_unique<DropoutOp>(spec, ratio, *kernels);
+  const std::vector<uint8_t> ones(spec.input(0).count(), 1);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      DeviceMemory uploaded,
+      Upload(*spec.device, absl::Span<const uint8_t>(ones)));
+  return std::make_unique<KeepAllOp>(spec, std::move(uploaded), *kernels);
 }
 
 }  // namespace syncline::worker

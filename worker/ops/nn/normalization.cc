@@ -2,15 +2,15 @@
 // neighbouring channels. batch_normalization.cc normalises over the samples of
 // a batch.
 
-#include "kernels/normalization.h"
-
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/layer_norm.h"
-#include "kernels/local_response.h"
-#include "kernels/threads.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/layer_norm_kernels.h"
+#include "kernels/device/local_response_kernels.h"
+#include "kernels/device/normalization_kernels.h"
 #include "worker/ops/axes.h"
 #include "worker/ops/op.h"
 
@@ -37,15 +37,18 @@ Op::Traits LayerNormTraits(const OpSpec& spec, const RowNorm& shape) {
 
 class LayerNormOp : public Op {
  public:
-  LayerNormOp(const OpSpec& spec, const RowNorm& shape)
-      : Op(LayerNormTraits(spec, shape)), shape_(shape) {}
+  LayerNormOp(const OpSpec& spec, const RowNorm& shape,
+              const LayerNormKernels& kernels)
+      : Op(LayerNormTraits(spec, shape)), shape_(shape), kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     float* const mean = static_cast<float*>(t.workspace);
     float* const inverse = mean + shape_.rows;
-    NormalizeRows(shape_, t.in(0), t.in(1), t.in(2), t.out(0), mean, inverse);
-    if (t.out(1) != nullptr) std::copy_n(mean, shape_.rows, t.out(1));
-    if (t.out(2) != nullptr) std::copy_n(inverse, shape_.rows, t.out(2));
+    kernels_.forward(*t.stream, shape_, t.in(0), t.in(1), t.in(2), t.out(0),
+                     mean, inverse);
+    const size_t bytes = shape_.rows * sizeof(float);
+    if (t.out(1) != nullptr) t.stream->Copy(t.out(1), mean, bytes);
+    if (t.out(2) != nullptr) t.stream->Copy(t.out(2), inverse, bytes);
     return absl::OkStatus();
   }
 
@@ -53,15 +56,15 @@ class LayerNormOp : public Op {
     if (g.out() != nullptr) {
       OutputGradient(t, g);
     } else {
-      ClearGradients(g);
+      ClearGradients(t, g);
     }
     const auto of = [&](size_t i) {
       return i < g.outputs.size() ? g.outputs[i] : nullptr;
     };
     if (g.in(0) != nullptr && (of(1) != nullptr || of(2) != nullptr)) {
       const float* const mean = static_cast<const float*>(t.workspace);
-      AddRowMomentsGradient(shape_, t.in(0), mean, mean + shape_.rows, of(1),
-                            of(2), g.in(0));
+      kernels_.add_moments_gradient(*t.stream, shape_, t.in(0), mean,
+                                    mean + shape_.rows, of(1), of(2), g.in(0));
     }
     return absl::OkStatus();
   }
@@ -91,22 +94,23 @@ class LayerNormOp : public Op {
     }
   }
 
-  void ClearGradients(const Gradients& g) const {
+  void ClearGradients(const Tensors& t, const Gradients& g) const {
     const int64_t counts[] = {shape_.rows * shape_.n, shape_.n, shape_.n};
     for (size_t i = 3; i-- > 0;) {
       if (g.in(i) == nullptr || g.accumulate(i)) continue;
-      std::fill_n(g.in(i), counts[i], 0.0f);
+      t.stream->Clear(g.in(i), counts[i] * sizeof(float));
     }
   }
 
   void Run(const Tensors& t, const Gradients& g, RowNormGradients out) const {
     const float* const mean = static_cast<const float*>(t.workspace);
     out.scratch = t.scratch;
-    NormalizeRowsGradient(shape_, t.in(0), t.in(1), mean, mean + shape_.rows,
-                          g.out(), out);
+    kernels_.backward(*t.stream, shape_, t.in(0), t.in(1), mean,
+                      mean + shape_.rows, g.out(), out);
   }
 
   const RowNorm shape_;
+  const LayerNormKernels kernels_;
 };
 
 // LayerNormalization and, with `centred` false, RMSNormalization: over all
@@ -134,7 +138,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLayerNormOp(const OpSpec& spec,
   if (shape.n == 0) {
     return absl::InvalidArgumentError("nothing to normalise over");
   }
-  return std::make_unique<LayerNormOp>(spec, shape);
+  const LayerNormKernels* const kernels = spec.kernels().layer_norm;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels->forward, kernels->backward, kernels->add_moments_gradient));
+  return std::make_unique<LayerNormOp>(spec, shape, *kernels);
 }
 
 }  // namespace
@@ -151,33 +159,43 @@ namespace {
 
 class GroupNormOp : public Op {
  public:
-  GroupNormOp(const NormalizationShape& shape, float epsilon)
-      : Op(TraitsOf(shape)), shape_(shape), epsilon_(epsilon) {}
+  GroupNormOp(const NormalizationShape& shape, float epsilon,
+              const NormalizationKernels& kernels)
+      : Op(TraitsOf(shape)),
+        shape_(shape),
+        epsilon_(epsilon),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     float* const mean = static_cast<float*>(t.workspace);
     float* const inverse = mean + shape_.statistic_count();
-    PlaneMoments(shape_, t.in(0), mean, inverse);
-    InverseDeviation(shape_.statistic_count(), epsilon_, inverse, inverse);
-    NormalizePlanes(shape_, t.in(0), mean, inverse, t.in(1), t.in(2), t.out(0));
+    kernels_.moments(*t.stream, shape_, t.in(0), mean, inverse);
+    kernels_.inverse_deviation(*t.stream, shape_.statistic_count(), epsilon_,
+                               inverse, inverse);
+    kernels_.forward(*t.stream, shape_, t.in(0), mean, inverse, t.in(1),
+                     t.in(2), t.out(0));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const float* const mean = static_cast<const float*>(t.workspace);
-    NormalizePlanesGradient(shape_, {.x = t.in(0),
-                                     .dy = g.out(),
-                                     .mean = mean,
-                                     .inverse = mean + shape_.statistic_count(),
-                                     .scale = t.in(1),
-                                     .fixed_statistics = false,
-                                     .dx = g.in(0),
-                                     .accumulate_x = g.accumulate(0),
-                                     .dscale = g.in(1),
-                                     .accumulate_scale = g.accumulate(1),
-                                     .dbias = g.in(2),
-                                     .accumulate_bias = g.accumulate(2),
-                                     .sums = static_cast<double*>(t.scratch)});
+    const NormalizationGradient gradient = {
+        .x = t.in(0),
+        .dy = g.out(),
+        .mean = mean,
+        .inverse = mean + shape_.statistic_count(),
+        .scale = t.in(1),
+        .fixed_statistics = false,
+        .dx = g.in(0),
+        .accumulate_x = g.accumulate(0),
+        .dscale = g.in(1),
+        .accumulate_scale = g.accumulate(1),
+        .dbias = g.in(2),
+        .accumulate_bias = g.accumulate(2),
+        .sums = static_cast<double*>(t.scratch)};
+    kernels_.sum_gradient(*t.stream, shape_, gradient);
+    kernels_.write_gradient(*t.stream, shape_, gradient,
+                            static_cast<double>(shape_.elements()));
     return absl::OkStatus();
   }
 
@@ -192,6 +210,7 @@ class GroupNormOp : public Op {
 
   const NormalizationShape shape_;
   const float epsilon_;
+  const NormalizationKernels kernels_;
 };
 
 // Normalises input 0 [batch, channels, ...] by the moments of each `groups`-th
@@ -223,8 +242,13 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGroupNorm(
         absl::StrCat("input ", i, " is ", DimsToString(spec.input(i).dims),
                      "; it must be [", shape.parameter_count(), "]"));
   }
-  return std::make_unique<GroupNormOp>(shape,
-                                       spec.node->Float("epsilon", 1e-5f));
+  const NormalizationKernels* const kernels = spec.kernels().normalization;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
+      kernels->moments, kernels->inverse_deviation, kernels->forward,
+      kernels->sum_gradient, kernels->write_gradient));
+  return std::make_unique<GroupNormOp>(
+      shape, spec.node->Float("epsilon", 1e-5f), *kernels);
 }
 
 }  // namespace
@@ -258,40 +282,28 @@ Op::Traits LocalResponseTraits(int64_t count) {
 // The workspace has what each element is divided by a power of.
 class LocalResponseOp : public Op {
  public:
-  LocalResponseOp(const OpSpec& spec, const LocalResponse& shape)
-      : Op(LocalResponseTraits(spec.input(0).count())), shape_(shape) {}
+  LocalResponseOp(const OpSpec& spec, const LocalResponse& shape,
+                  const LocalResponseKernels& kernels)
+      : Op(LocalResponseTraits(spec.input(0).count())),
+        shape_(shape),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    ForSamples([&](const LocalResponse& part, int64_t at) {
-      NormalizeResponse(part, t.in(0) + at,
-                        static_cast<float*>(t.workspace) + at, t.out(0) + at);
-    });
+    kernels_.forward(*t.stream, shape_, t.in(0),
+                     static_cast<float*>(t.workspace), t.out(0));
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    ForSamples([&](const LocalResponse& part, int64_t at) {
-      NormalizeResponseGradient(
-          part, t.in(0) + at, static_cast<const float*>(t.workspace) + at,
-          g.out() + at, g.accumulate(0), static_cast<float*>(t.scratch) + at,
-          g.in(0) + at);
-    });
+    kernels_.backward(*t.stream, shape_, t.in(0),
+                      static_cast<const float*>(t.workspace), g.out(),
+                      g.accumulate(0), static_cast<float*>(t.scratch), g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  // Calls run(part, offset) for the samples that each thread has.
-  template <typename Run>
-  void ForSamples(Run run) const {
-    const int64_t sample = shape_.channels * shape_.plane;
-    ParallelForRows(shape_.batch, sample, [&](int64_t begin, int64_t end) {
-      LocalResponse part = shape_;
-      part.batch = end - begin;
-      run(part, begin * sample);
-    });
-  }
-
   const LocalResponse shape_;
+  const LocalResponseKernels kernels_;
 };
 
 }  // namespace
@@ -313,7 +325,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLRN(const OpSpec& spec) {
   shape.batch = x[0];
   shape.channels = x[1];
   shape.plane = ElementCount({x.data() + 2, x.size() - 2});
-  return std::make_unique<LocalResponseOp>(spec, shape);
+  const LocalResponseKernels* const kernels = spec.kernels().local_response;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->forward, kernels->backward));
+  return std::make_unique<LocalResponseOp>(spec, shape, *kernels);
 }
 
 }  // namespace syncline::worker

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/threads.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/pooling_kernels.h"
 #include "worker/ops/nn/window.h"
 #include "worker/ops/reduction/reductions.h"
 
@@ -17,28 +19,29 @@ namespace {
 
 class AveragePoolOp : public Op {
  public:
-  AveragePoolOp(const OpSpec& spec, Window window)
+  AveragePoolOp(const PoolShape& shape, DeviceMemory weights,
+                const PoolingKernels& kernels)
       : Op(Traits()),
-        planes_(PlanesOf(spec)),
-        window_(std::move(window)),
-        weights_(AverageWeights(window_,
-                                spec.node->Int("count_include_pad", 0) != 0)) {}
+        shape_(shape),
+        weights_(std::move(weights)),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    AveragePool(planes_, window_, weights_.data(), t.in(0), t.out(0));
+    kernels_.average_forward(*t.stream, shape_, weights_.as<float>(), t.in(0),
+                             t.out(0));
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Tensors&, const Gradients& g) override {
-    AveragePoolGradient(planes_, window_, weights_.data(), g.out(),
-                        g.accumulate(0), g.in(0));
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    kernels_.average_backward(*t.stream, shape_, weights_.as<float>(), g.out(),
+                              g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
  private:
-  const int64_t planes_;
-  const Window window_;
-  const std::vector<float> weights_;
+  const PoolShape shape_;
+  const DeviceMemory weights_;
+  const PoolingKernels kernels_;
 };
 
 }  // namespace
@@ -50,45 +53,46 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAveragePool(const OpSpec& spec) {
       Window window,
       WindowOf(*spec.node, spec.input(0).dims, spec.output(0).dims, kernel));
   AddChannelAxis(spec, &window);
-  return std::make_unique<AveragePoolOp>(spec, std::move(window));
+  const PoolingKernels* const kernels = spec.kernels().pooling;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->average_forward, kernels->average_backward));
+  const std::vector<float> weights =
+      AverageWeights(window, spec.node->Int("count_include_pad", 0) != 0);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      DeviceMemory uploaded,
+      Upload(*spec.device, absl::Span<const float>(weights)));
+  return std::make_unique<AveragePoolOp>(PoolShape{PlanesOf(spec), window},
+                                         std::move(uploaded), *kernels);
 }
 
 namespace {
 
 class MaxPoolOp : public Op {
  public:
-  MaxPoolOp(const OpSpec& spec, Window window)
+  MaxPoolOp(const OpSpec& spec, const PoolShape& shape,
+            const PoolingKernels& kernels)
       : Op(TraitsOf(spec)),
-        planes_(PlanesOf(spec)),
-        window_(std::move(window)),
+        shape_(shape),
         column_major_(spec.node->Int("storage_order", 0) != 0),
-        keeps_indices_(traits().workspace_bytes > 0) {}
+        keeps_indices_(traits().workspace_bytes > 0),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
     auto* const indices =
         keeps_indices_ ? static_cast<int32_t*>(t.workspace) : nullptr;
-    const int64_t in = window_.in_count();
-    const int64_t out = window_.out_count();
-    ParallelForRows(planes_, in, [&](int64_t begin, int64_t end) {
-      MaxPool(end - begin, window_, t.in(0) + begin * in,
-              t.out(0) + begin * out,
-              indices == nullptr ? nullptr : indices + begin * out);
-    });
+    kernels_.max_forward(*t.stream, shape_, t.in(0), t.out(0), indices);
     if (t.outputs.size() > 1 && t.outputs[1] != nullptr) {
-      WriteIndices(indices, static_cast<int64_t*>(t.outputs[1]));
+      kernels_.max_places(*t.stream, shape_, column_major_, indices,
+                          static_cast<int64_t*>(t.outputs[1]));
     }
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const auto* const indices = static_cast<const int32_t*>(t.workspace);
-    const int64_t in = window_.in_count();
-    const int64_t out = window_.out_count();
-    ParallelForRows(planes_, in, [&](int64_t begin, int64_t end) {
-      MaxPoolGradient(end - begin, window_, indices + begin * out,
-                      g.out() + begin * out, g.accumulate(0),
-                      g.in(0) + begin * in);
-    });
+    kernels_.max_backward(*t.stream, shape_,
+                          static_cast<const int32_t*>(t.workspace), g.out(),
+                          g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
@@ -101,45 +105,31 @@ class MaxPoolOp : public Op {
     return traits;
   }
 
-  // As the second output wants them: within the whole input; with
-  // storage_order 1 each plane is counted along its first axis first.
-  void WriteIndices(const int32_t* indices, int64_t* out) const {
-    const int64_t in = window_.in_count();
-    const int64_t count = window_.out_count();
-    for (int64_t i = 0; i < planes_ * count; ++i) {
-      out[i] = i / count * in +
-               (column_major_ ? ColumnMajor(indices[i]) : indices[i]);
-    }
-  }
-  int64_t ColumnMajor(int64_t index) const {
-    int64_t flat = 0;
-    int64_t stride = window_.in_count();
-    for (size_t a = window_.axes.size(); a-- > 0;) {
-      const int64_t n = window_.axes[a].in;
-      stride /= n;
-      flat += index % n * stride;
-      index /= n;
-    }
-    return flat;
-  }
-
-  const int64_t planes_;
-  const Window window_;
-  const bool column_major_;
+  const PoolShape shape_;
+  const bool column_major_;  // how output 1 counts
   const bool keeps_indices_;
+  const PoolingKernels kernels_;
 };
 
 // The largest element of each window of each plane of input 0 [batch, channels,
 // spatial...]; output 1, if there is one, says where it was. Errors:
 // InvalidArgument: not float32, a plane of more than 2^31 - 1 elements.
 absl::StatusOr<std::unique_ptr<Op>> MakeMaxPoolOver(const OpSpec& spec,
-                                                    Window window) {
+                                                    const Window& window) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
   if (window.in_count() > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a plane of ", window.in_count(), " elements; at most 2^31 - 1"));
   }
-  return std::make_unique<MaxPoolOp>(spec, std::move(window));
+  const PoolingKernels* const kernels = spec.kernels().pooling;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->max_forward, kernels->max_backward));
+  if (spec.output(1).present) {
+    SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->max_places));
+  }
+  return std::make_unique<MaxPoolOp>(spec, PoolShape{PlanesOf(spec), window},
+                                     *kernels);
 }
 
 }  // namespace
@@ -150,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMaxPool(const OpSpec& spec) {
       Window window,
       WindowOf(*spec.node, spec.input(0).dims, spec.output(0).dims, kernel));
   AddChannelAxis(spec, &window);
-  return MakeMaxPoolOver(spec, std::move(window));
+  return MakeMaxPoolOver(spec, window);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGlobalAveragePool(const OpSpec& spec) {
@@ -180,9 +170,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGlobalMaxPool(const OpSpec& spec) {
                      "; it must have at least one spatial dimension"));
   }
   const int64_t plane = ElementCount({x.data() + 2, x.size() - 2});
-  Window window = {{{.in = plane, .kernel = plane}}};
+  Window window = {{.in = plane, .kernel = plane}};
   AddChannelAxis(spec, &window);
-  return MakeMaxPoolOver(spec, std::move(window));
+  return MakeMaxPoolOver(spec, window);
 }
 
 }  // namespace syncline::worker

@@ -118,7 +118,8 @@ absl::StatusOr<Window> WindowOf(const Node& node, const Dims& in,
   if (auto_pad == "NOTSET") {
     SYNCLINE_RETURN_IF_ERROR(ReadPads(node, &window));
   } else if (auto_pad != "VALID") {
-    for (Window::Axis& axis : window.axes) {
+    for (size_t i = 0; i < window.axes.size(); ++i) {
+      Window::Axis& axis = window.axes[i];
       const int64_t windows = (axis.in + axis.stride - 1) / axis.stride;
       PadHalf((windows - 1) * axis.stride + axis.span() - axis.in,
               auto_pad == "SAME_UPPER", &axis);

@@ -1,0 +1,28 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_DROPOUT_KERNELS_H_
+#define SYNCLINE_KERNELS_DEVICE_DROPOUT_KERNELS_H_
+
+#include <cstdint>
+
+namespace syncline {
+
+class Stream;
+
+// Dropout of n elements, by a mask of bytes: 1 for what is kept, 0 for what is
+// dropped.
+struct DropoutKernels {
+  // Each element is dropped with probability `ratio`, in [0, 1). The same seed
+  // gives the same mask.
+  void (*draw)(Stream& stream, int64_t n, uint64_t seed, double ratio,
+               uint8_t* mask) = nullptr;
+  // y = x * scale where the mask is 1, else 0, even if x is infinite. y may be
+  // x.
+  void (*apply)(Stream& stream, int64_t n, float scale, const uint8_t* mask,
+                const float* x, bool accumulate, float* y) = nullptr;
+  // The mask as float32.
+  void (*widen)(Stream& stream, int64_t n, const uint8_t* mask,
+                float* y) = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_DROPOUT_KERNELS_H_
