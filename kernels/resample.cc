@@ -15,20 +15,20 @@ float Weighted(float weight, float value) {
 
 // Calls run with the number of taps as an integral constant where it is small.
 template <typename Run>
-void WithTaps(const Resampling& r, Run run) {
-  if (r.taps == 1) return run(std::integral_constant<int64_t, 1>());
-  if (r.taps == 2) return run(std::integral_constant<int64_t, 2>());
-  run(r.taps);
+void WithTaps(const ResampleShape& s, Run run) {
+  if (s.taps == 1) return run(std::integral_constant<int64_t, 1>());
+  if (s.taps == 2) return run(std::integral_constant<int64_t, 2>());
+  run(s.taps);
 }
 
 // Lines whose places are neighbours in memory.
-void ResampleDense(const Resampling& r, int64_t outer, const float* x,
-                   float* y) {
-  const float* const weights = r.weights.data();
-  const int64_t* const places = r.places.data();
-  WithTaps(r, [&](auto taps) {
-    for (int64_t line = 0; line < outer; ++line, x += r.in, y += r.out) {
-      for (int64_t o = 0; o < r.out; ++o) {
+void ResampleDense(const ResampleShape& s, const ResampleTables& tables,
+                   const float* x, float* y) {
+  const float* const weights = tables.weights;
+  const int64_t* const places = tables.places;
+  WithTaps(s, [&](auto taps) {
+    for (int64_t line = 0; line < s.outer; ++line, x += s.in, y += s.out) {
+      for (int64_t o = 0; o < s.out; ++o) {
         float sum = 0;
         for (int64_t t = o * taps; t < (o + 1) * taps; ++t) {
           sum += Weighted(weights[t], x[places[t]]);
@@ -39,13 +39,13 @@ void ResampleDense(const Resampling& r, int64_t outer, const float* x,
   });
 }
 
-void AddDenseGradient(const Resampling& r, int64_t outer, const float* dy,
-                      float* dx) {
-  const float* const weights = r.weights.data();
-  const int64_t* const places = r.places.data();
-  WithTaps(r, [&](auto taps) {
-    for (int64_t line = 0; line < outer; ++line, dx += r.in, dy += r.out) {
-      for (int64_t o = 0; o < r.out; ++o) {
+void AddDenseGradient(const ResampleShape& s, const ResampleTables& tables,
+                      const float* dy, float* dx) {
+  const float* const weights = tables.weights;
+  const int64_t* const places = tables.places;
+  WithTaps(s, [&](auto taps) {
+    for (int64_t line = 0; line < s.outer; ++line, dx += s.in, dy += s.out) {
+      for (int64_t o = 0; o < s.out; ++o) {
         for (int64_t t = o * taps; t < (o + 1) * taps; ++t) {
           dx[places[t]] += Weighted(weights[t], dy[o]);
         }
@@ -56,35 +56,37 @@ void AddDenseGradient(const Resampling& r, int64_t outer, const float* dy,
 
 }  // namespace
 
-void Resample(const Resampling& r, int64_t outer, int64_t inner, const float* x,
-              float* y) {
-  if (inner == 1) return ResampleDense(r, outer, x, y);
-  for (int64_t line = 0; line < outer; ++line) {
-    for (int64_t o = 0; o < r.out; ++o, y += inner) {
+void Resample(const ResampleShape& s, const ResampleTables& tables,
+              const float* x, float* y) {
+  if (s.inner == 1) return ResampleDense(s, tables, x, y);
+  for (int64_t line = 0; line < s.outer; ++line) {
+    for (int64_t o = 0; o < s.out; ++o, y += s.inner) {
       bool is_written = false;
-      for (int64_t t = o * r.taps; t < (o + 1) * r.taps; ++t) {
-        const float weight = r.weights[t];
+      for (int64_t t = o * s.taps; t < (o + 1) * s.taps; ++t) {
+        const float weight = tables.weights[t];
         if (weight == 0) continue;
-        const float* const from = x + (line * r.in + r.places[t]) * inner;
-        Emit(inner, is_written, y, [=](int64_t j) { return weight * from[j]; });
+        const float* const from =
+            x + (line * s.in + tables.places[t]) * s.inner;
+        Emit(s.inner, is_written, y,
+             [=](int64_t j) { return weight * from[j]; });
         is_written = true;
       }
-      if (!is_written) std::fill_n(y, inner, 0.0f);
+      if (!is_written) std::fill_n(y, s.inner, 0.0f);
     }
   }
 }
 
-void ResampleGradient(const Resampling& r, int64_t outer, int64_t inner,
+void ResampleGradient(const ResampleShape& s, const ResampleTables& tables,
                       const float* dy, bool accumulate, float* dx) {
-  if (!accumulate) std::fill_n(dx, outer * r.in * inner, 0.0f);
-  if (inner == 1) return AddDenseGradient(r, outer, dy, dx);
-  for (int64_t line = 0; line < outer; ++line) {
-    for (int64_t o = 0; o < r.out; ++o, dy += inner) {
-      for (int64_t t = o * r.taps; t < (o + 1) * r.taps; ++t) {
-        const float weight = r.weights[t];
+  if (!accumulate) std::fill_n(dx, s.outer * s.in * s.inner, 0.0f);
+  if (s.inner == 1) return AddDenseGradient(s, tables, dy, dx);
+  for (int64_t line = 0; line < s.outer; ++line) {
+    for (int64_t o = 0; o < s.out; ++o, dy += s.inner) {
+      for (int64_t t = o * s.taps; t < (o + 1) * s.taps; ++t) {
+        const float weight = tables.weights[t];
         if (weight == 0) continue;
-        Emit(inner, /*accumulate=*/true,
-             dx + (line * r.in + r.places[t]) * inner,
+        Emit(s.inner, /*accumulate=*/true,
+             dx + (line * s.in + tables.places[t]) * s.inner,
              [=](int64_t j) { return weight * dy[j]; });
       }
     }

@@ -6,26 +6,31 @@
 // axes is one such pass for each. float32, dense row-major.
 
 #include <cstdint>
-#include <vector>
 
 namespace syncline {
 
-struct Resampling {
-  int64_t in = 0;  // places along the axis
+// From x [outer, in, inner] to y [outer, out, inner].
+struct ResampleShape {
+  int64_t outer = 1;
+  int64_t in = 0;
   int64_t out = 0;
-  // Of place o of the result: [o * taps, (o + 1) * taps).
+  int64_t inner = 1;
   int64_t taps = 1;
-  std::vector<int64_t> places;  // of the input, each in [0, in)
-  std::vector<float> weights;
 };
 
-// y [outer, out, inner] from x [outer, in, inner]. They may not overlap.
-void Resample(const Resampling& r, int64_t outer, int64_t inner, const float* x,
-              float* y);
+// What each place of the result is made of, [out, taps].
+struct ResampleTables {
+  const int64_t* places = nullptr;  // of the input, each in [0, in)
+  const float* weights = nullptr;
+};
 
-// dx [outer, in, inner] from dy [outer, out, inner], overwritten or, with
+// y from x. They may not overlap.
+void Resample(const ResampleShape& s, const ResampleTables& tables,
+              const float* x, float* y);
+
+// dx, of the shape of x, from dy, of that of y; overwritten or, with
 // `accumulate`, added to. They may not overlap.
-void ResampleGradient(const Resampling& r, int64_t outer, int64_t inner,
+void ResampleGradient(const ResampleShape& s, const ResampleTables& tables,
                       const float* dy, bool accumulate, float* dx);
 
 }  // namespace syncline

@@ -1,141 +1,91 @@
-#include <algorithm>
-#include <optional>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/softmax.h"
+#include "kernels/device/class_loss_kernels.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/softmax_kernels.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
 namespace {
 
-enum class LossReduction { kNone, kSum, kMean };
-
-struct CrossEntropy {
-  SoftmaxShape shape;  // of the scores: samples, classes, places in a sample
-  bool normalizes = false;
-  LossReduction reduction = LossReduction::kMean;
-  std::optional<int64_t> ignored;
-  bool narrow_labels = false;  // int32
-
-  int64_t score_count() const { return shape.outer * shape.n * shape.inner; }
-  int64_t label_count() const { return shape.outer * shape.inner; }
-};
-
-// In the workspace: a label that costs nothing.
-constexpr int64_t kIgnored = -1;
-
+// The loss, and with `normalizes` the softmax before it.
 class CrossEntropyOp : public Op {
  public:
-  explicit CrossEntropyOp(const CrossEntropy& loss)
-      : Op(TraitsOf(loss)), l_(loss) {}
+  CrossEntropyOp(const ClassLoss& loss, bool normalizes,
+                 const ClassLossKernels& kernels,
+                 const SoftmaxKernels::Pair& log_softmax)
+      : Op(TraitsOf(loss, normalizes)),
+        l_(loss),
+        normalizes_(normalizes),
+        kernels_(kernels),
+        log_softmax_(log_softmax) {}
 
   absl::Status Forward(const Tensors& t) override {
-    const Kept kept = KeptIn(t);
+    const ClassLossKept kept = KeptIn(t);
     const float* log_p = t.in(0);
-    if (l_.normalizes) {
-      LogSoftmax(l_.shape, t.in(0), kept.log_p);
-      log_p = kept.log_p;
-      if (t.out(1) != nullptr) {
-        std::copy_n(log_p, l_.score_count(), t.out(1));
-      }
+    if (normalizes_) {
+      log_softmax_.forward(*t.stream, l_.scores, t.in(0), LogPIn(t));
+      log_p = LogPIn(t);
+      if (t.out(1) != nullptr) t.stream->Copy(t.out(1), log_p, ScoreBytes());
     }
-    double loss = 0;
-    double weights = 0;
-    for (int64_t i = 0; i < l_.label_count(); ++i) {
-      SYNCLINE_RETURN_IF_ERROR(Look(t, i, kept));
-      const float cost =
-          kept.at[i] == kIgnored ? 0.0f : -kept.weights[i] * log_p[kept.at[i]];
-      if (l_.reduction == LossReduction::kNone) t.out(0)[i] = cost;
-      loss += cost;
-      weights += kept.weights[i];
-    }
-    *kept.divisor = l_.reduction == LossReduction::kMean
-                        ? static_cast<float>(weights)
-                        : 1.0f;
-    if (l_.reduction != LossReduction::kNone) {
-      t.out(0)[0] = static_cast<float>(loss / *kept.divisor);
-    }
+    kernels_.forward(*t.stream, l_, log_p, t.inputs[1], t.in(2), kept, t.out(0),
+                     t.errors);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const Kept kept = KeptIn(t);
-    if (!l_.normalizes) {
-      if (!g.accumulate(0)) std::fill_n(g.in(0), l_.score_count(), 0.0f);
-      AddLossGradient(kept, g.out(), g.in(0));
+    const ClassLossKept kept = KeptIn(t);
+    if (!normalizes_) {
+      if (!g.accumulate(0)) t.stream->Clear(g.in(0), ScoreBytes());
+      kernels_.add_gradient(*t.stream, l_, kept, g.out(), g.in(0));
       return absl::OkStatus();
     }
     float* const dlog_p = static_cast<float*>(t.scratch);
     const bool is_read = g.outputs.size() > 1 && g.outputs[1] != nullptr;
     if (is_read) {
-      std::copy_n(g.outputs[1], l_.score_count(), dlog_p);
+      t.stream->Copy(dlog_p, g.outputs[1], ScoreBytes());
     } else {
-      std::fill_n(dlog_p, l_.score_count(), 0.0f);
+      t.stream->Clear(dlog_p, ScoreBytes());
     }
-    if (g.out() != nullptr) AddLossGradient(kept, g.out(), dlog_p);
-    LogSoftmaxGradient(l_.shape, kept.log_p, dlog_p, g.accumulate(0), g.in(0));
+    if (g.out() != nullptr) {
+      kernels_.add_gradient(*t.stream, l_, kept, g.out(), dlog_p);
+    }
+    log_softmax_.backward(*t.stream, l_.scores, LogPIn(t), dlog_p,
+                          g.accumulate(0), g.in(0));
     return absl::OkStatus();
   }
 
- private:
-  // Arrays that Forward leaves for Backward.
-  struct Kept {
-    int64_t* at;     // by label: where its log probability is
-    float* weights;  // by label; 0 if it is ignored
-    float* divisor;  // of the loss
-    float* log_p;    // with `normalizes`
-  };
+  absl::Status Explain(const DataError& error) const override {
+    return absl::InvalidArgumentError(
+        absl::StrCat("label ", error.value, ", number ", error.position,
+                     ", is none of ", l_.scores.n, " classes"));
+  }
 
-  static Traits TraitsOf(const CrossEntropy& loss) {
-    const int64_t scores = loss.normalizes ? loss.score_count() : 0;
+ private:
+  // The workspace has what is kept of the loss, and with `normalizes` the log
+  // probabilities behind it.
+  static Traits TraitsOf(const ClassLoss& loss, bool normalizes) {
+    const int64_t scores = normalizes ? loss.score_count() : 0;
     Traits traits;
     traits.workspace_bytes = loss.label_count() * sizeof(int64_t) +
                              (loss.label_count() + 1 + scores) * sizeof(float);
     traits.backward_scratch_bytes = scores * sizeof(float);
     return traits;
   }
-
-  Kept KeptIn(const Tensors& t) const {
-    Kept kept;
+  ClassLossKept KeptIn(const Tensors& t) const {
+    ClassLossKept kept;
     kept.at = static_cast<int64_t*>(t.workspace);
     kept.weights = reinterpret_cast<float*>(kept.at + l_.label_count());
     kept.divisor = kept.weights + l_.label_count();
-    kept.log_p = kept.divisor + 1;
     return kept;
   }
+  float* LogPIn(const Tensors& t) const { return KeptIn(t).divisor + 1; }
+  size_t ScoreBytes() const { return l_.score_count() * sizeof(float); }
 
-  // Fills what is kept of label `i`.
-  absl::Status Look(const Tensors& t, int64_t i, const Kept& kept) const {
-    const int64_t label = l_.narrow_labels
-                              ? static_cast<const int32_t*>(t.inputs[1])[i]
-                              : static_cast<const int64_t*>(t.inputs[1])[i];
-    if (label == l_.ignored) {
-      kept.at[i] = kIgnored;
-      kept.weights[i] = 0;
-      return absl::OkStatus();
-    }
-    if (label < 0 || label >= l_.shape.n) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", label, ", number ", i, ", is none of ",
-                       l_.shape.n, " classes"));
-    }
-    const int64_t inner = l_.shape.inner;
-    kept.at[i] = (i / inner * l_.shape.n + label) * inner + i % inner;
-    kept.weights[i] = t.in(2) != nullptr ? t.in(2)[label] : 1.0f;
-    return absl::OkStatus();
-  }
-
-  void AddLossGradient(const Kept& kept, const float* dy, float* dx) const {
-    const bool each = l_.reduction == LossReduction::kNone;
-    for (int64_t i = 0; i < l_.label_count(); ++i) {
-      if (kept.at[i] == kIgnored) continue;
-      dx[kept.at[i]] -= kept.weights[i] * dy[each ? i : 0] / *kept.divisor;
-    }
-  }
-
-  const CrossEntropy l_;
+  const ClassLoss l_;
+  const bool normalizes_;
+  const ClassLossKernels kernels_;
+  const SoftmaxKernels::Pair log_softmax_;
 };
 
 absl::StatusOr<LossReduction> ReductionOf(const Node& node) {
@@ -182,18 +132,28 @@ absl::StatusOr<std::unique_ptr<Op>> MakeCrossEntropy(const OpSpec& spec,
         DTypeName(labels), "; they must be float32 and int32 or int64"));
   }
   SYNCLINE_RETURN_IF_ERROR(CheckShapes(spec));
-  CrossEntropy loss;
+  ClassLoss loss;
   SYNCLINE_ASSIGN_OR_RETURN(loss.reduction, ReductionOf(*spec.node));
   const absl::Span<const int64_t> scores(spec.input(0).dims);
-  loss.shape.outer = scores[0];
-  loss.shape.n = scores[1];
-  loss.shape.inner = ElementCount(scores.subspan(2));
-  loss.normalizes = normalizes;
-  if (spec.node->Has("ignore_index")) {
-    loss.ignored = spec.node->Int("ignore_index", 0);
+  loss.scores.outer = scores[0];
+  loss.scores.n = scores[1];
+  loss.scores.inner = ElementCount(scores.subspan(2));
+  loss.ignores = spec.node->Has("ignore_index");
+  loss.ignored = spec.node->Int("ignore_index", 0);
+  loss.label_type = labels;
+  const ClassLossKernels* const kernels = spec.kernels().class_loss;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->forward, kernels->add_gradient));
+  SoftmaxKernels::Pair log_softmax;
+  if (normalizes) {
+    SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(spec.kernels().softmax));
+    log_softmax = spec.kernels().softmax->log_softmax;
+    SYNCLINE_RETURN_IF_ERROR(
+        spec.RequireKernels(log_softmax.forward, log_softmax.backward));
   }
-  loss.narrow_labels = labels == DType::kInt32;
-  return std::make_unique<CrossEntropyOp>(loss);
+  return std::make_unique<CrossEntropyOp>(loss, normalizes, *kernels,
+                                          log_softmax);
 }
 
 }  // namespace

@@ -9,55 +9,55 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/loop.h"
-#include "kernels/resample.h"
-#include "kernels/threads.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/resample_kernels.h"
 #include "worker/ops/nn/resampling.h"
 #include "worker/ops/op.h"
+#include "worker/ops/tensor/views.h"
 
 namespace syncline::worker {
 namespace {
 
-// One axis: from [outer, in, inner] to [outer, out, inner].
+// One axis, with its tables in memory of the device.
 struct Pass {
-  Resampling weights;
-  int64_t outer = 1;
-  int64_t inner = 1;
-  int64_t out_count() const { return outer * weights.out * inner; }
+  ResampleShape shape;
+  DeviceMemory places;
+  DeviceMemory weights;
+
+  int64_t out_count() const { return shape.outer * shape.out * shape.inner; }
+  ResampleTables tables() const {
+    return {places.as<int64_t>(), weights.as<float>()};
+  }
 };
 
-// Bytes of the arrays between the passes.
-int64_t ScratchBytes(const std::vector<Pass>& passes) {
+// Elements of the arrays between the passes.
+int64_t CountBetween(const std::vector<Pass>& passes) {
   int64_t count = 0;
   for (size_t p = 0; p + 1 < passes.size(); ++p) count += passes[p].out_count();
-  return count * static_cast<int64_t>(sizeof(float));
+  return count;
 }
 
 Op::Traits TraitsOf(const std::vector<Pass>& passes) {
+  const int64_t bytes =
+      CountBetween(passes) * static_cast<int64_t>(sizeof(float));
   Op::Traits traits;
-  traits.forward_scratch_bytes = ScratchBytes(passes);
-  traits.backward_scratch_bytes = ScratchBytes(passes);
+  traits.forward_scratch_bytes = bytes;
+  traits.backward_scratch_bytes = bytes;
   return traits;
 }
 
 class ResizeOp : public Op {
  public:
-  ResizeOp(const OpSpec& spec, std::vector<Pass> passes)
-      : Op(TraitsOf(passes)),
-        passes_(std::move(passes)),
-        count_(spec.output(0).count()) {}
+  // At least one pass.
+  ResizeOp(std::vector<Pass> passes, const ResampleKernels& kernels)
+      : Op(TraitsOf(passes)), passes_(std::move(passes)), kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    if (passes_.empty()) std::copy_n(t.in(0), count_, t.out(0));
     const float* from = t.in(0);
     float* between = static_cast<float*>(t.scratch);
     for (const Pass& pass : passes_) {
       float* const to = &pass == &passes_.back() ? t.out(0) : between;
-      ForLines(pass, [&](int64_t lines, int64_t line) {
-        Resample(pass.weights, lines, pass.inner,
-                 from + line * pass.weights.in * pass.inner,
-                 to + line * pass.weights.out * pass.inner);
-      });
+      kernels_.forward(*t.stream, pass.shape, pass.tables(), from, to);
       from = to;
       between += pass.out_count();
     }
@@ -65,42 +65,22 @@ class ResizeOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (passes_.empty()) {
-      Emit(count_, g.accumulate(0), g.in(0),
-           [dy = g.out()](int64_t i) { return dy[i]; });
-    }
     const float* from = g.out();
-    float* between =
-        static_cast<float*>(t.scratch) +
-        ScratchBytes(passes_) / static_cast<int64_t>(sizeof(float));
+    float* between = static_cast<float*>(t.scratch) + CountBetween(passes_);
     for (size_t p = passes_.size(); p-- > 0;) {
       const Pass& pass = passes_[p];
       if (p > 0) between -= passes_[p - 1].out_count();
       float* const to = p == 0 ? g.in(0) : between;
-      ForLines(pass, [&](int64_t lines, int64_t line) {
-        ResampleGradient(pass.weights, lines, pass.inner,
-                         from + line * pass.weights.out * pass.inner,
-                         p == 0 && g.accumulate(0),
-                         to + line * pass.weights.in * pass.inner);
-      });
+      kernels_.backward(*t.stream, pass.shape, pass.tables(), from,
+                        p == 0 && g.accumulate(0), to);
       from = to;
     }
     return absl::OkStatus();
   }
 
  private:
-  // Calls run(lines, first line) for what each thread has.
-  template <typename Run>
-  static void ForLines(const Pass& pass, Run run) {
-    const int64_t line =
-        std::max(pass.weights.in, pass.weights.out) * pass.inner;
-    ParallelForRows(pass.outer, line, [&](int64_t begin, int64_t end) {
-      run(end - begin, begin);
-    });
-  }
-
   const std::vector<Pass> passes_;
-  const int64_t count_;
+  const ResampleKernels kernels_;
 };
 
 absl::StatusOr<ResizeGiven> GivenOf(const OpSpec& spec) {
@@ -126,6 +106,25 @@ absl::StatusOr<ResizeGiven> GivenOf(const OpSpec& spec) {
   given.axes = spec.node->Ints("axes");
   given.aspect_ratio = spec.node->String("keep_aspect_ratio_policy", "stretch");
   return given;
+}
+
+// Axis `axis` of `dims`.
+absl::StatusOr<Pass> PassOver(const OpSpec& spec, const Interpolation& how,
+                              const Dims& dims, const ResizedAxis& axis) {
+  const absl::Span<const int64_t> all(dims);
+  const Resampling r =
+      MakeResampling(how, dims[axis.axis], axis.size, axis.scale);
+  Pass pass;
+  pass.shape = {.outer = ElementCount(all.first(axis.axis)),
+                .in = r.in,
+                .out = r.out,
+                .inner = ElementCount(all.subspan(axis.axis + 1)),
+                .taps = r.taps};
+  SYNCLINE_ASSIGN_OR_RETURN(
+      pass.places, Upload(*spec.device, absl::Span<const int64_t>(r.places)));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      pass.weights, Upload(*spec.device, absl::Span<const float>(r.weights)));
+  return pass;
 }
 
 }  // namespace
@@ -154,11 +153,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeResize(const OpSpec& spec) {
                    });
   std::vector<Pass> passes;
   for (const ResizedAxis& axis : changed) {
-    const absl::Span<const int64_t> all(dims);
-    Pass pass;
-    pass.outer = ElementCount(all.first(axis.axis));
-    pass.inner = ElementCount(all.subspan(axis.axis + 1));
-    pass.weights = MakeResampling(how, dims[axis.axis], axis.size, axis.scale);
+    SYNCLINE_ASSIGN_OR_RETURN(Pass pass, PassOver(spec, how, dims, axis));
     dims[axis.axis] = axis.size;
     passes.push_back(std::move(pass));
   }
@@ -167,7 +162,12 @@ absl::StatusOr<std::unique_ptr<Op>> MakeResize(const OpSpec& spec) {
         absl::StrCat("the result is ", DimsToString(dims), ", not ",
                      DimsToString(spec.output(0).dims)));
   }
-  return std::make_unique<ResizeOp>(spec, std::move(passes));
+  if (passes.empty()) return MakeView(spec);
+  const ResampleKernels* const kernels = spec.kernels().resample;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels->forward, kernels->backward));
+  return std::make_unique<ResizeOp>(std::move(passes), *kernels);
 }
 
 }  // namespace syncline::worker

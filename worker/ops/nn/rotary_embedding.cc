@@ -1,8 +1,7 @@
-// Su et al. 2021: pairs of a head's elements are turned by an angle that grows
-// with the position; cosines and sines come as tables.
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/rotary_kernels.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -10,85 +9,44 @@ namespace {
 
 enum Input { kX, kCos, kSin, kPositions };
 
-struct RotaryShape {
-  int64_t batch = 0, heads = 0, length = 0, width = 0;
-  bool joined = false;       // [batch, length, heads * width]
-  bool interleaved = false;  // pairs are neighbours, else half a turn apart
-  int64_t pairs = 0;         // the rest of a head is copied
-  bool by_position = false;  // tables have a row per position, else per sample
-  int64_t positions = 0;     // rows of the tables
-};
-
 class RotaryEmbeddingOp : public Op {
  public:
-  explicit RotaryEmbeddingOp(const RotaryShape& shape)
+  RotaryEmbeddingOp(const RotaryShape& shape, const RotaryKernels& kernels)
       : Op({.backward_inputs = 0b1110,
             .in_place_input = 0,
             .gradient_in_place = true}),
-        shape_(shape) {}
+        shape_(shape),
+        kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    SYNCLINE_RETURN_IF_ERROR(CheckPositions(t));
-    Turn(t, t.in(kX), /*back=*/false, /*accumulate=*/false, t.out(0));
+    kernels_.turn(*t.stream, shape_, t.in(kX), t.in(kCos), t.in(kSin),
+                  PositionsIn(t), /*back=*/false, /*accumulate=*/false,
+                  t.out(0), t.errors);
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    Turn(t, g.out(), /*back=*/true, g.accumulate(0), g.in(0));
+    kernels_.turn(*t.stream, shape_, g.out(), t.in(kCos), t.in(kSin),
+                  PositionsIn(t), /*back=*/true, g.accumulate(0), g.in(0),
+                  t.errors);
     return absl::OkStatus();
+  }
+
+  absl::Status Explain(const DataError& error) const override {
+    return absl::InvalidArgumentError(
+        absl::StrCat("position ", error.value, ", number ", error.position,
+                     ", is outside tables of ", shape_.positions, " rows"));
   }
 
  private:
-  absl::Status CheckPositions(const Tensors& t) const {
-    if (!shape_.by_position) return absl::OkStatus();
-    const auto* const ids = static_cast<const int64_t*>(t.inputs[kPositions]);
-    for (int64_t i = 0; i < shape_.batch * shape_.length; ++i) {
-      if (ids[i] >= 0 && ids[i] < shape_.positions) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("position ", ids[i], ", number ", i,
-                       ", is outside tables of ", shape_.positions, " rows"));
-    }
-    return absl::OkStatus();
-  }
-
-  void Turn(const Tensors& t, const float* x, bool back, bool accumulate,
-            float* y) const {
-    const RotaryShape& s = shape_;
-    const auto* const ids = static_cast<const int64_t*>(
-        s.by_position ? t.inputs[kPositions] : nullptr);
-    for (int64_t b = 0; b < s.batch; ++b) {
-      for (int64_t i = 0; i < s.length; ++i) {
-        const int64_t at = b * s.length + i;
-        const int64_t row = (ids == nullptr ? at : ids[at]) * s.pairs;
-        for (int64_t h = 0; h < s.heads; ++h) {
-          const int64_t head =
-              s.joined ? (at * s.heads + h) * s.width
-                       : ((b * s.heads + h) * s.length + i) * s.width;
-          TurnHead(x + head, t.in(kCos) + row, t.in(kSin) + row, back,
-                   accumulate, y + head);
-        }
-      }
-    }
-  }
-
-  void TurnHead(const float* x, const float* cosines, const float* sines,
-                bool back, bool accumulate, float* y) const {
-    const int64_t pairs = shape_.pairs;
-    for (int64_t p = 0; p < pairs; ++p) {
-      const int64_t i = shape_.interleaved ? 2 * p : p;
-      const int64_t j = shape_.interleaved ? 2 * p + 1 : p + pairs;
-      const float sine = back ? -sines[p] : sines[p];
-      const float first = cosines[p] * x[i] - sine * x[j];
-      const float second = sine * x[i] + cosines[p] * x[j];
-      y[i] = accumulate ? y[i] + first : first;
-      y[j] = accumulate ? y[j] + second : second;
-    }
-    for (int64_t i = 2 * pairs; i < shape_.width; ++i) {
-      y[i] = accumulate ? y[i] + x[i] : x[i];
-    }
+  const int64_t* PositionsIn(const Tensors& t) const {
+    return shape_.by_position
+               ? static_cast<const int64_t*>(t.inputs[kPositions])
+               : nullptr;
   }
 
   const RotaryShape shape_;
+  const RotaryKernels kernels_;
 };
 
 absl::Status CheckTables(const OpSpec& spec, const RotaryShape& s) {
@@ -145,7 +103,10 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRotaryEmbedding(const OpSpec& spec) {
     s.positions = spec.input(kCos).dims[0];
   }
   SYNCLINE_RETURN_IF_ERROR(CheckTables(spec, s));
-  return std::make_unique<RotaryEmbeddingOp>(s);
+  const RotaryKernels* const kernels = spec.kernels().rotary;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->turn));
+  return std::make_unique<RotaryEmbeddingOp>(s, *kernels);
 }
 
 }  // namespace syncline::worker
