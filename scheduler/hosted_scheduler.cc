@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 
@@ -13,25 +14,46 @@ namespace {
 // Several heartbeats fit into a lease, so a single late one loses no member.
 constexpr double kHeartbeatsPerLease = 5;
 
+// Members of a process that is alone: its worker and its ps.
+constexpr int kMembersAlone = 2;
+
 // Members of TF_CONFIG's cluster. A scheduler task is none; who hosts the
 // scheduler beside its own task is.
 int MemberCount(const DaemonOptions& options) {
+  if (options.alone) return kMembersAlone;
   const bool only_schedules = options.kind == DaemonKind::kScheduler;
   return std::max(0, options.cluster_tasks - (only_schedules ? 1 : 0));
+}
+
+// Errors: LoadJobFile's; InvalidArgument: a job for more members than a process
+// has that is alone.
+absl::StatusOr<ctl::JobFile> LoadJob(const DaemonOptions& options) {
+  SYNCLINE_ASSIGN_OR_RETURN(ctl::JobFile job,
+                            ctl::LoadJobFile(options.job_file));
+  const ResourcesSpec& resources = job.spec.resources();
+  if (!options.alone || (resources.workers() <= 1 && resources.ps() <= 1)) {
+    return job;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.job_file, ": resources: the job takes ",
+      std::max(1u, resources.workers()), " workers and ",
+      std::max(1u, resources.ps()),
+      " ps, but this process is alone: it has one of each. Set both to 1, or "
+      "start a cluster (TF_CONFIG, or daemons with --scheduler)"));
 }
 
 }  // namespace
 
 absl::Status HostedScheduler::Validate(const DaemonOptions& options) {
   if (options.job_file.empty()) return absl::OkStatus();
-  return ctl::LoadJobFile(options.job_file).status();
+  return LoadJob(options).status();
 }
 
 absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
     const DaemonOptions& options, Daemon* daemon) {
   std::optional<absl::StatusOr<ctl::JobFile>> job_file;
   if (!options.job_file.empty()) {
-    job_file = ctl::LoadJobFile(options.job_file);
+    job_file = LoadJob(options);
     // No other daemon will come to be told.
     if (!job_file->ok() && options.alone) return job_file->status();
     if (!job_file->ok()) daemon->Report(job_file->status());

@@ -92,6 +92,8 @@ TEST(LostResultsTest, ARestartedHostFindsItsJob) {
     EXPECT_EQ(jobs(), 1);
     EXPECT_EQ(end.err.find("has run before") != std::string::npos, run == 1);
     EXPECT_EQ(end.err.find("the scheduler is lost"), std::string::npos);
+    // Its own two members are told at once; nothing else is waited for.
+    EXPECT_EQ(end.err.find("some members have not come"), std::string::npos);
   }
   ASSERT_OK_AND_ASSIGN(auto killed, start(EndlessJob()));
   ASSERT_TRUE(Eventually(kPatience, [&] {
@@ -104,6 +106,26 @@ TEST(LostResultsTest, ARestartedHostFindsItsJob) {
     return again->err().find("state=RUNNING") != std::string::npos;
   })) << again->err();
   EXPECT_EQ(jobs(), 3);
+}
+
+TEST(LostResultsTest, AProcessThatIsAloneRefusesAJobForMore) {
+  const TempDir dir;
+  JobSpec job = DigitsJob();
+  job.mutable_resources()->set_workers(2);
+  ASSERT_OK_AND_ASSIGN(
+      auto host,
+      RunningProgram::Start(
+          dir.path(),
+          {BinaryDir() + "/syncline-worker",
+           "--job=" + WriteJob(dir, job, MlpModel(784, 32, 10)),
+           "--state-dir=" + dir.File("state"), "--listen=127.0.0.1:0"},
+          {{"TF_CONFIG", std::nullopt}}));
+  ASSERT_OK_AND_ASSIGN(const auto end, host->Finish(kPatience));
+  EXPECT_EQ(end.exit.code, 1) << end.err;
+  EXPECT_NE(end.err.find("the job takes 2 workers and 1 ps, but this process "
+                         "is alone"),
+            std::string::npos)
+      << end.err;
 }
 
 // The scheduler's state is on a file system of its own.
