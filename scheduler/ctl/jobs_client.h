@@ -64,7 +64,7 @@ class JobsClient {
     std::function<void(const JobStatus&)> on_status;
     std::function<absl::Status()> on_idle;
     std::function<void(absl::Duration)> on_silence = nullptr;
-    absl::Duration reconnect_for = absl::Seconds(6);
+    absl::Duration reconnect_for = absl::Seconds(9);
     absl::Duration silence_told = absl::Seconds(5);
     absl::Duration silence_max = absl::Seconds(20);
   };
