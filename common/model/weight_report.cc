@@ -11,7 +11,7 @@
 namespace syncline {
 namespace {
 
-constexpr int64_t kNamesShown = 8;
+constexpr size_t kNamesShown = 8;
 
 // Trained ones come first.
 using Groups = std::map<WeightReason, WeightGroup>;
@@ -23,8 +23,7 @@ void Add(WeightReason reason, bool trained, const std::string& name,
   group.why = std::string(Explain(reason));
   ++group.count;
   group.numbers += ElementCount(dims);
-  if (group.count <= kNamesShown) group.names.push_back(Quote(name));
-  if (group.count == kNamesShown + 1) group.names.push_back("...");
+  group.names.push_back(name);
 }
 
 Groups GroupsOf(const TrainingGraph& training) {
@@ -58,6 +57,18 @@ std::vector<WeightGroup> GroupWeights(const TrainingGraph& training) {
   return list;
 }
 
+std::string NamesText(const WeightGroup& group) {
+  std::vector<std::string> shown;
+  for (const std::string& name : group.names) {
+    if (shown.size() == kNamesShown) {
+      shown.push_back("...");
+      break;
+    }
+    shown.push_back(Quote(name));
+  }
+  return absl::StrJoin(shown, ", ");
+}
+
 std::vector<std::string> DescribeWeights(const TrainingGraph& training) {
   std::vector<std::string> lines;
   for (const auto& [reason, group] : GroupsOf(training)) {
@@ -65,7 +76,7 @@ std::vector<std::string> DescribeWeights(const TrainingGraph& training) {
         "%-11s %5d (%d numbers): %s", group.trained ? "trained" : "not trained",
         group.count, group.numbers, group.why);
     if (!IsBeyondDoubt(reason)) {
-      absl::StrAppend(&line, " (", absl::StrJoin(group.names, ", "), ")");
+      absl::StrAppend(&line, " (", NamesText(group), ")");
     }
     lines.push_back(std::move(line));
   }

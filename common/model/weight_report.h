@@ -18,12 +18,14 @@ struct WeightGroup {
   std::string why;  // "the file calls them BUFFER"
   int64_t count = 0;
   int64_t numbers = 0;  // in all of them
-  // The first few, quoted; "..." if there are more.
   std::vector<std::string> names;
 };
 
 // Trained ones first. Rows of tables are in none.
 std::vector<WeightGroup> GroupWeights(const TrainingGraph& training);
+
+// The first names of a group, quoted, for people: "'a', 'b', ...".
+std::string NamesText(const WeightGroup& group);
 
 // One line for each group: "trained        12 (34567 numbers): ...". Names are
 // left out where the reason is beyond doubt.

@@ -300,7 +300,7 @@ void JobRun::LogWeights() const {
         .Field("why", group.why)
         .Field("count", group.count)
         .Field("numbers", group.numbers)
-        .Field("names", absl::StrJoin(group.names, ", "));
+        .Field("names", NamesText(group));
   }
   for (const std::string& warning : job_->training.warnings) {
     LogWarning("weights may not be what they seem")

@@ -44,15 +44,16 @@ TEST(WeightReportTest, OneLineForEachReason) {
           "'c3', 'c4', 'c5', 'c6', 'c7', ...)"));
 }
 
-TEST(WeightReportTest, GroupsHaveCountsAndTheFirstNames) {
+TEST(WeightReportTest, GroupsHaveCountsAndNames) {
   const std::vector<WeightGroup> groups = GroupWeights(Example());
   ASSERT_EQ(groups.size(), 4u);
   EXPECT_TRUE(groups[0].trained);
   EXPECT_EQ(groups[0].count, 2);
   EXPECT_EQ(groups[0].numbers, 15);
-  EXPECT_THAT(groups[0].names, ElementsAre("'fc.weight'", "'fc.bias'"));
+  EXPECT_THAT(groups[0].names, ElementsAre("fc.weight", "fc.bias"));
   EXPECT_FALSE(groups[3].trained);
-  EXPECT_EQ(groups[3].names.size(), 9u);
+  EXPECT_EQ(groups[3].names.size(), 10u);
+  EXPECT_EQ(NamesText(groups[0]), "'fc.weight', 'fc.bias'");
 }
 
 }  // namespace
