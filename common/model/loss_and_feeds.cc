@@ -253,6 +253,32 @@ ValueId ResolveLossOutput(const JobSpec& spec, const Model& model,
   return LossResolver(spec, model, problems).Resolve();
 }
 
+std::string DescribeDoubledActivation(const JobSpec& spec, const Model& model,
+                                      ValueId loss_output) {
+  static constexpr absl::string_view kViews[] = {
+      "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+  const LossSpec::Kind loss = spec.loss().kind();
+  const absl::string_view doubled =
+      loss == LossSpec::SOFTMAX_CROSS_ENTROPY   ? "Softmax"
+      : loss == LossSpec::SIGMOID_CROSS_ENTROPY ? "Sigmoid"
+                                                : "";
+  const Graph& graph = model.graph();
+  for (ValueId v = loss_output; v != kNoValue;) {
+    if (graph.values[v].producer < 0) break;
+    const Node& node = graph.nodes[graph.values[v].producer];
+    if (node.op_type == doubled) {
+      return absl::StrCat(
+          "loss: ", LossSpec::Kind_Name(loss), " computes the ", doubled,
+          " itself, but '", graph.values[loss_output].name,
+          "' is one already, ",
+          DescribeNode(node.name, node.op_type, graph.opset_version),
+          "; name its input in loss.output, or export the model without it");
+    }
+    v = absl::c_linear_search(kViews, node.op_type) ? node.inputs[0] : kNoValue;
+  }
+  return "";
+}
+
 std::vector<ValueId> ResolveFeeds(const JobSpec& spec, const Model& model,
                                   ValueId loss_output,
                                   std::vector<std::string>* problems) {

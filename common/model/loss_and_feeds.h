@@ -19,6 +19,12 @@ namespace syncline {
 ValueId ResolveLossOutput(const JobSpec& spec, const Model& model,
                           std::vector<std::string>* problems);
 
+// A warning if the loss output is the result of the activation that the loss
+// computes itself, Softmax or Sigmoid, perhaps under another shape; empty: it
+// is not.
+std::string DescribeDoubledActivation(const JobSpec& spec, const Model& model,
+                                      ValueId loss_output);
+
 // By DataSpec.feeds index: the graph input, kNoValue if there is none of this
 // name. Checks that each takes what its feed says, and that every input which
 // `loss_output` depends on is fed.

@@ -54,6 +54,9 @@ class Resolver {
     ResolveParameters();
     CheckTrainedAreReached();
     WarnOfSharedWeights();
+    std::string doubled =
+        DescribeDoubledActivation(spec_, model_, result_.loss_output);
+    if (!doubled.empty()) result_.warnings.push_back(std::move(doubled));
     for (std::string& line : DescribeFileGaps(model_, result_, reached_)) {
       result_.warnings.push_back(std::move(line));
     }

@@ -179,6 +179,30 @@ TEST(LossAndFeedsTest, ALossBesideTheScoresNeedsNoLabels) {
   EXPECT_EQ(resolved.training.parameters[0].name, "w1");
 }
 
+// The loss of probabilities is another one than that of scores, and trains
+// badly.
+TEST(LossAndFeedsTest, AnActivationThatTheLossComputesItselfIsWarnedOf) {
+  const auto warnings = [](const std::string& body, const std::string& loss) {
+    return Resolve(loss,
+                   absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+g (float[N,4] x, float[4,3] w1) => (float[N,3] y)
+{
+)",
+                                body, "\n}"))
+        .training.warnings;
+  };
+  EXPECT_THAT(warnings("z = MatMul(x, w1)\n y = Softmax(z)", ""),
+              ElementsAre(::testing::HasSubstr(
+                  "SOFTMAX_CROSS_ENTROPY computes the Softmax "
+                  "itself, but 'y' is one already")));
+  EXPECT_THAT(
+      warnings("z = MatMul(x, w1)\n s = Softmax(z)\n y = Identity(s)", ""),
+      ElementsAre(::testing::HasSubstr("computes the Softmax")));
+  // The softmax of logarithms of probabilities is the softmax again.
+  EXPECT_THAT(warnings("z = MatMul(x, w1)\n y = LogSoftmax(z)", ""), IsEmpty());
+  EXPECT_THAT(warnings("z = Softmax(x)\n y = MatMul(z, w1)", ""), IsEmpty());
+}
+
 TEST(LossAndFeedsTest, ALossOfTheGraphIsNoneOfTheJob) {
   EXPECT_THAT(
       Resolve("loss { output: 'l' }", kModelWithLoss).problems,
