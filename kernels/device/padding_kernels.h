@@ -44,17 +44,18 @@ SYNCLINE_HOST_DEVICE inline int64_t PaddedFrom(PadMode mode,
   const int64_t at = i - axis.begin;
   const int64_t n = axis.left;
   if (at >= 0 && at < n) return axis.first + at;
-  switch (mode) {
-    case PadMode::kConstant:
-      return -1;
-    case PadMode::kEdge:
-      return axis.first + (at < 0 ? 0 : n - 1);
-    case PadMode::kWrap:
-      return axis.first + ((at % n) + n) % n;
-    case PadMode::kReflect:
-      break;
+  if (mode == PadMode::kConstant) return -1;
+  if (mode == PadMode::kEdge) return axis.first + (at < 0 ? 0 : n - 1);
+  // The nearest repetition, which is most of them, needs no division.
+  if (mode == PadMode::kWrap) {
+    if (at < 0 && at >= -n) return axis.first + at + n;
+    if (at >= n && at < 2 * n) return axis.first + at - n;
+    return axis.first + ((at % n) + n) % n;
   }
-  const int64_t round = n > 1 ? 2 * (n - 1) : 1;
+  const int64_t last = n - 1;
+  if (at < 0 && at >= -last) return axis.first - at;
+  if (at > last && at <= 2 * last) return axis.first + 2 * last - at;
+  const int64_t round = last > 0 ? 2 * last : 1;
   const int64_t turned = ((at % round) + round) % round;
   return axis.first + (turned < round - turned ? turned : round - turned);
 }
