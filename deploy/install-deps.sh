@@ -25,6 +25,8 @@ readonly BUILD_PACKAGES=(
 readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev
   clang clang-14 libclang-rt-14-dev clang-format clang-tidy
+  libclang-14-dev llvm-14-dev  # headers for tests/lint/tidy_scope.cc
+  lld
   python3 iproute2
   python3-torch  # the peer of tests/peers: 139 MB to fetch, 593 MB on disk
   libopenblas0-pthread  # with which it is several times faster

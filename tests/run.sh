@@ -10,8 +10,8 @@
 #   release  gcc, optimised: all binaries and tests
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
-#   clang    clang over every source (but those that the stage asan compiles, if
-#            it is asked for too): warnings and thread safety are errors
+#   clang    clang and clang-tidy over every source: warnings, thread safety and
+#            the checks of .clang-tidy are errors
 #   tsan     thread sanitizer: the pure cores
 #   tests    every test of the release build
 #
@@ -54,13 +54,10 @@ stage_asan() {
     ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
 }
 stage_clang() {
-  local compiled=()
-  if [[ " ${stages[*]} " == *" asan "* ]]; then
-    compiled=(--compiled-in build/asan:address_tests)
-  fi
   configure_release >/dev/null &&
     cmake --build --preset release --target proto_grpc -j "$JOBS" &&
-    python3 tests/lint/clang_check.py build/release "${compiled[@]}"
+    python3 tests/lint/clang_check_test.py &&
+    python3 tests/lint/clang_check.py build/release
 }
 stage_tsan() {
   cmake --preset tsan &&
