@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_BASE_CLOCK_H_
 #define SYNCLINE_COMMON_BASE_CLOCK_H_
 
-#include <chrono>  // NOLINT
+#include <chrono>
 
 #include "absl/time/time.h"
 

@@ -5,9 +5,9 @@
 // annotations. absl::Mutex is not used, because its timed waits follow the wall
 // clock: setting that clock back by an hour prolongs them by an hour.
 
-#include <chrono>              // NOLINT
-#include <condition_variable>  // NOLINT
-#include <mutex>               // NOLINT
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"

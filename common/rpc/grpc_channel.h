@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
 #define SYNCLINE_COMMON_RPC_GRPC_CHANNEL_H_
 
-#include <chrono>  // NOLINT
+#include <chrono>
 #include <memory>
 #include <string>
 

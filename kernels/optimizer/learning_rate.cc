@@ -36,8 +36,10 @@ double LearningRate::At(int64_t t) const {
   switch (schedule) {
     case Schedule::kConstant:
       return base;
-    case Schedule::kStep:
-      return base * std::pow(gamma, static_cast<double>(t / step_clocks));
+    case Schedule::kStep: {
+      const int64_t steps = t / step_clocks;
+      return base * std::pow(gamma, static_cast<double>(steps));
+    }
     case Schedule::kCosine:
       return Cosine(base, final, Fraction(t, 0, total_clocks));
     case Schedule::kLinearWarmup:

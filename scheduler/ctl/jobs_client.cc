@@ -286,7 +286,7 @@ absl::Status JobsClient::FollowOnce(const std::string& job_id,
                                     JobStatus* latest, absl::Time* heard_at) {
   enum : intptr_t { kStarted = 1, kRead, kFinished };
   const auto tag = [](intptr_t event) {
-    return reinterpret_cast<void*>(event);  // NOLINT: gRPC's tags
+    return reinterpret_cast<void*>(event);
   };
   const auto context = MakeContext(MonotonicNow() + kStreamTimeout);
   WatchRequest request;

@@ -252,7 +252,7 @@ grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* call,
                                            const GetRequest* request,
                                            JobStatus* response) {
   auto status = context_.loop->Get(request->job_id());
-  if (status.ok()) *response = *std::move(status);
+  if (status.ok()) *response = std::move(*status);
   return Answer(call, status.status());
 }
 
@@ -260,7 +260,7 @@ grpc::ServerUnaryReactor* JobsService::GetTables(
     grpc::CallbackServerContext* call, const GetRequest* request,
     JobTableStatus* response) {
   auto status = context_.loop->GetTables(request->job_id());
-  if (status.ok()) *response = *std::move(status);
+  if (status.ok()) *response = std::move(*status);
   return Answer(call, status.status());
 }
 
@@ -268,7 +268,7 @@ grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* call,
                                             const ListRequest* request,
                                             ListResponse* response) {
   auto page = ListJobs(*context_.loop, *request);
-  if (page.ok()) *response = *std::move(page);
+  if (page.ok()) *response = std::move(*page);
   return Answer(call, page.status());
 }
 
@@ -278,7 +278,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* call,
   grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
   context_.loop->Cancel(request->job_id(), request->reason(),
                         [=](absl::StatusOr<JobStatus> status) {
-                          if (status.ok()) *response = *std::move(status);
+                          if (status.ok()) *response = std::move(*status);
                           reactor->Finish(ToGrpcStatus(status.status()));
                         });
   return reactor;

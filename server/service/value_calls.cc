@@ -194,7 +194,7 @@ absl::Status ValueCalls::Scan(const ByteBuffer* request, ByteBuffer* response,
       [this, job, room = std::move(room), response,
        reactor](absl::StatusOr<EmbeddingTables::Scanned> rows) mutable {
         if (rows.ok()) {
-          *response = ScanFrame(*std::move(rows), std::move(room));
+          *response = ScanFrame(std::move(*rows), std::move(room));
           metrics_->Sent(response->Length(), PsMetrics::Path::kNetwork);
         }
         reactor->Answer(rows.status());

@@ -14,8 +14,8 @@ namespace syncline {
 // The project's goal for a measurement or ratio.
 struct Goal {
   enum class Kind { kAtLeast, kAtMost };
-  // A number alone is the least that is promised.
-  Goal(double least) : value(least) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): a number is what is promised.
+  Goal(double least) : value(least) {}
   Goal(Kind k, double v) : kind(k), value(v) {}
 
   bool Reached(double median) const {

@@ -37,7 +37,7 @@ class ClockStepTest : public testing::Test {
     std::fstream file(offset_file_, std::ios::in | std::ios::out);
     if (!file.is_open()) file.open(offset_file_, std::ios::out);
     const int64_t ns = absl::ToInt64Nanoseconds(ahead);
-    file.write(reinterpret_cast<const char*>(&ns), sizeof(ns));  // NOLINT
+    file.write(reinterpret_cast<const char*>(&ns), sizeof(ns));
   }
 
   std::string Write(JobSpec job) {

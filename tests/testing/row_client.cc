@@ -107,7 +107,7 @@ class RowClient::Window {
     std::optional<grpc::ByteBuffer> request = call->shared.Prepare(
         shared_, call->request,
         calls_.answer_bytes ? calls_.answer_bytes(call->index) : 0);
-    if (request.has_value()) call->request = *std::move(request);
+    if (request.has_value()) call->request = std::move(*request);
     return request.has_value();
   }
 

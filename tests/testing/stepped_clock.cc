@@ -28,7 +28,7 @@ constexpr int64_t kSlice = 20000000;
 
 template <typename Function>
 Function Next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));  // NOLINT
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
 const std::atomic<int64_t>* MapOffset() {
@@ -86,15 +86,15 @@ time_t time(time_t* out) {
 }
 
 // Abseil's waits: a futex with a moment of the wall clock.
-long syscall(long number, ...) {  // NOLINT: the C library's
+long syscall(long number, ...) {
   static const auto next =
       Next<long (*)(long, long, long, long, long, long, long)>("syscall");
   va_list list;
   va_start(list, number);
-  long a[6];  // NOLINT
+  long a[6];
   for (long& argument : a) argument = va_arg(list, long);
   va_end(list);
-  const auto* until = reinterpret_cast<const timespec*>(a[3]);  // NOLINT
+  const auto* until = reinterpret_cast<const timespec*>(a[3]);
   if (number != SYS_futex || (a[1] & FUTEX_CLOCK_REALTIME) == 0 ||
       until == nullptr) {
     return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -104,7 +104,7 @@ long syscall(long number, ...) {  // NOLINT: the C library's
     const int64_t now = SystemNow();
     const int64_t real = wanted - Offset();
     const timespec slice = ToTimespec(std::min(real, now + kSlice));
-    const long result = next(number, a[0], a[1], a[2],  // NOLINT
+    const long result = next(number, a[0], a[1], a[2],
                              reinterpret_cast<long>(&slice), a[4], a[5]);
     const bool late = wanted - Offset() <= SystemNow();
     if (result != -1 || errno != ETIMEDOUT || late) return result;

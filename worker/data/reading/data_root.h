@@ -10,7 +10,9 @@ namespace syncline::worker {
 // a root without a boundary.)
 struct DataRoot {
   DataRoot() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   DataRoot(const char* path) : path(path) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   DataRoot(std::string path, bool bounded = false)
       : path(std::move(path)), bounded(bounded) {}
 

@@ -17,9 +17,12 @@ namespace syncline::worker {
 // A file of a job's data. (Converts from and to its path: a path is a file
 // without a boundary.)
 struct DataFile {
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   DataFile(const char* path) : path(path) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   DataFile(std::string path, DataRoot root = {})
       : path(std::move(path)), root(std::move(root)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   operator const std::string&() const { return path; }
   bool operator==(const std::string& other) const { return path == other; }
 

@@ -18,7 +18,9 @@ namespace syncline::worker {
 // A field of a source, as a job asks for it. (Converts from a name, so that a
 // list of names is a list of float32 fields.)
 struct FieldRequest {
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   FieldRequest(const char* name) : name(name) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): see above
   FieldRequest(std::string name) : name(std::move(name)) {}
 
   std::string name;

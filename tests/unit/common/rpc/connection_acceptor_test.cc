@@ -82,7 +82,7 @@ class ConnectionAcceptorTest : public testing::Test {
     const FileDescriptor free(dup(0));
     ASSERT_TRUE(free.valid());
     rlimit low = before_;
-    low.rlim_cur = static_cast<rlim_t>(free.get() + count);
+    low.rlim_cur = static_cast<rlim_t>(free.get()) + static_cast<rlim_t>(count);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   }
 

@@ -12,7 +12,6 @@
 namespace syncline {
 namespace {
 
-using reference::Array;
 using reference::Dims;
 using testing::Dot;
 using testing::DoubleArray;

@@ -14,6 +14,7 @@
 #include "tests/testing/training_model.h"
 
 // Where the linker put this program's own code.
+// NOLINTNEXTLINE(bugprone-reserved-identifier): the linker's
 extern const char __executable_start;
 extern const char etext;
 

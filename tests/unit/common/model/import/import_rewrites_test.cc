@@ -17,11 +17,9 @@
 namespace syncline {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 std::string Text(int opset, const std::string& graph) {
   return absl::StrCat("<ir_version: 8, opset_import: [\"\" : ", opset, "]> g ",
