@@ -1,9 +1,6 @@
-#include "kernels/gemm.h"
-
-#include <optional>
-
 #include "common/base/status_macros.h"
-#include "kernels/elementwise/elementwise.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/matrix_product_kernels.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -60,78 +57,82 @@ Op::Traits TraitsOf(const OpSpec& spec) {
 
 class GemmOp : public Op {
  public:
-  GemmOp(const OpSpec& spec, GemmParams params, Gemm product)
+  GemmOp(const OpSpec& spec, const GemmParams& params)
       : Op(TraitsOf(spec)),
-        p_(std::move(params)),
-        product_(std::move(product)) {}
+        p_(params),
+        kernels_(*spec.kernels().matrix_product) {}
 
-  // The products of the gradients that are wanted.
-  absl::Status CompileBackward(const OpSpec& spec);
+  // The product, and those of the gradients that are wanted.
+  absl::Status Compile(const OpSpec& spec);
 
   absl::Status Forward(const Tensors& t) override {
     if (!p_.adds_c || p_.is_bias) {
-      return product_.Run(t.in(0), t.in(1), p_.is_bias ? t.in(2) : nullptr,
-                          t.out(0));
+      return product_->Run(*t.stream, t.in(0), t.in(1),
+                           p_.is_bias ? t.in(2) : nullptr, t.out(0));
     }
-    Spread(p_.c_over_y, p_.beta, t.in(2), t.out(0));
-    return product_.Accumulate(t.in(0), t.in(1), t.out(0));
+    kernels_.spread(*t.stream, p_.c_over_y, p_.beta, t.in(2), t.out(0));
+    return product_->Accumulate(*t.stream, t.in(0), t.in(1), t.out(0));
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (g.in(2) != nullptr) {
-      AddGradient(p_.c_over_y, Side::kB, p_.beta, g.out(), g.accumulate(2),
-                  g.in(2));
+      kernels_.spread_gradient(*t.stream, p_.c_over_y, p_.beta, g.out(),
+                               g.accumulate(2), g.in(2));
     }
     if (g.in(1) != nullptr) {
       SYNCLINE_RETURN_IF_ERROR(
           p_.transpose_b
-              ? Into(*db_, g.out(), t.in(0), g.accumulate(1), g.in(1))
-              : Into(*db_, t.in(0), g.out(), g.accumulate(1), g.in(1)));
+              ? db_->Into(*t.stream, g.out(), t.in(0), g.accumulate(1), g.in(1))
+              : db_->Into(*t.stream, t.in(0), g.out(), g.accumulate(1),
+                          g.in(1)));
     }
     if (g.in(0) != nullptr) {
       SYNCLINE_RETURN_IF_ERROR(
           p_.transpose_a
-              ? Into(*da_, t.in(1), g.out(), g.accumulate(0), g.in(0))
-              : Into(*da_, g.out(), t.in(1), g.accumulate(0), g.in(0)));
+              ? da_->Into(*t.stream, t.in(1), g.out(), g.accumulate(0), g.in(0))
+              : da_->Into(*t.stream, g.out(), t.in(1), g.accumulate(0),
+                          g.in(0)));
     }
     return absl::OkStatus();
   }
 
  private:
-  static absl::Status Into(Gemm& product, const float* left, const float* right,
-                           bool accumulate, float* out) {
-    return accumulate ? product.Accumulate(left, right, out)
-                      : product.Run(left, right, nullptr, out);
-  }
-
   const GemmParams p_;
-  Gemm product_;
-  std::optional<Gemm> da_, db_;
+  const MatrixProductKernels kernels_;
+  std::unique_ptr<MatrixProduct> product_, da_, db_;
 };
 
-absl::Status GemmOp::CompileBackward(const OpSpec& spec) {
+absl::Status GemmOp::Compile(const OpSpec& spec) {
   const GemmParams& p = p_;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      product_, kernels_.make(*spec.device, {.m = p.m,
+                                             .n = p.n,
+                                             .k = p.k,
+                                             .transpose_a = p.transpose_a,
+                                             .transpose_b = p.transpose_b,
+                                             .alpha = p.alpha,
+                                             .has_bias = p.is_bias}));
   if (spec.WantsGradient(0)) {
     // a [m,k]: dy * op(b)^T.   Stored transposed: op(b) * dy^T.
-    Gemm::Shape shape;
+    MatrixProductShape shape;
     shape.alpha = p.alpha;
     shape.k = p.n;
     shape.m = p.transpose_a ? p.k : p.m;
     shape.n = p.transpose_a ? p.m : p.k;
     shape.transpose_a = p.transpose_a && p.transpose_b;
     shape.transpose_b = p.transpose_a || !p.transpose_b;
-    SYNCLINE_ASSIGN_OR_RETURN(da_, Gemm::Create(shape));
+    SYNCLINE_ASSIGN_OR_RETURN(da_, kernels_.make(*spec.device, shape));
   }
   if (spec.WantsGradient(1)) {
     // b [k,n]: op(a)^T * dy.   Stored transposed: dy^T * op(a).
-    Gemm::Shape shape;
+    MatrixProductShape shape;
     shape.alpha = p.alpha;
     shape.k = p.m;
     shape.m = p.transpose_b ? p.n : p.k;
     shape.n = p.transpose_b ? p.k : p.n;
     shape.transpose_a = p.transpose_b || !p.transpose_a;
     shape.transpose_b = p.transpose_b && p.transpose_a;
-    SYNCLINE_ASSIGN_OR_RETURN(db_, Gemm::Create(shape));
+    SYNCLINE_ASSIGN_OR_RETURN(db_, kernels_.make(*spec.device, shape));
   }
   return absl::OkStatus();
 }
@@ -140,17 +141,16 @@ absl::Status GemmOp::CompileBackward(const OpSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeGemm(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
-  SYNCLINE_ASSIGN_OR_RETURN(GemmParams p, ParamsOf(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(Gemm product,
-                            Gemm::Create({.m = p.m,
-                                          .n = p.n,
-                                          .k = p.k,
-                                          .transpose_a = p.transpose_a,
-                                          .transpose_b = p.transpose_b,
-                                          .alpha = p.alpha,
-                                          .has_bias = p.is_bias}));
-  auto op = std::make_unique<GemmOp>(spec, std::move(p), std::move(product));
-  SYNCLINE_RETURN_IF_ERROR(op->CompileBackward(spec));
+  const MatrixProductKernels* const family = spec.kernels().matrix_product;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
+  SYNCLINE_ASSIGN_OR_RETURN(const GemmParams p, ParamsOf(spec));
+  if (p.adds_c) SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->spread));
+  if (spec.WantsGradient(2)) {
+    SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->spread_gradient));
+  }
+  auto op = std::make_unique<GemmOp>(spec, p);
+  SYNCLINE_RETURN_IF_ERROR(op->Compile(spec));
   return op;
 }
 

@@ -1,10 +1,9 @@
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/matrix_product_kernels.h"
 #include "kernels/elementwise/broadcast.h"
-#include "kernels/gemm.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -82,91 +81,89 @@ Op::Traits TraitsOf(const OpSpec& spec) {
 
 class MatMulOp : public Op {
  public:
-  MatMulOp(const OpSpec& spec, MatMulParams params, Gemm product)
+  MatMulOp(const OpSpec& spec, MatMulParams params)
       : Op(TraitsOf(spec)),
         p_(std::move(params)),
         a_count_(spec.input(0).count()),
-        b_count_(spec.input(1).count()),
-        product_(std::move(product)) {}
+        b_count_(spec.input(1).count()) {}
 
-  // da = dy * b^T, db = a^T * dy, as far as they are wanted.
-  absl::Status CompileBackward(const OpSpec& spec) {
+  // y = a * b; da = dy * b^T, db = a^T * dy, as far as they are wanted.
+  absl::Status Compile(const OpSpec& spec) {
+    const auto make = [&](const MatrixProductShape& shape) {
+      return spec.kernels().matrix_product->make(*spec.device, shape);
+    };
+    SYNCLINE_ASSIGN_OR_RETURN(
+        product_, make({.m = p_.m, .n = p_.n, .k = p_.k, .batch = p_.batch}));
     if (spec.WantsGradient(0)) {
-      SYNCLINE_ASSIGN_OR_RETURN(da_, Gemm::Create({.m = p_.m,
-                                                   .n = p_.k,
-                                                   .k = p_.n,
-                                                   .transpose_b = true,
-                                                   .batch = p_.batch}));
+      SYNCLINE_ASSIGN_OR_RETURN(da_, make({.m = p_.m,
+                                           .n = p_.k,
+                                           .k = p_.n,
+                                           .transpose_b = true,
+                                           .batch = p_.batch}));
     }
     if (spec.WantsGradient(1)) {
-      SYNCLINE_ASSIGN_OR_RETURN(db_, Gemm::Create({.m = p_.k,
-                                                   .n = p_.n,
-                                                   .k = p_.m,
-                                                   .transpose_a = true,
-                                                   .batch = p_.batch}));
+      SYNCLINE_ASSIGN_OR_RETURN(db_, make({.m = p_.k,
+                                           .n = p_.n,
+                                           .k = p_.m,
+                                           .transpose_a = true,
+                                           .batch = p_.batch}));
     }
     return absl::OkStatus();
   }
 
   absl::Status Forward(const Tensors& t) override {
     for (const auto& part : p_.products) {
-      SYNCLINE_RETURN_IF_ERROR(product_.Run(t.in(0) + part.a, t.in(1) + part.b,
-                                            nullptr, t.out(0) + part.y));
+      SYNCLINE_RETURN_IF_ERROR(product_->Run(*t.stream, t.in(0) + part.a,
+                                             t.in(1) + part.b, /*bias=*/nullptr,
+                                             t.out(0) + part.y));
     }
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (p_.products.empty()) ClearGradients(g);
+    if (p_.products.empty()) ClearGradients(t, g);
     if (g.in(1) != nullptr) {
       for (const auto& part : p_.products) {
-        SYNCLINE_RETURN_IF_ERROR(Into(*db_, t.in(0) + part.a, g.out() + part.y,
-                                      !part.first_b || g.accumulate(1),
-                                      g.in(1) + part.b));
+        SYNCLINE_RETURN_IF_ERROR(
+            db_->Into(*t.stream, t.in(0) + part.a, g.out() + part.y,
+                      !part.first_b || g.accumulate(1), g.in(1) + part.b));
       }
     }
     if (g.in(0) != nullptr) {
       for (const auto& part : p_.products) {
-        SYNCLINE_RETURN_IF_ERROR(Into(*da_, g.out() + part.y, t.in(1) + part.b,
-                                      !part.first_a || g.accumulate(0),
-                                      g.in(0) + part.a));
+        SYNCLINE_RETURN_IF_ERROR(
+            da_->Into(*t.stream, g.out() + part.y, t.in(1) + part.b,
+                      !part.first_a || g.accumulate(0), g.in(0) + part.a));
       }
     }
     return absl::OkStatus();
   }
 
  private:
-  static absl::Status Into(Gemm& product, const float* left, const float* right,
-                           bool accumulate, float* out) {
-    return accumulate ? product.Accumulate(left, right, out)
-                      : product.Run(left, right, nullptr, out);
-  }
-
   // No product writes them where one stack is empty and the other is not.
-  void ClearGradients(const Gradients& g) const {
+  void ClearGradients(const Tensors& t, const Gradients& g) const {
     for (const auto& [input, count] : {std::pair{0, a_count_}, {1, b_count_}}) {
       if (g.in(input) == nullptr || g.accumulate(input)) continue;
-      std::fill_n(g.in(input), count, 0.0f);
+      t.stream->Clear(g.in(input), count * sizeof(float));
     }
   }
 
   const MatMulParams p_;
   const int64_t a_count_, b_count_;
-  Gemm product_;
-  std::optional<Gemm> da_, db_;
+  std::unique_ptr<MatrixProduct> product_, da_, db_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeMatMul(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  const MatrixProductKernels* const family = spec.kernels().matrix_product;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
   SYNCLINE_ASSIGN_OR_RETURN(MatMulParams p,
                             ParamsOf(spec.input(0).dims, spec.input(1).dims));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      Gemm product,
-      Gemm::Create({.m = p.m, .n = p.n, .k = p.k, .batch = p.batch}));
-  auto op = std::make_unique<MatMulOp>(spec, std::move(p), std::move(product));
-  SYNCLINE_RETURN_IF_ERROR(op->CompileBackward(spec));
+  auto op = std::make_unique<MatMulOp>(spec, std::move(p));
+  SYNCLINE_RETURN_IF_ERROR(op->Compile(spec));
   return op;
 }
 

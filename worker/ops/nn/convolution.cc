@@ -1,14 +1,13 @@
 // Conv and ConvTranspose.
 
-#include "kernels/convolution.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/channel_sums.h"
-#include "kernels/elementwise/elementwise.h"
+#include "kernels/device/convolution_kernels.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/strided_copy_kernels.h"
 #include "worker/ops/nn/window.h"
 
 namespace syncline::worker {
@@ -35,11 +34,11 @@ absl::StatusOr<Dims> KernelOf(const OpSpec& spec) {
 // The shape of the convolution from `in` to `out` with the window and the
 // node's groups and weights (input 1 [filters, channels / groups, kernel...]).
 // Errors: InvalidArgument: they do not fit.
-absl::StatusOr<Convolution::Shape> ConvolutionShapeOf(const OpSpec& spec,
-                                                      const Dims& in,
-                                                      const Dims& out,
-                                                      Window window) {
-  Convolution::Shape shape;
+absl::StatusOr<ConvolutionShape> ConvolutionShapeOf(const OpSpec& spec,
+                                                    const Dims& in,
+                                                    const Dims& out,
+                                                    Window window) {
+  ConvolutionShape shape;
   shape.batch = in[0];
   shape.channels = in[1];
   shape.filters = out[1];
@@ -59,51 +58,55 @@ absl::StatusOr<Convolution::Shape> ConvolutionShapeOf(const OpSpec& spec,
   return shape;
 }
 
-}  // namespace
+// The layer, compiled for these calls. Errors: InvalidArgument: the device has
+// none.
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeLayer(
+    const OpSpec& spec, const ConvolutionShape& shape,
+    const ConvolutionUses& uses) {
+  const ConvolutionKernels* const family = spec.kernels().convolution;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
+  return family->make(*spec.device, shape, uses);
+}
 
-namespace {
-
-Op::Traits ConvTraits(const OpSpec& spec, const Convolution& convolution) {
+Op::Traits ConvTraits(const OpSpec& spec, const ConvolutionLayer& layer) {
   Op::Traits traits;
   if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
   if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
-  traits.forward_scratch_bytes = convolution.forward_scratch_bytes();
+  traits.forward_scratch_bytes = layer.forward_scratch_bytes();
   traits.backward_scratch_bytes =
-      std::max(convolution.backward_data_scratch_bytes(),
-               convolution.backward_weights_scratch_bytes());
+      std::max(layer.backward_data_scratch_bytes(),
+               layer.backward_weights_scratch_bytes());
   return traits;
 }
 
 class ConvOp : public Op {
  public:
-  // `y`: the output's planes.
-  ConvOp(const OpSpec& spec, Convolution convolution, ChannelPlanes y)
-      : Op(ConvTraits(spec, convolution)),
-        convolution_(std::move(convolution)),
-        y_(y) {}
+  ConvOp(const OpSpec& spec, std::unique_ptr<ConvolutionLayer> layer)
+      : Op(ConvTraits(spec, *layer)), layer_(std::move(layer)) {}
 
   absl::Status Forward(const Tensors& t) override {
-    return convolution_.Forward(t.in(0), t.in(1), t.in(2),
-                                /*accumulate=*/false, t.out(0), t.scratch);
+    return layer_->Forward(*t.stream, t.in(0), t.in(1), t.in(2),
+                           /*accumulate=*/false, t.out(0), t.scratch);
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (g.in(2) != nullptr) {
-      SumChannels(y_, g.out(), g.accumulate(2), g.in(2));
+      layer_->BackwardBias(*t.stream, g.out(), g.accumulate(2), g.in(2));
     }
     const bool of_weights = g.in(1) != nullptr;
     if (of_weights) {
-      SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
-          t.in(0), g.out(), g.accumulate(1), g.in(1), t.scratch));
+      SYNCLINE_RETURN_IF_ERROR(layer_->BackwardWeights(
+          *t.stream, t.in(0), g.out(), g.accumulate(1), g.in(1), t.scratch));
     }
     if (g.in(0) == nullptr) return absl::OkStatus();
-    return convolution_.BackwardData(g.out(), t.in(1), g.accumulate(0), g.in(0),
-                                     t.scratch, /*after_weights=*/of_weights);
+    return layer_->BackwardData(*t.stream, g.out(), t.in(1), g.accumulate(0),
+                                g.in(0), t.scratch,
+                                /*after_weights=*/of_weights);
   }
 
  private:
-  Convolution convolution_;
-  const ChannelPlanes y_;
+  const std::unique_ptr<ConvolutionLayer> layer_;
 };
 
 }  // namespace
@@ -114,7 +117,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
   SYNCLINE_ASSIGN_OR_RETURN(Window window, WindowOf(*spec.node, x, y, kernel));
-  SYNCLINE_ASSIGN_OR_RETURN(Convolution::Shape shape,
+  SYNCLINE_ASSIGN_OR_RETURN(ConvolutionShape shape,
                             ConvolutionShapeOf(spec, x, y, std::move(window)));
   shape.x_block = spec.input(0).channel_block;
   shape.y_block = spec.output(0).channel_block;
@@ -123,17 +126,13 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
         absl::StrCat("the bias is ", DimsToString(spec.input(2).dims),
                      "; it must be [", shape.filters, "]"));
   }
-  const ChannelPlanes planes = {
-      .batch = shape.batch,
-      .channels = shape.filters,
-      .plane = ElementCount(absl::MakeConstSpan(y).subspan(2)),
-      .block = shape.y_block};
   SYNCLINE_ASSIGN_OR_RETURN(
-      Convolution convolution,
-      Convolution::Create(shape, {.forward = true,
-                                  .backward_data = spec.WantsGradient(0),
-                                  .backward_weights = spec.WantsGradient(1)}));
-  return std::make_unique<ConvOp>(spec, std::move(convolution), planes);
+      std::unique_ptr<ConvolutionLayer> layer,
+      MakeLayer(spec, shape,
+                {.forward = true,
+                 .backward_data = spec.WantsGradient(0),
+                 .backward_weights = spec.WantsGradient(1)}));
+  return std::make_unique<ConvOp>(spec, std::move(layer));
 }
 
 namespace {
@@ -142,49 +141,66 @@ namespace {
 // backward pass for data, and the other way round.
 
 Op::Traits ConvTransposeTraits(const OpSpec& spec,
-                               const Convolution& convolution) {
+                               const ConvolutionLayer& layer) {
   Op::Traits traits;
   if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
   if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
-  traits.forward_scratch_bytes = convolution.backward_data_scratch_bytes();
-  traits.backward_scratch_bytes =
-      std::max(convolution.forward_scratch_bytes(),
-               convolution.backward_weights_scratch_bytes());
+  traits.forward_scratch_bytes = layer.backward_data_scratch_bytes();
+  traits.backward_scratch_bytes = std::max(
+      layer.forward_scratch_bytes(), layer.backward_weights_scratch_bytes());
   return traits;
 }
 
 class ConvTransposeOp : public Op {
  public:
   // `bias_over_y`: the bias, [channels, 1, ...], over the output.
-  ConvTransposeOp(const OpSpec& spec, Convolution convolution,
-                  Broadcast bias_over_y)
-      : Op(ConvTransposeTraits(spec, convolution)),
-        convolution_(std::move(convolution)),
-        bias_over_y_(std::move(bias_over_y)) {}
+  ConvTransposeOp(const OpSpec& spec, std::unique_ptr<ConvolutionLayer> layer,
+                  const Broadcast& bias_over_y)
+      : Op(ConvTransposeTraits(spec, *layer)),
+        layer_(std::move(layer)),
+        bias_over_y_(bias_over_y),
+        add_bias_(spec.kernels().convolution->add_bias),
+        sum_bias_gradient_(spec.kernels().strided_copy == nullptr
+                               ? nullptr
+                               : spec.kernels().strided_copy->add_repeated) {}
+
+  absl::Status RequireKernels(const OpSpec& spec) const {
+    if (spec.input(2).present) {
+      SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(add_bias_));
+    }
+    if (!spec.WantsGradient(2)) return absl::OkStatus();
+    return spec.RequireKernels(sum_bias_gradient_);
+  }
 
   absl::Status Forward(const Tensors& t) override {
-    SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardData(
-        t.in(0), t.in(1), /*accumulate=*/false, t.out(0), t.scratch));
-    if (t.in(2) != nullptr) Add(bias_over_y_, t.out(0), t.in(2), t.out(0));
+    SYNCLINE_RETURN_IF_ERROR(layer_->BackwardData(
+        *t.stream, t.in(0), t.in(1), /*accumulate=*/false, t.out(0), t.scratch,
+        /*after_weights=*/false));
+    if (t.in(2) != nullptr) {
+      add_bias_(*t.stream, bias_over_y_, t.in(2), t.out(0));
+    }
     return absl::OkStatus();
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (g.in(2) != nullptr) {
-      AddGradient(bias_over_y_, Side::kB, 1, g.out(), g.accumulate(2), g.in(2));
+      sum_bias_gradient_(*t.stream, bias_over_y_, g.out(), g.accumulate(2),
+                         g.in(2));
     }
     if (g.in(1) != nullptr) {
-      SYNCLINE_RETURN_IF_ERROR(convolution_.BackwardWeights(
-          g.out(), t.in(0), g.accumulate(1), g.in(1), t.scratch));
+      SYNCLINE_RETURN_IF_ERROR(layer_->BackwardWeights(
+          *t.stream, g.out(), t.in(0), g.accumulate(1), g.in(1), t.scratch));
     }
     if (g.in(0) == nullptr) return absl::OkStatus();
-    return convolution_.Forward(g.out(), t.in(1), /*bias=*/nullptr,
-                                g.accumulate(0), g.in(0), t.scratch);
+    return layer_->Forward(*t.stream, g.out(), t.in(1), /*bias=*/nullptr,
+                           g.accumulate(0), g.in(0), t.scratch);
   }
 
  private:
-  Convolution convolution_;
+  const std::unique_ptr<ConvolutionLayer> layer_;
   const Broadcast bias_over_y_;
+  decltype(ConvolutionKernels::add_bias) const add_bias_;
+  decltype(StridedCopyKernels::add_repeated) const sum_bias_gradient_;
 };
 
 }  // namespace
@@ -196,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
   SYNCLINE_ASSIGN_OR_RETURN(Window window,
                             TransposedWindowOf(*spec.node, x, y, kernel));
-  SYNCLINE_ASSIGN_OR_RETURN(Convolution::Shape shape,
+  SYNCLINE_ASSIGN_OR_RETURN(ConvolutionShape shape,
                             ConvolutionShapeOf(spec, y, x, std::move(window)));
   shape.has_bias = false;  // it is added here
   Broadcast bias_over_y;
@@ -211,12 +227,15 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
     SYNCLINE_ASSIGN_OR_RETURN(bias_over_y, MakeBroadcast(y, bias));
   }
   SYNCLINE_ASSIGN_OR_RETURN(
-      Convolution convolution,
-      Convolution::Create(shape, {.forward = spec.WantsGradient(0),
-                                  .backward_data = true,
-                                  .backward_weights = spec.WantsGradient(1)}));
-  return std::make_unique<ConvTransposeOp>(spec, std::move(convolution),
-                                           std::move(bias_over_y));
+      std::unique_ptr<ConvolutionLayer> layer,
+      MakeLayer(spec, shape,
+                {.forward = spec.WantsGradient(0),
+                 .backward_data = true,
+                 .backward_weights = spec.WantsGradient(1)}));
+  auto op =
+      std::make_unique<ConvTransposeOp>(spec, std::move(layer), bias_over_y);
+  SYNCLINE_RETURN_IF_ERROR(op->RequireKernels(spec));
+  return op;
 }
 
 }  // namespace syncline::worker

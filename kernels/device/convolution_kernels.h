@@ -1,0 +1,68 @@
+#ifndef SYNCLINE_KERNELS_DEVICE_CONVOLUTION_KERNELS_H_
+#define SYNCLINE_KERNELS_DEVICE_CONVOLUTION_KERNELS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/convolution.h"
+#include "kernels/elementwise/broadcast.h"
+
+namespace syncline {
+
+class Device;
+class Stream;
+
+using ConvolutionShape = Convolution::Shape;
+using ConvolutionUses = Convolution::Uses;
+
+// A float32 convolution and its derivatives, compiled by a device for one
+// shape: kernels/convolution.h has the arrays and their layouts.
+// Thread-compatible.
+class ConvolutionLayer {
+ public:
+  virtual ~ConvolutionLayer() = default;
+
+  // Bytes of 64-byte aligned memory that each call wants to have to itself.
+  // Its contents do not matter.
+  virtual int64_t forward_scratch_bytes() const = 0;
+  virtual int64_t backward_data_scratch_bytes() const = 0;
+  virtual int64_t backward_weights_scratch_bytes() const = 0;
+
+  // The arrays overlap nothing; no alignment is assumed. `bias` is null unless
+  // the shape has one. Errors: Internal: the device's library failed.
+  //
+  // y = conv(x, w) + bias, or y += with `accumulate`.
+  virtual absl::Status Forward(Stream& stream, const float* x, const float* w,
+                               const float* bias, bool accumulate, float* y,
+                               void* scratch) = 0;
+  // dx = the sum of dy * w where y was computed from x, or +=. With
+  // `after_weights` scratch is as BackwardWeights left it, with the same dy.
+  virtual absl::Status BackwardData(Stream& stream, const float* dy,
+                                    const float* w, bool accumulate, float* dx,
+                                    void* scratch, bool after_weights) = 0;
+  // dw likewise.
+  virtual absl::Status BackwardWeights(Stream& stream, const float* x,
+                                       const float* dy, bool accumulate,
+                                       float* dw, void* scratch) = 0;
+  // dbias = the sum of dy by channel, or +=. The error does not grow with the
+  // size of the planes and the batch.
+  virtual void BackwardBias(Stream& stream, const float* dy, bool accumulate,
+                            float* dbias) = 0;
+};
+
+struct ConvolutionKernels {
+  // Errors: Internal: the device's library refused.
+  absl::StatusOr<std::unique_ptr<ConvolutionLayer>> (*make)(
+      Device& device, const ConvolutionShape& shape,
+      const ConvolutionUses& uses) = nullptr;
+  // y += bias: what a transposed convolution adds to its result. The bias is
+  // operand b of `bias_over_y`.
+  void (*add_bias)(Stream& stream, const Broadcast& bias_over_y,
+                   const float* bias, float* y) = nullptr;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_DEVICE_CONVOLUTION_KERNELS_H_
