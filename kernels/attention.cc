@@ -186,8 +186,9 @@ int64_t Attention::KeysFor(const Mask& mask, int64_t batch,
   int64_t n = std::min(shape_.keys, mask.columns);
   int64_t past = shape_.past;
   if (mask.keys != nullptr) {
-    n = std::min(n, mask.keys[batch]);
-    past = mask.keys[batch] - shape_.queries;
+    const int64_t count = std::clamp<int64_t>(mask.keys[batch], 0, shape_.keys);
+    n = std::min(n, count);
+    past = count - shape_.queries;
   }
   if (shape_.causal) n = std::min(n, past + query + 1);
   return std::max<int64_t>(n, 0);

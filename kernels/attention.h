@@ -62,7 +62,8 @@ class Attention {
     int64_t batch = 0, head = 0, row = 0, column = 0;
     int64_t columns = std::numeric_limits<int64_t>::max();  // no key after them
     // [batch], or null: how many keys there are, where some are padding. Then
-    // with `causal` the queries are of the last of them.
+    // with `causal` the queries are of the last of them. A count that is out of
+    // range is the nearest that is not.
     const int64_t* keys = nullptr;
   };
   // Where scores may be had on their way to the weights.

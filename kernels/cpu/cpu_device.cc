@@ -41,6 +41,7 @@ void CpuStream::Clear(void* to, size_t bytes) {
 
 const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {
+      .attention = &CpuAttentionKernels(),
       .binary = &CpuBinaryKernels(),
       .block_copy = &CpuBlockCopyKernels(),
       .cast = &CpuCastKernels(),

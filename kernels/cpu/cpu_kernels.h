@@ -9,6 +9,7 @@
 
 namespace syncline {
 
+const AttentionKernels& CpuAttentionKernels();
 const BinaryKernels& CpuBinaryKernels();
 const BlockCopyKernels& CpuBlockCopyKernels();
 const CastKernels& CpuCastKernels();

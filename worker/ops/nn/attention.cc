@@ -1,5 +1,3 @@
-#include "kernels/attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -8,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/model/graph/fusion.h"
+#include "kernels/device/attention_kernels.h"
+#include "kernels/device/block_copy_kernels.h"
+#include "kernels/device/kernel_table.h"
 #include "kernels/elementwise/broadcast.h"
-#include "kernels/elementwise/loop.h"
 #include "kernels/elementwise/row_sums.h"
 #include "kernels/elementwise/strided.h"
 #include "worker/ops/nn/attention_heads.h"
@@ -35,7 +35,7 @@ absl::StatusOr<AttentionHeads> HeadsOf(const OpSpec& spec, size_t at,
 
 // The kernels' parameters for a node.
 struct Plan {
-  Attention::Shape shape;
+  AttentionShape shape;
   Attention::Mask mask;  // its strides
   Attention::Stage stage = Attention::Stage::kProducts;
   std::optional<JoinedHeads> keys, values;  // both or neither
@@ -45,14 +45,14 @@ struct Plan {
 // rows of scores share each, else none.
 int64_t LongMaskCount(const OpSpec& spec, const Plan& plan) {
   if (!spec.WantsGradient(kMask)) return 0;
-  const Attention::Shape& s = plan.shape;
+  const AttentionShape& s = plan.shape;
   const int64_t count = spec.input(kMask).count();
   const int64_t scores = s.batch * s.heads * s.queries * s.keys;
   return scores / kRowBlock > count ? count : 0;
 }
 
 Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
-                    const Attention& attention) {
+                    const AttentionLayer& layer) {
   Op::Traits traits;
   const bool joins = plan.keys.has_value();
   traits.backward_inputs = joins ? 1 << kQ : 1 << kQ | 1 << kK | 1 << kV;
@@ -60,10 +60,9 @@ Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
     traits.backward_inputs |= 1 << kMask | 1 << kKeyCounts;
   }
   const int64_t joined = joins ? plan.keys->count() + plan.values->count() : 0;
-  traits.workspace_bytes = (attention.weights_count() + joined) * sizeof(float);
-  traits.forward_scratch_bytes =
-      attention.forward_scratch_count() * sizeof(float);
-  traits.backward_scratch_bytes = (attention.backward_scratch_count() + joined +
+  traits.workspace_bytes = (layer.weights_count() + joined) * sizeof(float);
+  traits.forward_scratch_bytes = layer.forward_scratch_count() * sizeof(float);
+  traits.backward_scratch_bytes = (layer.backward_scratch_count() + joined +
                                    (joins ? spec.input(kQ).count() : 0)) *
                                       sizeof(float) +
                                   LongMaskCount(spec, plan) * sizeof(double);
@@ -73,27 +72,31 @@ Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
 // The workspace has the weights, and keys and values where they are joined.
 class AttentionOp : public Op {
  public:
-  AttentionOp(const OpSpec& spec, Plan plan, Attention attention)
-      : Op(TraitsOf(spec, plan, attention)),
-        plan_(std::move(plan)),
-        attention_(std::move(attention)),
+  AttentionOp(const OpSpec& spec, const Plan& plan,
+              std::unique_ptr<AttentionLayer> layer)
+      : Op(TraitsOf(spec, plan, *layer)),
+        plan_(plan),
+        kernels_(*spec.kernels().attention),
+        copy_gradient_(plan.keys.has_value()
+                           ? spec.kernels().block_copy->gradient
+                           : nullptr),
+        layer_(std::move(layer)),
         mask_is_bool_(spec.input(kMask).dtype == DType::kBool),
         long_mask_count_(LongMaskCount(spec, plan_)),
         q_count_(spec.input(kQ).count()),
         mask_count_(spec.input(kMask).count()) {}
 
   absl::Status Forward(const Tensors& t) override {
-    SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(t));
     if (plan_.keys.has_value()) Join(t);
-    return attention_.Forward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
-                              t.out(kY), WeightsOf(t),
-                              static_cast<float*>(t.scratch),
-                              {.stage = plan_.stage, .scores = t.out(kScores)});
+    return layer_->Forward(
+        *t.stream, t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t), t.out(kY),
+        WeightsOf(t), static_cast<float*>(t.scratch),
+        {.stage = plan_.stage, .scores = t.out(kScores)}, t.errors);
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     if (g.in(kMask) != nullptr && !g.accumulate(kMask)) {
-      std::fill_n(g.in(kMask), mask_count_, 0.0f);
+      t.stream->Clear(g.in(kMask), mask_count_ * sizeof(float));
     }
     Attention::Gradients out = {.dq = g.in(kQ),
                                 .dk = g.in(kK),
@@ -107,13 +110,18 @@ class AttentionOp : public Op {
       return OperandGradients(t, g, out);
     }
     auto* const sums = static_cast<double*>(t.scratch);
-    std::fill_n(sums, long_mask_count_, 0.0);
+    t.stream->Clear(sums, long_mask_count_ * sizeof(double));
     out.dmask = nullptr;
     out.long_dmask = sums;
     SYNCLINE_RETURN_IF_ERROR(OperandGradients(t, g, out));
-    Emit(long_mask_count_, /*accumulate=*/true, g.in(kMask),
-         [=](int64_t i) { return static_cast<float>(sums[i]); });
+    kernels_.add_sums(*t.stream, long_mask_count_, sums, g.in(kMask));
     return absl::OkStatus();
+  }
+
+  absl::Status Explain(const DataError& error) const override {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nonpad_kv_seqlen of sample ", error.position, " is ",
+                     error.value, "; there are ", plan_.shape.keys, " keys"));
   }
 
  private:
@@ -133,16 +141,6 @@ class AttentionOp : public Op {
                ? static_cast<const int64_t*>(t.inputs[kKeyCounts])
                : nullptr;
   }
-  absl::Status CheckKeyCounts(const Tensors& t) const {
-    const int64_t* const counts = KeyCounts(t);
-    for (int64_t b = 0; counts != nullptr && b < plan_.shape.batch; ++b) {
-      if (counts[b] >= 0 && counts[b] <= plan_.shape.keys) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("nonpad_kv_seqlen of sample ", b, " is ", counts[b],
-                       "; there are ", plan_.shape.keys, " keys"));
-    }
-    return absl::OkStatus();
-  }
 
   Attention::Mask MaskIn(const Tensors& t) const {
     Attention::Mask mask = plan_.mask;
@@ -159,7 +157,7 @@ class AttentionOp : public Op {
     return static_cast<float*>(t.workspace);
   }
   float* JoinedKeys(const Tensors& t) const {
-    return WeightsOf(t) + attention_.weights_count();
+    return WeightsOf(t) + layer_->weights_count();
   }
   float* JoinedValues(const Tensors& t) const {
     return JoinedKeys(t) + plan_.keys->count();
@@ -172,25 +170,29 @@ class AttentionOp : public Op {
   }
 
   void Join(const Tensors& t) const {
-    plan_.keys->Join(t.in(kPastKey), t.in(kK), JoinedKeys(t));
-    plan_.values->Join(t.in(kPastValue), t.in(kV), JoinedValues(t));
+    kernels_.join(*t.stream, *plan_.keys, t.in(kPastKey), t.in(kK),
+                  JoinedKeys(t));
+    kernels_.join(*t.stream, *plan_.values, t.in(kPastValue), t.in(kV),
+                  JoinedValues(t));
     if (t.out(kPresentKey) != nullptr) {
-      std::copy_n(JoinedKeys(t), plan_.keys->count(), t.out(kPresentKey));
+      t.stream->Copy(t.out(kPresentKey), JoinedKeys(t),
+                     plan_.keys->count() * sizeof(float));
     }
     if (t.out(kPresentValue) != nullptr) {
-      std::copy_n(JoinedValues(t), plan_.values->count(), t.out(kPresentValue));
+      t.stream->Copy(t.out(kPresentValue), JoinedValues(t),
+                     plan_.values->count() * sizeof(float));
     }
   }
 
   // Starts the gradient of joined keys or values with that of their own output.
-  static void StartJoined(const Gradients& g, Output output, int64_t count,
-                          float* d) {
+  static void StartJoined(const Tensors& t, const Gradients& g, Output output,
+                          int64_t count, float* d) {
     const float* const up =
         output < g.outputs.size() ? g.outputs[output] : nullptr;
     if (up == nullptr) {
-      std::fill_n(d, count, 0.0f);
+      t.stream->Clear(d, count * sizeof(float));
     } else {
-      std::copy_n(up, count, d);
+      t.stream->Copy(d, up, count * sizeof(float));
     }
   }
 
@@ -198,22 +200,26 @@ class AttentionOp : public Op {
   // written from the last input to the first.
   absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
                               Attention::Gradients out) {
-    out.dk = ScratchOf(t) + attention_.backward_scratch_count();
+    out.dk = ScratchOf(t) + layer_->backward_scratch_count();
     out.dv = out.dk + plan_.keys->count();
     out.dq = out.dv + plan_.values->count();
     out.add_dk = out.add_dv = true;
     out.add_dq = false;
-    StartJoined(g, kPresentKey, plan_.keys->count(), out.dk);
-    StartJoined(g, kPresentValue, plan_.values->count(), out.dv);
+    StartJoined(t, g, kPresentKey, plan_.keys->count(), out.dk);
+    StartJoined(t, g, kPresentValue, plan_.values->count(), out.dv);
     SYNCLINE_RETURN_IF_ERROR(AttentionGradient(t, g, out));
-    plan_.values->AddPastGradient(out.dv, g.accumulate(kPastValue),
-                                  g.in(kPastValue));
-    plan_.keys->AddPastGradient(out.dk, g.accumulate(kPastKey), g.in(kPastKey));
-    plan_.values->AddIncomingGradient(out.dv, g.accumulate(kV), g.in(kV));
-    plan_.keys->AddIncomingGradient(out.dk, g.accumulate(kK), g.in(kK));
+    const auto write = [&](auto kernel, const JoinedHeads& s, const float* d,
+                           Input input) {
+      if (g.in(input) == nullptr) return;
+      kernel(*t.stream, s, d, g.accumulate(input), g.in(input));
+    };
+    write(kernels_.past_gradient, *plan_.values, out.dv, kPastValue);
+    write(kernels_.past_gradient, *plan_.keys, out.dk, kPastKey);
+    write(kernels_.incoming_gradient, *plan_.values, out.dv, kV);
+    write(kernels_.incoming_gradient, *plan_.keys, out.dk, kK);
     if (g.in(kQ) == nullptr) return absl::OkStatus();
-    Emit(q_count_, g.accumulate(kQ), g.in(kQ),
-         [dq = out.dq](int64_t i) { return dq[i]; });
+    copy_gradient_(*t.stream, {.width = q_count_}, out.dq, g.accumulate(kQ),
+                   g.in(kQ));
     return absl::OkStatus();
   }
 
@@ -221,16 +227,19 @@ class AttentionOp : public Op {
                                  const Attention::Gradients& out) {
     if (g.out() == nullptr) {
       if (out.dq != nullptr && !out.add_dq) {
-        std::fill_n(out.dq, q_count_, 0.0f);
+        t.stream->Clear(out.dq, q_count_ * sizeof(float));
       }
       return absl::OkStatus();
     }
-    return attention_.Backward(t.in(kQ), KeysOf(t), ValuesOf(t), MaskIn(t),
-                               WeightsOf(t), g.out(), ScratchOf(t), out);
+    return layer_->Backward(*t.stream, t.in(kQ), KeysOf(t), ValuesOf(t),
+                            MaskIn(t), WeightsOf(t), g.out(), ScratchOf(t),
+                            out);
   }
 
   const Plan plan_;
-  Attention attention_;
+  const AttentionKernels kernels_;
+  decltype(BlockCopyKernels::gradient) const copy_gradient_;
+  const std::unique_ptr<AttentionLayer> layer_;
   const bool mask_is_bool_;
   const int64_t long_mask_count_;
   const int64_t q_count_;
@@ -270,7 +279,7 @@ absl::Status CheckKeyCounts(const OpSpec& spec, int64_t batch) {
 }
 
 absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
-                                       const Attention::Shape& s) {
+                                       const AttentionShape& s) {
   Attention::Mask mask;
   const TensorType& input = spec.input(kMask);
   if (!input.present) return mask;
@@ -313,6 +322,15 @@ absl::Status CheckFit(const OpSpec& spec, const AttentionHeads& q,
                    DimsToString(spec.input(kV).dims), " do not fit"));
 }
 
+JoinedHeads JoinedWith(const AttentionHeads& incoming, int64_t past) {
+  return {.batch = incoming.batch,
+          .heads = incoming.heads,
+          .past = past,
+          .rows = incoming.rows,
+          .width = incoming.width,
+          .incoming = incoming.layout};
+}
+
 // Joins keys and values where there are past ones or the outcome is asked for.
 absl::Status PlanJoined(const OpSpec& spec, const AttentionHeads& k,
                         const AttentionHeads& v, Plan* plan) {
@@ -329,9 +347,9 @@ absl::Status PlanJoined(const OpSpec& spec, const AttentionHeads& k,
       !spec.output(kPresentValue).present) {
     return absl::OkStatus();
   }
-  plan->keys.emplace(k, values);
-  plan->values.emplace(v, values);
-  plan->shape.keys = plan->keys->rows();
+  plan->keys = JoinedWith(k, values);
+  plan->values = JoinedWith(v, values);
+  plan->shape.keys = plan->keys->joined_rows();
   plan->shape.k = plan->keys->layout();
   plan->shape.v = plan->values->layout();
   return absl::OkStatus();
@@ -347,7 +365,7 @@ absl::StatusOr<Attention::Stage> StageOf(const Node& node) {
 // Weights that are larger than twice what they are computed of and what is
 // computed of them, as those of long sequences are, would be most of a step's
 // memory: they are computed again, which costs one product of a head's six.
-bool KeepsWeights(const Attention::Shape& s) {
+bool KeepsWeights(const AttentionShape& s) {
   const int64_t rows = s.queries * (s.width + s.value_width) * s.heads +
                        s.keys * (s.width + s.value_width) * s.key_heads;
   return s.heads * s.queries * s.keys <= 2 * rows;
@@ -365,7 +383,7 @@ absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(CheckFit(spec, q, k, v));
   SYNCLINE_RETURN_IF_ERROR(CheckKeyCounts(spec, q.batch));
   Plan plan;
-  Attention::Shape& s = plan.shape;
+  AttentionShape& s = plan.shape;
   s.batch = q.batch;
   s.heads = q.heads;
   s.key_heads = k.heads;
@@ -399,6 +417,20 @@ absl::StatusOr<Plan> PlanOf(const OpSpec& spec) {
   return plan;
 }
 
+absl::Status RequireKernelsOf(const OpSpec& spec, const Plan& plan) {
+  const AttentionKernels* const family = spec.kernels().attention;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
+  if (spec.WantsGradient(kMask)) {
+    SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->add_sums));
+  }
+  if (!plan.keys.has_value()) return absl::OkStatus();
+  const BlockCopyKernels* const copies = spec.kernels().block_copy;
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(copies));
+  return spec.RequireKernels(family->join, family->past_gradient,
+                             family->incoming_gradient, copies->gradient);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
@@ -408,12 +440,13 @@ absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
         absl::StrCat("input ", i, " is ", DTypeName(spec.input(i).dtype),
                      "; only float32 is computed"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(Plan plan, PlanOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const Plan plan, PlanOf(spec));
+  SYNCLINE_RETURN_IF_ERROR(RequireKernelsOf(spec, plan));
   SYNCLINE_ASSIGN_OR_RETURN(
-      Attention attention,
-      Attention::Create(plan.shape, spec.WantsAnyGradient()));
-  return std::make_unique<AttentionOp>(spec, std::move(plan),
-                                       std::move(attention));
+      std::unique_ptr<AttentionLayer> layer,
+      spec.kernels().attention->make(*spec.device, plan.shape,
+                                     spec.WantsAnyGradient()));
+  return std::make_unique<AttentionOp>(spec, plan, std::move(layer));
 }
 
 }  // namespace syncline::worker
