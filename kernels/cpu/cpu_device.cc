@@ -67,6 +67,7 @@ const KernelTable& CpuDevice::kernels() const {
       .pointwise = &CpuPointwiseKernels(),
       .pooling = &CpuPoolingKernels(),
       .power = &CpuPowerKernels(),
+      .recurrent = &CpuRecurrentKernels(),
       .reduction = &CpuReductionKernels(),
       .resample = &CpuResampleKernels(),
       .rotary = &CpuRotaryKernels(),

@@ -35,6 +35,7 @@ const PaddingKernels& CpuPaddingKernels();
 const PointwiseKernels& CpuPointwiseKernels();
 const PoolingKernels& CpuPoolingKernels();
 const PowerKernels& CpuPowerKernels();
+const RecurrentKernels& CpuRecurrentKernels();
 const ReductionKernels& CpuReductionKernels();
 const ResampleKernels& CpuResampleKernels();
 const RotaryKernels& CpuRotaryKernels();

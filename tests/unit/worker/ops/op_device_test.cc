@@ -28,8 +28,9 @@ using testing::ToFloats;
 
 // Operators that still compute on the host themselves.
 bool IsOnTheHost(const std::string& op_type) {
-  static const std::set<std::string>& names =
-      *new std::set<std::string>{"Einsum", "GRU", "LSTM", "RNN"};
+  static const std::set<std::string>& names = *new std::set<std::string>{
+      "Einsum",
+  };
   return names.count(op_type) > 0;
 }
 

@@ -5,8 +5,6 @@
 // with each function that a cell may have, clipped or not, peepholes and
 // coupled gates.
 
-#include "worker/ops/recurrent/recurrent_op.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

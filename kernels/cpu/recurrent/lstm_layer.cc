@@ -2,19 +2,19 @@
 #include <limits>
 
 #include "common/base/status_macros.h"
+#include "kernels/cpu/recurrent/recurrent_layer.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/recurrent.h"
-#include "worker/ops/recurrent/recurrent_op.h"
 
-namespace syncline::worker {
+namespace syncline {
 namespace {
 
-class LstmOp : public RecurrentOp {
+class LstmLayer : public CpuRecurrentLayer {
  public:
-  LstmOp(const OpSpec& spec, const RecurrentShape& shape)
-      : RecurrentOp(spec, shape, Kept::kMemory,
-                    /*cell_scratch=*/5 * shape.hidden),
-        coupled_(spec.node->Int("input_forget", 0) != 0),
+  explicit LstmLayer(const RecurrentShape& shape)
+      : CpuRecurrentLayer(shape, Kept::kMemory,
+                          /*cell_scratch=*/5 * shape.hidden),
+        coupled_(shape.couples_gates),
         is_usual_(shape.has_usual_functions && !shape.has_peepholes &&
                   !coupled_) {}
 
@@ -58,14 +58,14 @@ class LstmOp : public RecurrentOp {
     return AddStateGradient(s, g);
   }
 
-  absl::Status AddRecurrentGradient(const RecurrentGradient& g) override {
+  absl::Status AddRecurrentGradient(const WeightGradient& g) override {
     if (g.dpeepholes != nullptr) AddPeepholeGradient(g);
-    return RecurrentOp::AddRecurrentGradient(g);
+    return CpuRecurrentLayer::AddRecurrentGradient(g);
   }
 
   // Input and forget gate see the memory before the step, the output gate after
   // it.
-  void AddPeepholeGradient(const RecurrentGradient& g) const {
+  void AddPeepholeGradient(const WeightGradient& g) const {
     const int64_t n = shape().hidden;
     const float* const seen[] = {g.kept_before, g.kept, g.kept_before};
     for (int64_t row = 0; row < shape().rows(); ++row) {
@@ -92,15 +92,9 @@ class LstmOp : public RecurrentOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Op>> MakeLSTM(const OpSpec& spec) {
-  using Kind = RnnActivation::Kind;
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const RecurrentShape shape,
-      MakeRecurrentShape(spec, /*gates=*/4,
-                         {Kind::kSigmoid, Kind::kTanh, Kind::kTanh}));
-  auto op = std::make_unique<LstmOp>(spec, shape);
-  SYNCLINE_RETURN_IF_ERROR(op->Compile());
-  return op;
+std::unique_ptr<CpuRecurrentLayer> MakeCpuLstmLayer(
+    const RecurrentShape& shape) {
+  return std::make_unique<LstmLayer>(shape);
 }
 
-}  // namespace syncline::worker
+}  // namespace syncline

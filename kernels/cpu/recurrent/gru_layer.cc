@@ -2,25 +2,25 @@
 #include <optional>
 
 #include "common/base/status_macros.h"
+#include "kernels/cpu/recurrent/recurrent_layer.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/recurrent.h"
-#include "worker/ops/recurrent/recurrent_op.h"
 
-namespace syncline::worker {
+namespace syncline {
 namespace {
 
 // The reset gate scales the state before the candidate's product, or with
 // linear_before_reset the product, bias and all.
-class GruOp : public RecurrentOp {
+class GruLayer : public CpuRecurrentLayer {
  public:
   // Keeps the candidate's product of each step where the gate scales that.
-  GruOp(const OpSpec& spec, const RecurrentShape& shape, bool scales_product)
-      : RecurrentOp(
-            spec, shape, scales_product ? Kept::kOfStep : Kept::kNothing,
+  explicit GruLayer(const RecurrentShape& shape)
+      : CpuRecurrentLayer(
+            shape, shape.scales_product ? Kept::kOfStep : Kept::kNothing,
             /*cell_scratch=*/shape.state() +
                 (shape.has_usual_functions ? 0
                                            : shape.samples * shape.gate_row())),
-        scales_product_(scales_product) {}
+        scales_product_(shape.scales_product) {}
 
  private:
   absl::Status CompileCell() override;
@@ -121,7 +121,7 @@ class GruOp : public RecurrentOp {
 
   // The candidate's part has another operand than the gates': its product's own
   // gradient, or the scaled state.
-  absl::Status AddRecurrentGradient(const RecurrentGradient& g) override {
+  absl::Status AddRecurrentGradient(const WeightGradient& g) override {
     const int64_t n = shape().hidden;
     if (g.dbias != nullptr && scales_product_) {
       AddRowSums(g.dgates, 3 * n, 2 * n, g.dbias);
@@ -164,7 +164,7 @@ class GruOp : public RecurrentOp {
   std::optional<Gemm> dr_gates_, dr_candidate_;
 };
 
-absl::Status GruOp::CompileCell() {
+absl::Status GruLayer::CompileCell() {
   const int64_t n = shape().hidden;
   const int64_t row = 3 * n;
   const int64_t samples = shape().samples;
@@ -181,7 +181,7 @@ absl::Status GruOp::CompileCell() {
                     .transpose_b = true,
                     .c_row = scales_product_ ? 0 : row,
                     .has_bias = scales_product_ && shape().has_bias}));
-  if (!has_gradients()) return absl::OkStatus();
+  if (!shape().wants_gradients) return absl::OkStatus();
   const int64_t candidate_row = scales_product_ ? 0 : row;
   SYNCLINE_ASSIGN_OR_RETURN(
       dgates_, Gemm::Create({.m = samples, .n = n, .k = 2 * n, .a_row = row}));
@@ -204,15 +204,9 @@ absl::Status GruOp::CompileCell() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Op>> MakeGRU(const OpSpec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(const RecurrentShape shape,
-                            MakeRecurrentShape(spec, /*gates=*/3,
-                                               {RnnActivation::Kind::kSigmoid,
-                                                RnnActivation::Kind::kTanh}));
-  auto op = std::make_unique<GruOp>(
-      spec, shape, spec.node->Int("linear_before_reset", 0) != 0);
-  SYNCLINE_RETURN_IF_ERROR(op->Compile());
-  return op;
+std::unique_ptr<CpuRecurrentLayer> MakeCpuGruLayer(
+    const RecurrentShape& shape) {
+  return std::make_unique<GruLayer>(shape);
 }
 
-}  // namespace syncline::worker
+}  // namespace syncline

@@ -1,15 +1,17 @@
 // Elman, Cognitive Science 1990.
 
-#include "common/base/status_macros.h"
-#include "worker/ops/recurrent/recurrent_op.h"
+#include <algorithm>
 
-namespace syncline::worker {
+#include "common/base/status_macros.h"
+#include "kernels/cpu/recurrent/recurrent_layer.h"
+
+namespace syncline {
 namespace {
 
-class RnnOp : public RecurrentOp {
+class RnnLayer : public CpuRecurrentLayer {
  public:
-  RnnOp(const OpSpec& spec, const RecurrentShape& shape)
-      : RecurrentOp(spec, shape, Kept::kNothing, /*cell_scratch=*/0) {}
+  explicit RnnLayer(const RecurrentShape& shape)
+      : CpuRecurrentLayer(shape, Kept::kNothing, /*cell_scratch=*/0) {}
 
  private:
   absl::Status Run(const Step& s) override {
@@ -28,13 +30,9 @@ class RnnOp : public RecurrentOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Op>> MakeRNN(const OpSpec& spec) {
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const RecurrentShape shape,
-      MakeRecurrentShape(spec, /*gates=*/1, {RnnActivation::Kind::kTanh}));
-  auto op = std::make_unique<RnnOp>(spec, shape);
-  SYNCLINE_RETURN_IF_ERROR(op->Compile());
-  return op;
+std::unique_ptr<CpuRecurrentLayer> MakeCpuRnnLayer(
+    const RecurrentShape& shape) {
+  return std::make_unique<RnnLayer>(shape);
 }
 
-}  // namespace syncline::worker
+}  // namespace syncline

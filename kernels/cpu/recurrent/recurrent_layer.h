@@ -1,59 +1,31 @@
-#ifndef SYNCLINE_WORKER_OPS_RECURRENT_RECURRENT_OP_H_
-#define SYNCLINE_WORKER_OPS_RECURRENT_RECURRENT_OP_H_
+#ifndef SYNCLINE_KERNELS_CPU_RECURRENT_RECURRENT_LAYER_H_
+#define SYNCLINE_KERNELS_CPU_RECURRENT_RECURRENT_LAYER_H_
 
+#include <cstdint>
+#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/types/span.h"
+#include "absl/status/status.h"
+#include "kernels/device/recurrent_kernels.h"
 #include "kernels/gemm.h"
-#include "kernels/rnn_activation.h"
-#include "worker/ops/op.h"
 
-namespace syncline::worker {
+namespace syncline {
 
 // The part that RNN, GRU and LSTM share. The input's products of all steps are
 // one matrix product for each direction; a step then adds the state's and
 // applies the cell. Backwards, steps leave the gradients of their gates' sums,
 // from which those of the weights are one product over all steps each.
-//
-// A sample's steps from its length on (input 4) are none: its state is held,
-// its output is zero there, and its input may be anything, NaN included.
-struct RecurrentShape {
-  int64_t gates = 1;  // of the cell
-  int64_t steps = 0;
-  int64_t samples = 0;
-  int64_t width = 0;  // of the input
-  int64_t hidden = 0;
-  int64_t directions = 1;
-  bool reversed = false;     // with one direction: it is backwards
-  bool batch_first = false;  // layout 1
-  bool has_bias = false;
-  bool has_lengths = false;
-  bool has_peepholes = false;
-  std::vector<RnnActivation> functions;  // of each direction's cell
-  bool has_usual_functions = true;       // and nothing is clipped
-
-  int64_t state() const { return samples * hidden; }  // elements, a direction's
-  int64_t gate_row() const { return gates * hidden; }
-  int64_t rows() const { return steps * samples; }
-  // With time first, and zeros beyond a sample's length.
-  bool copies_input() const { return batch_first || has_lengths; }
-};
-
-// Checks inputs and attributes that the three have, against a cell of this many
-// gates that usually has these functions. Errors: InvalidArgument.
-absl::StatusOr<RecurrentShape> MakeRecurrentShape(
-    const OpSpec& spec, int64_t gates,
-    absl::Span<const RnnActivation::Kind> usual);
-
-class RecurrentOp : public Op {
+class CpuRecurrentLayer : public RecurrentLayer {
  public:
   // Makes the matrix products. Errors: Internal, from oneDNN.
   absl::Status Compile();
 
-  absl::Status Forward(const Tensors& t) final;
-  absl::Status Backward(const Tensors& t, const Gradients& g) final;
+  int64_t workspace_bytes() const final;
+  int64_t forward_scratch_bytes() const final;
+  int64_t backward_scratch_bytes() const final;
+  absl::Status Forward(Stream& stream, const RecurrentTensors& t) final;
+  absl::Status Backward(Stream& stream, const RecurrentTensors& t,
+                        const RecurrentGradients& g) final;
 
  protected:
   // The array that a cell keeps besides h: of the state's size, one for each
@@ -79,12 +51,12 @@ class RecurrentOp : public Op {
   // become those before it.
   struct StepGradient {
     float* dgates;      // [samples, gates * hidden], of the sums
-    float* drecurrent;  // for RecurrentGradient below
+    float* drecurrent;  // for WeightGradient below
     float* dh;
     float* dkept;
   };
   // All steps in one direction.
-  struct RecurrentGradient {
+  struct WeightGradient {
     const float* dgates;       // [rows, gates * hidden]
     const float* drecurrent;   // [rows, hidden]
     const float* h_before;     // [rows, hidden]
@@ -96,11 +68,10 @@ class RecurrentOp : public Op {
   };
 
   // `cell_scratch`: floats of a step's scratch.
-  RecurrentOp(const OpSpec& spec, const RecurrentShape& shape, Kept kept,
-              int64_t cell_scratch);
+  CpuRecurrentLayer(const RecurrentShape& shape, Kept kept,
+                    int64_t cell_scratch);
 
   const RecurrentShape& shape() const { return shape_; }
-  bool has_gradients() const { return has_gradients_; }
   // For a cell whose gates all see the state: gates += h_before * R^T, and dh
   // += dgates * R.
   absl::Status AddStateProduct(const Step& s);
@@ -117,7 +88,7 @@ class RecurrentOp : public Op {
   // keeps.
   virtual absl::Status Run(const Step& s) = 0;
   virtual absl::Status RunGradient(const Step& s, const StepGradient& g) = 0;
-  virtual absl::Status AddRecurrentGradient(const RecurrentGradient& g);
+  virtual absl::Status AddRecurrentGradient(const WeightGradient& g);
 
  private:
   // One direction of a call: its arrays, in the workspace.
@@ -130,20 +101,18 @@ class RecurrentOp : public Op {
     float* kept = nullptr;   // likewise, or null
   };
 
-  static Traits TraitsOf(const OpSpec& spec, const RecurrentShape& shape,
-                         Kept kept, int64_t cell_scratch);
-  Direction DirectionOf(const Tensors& t, int64_t index) const;
-  void CopyInput(const Tensors& t) const;
+  Direction DirectionOf(const RecurrentTensors& t, int64_t index) const;
+  void CopyInput(const RecurrentTensors& t) const;
   // The input, with time as its first dimension.
-  const float* TimeMajorInput(const Tensors& t) const;
+  const float* TimeMajorInput(const RecurrentTensors& t) const;
   int64_t TimeOf(const Direction& d, int64_t step) const {
     return d.backwards ? shape_.steps - 1 - step : step;
   }
-  Step StepAt(const Tensors& t, const Direction& d, int64_t time,
+  Step StepAt(const RecurrentTensors& t, const Direction& d, int64_t time,
               float* scratch) const;
   // The step is beyond the sample's length.
-  bool Holds(const Tensors& t, int64_t time, int64_t sample) const;
-  absl::Status CheckLengths(const Tensors& t) const;
+  bool Holds(const RecurrentTensors& t, int64_t time, int64_t sample) const;
+  void CheckLengths(const RecurrentTensors& t) const;
 
   // Offsets into the graph's arrays of all directions, by layout.
   int64_t StateOffset(int64_t direction, int64_t sample) const;
@@ -152,21 +121,24 @@ class RecurrentOp : public Op {
   void WriteState(const float* from, int64_t direction, float* to) const;
   void AddState(const float* from, int64_t direction, float* to) const;
 
-  const float* SumBiases(const Tensors& t, int64_t direction,
+  const float* SumBiases(const RecurrentTensors& t, int64_t direction,
                          float* sums) const;
-  absl::Status RunDirection(const Tensors& t, const Direction& d);
-  void HoldStates(const Tensors& t, int64_t time, const Step& s) const;
-  void WriteOutput(const Tensors& t, int64_t direction, int64_t time,
+  absl::Status RunDirection(const RecurrentTensors& t, const Direction& d);
+  void HoldStates(const RecurrentTensors& t, int64_t time, const Step& s) const;
+  void WriteOutput(const RecurrentTensors& t, int64_t direction, int64_t time,
                    const float* h) const;
 
-  void ClearGradients(const Gradients& g) const;
-  absl::Status RunDirectionGradient(const Tensors& t, const Gradients& g,
+  void ClearGradients(const RecurrentGradients& g) const;
+  absl::Status RunDirectionGradient(const RecurrentTensors& t,
+                                    const RecurrentGradients& g,
                                     const Direction& d);
-  void AddOutputGradient(const Tensors& t, const float* dy, int64_t direction,
-                         int64_t time, float* dh) const;
-  absl::Status AddWeightGradients(const Tensors& t, const Gradients& g,
+  void AddOutputGradient(const RecurrentTensors& t, const float* dy,
+                         int64_t direction, int64_t time, float* dh) const;
+  absl::Status AddWeightGradients(const RecurrentTensors& t,
+                                  const RecurrentGradients& g,
                                   const Direction& d);
-  absl::Status AddInputGradient(const Tensors& t, const Gradients& g,
+  absl::Status AddInputGradient(const RecurrentTensors& t,
+                                const RecurrentGradients& g,
                                 const Direction& d);
 
   // Scratch of the backward pass.
@@ -180,14 +152,13 @@ class RecurrentOp : public Op {
     float* dx;    // [rows, width], with batch_first
     float* step;  // the cell's
   };
-  GradientScratch ScratchOf(const Tensors& t) const;
-  void HoldGradients(const Tensors& t, int64_t time,
+  GradientScratch ScratchOf(const RecurrentTensors& t) const;
+  void HoldGradients(const RecurrentTensors& t, int64_t time,
                      const GradientScratch& scratch) const;
 
   const RecurrentShape shape_;
   const Kept kept_;
-  const std::vector<bool> wants_;
-  const bool has_gradients_;
+  const int64_t cell_scratch_;
   // All states, or without gradients two that take turns: state t is at t
   // modulo this.
   const int64_t kept_states_;
@@ -195,6 +166,12 @@ class RecurrentOp : public Op {
   std::optional<Gemm> dx_, dw_, dh_, dr_;
 };
 
-}  // namespace syncline::worker
+// A layer of each cell, which Compile must follow.
+std::unique_ptr<CpuRecurrentLayer> MakeCpuRnnLayer(const RecurrentShape& shape);
+std::unique_ptr<CpuRecurrentLayer> MakeCpuGruLayer(const RecurrentShape& shape);
+std::unique_ptr<CpuRecurrentLayer> MakeCpuLstmLayer(
+    const RecurrentShape& shape);
 
-#endif  // SYNCLINE_WORKER_OPS_RECURRENT_RECURRENT_OP_H_
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CPU_RECURRENT_RECURRENT_LAYER_H_
