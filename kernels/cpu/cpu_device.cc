@@ -52,6 +52,7 @@ const KernelTable& CpuDevice::kernels() const {
       .convolution = &CpuConvolutionKernels(),
       .cumulative_sum = &CpuCumulativeSumKernels(),
       .dropout = &CpuDropoutKernels(),
+      .einsum = &CpuEinsumKernels(),
       .extremum = &CpuExtremumKernels(),
       .float_class = &CpuFloatClassKernels(),
       .gather = &CpuGatherKernels(),

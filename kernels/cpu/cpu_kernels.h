@@ -20,6 +20,7 @@ const ComparisonKernels& CpuComparisonKernels();
 const ConvolutionKernels& CpuConvolutionKernels();
 const CumulativeSumKernels& CpuCumulativeSumKernels();
 const DropoutKernels& CpuDropoutKernels();
+const EinsumKernels& CpuEinsumKernels();
 const ExtremumKernels& CpuExtremumKernels();
 const FloatClassKernels& CpuFloatClassKernels();
 const GatherKernels& CpuGatherKernels();

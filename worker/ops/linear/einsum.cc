@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/cpu/strided_copy.h"
-#include "kernels/elementwise/loop.h"
-#include "kernels/elementwise/row_sums.h"
+#include "kernels/device/einsum_kernels.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/matrix_product_kernels.h"
+#include "kernels/device/strided_copy_kernels.h"
 #include "kernels/elementwise/strided.h"
-#include "kernels/gemm.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -40,16 +41,16 @@ bool Has(const std::string& labels, char c) {
 class Contraction {
  public:
   // Null if it is none: a label that one operand has twice, or alone and not
-  // in the result. Errors: Internal.
+  // in the result. Errors: Internal. REQUIRES: the device has the kernels.
   static absl::StatusOr<std::unique_ptr<Contraction>> Create(
-      const EinsumLabels& e, const std::string& a, const std::string& b,
-      const std::string& out);
+      Device& device, const EinsumLabels& e, const std::string& a,
+      const std::string& b, const std::string& out);
 
   int64_t scratch_count() const {
     return a_.scratch + b_.scratch + out_.scratch;
   }
-  absl::Status Run(const float* a, const float* b, bool accumulate, float* out,
-                   float* scratch);
+  absl::Status Run(Stream& stream, const float* a, const float* b,
+                   bool accumulate, float* out, float* scratch);
 
  private:
   // An operand or the result, as it is or in another order in scratch.
@@ -58,11 +59,9 @@ class Contraction {
     int64_t scratch = 0;  // elements; 0: as it is
   };
 
-  Contraction(Gemm product, Part a, Part b, Part out)
-      : product_(std::move(product)),
-        a_(std::move(a)),
-        b_(std::move(b)),
-        out_(std::move(out)) {}
+  Contraction(const StridedCopyKernels& copies,
+              std::unique_ptr<MatrixProduct> product)
+      : copies_(copies), product_(std::move(product)) {}
 
   static Part PartOf(const EinsumLabels& e, const std::string& labels,
                      const std::string& wanted) {
@@ -73,22 +72,25 @@ class Contraction {
     part.scratch = ElementCount(dims);
     return part;
   }
-  static const float* Ordered(const Part& part, const float* x,
-                              float** scratch) {
+  const float* Ordered(Stream& stream, const Part& part, const float* x,
+                       float** scratch) const {
     if (part.scratch == 0) return x;
     float* const to = *scratch;
-    CopyStrided(*part.walk, sizeof(float), x, to);
+    copies_.copy(stream, *part.walk, sizeof(float), x, to);
     *scratch += part.scratch;
     return to;
   }
 
-  Gemm product_;
+  const StridedCopyKernels copies_;
+  const std::unique_ptr<MatrixProduct> product_;
   Part a_, b_, out_;
+  // With a result in another order: where each element of the product goes.
+  std::optional<Strided<1>> places_;
 };
 
 absl::StatusOr<std::unique_ptr<Contraction>> Contraction::Create(
-    const EinsumLabels& e, const std::string& a, const std::string& b,
-    const std::string& out) {
+    Device& device, const EinsumLabels& e, const std::string& a,
+    const std::string& b, const std::string& out) {
   std::string batch, rows, columns, summed;
   for (const auto& [c, size] : e.sizes) {
     if (std::count(a.begin(), a.end(), c) > 1 ||
@@ -108,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Contraction>> Contraction::Create(
   for (const char c : b) {
     if (!Has(out, c) && !Has(a, c)) return std::unique_ptr<Contraction>();
   }
-  Gemm::Shape shape;
+  MatrixProductShape shape;
   shape.m = ElementCount(e.DimsOf(rows));
   shape.n = ElementCount(e.DimsOf(columns));
   shape.k = ElementCount(e.DimsOf(summed));
@@ -118,94 +120,47 @@ absl::StatusOr<std::unique_ptr<Contraction>> Contraction::Create(
   if (shape.m * shape.n * shape.k * shape.batch == 0) {
     return std::unique_ptr<Contraction>();
   }
-  SYNCLINE_ASSIGN_OR_RETURN(Gemm product, Gemm::Create(shape));
-  return std::unique_ptr<Contraction>(new Contraction(
-      std::move(product),
-      PartOf(e, a, shape.transpose_a ? a : batch + rows + summed),
-      PartOf(e, b, shape.transpose_b ? b : batch + summed + columns),
-      // The walk reads the product's order, in order of the result.
-      batch + rows + columns == out
-          ? Part()
-          : Part{Strided<1>(e.DimsOf(out),
-                            {StridesAlong(e, out, batch + rows + columns)}),
-                 ElementCount(e.DimsOf(out))}));
+  const KernelTable& kernels = device.kernels();
+  SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<MatrixProduct> product,
+                            kernels.matrix_product->make(device, shape));
+  auto contraction = absl::WrapUnique(
+      new Contraction(*kernels.strided_copy, std::move(product)));
+  contraction->a_ = PartOf(e, a, shape.transpose_a ? a : batch + rows + summed);
+  contraction->b_ =
+      PartOf(e, b, shape.transpose_b ? b : batch + summed + columns);
+  const std::string computed = batch + rows + columns;
+  contraction->out_ = PartOf(e, computed, out);
+  if (computed != out) {
+    contraction->places_.emplace(e.DimsOf(computed),
+                                 std::array{StridesAlong(e, computed, out)});
+  }
+  return contraction;
 }
 
-absl::Status Contraction::Run(const float* a, const float* b, bool accumulate,
-                              float* out, float* scratch) {
-  const float* const p = Ordered(a_, a, &scratch);
-  const float* const q = Ordered(b_, b, &scratch);
-  if (out_.scratch == 0) {
-    return accumulate ? product_.Accumulate(p, q, out)
-                      : product_.Run(p, q, nullptr, out);
+absl::Status Contraction::Run(Stream& stream, const float* a, const float* b,
+                              bool accumulate, float* out, float* scratch) {
+  const float* const p = Ordered(stream, a_, a, &scratch);
+  const float* const q = Ordered(stream, b_, b, &scratch);
+  if (out_.scratch == 0) return product_->Into(stream, p, q, accumulate, out);
+  SYNCLINE_RETURN_IF_ERROR(
+      product_->Run(stream, p, q, /*bias=*/nullptr, scratch));
+  if (accumulate) {
+    copies_.add(stream, *places_, scratch, out);
+  } else {
+    copies_.copy(stream, *out_.walk, sizeof(float), scratch, out);
   }
-  SYNCLINE_RETURN_IF_ERROR(product_.Run(p, q, nullptr, scratch));
-  if (!accumulate) {
-    CopyStrided(*out_.walk, sizeof(float), scratch, out);
-    return absl::OkStatus();
-  }
-  const int64_t n = out_.walk->inner();
-  const int64_t stride = out_.walk->inner_strides()[0];
-  out_.walk->ForEachRow([=](int64_t at, const auto& offsets) {
-    for (int64_t i = 0; i < n; ++i) {
-      out[at + i] += scratch[offsets[0] + i * stride];
-    }
-  });
   return absl::OkStatus();
 }
 
 // Any equation, element by element, over all labels: result and operands.
-using Walk = Strided<3>;
-
-Walk WalkOf(const EinsumLabels& e) {
+EinsumWalk WalkOf(const EinsumLabels& e) {
   std::string all;
   for (const auto& [c, size] : e.sizes) all += c;
   const std::string none;
   const std::string& b = e.inputs.size() > 1 ? e.inputs[1] : none;
-  return Walk(e.DimsOf(all),
-              {StridesAlong(e, all, e.output),
-               StridesAlong(e, all, e.inputs[0]), StridesAlong(e, all, b)});
-}
-
-// Calls visit(y, a, b) with the offsets of every combination.
-template <typename Visit>
-void ForEachTerm(const Walk& walk, Visit visit) {
-  const auto& by = walk.inner_strides();
-  walk.ForEachRow([&](int64_t, const Walk::Offsets& at) {
-    for (int64_t i = 0; i < walk.inner(); ++i) {
-      visit(at[0] + i * by[0], at[1] + i * by[1], at[2] + i * by[2]);
-    }
-  });
-}
-
-// sums[o] += a term of each combination; computed in T, added up in S.
-template <typename T, typename S>
-void AddTerms(const Walk& walk, const T* a, const T* b, S* sums) {
-  ForEachTerm(walk, [=](int64_t o, int64_t i, int64_t j) {
-    sums[o] += b == nullptr ? a[i] : a[i] * b[j];
-  });
-}
-
-// Whether `count` sums of what the walk visits are so long that they are added
-// up in fp64.
-bool AreLong(const Walk& walk, int64_t count) {
-  return walk.count() / kRowBlock > count;
-}
-
-// out = the sums that add(sums) adds to, or += with `accumulate`; in fp64, in
-// scratch, if they are long.
-template <typename Add>
-void AddUp(const Walk& walk, int64_t count, bool accumulate, float* out,
-           void* scratch, Add add) {
-  if (!AreLong(walk, count)) {
-    if (!accumulate) std::fill_n(out, count, 0.0f);
-    return add(out);
-  }
-  auto* const sums = static_cast<double*>(scratch);
-  std::fill_n(sums, count, 0.0);
-  add(sums);
-  Emit(count, accumulate, out,
-       [=](int64_t i) { return static_cast<float>(sums[i]); });
+  return EinsumWalk(e.DimsOf(all), {StridesAlong(e, all, e.output),
+                                    StridesAlong(e, all, e.inputs[0]),
+                                    StridesAlong(e, all, b)});
 }
 
 class EinsumOp : public Op {
@@ -219,28 +174,21 @@ class EinsumOp : public Op {
             .forward_scratch_bytes = ScratchBytes(spec, labels, products),
             .backward_scratch_bytes = ScratchBytes(spec, labels, products)}),
         walk_(WalkOf(labels)),
+        kernels_(*spec.kernels().einsum),
         products_(std::move(products)),
-        is_double_(spec.input(0).dtype == DType::kFloat64),
+        dtype_(spec.input(0).dtype),
         y_count_(spec.output(0).count()),
         counts_{spec.input(0).count(), spec.input(1).count()} {}
 
   absl::Status Forward(const Tensors& t) override {
-    const bool two = t.inputs.size() > 1;
-    if (is_double_) {
-      auto* const y = static_cast<double*>(t.outputs[0]);
-      std::fill_n(y, y_count_, 0.0);
-      AddTerms(walk_, static_cast<const double*>(t.inputs[0]),
-               two ? static_cast<const double*>(t.inputs[1]) : nullptr, y);
-      return absl::OkStatus();
-    }
     if (products_.y != nullptr) {
-      return products_.y->Run(t.in(0), t.in(1), /*accumulate=*/false, t.out(0),
+      return products_.y->Run(*t.stream, t.in(0), t.in(1),
+                              /*accumulate=*/false, t.out(0),
                               static_cast<float*>(t.scratch));
     }
-    AddUp(walk_, y_count_, /*accumulate=*/false, t.out(0), t.scratch,
-          [&](auto* sums) {
-            AddTerms(walk_, t.in(0), two ? t.in(1) : nullptr, sums);
-          });
+    kernels_.forward(*t.stream, walk_, dtype_, y_count_, t.inputs[0],
+                     t.inputs.size() > 1 ? t.inputs[1] : nullptr, t.outputs[0],
+                     t.scratch);
     return absl::OkStatus();
   }
 
@@ -260,14 +208,15 @@ class EinsumOp : public Op {
   // The most that a product or long sums want.
   static int64_t ScratchBytes(const OpSpec& spec, const EinsumLabels& labels,
                               const Products& products) {
-    const Walk walk = WalkOf(labels);
+    const EinsumWalk walk = WalkOf(labels);
     int64_t most = 0;
     const auto add = [&](const std::unique_ptr<Contraction>& product,
                          int64_t count) {
-      const int64_t floats = product != nullptr     ? product->scratch_count()
-                             : AreLong(walk, count) ? 2 * count
-                                                    : 0;
-      most = std::max(most, floats * static_cast<int64_t>(sizeof(float)));
+      const int64_t bytes =
+          product != nullptr
+              ? product->scratch_count() * static_cast<int64_t>(sizeof(float))
+              : spec.kernels().einsum->scratch_bytes(walk, count);
+      most = std::max(most, bytes);
     };
     add(products.y, spec.output(0).count());
     add(products.da, spec.input(0).count());
@@ -283,26 +232,37 @@ class EinsumOp : public Op {
     if (product != nullptr) {
       const float* const a = input == 0 ? dy : other;
       const float* const b = input == 0 ? other : dy;
-      return product->Run(a, b, g.accumulate(input), dx,
+      return product->Run(*t.stream, a, b, g.accumulate(input), dx,
                           static_cast<float*>(t.scratch));
     }
-    AddUp(walk_, counts_[input], g.accumulate(input), dx, t.scratch,
-          [&](auto* sums) {
-            ForEachTerm(walk_, [=](int64_t o, int64_t i, int64_t j) {
-              const float factor =
-                  other == nullptr ? 1.0f : other[input == 0 ? j : i];
-              sums[input == 0 ? i : j] += dy[o] * factor;
-            });
-          });
+    kernels_.backward(*t.stream, walk_, static_cast<int>(input), counts_[input],
+                      other, dy, g.accumulate(input), dx, t.scratch);
     return absl::OkStatus();
   }
 
-  const Walk walk_;
-  Products products_;
-  const bool is_double_;
+  const EinsumWalk walk_;
+  const EinsumKernels kernels_;
+  const Products products_;
+  const DType dtype_;
   const int64_t y_count_;
   const int64_t counts_[2];
 };
+
+absl::Status RequireKernelsOf(const OpSpec& spec) {
+  const KernelTable& kernels = spec.kernels();
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels.einsum));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels.einsum->forward,
+                                               kernels.einsum->scratch_bytes));
+  if (spec.WantsAnyGradient()) {
+    SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels.einsum->backward));
+  }
+  if (spec.inputs.size() < 2) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels(kernels.matrix_product, kernels.strided_copy));
+  return spec.RequireKernels(kernels.matrix_product->make,
+                             kernels.strided_copy->copy,
+                             kernels.strided_copy->add);
+}
 
 }  // namespace
 
@@ -328,17 +288,18 @@ absl::StatusOr<std::unique_ptr<Op>> MakeEinsum(const OpSpec& spec) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const EinsumLabels e,
       ParseEinsum(spec.node->String("equation", ""), dims));
+  SYNCLINE_RETURN_IF_ERROR(RequireKernelsOf(spec));
   EinsumOp::Products products;
   if (dims.size() == 2 && dtype == DType::kFloat32) {
     const std::string& a = e.inputs[0];
     const std::string& b = e.inputs[1];
-    SYNCLINE_ASSIGN_OR_RETURN(products.y,
-                              Contraction::Create(e, a, b, e.output));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        products.y, Contraction::Create(*spec.device, e, a, b, e.output));
     if (products.y != nullptr) {
-      SYNCLINE_ASSIGN_OR_RETURN(products.da,
-                                Contraction::Create(e, e.output, b, a));
-      SYNCLINE_ASSIGN_OR_RETURN(products.db,
-                                Contraction::Create(e, a, e.output, b));
+      SYNCLINE_ASSIGN_OR_RETURN(
+          products.da, Contraction::Create(*spec.device, e, e.output, b, a));
+      SYNCLINE_ASSIGN_OR_RETURN(
+          products.db, Contraction::Create(*spec.device, e, a, e.output, b));
     }
   }
   return std::make_unique<EinsumOp>(spec, e, std::move(products));

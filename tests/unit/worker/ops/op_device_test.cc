@@ -4,7 +4,6 @@
 
 #include <list>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,14 +25,6 @@ using testing::PoisonedDevice;
 using testing::RandomArray;
 using testing::ToFloats;
 
-// Operators that still compute on the host themselves.
-bool IsOnTheHost(const std::string& op_type) {
-  static const std::set<std::string>& names = *new std::set<std::string>{
-      "Einsum",
-  };
-  return names.count(op_type) > 0;
-}
-
 std::vector<OpCase> Cases() {
   std::vector<OpCase> cases;
   for (const auto& kind :
@@ -43,9 +34,7 @@ std::vector<OpCase> Cases() {
         testing::ScatterCases, testing::SequenceCases, testing::WindowCases,
         testing::AttentionCases, testing::PlaneNormCases,
         testing::ActivationCases}) {
-    for (OpCase& c : kind()) {
-      if (!IsOnTheHost(c.op_type)) cases.push_back(std::move(c));
-    }
+    for (OpCase& c : kind()) cases.push_back(std::move(c));
   }
   return cases;
 }
