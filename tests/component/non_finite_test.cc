@@ -73,6 +73,14 @@ class NonFiniteTest : public ::testing::Test {
     dir_.Write("ordinary.csv", kLines);
     dir_.Write("large.csv", absl::StrCat(kLines, "3e38,0,0\n3e38,0,0\n",
                                          "0.5,0.5,1\n-0.5,0.5,2\n"));
+    dir_.Write("opposed.csv", absl::StrCat(kLines, "3e38,0,1\n3e38,0,1\n",
+                                           "0.5,0.5,1\n-0.5,0.5,2\n"));
+  }
+
+  // In ASYNC rank 1 may begin when rank 0's step is applied. That step prefers
+  // class 0 for large samples: with this label their gradient is not 0 then.
+  static std::string Overflowing(ConsistencySpec::Mode mode) {
+    return mode == ConsistencySpec::SYNC ? "large.csv" : "opposed.csv";
   }
 
   // One step of SGD.
@@ -133,14 +141,14 @@ TEST_F(NonFiniteTest, FailsTheJobAndNamesWorkerTensorAndClock) {
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
     for (const float clip_norm : {0.0f, 1.0f}) {
       SCOPED_TRACE(absl::StrCat(mode, " clip_norm=", clip_norm));
-      JobSpec spec = Spec("large.csv", FAIL_JOB, mode);
+      JobSpec spec = Spec(Overflowing(mode), FAIL_JOB, mode);
       spec.mutable_optimizer()->set_clip_norm(clip_norm);
       const auto outcome = Train(2, 2, spec);
       EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition)
           << outcome.status;
       EXPECT_THAT(
           std::string(outcome.status.message()),
-          AllOf(HasSubstr("the gradient of clock 0 is not finite: element 0 "),
+          AllOf(HasSubstr("the gradient of clock 0 is not finite: element "),
                 HasSubstr("w")));
       if (clip_norm == 0) {
         EXPECT_THAT(std::string(outcome.status.message()),
@@ -167,7 +175,8 @@ TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
   const Weights alone = Alone();
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
     for (const uint32_t ps : {1u, 2u}) {
-      const auto outcome = Train(2, ps, Spec("large.csv", DROP_BLOCK, mode));
+      const auto outcome =
+          Train(2, ps, Spec(Overflowing(mode), DROP_BLOCK, mode));
       ASSERT_EQ(outcome.status, absl::OkStatus());
       EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 0u);
       EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), 1u);
@@ -177,7 +186,7 @@ TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
         EXPECT_EQ(outcome.weights.at("w"), alone.at("w"));
       }
       EXPECT_LE(LargestDifference(outcome.weights.at("w"), alone.at("w")),
-                0.02);
+                0.05);
       EXPECT_NE(outcome.weights.at("b"), alone.at("b"));
     }
   }
@@ -212,7 +221,7 @@ TEST_F(NonFiniteTest, SkippingAStepInSyncIsForAllShards) {
 
 TEST_F(NonFiniteTest, SkippingAStepInAsyncIsForItsWorker) {
   const auto outcome =
-      Train(2, 2, Spec("large.csv", SKIP_STEP, ConsistencySpec::ASYNC));
+      Train(2, 2, Spec("opposed.csv", SKIP_STEP, ConsistencySpec::ASYNC));
   ASSERT_EQ(outcome.status, absl::OkStatus());
   EXPECT_EQ(SkippedIn(outcome).skipped_clocks(), 1u);
   EXPECT_EQ(outcome.weights, Alone());
