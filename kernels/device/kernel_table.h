@@ -5,10 +5,9 @@
 // pointers in a header of its own, which is the contract of its kernels on all
 // devices. What all of them have in common:
 //
-//   - The arguments are the stream, a descriptor of fixed size, inputs,
-//   outputs.
-//     Arrays lie in memory of the device, dense and row-major, unless the
-//     family says otherwise.
+//   - The arguments are the stream, a descriptor of fixed size, inputs and
+//     outputs. Arrays lie in memory of the device, dense and row-major, unless
+//     the family says otherwise.
 //   - Gradients overwrite their result, or add to it with `accumulate`.
 //   - A null family, or a null function: the device does not have it.
 //   - Two calls on the same bits give the same bits.

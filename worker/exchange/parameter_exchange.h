@@ -36,8 +36,8 @@ namespace syncline::worker {
 // names the member that failed or is missing, the job and the clock.
 //   FailedPrecondition, InvalidArgument, Aborted   a member refused the call
 //   DeadlineExceeded   no rank moved for the step timeout; names the missing
-//   ones Unavailable        a member was out of reach for that long Cancelled
-//   by Cancel
+//   Unavailable        a member was out of reach for that long
+//   Cancelled          by Cancel
 class ParameterExchange {
  public:
   virtual ~ParameterExchange() = default;
