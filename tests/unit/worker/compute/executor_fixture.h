@@ -30,9 +30,11 @@ class SeededExecutor {
   SeededExecutor(const testing::TrainingModel& m, LossSpec::Kind loss,
                  int64_t batch_size, int64_t micro_batches = 1,
                  int recompute_segments = 1, int threads = 1,
-                 StatisticsExchange* statistics = nullptr)
+                 StatisticsExchange* statistics = nullptr,
+                 Device* device = nullptr)
       : model_(m), loss_(loss) {
     Executor::Options options;
+    options.device = device;
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
     options.micro_batches = micro_batches;

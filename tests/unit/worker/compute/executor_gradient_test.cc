@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/testing/poisoned_device.h"
 #include "tests/testing/training_model.h"
 #include "tests/unit/worker/compute/executor_fixture.h"
 #include "worker/compute/executor.h"
@@ -349,6 +350,32 @@ TEST_P(ExecutorGraphTest, RecomputedSegmentsChangeNoBit) {
       EXPECT_EQ(recomputed.Step(batch), loss);
       EXPECT_EQ(recomputed.Gradients(), plain.Gradients()) << segments;
     }
+  }
+}
+
+// On a device whose memory the host cannot touch: feeds, parameters, labels and
+// constants get there, gradients, loss and scores come back.
+TEST_P(ExecutorGraphTest, AnotherDeviceGivesTheSameBits) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body, 17);
+  ASSERT_NE(model.model, nullptr);
+  for (const int64_t parts : {1, 3}) {
+    SeededExecutor host(model, c.loss, 5, parts);
+    testing::PoisonedDevice device;
+    SeededExecutor other(model, c.loss, 5, parts, /*recompute_segments=*/2,
+                         /*threads=*/1, /*statistics=*/nullptr, &device);
+    for (const int64_t size : {5, 2}) {
+      const Batch batch = host.MakeBatch(size);
+      EXPECT_EQ(other.Step(batch), host.Step(batch));
+      EXPECT_EQ(other.Gradients(), host.Gradients());
+      const auto want = host.executor().Evaluate(batch);
+      const auto got = other.executor().Evaluate(batch);
+      ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+      EXPECT_EQ(got->loss_sum, want->loss_sum);
+      EXPECT_EQ(got->scores, want->scores);
+    }
+    EXPECT_GT(device.launches(), 0);
   }
 }
 
