@@ -1,4 +1,4 @@
-#include "common/base/auc.h"
+#include "common/job/auc.h"
 
 #include <algorithm>
 #include <cstddef>

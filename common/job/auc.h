@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_COMMON_BASE_AUC_H_
-#define SYNCLINE_COMMON_BASE_AUC_H_
+#ifndef SYNCLINE_COMMON_JOB_AUC_H_
+#define SYNCLINE_COMMON_JOB_AUC_H_
 
 #include <optional>
 #include <vector>
@@ -15,4 +15,4 @@ std::optional<double> Auc(std::vector<float> positive,
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_COMMON_BASE_AUC_H_
+#endif  // SYNCLINE_COMMON_JOB_AUC_H_

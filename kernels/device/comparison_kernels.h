@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/device/by_dtype.h"
+#include "kernels/elementwise/by_dtype.h"
 #include "kernels/elementwise/comparison_functions.h"
 #include "kernels/elementwise/strided.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/device/by_dtype.h"
+#include "kernels/elementwise/by_dtype.h"
 
 namespace syncline {
 

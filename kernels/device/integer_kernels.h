@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/device/by_dtype.h"
 #include "kernels/device/data_error.h"
 #include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/by_dtype.h"
 #include "kernels/elementwise/integer_functions.h"
 #include "kernels/elementwise/strided.h"
 

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_
-#define SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_
+#ifndef SYNCLINE_KERNELS_ELEMENTWISE_BY_DTYPE_H_
+#define SYNCLINE_KERNELS_ELEMENTWISE_BY_DTYPE_H_
 
 #include "common/base/dtype.h"
 
@@ -36,4 +36,4 @@ struct ByDType {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_KERNELS_DEVICE_BY_DTYPE_H_
+#endif  // SYNCLINE_KERNELS_ELEMENTWISE_BY_DTYPE_H_

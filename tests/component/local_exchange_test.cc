@@ -3,7 +3,7 @@
 // same job twice, by a trainer over LocalExchange, and by one worker with a
 // real ps in SYNC; parameters, rows and evaluations are equal bit for bit.
 
-#include "tests/testing/local_exchange.h"
+#include "tests/testing/fakes/local_exchange.h"
 
 #include <fstream>
 #include <memory>

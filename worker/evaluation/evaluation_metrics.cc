@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/base/auc.h"
 #include "common/base/check.h"
+#include "common/job/auc.h"
 #include "worker/data/batch.h"
 
 namespace syncline::worker {

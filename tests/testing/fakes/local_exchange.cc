@@ -1,4 +1,4 @@
-#include "tests/testing/local_exchange.h"
+#include "tests/testing/fakes/local_exchange.h"
 
 #include <algorithm>
 #include <utility>

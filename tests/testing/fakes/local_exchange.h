@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_TESTS_TESTING_LOCAL_EXCHANGE_H_
-#define SYNCLINE_TESTS_TESTING_LOCAL_EXCHANGE_H_
+#ifndef SYNCLINE_TESTS_TESTING_FAKES_LOCAL_EXCHANGE_H_
+#define SYNCLINE_TESTS_TESTING_FAKES_LOCAL_EXCHANGE_H_
 
 #include <cstdint>
 #include <map>
@@ -103,4 +103,4 @@ class LocalExchange : public worker::ParameterExchange {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_TESTS_TESTING_LOCAL_EXCHANGE_H_
+#endif  // SYNCLINE_TESTS_TESTING_FAKES_LOCAL_EXCHANGE_H_

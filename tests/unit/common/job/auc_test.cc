@@ -1,7 +1,7 @@
 // Goal: the area is exact, ties included. Method: known orders, and random
 // scores against brute force over all pairs.
 
-#include "common/base/auc.h"
+#include "common/job/auc.h"
 
 #include <limits>
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/base/auc.h"
 #include "common/base/crc32c.h"
+#include "common/job/auc.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
