@@ -37,14 +37,14 @@ absl::StatusOr<Dims> KernelOf(const OpSpec& spec) {
 absl::StatusOr<ConvolutionShape> ConvolutionShapeOf(const OpSpec& spec,
                                                     const Dims& in,
                                                     const Dims& out,
-                                                    Window window) {
+                                                    const Window& window) {
   ConvolutionShape shape;
   shape.batch = in[0];
   shape.channels = in[1];
   shape.filters = out[1];
   shape.groups = spec.node->Int("group", 1);
   shape.has_bias = spec.input(2).present;
-  shape.window = std::move(window);
+  shape.window = window;
   const Dims& w = spec.input(1).dims;
   const int64_t groups = shape.groups;
   if (groups < 1 || shape.channels % groups != 0 ||
@@ -116,9 +116,10 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
   const Dims& x = spec.input(0).dims;
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(Window window, WindowOf(*spec.node, x, y, kernel));
+  SYNCLINE_ASSIGN_OR_RETURN(const Window window,
+                            WindowOf(*spec.node, x, y, kernel));
   SYNCLINE_ASSIGN_OR_RETURN(ConvolutionShape shape,
-                            ConvolutionShapeOf(spec, x, y, std::move(window)));
+                            ConvolutionShapeOf(spec, x, y, window));
   shape.x_block = spec.input(0).channel_block;
   shape.y_block = spec.output(0).channel_block;
   if (shape.has_bias && spec.input(2).dims != Dims{shape.filters}) {
@@ -210,10 +211,10 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
   const Dims& x = spec.input(0).dims;
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(Window window,
+  SYNCLINE_ASSIGN_OR_RETURN(const Window window,
                             TransposedWindowOf(*spec.node, x, y, kernel));
   SYNCLINE_ASSIGN_OR_RETURN(ConvolutionShape shape,
-                            ConvolutionShapeOf(spec, y, x, std::move(window)));
+                            ConvolutionShapeOf(spec, y, x, window));
   shape.has_bias = false;  // it is added here
   Broadcast bias_over_y;
   if (spec.input(2).present) {
