@@ -50,7 +50,7 @@ TEST(WeightsTextTest, ForPrograms) {
   EXPECT_EQ(fixed.at("count").number_value(), 1);
   EXPECT_EQ(fixed.at("numbers").number_value(), 8);
   EXPECT_EQ(fixed.at("names").list_value().values(0).string_value(),
-            "'inv_freq'");
+            "inv_freq");
   EXPECT_EQ(fields.at("warnings").list_value().values(0).string_value(),
             "two are one");
 }
