@@ -18,7 +18,7 @@ struct ResampleShape {
   int64_t taps = 1;
 };
 
-// What each place of the result is made of, [out, taps].
+// The places and weights that each place of the result is made of, [out, taps].
 struct ResampleTables {
   const int64_t* places = nullptr;  // of the input, each in [0, in)
   const float* weights = nullptr;

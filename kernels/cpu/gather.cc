@@ -39,7 +39,7 @@ void CopyRows(const GatherShape& s, const void* data, const Index* indices,
   }
 }
 
-// What no row can be copied to.
+// The gather from an axis of length 0: every index is out of range.
 template <typename Index>
 void CopyNone(const GatherShape& s, const Index* indices, void* y,
               const ErrorSlot& errors) {

@@ -11,7 +11,7 @@
 namespace syncline {
 namespace {
 
-// What index number `at` adds to a place.
+// The part of a place that index number `at` decides.
 int64_t OffsetOf(const IndexedShape::Dimension& place, int64_t index,
                  int64_t at, const ErrorSlot& errors) {
   const int64_t position = index < 0 ? index + place.n : index;

@@ -25,7 +25,7 @@ struct ClassLoss {
   int64_t label_count() const { return scores.outer * scores.inner; }
 };
 
-// What the loss leaves for its gradient.
+// The arrays that the loss leaves for its gradient.
 struct ClassLossKept {
   int64_t* at = nullptr;     // by label: where its score is; -1: it is ignored
   float* weights = nullptr;  // by label; 0 if it is ignored

@@ -16,7 +16,7 @@ struct DataError {
   static constexpr int32_t kNone = -1;
 
   int32_t node = kNone;  // that reported
-  // What is wrong, as the node's operator numbers it (Op::Explain in
+  // The kind of error, as the node's operator numbers it (Op::Explain in
   // worker/ops/op.h says it in words).
   int32_t kind = 0;
   int64_t position = 0;  // of the element

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_KERNELS_DEVICE_DEVICE_H_
 #define SYNCLINE_KERNELS_DEVICE_DEVICE_H_
 
-// What a device offers: memory, streams of work, and the kernels that run on
-// them. An operator resolves its node to plain descriptors and calls these; it
+// A device offers memory, streams of work, and the kernels that run on them. An
+// operator resolves its node to plain descriptors and calls the kernels; it
 // never reads or writes a tensor's memory itself.
 
 #include <cstddef>

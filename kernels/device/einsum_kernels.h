@@ -15,9 +15,9 @@ class Stream;
 // two operands.
 using EinsumWalk = Strided<3>;
 
-// What is no matrix product: a diagonal, a sum over one operand, one operand
-// alone. Terms are added in order of the walk; sums of many are added up in
-// fp64. Arrays do not overlap.
+// The equations that are no matrix product: a diagonal, a sum over one operand,
+// one operand alone. Terms are added in order of the walk; sums of many are
+// added up in fp64. Arrays do not overlap.
 struct EinsumKernels {
   // y[...] = the sum of a[...] * b[...], or without b of a[...]. float32 or
   // float64; y has `count` elements. `scratch` has scratch_bytes.

@@ -9,8 +9,8 @@ namespace syncline {
 
 class Stream;
 
-// What kind of number each of n elements is, of float32 and float64: 1 or 0 in
-// each byte of y.
+// The class of each of n float32 or float64 numbers: 1 in its byte of y if it
+// belongs to the class, else 0.
 struct FloatClassKernels {
   // Which infinities count.
   struct Infinities {

@@ -31,7 +31,7 @@ struct GatherKernels {
                   const void* indices, void* y,
                   const ErrorSlot& errors) = nullptr;
   // dx[o, indices[i]] += dy[o, i], float32; the other rows are 0 unless
-  // `accumulate`. What goes to one row is added up in order. The bits of the
+  // `accumulate`. Summands of one row are added in order. The bits of the
   // sum do not depend on where the rows lie, and its error does not grow with
   // their number (kernels/named_rows.h). `scratch` has
   // backward_scratch_bytes(s).

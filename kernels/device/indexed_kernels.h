@@ -42,7 +42,7 @@ struct IndexedKernels {
   // if x has no elements.
   void (*gather)(Stream& stream, const IndexedShape& s, size_t element_bytes,
                  const int64_t* begins, const void* x, void* y) = nullptr;
-  // to[begins[i] + k] += from[i, k]. What goes to one place is added up in
+  // to[begins[i] + k] += from[i, k]. Summands of one place are added in
   // order, with an error that does not grow with the number
   // (kernels/named_rows.h). `scratch` has add_scratch_bytes(s).
   void (*add)(Stream& stream, const IndexedShape& s, const int64_t* begins,

@@ -3,7 +3,7 @@
 
 // The kernels of a device, by family. Each family is a struct of function
 // pointers in a header of its own, which is the contract of its kernels on all
-// devices. What all of them have in common:
+// devices. All kernels keep these rules:
 //
 //   - The arguments are the stream, a descriptor of fixed size, inputs and
 //     outputs. Arrays lie in memory of the device, dense and row-major, unless

@@ -11,10 +11,10 @@ namespace syncline {
 
 class Stream;
 
-// What is done with an element and the updates that come to its place, in their
-// order. kReplace: the last one counts, and has the gradient. Of an extremum's
-// gradient all that are equal to it have the same share, as PyTorch shares it;
-// a NaN is kept.
+// The way in which an element and the updates that come to its place become one
+// number, in their order. kReplace: the last one counts, and has the gradient.
+// Of an extremum's gradient all that are equal to it have the same share, as
+// PyTorch shares it; a NaN is kept.
 enum class ScatterReduction { kReplace, kAdd, kMultiply, kMax, kMin };
 inline constexpr size_t kScatterReductions = 5;
 

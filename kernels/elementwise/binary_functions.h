@@ -12,15 +12,15 @@
 
 namespace syncline {
 
-// What the gradient of one operand is computed from, besides dy.
+// The values that the gradient of one operand reads, besides dy.
 struct BinaryReads {
   bool a = false;
   bool b = false;
   bool y = false;
 };
 
-// One element of the operands, the result and its gradient. What a gradient
-// does not read is 0.
+// One element of the operands, the result and its gradient. A value
+// that the gradient does not read is 0.
 struct BinaryElement {
   float a = 0;
   float b = 0;

@@ -5,7 +5,7 @@
 
 namespace syncline {
 
-// What there is for each type of elements; null for those without it.
+// One kernel for each type of elements; null for a type without one.
 template <typename T>
 struct ByDType {
   T float32 = {};

@@ -18,7 +18,7 @@
 
 namespace syncline {
 
-// What a gradient is computed from, besides dy.
+// The value that a gradient reads, besides dy.
 enum class GradientReads { kInput, kOutput, kNothing, kNoGradient };
 
 namespace pointwise {

@@ -1,8 +1,8 @@
 // Goal: operators mean what ONNX says they mean. Method: ONNX's own node tests,
 // each a model with inputs and outputs: every one whose operators, opset and
-// types are ours is parsed, run forward and compared. What is refused, or
-// differs, is listed with its reason in tests/README.md, and nothing else is.
-// A case without a float32 output may be refused: nothing learns from it.
+// types are ours is parsed, run forward and compared. A case that is refused,
+// or differs, is listed with its reason in tests/README.md, and nothing else
+// is. A case without a float32 output may be refused: nothing learns from it.
 // Tests with random outputs are compared as far as they are determined.
 
 #include <gmock/gmock.h>

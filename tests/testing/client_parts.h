@@ -14,8 +14,8 @@
 
 namespace syncline::testing {
 
-// What a part of PsClient works with, for the test of one part: a fake ps for
-// each shard, and everything between.
+// The surroundings of one part of PsClient, for its test: a fake ps for each
+// shard, and everything between.
 class ClientParts {
  public:
   using AnswerFunction =

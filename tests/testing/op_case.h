@@ -168,7 +168,7 @@ inline OpCase ViewCase(std::string op_type, Dims from, Dims to,
           }};
 }
 
-// By what the operators are for; Cases() of op_table_test.cc joins them.
+// By what the operators are for.
 std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> LayoutCases();
 std::vector<OpCase> MatrixCases();
@@ -184,6 +184,19 @@ std::vector<OpCase> RecurrentCases();
 std::vector<OpCase> ReductionCases();
 std::vector<OpCase> ScatterCases();
 std::vector<OpCase> ClassLossCases();
+
+// All of them.
+inline std::vector<OpCase> AllOpCases() {
+  std::vector<OpCase> cases;
+  for (const auto& kind :
+       {ArithmeticCases, LayoutCases, MatrixCases, AxisCases, ClassLossCases,
+        CombinationCases, ImageCases, RecurrentCases, ReductionCases,
+        ScatterCases, SequenceCases, WindowCases, AttentionCases,
+        PlaneNormCases, ActivationCases}) {
+    for (OpCase& c : kind()) cases.push_back(std::move(c));
+  }
+  return cases;
+}
 
 }  // namespace syncline::testing
 

@@ -53,7 +53,7 @@ class RowClient {
   // How payloads go from now on. REQUIRES: kNetwork, or ShareMemory was OK.
   void SetPath(Path path);
   // One clock each, `in_flight` at a time. `gradients` [longest batch x dim]
-  // serves all of them. What is refused for want of room is tried again.
+  // serves all of them. A push that is refused for want of room is tried again.
   absl::Status Push(absl::Span<const RowBatch* const> batches,
                     absl::Span<const float> gradients, int in_flight);
   // Reads what this client has pushed; `rows` may be null. It is called for

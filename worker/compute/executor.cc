@@ -513,7 +513,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   };
   const absl::Status forward = plan->Forward(seed);
   if (!forward.ok()) {
-    // What is wrong with the data may be why.
+    // Bad data may be the reason.
     record_.Copy(*stream_);
     SYNCLINE_RETURN_IF_ERROR(ReadLoss(*plan).status());
     if (!absl::IsFailedPrecondition(forward)) return forward;

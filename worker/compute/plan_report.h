@@ -12,8 +12,8 @@ namespace syncline::worker {
 
 // A plan as `synctl plan` shows it.
 
-// What the nodes of each operator cost together in so many runs of a plan,
-// dearest first.
+// The cost of all nodes of each operator in so many runs of a plan, dearest
+// first.
 std::vector<PlannedOperator> OperatorsByCost(
     absl::Span<const StepPlan::NodeCost> costs, double runs);
 

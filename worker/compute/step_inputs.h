@@ -10,9 +10,9 @@
 
 namespace syncline::worker {
 
-// What a step reads from memory of the host, as the kernels of a device read
-// it: feeds, labels, rows of tables, constants. On a device that is the host
-// everything is used where it is. Thread-compatible.
+// The arrays of the host that a step reads, in memory of the device: feeds,
+// labels, rows of tables, constants. On a device that is the host, arrays are
+// used where they are. Thread-compatible.
 class StepInputs {
  public:
   // `device` outlives this.

@@ -10,8 +10,9 @@
 
 namespace syncline::worker {
 
-// What the forward pass of a step leaves in memory of the device for the host
-// to read, once: the loss, and what was wrong with the data. Thread-compatible.
+// The record that the forward pass of a step leaves in memory of the device,
+// and that the host reads once: the loss, and the first error in the data.
+// Thread-compatible.
 class StepRecord {
  public:
   struct Content {

@@ -155,7 +155,7 @@ class Op {
   // Follows a Forward of the same step. Called only if an input wants a
   // gradient.
   virtual absl::Status Backward(const Tensors& t, const Gradients& g) = 0;
-  // What a kernel of this Op has reported, in words: InvalidArgument.
+  // The error that a kernel of this Op has reported, in words: InvalidArgument.
   virtual absl::Status Explain(const DataError& error) const;
 
  protected:

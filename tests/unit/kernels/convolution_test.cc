@@ -57,8 +57,8 @@ std::vector<double> ToDoubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// Results of samples of a batch, computed `at_once` at a time. What is added
-// begins with ones.
+// Results of samples of a batch, computed `at_once` at a time. Sums
+// begin with ones.
 struct Results {
   Results(int64_t batch, int64_t at_once)
       : y(batch * kY), dx(batch * kX, 1), dw(kW, 1) {

@@ -39,7 +39,7 @@ namespace {
 
 enum Input { kX, kScale, kBias, kMean, kVariance };
 
-// What an Op has that folds statistics.
+// Memory of an Op that folds statistics.
 struct FoldMemory {
   // Mean, variance and inverse deviation of the step, by channel. A step folds
   // once, so they also serve the segments that are computed again.

@@ -1,7 +1,7 @@
 // Goal: the service answers every call exactly once and with its cause: calls
 // that no job takes, calls without room, calls that are parked and then
-// cancelled, overdue or answered after their caller has left. What a refused or
-// ended call held of the budget is free afterwards.
+// cancelled, overdue or answered after their caller has left. The budget that
+// a refused or ended call held is free afterwards.
 // Method: the service alone, over real gRPC, with one shard of two workers. The
 // test owns the job, the budget and the ticks, so no call waits for a clock.
 

@@ -25,20 +25,6 @@ using testing::PoisonedDevice;
 using testing::RandomArray;
 using testing::ToFloats;
 
-std::vector<OpCase> Cases() {
-  std::vector<OpCase> cases;
-  for (const auto& kind :
-       {testing::ArithmeticCases, testing::LayoutCases, testing::MatrixCases,
-        testing::AxisCases, testing::ClassLossCases, testing::CombinationCases,
-        testing::ImageCases, testing::RecurrentCases, testing::ReductionCases,
-        testing::ScatterCases, testing::SequenceCases, testing::WindowCases,
-        testing::AttentionCases, testing::PlaneNormCases,
-        testing::ActivationCases}) {
-    for (OpCase& c : kind()) cases.push_back(std::move(c));
-  }
-  return cases;
-}
-
 // One operator and all its memory, on one device.
 class DeviceRun {
  public:
@@ -182,7 +168,7 @@ TEST_P(OpDeviceTest, LeavesTheTensorsToTheKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllOperators, OpDeviceTest,
-                         ::testing::ValuesIn(Cases()),
+                         ::testing::ValuesIn(testing::AllOpCases()),
                          [](const ::testing::TestParamInfo<OpCase>& row) {
                            return absl::StrCat(row.param.op_type, "_",
                                                row.index);

@@ -47,20 +47,6 @@ using testing::OpCase;
 using testing::RandomArray;
 using testing::ToFloats;
 
-std::vector<OpCase> Cases() {
-  std::vector<OpCase> cases;
-  for (const auto& kind :
-       {testing::ArithmeticCases, testing::LayoutCases, testing::MatrixCases,
-        testing::AxisCases, testing::ClassLossCases, testing::CombinationCases,
-        testing::ImageCases, testing::RecurrentCases, testing::ReductionCases,
-        testing::ScatterCases, testing::SequenceCases, testing::WindowCases,
-        testing::AttentionCases, testing::PlaneNormCases,
-        testing::ActivationCases}) {
-    for (OpCase& c : kind()) cases.push_back(std::move(c));
-  }
-  return cases;
-}
-
 // The expected result of a case, which may take long to write out.
 struct Expected {
   explicit Expected(const OpCase& c)
@@ -345,7 +331,8 @@ TEST_P(OpTableTest, OpIsTheReferenceInEveryMannerOfCalling) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, OpTableTest, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Operators, OpTableTest,
+                         ::testing::ValuesIn(testing::AllOpCases()),
                          [](const ::testing::TestParamInfo<OpCase>& info) {
                            return absl::StrCat(info.param.op_type, "_",
                                                info.index);
@@ -358,7 +345,7 @@ TEST(OpTableTest, TableIsTheModelsListOfOperators) {
 }
 
 TEST(OpTableTest, EveryOperatorWithAGradientHasARow) {
-  const std::vector<OpCase> cases = Cases();
+  const std::vector<OpCase> cases = testing::AllOpCases();
   for (const OpEntry& entry : OpTable()) {
     if (entry.differentiable_inputs == 0) continue;
     EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) {
@@ -368,7 +355,7 @@ TEST(OpTableTest, EveryOperatorWithAGradientHasARow) {
 }
 
 TEST(OpTableTest, DifferentiableInputsAreThoseOfTheReference) {
-  for (const OpCase& c : Cases()) {
+  for (const OpCase& c : testing::AllOpCases()) {
     const OpEntry* entry = FindOp(c.op_type);
     ASSERT_NE(entry, nullptr);
     for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -414,7 +401,7 @@ bool IsElementwise(const OpCase& c) {
 // Either it knows of blocks, which a row of its own shows, or the order of
 // elements is nothing to it.
 TEST(OpTableTest, WhatIsGivenBlocksDoesNotCareForTheOrder) {
-  const std::vector<OpCase> cases = Cases();
+  const std::vector<OpCase> cases = testing::AllOpCases();
   for (const OpEntry& entry : OpTable()) {
     const std::string op_type(entry.op_type);
     if (!IsGivenBlocks(op_type)) continue;

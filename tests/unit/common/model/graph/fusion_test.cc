@@ -1,6 +1,6 @@
 // Goal: GELU and attention written out are one operator, whatever way exporters
 // write them, and nothing else is. Method: models in text, parsed; forms of the
-// pattern and near misses. What such models compute is compared by
+// pattern and near misses. The results of such models are compared by
 // tests/peers/torch_peer.py, and held against derivatives by executor_test.
 
 #include "common/model/graph/fusion.h"

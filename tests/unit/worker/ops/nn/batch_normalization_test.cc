@@ -239,8 +239,8 @@ TEST(BatchNormalizationTest, AnOffsetCostsNoPrecision) {
   }
 }
 
-// The same node on several workers, each with some of the rows. What the
-// operator keeps of its own lies where the host cannot touch it.
+// The same node on several workers, each with some of the rows. The
+// operator keeps its own state where the host cannot touch it.
 class FoldedBench {
  public:
   FoldedBench(const Dims& x, std::vector<int64_t> rows, double offset = 0)
