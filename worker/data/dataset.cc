@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_spec_fields.h"
 #include "worker/data/formats/criteo_table.h"
+#include "worker/data/formats/csv_columns.h"
 #include "worker/data/formats/csv_table.h"
 #include "worker/data/formats/digits_table.h"
 #include "worker/data/formats/idx_table.h"
@@ -382,6 +383,17 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(
       std::vector<BucketShape>(buckets.begin(), buckets.end()));
   dataset->FillBuckets();
   return dataset;
+}
+
+absl::Status CompareSources(const DataSpec& data, const DataRoot& data_root) {
+  if (!data.train().has_csv() || !data.test().has_csv()) {
+    return absl::OkStatus();
+  }
+  std::vector<FieldRequest> fields;
+  for (const Feed& feed : data.feeds()) fields.emplace_back(feed.field());
+  fields.emplace_back(LabelField(data.label()));
+  return CompareColumns(data.train().csv(), data.test().csv(), fields,
+                        data_root);
 }
 
 }  // namespace syncline::worker

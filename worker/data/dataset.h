@@ -79,6 +79,10 @@ class Dataset {
   virtual void HasRead(const SampleRange& samples) const {}
 };
 
+// OK unless a field means other columns in data.test than in data.train, as far
+// as CSV headers tell (CompareColumns in formats/csv_columns.h).
+absl::Status CompareSources(const DataSpec& data, const DataRoot& data_root);
+
 // Which samples a worker sees when. A pure function of its arguments: the order
 // of an epoch depends on (seed, epoch) alone, and step `s` of an epoch takes
 // the positions [s * workers * batch, (s + 1) * workers * batch) of it, of

@@ -181,6 +181,8 @@ class Preparation {
     }
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
+      const absl::Status same = CompareSources(data, options_.data_root);
+      if (!same.ok()) AddProblems("data.test", same);
     } else if (job_.is_evaluator()) {
       problems_.emplace_back(
           "data.test: missing, and this is the job's evaluator");

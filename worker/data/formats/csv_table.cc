@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/data/formats/csv_columns.h"
 #include "worker/data/reading/input_file.h"
 #include "worker/data/reading/text_input.h"
 
@@ -21,162 +18,6 @@ namespace syncline::worker {
 namespace {
 
 constexpr int kUnused = -1;
-constexpr size_t kColumnsMax = 10'000'000;
-
-struct Column {
-  absl::string_view text;  // without the quotes around it
-  int64_t position = 0;    // of its first character in the line, from 0
-};
-
-// Cuts a line into columns. Errors: InvalidArgument "POSITION: problem", with
-// the position from 1.
-absl::Status SplitColumns(absl::string_view line, char delimiter,
-                          std::vector<Column>* columns) {
-  columns->clear();
-  size_t begin = 0;
-  while (true) {
-    size_t end;
-    if (begin < line.size() && line[begin] == '"') {
-      size_t close = line.find('"', begin + 1);
-      while (close != line.npos && close + 1 < line.size() &&
-             line[close + 1] == '"') {
-        close = line.find('"', close + 2);
-      }
-      end = close == line.npos ? line.npos : close + 1;
-      if (end == line.npos || (end < line.size() && line[end] != delimiter)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            begin + 1,
-            ": a column in quotes must end with a quote, on the same line and "
-            "right before the delimiter"));
-      }
-      columns->push_back({line.substr(begin + 1, close - begin - 1),
-                          static_cast<int64_t>(begin) + 1});
-    } else {
-      end = std::min(line.find(delimiter, begin), line.size());
-      columns->push_back(
-          {line.substr(begin, end - begin), static_cast<int64_t>(begin)});
-    }
-    if (end == line.size()) return absl::OkStatus();
-    if (columns->size() == kColumnsMax) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(begin + 1, ": more than ", kColumnsMax, " columns"));
-    }
-    begin = end + 1;
-  }
-}
-
-// Advice if `line` is one column for want of its delimiter: the field to set.
-// Empty: it is not.
-std::string DelimiterHint(absl::string_view line, char delimiter,
-                          int64_t column_count) {
-  if (column_count > 1) return "";
-  for (const char other : {';', '\t', ',', '|', ' '}) {
-    if (other == delimiter || !absl::StrContains(line, other)) continue;
-    return absl::StrCat("; the line has no \"",
-                        absl::CEscape(std::string(1, delimiter)),
-                        "\", so perhaps csv.delimiter should be \"",
-                        absl::CEscape(std::string(1, other)), "\"");
-  }
-  return "";
-}
-
-// The first names of a header, for messages.
-std::string NamesText(const std::vector<std::string>& header) {
-  constexpr size_t kShownBytes = 96;
-  std::string text;
-  for (size_t i = 0; i < header.size(); ++i) {
-    if (text.size() > kShownBytes) {
-      return absl::StrCat(text, " ... (", header.size(), " columns)");
-    }
-    absl::StrAppend(&text, i == 0 ? "" : ", ", QuotedStart(header[i]));
-  }
-  return text;
-}
-
-struct ColumnRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
-// Parses "4" or "0:64".
-bool ParseRange(absl::string_view text, ColumnRange* range) {
-  const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
-  const auto parse = [](absl::string_view s, int64_t* out) {
-    return !s.empty() && std::all_of(s.begin(), s.end(), absl::ascii_isdigit) &&
-           absl::SimpleAtoi(s, out);
-  };
-  if (ends.size() > 2 || !parse(ends[0], &range->begin)) return false;
-  range->end = range->begin;
-  if (ends.size() == 1) return ++range->end > 0;
-  return parse(ends[1], &range->end);
-}
-
-// The columns, as the first line of the first file says.
-struct Schema {
-  std::vector<std::string> header;  // empty without a header line
-  int64_t column_count = 0;
-};
-
-// The column of this name; -1: there is none.
-int64_t ColumnNamed(const Schema& schema, absl::string_view name) {
-  const auto& header = schema.header;
-  const auto named = std::find(header.begin(), header.end(), name);
-  return named == header.end() ? -1 : named - header.begin();
-}
-
-// Refuses an ambiguous field: it gives the numbers of columns, but other
-// columns have these numbers as their names.
-absl::Status CheckMeaning(const std::string& field, const Schema& schema) {
-  ColumnRange range;
-  if (schema.header.empty() || !ParseRange(field, &range) ||
-      range.begin >= range.end || range.end > schema.column_count) {
-    return absl::OkStatus();
-  }
-  const std::string first = absl::StrCat(range.begin);
-  const std::string last = absl::StrCat(range.end - 1);
-  const int64_t named_first = ColumnNamed(schema, first);
-  const int64_t named_last = ColumnNamed(schema, last);
-  if (named_first < 0 || named_last < 0 || named_first == range.begin) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "field \"", field, "\" may be column numbers, from 0, or names, and ",
-      "these differ: column ", named_first, " is named \"", first, "\"",
-      first == last ? ""
-                    : absl::StrCat(", column ", named_last, " \"", last, "\""),
-      ". Give the columns of the header names that are no numbers"));
-}
-
-absl::StatusOr<ColumnRange> ResolveField(const std::string& field,
-                                         const Schema& schema) {
-  SYNCLINE_RETURN_IF_ERROR(CheckMeaning(field, schema));
-  const auto& header = schema.header;
-  const auto named = std::find(header.begin(), header.end(), field);
-  if (named != header.end()) {
-    if (std::find(named + 1, header.end(), field) != header.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two columns are named \"", field, "\""));
-    }
-    const int64_t column = named - header.begin();
-    return ColumnRange{column, column + 1};
-  }
-  ColumnRange range;
-  if (!ParseRange(field, &range)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no field \"", field, "\": ",
-        header.empty()
-            ? "without a header line (has_header) fields are column numbers, "
-              "\"4\" or \"0:64\""
-            : absl::StrCat("the columns are ", NamesText(header))));
-  }
-  if (range.begin >= range.end || range.end > schema.column_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no field \"", field, "\": there are ",
-                     schema.column_count, " columns, 0..",
-                     schema.column_count - 1, ", and a range is half-open"));
-  }
-  return range;
-}
 
 // The used columns of one type: [size, columns], in file order.
 template <typename T>
@@ -286,7 +127,7 @@ class CsvLoader {
             const MemoryBudget& memory)
       : source_(source),
         memory_(memory),
-        delimiter_(source.delimiter().empty() ? ',' : source.delimiter()[0]),
+        delimiter_(CsvDelimiter(source)),
         has_header_(source.has_header()),
         fields_(fields),
         table_(std::make_unique<CsvTable>()) {}
@@ -324,16 +165,16 @@ class CsvLoader {
 
  private:
   absl::Status AddHeader(const LineReader& reader, absl::string_view line) {
-    std::vector<std::string> header;
-    for (const Column& column : columns_) {
-      header.push_back(absl::StrReplaceAll(
-          absl::StripAsciiWhitespace(column.text), {{"\"\"", "\""}}));
+    absl::StatusOr<std::vector<std::string>> header = HeaderNames(columns_);
+    if (!header.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(reader.Where(), ": ", header.status().message()));
     }
     if (schema_.column_count == 0) {
-      schema_.header = std::move(header);
+      schema_.header = *std::move(header);
       return ResolveFields(reader, line);
     }
-    if (header != schema_.header) {
+    if (*header != schema_.header) {
       return absl::InvalidArgumentError(absl::StrCat(
           reader.Where(), ": the header differs from that of ", first_line_));
     }

@@ -297,6 +297,18 @@ TEST_F(CsvTableTest, RowNamesAreNoData) {
               HasSubstr("field \"0:2\" has column 0, which has no name"));
 }
 
+TEST_F(CsvTableTest, ASampleIsNoHeader) {
+  source_.set_has_header(true);
+  EXPECT_THAT(Error("5.1,3.5,0\n4.9,3.0,1\n", {"0:2", "2"}),
+              AllOf(HasSubstr("t.csv:1: has_header says"),
+                    HasSubstr("\"5.1\", \"3.5\", \"0\""),
+                    HasSubstr("has_header: false")));
+  EXPECT_THAT(Error("7,0,0\n1,0,0\n", {"0"}), HasSubstr("reads like a sample"));
+  // Years, and pandas' names of columns.
+  EXPECT_TRUE(Load("2019,2020\n4.9,3.0\n", {"2019"}).ok());
+  EXPECT_TRUE(Load("0,1,2\n4.9,3.0,1\n", {"0:2"}).ok());
+}
+
 TEST_F(CsvTableTest, QuotesLittleOfTheFile) {
   source_.set_has_header(true);
   std::string header = "Gr\xf6\xdf\n";
