@@ -18,6 +18,18 @@ inline ElementType ElementTypeOf(WireType type) {
   }
 }
 
+inline WireType WireTypeOf(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return WIRE_BFLOAT16;
+    case ElementType::kFloat16:
+      return WIRE_FLOAT16;
+    case ElementType::kFloat32:
+      break;
+  }
+  return WIRE_FLOAT32;
+}
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_WIRE_WIRE_ELEMENT_TYPE_H_

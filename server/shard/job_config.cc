@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/cluster_config.h"
+#include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
 
 namespace syncline::ps {
@@ -243,6 +244,8 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                               MemberName(assignment.ps(ps_rank).member()));
   config.root = ReductionRootOf(assignment);
   SYNCLINE_ASSIGN_OR_RETURN(config.map, ReadBlockMap(assignment));
+
+  SYNCLINE_ASSIGN_OR_RETURN(config.regimes, ReadRegimes(assignment));
 
   const JobSpec& spec = assignment.spec();
   SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));

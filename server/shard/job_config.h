@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_root.h"
 #include "common/wire/block_map.h"
@@ -24,6 +25,7 @@ struct JobConfig {
   uint64_t routing_version = 1;
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
+  RegimeSchedule regimes;
   ElementType wire_type = ElementType::kFloat32;
   DenseUpdater::Options update;
   // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
@@ -49,7 +51,8 @@ struct JobConfig {
 };
 
 // Reads an assignment whose spec has every default filled in.
-// Errors: InvalidArgument: a field that this version cannot obey, no worker,
+// Errors: InvalidArgument: a field that this version cannot obey, ReadRegimes'
+// (common/regime/job_regimes.h), no worker,
 // `ps_rank` is not among the ps, a table without its spec, or the block map's
 // and the table maps'.
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,

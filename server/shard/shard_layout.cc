@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
 #include "common/wire/frame.h"
+#include "common/wire/wire_element_type.h"
 
 namespace syncline::ps {
 namespace {
@@ -42,17 +43,6 @@ uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
   uint64_t rows = 0;
   for (const TableRows& table : tables) rows += table.rows();
   return rows * sizeof(int64_t);
-}
-
-WireType ToWireType(ElementType type) {
-  switch (type) {
-    case ElementType::kBfloat16:
-      return WIRE_BFLOAT16;
-    case ElementType::kFloat16:
-      return WIRE_FLOAT16;
-    default:
-      return WIRE_FLOAT32;
-  }
 }
 
 }  // namespace
@@ -112,7 +102,7 @@ absl::Status ShardLayout::CheckPushPull(const PushPullHeader& header,
 
 absl::Status ShardLayout::CheckWireType(absl::string_view field,
                                         WireType type) const {
-  const WireType expected = ToWireType(type_);
+  const WireType expected = WireTypeOf(type_);
   if (type == WIRE_TYPE_UNSPECIFIED) type = WIRE_FLOAT32;
   if (type == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

@@ -23,6 +23,8 @@ LAYERS = {
     "common/job": ["common/base", "proto"],
     "common/rpc": ["common/base", "common/system", "proto"],
     "common/wire": ["common/base", "proto"],
+    # How a job trains from which clock on.
+    "common/regime": ["common/base", "common/wire", "proto"],
     "common/cluster": ["common/base", "common/system", "common/job", "common/rpc",
                        "proto"],
     "common/daemon": ["common/base", "common/system", "common/rpc", "common/cluster"],
@@ -98,7 +100,8 @@ LAYERS = {
                         "worker/compute", "worker/exchange", "worker/job",
                         "worker/evaluation", "worker/export"],
     "scheduler/core": ["common/base", "common/job", "proto"],
-    "scheduler/core/job": ["common/base", "common/job", "proto", "scheduler/core/."],
+    "scheduler/core/job": ["common/base", "common/job", "common/regime", "proto",
+                           "scheduler/core/."],
     "scheduler/core/cluster": ["common/base", "common/job", "proto", "scheduler/core/.",
                                "scheduler/core/job"],
     "scheduler/service": ["common", "proto", "scheduler/core"],

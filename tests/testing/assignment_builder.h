@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/job_spec_validator.h"
+#include "common/regime/job_regimes.h"
 #include "common/wire/table_map.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -92,7 +93,17 @@ class AssignmentBuilder {
     return *this;
   }
 
-  JobAssignment Build() const { return job_; }
+  // From its first clock on, in place of the spec's; then of the calls before.
+  AssignmentBuilder& From(const TrainingRegime& regime) {
+    *job_.add_regimes() = ToProto(regime);
+    return *this;
+  }
+
+  JobAssignment Build() const {
+    JobAssignment job = job_;
+    if (job.regimes().empty()) *job.add_regimes() = RegimeOf(job.spec());
+    return job;
+  }
 
  private:
   static void FillWorker(uint32_t rank, TaskType type, uint32_t index,

@@ -1,23 +1,9 @@
 #include "worker/client/header_encoder.h"
 
+#include "common/wire/wire_element_type.h"
 #include "worker/client/transport/retry_policy.h"
 
 namespace syncline::worker {
-namespace {
-
-WireType ToWireType(ElementType type) {
-  switch (type) {
-    case ElementType::kBfloat16:
-      return WIRE_BFLOAT16;
-    case ElementType::kFloat16:
-      return WIRE_FLOAT16;
-    default:
-      return WIRE_FLOAT32;
-  }
-}
-
-}  // namespace
-
 HeaderEncoder::HeaderEncoder(const Identity& identity, ElementType wire_type,
                              absl::Duration step_timeout)
     : wire_type_(wire_type), wait_(RetryPolicy::LongestAttempt(step_timeout)) {
@@ -40,7 +26,7 @@ PushHeader HeaderEncoder::MakePush(absl::Span<const uint32_t> blocks) const {
   PushHeader header;
   *header.mutable_caller() = caller_;
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
-  header.set_wire_type(ToWireType(wire_type_));
+  header.set_wire_type(WireTypeOf(wire_type_));
   return header;
 }
 
@@ -49,7 +35,7 @@ PullHeader HeaderEncoder::MakePullPart(absl::Span<const uint32_t> blocks,
   PullHeader header;
   header.set_clock(clock);
   header.set_cut_id(cut_id);
-  header.set_wire_type(ToWireType(PulledType(cut_id)));
+  header.set_wire_type(WireTypeOf(PulledType(cut_id)));
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_wait_seconds(absl::ToDoubleSeconds(wait_));
   return header;

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
 #include "common/system/log.h"
 #include "common/system/malloc_policy.h"
@@ -34,6 +35,7 @@ class Preparation {
     if (job_.is_evaluator()) {
       *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
     }
+    ReadRegimesOfJob();
     if (!ResolveModel(std::move(model_bytes))) return;
     PlaceBlocks();
     OpenData();
@@ -52,6 +54,15 @@ class Preparation {
   void AddProblems(absl::string_view field, const absl::Status& status) {
     for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
       problems_.push_back(absl::StrCat(field, ": ", line));
+    }
+  }
+
+  void ReadRegimesOfJob() {
+    auto regimes = ReadRegimes(job_.assignment);
+    if (regimes.ok()) {
+      job_.regimes = *std::move(regimes);
+    } else {
+      problems_.emplace_back(regimes.status().message());
     }
   }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/model/training_graph.h"
+#include "common/regime/regime_schedule.h"
 #include "common/system/memory_claim.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
@@ -28,6 +29,7 @@ struct PreparedJob {
   // An evaluator's has batches of two samples at most: it trains on none.
   JobAssignment assignment;
   uint32_t rank = 0;
+  RegimeSchedule regimes;  // of the assignment
   std::shared_ptr<const Model> model;
   TrainingGraph training;
   std::optional<BlockMap> map;

@@ -1,5 +1,7 @@
 #include "scheduler/core/job/job_commands.h"
 
+#include "common/regime/job_regimes.h"
+
 namespace syncline::scheduler {
 namespace {
 
@@ -31,6 +33,7 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
     *assignment->add_parameters() = parameter;
   }
   for (const TableInfo& table : tables) *assignment->add_tables() = table;
+  *assignment->add_regimes() = RegimeOf(job.spec());
   assignment->set_routing_version(1);
   assignment->set_model_artifact("model.onnx");
   return message;

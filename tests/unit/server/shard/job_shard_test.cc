@@ -65,6 +65,7 @@ class JobShardTest : public ::testing::Test {
 
   void Open(ConsistencySpec::Mode mode) {
     JobAssignment assignment = TwoWorkers(mode);
+    assignment.mutable_regimes(0)->set_wire_type(wire_type_);
     assignment.mutable_spec()->set_wire_type(wire_type_);
     const auto config = ReadJobConfig(assignment, 0);
     ASSERT_OK(config.status());
