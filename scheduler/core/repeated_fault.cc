@@ -107,15 +107,17 @@ std::string MissingMembers(absl::string_view line) {
   return absl::StrCat(kMissing, absl::StrJoin(missing, ", "));
 }
 
-// "... waiting for the end of cut 6 by evaluator:0 (last heard of ...)".
+// "... waiting for the end of the evaluation cut at clock 6 by evaluator:0
+// (last heard of ...)".
 std::string HeldCut(absl::string_view line) {
-  constexpr absl::string_view kEnd = "waiting for the end of cut ";
+  constexpr absl::string_view kEnd = "waiting for the end of the ";
   const size_t at = line.find(kEnd);
   if (at == absl::string_view::npos) return "";
   const std::vector<absl::string_view> words =
       WordsOf(line.substr(at + kEnd.size()));
-  if (words.size() < 3 || !IsNumber(words[0]) || !IsMember(words[2])) return "";
-  return absl::StrCat(kEnd, words[0], " by ", words[2]);
+  if (words.size() < 7 || words[1] != "cut" || !IsMember(words[6])) return "";
+  return absl::StrCat(kEnd,
+                      absl::StrJoin(words.begin(), words.begin() + 7, " "));
 }
 
 // "not prepared within 10m: worker 1 at h:1: reading a.csv, ps 0 at h:2": the

@@ -78,16 +78,32 @@ void ConsistencyController::OnCall(ShardCall call, absl::Time now,
 absl::Status ConsistencyController::OnBeginCut(
     uint32_t rank, uint64_t incarnation, uint64_t cut_id,
     std::vector<int64_t> clocks, absl::Duration hold, absl::Time now,
-    ShardActions* out) {
+    ShardActions* out, CutUse use) {
+  smallest_cut_.clear();
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
+  const absl::Status status = AnnounceCut(cut_id, std::move(clocks), hold, use);
+  if (absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status)) {
+    smallest_cut_ = SmallestCutClocks(workers_);
+    for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+      smallest_cut_[worker] =
+          std::max(smallest_cut_[worker], cuts_.SmallestClock(cut_id, worker));
+    }
+  }
+  SYNCLINE_RETURN_IF_ERROR(status);
+  changed_ = moved_ = true;
+  Settle(now, out);
+  return absl::OkStatus();
+}
+
+absl::Status ConsistencyController::AnnounceCut(uint64_t cut_id,
+                                                std::vector<int64_t> clocks,
+                                                absl::Duration hold,
+                                                CutUse use) {
   // A repeat is answered as the first one was, wherever the workers are now.
   if (!cuts_.Knows(cut_id)) {
     SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(options_, workers_, clocks));
   }
-  SYNCLINE_RETURN_IF_ERROR(cuts_.Announce(cut_id, std::move(clocks), hold));
-  changed_ = moved_ = true;
-  Settle(now, out);
-  return absl::OkStatus();
+  return cuts_.Announce(cut_id, std::move(clocks), hold, use);
 }
 
 absl::Status ConsistencyController::OnEndCut(uint32_t rank,
@@ -489,16 +505,21 @@ void ConsistencyController::RunParkedPulls(ShardActions* out) {
 void ConsistencyController::Settle(absl::Time now, ShardActions* out) {
   while (changed_) {
     changed_ = false;
-    PassCuts(now);
+    PassCuts(now, out);
     RunParkedPulls(out);
     RunParkedPushes(out);
   }
   if (std::exchange(moved_, false)) moved_at_ = now;
 }
 
-void ConsistencyController::PassCuts(absl::Time now) {
+// Every apply below the cut is in the list by now, here or in an earlier event,
+// and every push above it is parked: a snapshot belongs here.
+void ConsistencyController::PassCuts(absl::Time now, ShardActions* out) {
   while (cuts_.Next() != nullptr && CutIsPassed(*cuts_.Next())) {
-    cuts_.PassNext(now);
+    const CutSchedule::Cut& cut = cuts_.PassNext(now);
+    if (!TakesSnapshot(cut.use)) continue;
+    out->push_back(
+        {.kind = Kind::kSnapshot, .cut_id = cut.id, .cut_clocks = cut.clocks});
   }
 }
 

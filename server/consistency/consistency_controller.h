@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/cuts/cut_use.h"
 #include "common/update/reduction_round.h"
 #include "server/consistency/caller_activities.h"
 #include "server/consistency/consistency_options.h"
@@ -50,7 +51,12 @@ class ConsistencyController {
   // Errors: as BeginCut and EndCut in proto/parameter_server.proto.
   absl::Status OnBeginCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                           std::vector<int64_t> clocks, absl::Duration hold,
-                          absl::Time now, ShardActions* out);
+                          absl::Time now, ShardActions* out,
+                          CutUse use = CutUse::kEvaluation);
+  // After OnBeginCut has refused a cut at its clocks or for now: by rank, the
+  // smallest clocks at which this shard can be cut. Empty where the refusal has
+  // another cause.
+  absl::Span<const int64_t> smallest_cut() const { return smallest_cut_; }
   absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                         absl::Time now, ShardActions* out);
   // A worker says what it does instead of pushing, the evaluator what it does
@@ -133,6 +139,8 @@ class ConsistencyController {
   // OK if the caller may announce and end cuts: the chief or the evaluator.
   absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
   absl::Status CheckPusher(const ShardCall& call) const;
+  absl::Status AnnounceCut(uint64_t cut_id, std::vector<int64_t> clocks,
+                           absl::Duration hold, CutUse use);
 
   // Pushes.
   void StartPush(ShardCall call, ShardActions* out);
@@ -155,7 +163,7 @@ class ConsistencyController {
 
   // Does all that became possible.
   void Settle(absl::Time now, ShardActions* out);
-  void PassCuts(absl::Time now);
+  void PassCuts(absl::Time now, ShardActions* out);
   bool CutIsPassed(const CutSchedule::Cut& cut) const;
 
   // The reasons why calls are parked; a view of this controller.
@@ -179,6 +187,7 @@ class ConsistencyController {
   const Options options_;
   std::vector<PushLedger> workers_;  // by rank
   CutSchedule cuts_;
+  std::vector<int64_t> smallest_cut_;
   std::vector<bool> block_initialised_;
   uint32_t initialised_count_ = 0;
   bool had_init_ = false;

@@ -32,6 +32,14 @@ absl::Status CheckCutSpread(const ConsistencyOptions& options,
 
 }  // namespace
 
+std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers) {
+  std::vector<int64_t> smallest;
+  for (const PushLedger& worker : workers) {
+    smallest.push_back(worker.closed() + (worker.started() ? 1 : 0));
+  }
+  return smallest;
+}
+
 absl::Status CheckCutClocks(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks) {
@@ -40,11 +48,9 @@ absl::Status CheckCutClocks(const ConsistencyOptions& options,
         absl::StrCat(options.label, ": a cut of ", clocks.size(),
                      " clocks, the job has ", workers.size(), " workers"));
   }
-  std::vector<int64_t> smallest(workers.size());
+  const std::vector<int64_t> smallest = SmallestCutClocks(workers);
   bool too_late = false;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
-    const PushLedger& worker = workers[rank];
-    smallest[rank] = worker.closed() + (worker.started() ? 1 : 0);
     too_late |= clocks[rank] < smallest[rank];
   }
   if (!too_late) return CheckCutSpread(options, workers, clocks);

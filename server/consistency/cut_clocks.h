@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_CONSISTENCY_CUT_CLOCKS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -9,6 +10,9 @@
 #include "server/consistency/push_ledger.h"
 
 namespace syncline::ps {
+
+// By rank: the smallest clock at which a worker can still be cut here.
+std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers);
 
 // OK if a cut at these clocks, one of each worker, may be announced: no worker
 // is past it, and no worker that is held at its clock keeps another one from

@@ -4,11 +4,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace syncline::ps {
 
+std::string CutSchedule::Cut::Name() const {
+  const bool equal =
+      std::all_of(clocks.begin(), clocks.end(),
+                  [this](int64_t clock) { return clock == clocks.front(); });
+  return absl::StrCat(
+      "the ", CutUseName(use), " cut at clock", equal ? " " : "s ",
+      equal ? absl::StrCat(clocks.front()) : absl::StrJoin(clocks, ","));
+}
+
 absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
-                                   absl::Duration hold) {
+                                   absl::Duration hold, CutUse use) {
   if (const Cut* cut = Find(id); cut != nullptr) {
     if (cut->clocks == clocks) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -20,25 +30,24 @@ absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
         absl::StrCat("cuts ", cuts_[0].id, " and ", cuts_[1].id,
                      " are announced; end one before cut ", id));
   }
-  if (!cuts_.empty()) {
-    for (size_t rank = 0; rank < clocks.size(); ++rank) {
-      if (clocks[rank] >= cuts_.back().clocks[rank]) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "cut ", id, " is at clock ", clocks[rank], " of rank ", rank,
-          ", before cut ", cuts_.back().id, " at ", cuts_.back().clocks[rank]));
-    }
+  for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank] >= SmallestClock(id, rank)) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        "cut ", id, " is at clock ", clocks[rank], " of rank ", rank,
+        ", before cut ", cuts_.back().id, " at ", cuts_.back().clocks[rank]));
   }
   Cut& cut = cuts_.emplace_back();
   cut.id = id;
   cut.clocks = std::move(clocks);
   cut.hold = hold;
+  cut.use = use;
   return absl::OkStatus();
 }
 
 absl::Status CutSchedule::End(uint64_t id) {
   for (auto cut = cuts_.begin(); cut != cuts_.end(); ++cut) {
     if (cut->id != id) continue;
-    Forget(*cut, /*abandoned=*/false);
+    Forget(cut->id, /*abandoned=*/false);
     cuts_.erase(cut);
     return absl::OkStatus();
   }
@@ -46,7 +55,15 @@ absl::Status CutSchedule::End(uint64_t id) {
       past_.begin(), past_.end(),
       [&](const Past& past) { return past.id == id && !past.abandoned; });
   if (repeat) return absl::OkStatus();
-  return absl::FailedPreconditionError(Absence(id));
+  const absl::Status absent = absl::FailedPreconditionError(Absence(id));
+  if (!Knows(id)) Forget(id, /*abandoned=*/false);
+  return absent;
+}
+
+int64_t CutSchedule::SmallestClock(uint64_t id, uint32_t rank) const {
+  if (cuts_.empty()) return 0;
+  const Cut& last = cuts_.back();
+  return last.clocks[rank] + (id < last.id ? 1 : 0);
 }
 
 bool CutSchedule::Knows(uint64_t id) const {
@@ -76,13 +93,12 @@ const CutSchedule::Cut* CutSchedule::Next() const {
   return nullptr;
 }
 
-void CutSchedule::PassNext(absl::Time now) {
-  for (Cut& cut : cuts_) {
-    if (cut.passed) continue;
-    cut.passed = true;
-    cut.held_until = now + cut.hold;
-    return;
-  }
+const CutSchedule::Cut& CutSchedule::PassNext(absl::Time now) {
+  const auto next = std::find_if(cuts_.begin(), cuts_.end(),
+                                 [](const Cut& cut) { return !cut.passed; });
+  next->passed = true;
+  next->held_until = now + next->hold;
+  return *next;
 }
 
 void CutSchedule::Postpone(absl::Duration delay) {
@@ -96,7 +112,7 @@ int CutSchedule::Expire(absl::Time now) {
       ++cut;
       continue;
     }
-    Forget(*cut, /*abandoned=*/true);
+    Forget(cut->id, /*abandoned=*/true);
     cut = cuts_.erase(cut);
     ++expired;
   }
@@ -114,8 +130,8 @@ std::string CutSchedule::Absence(uint64_t id) const {
   return absl::StrCat("cut ", id, " is not announced");
 }
 
-void CutSchedule::Forget(const Cut& cut, bool abandoned) {
-  past_.push_back({cut.id, abandoned});
+void CutSchedule::Forget(uint64_t id, bool abandoned) {
+  past_.push_back({id, abandoned});
   if (past_.size() > kRemembered) past_.pop_front();
 }
 

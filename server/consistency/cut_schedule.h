@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/cuts/cut_use.h"
 
 namespace syncline::ps {
 
@@ -25,18 +26,28 @@ class CutSchedule {
     absl::Duration hold;
     absl::Time held_until = absl::InfiniteFuture();  // once passed
     bool passed = false;
+    CutUse use = CutUse::kEvaluation;
+
+    // "the checkpoint cut at clock 8", the same in each attempt of a job.
+    std::string Name() const;
   };
 
   // Adds a cut behind the announced ones. OK without effect if it is announced
   // already or has ended.
-  // Errors: InvalidArgument: it goes back behind the cut before it, or `id` is
-  // announced with other clocks. FailedPrecondition: two are announced.
+  // Errors: InvalidArgument: `id` is announced with other clocks. OutOfRange:
+  // it crosses the cut before it: clocks or id are smaller.
+  // FailedPrecondition: two are announced.
   absl::Status Announce(uint64_t id, std::vector<int64_t> clocks,
-                        absl::Duration hold);
+                        absl::Duration hold, CutUse use = CutUse::kEvaluation);
 
   // Removes a cut, passed or not. OK without effect if it has ended already.
-  // Errors: FailedPrecondition: not announced, or abandoned.
+  // Errors: FailedPrecondition: not announced, or abandoned. An announcement
+  // that comes after the end, on a network that reorders, has no effect.
   absl::Status End(uint64_t id);
+
+  // The smallest clock of this rank at which a cut with this id crosses no
+  // announced one.
+  int64_t SmallestClock(uint64_t id, uint32_t rank) const;
 
   // The cut that makes this push wait; null: none. Valid until the next change.
   const Cut* Gate(uint32_t rank, int64_t clock) const;
@@ -52,8 +63,8 @@ class CutSchedule {
 
   // The first cut that has not been passed; null: none.
   const Cut* Next() const;
-  // REQUIRES: Next() is not null.
-  void PassNext(absl::Time now);
+  // Returns that cut. REQUIRES: Next() is not null.
+  const Cut& PassNext(absl::Time now);
 
   // Holds the cuts that have been passed for so much longer.
   void Postpone(absl::Duration delay);
@@ -65,12 +76,12 @@ class CutSchedule {
   std::string Absence(uint64_t id) const;
 
  private:
-  static constexpr size_t kRemembered = 16;
+  static constexpr size_t kRemembered = 64;
   struct Past {
     uint64_t id;
     bool abandoned;
   };
-  void Forget(const Cut& cut, bool abandoned);
+  void Forget(uint64_t id, bool abandoned);
 
   std::deque<Cut> cuts_;   // in order
   std::deque<Past> past_;  // the latest ones, for repeats and messages

@@ -35,6 +35,9 @@ struct ShardAction {
     kApply,
     // Release the buffered gradients of `block`.
     kDropGradients,
+    // A cut is passed whose purpose asks for it: take the shard's state, which
+    // has all pushes below the cut, and none at or above it.
+    kSnapshot,
     // Answer `token` with the values of its pull.
     kRead,
     // Answer `token` with OK.
@@ -58,6 +61,9 @@ struct ShardAction {
   int64_t min_clock = 0;
   int64_t max_clock = 0;
   absl::Status status = absl::OkStatus();
+  // kSnapshot.
+  uint64_t cut_id = 0;
+  std::vector<int64_t> cut_clocks = {};  // by rank
 };
 using ShardActions = std::vector<ShardAction>;
 

@@ -31,10 +31,9 @@ std::string WaitReasons::OfPush(const ShardCall& call) const {
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
       cut != nullptr) {
     if (cut->passed) {
-      return absl::StrCat("the end of cut ", cut->id, " by ", CutterText());
+      return absl::StrCat("the end of ", cut->Name(), " by ", CutterText());
     }
-    return absl::StrCat("cut ", cut->id,
-                        "; missing: ", Missing([&](uint32_t rank) {
+    return absl::StrCat(cut->Name(), "; missing: ", Missing([&](uint32_t rank) {
                           return workers_[rank].closed() < cut->clocks[rank];
                         }));
   }
@@ -51,8 +50,7 @@ std::string WaitReasons::OfPull(const ShardCall& call) const {
   if (sync_.IsReducing()) return sync_.ReductionText();
   if (pull.cut_id != 0) {
     const CutSchedule::Cut& cut = *cuts_.Find(pull.cut_id);
-    return absl::StrCat("cut ", cut.id,
-                        "; missing: ", Missing([&](uint32_t rank) {
+    return absl::StrCat(cut.Name(), "; missing: ", Missing([&](uint32_t rank) {
                           return workers_[rank].closed() < cut.clocks[rank];
                         }));
   }

@@ -1,12 +1,14 @@
 #include "server/service/control_calls.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
+#include "common/wire/wire_cut_use.h"
 
 namespace syncline::ps {
 namespace {
@@ -42,10 +44,16 @@ absl::Status ControlCalls::BeginCut(const BeginCutRequest& request) const {
         job->config.label, ": hold_seconds of cut ", request.cut_id(), " is ",
         request.hold_seconds(), ", must be > 0 and at most ", kHoldSecondsMax));
   }
+  const std::optional<CutUse> use = CutUseOf(request.purpose());
+  if (!use.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        job->config.label, ": purpose of cut ", request.cut_id(), " is ",
+        static_cast<int>(request.purpose()), ", which is none"));
+  }
   return job->shard->BeginCut(
       request.caller(), request.cut_id(),
       {request.clocks().begin(), request.clocks().end()},
-      absl::Seconds(request.hold_seconds()));
+      absl::Seconds(request.hold_seconds()), *use);
 }
 
 absl::Status ControlCalls::EndCut(const EndCutRequest& request) const {

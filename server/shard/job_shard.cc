@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/wire/smallest_cut.h"
 
 namespace syncline::ps {
 namespace {
@@ -172,7 +173,12 @@ void JobShard::Cancel(CallToken token) {
 
 absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
                                 std::vector<int64_t> clocks,
-                                absl::Duration hold) {
+                                absl::Duration hold, CutUse use) {
+  if (TakesSnapshot(use) && snapshots_ == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(config_.label, ": a ", CutUseName(use),
+                     " cut takes a snapshot, which this ps cannot"));
+  }
   StepBatch batch(lane_count_);
   absl::Status status;
   {
@@ -180,7 +186,10 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
     ShardActions actions;
     status = controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
                                     std::move(clocks), hold, MonotonicNow(),
-                                    &actions);
+                                    &actions, use);
+    if (!status.ok() && !controller_.smallest_cut().empty()) {
+      status = WithSmallestCut(std::move(status), controller_.smallest_cut());
+    }
     ApplyActions(actions, &batch);
     SubmitSteps(&batch);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
+#include "common/cuts/cut_use.h"
 #include "common/system/memory_claim.h"
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_round.h"
@@ -33,6 +35,7 @@
 #include "server/shard/non_finite_log.h"
 #include "server/shard/pending_calls.h"
 #include "server/shard/shard_layout.h"
+#include "server/shard/snapshot_taker.h"
 #include "server/shard/step_batch.h"
 
 namespace syncline::ps {
@@ -77,6 +80,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     return executor_.dense().MakeResident(go_on);
   }
 
+  // Has the state taken at cuts that ask for a snapshot. Before the first call.
+  void UseSnapshotTaker(std::shared_ptr<SnapshotTaker> taker) {
+    snapshots_ = std::move(taker);
+  }
+
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
             int64_t total_clocks, Payload payload, Done done);
   // Push, Pull or both; the token is set here and returned, for Cancel. `taken`
@@ -86,8 +94,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // taken it.
   CallToken Call(ShardCall call, Payload payload, Taken taken, Done done);
   void Cancel(CallToken token);
+  // Errors: as OnBeginCut's, with the detail of common/wire/smallest_cut.h
+  // where later clocks may be accepted; Unimplemented: the cut is to take a
+  // snapshot, and there is no SnapshotTaker.
   absl::Status BeginCut(const Caller& caller, uint64_t cut_id,
-                        std::vector<int64_t> clocks, absl::Duration hold);
+                        std::vector<int64_t> clocks, absl::Duration hold,
+                        CutUse use);
   absl::Status EndCut(const Caller& caller, uint64_t cut_id);
   // Rows of a table at a cut that is passed and held, see ScanTable in
   // proto/parameter_server.proto.
@@ -134,6 +146,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An action that needs the buffered gradients of a dense block.
   void UseGradients(const ShardAction& action, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Every lane takes its part of the state, between its steps.
+  void TakeSnapshot(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An action on the rows of a table's slot.
   void ApplySlotAction(const ShardAction& action, StepBatch* batch)
@@ -218,6 +233,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   InFlightBudget* const budget_;
   BufferPool* const buffers_;
   const AllReduceNorms all_reduce_norms_;
+  std::shared_ptr<SnapshotTaker> snapshots_;  // null: no snapshots
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.
   LaneExecutor executor_;

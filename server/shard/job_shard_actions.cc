@@ -65,6 +65,8 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
            round = ReductionRound{action.clock, action.stage}] {
             self->SendNorms(round);
           });
+    case Kind::kSnapshot:
+      return TakeSnapshot(action, batch);
     case Kind::kRead:
       return AllowRead(action, batch);
     case Kind::kAck:
@@ -72,6 +74,17 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
     case Kind::kFail:
       return End(action.token, action.status, batch);
   }
+}
+
+void JobShard::TakeSnapshot(const ShardAction& action, StepBatch* batch) {
+  if (snapshots_ == nullptr) return;
+  batch->VisitLanes([taker = snapshots_, cut_id = action.cut_id,
+                     clocks = action.cut_clocks](int lane) {
+    taker->OnSnapshot(cut_id, clocks, lane);
+  });
+  batch->AfterAllLanes([taker = snapshots_, cut_id = action.cut_id] {
+    taker->OnSnapshotDone(cut_id);
+  });
 }
 
 void JobShard::StoreBlock(const ShardAction& action, StepBatch* batch) {
@@ -176,6 +189,7 @@ bool JobShard::AreFew(const StepBatch& batch) const {
     if (steps.size() > kStepsHereMax) return false;
     for (const LaneStep& step : steps) {
       if (step.countdown != nullptr) continue;
+      if (step.visit != nullptr) return false;
       if (step.rows == nullptr) {
         bytes += layout_.counts()[step.block] * sizeof(float);
         continue;

@@ -72,6 +72,8 @@ void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
       RunRows(lane, *rows);
     } else if (step.countdown != nullptr) {
       if (step.countdown->left.fetch_sub(1) == 1) step.countdown->then();
+    } else if (step.visit != nullptr) {
+      (*step.visit)(lane);
     } else {
       RunBlock(step, std::move(step.source), scratch);
     }

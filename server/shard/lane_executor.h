@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -100,6 +101,9 @@ struct Countdown {
   absl::AnyInvocable<void()> then;
 };
 
+// A function that each lane runs when it reaches it in its queue.
+using LaneVisit = std::function<void(int lane)>;
+
 // One action for one block.
 struct LaneStep {
   ShardAction::Kind kind = ShardAction::Kind::kAccept;
@@ -114,6 +118,7 @@ struct LaneStep {
   std::shared_ptr<PullReading> reading = nullptr;
   std::unique_ptr<RowsStep> rows = nullptr;  // set: only this counts
   std::shared_ptr<Countdown> countdown = nullptr;
+  std::shared_ptr<const LaneVisit> visit = nullptr;
 };
 
 // The work of the lanes for one job. A lane carries out, block by block and

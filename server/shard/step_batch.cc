@@ -48,6 +48,13 @@ void StepBatch::AfterAllLanes(Callback then) {
   AddCountdown(std::move(then), /*all_lanes=*/true);
 }
 
+void StepBatch::VisitLanes(LaneVisit visit) {
+  const auto shared = std::make_shared<const LaneVisit>(std::move(visit));
+  for (std::vector<LaneStep>& steps : lanes_) {
+    steps.push_back({.kind = ShardAction::Kind::kSnapshot, .visit = shared});
+  }
+}
+
 void StepBatch::AddCountdown(Callback then, bool all_lanes) {
   auto countdown = std::make_shared<Countdown>();
   countdown->then = std::move(then);

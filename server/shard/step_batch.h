@@ -34,6 +34,9 @@ class StepBatch {
   // Runs `then` when every lane has run its steps so far, also those of earlier
   // batches.
   void AfterAllLanes(Callback then);
+  // Runs `visit` on every lane, after the lane's steps so far, also those of
+  // earlier batches.
+  void VisitLanes(LaneVisit visit);
   // Ends a call with `status` and without values.
   void End(PullReading::Done done, absl::Status status) {
     ended_.push_back({std::move(done), std::move(status)});

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/component/ps_server_fixture.h"
@@ -269,7 +270,10 @@ TEST(PsServerTest, ACutShowsOneState) {
   EXPECT_EQ(chief.EndCut(3).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(chief.PullCut(2).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(chief.BeginCut(3, {1, 5}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_OK(chief.BeginCut(3, {9, 9}));  // it came after its end
+  const absl::Status late = chief.BeginCut(4, {1, 5});
+  EXPECT_EQ(late.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(SmallestCutOf(late, 2), (std::vector<int64_t>{3, 2}));
 }
 
 TEST(PsServerTest, AJobWithoutBlocksHereIsHarmless) {

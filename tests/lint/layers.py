@@ -22,7 +22,9 @@ LAYERS = {
     "common/system": ["common/base"],
     "common/job": ["common/base", "proto"],
     "common/rpc": ["common/base", "common/system", "proto"],
-    "common/wire": ["common/base", "proto"],
+    # Decisions about cuts, for whichever member wants one.
+    "common/cuts": ["common/base"],
+    "common/wire": ["common/base", "common/cuts", "proto"],
     # How a job trains from which clock on.
     "common/regime": ["common/base", "common/wire", "proto"],
     "common/cluster": ["common/base", "common/system", "common/job", "common/rpc",
@@ -47,7 +49,8 @@ LAYERS = {
     # The arithmetic of updates, for whoever owns parameters: a ps, or a worker.
     "common/update": ["common/base", "common/system", "common/wire",
                       "kernels/optimizer", "proto"],
-    "server/consistency": ["common/base", "common/wire", "common/update"],
+    "server/consistency": ["common/base", "common/cuts", "common/wire",
+                           "common/update"],
     "server/lanes": ["common/base", "common/system", "common/update",
                      "server/consistency"],
     "server/memory": ["common/base", "common/system", "common/wire"],
@@ -84,8 +87,8 @@ LAYERS = {
                        "worker/embedding", "worker/ops/."],
     # What a rank needs of the others, by any way. Those who train and evaluate know
     # this room, and not the ways behind it.
-    "worker/exchange": ["common/base", "common/system", "worker/embedding",
-                        "worker/compute", "worker/ops/."],
+    "worker/exchange": ["common/base", "common/system", "common/cuts",
+                        "worker/embedding", "worker/compute", "worker/ops/."],
     "worker/client/transport": ["common", "proto"],
     "worker/client": ["common", "kernels/optimizer", "proto", "worker/embedding",
                       "worker/compute", "worker/exchange", "worker/ops/.",

@@ -121,6 +121,7 @@ class ShardHistory {
   void CheckRead(const Outstanding& call);
   void CheckBlockIsFresh(const Outstanding& call, ps::BlockIndex block);
   void CheckSyncValue(const ps::PullFacts& pull, ps::BlockIndex block);
+  void CheckSnapshot(const ps::ShardAction& action);
   void CheckCutState(const ps::PullFacts& pull, ps::BlockIndex block);
   void CheckNobodyWaitsInVain();
   bool MayReadWholeShard(uint32_t rank, int64_t clock) const;

@@ -95,6 +95,15 @@ void ShardHistory::CheckSyncValue(const ps::PullFacts& pull,
                       " is not the serial fold"));
 }
 
+void ShardHistory::CheckSnapshot(const ps::ShardAction& action) {
+  if (action.cut_clocks != cut_clocks_[action.cut_id]) {
+    return Broken("a snapshot at other clocks than its cut's");
+  }
+  for (const ps::BlockIndex block : AllBlocks()) {
+    CheckCutState({0, {}, action.cut_id}, block);
+  }
+}
+
 void ShardHistory::CheckCutState(const ps::PullFacts& pull,
                                  ps::BlockIndex block) {
   const std::vector<int64_t>& cut = cut_clocks_[pull.cut_id];

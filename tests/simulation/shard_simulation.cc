@@ -14,6 +14,10 @@ namespace {
 constexpr int kEventsMax = 20000;
 constexpr uint64_t kIncarnation = 1000;  // of rank r: kIncarnation + r
 
+CutUse UseOf(uint64_t cut_id) {
+  return cut_id % 2 == 0 ? CutUse::kEvaluation : CutUse::kCheckpoint;
+}
+
 }  // namespace
 
 ShardHistory::ShardHistory(const SimulationOptions& options)
@@ -290,9 +294,9 @@ void ShardHistory::AnnounceCut(std::function<void()> then) {
   const std::vector<int64_t> clocks = ChooseCut();
   const uint64_t id = announced_ + 1;
   ps::ShardActions actions;
-  const absl::Status status =
-      controller_->OnBeginCut(cutter_, kIncarnation + cutter_, id, clocks,
-                              absl::Seconds(40), agenda_.now(), &actions);
+  const absl::Status status = controller_->OnBeginCut(
+      cutter_, kIncarnation + cutter_, id, clocks, absl::Seconds(40),
+      agenda_.now(), &actions, UseOf(id));
   if (absl::IsFailedPrecondition(status) || closed_) {
     // One that was forgotten is still held.
     if (!AllDone()) agenda_.At(10, [this, then] { AnnounceCut(then); });
@@ -419,6 +423,8 @@ void ShardHistory::ExecuteOne(const ps::ShardAction& action) {
       CheckApply(action);
       return updater_->Apply(action.block, action.clock, action.sample_count,
                              action.squared_norm, &scratch_);
+    case Kind::kSnapshot:
+      return CheckSnapshot(action);
     case Kind::kRead:
       if (const auto call = outstanding_.find(action.token);
           call != outstanding_.end()) {

@@ -31,7 +31,8 @@ struct SimulationOptions {
 //   - async and bounded staleness: integer gradients add up exactly
 //   - a pull is never staler than its mode allows, and never waits when its
 //     mode lets it read
-//   - the state read at a cut has exactly the pushes below it
+//   - the state at a cut, read or taken as a snapshot, has exactly the pushes
+//     below it
 //   - a call that ran out of time says who is missing
 std::string SimulateShard(const SimulationOptions& options);
 

@@ -16,6 +16,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST_F(ControllerTest, ACutHoldsPushesUntilItEnds) {
   OpenAndInit(ConsistencyMode::kAsync);
@@ -57,6 +58,7 @@ TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
   Push(3, 0, 1, {0});
   const absl::Status past = BeginCut(7, {1, 3});
   EXPECT_EQ(past.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 0));
   EXPECT_THAT(std::string(past.message()),
               HasSubstr("smallest possible one is at clocks 2,0"));
   EXPECT_EQ(BeginCut(7, {2}).code(), absl::StatusCode::kInvalidArgument);
@@ -66,9 +68,57 @@ TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
   EXPECT_THAT(std::string(apart.message()), HasSubstr("3 apart"));
   EXPECT_TRUE(BeginCut(7, {4, 2}).ok());
   EXPECT_EQ(BeginCut(7, {4, 3}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(controller_->smallest_cut(), IsEmpty());
   EXPECT_THAT(Pull(9, 0, 0, {0}, 8), ElementsAre(Kind::kFail));
   EXPECT_THAT(std::string(failure_.message()),
               HasSubstr("cut 8 is not announced"));
+}
+
+TEST_F(ControllerTest, CutsNeverCross) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {4, 2}).ok());
+  EXPECT_EQ(BeginCut(8, {5, 1}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(4, 2));
+  EXPECT_EQ(BeginCut(6, {4, 2}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(5, 3))
+      << "later ids have later clocks";
+  ASSERT_TRUE(BeginCut(9, {4, 2}).ok());
+  EXPECT_EQ(BeginCut(10, {9, 9}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(4, 2))
+      << "once one of two has ended";
+}
+
+TEST_F(ControllerTest, ASnapshotLiesBetweenThePushesBelowAndAboveItsCut) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ShardActions actions;
+  ASSERT_TRUE(controller_
+                  ->OnBeginCut(0, 10, 7, {1, 0}, absl::Seconds(3), kStart,
+                               &actions, CutUse::kCheckpoint)
+                  .ok());
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(
+      Push(3, 0, 0, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kApply, Kind::kBufferGradient,
+                  Kind::kApply, Kind::kAck, Kind::kSnapshot));
+  EXPECT_EQ(last_.back().cut_id, 7u);
+  EXPECT_THAT(last_.back().cut_clocks, ElementsAre(1, 0));
+  EXPECT_THAT(Push(4, 0, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(2)), IsEmpty()) << "one snapshot of a cut";
+  EXPECT_THAT(Tick(absl::Seconds(3)), Not(Contains(Kind::kSnapshot)));
+}
+
+TEST_F(ControllerTest, AWaitNamesThePurposeOfTheCut) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ShardActions actions;
+  ASSERT_TRUE(controller_
+                  ->OnBeginCut(0, 10, 7, {1, 0}, absl::Seconds(60), kStart,
+                               &actions, CutUse::kCheckpoint)
+                  .ok());
+  EXPECT_THAT(Push(2, 1, 0, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("waiting for the checkpoint cut at clocks 1,0; "
+                        "missing: chief:0"));
 }
 
 TEST_F(ControllerTest, AnActivityCountsIfItSaysMoreThanTheLast) {
@@ -208,9 +258,10 @@ TEST_F(EvaluatorTest, IsNamedByWhomItHolds) {
   EXPECT_TRUE(Says(3, absl::Seconds(1)));
   EXPECT_THAT(Push(9, 1, 1, {0, 1}), IsEmpty());
   EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
-  EXPECT_THAT(std::string(failure_.message()),
-              HasSubstr("the end of cut 1 by evaluator:0 at e:3 (last heard of "
-                        "evaluating clock 1, 3 of 9)"));
+  EXPECT_THAT(
+      std::string(failure_.message()),
+      HasSubstr("the end of the evaluation cut at clock 1 by evaluator:0 "
+                "at e:3 (last heard of evaluating clock 1, 3 of 9)"));
 }
 
 class AsyncEvaluatorTest : public EvaluatorTest {

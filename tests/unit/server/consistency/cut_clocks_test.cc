@@ -57,6 +57,12 @@ TEST_F(CutClocksTest, NoWorkerIsPastTheCut) {
   EXPECT_THAT(late.message(), HasSubstr("at clocks 1,1"));
 }
 
+TEST_F(CutClocksTest, TheSmallestCutIsBehindWhatHasArrived) {
+  Push(0);
+  Push(0, /*closes=*/false);
+  EXPECT_EQ(SmallestCutClocks(workers_), (std::vector<int64_t>{2, 0}));
+}
+
 TEST_F(CutClocksTest, ClocksAreAsCloseAsTheModeAllows) {
   EXPECT_EQ(Check({3, 4}).code(), absl::StatusCode::kInvalidArgument);
   options_.mode = ConsistencyMode::kBoundedStaleness;

@@ -40,6 +40,9 @@ TEST(CutScheduleTest, RepeatsAreHarmlessAndContradictionsAreNot) {
   ASSERT_TRUE(cuts.End(1).ok());
   EXPECT_TRUE(cuts.End(1).ok());
   EXPECT_EQ(cuts.End(9).code(), absl::StatusCode::kFailedPrecondition);
+  // Nor one that comes after the end, where both were on their way together.
+  EXPECT_TRUE(cuts.Announce(9, {9}, kHold).ok());
+  EXPECT_EQ(cuts.Find(9), nullptr);
   // A repeat that comes late must not bring the cut back.
   EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
   EXPECT_EQ(cuts.Find(1), nullptr);

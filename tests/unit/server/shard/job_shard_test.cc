@@ -17,12 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/fakes/payloads.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::ps {
@@ -76,6 +79,7 @@ class JobShardTest : public ::testing::Test {
     shard_ = std::make_shared<JobShard>(
         *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
         nullptr, *std::move(tables));
+    if (taker_ != nullptr) shard_->UseSnapshotTaker(taker_);
     InitHeader header;
     header.add_blocks(0);
     auto values = std::make_shared<PayloadBytes>();
@@ -220,8 +224,94 @@ class JobShardTest : public ::testing::Test {
   const std::shared_ptr<BufferPool> buffers_ =
       std::make_shared<BufferPool>(1 << 20);
   Lanes lanes_{2};
+  std::shared_ptr<SnapshotTaker> taker_;
   std::shared_ptr<JobShard> shard_;
 };
+
+using LaneLog = WaitLog<std::string>;
+
+// Tells when a lane reads it, which is when it is applied.
+class LoggedGradient : public PayloadBytes {
+ public:
+  LoggedGradient(LaneLog* log, int64_t clock) : log_(log), clock_(clock) {
+    Append(std::vector<float>(4, 1));
+  }
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    log_->Add(absl::StrCat("apply ", clock_));
+    PayloadBytes::CopyTo(first, count, out);
+  }
+
+ private:
+  LaneLog* const log_;
+  const int64_t clock_;
+};
+
+class LoggingTaker : public SnapshotTaker {
+ public:
+  explicit LoggingTaker(LaneLog* log) : log_(log) {}
+  void OnSnapshot(uint64_t cut_id, absl::Span<const int64_t> clocks,
+                  int lane) override {
+    lanes_.fetch_add(1 << lane);
+    if (lane != 0) return;  // that of the dense block
+    log_->Add(absl::StrCat("cut ", cut_id, " at ", absl::StrJoin(clocks, ",")));
+  }
+  void OnSnapshotDone(uint64_t cut_id) override {
+    log_->Add(absl::StrCat("cut ", cut_id, " done, lanes ", lanes_.load()));
+  }
+
+ private:
+  LaneLog* const log_;
+  std::atomic<int> lanes_{0};
+};
+
+class SnapshotTest : public JobShardTest {
+ protected:
+  void PushDense(int64_t clock) {
+    PushHeader header;
+    header.set_clock(clock);
+    header.set_sample_count(1);
+    header.set_blocks_in_clock(1);
+    header.add_blocks(0);
+    auto values = std::make_shared<LoggedGradient>(&log_, clock);
+    auto push =
+        shard_->layout().CheckPush(header, {values.get(), values->size()});
+    ASSERT_OK(push.status());
+    ShardCall call = CallOf(0);
+    call.push = std::move(push->facts);
+    JobShard::Payload payload;
+    payload.values = std::move(values);
+    answers_.push_back(Start(std::move(call), std::move(payload)));
+  }
+
+  LaneLog log_;
+  std::vector<std::shared_ptr<Answer>> answers_;
+};
+
+TEST_F(SnapshotTest, IsTakenBetweenTheStepsBelowAndAboveItsCut) {
+  taker_ = std::make_shared<LoggingTaker>(&log_);
+  Open(ConsistencySpec::ASYNC);
+  ASSERT_OK(shard_->BeginCut(caller(0), 7, {2, 0}, absl::Seconds(60),
+                             CutUse::kCheckpoint));
+  for (int64_t clock = 0; clock < 4; ++clock) PushDense(clock);
+  EXPECT_FALSE(Seen(answers_[2]).came) << "held by the cut";
+  ASSERT_OK(shard_->EndCut(caller(0), 7));
+  EXPECT_TRUE(Seen(answers_[3]).came);
+  const std::vector<std::string> log = log_.Await(6);
+  EXPECT_THAT(
+      log, ::testing::ElementsAre("apply 0", "apply 1", "cut 7 at 2,0",
+                                  "cut 7 done, lanes 3", "apply 2", "apply 3"));
+}
+
+TEST_F(SnapshotTest, IsRefusedWhereNobodyTakesIt) {
+  Open(ConsistencySpec::ASYNC);
+  const absl::Status refused = shard_->BeginCut(
+      caller(0), 7, {2, 0}, absl::Seconds(60), CutUse::kRouting);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("a routing cut takes a snapshot"));
+  EXPECT_OK(shard_->BeginCut(caller(0), 8, {2, 0}, absl::Seconds(60),
+                             CutUse::kRegime));
+}
 
 // The worker counts these bytes as free then, and sends as many again.
 TEST_F(JobShardTest, AnAcknowledgedPushOfRowsHoldsNothing) {

@@ -68,6 +68,20 @@ TEST(StepBatchTest, OtherRowsAreStepsOfTheirOwn) {
   EXPECT_THAT(batch.lanes()[1], SizeIs(1));
 }
 
+TEST(StepBatchTest, AVisitLiesBetweenTheRowsOfALane) {
+  const auto call = ThreeSlots();
+  StepBatch batch(2);
+  std::vector<int> visited;
+  batch.AddRows(0, Apply(100, 4), {RowsOfSlot(call, 0, 0)});
+  batch.VisitLanes([&](int lane) { visited.push_back(lane); });
+  batch.AddRows(0, Apply(101, 4), {RowsOfSlot(call, 1, 0)});
+  ASSERT_THAT(batch.lanes()[0], SizeIs(3)) << "rows that it parts";
+  ASSERT_THAT(batch.lanes()[1], SizeIs(1));
+  (*batch.lanes()[1][0].visit)(1);
+  (*batch.lanes()[0][1].visit)(0);
+  EXPECT_THAT(visited, ElementsAre(1, 0));
+}
+
 TEST(StepBatchTest, ACallbackFollowsTheLastLaneThatHasSteps) {
   for (const bool all_lanes : {false, true}) {
     StepBatch batch(3);
