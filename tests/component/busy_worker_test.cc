@@ -132,7 +132,9 @@ class BusyEvaluatorTest : public BusyWorkerTest {
   static constexpr uint64_t kCut = 1;
 
   void Hold(worker::PsClient* chief, worker::PsClient* evaluator) {
-    ASSERT_OK(chief->BeginCut(kCut, 0, /*workers=*/2, absl::Hours(1)));
+    ASSERT_OK(
+        chief->BeginCut({.id = kCut, .clocks = {0, 0}, .hold = absl::Hours(1)})
+            .status());
     ASSERT_OK(chief->Init(10));
     ASSERT_OK(evaluator->PullCut(kCut, 0));
   }

@@ -191,7 +191,8 @@ TEST_F(PsClientTest, WithoutSamplesEveryShardGetsAnEmptyCloseAndIsRead) {
 TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
   SetUpCluster({5}, 3);
   ExpectStepMovesEverything();
-  ASSERT_EQ(client_->BeginCut(1, 4, 2, std::nullopt), absl::OkStatus());
+  ASSERT_EQ(client_->BeginCut({.id = 1, .clocks = {4, 4}}).status(),
+            absl::OkStatus());
   int contacted = 0;
   for (const auto& shard : shards_) contacted += shard->calls() > 0 ? 1 : 0;
   EXPECT_EQ(contacted, 1);
@@ -199,9 +200,10 @@ TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
 
 TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
   SetUpCluster({3000}, 1);
-  ASSERT_EQ(client_->BeginCut(9, 40, 3, std::nullopt), absl::OkStatus());
+  ASSERT_EQ(client_->BeginCut({.id = 9, .clocks = {40, 41, 40}}).status(),
+            absl::OkStatus());
   EXPECT_EQ(shards_[0]->cut().cut_id(), 9u);
-  EXPECT_THAT(shards_[0]->cut().clocks(), ElementsAre(40, 40, 40));
+  EXPECT_THAT(shards_[0]->cut().clocks(), ElementsAre(40, 41, 40));
   EXPECT_GT(shards_[0]->cut().hold_seconds(), 0);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/client/cut_calls.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/message_buffer.h"
 #include "common/wire/frame.h"
+#include "common/wire/wire_cut_use.h"
 
 namespace syncline::worker {
 
@@ -19,14 +21,17 @@ CutCalls::CutCalls(std::vector<uint32_t> shards,
       headers_(*headers),
       calls_(calls) {}
 
-absl::Status CutCalls::Begin(uint64_t cut_id, int64_t clock, uint32_t workers,
-                             absl::Duration hold) {
+absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
+    const ParameterExchange::Cut& cut, absl::Duration hold) {
   BeginCutRequest request;
   *request.mutable_caller() = headers_.caller();
-  request.set_cut_id(cut_id);
-  for (uint32_t rank = 0; rank < workers; ++rank) request.add_clocks(clock);
+  request.set_cut_id(cut.id);
+  request.mutable_clocks()->Add(cut.clocks.begin(), cut.clocks.end());
   request.set_hold_seconds(absl::ToDoubleSeconds(hold));
-  return CallAll("BeginCut", clock, ToByteBuffer(request));
+  request.set_purpose(CutPurposeOf(cut.use));
+  const int64_t clock = *std::max_element(cut.clocks.begin(), cut.clocks.end());
+  SYNCLINE_RETURN_IF_ERROR(CallAll("BeginCut", clock, ToByteBuffer(request)));
+  return cut.clocks;
 }
 
 absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -29,8 +30,8 @@ class CutCalls {
   CutCalls(std::vector<uint32_t> shards, std::vector<FanoutCall::Peer> peers,
            const HeaderEncoder* headers, FanoutCall* calls);
 
-  absl::Status Begin(uint64_t cut_id, int64_t clock, uint32_t workers,
-                     absl::Duration hold);
+  absl::StatusOr<std::vector<int64_t>> Begin(const ParameterExchange::Cut& cut,
+                                             absl::Duration hold);
   absl::Status End(uint64_t cut_id, int64_t clock);
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
                               uint64_t done, uint64_t total);

@@ -146,13 +146,11 @@ absl::Status PsClient::ReportActivity(int64_t clock, absl::string_view what,
 
 // --- Cuts ---
 
-absl::Status PsClient::BeginCut(uint64_t cut_id, int64_t clock,
-                                uint32_t workers,
-                                std::optional<absl::Duration> hold) {
+absl::StatusOr<std::vector<int64_t>> PsClient::BeginCut(const Cut& cut) {
   // Shards pass the cut at different times, apart by as much as one that waits
   // for a slow worker may take; then all of them are read.
-  return cuts_.Begin(cut_id, clock, workers,
-                     hold.value_or(kHoldTimeouts * options_.step_timeout));
+  return cuts_.Begin(cut,
+                     cut.hold.value_or(kHoldTimeouts * options_.step_timeout));
 }
 
 absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {

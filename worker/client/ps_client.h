@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -97,8 +97,7 @@ class PsClient : public ParameterExchange {
                         absl::Span<RowBatch* const> rows) override;
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
                               uint64_t done, uint64_t total) override;
-  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
-                        std::optional<absl::Duration> hold) override;
+  absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) override;
   absl::Status PullCut(uint64_t cut_id, int64_t clock) override;
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                          int64_t clock, RowSink sink) override;

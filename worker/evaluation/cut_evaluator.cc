@@ -111,7 +111,8 @@ absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
     metrics_->OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
   }
   job_.executor->UseTables(rows);
-  SYNCLINE_RETURN_IF_ERROR(parameters_->PullRows(clock, CutIdOf(clock), rows));
+  SYNCLINE_RETURN_IF_ERROR(
+      parameters_->PullRows(clock, CutIdOf(job_, clock), rows));
   for (size_t t = 0; t < rows.size(); ++t) {
     RowCache* const cache = job_.rows->cache(t);
     if (cache == nullptr) continue;

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/cuts/cut_use.h"
 #include "worker/embedding/row_batch.h"
 
 namespace syncline::worker {
@@ -68,13 +71,19 @@ class ParameterExchange {
   // --- Cuts: the state at which every rank has made the same steps. All of
   // these block. ---
 
-  // Announces a cut at which each of `workers` ranks has made the steps before
-  // `clock`, and no other. From there on no rank's next step counts until
-  // EndCut. `hold`: how long that lasts at most; none: four times the step
-  // timeout. Before any rank has passed the cut. Blocks for a round trip.
-  virtual absl::Status BeginCut(uint64_t cut_id, int64_t clock,
-                                uint32_t workers,
-                                std::optional<absl::Duration> hold) = 0;
+  struct Cut {
+    // Non-zero, of this job alone; see common/cuts/cut_id.h.
+    uint64_t id = 0;
+    CutUse use = CutUse::kEvaluation;
+    // By rank: each has made the steps before its clock, and no other. At most
+    // so far apart as the consistency mode allows.
+    std::vector<int64_t> clocks = {};
+    // How long the ranks are held at most; none: four times the step timeout.
+    std::optional<absl::Duration> hold = {};
+  };
+  // Announces a cut; returns its clocks. From there on no rank's next step
+  // counts until EndCut. Blocks for a round trip.
+  virtual absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) = 0;
   // Pull with the state at an announced cut. Returns when it is reached.
   virtual absl::Status PullCut(uint64_t cut_id, int64_t clock) = 0;
   // Rows of a table, [n] keys with [n, dim] values.

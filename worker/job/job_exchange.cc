@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/cuts/cut_id.h"
+#include "common/cuts/cut_use.h"
 #include "common/job/step_limits.h"
 #include "common/update/reduction_root.h"
 #include "common/update/update_spec.h"
@@ -133,6 +135,11 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
   return tensors;
 }
 
+uint64_t CutIdOf(const PreparedJob& job, int64_t clock) {
+  return MakeCutId(job.assignment.attempt(), clock, CutSeries::kEpochEnds,
+                   /*number=*/0);
+}
+
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                          ParameterExchange* exchange) {
   std::optional<absl::Duration> hold;
@@ -142,9 +149,13 @@ absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                  kHoldTimeouts *
                      absl::Seconds(job.spec().limits().step_timeout_seconds()));
   }
-  return exchange->BeginCut(
-      CutIdOf(clock), clock,
-      static_cast<uint32_t>(job.assignment.workers_size()), hold);
+  const auto workers = static_cast<size_t>(job.assignment.workers_size());
+  return exchange
+      ->BeginCut({.id = CutIdOf(job, clock),
+                  .use = CutUse::kEvaluation,
+                  .clocks = std::vector<int64_t>(workers, clock),
+                  .hold = hold})
+      .status();
 }
 
 }  // namespace syncline::worker

@@ -46,8 +46,8 @@ JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process);
 // The executor's parameters and gradients. REQUIRES: `job` is complete.
 DenseTensors DenseTensorsOf(const PreparedJob& job);
 
-// The cut at `clock`, an epoch's end: non-zero and unique within the job.
-inline uint64_t CutIdOf(int64_t clock) { return static_cast<uint64_t>(clock); }
+// The cut at `clock`, an epoch's end: the same for every rank.
+uint64_t CutIdOf(const PreparedJob& job, int64_t clock);
 
 // Announces it. It is held for as long as rows are read under it, or as an
 // evaluator that is behind needs to get to it. Errors: ParameterExchange's.

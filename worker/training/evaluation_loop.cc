@@ -38,14 +38,14 @@ absl::Status EvaluationLoop::EvaluateAll() {
 }
 
 absl::Status EvaluationLoop::EvaluateAt(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(job_, clock), clock));
   if (clock == epochs_.clocks_total) return evaluator_.Run(clock, stop_);
   // The next cut before the end of this one, or a worker could run past it.
   SYNCLINE_RETURN_IF_ERROR(
       AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
   const bool reads_rows = job_.rows != nullptr;
   if (reads_rows) SYNCLINE_RETURN_IF_ERROR(evaluator_.Run(clock, stop_));
-  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(job_, clock), clock));
   return reads_rows ? absl::OkStatus() : evaluator_.Run(clock, stop_);
 }
 

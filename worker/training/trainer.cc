@@ -318,7 +318,7 @@ bool Trainer::ReadsCutAt(int64_t clock) const {
 }
 
 absl::Status Trainer::EndEpoch(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(job_, clock), clock));
   // The evaluator may still have to read what this has read for the export.
   if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
@@ -330,9 +330,9 @@ absl::Status Trainer::EndEpoch(int64_t clock) {
     // Rows are read batch by batch while the cut is held.
     SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
     if (clock == epochs_.clocks_total) return absl::OkStatus();
-    return parameters_.EndCut(CutIdOf(clock), clock);
+    return parameters_.EndCut(CutIdOf(job_, clock), clock);
   }
-  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(clock), clock));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(job_, clock), clock));
   return Evaluate(clock);
 }
 
@@ -347,7 +347,7 @@ TableReader Trainer::ReaderOf(uint32_t table) {
               [this, table, clock](TableReader::Sink sink) {
                 return parameters_.ScanTable(table,
                                              job_.training.tables[table].dim,
-                                             CutIdOf(clock), clock, sink);
+                                             CutIdOf(job_, clock), clock, sink);
               },
           .keys_max = job_.rows->lookup_max(table),
           .read =
@@ -366,7 +366,7 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
   batch.int_feeds[table].assign(keys.begin(), keys.end());
   rows[table]->Collect(batch);
   SYNCLINE_RETURN_IF_ERROR(parameters_.PullRows(
-      epochs_.clocks_total, CutIdOf(epochs_.clocks_total), rows));
+      epochs_.clocks_total, CutIdOf(job_, epochs_.clocks_total), rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto row = static_cast<size_t>(rows[table]->positions(0)[i]) - 1;
@@ -377,7 +377,7 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
 
 absl::Status Trainer::EndTables() {
   if (job_.has_evaluator()) return absl::OkStatus();  // it may still read
-  return parameters_.EndCut(CutIdOf(epochs_.clocks_total),
+  return parameters_.EndCut(CutIdOf(job_, epochs_.clocks_total),
                             epochs_.clocks_total);
 }
 

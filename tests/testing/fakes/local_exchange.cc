@@ -114,12 +114,12 @@ void LocalExchange::ReadRows(absl::Span<RowBatch* const> rows, int64_t clock,
 
 // --- Cuts: nobody else makes steps, so each is where this rank is ---
 
-absl::Status LocalExchange::BeginCut(uint64_t cut_id, int64_t clock,
-                                     uint32_t workers,
-                                     std::optional<absl::Duration>) {
-  SYNCLINE_CHECK(cut_id != 0 && clock >= clock_ && workers == 1);
-  SYNCLINE_CHECK(cuts_.emplace(cut_id, clock).second);
-  return status();
+absl::StatusOr<std::vector<int64_t>> LocalExchange::BeginCut(const Cut& cut) {
+  SYNCLINE_CHECK(cut.id != 0 && cut.clocks.size() == 1);
+  const int64_t clock = std::max(cut.clocks[0], clock_);
+  SYNCLINE_CHECK(cuts_.emplace(cut.id, clock).second);
+  SYNCLINE_RETURN_IF_ERROR(status());
+  return std::vector<int64_t>{clock};
 }
 
 void LocalExchange::CheckCut(uint64_t cut_id, int64_t clock) const {

@@ -42,8 +42,7 @@ class LocalExchange : public worker::ParameterExchange {
                         absl::Span<worker::RowBatch* const> rows) override;
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
                               uint64_t done, uint64_t total) override;
-  absl::Status BeginCut(uint64_t cut_id, int64_t clock, uint32_t workers,
-                        std::optional<absl::Duration> hold) override;
+  absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) override;
   absl::Status PullCut(uint64_t cut_id, int64_t clock) override;
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                          int64_t clock, RowSink sink) override;

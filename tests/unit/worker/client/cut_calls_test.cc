@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/client_parts.h"
+#include "tests/testing/status_matchers.h"
 
 namespace syncline::worker {
 namespace {
@@ -83,8 +84,11 @@ class CutCallsTest : public ::testing::Test {
 };
 
 TEST_F(CutCallsTest, ACutHasAClockOfEachWorkerOnEachShardThatTakesPart) {
-  ASSERT_EQ(cuts_.Begin(9, 8, /*workers=*/3, absl::Seconds(40)),
-            absl::OkStatus());
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<int64_t> agreed,
+      cuts_.Begin({.id = 9, .use = CutUse::kCheckpoint, .clocks = {8, 9, 8}},
+                  absl::Seconds(40)));
+  EXPECT_THAT(agreed, ElementsAre(8, 9, 8));
   ASSERT_EQ(cuts_.End(9, 8), absl::OkStatus());
   EXPECT_THAT(parts_.MethodsOf(1), IsEmpty());
   for (const uint32_t shard : {0u, 2u}) {
@@ -92,7 +96,8 @@ TEST_F(CutCallsTest, ACutHasAClockOfEachWorkerOnEachShardThatTakesPart) {
     const auto begin = parts_.CallsOf(shard)[0].As<BeginCutRequest>();
     EXPECT_EQ(begin.caller().rank(), 1u);
     EXPECT_EQ(begin.cut_id(), 9u);
-    EXPECT_THAT(begin.clocks(), ElementsAre(8, 8, 8));
+    EXPECT_THAT(begin.clocks(), ElementsAre(8, 9, 8));
+    EXPECT_EQ(begin.purpose(), CHECKPOINT_STATE);
     EXPECT_EQ(begin.hold_seconds(), 40);
     const auto end = parts_.CallsOf(shard)[1].As<EndCutRequest>();
     EXPECT_EQ(end.cut_id(), 9u);
