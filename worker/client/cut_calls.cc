@@ -6,40 +6,159 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/message_buffer.h"
 #include "common/wire/frame.h"
+#include "common/wire/smallest_cut.h"
 #include "common/wire/wire_cut_use.h"
 
 namespace syncline::worker {
 
-CutCalls::CutCalls(std::vector<uint32_t> shards,
-                   std::vector<FanoutCall::Peer> peers,
-                   const HeaderEncoder* headers, FanoutCall* calls)
-    : shards_(std::move(shards)),
-      peers_(std::move(peers)),
+CutCalls::CutCalls(Options options, const HeaderEncoder* headers,
+                   FanoutCall* calls)
+    : options_(std::move(options)),
       headers_(*headers),
-      calls_(calls) {}
+      calls_(calls),
+      coordinator_(MakeCoordinator()) {}
+
+CutCoordinator CutCalls::MakeCoordinator() const {
+  CutCoordinator::Options coordinator;
+  coordinator.label = absl::StrCat("job ", options_.job_id);
+  for (const uint32_t shard : options_.shards) {
+    const FanoutCall::Peer& peer = options_.peers[shard];
+    coordinator.shards.push_back(absl::StrCat(peer.name, " at ", peer.address));
+  }
+  coordinator.attempt = headers_.caller().attempt();
+  coordinator.series = options_.series;
+  coordinator.spread = options_.spread;
+  return CutCoordinator(std::move(coordinator));
+}
+
+// --- Cuts: FanoutCall repeats lost calls, so each is answered once ---
 
 absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
     const ParameterExchange::Cut& cut, absl::Duration hold) {
-  BeginCutRequest request;
-  *request.mutable_caller() = headers_.caller();
-  request.set_cut_id(cut.id);
-  request.mutable_clocks()->Add(cut.clocks.begin(), cut.clocks.end());
-  request.set_hold_seconds(absl::ToDoubleSeconds(hold));
-  request.set_purpose(CutPurposeOf(cut.use));
-  const int64_t clock = *std::max_element(cut.clocks.begin(), cut.clocks.end());
-  SYNCLINE_RETURN_IF_ERROR(CallAll("BeginCut", clock, ToByteBuffer(request)));
-  return cut.clocks;
+  const absl::Time now = MonotonicNow();
+  CutActions actions;
+  SYNCLINE_RETURN_IF_ERROR(
+      coordinator_.Request({.name = cut.id,
+                            .use = cut.use,
+                            .clocks = cut.clocks,
+                            .id = cut.id,
+                            .hold = hold,
+                            .deadline = now + options_.patience},
+                           now, &actions));
+  SYNCLINE_ASSIGN_OR_RETURN(const CutAction outcome,
+                            AwaitOutcome(cut.id, std::move(actions)));
+  SYNCLINE_RETURN_IF_ERROR(outcome.status);
+  return outcome.clocks;
 }
 
 absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {
+  CutActions actions;
+  if (coordinator_.End(cut_id, MonotonicNow(), &actions)) {
+    SYNCLINE_ASSIGN_OR_RETURN(const CutAction outcome,
+                              AwaitOutcome(cut_id, std::move(actions)));
+    return outcome.status;
+  }
+  // Another member has announced it.
   EndCutRequest request;
   *request.mutable_caller() = headers_.caller();
   request.set_cut_id(cut_id);
   return CallAll("EndCut", clock, ToByteBuffer(request));
 }
+
+uint64_t CutCalls::WireId(uint64_t cut_id) const {
+  const uint64_t id = coordinator_.IdOf(cut_id);
+  return id != 0 ? id : cut_id;
+}
+
+absl::StatusOr<CutAction> CutCalls::AwaitOutcome(uint64_t name,
+                                                 CutActions actions) {
+  while (true) {
+    std::optional<CutAction> outcome;
+    for (CutAction& action : actions) {
+      if (action.kind == CutAction::Kind::kBegin ||
+          action.kind == CutAction::Kind::kEnd) {
+        Send(action);
+      } else if (action.name == name) {
+        outcome = std::move(action);
+      }
+    }
+    SYNCLINE_RETURN_IF_ERROR(calls_->Wait());
+    actions.clear();
+    GiveAnswers(&actions);
+    // What a failed cut leaves behind is sent, too, before the caller goes on.
+    if (outcome.has_value() && actions.empty()) return *outcome;
+    if (!actions.empty()) {
+      if (outcome.has_value()) actions.push_back(*std::move(outcome));
+      continue;
+    }
+    SYNCLINE_RETURN_IF_ERROR(calls_->WaitUntil(coordinator_.next_tick()));
+    coordinator_.OnTick(MonotonicNow(), &actions);
+  }
+}
+
+void CutCalls::Send(const CutAction& action) {
+  FanoutCall::Call call;
+  call.shard = options_.shards[action.shard];
+  if (action.kind == CutAction::Kind::kBegin) {
+    BeginCutRequest request;
+    *request.mutable_caller() = headers_.caller();
+    request.set_cut_id(action.cut_id);
+    request.mutable_clocks()->Add(action.clocks.begin(), action.clocks.end());
+    request.set_hold_seconds(absl::ToDoubleSeconds(action.hold));
+    request.set_purpose(CutPurposeOf(action.use));
+    call.method = "BeginCut";
+    call.clock = *std::max_element(action.clocks.begin(), action.clocks.end());
+    call.request = ToByteBuffer(request);
+  } else {
+    EndCutRequest request;
+    *request.mutable_caller() = headers_.caller();
+    request.set_cut_id(action.cut_id);
+    call.method = "EndCut";
+    call.request = ToByteBuffer(request);
+  }
+  call.on_response = [this, action](const grpc::ByteBuffer&, absl::Time) {
+    OnAnswer(action, absl::OkStatus());
+    return absl::OkStatus();
+  };
+  call.on_refused = [this, action](const absl::Status& refusal) {
+    OnAnswer(action, refusal);
+    return absl::OkStatus();
+  };
+  calls_->Start(std::move(call));
+}
+
+void CutCalls::OnAnswer(const CutAction& action, absl::Status status) {
+  MutexLock lock(&mu_);
+  answered_.push_back({action, std::move(status)});
+}
+
+void CutCalls::GiveAnswers(CutActions* actions) {
+  std::vector<Answered> answered;
+  {
+    MutexLock lock(&mu_);
+    answered.swap(answered_);
+  }
+  const absl::Time now = MonotonicNow();
+  for (const Answered& one : answered) {
+    const CutAction& action = one.action;
+    if (action.kind == CutAction::Kind::kEnd) {
+      coordinator_.OnEnded(action.shard, action.cut_id, one.status, now,
+                           actions);
+      continue;
+    }
+    coordinator_.OnBegun(
+        action.shard, action.cut_id,
+        {.status = one.status,
+         .smallest = SmallestCutOf(one.status, action.clocks.size())},
+        now, actions);
+  }
+}
+
+// --- The rest ---
 
 absl::Status CutCalls::ReportActivity(int64_t clock, absl::string_view what,
                                       uint64_t done, uint64_t total) {
@@ -54,7 +173,7 @@ absl::Status CutCalls::ReportActivity(int64_t clock, absl::string_view what,
 
 absl::Status CutCalls::CallAll(const char* method, int64_t clock,
                                const grpc::ByteBuffer& request) {
-  for (const uint32_t shard : shards_) {
+  for (const uint32_t shard : options_.shards) {
     calls_->Start({.shard = shard,
                    .method = method,
                    .direction = FanoutCall::Direction::kPush,
@@ -67,7 +186,7 @@ absl::Status CutCalls::CallAll(const char* method, int64_t clock,
 absl::Status CutCalls::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                                  int64_t clock, RowSink sink) {
   ScannedRows rows;
-  for (uint32_t shard = 0; shard < peers_.size(); ++shard) {
+  for (uint32_t shard = 0; shard < options_.peers.size(); ++shard) {
     ScanTableHeader header;
     *header.mutable_caller() = headers_.caller();
     header.set_table(table);
@@ -76,7 +195,7 @@ absl::Status CutCalls::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
       SYNCLINE_RETURN_IF_ERROR(ScanChunk(shard, clock, header, &rows));
       if (rows.values.size() != rows.keys.size() * static_cast<size_t>(dim)) {
         return absl::InternalError(absl::StrCat(
-            peers_[shard].name, " at ", peers_[shard].address,
+            options_.peers[shard].name, " at ", options_.peers[shard].address,
             ", ScanTable of table ", table, ": ", rows.values.size(),
             " values for ", rows.keys.size(), " rows of ", dim));
       }

@@ -2,13 +2,19 @@
 #define SYNCLINE_WORKER_CLIENT_CUT_CALLS_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
+#include "common/cuts/cut_coordinator.h"
+#include "common/cuts/cut_id.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/header_encoder.h"
@@ -25,14 +31,24 @@ class CutCalls {
  public:
   using RowSink = ParameterExchange::RowSink;
 
-  // `shards`: those that take part. `peers`: by shard, for messages. `calls`
-  // and `headers` outlive this.
-  CutCalls(std::vector<uint32_t> shards, std::vector<FanoutCall::Peer> peers,
-           const HeaderEncoder* headers, FanoutCall* calls);
+  struct Options {
+    std::string job_id;
+    std::vector<uint32_t> shards;         // those that take part
+    std::vector<FanoutCall::Peer> peers;  // by shard, for messages
+    CutSeries series = CutSeries::kChief;
+    std::optional<int64_t> spread = {};  // CutCoordinator's
+    // How long it may take until all shards agree on a cut.
+    absl::Duration patience = absl::Seconds(60);
+  };
+  // `headers` and `calls` outlive this. `calls` is used from the first call on.
+  CutCalls(Options options, const HeaderEncoder* headers, FanoutCall* calls);
 
   absl::StatusOr<std::vector<int64_t>> Begin(const ParameterExchange::Cut& cut,
                                              absl::Duration hold);
   absl::Status End(uint64_t cut_id, int64_t clock);
+  // The id that shards know the caller's cut by: another one if it was raised.
+  // 0 for 0.
+  uint64_t WireId(uint64_t cut_id) const;
   absl::Status ReportActivity(int64_t clock, absl::string_view what,
                               uint64_t done, uint64_t total);
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
@@ -46,16 +62,32 @@ class CutCalls {
     std::vector<float> values;
   };
 
+  // A shard's answer to BeginCut or EndCut, until the coordinator gets it.
+  struct Answered {
+    CutAction action;
+    absl::Status status;
+  };
+
+  CutCoordinator MakeCoordinator() const;
+  // Sends what the coordinator asks for, and gives it the answers, until it has
+  // one for the owner of `name`.
+  absl::StatusOr<CutAction> AwaitOutcome(uint64_t name, CutActions actions);
+  void Send(const CutAction& action) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnAnswer(const CutAction& action, absl::Status status)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveAnswers(CutActions* actions) ABSL_LOCKS_EXCLUDED(mu_);
   // One call without payload to every shard that takes part.
   absl::Status CallAll(const char* method, int64_t clock,
                        const grpc::ByteBuffer& request);
   absl::Status ScanChunk(uint32_t shard, int64_t clock,
                          const ScanTableHeader& header, ScannedRows* rows);
 
-  const std::vector<uint32_t> shards_;
-  const std::vector<FanoutCall::Peer> peers_;
+  const Options options_;
   const HeaderEncoder& headers_;
   FanoutCall* const calls_;
+  CutCoordinator coordinator_;
+  Mutex mu_;
+  std::vector<Answered> answered_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline::worker

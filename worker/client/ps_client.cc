@@ -78,11 +78,20 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
       step_(&headers_, &map_),
       answers_(map_.shard_count(), options.telemetry),
       context_(MakeContext()),
-      cuts_(ShardsWithPart(options, map_), options.ps, &headers_, &calls_),
+      cuts_(CutOptions(), &headers_, &calls_),
       dense_(&context_),
       rows_(&context_),
       calls_(FanoutOptions(options, map_, tensors_, headers_)) {
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
+}
+
+CutCalls::Options PsClient::CutOptions() const {
+  return {.job_id = options_.job_id,
+          .shards = ShardsWithPart(options_, map_),
+          .peers = options_.ps,
+          .series = options_.cut_series,
+          .spread = options_.cut_spread,
+          .patience = options_.step_timeout};
 }
 
 ClientContext PsClient::MakeContext() {
@@ -120,7 +129,8 @@ absl::Status PsClient::Init(int64_t total_clocks) {
 
 absl::Status PsClient::Pull(int64_t clock) { return PullAll(clock, 0); }
 
-absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
+absl::Status PsClient::PullAll(int64_t clock, uint64_t cut) {
+  const uint64_t cut_id = cuts_.WireId(cut);
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     dense_.StartPulls(shard, clock, cut_id);
     // Nothing to read, but to wait for: the first values, or the cut.
@@ -134,7 +144,7 @@ absl::Status PsClient::PullAll(int64_t clock, uint64_t cut_id) {
 absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
                                 absl::Span<RowBatch* const> rows) {
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    rows_.StartPulls(shard, rows, clock, cut_id);
+    rows_.StartPulls(shard, rows, clock, cuts_.WireId(cut_id));
   }
   return calls_.Wait();
 }
@@ -159,7 +169,7 @@ absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {
 
 absl::Status PsClient::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                                  int64_t clock, RowSink sink) {
-  return cuts_.ScanTable(table, dim, cut_id, clock, sink);
+  return cuts_.ScanTable(table, dim, cuts_.WireId(cut_id), clock, sink);
 }
 
 absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {

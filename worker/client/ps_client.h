@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
+#include "common/cuts/cut_id.h"
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/finite.h"
 #include "worker/client/answer_log.h"
@@ -76,6 +78,10 @@ class PsClient : public ParameterExchange {
     // the whole gradient.
     bool norm_is_folded = false;
     OnNonFinite on_non_finite = OnNonFinite::kFailJob;
+    // Of this rank's cuts: who it is, and how far apart the consistency mode
+    // lets clocks be (CutCoordinator's).
+    CutSeries cut_series = CutSeries::kChief;
+    std::optional<int64_t> cut_spread = {};
     // kSkipStep where shards do not find out together (all but SYNC): pushes
     // leave when the whole gradient is known to be finite.
     bool checks_gradient = false;
@@ -113,7 +119,7 @@ class PsClient : public ParameterExchange {
   WaitTimes wait_times() const override { return wait_times_; }
 
  private:
-  absl::Status PullAll(int64_t clock, uint64_t cut_id);
+  absl::Status PullAll(int64_t clock, uint64_t cut);
   // The step's end on all shards where it has no gradient, and where it has.
   void CloseEmpty(absl::Span<RowBatch* const> next_rows);
   absl::Status SendStep(absl::Span<RowBatch* const> next_rows);
@@ -121,6 +127,7 @@ class PsClient : public ParameterExchange {
   bool HoldsGradient() const {
     return options_.send_norm || options_.checks_gradient;
   }
+  CutCalls::Options CutOptions() const;
   bool TakesPart(uint32_t shard) const;
   // Everything that is under way, and then what came back too old.
   absl::Status WaitForAll();

@@ -35,8 +35,9 @@ namespace syncline::worker {
 // thread calls ReportActivity while the training thread writes files and makes
 // no call.
 //
-// Errors end the job: the first is kept, and every later call returns it. It
-// names the member that failed or is missing, the job and the clock.
+// Errors end the job, but for those of BeginCut: the first is kept, and every
+// later call returns it. It names the member that failed or is missing, the job
+// and the clock.
 //   FailedPrecondition, InvalidArgument, Aborted   a member refused the call
 //   DeadlineExceeded   no rank moved for the step timeout; names the missing
 //   Unavailable        a member was out of reach for that long
@@ -76,13 +77,18 @@ class ParameterExchange {
     uint64_t id = 0;
     CutUse use = CutUse::kEvaluation;
     // By rank: each has made the steps before its clock, and no other. At most
-    // so far apart as the consistency mode allows.
+    // so far apart as the consistency mode allows. A clock that a rank has
+    // passed is raised; zeros: as soon as possible.
     std::vector<int64_t> clocks = {};
     // How long the ranks are held at most; none: four times the step timeout.
     std::optional<absl::Duration> hold = {};
   };
-  // Announces a cut; returns its clocks. From there on no rank's next step
-  // counts until EndCut. Blocks for a round trip.
+  // Announces a cut; returns the clocks that were agreed on. From there on no
+  // rank's next step counts until EndCut. A rank that makes steps must make
+  // those before its own clock, or nobody reaches the cut. Blocks for a round
+  // trip, for some more where the cut is raised. Errors that end the cut and
+  // not the job, DeadlineExceeded and what a member answers: the cut is not to
+  // be had, and holds no rank.
   virtual absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) = 0;
   // Pull with the state at an announced cut. Returns when it is reached.
   virtual absl::Status PullCut(uint64_t cut_id, int64_t clock) = 0;

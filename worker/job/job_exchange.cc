@@ -28,6 +28,13 @@ bool IsSync(const JobSpec& spec) {
          spec.consistency().mode() != ConsistencySpec::BOUNDED_STALENESS;
 }
 
+// How far apart the clocks of a cut may be (server/consistency/cut_clocks.h).
+std::optional<int64_t> CutSpread(const JobSpec& spec) {
+  if (IsSync(spec)) return 0;
+  if (spec.consistency().mode() == ConsistencySpec::ASYNC) return std::nullopt;
+  return spec.consistency().staleness_bound() + 1;
+}
+
 // In sync mode the servers compute the norm of the folded gradient themselves.
 bool NeedsNorm(const JobSpec& spec) {
   return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
@@ -70,6 +77,9 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   }
   options.step_timeout =
       absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.cut_series =
+      job.is_evaluator() ? CutSeries::kEvaluator : CutSeries::kChief;
+  options.cut_spread = CutSpread(job.spec());
   options.send_norm = NeedsNorm(job.spec());
   options.has_tables = job.rows != nullptr;
   options.wire_type = ElementTypeOf(job.spec().wire_type());

@@ -65,6 +65,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
   bool SharesMemory(uint32_t shard) const { return shm_->IsConnected(shard); }
   void Start(Call call) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Wait() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WaitUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
   // Blocks until gRPC has returned from every callback, then ends the channels.
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
@@ -161,6 +162,14 @@ void FanoutCall::State::Start(Call call) {
 absl::Status FanoutCall::State::Wait() {
   MutexLock lock(&mu_);
   while (pending_ > 0) idle_.WaitUntil(&mu_, MonotonicNow() + absl::Seconds(1));
+  return error_;
+}
+
+absl::Status FanoutCall::State::WaitUntil(absl::Time time) {
+  MutexLock lock(&mu_);
+  while (error_.ok() && MonotonicNow() < time) {
+    idle_.WaitUntil(&mu_, std::min(time, MonotonicNow() + absl::Seconds(1)));
+  }
   return error_;
 }
 
@@ -283,6 +292,10 @@ void FanoutCall::State::OnAttempt(const ActiveCallPtr& active,
                     : active->retry->OnResult(status.code(), now);
   switch (decision.next) {
     case RetryPolicy::Next::kFinish:
+      if (active->call.on_refused != nullptr && !absl::IsCancelled(status) &&
+          !absl::IsUnavailable(status)) {
+        status = active->call.on_refused(status);
+      }
       return Finish(active, status);
     case RetryPolicy::Next::kProbe:
       return Probe(active);
@@ -380,6 +393,7 @@ void FanoutCall::State::Finish(const ActiveCallPtr& active,
   // them before anyone can see this call as ended.
   active->call.request.Clear();
   active->call.on_response = nullptr;
+  active->call.on_refused = nullptr;
   active->response.Clear();
   active->shm.Clear();
   std::vector<ActiveCallPtr> next;
@@ -434,7 +448,7 @@ void FanoutCall::State::Close(const absl::Status& error) {
   for (const std::unique_ptr<Link>& link : links_) {
     pending_ -= link->windows.Clear();
   }
-  if (pending_ == 0) idle_.SignalAll();
+  idle_.SignalAll();
 }
 
 void FanoutCall::State::CancelActive() {
@@ -483,6 +497,9 @@ bool FanoutCall::SharesMemory(uint32_t shard) const {
 }
 void FanoutCall::Start(Call call) { state_->Start(std::move(call)); }
 absl::Status FanoutCall::Wait() { return state_->Wait(); }
+absl::Status FanoutCall::WaitUntil(absl::Time time) {
+  return state_->WaitUntil(time);
+}
 void FanoutCall::Cancel(const absl::Status& reason) { state_->Cancel(reason); }
 
 }  // namespace syncline::worker

@@ -86,6 +86,11 @@ class FanoutCall {
     // call's. May be null.
     std::function<absl::Status(const grpc::ByteBuffer&, absl::Time left)>
         on_response = nullptr;
+    // Called with an error of the shard itself that is not tried again, on a
+    // thread of gRPC; must not wait. Its result counts as the call's outcome:
+    // OK where a refusal is an answer. May be null.
+    std::function<absl::Status(const absl::Status& refusal)> on_refused =
+        nullptr;
   };
 
   explicit FanoutCall(const Options& options);
@@ -104,6 +109,10 @@ class FanoutCall {
   // this does. Errors: the first call's, naming ps, address, job, clock and
   // method; after Cancel its reason.
   absl::Status Wait();
+
+  // Blocks until `time`, or until Cancel or an error has closed it. Errors: as
+  // Wait's.
+  absl::Status WaitUntil(absl::Time time);
 
   // Ends everything that is under way with `reason`.
   void Cancel(const absl::Status& reason);

@@ -4,14 +4,19 @@
 
 #include "worker/client/cut_calls.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/grpc_status.h"
+#include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/client_parts.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline::worker {
@@ -32,7 +37,9 @@ class CutCallsTest : public ::testing::Test {
                [this](uint32_t shard, const FakePs::Call& call) {
                  return Serve(shard, call);
                }),
-        cuts_({0, 2}, {{"ps:0", "a"}, {"ps:1", "b"}, {"ps:2", "c"}},
+        cuts_({.job_id = "j-7",
+               .shards = {0, 2},
+               .peers = {{"ps:0", "a"}, {"ps:1", "b"}, {"ps:2", "c"}}},
               parts_.context().headers, &parts_.calls()) {}
 
   static DenseTensors Tensors() {
@@ -45,7 +52,10 @@ class CutCallsTest : public ::testing::Test {
 
   // Scans: two rows a shard, one a message: key 10 * shard + row, its value
   // half of that, `floats_` times.
-  FakePs::Answer Serve(uint32_t shard, const FakePs::Call& call) const {
+  FakePs::Answer Serve(uint32_t shard, const FakePs::Call& call) {
+    if (call.method == "BeginCut" && shard == 2 && refusals_-- > 0) {
+      return {.status = ToGrpcStatus(refusal_)};
+    }
     if (call.method != "ScanTable") return {};
     const auto request = call.As<ScanTableRequest>();
     EXPECT_EQ(request.header().table(), 4u);
@@ -77,6 +87,8 @@ class CutCallsTest : public ::testing::Test {
         });
   }
 
+  std::atomic<int> refusals_{0};  // of shard 2
+  absl::Status refusal_;
   int floats_ = 2;
   absl::Status sink_status_;
   ClientParts parts_;
@@ -102,6 +114,56 @@ TEST_F(CutCallsTest, ACutHasAClockOfEachWorkerOnEachShardThatTakesPart) {
     const auto end = parts_.CallsOf(shard)[1].As<EndCutRequest>();
     EXPECT_EQ(end.cut_id(), 9u);
   }
+}
+
+TEST_F(CutCallsTest, ACutThatAShardIsPastIsRaised) {
+  refusals_ = 1;
+  refusal_ = WithSmallestCut(absl::OutOfRangeError("past"), {3, 12, 0});
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<int64_t> agreed,
+      cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)));
+  EXPECT_THAT(agreed, ElementsAre(8, 12, 8));
+  for (const uint32_t shard : {0u, 2u}) {
+    ASSERT_THAT(parts_.MethodsOf(shard),
+                ElementsAre("BeginCut", "EndCut", "BeginCut"));
+    EXPECT_EQ(parts_.CallsOf(shard)[1].As<EndCutRequest>().cut_id(), 9u);
+    const auto raised = parts_.CallsOf(shard)[2].As<BeginCutRequest>();
+    EXPECT_THAT(raised.clocks(), ElementsAre(8, 12, 8));
+    EXPECT_EQ(raised.cut_id(), cuts_.WireId(9));
+  }
+  EXPECT_NE(cuts_.WireId(9), 9u);
+  EXPECT_EQ(cuts_.WireId(10), 10u) << "another member's";
+  ASSERT_OK(cuts_.End(9, 8));
+  EXPECT_NE(parts_.CallsOf(2)[3].As<EndCutRequest>().cut_id(), 9u);
+}
+
+TEST_F(CutCallsTest, ACutThatIsRefusedEndsNothingElse) {
+  refusals_ = 1;
+  refusal_ = absl::UnimplementedError("no snapshots");
+  const absl::Status refused =
+      cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("job j-7: the evaluation cut: ps:2 at c: no snap"));
+  EXPECT_THAT(parts_.MethodsOf(0), ElementsAre("BeginCut", "EndCut"));
+  EXPECT_OK(cuts_.ReportActivity(8, "going on", 1, 2));
+  EXPECT_OK(
+      cuts_.Begin({.id = 10, .clocks = {9, 9, 9}}, absl::Seconds(40)).status());
+}
+
+TEST_F(CutCallsTest, CancelEndsTheWaitForRoom) {
+  refusals_ = 1'000'000;
+  refusal_ = WithSmallestCut(absl::FailedPreconditionError("two are announced"),
+                             {0, 0, 0});
+  std::thread cancels([&] {
+    EXPECT_TRUE(
+        Eventually(absl::Seconds(60), [&] { return refusals_ < 999'997; }));
+    parts_.calls().Cancel(absl::CancelledError("enough"));
+  });
+  EXPECT_EQ(
+      cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status(),
+      absl::CancelledError("enough"));
+  cancels.join();
 }
 
 TEST_F(CutCallsTest, AnActivitySaysHowFarItIs) {
