@@ -64,6 +64,16 @@ absl::Status DenseUpdater::MakeResident(const GoOnCheck& go_on) {
   return absl::OkStatus();
 }
 
+absl::Span<const float> DenseUpdater::array(uint32_t block, int array) const {
+  const Block& of = blocks_[block];
+  return {of.memory.data() + Stride(of.count) * array, of.count};
+}
+
+absl::Span<float> DenseUpdater::mutable_array(uint32_t block, int array) {
+  Block& of = blocks_[block];
+  return {of.memory.data() + Stride(of.count) * array, of.count};
+}
+
 void DenseUpdater::Init(uint32_t index, const FloatSource& values,
                         size_t first) {
   Block& block = blocks_[index];

@@ -160,6 +160,20 @@ class DenseUpdater {
   absl::Span<const float> values(uint32_t block) const {
     return {blocks_[block].memory.data(), blocks_[block].count};
   }
+  // The state of a block: array 0 has its values, the next ones have the slots
+  // of the optimizer. REQUIRES: array < arrays().
+  int arrays() const { return 1 + OptimizerSlots(options_.optimizer); }
+  absl::Span<const float> array(uint32_t block, int array) const;
+  absl::Span<float> mutable_array(uint32_t block, int array);
+  // How often the block was updated.
+  int64_t updates(uint32_t block) const { return blocks_[block].updates; }
+  void SetUpdates(uint32_t block, int64_t updates) {
+    blocks_[block].updates = updates;
+  }
+  // True if no gradient of the block waits to be applied.
+  bool IsSettled(uint32_t block) const {
+    return blocks_[block].buffered.empty() && !blocks_[block].is_reduced;
+  }
   uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
   uint64_t value_bytes() const { return value_bytes_; }
   uint64_t slot_bytes() const { return slot_bytes_; }

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/cuts/cut_use.h"
 #include "common/update/reduction_round.h"
 #include "server/consistency/caller_activities.h"
 #include "server/consistency/consistency_options.h"
+#include "server/consistency/controller_state.h"
 #include "server/consistency/cut_schedule.h"
 #include "server/consistency/push_ledger.h"
 #include "server/consistency/shard_action.h"
@@ -88,6 +90,20 @@ class ConsistencyController {
   // and the cut is held. Errors: as a call's, FailedPrecondition.
   absl::Status CheckHeldCut(uint32_t rank, uint64_t incarnation,
                             uint64_t cut_id) const;
+
+  // OK while the cut is passed and held, for whoever runs in this process.
+  // Errors: FailedPrecondition; the status of Close.
+  absl::Status CheckHeldCut(uint64_t cut_id) const;
+
+  // The state at a cut (controller_state.h). Errors: as CheckHeldCut.
+  absl::StatusOr<ControllerState> Export(uint64_t cut_id) const;
+  // OK before the first call. Errors: FailedPrecondition; the status of Close.
+  absl::Status CheckFresh() const;
+  // Goes on from a state that a controller of the same workers has exported,
+  // as if this one had seen their calls. `now`: for moved_at.
+  // Errors: as CheckFresh; InvalidArgument: other workers, clocks that no
+  // controller of this mode has at a cut. Nothing has changed then.
+  absl::Status Import(const ControllerState& state, absl::Time now);
 
   // True if accepting the call's push would record a part of it that is not
   // recorded yet, and so bring gradients that need room. False for a call that

@@ -40,6 +40,15 @@ class PushLedger {
     return received_[block] == clock;
   }
 
+  // The state between two clocks of the worker: it has closed so many clocks,
+  // and nothing of the next has arrived. Pushes of the closed clocks are
+  // duplicates.
+  // REQUIRES: nothing was received yet.
+  void Import(int64_t closed, bool finished) {
+    closed_ = closed;
+    finished_ = finished;
+  }
+
   int64_t closed() const { return closed_; }
   // Something of the open clock has arrived.
   bool started() const { return started_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -32,6 +33,14 @@ void SyncClock::Begin(uint32_t active_workers) {
   reduction_trouble_.clear();
   std::fill(expecting_.begin(), expecting_.end(), active_);
   delivered_.assign(delivered_.size(), false);
+}
+
+void SyncClock::Import(int64_t clock, uint64_t skipped_clocks,
+                       std::vector<uint64_t> left_out_pushes) {
+  clock_ = clock;
+  versions_.assign(versions_.size(), clock);
+  skipped_clocks_ = skipped_clocks;
+  left_out_pushes_ = std::move(left_out_pushes);
 }
 
 void SyncClock::OnStarted(uint32_t rank, const PushFacts& push) {

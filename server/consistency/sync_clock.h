@@ -36,6 +36,11 @@ class SyncClock {
   // The clock begins, and this many workers take part in it.
   void Begin(uint32_t active_workers);
 
+  // The state between two clocks: `clock` is the open one, and nothing of it
+  // has arrived. Begin follows. `left_out_pushes`: by rank.
+  void Import(int64_t clock, uint64_t skipped_clocks,
+              std::vector<uint64_t> left_out_pushes);
+
   // The worker has started the clock, with this push.
   void OnStarted(uint32_t rank, const PushFacts& push);
   // The gradient of a block is buffered, the first of its worker.

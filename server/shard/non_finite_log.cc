@@ -45,6 +45,14 @@ void NonFiniteLog::Found(uint32_t rank, int64_t clock,
       .Status(problem);
 }
 
+void NonFiniteLog::Import(absl::Span<const uint64_t> counts, uint64_t total) {
+  for (size_t rank = 0; rank < counts_.size(); ++rank) {
+    counts_[rank] = counts[rank];
+    told_[rank] = counts[rank];
+  }
+  total_ = total;
+}
+
 absl::Status NonFiniteLog::failure() const {
   if (!failed()) return absl::OkStatus();
   MutexLock lock(&mu_);

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "kernels/optimizer/finite.h"
 
@@ -44,6 +45,10 @@ class NonFiniteLog {
     const uint64_t count = counts_[rank].load();
     return count - told_[rank].exchange(count);
   }
+  // The counts of an earlier process, before anything is found. They are not
+  // new.
+  // REQUIRES: one count for each worker.
+  void Import(absl::Span<const uint64_t> counts, uint64_t total);
   uint32_t worker_count() const {
     return static_cast<uint32_t>(workers_.size());
   }

@@ -39,6 +39,18 @@ uint32_t AdmissionFilter::Sight(uint64_t hash) {
   return count;
 }
 
+void AdmissionFilter::Merge(size_t first, absl::Span<const uint8_t> counters) {
+  for (size_t i = 0; i < counters.size(); ++i) {
+    counters_[first + i] = std::max(counters_[first + i], counters[i]);
+  }
+}
+
+void AdmissionFilter::MergeSightings(uint64_t sightings) {
+  // More would have aged it.
+  const uint64_t most = line_count_ * kCacheLineBytes / kCountersPerSighting;
+  sightings_ = std::max(sightings_, std::min(sightings, most));
+}
+
 void AdmissionFilter::Age() {
   sightings_ = 0;
   const uint64_t count = line_count_ * kCacheLineBytes;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 
 namespace syncline::ps {
@@ -26,6 +27,18 @@ class AdmissionFilter {
 
   // Counts a sighting; how many there were, with this one.
   uint32_t Sight(uint64_t hash);
+
+  // The state: one byte a counter, and the sightings since it aged.
+  absl::Span<const uint8_t> counters() const {
+    return {counters_, line_count_ * kCacheLineBytes};
+  }
+  uint64_t sightings() const { return sightings_; }
+  // Takes over what another filter of the same size has counted: no counter is
+  // below the other's then, and the sightings are not fewer. An empty filter
+  // becomes the other one.
+  // REQUIRES: first + counters.size() is at most the number of counters.
+  void Merge(size_t first, absl::Span<const uint8_t> counters);
+  void MergeSightings(uint64_t sightings);
 
   size_t memory_bytes() const { return lines_.size() * sizeof(float); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "server/tables/space_saving.h"
 
 namespace syncline::ps {
@@ -35,6 +36,20 @@ class HotKeys {
     if (pushes > least_) Keep(key, pushes);
   }
   void CountRefused(int64_t key) { refused_.Count(key); }
+
+  // The state; Offer takes over entries, in their order.
+  struct Entry {
+    int64_t key = 0;
+    float pushes = 0;
+  };
+  absl::Span<const Entry> entries() const { return entries_; }
+  const SpaceSaving& refused() const { return refused_; }
+  // SpaceSaving::Merge of the keys without a row.
+  void MergeRefused(absl::Span<const SpaceSaving::Counter> counters,
+                    uint64_t uncounted_max) {
+    refused_.Merge(counters, uncounted_max);
+  }
+
   // Most pushes first.
   std::vector<HotKey> Sorted() const;
   // The hottest of both lists.
@@ -42,10 +57,6 @@ class HotKeys {
                                    const std::vector<HotKey>& b);
 
  private:
-  struct Entry {
-    int64_t key;
-    float pushes;
-  };
   void Keep(int64_t key, float pushes);
 
   float least_ = 0;  // of those kept, once there are kKept

@@ -68,4 +68,21 @@ void ClockHistory::Observe(uint32_t clock, absl::Time now) {
   }
 }
 
+ClockHistory::Past ClockHistory::Export(absl::Time now) const {
+  Past past;
+  past.too_old = too_old_;
+  for (const Point& point : points_) {
+    past.points.push_back({now - point.time, point.clock});
+  }
+  return past;
+}
+
+void ClockHistory::Import(const Past& past, absl::Time now) {
+  too_old_ = past.too_old;
+  points_.clear();
+  for (const Past::Point& point : past.points) {
+    points_.push_back({now - point.age, point.clock});
+  }
+}
+
 }  // namespace syncline::ps

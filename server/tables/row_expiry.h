@@ -60,6 +60,20 @@ class ClockHistory {
   // Rows pushed before this clock are too old, at the time last observed.
   uint32_t too_old() const { return too_old_; }
 
+  // The state. Times are ages, so that it means the same to a process with
+  // another clock; the time between Export and Import makes no row older.
+  struct Past {
+    struct Point {
+      absl::Duration age;
+      uint32_t clock = 0;
+    };
+    uint32_t too_old = 0;
+    std::vector<Point> points;  // ages descend, clocks ascend
+  };
+  Past Export(absl::Time now) const;
+  // REQUIRES: Observe was not called yet.
+  void Import(const Past& past, absl::Time now);
+
  private:
   struct Point {
     absl::Time time;

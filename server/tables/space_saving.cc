@@ -1,12 +1,17 @@
 #include "server/tables/space_saving.h"
 
+#include <algorithm>
+
 namespace syncline::ps {
 
+void SpaceSaving::Reserve() {
+  if (heap_.capacity() > 0) return;
+  heap_.reserve(counters_max_);
+  place_of_.reserve(counters_max_ + 1);
+}
+
 void SpaceSaving::Count(int64_t key) {
-  if (heap_.capacity() == 0) {
-    heap_.reserve(counters_max_);
-    place_of_.reserve(counters_max_ + 1);
-  }
+  Reserve();
   const auto found = place_of_.find(key);
   if (found != place_of_.end()) {
     const size_t at = found->second;
@@ -14,15 +19,35 @@ void SpaceSaving::Count(int64_t key) {
     return SiftDown(at);
   }
   if (heap_.size() < counters_max_) {
-    heap_.push_back({key, 1, 0});
-    place_of_[key] = static_cast<uint32_t>(heap_.size() - 1);
-    return SiftUp(heap_.size() - 1);
+    return Add({key, uncounted_max_ + 1, uncounted_max_});
   }
   // The least counted key gives its counter away, with its count.
   const Counter least = heap_[0];
   place_of_.erase(least.key);
   Place(0, {key, least.count + 1, least.count});
   SiftDown(0);
+}
+
+void SpaceSaving::Add(const Counter& counter) {
+  heap_.push_back(counter);
+  place_of_[counter.key] = static_cast<uint32_t>(heap_.size() - 1);
+  SiftUp(heap_.size() - 1);
+}
+
+void SpaceSaving::Merge(absl::Span<const Counter> counters,
+                        uint64_t uncounted_max) {
+  Reserve();
+  uncounted_max_ = std::max(uncounted_max_, uncounted_max);
+  for (const Counter& counter : counters) {
+    if (place_of_.contains(counter.key)) continue;
+    if (heap_.size() < counters_max_) {
+      Add(counter);
+    } else if (heap_[0].count < counter.count) {
+      place_of_.erase(heap_[0].key);
+      Place(0, counter);
+      SiftDown(0);
+    }
+  }
 }
 
 void SpaceSaving::SiftDown(size_t at) {

@@ -29,8 +29,16 @@ class SpaceSaving {
   void Count(int64_t key);
   // In no order. Borrowed until the next Count.
   absl::Span<const Counter> counters() const { return heap_; }
+  // A key without a counter was counted at most so often.
+  uint64_t uncounted_max() const {
+    return heap_.size() < counters_max_ ? uncounted_max_ : heap_[0].count;
+  }
+  // Adds what another sketch has counted, of other keys: its counters() and its
+  // uncounted_max(). An empty sketch of the same size becomes the other one.
+  void Merge(absl::Span<const Counter> counters, uint64_t uncounted_max);
 
  private:
+  void Add(const Counter& counter);
   // Moves the counter at `at` below all that are smaller.
   void SiftDown(size_t at);
   void SiftUp(size_t at);
@@ -39,8 +47,11 @@ class SpaceSaving {
     place_of_[counter.key] = static_cast<uint32_t>(at);
   }
 
+  void Reserve();
+
   const size_t counters_max_;
-  std::vector<Counter> heap_;  // the smallest count first
+  uint64_t uncounted_max_ = 0;  // from Merge
+  std::vector<Counter> heap_;   // the smallest count first
   absl::flat_hash_map<int64_t, uint32_t> place_of_;
 };
 

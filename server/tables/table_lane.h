@@ -37,6 +37,9 @@ class PartitionMap {
   PartitionMap(const TableMap& map, uint32_t shard, uint32_t partitions);
 
   uint32_t partitions() const { return partitions_; }
+  SlotOf slot_of() const { return {shift_}; }
+  // Ascending.
+  std::vector<uint32_t> SlotsOf(uint32_t partition) const;
   uint32_t OfSlot(uint32_t slot) const { return of_slot_[slot - first_slot_]; }
   uint32_t OfHash(uint64_t hash) const { return of_slot_[SlotIndex(hash)]; }
   // Of the shard's slots, counted from its first.
@@ -80,6 +83,12 @@ class TableLane {
                     uint64_t* from, bool* more, std::vector<int64_t>* keys,
                     std::vector<float>* values);
   TableStats Stats() const;
+  TablePartition& partition(uint32_t id) {
+    return *partitions_[id - first_partition_];
+  }
+  TableLaneState Export(absl::Time now) const;
+  // Adds counts, and of this lane's keys the pushes.
+  void Import(const TableLaneState& state, absl::Time now);
 
  private:
   // Rows that are looked for at a time: enough to hide the time of memory, few

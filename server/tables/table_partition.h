@@ -18,6 +18,7 @@
 #include "server/tables/row_layout.h"
 #include "server/tables/row_partition.h"
 #include "server/tables/table_options.h"
+#include "server/tables/table_state.h"
 
 namespace syncline::ps {
 
@@ -71,6 +72,14 @@ struct UpkeepBudget {
   size_t disk_bytes = 0;  // of rows that are read
 
   bool left() const { return rows > 0 && disk_bytes > 0; }
+};
+
+// The virtual slot of a hash.
+struct SlotOf {
+  int shift = 0;
+  uint32_t operator()(uint64_t hash) const {
+    return static_cast<uint32_t>(hash >> shift);
+  }
 };
 
 // The rows of one partition, in memory and on disk: admission, spilling and
@@ -151,6 +160,23 @@ class TablePartition {
   absl::Status Scan(uint32_t clock, size_t limit, uint64_t* from, bool* more,
                     std::vector<int64_t>* keys, std::vector<float>* values);
 
+  // --- State, while nothing is pushed (table_partition_state.cc) ---
+
+  // Appends up to `limit` rows of `wanted` slots (empty: all), in order of
+  // position, expired ones that were not removed yet too. Rows on disk are read
+  // and stay there; what else was read meanwhile does not matter.
+  // Errors: DataLoss, Unavailable: from the cold store.
+  absl::Status ExportRows(const SlotOf& slot_of,
+                          const std::vector<bool>& wanted, size_t limit,
+                          RowCursor* cursor, RowBatch* out);
+  // Takes a row that the partition does not have. One for the disk is written
+  // by FlushImported, at the latest.
+  // Errors: ResourceExhausted: no room; those of the cold store.
+  absl::Status ImportRow(const char* row, uint8_t place);
+  absl::Status FlushImported();
+  AdmissionFilter& filter() { return filter_; }
+  const AdmissionFilter& filter() const { return filter_; }
+
   // Adds sizes; counts are the lane's.
   void AddSizes(TableStats* stats) const;
 
@@ -171,6 +197,11 @@ class TablePartition {
   bool Admitted(int64_t key, uint64_t hash, uint32_t clock);
   uint32_t AddRow(int64_t key, uint64_t hash, const char* spilled,
                   bool stale_copy);
+
+  void ListResident(const SlotOf& slot_of, const std::vector<bool>& wanted,
+                    RowCursor* cursor) const;
+  // Appends the row of `key`: from memory, else `spilled`, else none.
+  void AppendRow(int64_t key, const char* spilled, RowBatch* out) const;
 
   absl::Status MakeRoom(uint32_t clock);
   absl::Status RemoveExpired(uint32_t clock, uint32_t begin, uint32_t end);

@@ -17,6 +17,7 @@
 #include "server/tables/gradient_merge.h"
 #include "server/tables/table_lane.h"
 #include "server/tables/table_options.h"
+#include "server/tables/table_state.h"
 
 namespace syncline::ps {
 
@@ -128,6 +129,43 @@ class TableShard {
     return cursor.partition >= partition_of_.partitions();
   }
 
+  // --- State, while nothing is pushed ---
+  // Everything that later results depend on: the rows and the admission filter
+  // of each partition, in its lane, and each lane's counts. Imported into a
+  // table without rows, of other lanes and partitions too, before any call.
+
+  uint32_t partitions() const { return partition_of_.partitions(); }
+  int LaneOfPartition(uint32_t partition) const {
+    return static_cast<int>(uint64_t{partition} * lanes_.size() /
+                            partition_of_.partitions());
+  }
+  // Ascending; every slot of this shard is one partition's.
+  std::vector<uint32_t> SlotsOf(uint32_t partition) const {
+    return partition_of_.SlotsOf(partition);
+  }
+  size_t row_bytes() const { return context_.layout.bytes(); }
+  // Errors: as TablePartition::ExportRows.
+  absl::Status ExportRows(uint32_t partition, const std::vector<bool>& wanted,
+                          size_t limit, RowCursor* cursor, RowBatch* out) {
+    return Partition(partition).ExportRows(partition_of_.slot_of(), wanted,
+                                           limit, cursor, out);
+  }
+  const AdmissionFilter& filter(uint32_t partition) {
+    return Partition(partition).filter();
+  }
+  TableLaneState ExportLane(int lane, absl::Time now) const {
+    return lanes_[lane]->Export(now);
+  }
+  // REQUIRES: the rows are of slots of this shard, and not there yet.
+  // Errors: as TablePartition::ImportRow.
+  absl::Status ImportRows(size_t count, const char* rows, const char* places);
+  // Part of a filter of `total` counters that has counted the keys of these
+  // slots. False: a filter here has another size, and its counts start anew.
+  bool ImportFilter(absl::Span<const uint32_t> slots, uint64_t total,
+                    uint64_t sightings, size_t first,
+                    absl::Span<const uint8_t> counters);
+  void ImportLane(const TableLaneState& state, absl::Time now);
+
   // OK if pushes should be accepted at all; thread-safe, two relaxed loads.
   // Errors: ResourceExhausted: memory is full, and disk but for a reserve, or
   // the disk failed when it was last asked to make room; the message says how
@@ -145,9 +183,8 @@ class TableShard {
   TableShard(const TableOptions& options, const TableMap& map, uint32_t shard,
              int lanes, std::unique_ptr<ColdStore> cold, const Plan& plan);
 
-  int LaneOfPartition(uint32_t partition) const {
-    return static_cast<int>(uint64_t{partition} * lanes_.size() /
-                            partition_of_.partitions());
+  TablePartition& Partition(uint32_t id) {
+    return lanes_[LaneOfPartition(id)]->partition(id);
   }
 
   TableContext context_;

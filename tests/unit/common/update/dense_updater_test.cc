@@ -414,5 +414,48 @@ TEST(DenseUpdaterTest, CountsItsBytes) {
             12 * elements);
 }
 
+// The arrays and the number of updates are the whole state of a block.
+TEST(DenseUpdaterTest, ABlockGoesOnFromItsArrays) {
+  for (const auto kind :
+       {OptimizerKind::kSgd, OptimizerKind::kNesterov, OptimizerKind::kAdagrad,
+        OptimizerKind::kAdam, OptimizerKind::kRmsProp, OptimizerKind::kFtrl}) {
+    DenseUpdater::Options options = Adam();
+    options.optimizer.kind = kind;
+    options.optimizer.centered = true;
+    DenseUpdater whole(options, kCounts);
+    DenseUpdater::Scratch scratch;
+    const auto step = [&](DenseUpdater* updater, int64_t clock) {
+      for (uint32_t block = 0; block < updater->block_count(); ++block) {
+        if ((clock + block) % 3 == 0) continue;  // blocks differ in updates
+        updater->BufferGradient(
+            block, 0, RandomValues(clock * 10 + block, kCounts[block]), 0, 4);
+        EXPECT_FALSE(updater->IsSettled(block));
+        updater->Apply(block, clock, 4, -1, &scratch);
+      }
+    };
+    for (int64_t clock = 0; clock < 5; ++clock) step(&whole, clock);
+    DenseUpdater other(options, kCounts);
+    for (uint32_t block = 0; block < whole.block_count(); ++block) {
+      EXPECT_TRUE(whole.IsSettled(block));
+      for (int array = 0; array < whole.arrays(); ++array) {
+        const absl::Span<const float> from = whole.array(block, array);
+        std::copy(from.begin(), from.end(),
+                  other.mutable_array(block, array).begin());
+      }
+      other.SetUpdates(block, whole.updates(block));
+    }
+    for (int64_t clock = 5; clock < 9; ++clock) {
+      step(&whole, clock);
+      step(&other, clock);
+    }
+    for (uint32_t block = 0; block < whole.block_count(); ++block) {
+      EXPECT_EQ(other.updates(block), whole.updates(block));
+      for (int array = 0; array < whole.arrays(); ++array) {
+        EXPECT_EQ(other.array(block, array), whole.array(block, array));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace syncline

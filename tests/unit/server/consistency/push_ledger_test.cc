@@ -74,5 +74,20 @@ TEST(PushLedgerTest, RefusesContradictions) {
   EXPECT_TRUE(worker.CheckOpenPush(Facts(0, 4, 2, {0, 1})).ok());
 }
 
+TEST(PushLedgerTest, ALedgerGoesOnFromAState) {
+  PushLedger worker(2);
+  worker.Import(7, /*finished=*/false);
+  EXPECT_EQ(worker.closed(), 7);
+  EXPECT_EQ(worker.clocks_of(1), 7);
+  EXPECT_FALSE(worker.started());
+  EXPECT_TRUE(worker.Open(Facts(7, 4, 1, {1})));
+  EXPECT_TRUE(worker.Receive(1));
+  worker.Close();
+  EXPECT_EQ(worker.closed(), 8);
+  PushLedger finished(2);
+  finished.Import(7, /*finished=*/true);
+  EXPECT_TRUE(finished.finished());
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -212,5 +212,20 @@ TEST_F(SyncClockTest, WithoutThatAWorkerIsLeftOutAlone) {
   EXPECT_EQ(clock_->skipped_clocks(), 1u) << "no gradient was left";
 }
 
+TEST_F(SyncClockTest, AClockGoesOnFromAState) {
+  Begin();
+  clock_->Import(5, /*skipped_clocks=*/2, {0, 3});
+  clock_->Begin(kWorkers);
+  for (PushLedger& worker : ledgers_) worker.Import(5, /*finished=*/false);
+  EXPECT_EQ(clock_->clock(), 5);
+  EXPECT_TRUE(clock_->HasApplied(0, 5));
+  EXPECT_FALSE(clock_->HasApplied(0, 6));
+  EXPECT_EQ(clock_->skipped_clocks(), 2u);
+  EXPECT_EQ(clock_->left_out_pushes(1), 3u);
+  EXPECT_FALSE(Push(0, {0, 1}));
+  EXPECT_TRUE(Push(1, {0}));
+  EXPECT_EQ(clock_->clock(), 6);
+}
+
 }  // namespace
 }  // namespace syncline::ps

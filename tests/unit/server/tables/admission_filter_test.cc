@@ -53,5 +53,35 @@ TEST(AdmissionFilterTest, WithoutMemoryItLetsAllIn) {
   EXPECT_EQ(filter.Sight(1), AdmissionFilter::kCountMax);
 }
 
+TEST(AdmissionFilterTest, AMergeIntoAnEmptyFilterIsTheSameFilter) {
+  AdmissionFilter filter(1 << 12);
+  Random random(5);
+  for (int i = 0; i < 700; ++i) filter.Sight(Mix64(random.Below(300)));
+  AdmissionFilter other(1 << 12);
+  // In two pieces, as a state has them.
+  other.Merge(1000, filter.counters().subspan(1000));
+  other.Merge(0, filter.counters().first(1000));
+  other.MergeSightings(filter.sightings());
+  // Over an age, too.
+  for (int i = 0; i < 3000; ++i) {
+    const uint64_t hash = Mix64(random.Below(600));
+    ASSERT_EQ(other.Sight(hash), filter.Sight(hash)) << i;
+  }
+}
+
+TEST(AdmissionFilterTest, AMergeNeverLowersACount) {
+  AdmissionFilter filter(1 << 12);
+  AdmissionFilter other(1 << 12);
+  for (int i = 0; i < 3; ++i) filter.Sight(Mix64(1));
+  for (int i = 0; i < 5; ++i) other.Sight(Mix64(1));
+  for (int i = 0; i < 9; ++i) other.Sight(Mix64(2));
+  filter.Merge(0, other.counters());
+  EXPECT_EQ(filter.Sight(Mix64(1)), 6u);
+  EXPECT_EQ(filter.Sight(Mix64(2)), 10u);
+  // No count of sightings, whoever wrote it, keeps the filter from ageing.
+  filter.MergeSightings(~uint64_t{0});
+  EXPECT_LE(filter.sightings(), (1u << 12) / 8);
+}
+
 }  // namespace
 }  // namespace syncline::ps

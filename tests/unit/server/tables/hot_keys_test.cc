@@ -87,5 +87,29 @@ TEST(HotKeysTest, FewKeysAreAllKept) {
   EXPECT_EQ(hot.Sorted()[0].pushes, 2u);
 }
 
+TEST(HotKeysTest, KeysOfAStateAreTheSame) {
+  HotKeys hot;
+  Random random(4);
+  std::map<int64_t, float> counts;
+  for (int i = 0; i < 2000; ++i) {
+    const auto key = static_cast<int64_t>(random.Below(100));
+    hot.Offer(key, ++counts[key]);
+    if (i % 3 == 0) hot.CountRefused(-key);
+  }
+  HotKeys other;
+  for (const HotKeys::Entry& entry : hot.entries()) {
+    other.Offer(entry.key, entry.pushes);
+  }
+  other.MergeRefused(hot.refused().counters(), hot.refused().uncounted_max());
+  const std::vector<HotKey> expected = hot.Sorted();
+  const std::vector<HotKey> sorted = other.Sorted();
+  ASSERT_EQ(sorted.size(), expected.size());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    EXPECT_EQ(sorted[i].key, expected[i].key);
+    EXPECT_EQ(sorted[i].pushes, expected[i].pushes);
+    EXPECT_EQ(sorted[i].refused, expected[i].refused);
+  }
+}
+
 }  // namespace
 }  // namespace syncline::ps

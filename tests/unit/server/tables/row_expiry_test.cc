@@ -77,5 +77,24 @@ TEST(ClockHistoryTest, WithoutATimeNothingIsTooOld) {
   EXPECT_EQ(history.too_old(), 0u);
 }
 
+// The other process has another clock, and starts an hour later.
+TEST(ClockHistoryTest, AHistoryGoesOnFromItsAges) {
+  const absl::Time start = absl::UnixEpoch();
+  const absl::Time later = start + absl::Hours(10000);
+  ClockHistory history(absl::Minutes(64));
+  for (int i = 0; i < 100; ++i) {
+    history.Observe(i, start + i * absl::Minutes(1));
+  }
+  ASSERT_GT(history.too_old(), 0u);
+  ClockHistory other(absl::Minutes(64));
+  other.Import(history.Export(start + absl::Minutes(99)), later);
+  EXPECT_EQ(other.too_old(), history.too_old());
+  for (int i = 1; i < 200; ++i) {
+    history.Observe(99 + i, start + absl::Minutes(99 + i));
+    other.Observe(99 + i, later + absl::Minutes(i));
+    ASSERT_EQ(other.too_old(), history.too_old()) << i;
+  }
+}
+
 }  // namespace
 }  // namespace syncline::ps

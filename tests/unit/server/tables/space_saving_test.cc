@@ -102,5 +102,50 @@ TEST(SpaceSavingTest, FewKeysAreCountedExactly) {
   }
 }
 
+TEST(SpaceSavingTest, AMergeIntoAnEmptySketchIsTheSameSketch) {
+  SpaceSaving sketch(64);
+  for (const int64_t key : ZipfKeys(1, 1.05, 1000, 5000)) sketch.Count(key);
+  SpaceSaving other(64);
+  other.Merge(sketch.counters(), sketch.uncounted_max());
+  for (const int64_t key : ZipfKeys(2, 1.05, 1000, 5000)) {
+    sketch.Count(key);
+    other.Count(key);
+  }
+  ASSERT_EQ(other.counters().size(), sketch.counters().size());
+  for (size_t i = 0; i < sketch.counters().size(); ++i) {
+    EXPECT_EQ(other.counters()[i].key, sketch.counters()[i].key);
+    EXPECT_EQ(other.counters()[i].count, sketch.counters()[i].count);
+    EXPECT_EQ(other.counters()[i].error, sketch.counters()[i].error);
+  }
+}
+
+// A lane may get a part of another lane's keys, and those of several.
+TEST(SpaceSavingTest, TheBoundHoldsForPartsOfSketches) {
+  const std::vector<int64_t> keys = ZipfKeys(3, 1.05, 1000, 20000);
+  SpaceSaving first(64);
+  std::map<int64_t, uint64_t> counts;
+  for (size_t i = 0; i < keys.size() / 2; ++i) {
+    first.Count(keys[i]);
+    ++counts[keys[i]];
+  }
+  SpaceSaving part(64);
+  std::vector<SpaceSaving::Counter> even;
+  for (const SpaceSaving::Counter& counter : first.counters()) {
+    if (counter.key % 2 == 0) even.push_back(counter);
+  }
+  part.Merge(even, first.uncounted_max());
+  part.Merge(even, 0);  // a key that is there already is not counted twice
+  for (size_t i = keys.size() / 2; i < keys.size(); ++i) {
+    if (keys[i] % 2 != 0) continue;
+    part.Count(keys[i]);
+    ++counts[keys[i]];
+  }
+  ASSERT_LE(part.counters().size(), 64u);
+  for (const SpaceSaving::Counter& counter : part.counters()) {
+    EXPECT_GE(counter.count, counts[counter.key]);
+    EXPECT_LE(counter.count - counter.error, counts[counter.key]);
+  }
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -1,0 +1,104 @@
+// ConsistencyController's state at a cut: what it exports, and how another one
+// goes on from there.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "server/consistency/consistency_controller.h"
+
+namespace syncline::ps {
+namespace {
+
+// OK if the controllers of a job in this mode can have this state at a cut.
+absl::Status CheckState(const ConsistencyOptions& options,
+                        const ControllerState& state) {
+  if (state.workers.size() != options.workers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.label, ": the state is of ", state.workers.size(),
+                     " workers, the job has ", options.workers.size()));
+  }
+  int64_t clock = -1;  // of the active workers, in SYNC
+  for (uint32_t rank = 0; rank < state.workers.size(); ++rank) {
+    const ControllerState::Worker& worker = state.workers[rank];
+    if (worker.closed < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.label, ": the state says that ", options.workers[rank].name,
+          " has closed ", worker.closed, " clocks"));
+    }
+    if (!options.sync() || worker.finished) continue;
+    if (clock >= 0 && worker.closed != clock) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.label, ": the state says that ", options.workers[rank].name,
+          " has closed ", worker.closed, " clocks, and other workers ", clock,
+          "; in SYNC a cut is at one clock"));
+    }
+    clock = worker.closed;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ConsistencyController::CheckHeldCut(uint64_t cut_id) const {
+  if (!closed_.ok()) return closed_;
+  const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
+  if (cut != nullptr && cut->passed) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.label, ": the state at a cut: ",
+      cut == nullptr ? cuts_.Absence(cut_id)
+                     : absl::StrCat("cut ", cut_id, " is not passed yet")));
+}
+
+absl::StatusOr<ControllerState> ConsistencyController::Export(
+    uint64_t cut_id) const {
+  SYNCLINE_RETURN_IF_ERROR(CheckHeldCut(cut_id));
+  ControllerState state;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    state.workers.push_back({.closed = workers_[rank].closed(),
+                             .finished = workers_[rank].finished(),
+                             .left_out_pushes = left_out_pushes(rank)});
+  }
+  state.skipped_clocks = skipped_clocks();
+  state.duplicate_blocks = duplicate_blocks_;
+  state.abandoned_cuts = abandoned_cuts_;
+  return state;
+}
+
+absl::Status ConsistencyController::CheckFresh() const {
+  if (!closed_.ok()) return closed_;
+  if (moved_at_ == absl::InfinitePast() && !had_init_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.label, ": a state must come before the first call"));
+}
+
+absl::Status ConsistencyController::Import(const ControllerState& state,
+                                           absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(CheckFresh());
+  SYNCLINE_RETURN_IF_ERROR(CheckState(options_, state));
+  int64_t clock = 0;
+  std::vector<uint64_t> left_out;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    const ControllerState::Worker& worker = state.workers[rank];
+    workers_[rank].Import(worker.closed, worker.finished);
+    clock = std::max(clock, worker.closed);
+    left_out.push_back(worker.left_out_pushes);
+  }
+  had_init_ = true;
+  block_initialised_.assign(block_initialised_.size(), true);
+  initialised_count_ = options_.dense_block_count();
+  duplicate_blocks_ = state.duplicate_blocks;
+  abandoned_cuts_ = state.abandoned_cuts;
+  if (sync()) {
+    sync_.Import(clock, state.skipped_clocks, std::move(left_out));
+    BeginSyncClock();
+  } else {
+    skipped_pushes_ = state.skipped_clocks;
+  }
+  moved_at_ = now;
+  return absl::OkStatus();
+}
+
+}  // namespace syncline::ps

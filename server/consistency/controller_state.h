@@ -1,0 +1,29 @@
+#ifndef SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_STATE_H_
+#define SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_STATE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace syncline::ps {
+
+// What a consistency controller knows at a cut that is passed and held. There,
+// each worker has closed all its clocks below the cut and started none above,
+// so the clocks that it has closed are the whole record of its pushes: a repeat
+// of any of them is a duplicate. All dense blocks have initial values.
+struct ControllerState {
+  struct Worker {
+    int64_t closed = 0;  // clocks
+    bool finished = false;
+    // See ConsistencyController::left_out_pushes.
+    uint64_t left_out_pushes = 0;
+  };
+  std::vector<Worker> workers;  // by rank
+  // See ConsistencyController.
+  uint64_t skipped_clocks = 0;
+  uint64_t duplicate_blocks = 0;
+  uint64_t abandoned_cuts = 0;
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_CONSISTENCY_CONTROLLER_STATE_H_
