@@ -22,6 +22,8 @@
 #include "server/service/tick_gap.h"
 #include "server/shard/job_registry.h"
 #include "server/shard/ps_plan.h"
+#include "server/shard/shard_exporter.h"
+#include "server/shard/shard_importer.h"
 #include "server/spill/row_spill.h"
 #include "server/tables/table_budget.h"
 
@@ -102,12 +104,24 @@ class PsServerImpl final : public PsServer {
   }
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
                        const GoOnCheck& go_on) override;
+  absl::Status RestoreJob(const JobAssignment& assignment, uint32_t ps_rank,
+                          absl::Span<ShardStateSource* const> states,
+                          const ShardImportOptions& options,
+                          const GoOnCheck& go_on) override;
+  absl::Status ExportState(const std::string& job_id, uint64_t cut_id,
+                           const ShardSelection& selection,
+                           ShardStateSink* sink) override;
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override;
   std::vector<PsReport> Reports() const override;
   void Drain(absl::Time deadline) override;
 
  private:
+  // A shard without values, which no call can reach yet.
+  absl::StatusOr<std::shared_ptr<JobEntry>> MakeJob(
+      const JobAssignment& assignment, uint32_t ps_rank,
+      const GoOnCheck& go_on);
+  absl::Status AddJob(std::shared_ptr<JobEntry> job);
   absl::Status CheckMemory(const JobConfig& config) const;
   // Sets memory and disk aside for the job's tables and opens them.
   absl::StatusOr<std::unique_ptr<EmbeddingTables>> OpenTables(
@@ -206,6 +220,31 @@ std::vector<StatisticsReducer::Worker> StatisticsWorkers(
 
 absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
                                    uint32_t ps_rank, const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(auto job, MakeJob(assignment, ps_rank, go_on));
+  return AddJob(std::move(job));
+}
+
+absl::Status PsServerImpl::RestoreJob(
+    const JobAssignment& assignment, uint32_t ps_rank,
+    absl::Span<ShardStateSource* const> states,
+    const ShardImportOptions& options, const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(auto job, MakeJob(assignment, ps_rank, go_on));
+  if (job->shard != nullptr) {
+    SYNCLINE_RETURN_IF_ERROR(job->shard->Import(states, options));
+  }
+  return AddJob(std::move(job));
+}
+
+absl::Status PsServerImpl::ExportState(const std::string& job_id,
+                                       uint64_t cut_id,
+                                       const ShardSelection& selection,
+                                       ShardStateSink* sink) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_.Find(job_id));
+  return job->shard->Export(cut_id, selection, sink);
+}
+
+absl::StatusOr<std::shared_ptr<JobEntry>> PsServerImpl::MakeJob(
+    const JobAssignment& assignment, uint32_t ps_rank, const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
                             ReadJobConfig(assignment, ps_rank));
   SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
@@ -240,10 +279,14 @@ absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
     }
   }
   job->config = config;
+  return job;
+}
+
+absl::Status PsServerImpl::AddJob(std::shared_ptr<JobEntry> job) {
   SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));
   LogInfo("shard opened")
-      .Job(assignment.job_id())
-      .Field("rank", ps_rank)
+      .Job(job->config.job_id)
+      .Field("rank", job->config.ps_rank)
       .Field("blocks", job->config.controller.block_count)
       .Field("of_blocks", job->config.map.blocks().size())
       .Field("tables", job->config.tables.size())

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/daemon/metrics.h"
 #include "common/system/memory_claim.h"
 #include "grpcpp/server_builder.h"
@@ -19,6 +20,11 @@
 #include "proto/scheduler.pb.h"
 
 namespace syncline::ps {
+
+struct ShardImportOptions;
+struct ShardSelection;
+class ShardStateSink;
+class ShardStateSource;
 
 // One ps: the shards of the jobs it takes part in. Thread-safe.
 class PsServer {
@@ -58,6 +64,19 @@ class PsServer {
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank) {
     return OpenJob(assignment, ps_rank, nullptr);
   }
+  // OpenJob of a shard that begins with the states of one or more shards, as
+  // JobShard::Import. Errors: those of both.
+  virtual absl::Status RestoreJob(const JobAssignment& assignment,
+                                  uint32_t ps_rank,
+                                  absl::Span<ShardStateSource* const> states,
+                                  const ShardImportOptions& options,
+                                  const GoOnCheck& go_on) = 0;
+  // Writes the state of a job's shard at a held cut, as JobShard::Export; this
+  // thread waits until it is written. Errors: FailedPrecondition: the job is
+  // not open here; those of JobShard::Export.
+  virtual absl::Status ExportState(const std::string& job_id, uint64_t cut_id,
+                                   const ShardSelection& selection,
+                                   ShardStateSink* sink) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
   // Returns the job's last PsReport; nothing if it has none, or at a second
   // call.

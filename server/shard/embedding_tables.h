@@ -43,6 +43,8 @@ class EmbeddingTables {
     return tables_[table].shard->LaneOf(slot);
   }
   uint32_t dim(uint32_t table) const { return tables_[table].dim; }
+  // For its state at a cut.
+  TableShard& shard(uint32_t table) { return *tables_[table].shard; }
 
   // OK if rows may be pushed to these tables now. Errors, with the table's
   // name: ResourceExhausted: memory and disk are full, which may pass;

@@ -40,6 +40,12 @@
 
 namespace syncline::ps {
 
+struct ShardImportOptions;
+struct ShardSelection;
+class ShardImporter;
+class ShardStateSink;
+class ShardStateSource;
+
 // One job on this ps. It hands events to the consistency controller, and has
 // the lanes carry out the controller's actions in their order. Thread-safe.
 // Callbacks run on any thread, exactly once, never under a lock.
@@ -101,6 +107,20 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
                         std::vector<int64_t> clocks, absl::Duration hold,
                         CutUse use);
   absl::Status EndCut(const Caller& caller, uint64_t cut_id);
+  // Writes the shard's state at a cut that is passed and held
+  // (proto/shard_state.proto). Blocks until all is written: not from a lane.
+  // Pieces are copied in their lanes and written from this thread, so pulls go
+  // on. SnapshotTaker::OnSnapshotDone says when it may begin.
+  // Errors: FailedPrecondition: the cut is not held, or no longer; the sink's;
+  // those of the tables' disk; as ShardExporter::Export.
+  absl::Status Export(uint64_t cut_id, const ShardSelection& selection,
+                      ShardStateSink* sink);
+  // Begins with the state of one shard, or of several at the same cut. Before
+  // the first call, instead of Init. Blocks until all is read.
+  // Errors: as ShardImporter; FailedPrecondition: a call has come. After an
+  // error of what is read the shard is closed with that error.
+  absl::Status Import(absl::Span<ShardStateSource* const> sources,
+                      const ShardImportOptions& options);
   // Rows of a table at a cut that is passed and held, see ScanTable in
   // proto/parameter_server.proto.
   void Scan(const Caller& caller, uint32_t table, uint64_t cut_id,
@@ -128,6 +148,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   NonFiniteLog& non_finite() { return executor_.non_finite(); }
 
  private:
+  // Runs `task` in a lane, behind the steps that it was given, and waits for
+  // it. Errors: ConsistencyController::CheckHeldCut; the task's.
+  absl::Status RunAtCut(uint64_t cut_id, int lane,
+                        absl::FunctionRef<absl::Status()> task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status GoOnFrom(const ShardImporter& importer, absl::Time now)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Of an Init by the chief.
   absl::Status SetTotalClocks(int64_t total_clocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -57,10 +57,13 @@ LAYERS = {
     "server/tables": ["common/base", "common/wire", "kernels/optimizer",
                       "common/update", "server/memory"],
     "server/spill": ["common/base", "common/system", "server/tables"],
+    "server/state": ["common/base", "proto"],
     "server/shard": ["common", "kernels/optimizer", "proto", "server/consistency",
-                     "server/lanes", "server/memory", "server/tables"],
+                     "server/lanes", "server/memory", "server/state",
+                     "server/tables"],
     "server/service": ["common", "proto", "server/lanes", "server/memory",
-                       "server/tables", "server/spill", "server/shard"],
+                       "server/state", "server/tables", "server/spill",
+                       "server/shard"],
     "worker/ops": ["common/base", "common/model/graph", "kernels"],
     # What is common to the families of operators, then the families. Nothing outside
     # of worker/ops includes a family: the table in worker/ops leads to all of them.

@@ -7,7 +7,9 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
+#include "server/shard/shard_importer.h"
 #include "tests/testing/assignment_builder.h"
+#include "tests/testing/fakes/shard_states.h"
 
 namespace syncline {
 namespace {
@@ -37,7 +39,7 @@ PsFixture::PsFixture(const Options& options) {
   if (options.evaluator) job.Evaluator();
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
     ps::PsServer::Options ps;
-    ps.lanes = 2;
+    ps.lanes = options.lanes;
     ps.in_flight_bytes = options.in_flight_bytes;
     ps.metrics = options.metrics;
     ps.table_memory_bytes = options.table_memory_bytes;
@@ -54,7 +56,17 @@ PsFixture::PsFixture(const Options& options) {
   map_ =
       std::make_unique<BlockMap>(*BlockMap::Create(tensors, options.ps_count));
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
-    const absl::Status opened = server(rank).OpenJob(assignment_, rank);
+    std::vector<MemoryStateSource> states;
+    for (const std::string& state : options.states) states.emplace_back(state);
+    std::vector<ps::ShardStateSource*> sources;
+    for (MemoryStateSource& state : states) sources.push_back(&state);
+    // Each takes what is its own; the counts arrive once.
+    const absl::Status opened =
+        sources.empty() ? server(rank).OpenJob(assignment_, rank)
+                        : server(rank).RestoreJob(assignment_, rank, sources,
+                                                  {.passes_over_others = true,
+                                                   .with_counts = rank == 0},
+                                                  nullptr);
     if (!opened.ok()) std::fprintf(stderr, "%s\n", opened.ToString().c_str());
     SYNCLINE_CHECK(opened.ok());
   }

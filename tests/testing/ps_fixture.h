@@ -44,6 +44,9 @@ class PsFixture {
     std::string spill_dir = {};
     bool shared_memory = true;
     uint64_t shared_memory_bytes = 1 << 30;
+    int lanes = 2;  // of each ps
+    // Where each ps begins: nothing, or what shards have exported.
+    std::vector<std::string> states = {};
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.
     std::function<void(JobSpec*)> spec = {};
   };

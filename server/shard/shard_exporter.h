@@ -1,0 +1,87 @@
+#ifndef SYNCLINE_SERVER_SHARD_SHARD_EXPORTER_H_
+#define SYNCLINE_SERVER_SHARD_SHARD_EXPORTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "kernels/optimizer/optimizer.h"
+#include "proto/shard_state.pb.h"
+#include "server/consistency/controller_state.h"
+#include "server/lanes/lanes.h"
+#include "server/shard/job_config.h"
+#include "server/shard/lane_executor.h"
+#include "server/shard/shard_layout.h"
+#include "server/state/shard_state_writer.h"
+
+namespace syncline::ps {
+
+// What is exported of a shard: all of it, or the blocks and slots that another
+// shard is to get.
+struct ShardSelection {
+  std::optional<std::vector<uint32_t>> blocks = {};  // global ids
+  // By table.
+  std::optional<std::vector<std::vector<uint32_t>>> slots = {};
+  // The counts of the shard and its tables go along. They are to arrive once.
+  bool with_counts = true;
+};
+
+// "adam", "rmsprop centered": optimizers of the same name and number of slots
+// have the same state.
+std::string OptimizerStateName(const OptimizerParams& params);
+
+// Writes the state of one shard at a cut: proto/shard_state.proto. It needs the
+// memory of one piece, and of a partition's keys. Thread-compatible.
+class ShardExporter {
+ public:
+  // Runs a task in a lane, behind all that the lane was given before, while the
+  // cut is held.
+  using Task = absl::FunctionRef<absl::Status()>;
+  using RunInLane = std::function<absl::Status(int lane, Task task)>;
+
+  // All outlive it.
+  ShardExporter(const JobConfig* config, const ShardLayout* layout,
+                LaneExecutor* executor, const Lanes* lanes,
+                RunInLane run_in_lane, ShardStateSink* sink);
+
+  // Errors: those of RunInLane, of the sink and of the tables' disk;
+  // InvalidArgument: the selection names a block or slot of another shard.
+  absl::Status Export(const ControllerState& state, uint64_t cut_id,
+                      int64_t total_clocks, const ShardSelection& selection);
+
+ private:
+  absl::Status WriteHeader(const ControllerState& state, uint64_t cut_id,
+                           int64_t total_clocks,
+                           const ShardSelection& selection,
+                           const std::vector<BlockIndex>& blocks);
+  absl::StatusOr<std::vector<BlockIndex>> SelectBlocks(
+      const ShardSelection& selection) const;
+  // By slot; empty: all.
+  absl::StatusOr<std::vector<bool>> SelectSlots(const ShardSelection& selection,
+                                                uint32_t table) const;
+  absl::Status WriteBlock(BlockIndex block);
+  absl::Status WriteTable(uint32_t table, const ShardSelection& selection);
+  absl::Status WritePart(uint32_t table, uint32_t partition,
+                         const std::vector<bool>& wanted);
+  absl::Status WriteFilter(uint32_t table, uint32_t partition, uint64_t total);
+  absl::Status WriteCounts(uint32_t table, int lane, bool with_counts,
+                           const std::vector<bool>& wanted);
+
+  const JobConfig* const config_;
+  const ShardLayout* const layout_;
+  LaneExecutor* const executor_;
+  const Lanes* const lanes_;
+  const RunInLane run_in_lane_;
+  ShardStateWriter writer_;
+  std::string bulk_;  // kept for reuse
+  RowBatch batch_;    // likewise
+  uint64_t rows_ = 0;
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_SHARD_SHARD_EXPORTER_H_

@@ -1,0 +1,553 @@
+#include "server/shard/shard_importer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/system/log.h"
+#include "server/shard/shard_exporter.h"
+
+namespace syncline::ps {
+namespace {
+
+using Kind = ShardStateKind;
+
+constexpr int kHotKeysMax = 256;
+constexpr int kClockAgesMax = 256;
+constexpr size_t kCounterBytes = 3 * sizeof(uint64_t);
+// Of those that are missing, for messages.
+constexpr size_t kNamedMax = 8;
+
+uint64_t Load64(const char* from) {
+  uint64_t value = 0;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+TableStats CountsOf(const TableCounts& meta) {
+  TableStats counts;
+  counts.read_from_memory = meta.read_from_memory();
+  counts.read_from_disk = meta.read_from_disk();
+  counts.read_absent = meta.read_absent();
+  counts.unreadable_rows = meta.unreadable_rows();
+  counts.pushed_rows = meta.pushed_rows();
+  counts.refused_by_sightings = meta.refused_by_sightings();
+  counts.refused_by_probability = meta.refused_by_probability();
+  counts.refused_by_budget = meta.refused_by_budget();
+  counts.expired_by_age = meta.expired_by_age();
+  counts.expired_by_score = meta.expired_by_score();
+  counts.spilled_rows = meta.spilled_rows();
+  counts.loaded_rows = meta.loaded_rows();
+  return counts;
+}
+
+std::string Named(const std::vector<uint32_t>& ids) {
+  const size_t named = std::min(ids.size(), kNamedMax);
+  return absl::StrCat(absl::StrJoin(ids.begin(), ids.begin() + named, ", "),
+                      named < ids.size()
+                          ? absl::StrCat(" and ", ids.size() - named, " more")
+                          : "");
+}
+
+}  // namespace
+
+ShardImporter::ShardImporter(const JobConfig* config, const ShardLayout* layout,
+                             LaneExecutor* executor,
+                             const ShardImportOptions& options)
+    : config_(config),
+      layout_(layout),
+      executor_(executor),
+      options_(options),
+      blocks_come_(layout->counts().size()),
+      non_finite_(config->controller.workers.size()) {
+  for (BlockIndex i = 0; i < layout->ids().size(); ++i) {
+    index_of_[layout->ids()[i]] = i;
+  }
+  for (const TableLayout& table : layout->tables()) {
+    slots_come_.emplace_back(table.map.slots());
+  }
+}
+
+bool ShardImporter::IsMine(uint32_t table, uint32_t slot) const {
+  return layout_->tables()[table].map.ShardOfSlot(slot) == layout_->shard();
+}
+
+absl::Status ShardImporter::Refuse(absl::string_view problem) const {
+  return absl::InvalidArgumentError(absl::StrCat(
+      source_, ": the state does not fit ", config_->label, ": ", problem));
+}
+
+// --- One state ---------------------------------------------------------------
+
+absl::Status ShardImporter::Read(ShardStateSource* source, absl::Time now) {
+  source_ = source->name();
+  stage_ = Kind::kHeader;
+  block_.reset();
+  part_.reset();
+  blocks_read_ = rows_read_ = 0;
+  ShardStateReader reader(source);
+  SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
+  SYNCLINE_RETURN_IF_ERROR(ReadHeader(reader, record));
+  while (record.kind != Kind::kTrailer) {
+    SYNCLINE_ASSIGN_OR_RETURN(record, reader.Next());
+    SYNCLINE_RETURN_IF_ERROR(ReadRecord(reader, record, now));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadRecord(const ShardStateReader& reader,
+                                       const ShardStateReader::Record& record,
+                                       absl::Time now) {
+  if (record.kind != Kind::kDense) {
+    SYNCLINE_RETURN_IF_ERROR(CloseBlock(reader));
+  }
+  const bool in_part =
+      record.kind == Kind::kFilter || record.kind == Kind::kRows;
+  if (in_part && !part_.has_value()) {
+    return reader.Damage("rows or counters come outside of a part of a table");
+  }
+  if (!in_part) SYNCLINE_RETURN_IF_ERROR(ClosePart(reader));
+  if (record.kind == Kind::kDense && stage_ != Kind::kHeader &&
+      stage_ != Kind::kDense) {
+    return reader.Damage("a block comes behind a table");
+  }
+  stage_ = record.kind;
+  switch (record.kind) {
+    case Kind::kHeader:
+      return reader.Damage("a second header");
+    case Kind::kDense:
+      return ReadDense(reader, record);
+    case Kind::kPart:
+      return ReadPart(reader, record);
+    case Kind::kFilter:
+      return ReadFilter(reader, record);
+    case Kind::kRows:
+      return ReadRows(reader, record);
+    case Kind::kCounts:
+      return ReadCounts(reader, record, now);
+    case Kind::kTrailer:
+      return ReadTrailer(reader, record);
+  }
+  return reader.Damage("its kind is unknown");
+}
+
+absl::Status ShardImporter::ReadHeader(const ShardStateReader& reader,
+                                       const ShardStateReader::Record& record) {
+  header_.Clear();
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &header_));
+  if (header_.format() != kShardStateFormat) {
+    return Refuse(absl::StrCat("its format is ", header_.format(),
+                               ", this version reads ", kShardStateFormat));
+  }
+  const std::string optimizer = OptimizerStateName(config_->update.optimizer);
+  const int slots = executor_->dense().arrays() - 1;
+  if (header_.optimizer() != optimizer ||
+      header_.slots() != static_cast<uint32_t>(slots)) {
+    return Refuse(absl::StrCat(
+        "its optimizer is '", header_.optimizer(), "' with ", header_.slots(),
+        " slots, the job's is '", optimizer, "' with ", slots));
+  }
+  SYNCLINE_RETURN_IF_ERROR(TakeTables(header_));
+  return TakeWorkers(header_);
+}
+
+absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
+  const size_t workers = config_->controller.workers.size();
+  if (static_cast<size_t>(header.workers_size()) != workers) {
+    return Refuse(absl::StrCat("it is of ", header.workers_size(),
+                               " workers, the job has ", workers));
+  }
+  const bool first = !controller_.has_value();
+  if (first) {
+    controller_.emplace();
+    controller_->workers.resize(workers);
+    total_clocks_ = header.total_clocks();
+  } else if (header.total_clocks() != total_clocks_) {
+    return Refuse(absl::StrCat("its job has ", header.total_clocks(),
+                               " clocks, another state's ", total_clocks_));
+  }
+  for (size_t rank = 0; rank < workers; ++rank) {
+    const ShardStateHeader::Worker& from =
+        header.workers(static_cast<int>(rank));
+    ControllerState::Worker& worker = controller_->workers[rank];
+    if (!first && (worker.closed != from.closed() ||
+                   worker.finished != from.finished())) {
+      return Refuse(absl::StrCat(
+          "it is of another cut: ", config_->controller.workers[rank].name,
+          " has closed ", from.closed(), " clocks there, ", worker.closed,
+          " in another state"));
+    }
+    worker.closed = from.closed();
+    worker.finished = from.finished();
+    clocks_ = std::max(clocks_, from.closed());
+    if (!options_.with_counts) continue;
+    worker.left_out_pushes += from.left_out_pushes();
+    non_finite_[rank] += from.non_finite();
+  }
+  if (!options_.with_counts) return absl::OkStatus();
+  // SYNC skips a clock on all shards; else each shard skips pushes.
+  controller_->skipped_clocks =
+      config_->controller.sync()
+          ? std::max(controller_->skipped_clocks, header.skipped_clocks())
+          : controller_->skipped_clocks + header.skipped_clocks();
+  controller_->duplicate_blocks += header.duplicate_blocks();
+  controller_->abandoned_cuts += header.abandoned_cuts();
+  non_finite_total_ += header.non_finite();
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::TakeTables(const ShardStateHeader& header) {
+  tables_.clear();
+  for (const ShardStateHeader::Table& from : header.tables()) {
+    const auto found = std::find_if(
+        config_->tables.begin(), config_->tables.end(),
+        [&](const auto& table) { return table.layout.name == from.name(); });
+    if (found == config_->tables.end()) {
+      return Refuse(absl::StrCat("the job has no table '", from.name(), "'"));
+    }
+    const TableOptions& options = found->options;
+    const size_t state =
+        RowOptimizer(options.optimizer, options.dim).state_floats();
+    const std::string optimizer = OptimizerStateName(options.optimizer);
+    if (from.dim() != options.dim || from.state_floats() != state ||
+        from.optimizer() != optimizer ||
+        from.slots() != found->layout.map.slots()) {
+      return Refuse(absl::StrCat(
+          "table '", from.name(), "' has rows of ", from.dim(), " values and ",
+          from.state_floats(), " of '", from.optimizer(), "' in ", from.slots(),
+          " slots, the job's has ", options.dim, " and ", state, " of '",
+          optimizer, "' in ", found->layout.map.slots()));
+    }
+    tables_.push_back(static_cast<uint32_t>(found - config_->tables.begin()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> ShardImporter::TableOf(const ShardStateReader& reader,
+                                                uint32_t index) const {
+  if (index < tables_.size()) return tables_[index];
+  return reader.Damage(absl::StrCat("table ", index, " of ", tables_.size()));
+}
+
+// --- Dense blocks ------------------------------------------------------------
+
+absl::Status ShardImporter::OpenTheBlock(const ShardStateReader& reader,
+                                         const DensePiece& piece) {
+  block_ =
+      OpenBlock{piece.block(), piece.elements(), piece.updates(), {}, 0, 0};
+  if (piece.updates() < 0) {
+    return reader.Damage(absl::StrCat("block ", piece.block(), " has ",
+                                      piece.updates(), " updates"));
+  }
+  const auto found = index_of_.find(piece.block());
+  if (found == index_of_.end()) {
+    if (options_.passes_over_others) return absl::OkStatus();
+    return Refuse(absl::StrCat("block ", piece.block(), " is another shard's"));
+  }
+  const BlockIndex index = found->second;
+  if (piece.elements() != layout_->counts()[index]) {
+    return Refuse(absl::StrCat("block ", piece.block(), " has ",
+                               piece.elements(), " elements, expected ",
+                               layout_->counts()[index]));
+  }
+  if (blocks_come_[index]) {
+    return reader.Damage(absl::StrCat("block ", piece.block(), " comes twice"));
+  }
+  blocks_come_[index] = true;
+  block_->index = index;
+  executor_->dense().SetUpdates(index, piece.updates());
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadDense(const ShardStateReader& reader,
+                                      const ShardStateReader::Record& record) {
+  DensePiece piece;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &piece));
+  if (!block_.has_value()) {
+    SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
+  }
+  OpenBlock& open = *block_;
+  if (piece.block() != open.id || piece.elements() != open.elements ||
+      piece.updates() != open.updates || piece.array() != open.array ||
+      piece.first() != open.first) {
+    return reader.Damage(absl::StrCat(
+        "expected block ", open.id, " from element ", open.first, " of array ",
+        open.array, ", it has block ", piece.block(), " from element ",
+        piece.first(), " of array ", piece.array()));
+  }
+  const uint64_t count = record.bulk.size() / sizeof(float);
+  if (count == 0 || record.bulk.size() % sizeof(float) != 0 ||
+      count > open.elements - open.first) {
+    return reader.Damage(absl::StrCat(record.bulk.size(), " bytes for the ",
+                                      open.elements - open.first,
+                                      " elements left of block ", open.id));
+  }
+  if (open.index.has_value()) {
+    const absl::Span<float> out = executor_->dense().mutable_array(
+        *open.index, static_cast<int>(open.array));
+    std::memcpy(out.data() + open.first, record.bulk.data(),
+                record.bulk.size());
+  }
+  open.first += count;
+  if (open.first < open.elements) return absl::OkStatus();
+  open.first = 0;
+  if (++open.array < static_cast<uint32_t>(executor_->dense().arrays())) {
+    return absl::OkStatus();
+  }
+  ++blocks_read_;
+  block_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::CloseBlock(const ShardStateReader& reader) {
+  if (!block_.has_value()) return absl::OkStatus();
+  return reader.Damage(absl::StrCat("block ", block_->id, " is not whole"));
+}
+
+// --- Tables ------------------------------------------------------------------
+
+absl::Status ShardImporter::ReadPart(const ShardStateReader& reader,
+                                     const ShardStateReader::Record& record) {
+  TablePart part;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &part));
+  part_.emplace();
+  SYNCLINE_ASSIGN_OR_RETURN(part_->table, TableOf(reader, part.table()));
+  part_->counters = part.filter_counters();
+  part_->sightings = part.filter_sightings();
+  return OpenThePart(reader, part);
+}
+
+absl::Status ShardImporter::OpenThePart(const ShardStateReader& reader,
+                                        const TablePart& part) {
+  const TableLayout& table = layout_->tables()[part_->table];
+  std::vector<bool>& come = slots_come_[part_->table];
+  part_->slots.resize(table.map.slots());
+  uint32_t end = 0;  // of the runs so far
+  for (const TablePart::Run& run : part.slots()) {
+    if (run.count() == 0 || run.first() < end ||
+        run.first() >= table.map.slots() ||
+        run.count() > table.map.slots() - run.first()) {
+      return reader.Damage(absl::StrCat("slots ", run.first(), " and ",
+                                        run.count(), " in all of table '",
+                                        table.name, "'"));
+    }
+    end = run.first() + run.count();
+    for (uint32_t slot = run.first(); slot < end; ++slot) {
+      part_->slots[slot] = true;
+      if (!IsMine(part_->table, slot)) {
+        if (options_.passes_over_others) continue;
+        return Refuse(absl::StrCat("slot ", slot, " of table '", table.name,
+                                   "' is another shard's"));
+      }
+      if (come[slot]) {
+        return reader.Damage(absl::StrCat("slot ", slot, " of table '",
+                                          table.name, "' comes twice"));
+      }
+      come[slot] = true;
+      part_->mine.push_back(slot);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadFilter(const ShardStateReader& reader,
+                                       const ShardStateReader::Record& record) {
+  FilterPiece piece;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &piece));
+  if (piece.first() != part_->next_counter || record.bulk.empty() ||
+      record.bulk.size() > part_->counters - part_->next_counter) {
+    return reader.Damage(absl::StrCat(
+        record.bulk.size(), " counters from ", piece.first(), " on, expected ",
+        part_->counters - part_->next_counter, " from ", part_->next_counter));
+  }
+  part_->next_counter += record.bulk.size();
+  part_->filter_fits &=
+      executor_->tables()
+          .shard(part_->table)
+          .ImportFilter(part_->mine, part_->counters, part_->sightings,
+                        piece.first(),
+                        {reinterpret_cast<const uint8_t*>(record.bulk.data()),
+                         record.bulk.size()});
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::CheckRow(const ShardStateReader& reader,
+                                     const char* row, uint8_t place) {
+  const TableLayout& table = layout_->tables()[part_->table];
+  const int64_t key = RowLayout::Key(row);
+  const auto damage = [&](absl::string_view problem) {
+    return reader.Damage(absl::StrCat("the row of key ", key, " of table '",
+                                      table.name, "' ", problem));
+  };
+  if (!part_->slots[table.map.SlotOf(key)]) {
+    return damage("is not of the slots that were announced");
+  }
+  const uint64_t position = ColdPosition(key);
+  if (part_->last_position.has_value() && position <= *part_->last_position) {
+    return damage("comes twice, or out of order");
+  }
+  part_->last_position = position;
+  const float score = RowLayout::Score(row);
+  if (!std::isfinite(score) || score < 0) {
+    return damage(absl::StrCat("has the score ", score));
+  }
+  if (RowLayout::Clock(row) > clocks_) {
+    return damage(absl::StrCat("was pushed at clock ", RowLayout::Clock(row),
+                               ", and no worker has closed more than ",
+                               clocks_));
+  }
+  if (place > (RowBatch::kInMemory | RowBatch::kRead)) {
+    return damage(absl::StrCat("was at place ", place));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
+                                     const ShardStateReader::Record& record) {
+  RowsPiece piece;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &piece));
+  if (part_->next_counter != part_->counters) {
+    return reader.Damage("rows come before the part's filter is whole");
+  }
+  TableShard& shard = executor_->tables().shard(part_->table);
+  const size_t row_bytes = shard.row_bytes();
+  const size_t count = piece.rows();
+  if (count == 0 || count > kShardStateBulkMax ||
+      record.bulk.size() != count * (row_bytes + 1)) {
+    return reader.Damage(absl::StrCat(record.bulk.size(), " bytes for ", count,
+                                      " rows of ", row_bytes, " + 1"));
+  }
+  const char* const rows = record.bulk.data();
+  const char* const places = rows + count * row_bytes;
+  const TableMap& map = layout_->tables()[part_->table].map;
+  const auto mine = [&](size_t i) {
+    return IsMine(part_->table,
+                  map.SlotOf(RowLayout::Key(rows + i * row_bytes)));
+  };
+  for (size_t i = 0; i < count; ++i) {
+    SYNCLINE_RETURN_IF_ERROR(CheckRow(reader, rows + i * row_bytes,
+                                      static_cast<uint8_t>(places[i])));
+  }
+  for (size_t begin = 0, end = 0; begin < count; begin = end + 1) {
+    for (end = begin; end < count && mine(end);) ++end;
+    SYNCLINE_RETURN_IF_ERROR(Annotate(
+        shard.ImportRows(end - begin, rows + begin * row_bytes, places + begin),
+        absl::StrCat(source_, ": ", config_->label)));
+  }
+  rows_read_ += count;
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ClosePart(const ShardStateReader& reader) {
+  if (!part_.has_value()) return absl::OkStatus();
+  if (part_->next_counter != part_->counters) {
+    return reader.Damage("the part before it has a filter that is not whole");
+  }
+  if (!part_->filter_fits) ++filters_left_out_;
+  part_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadCounts(const ShardStateReader& reader,
+                                       const ShardStateReader::Record& record,
+                                       absl::Time now) {
+  TableCounts meta;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &meta));
+  SYNCLINE_ASSIGN_OR_RETURN(const uint32_t table,
+                            TableOf(reader, meta.table()));
+  const TableMap& map = layout_->tables()[table].map;
+  const size_t counters = record.bulk.size() / kCounterBytes;
+  if (meta.hot_keys_size() > kHotKeysMax ||
+      meta.clock_ages_size() > kClockAgesMax ||
+      counters > HotKeys::kRefusedCounters ||
+      record.bulk.size() % kCounterBytes != 0) {
+    return reader.Damage("more counts than a table has");
+  }
+  TableLaneState state;
+  if (options_.with_counts) state.counts = CountsOf(meta);
+  for (const TableCounts::HotKey& key : meta.hot_keys()) {
+    if (!std::isfinite(key.pushes()) || key.pushes() < 0) {
+      return reader.Damage(absl::StrCat("key ", key.key(), " was pushed ",
+                                        key.pushes(), " times"));
+    }
+    if (!IsMine(table, map.SlotOf(key.key()))) continue;
+    state.hot_keys.push_back({key.key(), key.pushes()});
+  }
+  for (size_t i = 0; i < counters; ++i) {
+    const char* const at = record.bulk.data() + i * kCounterBytes;
+    const auto key = static_cast<int64_t>(Load64(at));
+    if (!IsMine(table, map.SlotOf(key))) continue;
+    state.refused.push_back({key, Load64(at + 8), Load64(at + 16)});
+  }
+  state.refused_uncounted_max = meta.refused_uncounted_max();
+  state.past.too_old = meta.too_old_clock();
+  for (const TableCounts::ClockAge& from : meta.clock_ages()) {
+    const absl::Duration age = absl::Nanoseconds(from.age_nanoseconds());
+    const bool in_order = state.past.points.empty() ||
+                          (from.clock() > state.past.points.back().clock &&
+                           age <= state.past.points.back().age);
+    if (age < absl::ZeroDuration() || from.clock() > clocks_ || !in_order) {
+      return reader.Damage(absl::StrCat("clock ", from.clock(),
+                                        " began at another time than clocks "
+                                        "before it"));
+    }
+    state.past.points.push_back({age, from.clock()});
+  }
+  if (state.past.too_old > clocks_) {
+    return reader.Damage(
+        absl::StrCat("rows of clock ", state.past.too_old, " are too old"));
+  }
+  executor_->tables().shard(table).ImportLane(state, now);
+  return absl::OkStatus();
+}
+
+// --- The end -----------------------------------------------------------------
+
+absl::Status ShardImporter::ReadTrailer(
+    const ShardStateReader& reader, const ShardStateReader::Record& record) {
+  ShardStateTrailer trailer;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &trailer));
+  if (trailer.blocks() == blocks_read_ && header_.blocks() == blocks_read_ &&
+      trailer.rows() == rows_read_) {
+    return absl::OkStatus();
+  }
+  return reader.Damage(absl::StrCat("it was written behind ", trailer.blocks(),
+                                    " blocks and ", trailer.rows(), " rows, ",
+                                    blocks_read_, " and ", rows_read_,
+                                    " were read"));
+}
+
+absl::Status ShardImporter::Finish() {
+  const auto missing = [&](absl::string_view what) {
+    return absl::DataLossError(
+        absl::StrCat(config_->label, ": its state has no ", what));
+  };
+  if (!controller_.has_value()) return missing("source");
+  std::vector<uint32_t> absent;
+  for (BlockIndex i = 0; i < blocks_come_.size(); ++i) {
+    if (!blocks_come_[i]) absent.push_back(layout_->ids()[i]);
+  }
+  if (!absent.empty()) return missing(absl::StrCat("block ", Named(absent)));
+  for (uint32_t table = 0; table < slots_come_.size(); ++table) {
+    for (uint32_t slot = 0; slot < slots_come_[table].size(); ++slot) {
+      if (!IsMine(table, slot) || slots_come_[table][slot]) continue;
+      absent.push_back(slot);
+    }
+    if (absent.empty()) continue;
+    return missing(absl::StrCat("slot ", Named(absent), " of table '",
+                                layout_->tables()[table].name, "'"));
+  }
+  executor_->non_finite().Import(non_finite_, non_finite_total_);
+  if (filters_left_out_ > 0) {
+    LogWarning("sightings of keys start anew: a filter has another size")
+        .Field("job", config_->job_id)
+        .Field("filters", filters_left_out_);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace syncline::ps

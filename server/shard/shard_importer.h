@@ -1,0 +1,144 @@
+#ifndef SYNCLINE_SERVER_SHARD_SHARD_IMPORTER_H_
+#define SYNCLINE_SERVER_SHARD_SHARD_IMPORTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/shard_state.pb.h"
+#include "server/consistency/controller_state.h"
+#include "server/shard/job_config.h"
+#include "server/shard/lane_executor.h"
+#include "server/shard/shard_layout.h"
+#include "server/state/shard_state_reader.h"
+
+namespace syncline::ps {
+
+struct ShardImportOptions {
+  // Blocks and slots of other shards are left out, as where the states of
+  // another number of ps are read. Else they are errors.
+  bool passes_over_others = false;
+  // The counts of the shard and its tables are taken.
+  bool with_counts = true;
+};
+
+// Fills a shard before its first call with states that ShardExporter has
+// written: of one former shard, or of several at the same cut, whose blocks and
+// slots together are this one's. Everything read is checked before it is used;
+// memory is bounded by a record. After an error the shard has a part of the
+// state and must not be used. Thread-compatible; runs in the caller's thread,
+// because no lane knows the shard yet.
+class ShardImporter {
+ public:
+  // `config`, `layout`, `executor` outlive it.
+  ShardImporter(const JobConfig* config, const ShardLayout* layout,
+                LaneExecutor* executor, const ShardImportOptions& options);
+
+  // Takes one state. Errors, with the source's name and the record's number:
+  //   DataLoss            damaged, cut off, out of order, or twice
+  //   InvalidArgument     of another model, optimizer or cut, or a block or
+  //                       slot of another shard
+  //   ResourceExhausted   its rows find no room
+  //   Unavailable         the tables' disk, or the source
+  absl::Status Read(ShardStateSource* source, absl::Time now);
+  // OK if all blocks and slots of the shard have come. Sets the counts.
+  // Errors: DataLoss: names those that are missing.
+  absl::Status Finish();
+
+  // REQUIRES: Finish was OK.
+  const ControllerState& controller() const { return *controller_; }
+  int64_t total_clocks() const { return total_clocks_; }
+  // Parts whose admission filter has another size here, so that sightings of
+  // their keys start anew.
+  uint64_t filters_left_out() const { return filters_left_out_; }
+
+ private:
+  // What is known of the block or the part that is being read.
+  struct OpenBlock {
+    uint32_t id = 0;
+    uint64_t elements = 0;
+    int64_t updates = 0;
+    std::optional<BlockIndex> index;  // nothing: of another shard
+    uint32_t array = 0;               // of the next piece
+    uint64_t first = 0;
+  };
+  struct OpenPart {
+    uint32_t table = 0;          // of this job
+    std::vector<bool> slots;     // by slot
+    std::vector<uint32_t> mine;  // those of this shard
+    uint64_t counters = 0;       // of the filter
+    uint64_t sightings = 0;
+    uint64_t next_counter = 0;
+    bool filter_fits = true;
+    std::optional<uint64_t> last_position;
+  };
+
+  absl::Status ReadHeader(const ShardStateReader& reader,
+                          const ShardStateReader::Record& record);
+  absl::Status TakeWorkers(const ShardStateHeader& header);
+  absl::Status TakeTables(const ShardStateHeader& header);
+  absl::Status ReadRecord(const ShardStateReader& reader,
+                          const ShardStateReader::Record& record,
+                          absl::Time now);
+  absl::Status ReadDense(const ShardStateReader& reader,
+                         const ShardStateReader::Record& record);
+  absl::Status OpenTheBlock(const ShardStateReader& reader,
+                            const DensePiece& piece);
+  absl::Status ReadPart(const ShardStateReader& reader,
+                        const ShardStateReader::Record& record);
+  absl::Status OpenThePart(const ShardStateReader& reader,
+                           const TablePart& part);
+  absl::Status ReadFilter(const ShardStateReader& reader,
+                          const ShardStateReader::Record& record);
+  absl::Status ReadRows(const ShardStateReader& reader,
+                        const ShardStateReader::Record& record);
+  absl::Status CheckRow(const ShardStateReader& reader, const char* row,
+                        uint8_t place);
+  absl::Status ReadCounts(const ShardStateReader& reader,
+                          const ShardStateReader::Record& record,
+                          absl::Time now);
+  absl::Status ReadTrailer(const ShardStateReader& reader,
+                           const ShardStateReader::Record& record);
+  // OK if the block or part that was being read is whole.
+  absl::Status CloseBlock(const ShardStateReader& reader);
+  absl::Status ClosePart(const ShardStateReader& reader);
+  // The table of a state, of this job. Errors: DataLoss: it has no such table.
+  absl::StatusOr<uint32_t> TableOf(const ShardStateReader& reader,
+                                   uint32_t index) const;
+  bool IsMine(uint32_t table, uint32_t slot) const;
+  absl::Status Refuse(absl::string_view problem) const;
+
+  const JobConfig* const config_;
+  const ShardLayout* const layout_;
+  LaneExecutor* const executor_;
+  const ShardImportOptions options_;
+  absl::flat_hash_map<uint32_t, BlockIndex> index_of_;  // by global id
+
+  std::vector<bool> blocks_come_;              // by BlockIndex
+  std::vector<std::vector<bool>> slots_come_;  // by table and slot
+  std::optional<ControllerState> controller_;
+  std::vector<uint64_t> non_finite_;  // by rank
+  uint64_t non_finite_total_ = 0;
+  int64_t total_clocks_ = 0;
+  int64_t clocks_ = 0;  // closed by the worker that has closed most
+  uint64_t filters_left_out_ = 0;
+
+  // Of the state that is being read.
+  std::string source_;
+  ShardStateHeader header_;
+  std::vector<uint32_t> tables_;  // of this job, by the state's index
+  ShardStateKind stage_ = ShardStateKind::kHeader;
+  std::optional<OpenBlock> block_;
+  std::optional<OpenPart> part_;
+  uint64_t blocks_read_ = 0;
+  uint64_t rows_read_ = 0;
+};
+
+}  // namespace syncline::ps
+
+#endif  // SYNCLINE_SERVER_SHARD_SHARD_IMPORTER_H_

@@ -1,0 +1,474 @@
+// Goal: a shard that begins with the state of another goes on with the same
+// bits: values, optimizer state, update counts, running means, rows with their
+// past, filters, and who has pushed what.
+// Method: a job runs some clocks on one set of ps and is exported at a cut. It
+// runs on there, and on new ps with another number of lanes, which begin with
+// the states. At a later cut both are exported again, and must be the same,
+// record by record. Each optimizer, each mode; tables with admission, expiry
+// and rows on disk; other numbers of ps.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/shard_state.pb.h"
+#include "server/shard/shard_exporter.h"
+#include "server/shard/shard_importer.h"
+#include "server/tables/row_layout.h"
+#include "tests/component/ps_tables_fixture.h"
+#include "tests/testing/fakes/shard_states.h"
+#include "tests/testing/process_memory.h"
+#include "tests/testing/ps_fixture.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = ps::ShardStateKind;
+
+constexpr int64_t kTotalClocks = 40;
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+uint64_t Resident() { return ProcessMemoryBytes(getpid(), "VmRSS"); }
+
+// What states say, wherever lanes, partitions and pieces were cut.
+struct Contents {
+  std::map<std::pair<uint32_t, uint32_t>, std::string> arrays;  // block, array
+  std::map<uint32_t, int64_t> updates;                          // by block
+  std::map<std::pair<uint32_t, int64_t>, std::string> rows;     // table, key
+  std::vector<std::pair<int64_t, bool>> workers;  // closed, finished
+  int64_t total_clocks = 0;
+  uint64_t skipped_clocks = 0;
+  uint64_t pushed_rows = 0;
+  uint64_t refused_rows = 0;
+
+  bool operator==(const Contents&) const = default;
+};
+
+Contents ContentsOf(const std::vector<std::string>& states) {
+  Contents all;
+  for (const std::string& state : states) {
+    ShardStateHeader header;
+    uint32_t table = 0;
+    for (const StateRecord& record : RecordsOf(state)) {
+      if (record.kind == Kind::kHeader) {
+        EXPECT_TRUE(header.ParseFromString(record.meta));
+        all.workers.clear();
+        for (const auto& worker : header.workers()) {
+          all.workers.push_back({worker.closed(), worker.finished()});
+        }
+        all.total_clocks = header.total_clocks();
+        all.skipped_clocks =
+            std::max(all.skipped_clocks, header.skipped_clocks());
+      } else if (record.kind == Kind::kDense) {
+        DensePiece piece;
+        EXPECT_TRUE(piece.ParseFromString(record.meta));
+        all.arrays[{piece.block(), piece.array()}] += record.bulk;
+        all.updates[piece.block()] = piece.updates();
+      } else if (record.kind == Kind::kPart) {
+        TablePart part;
+        EXPECT_TRUE(part.ParseFromString(record.meta));
+        table = part.table();
+      } else if (record.kind == Kind::kRows) {
+        RowsPiece piece;
+        EXPECT_TRUE(piece.ParseFromString(record.meta));
+        const size_t bytes = record.bulk.size() / piece.rows() - 1;
+        for (size_t i = 0; i < piece.rows(); ++i) {
+          const std::string row = record.bulk.substr(i * bytes, bytes);
+          const int64_t key = ps::RowLayout::Key(row.data());
+          EXPECT_TRUE(all.rows.emplace(std::pair(table, key), row).second);
+        }
+      } else if (record.kind == Kind::kCounts) {
+        TableCounts counts;
+        EXPECT_TRUE(counts.ParseFromString(record.meta));
+        all.pushed_rows += counts.pushed_rows();
+        all.refused_rows += counts.refused_by_sightings() +
+                            counts.refused_by_probability() +
+                            counts.refused_by_budget();
+      }
+    }
+  }
+  return all;
+}
+
+// Rows that were on disk.
+size_t RowsOnDisk(const std::vector<std::string>& states) {
+  size_t rows = 0;
+  for (const std::string& state : states) {
+    for (const StateRecord& record : RecordsOf(state)) {
+      if (record.kind != Kind::kRows) continue;
+      RowsPiece piece;
+      EXPECT_TRUE(piece.ParseFromString(record.meta));
+      rows +=
+          std::count(record.bulk.end() - piece.rows(), record.bulk.end(), '\0');
+    }
+  }
+  return rows;
+}
+
+struct Case {
+  std::string name;
+  PsFixture::Options options;
+  int64_t keys = 500;        // that are drawn from
+  size_t rows_a_push = 200;  // 0: no table
+  uint32_t restored_ps = 0;  // 0: as many
+  int restored_lanes = 3;
+};
+
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+// The workers of a case, one after the other, so that ASYNC has one order.
+class Workers {
+ public:
+  Workers(const Case& one, PsFixture* fixture) : case_(one), fixture_(fixture) {
+    for (uint32_t rank = 0; rank < one.options.workers; ++rank) {
+      workers_.push_back(std::make_unique<RowWorker>(fixture, rank));
+    }
+  }
+
+  void Init() {
+    Random random(3);
+    Flat values(fixture_->map().element_count());
+    for (float& value : values) value = static_cast<float>(random.Normal());
+    ASSERT_OK(workers_[0]->plain().Init(values, kTotalClocks));
+  }
+
+  // The clocks [begin, end); each worker's gradients are a function of clock
+  // and rank.
+  void Run(int64_t begin, int64_t end) {
+    for (int64_t clock = begin; clock < end; ++clock) {
+      for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+        ASSERT_NO_FATAL_FAILURE(Push(rank, clock));
+      }
+    }
+  }
+
+  void Push(uint32_t rank, int64_t clock) {
+    Random random(clock * 100 + rank + 1);
+    Flat gradient(fixture_->map().element_count());
+    for (float& value : gradient) value = static_cast<float>(random.Normal());
+    const Rows rows = case_.rows_a_push > 0 ? Draw(&random) : Rows();
+    const uint64_t samples = 8 + rank;
+    double squares = 0;
+    for (const float g : gradient) squares += double{g} * g;
+    for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+      PushRequest dense =
+          workers_[rank]->plain().MakePush(ps, clock, gradient, samples);
+      PushRequest sparse = workers_[rank]->MakePush(ps, clock, rows, samples);
+      const uint32_t blocks =
+          dense.header().blocks_in_clock() + sparse.header().blocks_in_clock();
+      for (PushRequest* const push : {&dense, &sparse}) {
+        push->mutable_header()->set_blocks_in_clock(blocks);
+        push->mutable_header()->set_sample_count(samples);
+      }
+      if (dense.header().blocks_size() > 0) {
+        ASSERT_OK(workers_[rank]->plain().Send(ps, dense));
+      }
+      if (sparse.header().tables_size() > 0) {
+        ASSERT_OK(workers_[rank]->plain().Send(ps, sparse));
+      }
+    }
+  }
+
+  // The states of all ps at a cut, behind these clocks of each worker.
+  std::vector<std::string> Export(uint64_t cut_id, int64_t clock) {
+    EXPECT_OK(workers_[0]->plain().BeginCut(
+        cut_id, std::vector<int64_t>(workers_.size(), clock)));
+    // The shards have passed the cut when they answer.
+    EXPECT_OK(workers_[0]->plain().PullCut(cut_id).status());
+    std::vector<std::string> states;
+    for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
+      MemoryStateSink sink;
+      EXPECT_OK(fixture_->server(ps).ExportState("j-0001", cut_id, {}, &sink));
+      states.push_back(std::move(sink.bytes));
+    }
+    EXPECT_OK(workers_[0]->plain().EndCut(cut_id));
+    return states;
+  }
+
+  RowWorker& worker(uint32_t rank) { return *workers_[rank]; }
+
+ private:
+  Rows Draw(Random* random) const {
+    Rows rows;
+    while (rows.size() < case_.rows_a_push) {
+      Row row(kDim);
+      for (float& value : row) value = static_cast<float>(random->Normal());
+      rows[static_cast<int64_t>(random->Below(case_.keys)) - case_.keys / 2] =
+          row;
+    }
+    return rows;
+  }
+
+  const Case& case_;
+  PsFixture* const fixture_;
+  std::vector<std::unique_ptr<RowWorker>> workers_;
+};
+
+class ShardStateTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ShardStateTest, ANewShardGoesOnWithTheSameBits) {
+  constexpr int64_t kCut = 6;
+  constexpr int64_t kEnd = 12;
+  const TempDir dir;
+  Case one = GetParam();
+  if (one.options.table_disk_bytes > 0) one.options.spill_dir = dir.path();
+  PsFixture first(one.options);
+  Workers workers(one, &first);
+  ASSERT_NO_FATAL_FAILURE(workers.Init());
+  ASSERT_NO_FATAL_FAILURE(workers.Run(0, kCut));
+  const std::vector<std::string> states = workers.Export(1, kCut);
+  ASSERT_NO_FATAL_FAILURE(workers.Run(kCut, kEnd));
+
+  Case restored = one;
+  restored.options.lanes = one.restored_lanes;
+  restored.options.states = states;
+  if (one.restored_ps > 0) restored.options.ps_count = one.restored_ps;
+  PsFixture second(restored.options);
+  Workers others(restored, &second);
+  const Contents at_cut = ContentsOf(states);
+  EXPECT_EQ(at_cut.workers[0].first, kCut);
+  EXPECT_EQ(at_cut.total_clocks, kTotalClocks);
+  EXPECT_EQ(at_cut.rows.size() > 50, one.rows_a_push > 0);
+  EXPECT_EQ(RowsOnDisk(states) > 0, one.options.table_disk_bytes > 0);
+  EXPECT_TRUE(ContentsOf(others.Export(1, kCut)) == at_cut);
+  ASSERT_NO_FATAL_FAILURE(others.Run(kCut, kEnd));
+  const Contents expected = ContentsOf(workers.Export(2, kEnd));
+  const Contents result = ContentsOf(others.Export(2, kEnd));
+  EXPECT_TRUE(result.arrays == expected.arrays) << "values or slots";
+  EXPECT_TRUE(result.updates == expected.updates);
+  EXPECT_EQ(result.rows.size(), expected.rows.size());
+  EXPECT_TRUE(result.rows == expected.rows);
+  EXPECT_TRUE(result == expected) << "counts";
+  EXPECT_FALSE(result.arrays == at_cut.arrays) << "nothing was learnt";
+}
+
+PsFixture::Options Base(ConsistencySpec::Mode mode, OptimizerSpec::Kind dense,
+                        uint32_t workers = 2) {
+  PsFixture::Options options;
+  options.workers = workers;
+  options.tensor_sizes = {1000, 7, 3000, 64};
+  options.momenta = {std::nullopt, std::nullopt, std::nullopt, 0.9f};
+  options.spec = [mode, dense](JobSpec* spec) {
+    spec->mutable_consistency()->set_mode(mode);
+    if (mode == ConsistencySpec::BOUNDED_STALENESS) {
+      spec->mutable_consistency()->set_staleness_bound(2);
+    }
+    spec->mutable_optimizer()->set_kind(dense);
+    spec->mutable_learning_rate()->set_base(0.05);
+    spec->mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+    spec->mutable_training()->set_seed(kSeed);
+  };
+  return options;
+}
+
+// `change`: of the job's only table.
+PsFixture::Options WithRows(PsFixture::Options options,
+                            OptimizerSpec::Kind kind,
+                            std::function<void(TableSpec*)> change = nullptr) {
+  options.table_dims = {kDim};
+  options.spec = [base = options.spec, kind, change](JobSpec* spec) {
+    base(spec);
+    TableSpec* const table = spec->add_tables();
+    table->set_name("emb");
+    table->mutable_optimizer()->set_kind(kind);
+    if (change) change(table);
+  };
+  return options;
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const auto dense = [&](const std::string& name, ConsistencySpec::Mode mode,
+                         OptimizerSpec::Kind kind) {
+    Case one{name, Base(mode, kind)};
+    one.rows_a_push = 0;
+    cases.push_back(one);
+  };
+  dense("Sgd", ConsistencySpec::SYNC, OptimizerSpec::SGD);
+  dense("Momentum", ConsistencySpec::ASYNC, OptimizerSpec::MOMENTUM);
+  dense("Nesterov", ConsistencySpec::BOUNDED_STALENESS,
+        OptimizerSpec::NESTEROV);
+  dense("Adagrad", ConsistencySpec::SYNC, OptimizerSpec::ADAGRAD);
+  dense("Adam", ConsistencySpec::SYNC, OptimizerSpec::ADAM);
+  dense("AdamW", ConsistencySpec::BOUNDED_STALENESS, OptimizerSpec::ADAMW);
+  dense("RmsProp", ConsistencySpec::ASYNC, OptimizerSpec::RMSPROP);
+  dense("Ftrl", ConsistencySpec::SYNC, OptimizerSpec::FTRL);
+  {
+    Case one{"LambClipped", Base(ConsistencySpec::SYNC, OptimizerSpec::LAMB)};
+    one.rows_a_push = 0;
+    one.options.ps_count = 2;
+    one.options.spec = [base = one.options.spec](JobSpec* spec) {
+      base(spec);
+      spec->mutable_optimizer()->set_clip_norm(5);
+    };
+    cases.push_back(one);
+  }
+  const auto rows = [&](const std::string& name, ConsistencySpec::Mode mode,
+                        OptimizerSpec::Kind kind,
+                        std::function<void(TableSpec*)> change) {
+    Case one{name, WithRows(Base(mode, OptimizerSpec::ADAM), kind, change)};
+    cases.push_back(one);
+  };
+  rows("RowsOfSgd", ConsistencySpec::SYNC, OptimizerSpec::SGD, nullptr);
+  rows("RowsOfAdagradAndExpiry", ConsistencySpec::SYNC, OptimizerSpec::ADAGRAD,
+       [](TableSpec* table) {
+         table->mutable_expiry()->set_unseen_clocks(2);
+         table->mutable_expiry()->set_min_score(0.5);
+         table->mutable_expiry()->set_decay(0.6);
+         table->mutable_expiry()->set_decay_clocks(2);
+       });
+  rows("RowsOfRowWiseAdagradAndAdmission", ConsistencySpec::ASYNC,
+       OptimizerSpec::ROW_WISE_ADAGRAD, [](TableSpec* table) {
+         table->mutable_admission()->set_min_sightings(4);
+         table->mutable_admission()->set_filter_bytes(8192);
+       });
+  rows("RowsOfAdamAndChance", ConsistencySpec::BOUNDED_STALENESS,
+       OptimizerSpec::ADAM, [](TableSpec* table) {
+         table->mutable_admission()->set_probability(0.3);
+       });
+  rows("RowsOfFtrl", ConsistencySpec::SYNC, OptimizerSpec::FTRL, nullptr);
+  Case spilled = cases.back();
+  spilled.name = "RowsOnDisk";
+  spilled.options = WithRows(Base(ConsistencySpec::SYNC, OptimizerSpec::ADAM),
+                             OptimizerSpec::ADAM, [](TableSpec* table) {
+                               table->set_memory_bytes(1 << 20);
+                               table->mutable_admission()->set_probability(0.6);
+                             });
+  spilled.options.table_disk_bytes = 64 << 20;
+  spilled.keys = 40000;
+  spilled.rows_a_push = 8000;
+  cases.push_back(spilled);
+  Case fewer = cases[cases.size() - 2];
+  fewer.name = "TwoShardsBecomeOne";
+  fewer.options.ps_count = 2;
+  fewer.restored_ps = 1;
+  cases.push_back(fewer);
+  Case more = cases[cases.size() - 3];
+  more.name = "OneShardBecomesThree";
+  more.restored_ps = 3;
+  more.restored_lanes = 1;
+  cases.push_back(more);
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, ShardStateTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+// A worker that has lost the answer sends its push again, to the new shard.
+TEST(ShardStateRepeatTest, APushBeforeTheCutIsAnsweredAsRecorded) {
+  Case one{"", WithRows(Base(ConsistencySpec::ASYNC, OptimizerSpec::SGD),
+                        OptimizerSpec::SGD)};
+  PsFixture first(one.options);
+  Workers workers(one, &first);
+  ASSERT_NO_FATAL_FAILURE(workers.Init());
+  ASSERT_NO_FATAL_FAILURE(workers.Run(0, 3));
+  one.options.states = workers.Export(1, 3);
+  PsFixture second(one.options);
+  Workers others(one, &second);
+  others.Push(0, 2);
+  others.Push(1, 0);
+  EXPECT_TRUE(ContentsOf(others.Export(1, 3)) ==
+              ContentsOf(one.options.states));
+  // And an Init that comes late changes nothing.
+  ASSERT_NO_FATAL_FAILURE(others.Init());
+  EXPECT_TRUE(ContentsOf(others.Export(2, 3)) ==
+              ContentsOf(one.options.states));
+}
+
+TEST(ShardStateExportTest, OnlyAHeldCutIsExported) {
+  Case one{"", WithRows(Base(ConsistencySpec::SYNC, OptimizerSpec::ADAM),
+                        OptimizerSpec::ADAM)};
+  PsFixture fixture(one.options);
+  Workers workers(one, &fixture);
+  ASSERT_NO_FATAL_FAILURE(workers.Init());
+  MemoryStateSink sink;
+  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &sink)),
+              HasSubstr("cut 1 is not announced"));
+  EXPECT_EQ(fixture.server(0).ExportState("j-2", 1, {}, &sink).code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_NO_FATAL_FAILURE(workers.Run(0, 1));
+  PlainWorker& chief = workers.worker(0).plain();
+  ASSERT_OK(chief.BeginCut(1, {2, 2}));
+  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &sink)),
+              HasSubstr("cut 1 is not passed yet"));
+  ASSERT_NO_FATAL_FAILURE(workers.Run(1, 2));
+  ASSERT_OK(chief.PullCut(1).status());
+  MemoryStateSink small(10000);
+  EXPECT_EQ(fixture.server(0).ExportState("j-0001", 1, {}, &small),
+            absl::ResourceExhaustedError("the sink is full"));
+  // A sink in whose middle the cut ends: no state that has both sides of it.
+  class EndsTheCut : public ps::ShardStateSink {
+   public:
+    explicit EndsTheCut(PlainWorker* chief) : chief_(chief) {}
+    absl::Status Append(absl::string_view, absl::string_view) override {
+      if (++records_ == 3) EXPECT_OK(chief_->EndCut(1));
+      return absl::OkStatus();
+    }
+
+   private:
+    PlainWorker* const chief_;
+    int records_ = 0;
+  } ends(&chief);
+  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &ends)),
+              HasSubstr("cut 1 has ended"));
+}
+
+// The other way would be two copies of a shard.
+TEST(ShardStateExportTest, MemoryIsBoundedByAPiece) {
+  PsFixture::Options options = Base(ConsistencySpec::SYNC, OptimizerSpec::ADAM,
+                                    /*workers=*/1);
+  options.tensor_sizes = {8 << 20};  // 32 MiB, and twice as much of slots
+  options.momenta = {};
+  PsFixture fixture(options);
+  PlainWorker chief(&fixture, 0);
+  for (uint32_t id = 0; id < fixture.map().blocks().size(); ++id) {
+    InitRequest request;
+    *request.mutable_header()->mutable_caller() = chief.caller();
+    request.mutable_header()->set_total_clocks(kTotalClocks);
+    request.mutable_header()->add_blocks(id);
+    request.set_payload(
+        std::string(fixture.map().blocks()[id].count * sizeof(float), '\1'));
+    InitResponse response;
+    ASSERT_TRUE(
+        fixture.stub(0)
+            .Init(MakeContext(absl::Now() + kTimeout).get(), request, &response)
+            .ok());
+  }
+  ASSERT_OK(chief.BeginCut(1, {0}));
+  class Counts : public ps::ShardStateSink {
+   public:
+    absl::Status Append(absl::string_view head,
+                        absl::string_view bulk) override {
+      bytes += head.size() + bulk.size();
+      EXPECT_LE(head.size() + bulk.size(), ps::kShardStateRecordMax);
+      most = std::max(most, Resident());
+      return absl::OkStatus();
+    }
+    uint64_t bytes = 0;
+    uint64_t most = 0;
+  } counts;
+  const uint64_t before = Resident();
+  ASSERT_OK(fixture.server(0).ExportState("j-0001", 1, {}, &counts));
+  EXPECT_GT(counts.bytes, uint64_t{96} << 20);
+  EXPECT_LT(counts.most, before + (uint64_t{12} << 20));
+}
+
+}  // namespace
+}  // namespace syncline
