@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
 #include "common/job/step_limits.h"
+#include "common/system/log.h"
 #include "common/update/reduction_root.h"
 #include "common/update/update_spec.h"
 #include "common/wire/wire_element_type.h"
@@ -116,6 +119,24 @@ std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
   return std::make_unique<StatisticsClient>(options);
 }
 
+// Workers were past an epoch's end: an earlier cut was given up while they were
+// to be held. Its reader learns of that, too, when it ends it.
+absl::Status OnRaised(const PreparedJob& job, int64_t clock,
+                      const std::vector<int64_t>& agreed) {
+  // This rank reads at the epoch's end, and would wait for its own later steps.
+  if (!job.is_evaluator() && agreed[job.rank] > clock) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", job.assignment.job_id(), ": workers are past clock ", clock,
+        ", an epoch's end; the state can only be read at clocks ",
+        absl::StrJoin(agreed, ",")));
+  }
+  LogWarning("an evaluation is of a later state than its epoch's end")
+      .Job(job.assignment.job_id())
+      .Field("clock", clock)
+      .Field("clocks", absl::StrJoin(agreed, ","));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void JobExchange::Cancel(const absl::Status& reason) const {
@@ -159,13 +180,14 @@ absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                  kHoldTimeouts *
                      absl::Seconds(job.spec().limits().step_timeout_seconds()));
   }
-  const auto workers = static_cast<size_t>(job.assignment.workers_size());
-  return exchange
-      ->BeginCut({.id = CutIdOf(job, clock),
-                  .use = CutUse::kEvaluation,
-                  .clocks = std::vector<int64_t>(workers, clock),
-                  .hold = hold})
-      .status();
+  const std::vector<int64_t> asked(
+      static_cast<size_t>(job.assignment.workers_size()), clock);
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> agreed,
+                            exchange->BeginCut({.id = CutIdOf(job, clock),
+                                                .use = CutUse::kEvaluation,
+                                                .clocks = asked,
+                                                .hold = hold}));
+  return agreed == asked ? absl::OkStatus() : OnRaised(job, clock, agreed);
 }
 
 }  // namespace syncline::worker

@@ -50,7 +50,10 @@ DenseTensors DenseTensorsOf(const PreparedJob& job);
 uint64_t CutIdOf(const PreparedJob& job, int64_t clock);
 
 // Announces it. It is held for as long as rows are read under it, or as an
-// evaluator that is behind needs to get to it. Errors: ParameterExchange's.
+// evaluator that is behind needs to get to it. Where workers are past it, an
+// evaluator reads a later state. Errors: ParameterExchange's;
+// FailedPrecondition: a rank that trains would have to wait for its own later
+// steps.
 absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                          ParameterExchange* exchange);
 

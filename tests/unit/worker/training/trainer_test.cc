@@ -8,9 +8,12 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/grpc_status.h"
+#include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.pb.h"
@@ -47,6 +50,10 @@ class ValuePs {
 
   const std::string& address() const { return ps_.address(); }
   void UseMap(const BlockMap* map) { map_ = map; }
+  // Refuses the first cut: it can be at these clocks.
+  void BePast(std::vector<int64_t> smallest) {
+    smallest_ = std::move(smallest);
+  }
   // Values that are not finite are read for this clock.
   void SpoilValuesOf(int64_t clock) { spoilt_clock_ = clock; }
 
@@ -76,7 +83,10 @@ class ValuePs {
     if (call.method == "BeginCut") {
       const auto request = call.As<BeginCutRequest>();
       log_.Add(absl::StrCat("announce cut ", request.clocks(0)));
-      return {};
+      if (smallest_.empty()) return {};
+      return {.status = ToGrpcStatus(
+                  WithSmallestCut(absl::OutOfRangeError("a worker is past it"),
+                                  std::exchange(smallest_, {})))};
     }
     log_.Add(call.method);
     return {};
@@ -106,6 +116,7 @@ class ValuePs {
 
   const BlockMap* map_ = nullptr;
   int64_t spoilt_clock_ = -1;
+  std::vector<int64_t> smallest_;  // one call at a time uses it
   WaitLog<std::string> log_;
   FakePs ps_;  // last: its threads use the rest
 };
@@ -165,6 +176,30 @@ TEST_F(TrainerTest, TheNextCutIsAnnouncedBeforeOneEnds) {
                   "pull 2 at the cut", "announce cut 4", "EndCut",
                   "push 2: 32 samples, pull 3", "push 3: 32 samples, finished",
                   "pull 4 at the cut", "EndCut"));
+}
+
+TEST_F(TrainerTest, ACutThatAnotherWorkerIsPastIsRaised) {
+  JobSpec spec = SmallJob(/*epochs=*/1);
+  spec.mutable_training()->set_batch_size(16);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  Prepare(spec, /*rank=*/0, /*workers=*/2);
+  ps_.BePast({0, 3});
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(ps_.log(),
+              ElementsAre("announce cut 2", "EndCut", "announce cut 2", "Init",
+                          "pull 0", "push 0: 16 samples, pull 1",
+                          "push 1: 16 samples, finished", "pull 2 at the cut",
+                          "EndCut"));
+}
+
+TEST_F(TrainerTest, TheChiefDoesNotWaitForItsOwnLaterSteps) {
+  Prepare(SmallJob(/*epochs=*/1));
+  ps_.BePast({3});
+  const absl::Status status = trainer_->Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("workers are past clock 2, an epoch's end; the state "
+                        "can only be read at clocks 3"));
 }
 
 TEST_F(TrainerTest, AnotherRankPushesAndPullsOnly) {

@@ -9,8 +9,10 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/parameter_server.pb.h"
@@ -194,6 +196,36 @@ TEST(FanoutCallTest, AnErrorNamesShardAddressJobClockAndMethod) {
                     HasSubstr("j-7"), HasSubstr("clock 41"), HasSubstr("Push"),
                     HasSubstr("no such block")));
   EXPECT_THAT(Methods(bad.calls().Await(1)), ElementsAre("Push"));
+}
+
+TEST(FanoutCallTest, ARefusalMayBeAnAnswer) {
+  FakePs ps([](const FakePs::Call& call) -> FakePs::Answer {
+    if (call.request != "refused") return {};
+    return {.status = {grpc::StatusCode::OUT_OF_RANGE, "past it"}};
+  });
+  FanoutCall calls(OptionsFor({&ps}));
+  std::atomic<int> refusals{0};
+  FanoutCall::Call call = CallOf(Direction::kPush, "refused", 8);
+  call.on_refused = [&](const absl::Status& refusal) {
+    ++refusals;
+    EXPECT_EQ(refusal, absl::OutOfRangeError("past it"));
+    return absl::OkStatus();
+  };
+  calls.Start(std::move(call));
+  EXPECT_EQ(calls.Wait(), absl::OkStatus());
+  EXPECT_EQ(refusals, 1);
+  calls.Start(CallOf(Direction::kPush, "another", 8));
+  EXPECT_EQ(calls.Wait(), absl::OkStatus());
+}
+
+TEST(FanoutCallTest, CancelEndsAWaitForTime) {
+  FakePs ps(Hold);
+  FanoutCall calls(OptionsFor({&ps}));
+  EXPECT_EQ(calls.WaitUntil(MonotonicNow()), absl::OkStatus());
+  std::thread cancels([&] { calls.Cancel(absl::CancelledError("enough")); });
+  EXPECT_EQ(calls.WaitUntil(absl::InfiniteFuture()),
+            absl::CancelledError("enough"));
+  cancels.join();
 }
 
 TEST(FanoutCallTest, AnErrorOfTheCallersOwnEndsTheRest) {
