@@ -87,6 +87,7 @@ class PsServerImpl final : public PsServer {
              .bytes_max = options.shared_memory_bytes,
              .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
         on_unreachable_(options.on_unreachable),
+        snapshot_taker_(options.snapshot_taker),
         lanes_(lanes),
         service_(
             MakeParameterService(&jobs_, budget_.get(), &shared_, &metrics_)),
@@ -144,6 +145,8 @@ class PsServerImpl final : public PsServer {
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
   const NormAllReduce::OnUnreachable on_unreachable_;
+  const std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
+      snapshot_taker_;
   JobRegistry jobs_;
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
@@ -274,6 +277,9 @@ absl::StatusOr<std::shared_ptr<JobEntry>> PsServerImpl::MakeJob(
         std::move(tables));
   }
   if (job->shard != nullptr) {
+    if (snapshot_taker_ != nullptr) {
+      job->shard->UseSnapshotTaker(snapshot_taker_(config.job_id));
+    }
     if (const auto there = job->shard->MakeResident(go_on); !there.ok()) {
       return Annotate(there, config.label);
     }

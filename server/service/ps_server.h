@@ -24,6 +24,7 @@ namespace syncline::ps {
 struct ShardImportOptions;
 struct ShardSelection;
 class ShardStateSink;
+class SnapshotTaker;
 class ShardStateSource;
 
 // One ps: the shards of the jobs it takes part in. Thread-safe.
@@ -47,6 +48,11 @@ class PsServer {
     // Another ps of a job has been out of reach for some seconds and still is;
     // again every other second. On any thread; must not block. May be null.
     std::function<void(PeerUnreachable)> on_unreachable = nullptr;
+    // What takes the state of a job's shard at checkpoint and routing cuts;
+    // asked when a shard opens. Null, here or as its answer: such cuts are
+    // refused.
+    std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
+        snapshot_taker = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<PsServer>> Create(
       const Options& options);

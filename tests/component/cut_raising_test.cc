@@ -5,18 +5,24 @@
 // how many steps of each worker they have.
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/shard/snapshot_taker.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 #include "worker/client/ps_client.h"
@@ -28,10 +34,51 @@ using ::testing::Each;
 
 constexpr uint32_t kWorkers = 2;
 constexpr int64_t kBound = 2;
-constexpr int kCuts = 8;
+constexpr int kCuts = 9;
 // Sums of these below 2^24 are exact in float32.
 constexpr float kGradients[kWorkers] = {1, 4096};
 constexpr int64_t kClocksMax = 4000;
+
+// Notes the cuts at which it is asked for a snapshot, with how many lanes were.
+class CountingTaker : public ps::SnapshotTaker {
+ public:
+  void OnSnapshot(uint64_t cut_id, absl::Span<const int64_t> clocks,
+                  int lane) override {
+    MutexLock lock(&mu_);
+    open_[cut_id].clocks.assign(clocks.begin(), clocks.end());
+    EXPECT_TRUE(open_[cut_id].lanes.insert(lane).second);
+  }
+  void OnSnapshotDone(uint64_t cut_id) override {
+    MutexLock lock(&mu_);
+    EXPECT_EQ(static_cast<int>(open_[cut_id].lanes.size()),
+              PsFixture::Options().lanes);
+    taken_.Add({cut_id, open_[cut_id].clocks});
+  }
+
+  // True once it has a snapshot at these clocks; then the id.
+  uint64_t IdAt(const std::vector<int64_t>& clocks) {
+    const std::vector<Taken> all =
+        taken_.AwaitThat([&](const std::vector<Taken>& taken) {
+          return !taken.empty() && taken.back().second == clocks;
+        });
+    return all.empty() || all.back().second != clocks ? 0 : all.back().first;
+  }
+
+ private:
+  struct Snapshot {
+    std::vector<int64_t> clocks;
+    std::set<int> lanes;
+  };
+  using Taken = std::pair<uint64_t, std::vector<int64_t>>;
+  Mutex mu_;
+  std::map<uint64_t, Snapshot> open_ ABSL_GUARDED_BY(mu_);  // by cut
+  WaitLog<Taken> taken_;
+};
+
+CutUse UseOf(uint64_t id) {
+  if (id % 3 == 0) return CutUse::kCheckpoint;
+  return id % 3 == 1 ? CutUse::kEvaluation : CutUse::kRegime;
+}
 
 class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
  protected:
@@ -39,12 +86,15 @@ class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
       : fixture_({.ps_count = 2,
                   .workers = kWorkers,
                   .evaluator = true,
-                  .spec = [](JobSpec* spec) {
-                    spec->mutable_consistency()->set_mode(GetParam());
-                    if (GetParam() != ConsistencySpec::BOUNDED_STALENESS)
-                      return;
-                    spec->mutable_consistency()->set_staleness_bound(kBound);
-                  }}) {}
+                  .snapshot_taker = [this](uint32_t ps) { return takers_[ps]; },
+                  .spec =
+                      [](JobSpec* spec) {
+                        spec->mutable_consistency()->set_mode(GetParam());
+                        if (GetParam() != ConsistencySpec::BOUNDED_STALENESS)
+                          return;
+                        spec->mutable_consistency()->set_staleness_bound(
+                            kBound);
+                      }}) {}
 
   // A client and its tensors.
   struct Rank {
@@ -108,6 +158,9 @@ class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     return static_cast<float>(value);
   }
 
+  // By ps.
+  const std::vector<std::shared_ptr<CountingTaker>> takers_ = {
+      std::make_shared<CountingTaker>(), std::make_shared<CountingTaker>()};
   PsFixture fixture_;
   std::atomic<int64_t> steps_{0};
 };
@@ -139,7 +192,7 @@ TEST_P(CutRaisingTest, ACutAtClockZeroIsRaisedAndReadWhileWorkersTrain) {
     const absl::StatusOr<std::vector<int64_t>> agreed =
         evaluator->client->BeginCut(
             {.id = id,
-             .use = id % 2 == 0 ? CutUse::kRegime : CutUse::kEvaluation,
+             .use = UseOf(id),
              .clocks = std::vector<int64_t>(kWorkers, 0),
              .hold = absl::Hours(1)});
     ASSERT_OK(agreed.status());
@@ -150,6 +203,11 @@ TEST_P(CutRaisingTest, ACutAtClockZeroIsRaisedAndReadWhileWorkersTrain) {
     ASSERT_OK(evaluator->client->PullCut(id, last[0]));
     for (const std::vector<float>& values : evaluator->values) {
       ASSERT_THAT(values, Each(ValueAt(*agreed))) << "cut " << id;
+    }
+    if (UseOf(id) == CutUse::kCheckpoint) {
+      const uint64_t taken = takers_[0]->IdAt(last);
+      EXPECT_NE(taken, 0u) << "a snapshot of the agreed cut";
+      EXPECT_EQ(takers_[1]->IdAt(last), taken);
     }
     ASSERT_OK(evaluator->client->EndCut(id, last[0]));
   }

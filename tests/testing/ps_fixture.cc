@@ -45,6 +45,10 @@ PsFixture::PsFixture(const Options& options) {
     ps.table_memory_bytes = options.table_memory_bytes;
     ps.table_disk_bytes = options.table_disk_bytes;
     ps.spill_dir = options.spill_dir;
+    if (options.snapshot_taker != nullptr) {
+      ps.snapshot_taker = [taker = options.snapshot_taker,
+                           rank](const std::string&) { return taker(rank); };
+    }
     ps.shared_memory = options.shared_memory;
     ps.shared_memory_bytes = options.shared_memory_bytes;
     nodes_.push_back(StartPsNode(ps));

@@ -42,6 +42,9 @@ class PsFixture {
     uint64_t table_memory_bytes = 64 << 20;
     uint64_t table_disk_bytes = 0;
     std::string spill_dir = {};
+    // By rank of the ps; null: none.
+    std::function<std::shared_ptr<ps::SnapshotTaker>(uint32_t ps)>
+        snapshot_taker = {};
     bool shared_memory = true;
     uint64_t shared_memory_bytes = 1 << 30;
     int lanes = 2;  // of each ps
