@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 #include "server/shard/shard_exporter.h"
@@ -43,6 +44,12 @@ TableStats CountsOf(const TableCounts& meta) {
   counts.spilled_rows = meta.spilled_rows();
   counts.loaded_rows = meta.loaded_rows();
   return counts;
+}
+
+// A name in a state, for messages.
+std::string Shown(absl::string_view name) {
+  constexpr size_t kShownMax = 100;
+  return absl::StrCat("'", Printable(name.substr(0, kShownMax)), "'");
 }
 
 std::string Named(const std::vector<uint32_t>& ids) {
@@ -147,9 +154,10 @@ absl::Status ShardImporter::ReadHeader(const ShardStateReader& reader,
   const int slots = executor_->dense().arrays() - 1;
   if (header_.optimizer() != optimizer ||
       header_.slots() != static_cast<uint32_t>(slots)) {
-    return Refuse(absl::StrCat(
-        "its optimizer is '", header_.optimizer(), "' with ", header_.slots(),
-        " slots, the job's is '", optimizer, "' with ", slots));
+    return Refuse(absl::StrCat("its optimizer is ", Shown(header_.optimizer()),
+                               " with ", header_.slots(),
+                               " slots, the job's is '", optimizer, "' with ",
+                               slots));
   }
   SYNCLINE_RETURN_IF_ERROR(TakeTables(header_));
   return TakeWorkers(header_);
@@ -207,7 +215,7 @@ absl::Status ShardImporter::TakeTables(const ShardStateHeader& header) {
         config_->tables.begin(), config_->tables.end(),
         [&](const auto& table) { return table.layout.name == from.name(); });
     if (found == config_->tables.end()) {
-      return Refuse(absl::StrCat("the job has no table '", from.name(), "'"));
+      return Refuse(absl::StrCat("the job has no table ", Shown(from.name())));
     }
     const TableOptions& options = found->options;
     const size_t state =
@@ -218,9 +226,9 @@ absl::Status ShardImporter::TakeTables(const ShardStateHeader& header) {
         from.slots() != found->layout.map.slots()) {
       return Refuse(absl::StrCat(
           "table '", from.name(), "' has rows of ", from.dim(), " values and ",
-          from.state_floats(), " of '", from.optimizer(), "' in ", from.slots(),
-          " slots, the job's has ", options.dim, " and ", state, " of '",
-          optimizer, "' in ", found->layout.map.slots()));
+          from.state_floats(), " of ", Shown(from.optimizer()), " in ",
+          from.slots(), " slots, the job's has ", options.dim, " and ", state,
+          " of '", optimizer, "' in ", found->layout.map.slots()));
     }
     tables_.push_back(static_cast<uint32_t>(found - config_->tables.begin()));
   }
