@@ -13,6 +13,9 @@ size_t DTypeBytes(DType dtype) {
     case DType::kBool:
     case DType::kUint8:
       return 1;
+    case DType::kBfloat16:
+    case DType::kFloat16:
+      return 2;
   }
   return 0;
 }
@@ -31,6 +34,10 @@ absl::string_view DTypeName(DType dtype) {
       return "bool";
     case DType::kUint8:
       return "uint8";
+    case DType::kBfloat16:
+      return "bfloat16";
+    case DType::kFloat16:
+      return "float16";
   }
   return "?";
 }

@@ -10,6 +10,8 @@ namespace syncline {
 class Stream;
 
 // Arrays converted to another type, as kernels/elementwise/conversion.h says.
+// The 16-bit types are converted from float32, to the nearest and ties to even,
+// and to float32, exactly (common/base/element_type.h); not to others.
 struct CastKernels {
   // n elements. Arrays do not overlap.
   using Forward = void (*)(Stream& stream, int64_t n, const void* x, void* y);

@@ -14,6 +14,8 @@ struct ByDType {
   T int64 = {};
   T boolean = {};
   T uint8 = {};
+  T bfloat16 = {};
+  T float16 = {};
 
   constexpr const T& operator[](DType dtype) const {
     switch (dtype) {
@@ -27,6 +29,10 @@ struct ByDType {
         return int64;
       case DType::kBool:
         return boolean;
+      case DType::kBfloat16:
+        return bfloat16;
+      case DType::kFloat16:
+        return float16;
       case DType::kUint8:
         break;
     }

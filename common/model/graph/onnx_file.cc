@@ -140,6 +140,9 @@ std::string TakeBytes(DType dtype, onnx::TensorProto* tensor) {
     case DType::kBool:
     case DType::kUint8:
       return Packed<uint8_t>(tensor->int32_data());
+    case DType::kBfloat16:
+    case DType::kFloat16:
+      break;  // refused when the type is read
   }
   return "";
 }
@@ -260,6 +263,10 @@ int DTypeToOnnx(DType dtype) {
       return onnx::TensorProto::BOOL;
     case DType::kUint8:
       return onnx::TensorProto::UINT8;
+    case DType::kBfloat16:
+      return onnx::TensorProto::BFLOAT16;
+    case DType::kFloat16:
+      return onnx::TensorProto::FLOAT16;
   }
   return onnx::TensorProto::UNDEFINED;
 }

@@ -58,6 +58,9 @@ TensorElements ReadElements(const ConstantTensor& tensor) {
     case DType::kUint8:
       Append<uint8_t>(tensor.bytes, &n.ints);
       break;
+    case DType::kBfloat16:
+    case DType::kFloat16:
+      break;  // no model has them
   }
   return n;
 }
@@ -90,6 +93,9 @@ void AppendElement(DType dtype, const TensorElements& n, int64_t i,
     }
     case DType::kBool:
       return Put(static_cast<uint8_t>(n.AsFloat(i) != 0), bytes);
+    case DType::kBfloat16:
+    case DType::kFloat16:
+      return;  // no model has them
   }
 }
 

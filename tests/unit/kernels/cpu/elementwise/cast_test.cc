@@ -52,6 +52,59 @@ TEST(CastTest, ZeroAndOneStayInEveryType) {
   }
 }
 
+// The bits of floats in a 16-bit type, and back.
+void ExpectBits(DType type, const std::vector<float>& x,
+                const std::vector<uint16_t>& bits,
+                const std::vector<float>& back) {
+  EXPECT_EQ((Cast<uint16_t>(DType::kFloat32, type, x)), bits);
+  const auto wide = Cast<float>(type, DType::kFloat32, bits);
+  for (size_t i = 0; i < back.size(); ++i) {
+    EXPECT_EQ(std::signbit(wide[i]), std::signbit(back[i])) << i;
+    if (std::isnan(back[i])) {
+      EXPECT_TRUE(std::isnan(wide[i])) << i;
+    } else {
+      EXPECT_EQ(wide[i], back[i]) << i;
+    }
+  }
+}
+
+TEST(CastTest, Bfloat16IsRoundedToTheNearestAndTiesToEven) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float step = std::ldexp(1.0f, -7);
+  ExpectBits(DType::kBfloat16,
+             {1 + step / 2, 1 + step * 3 / 2, 1 + step * 0.75f, -0.0f, inf,
+              -inf, NAN, std::numeric_limits<float>::max(),
+              std::ldexp(1.0f, -133), std::ldexp(1.0f, -134)},
+             {0x3f80, 0x3f82, 0x3f81, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x7f80,
+              0x0001, 0x0000},
+             {1, 1 + 2 * step, 1 + step, -0.0f, inf, -inf, NAN, inf,
+              std::ldexp(1.0f, -133), 0});
+}
+
+TEST(CastTest, Float16KeepsSubnormalsAndOverflowsToInfinity) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float step = std::ldexp(1.0f, -10);
+  const float least = std::ldexp(1.0f, -24);
+  ExpectBits(DType::kFloat16,
+             {1 + step / 2, 1 + step * 3 / 2, -0.0f, inf, -inf, NAN, 65519,
+              65520, least, least / 2, least * 1.5f},
+             {0x3c00, 0x3c02, 0x8000, 0x7c00, 0xfc00, 0x7e00, 0x7bff, 0x7c00,
+              0x0001, 0x0000, 0x0002},
+             {1, 1 + 2 * step, -0.0f, inf, -inf, NAN, 65504, inf, least, 0,
+              2 * least});
+}
+
+TEST(CastTest, SixteenBitsAreCastFromAndToFloat32Alone) {
+  for (const DType narrow : {DType::kBfloat16, DType::kFloat16}) {
+    for (const DType other : kTypes) {
+      EXPECT_EQ(Kernels().casts[narrow][other] != nullptr,
+                other == DType::kFloat32);
+      EXPECT_EQ(Kernels().casts[other][narrow] != nullptr,
+                other == DType::kFloat32);
+    }
+  }
+}
+
 TEST(CastTest, WhatATypeDoesNotHaveIsItsNearestNumber) {
   using Limits32 = std::numeric_limits<int32_t>;
   using Limits64 = std::numeric_limits<int64_t>;
