@@ -32,6 +32,9 @@ class StatisticsExchange;
 struct TensorType {
   bool present = false;  // false: an optional one that the node omits
   DType dtype = DType::kFloat32;
+  // Of its gradient, if it has one. A value that was rounded to 16 bits shares
+  // the float32 gradient of the value that it was rounded from.
+  DType gradient_dtype = DType::kFloat32;
   Dims dims;
   // 1: row-major. Else [N, C / block, spatial..., block]; only operators that
   // know of it (layout_assignment.h) are given such.
@@ -125,6 +128,8 @@ class Op {
       return i < outputs.size() ? static_cast<float*>(outputs[i]) : nullptr;
     }
   };
+  // Each has the type that its TensorType says, float32 for all Ops but those
+  // that take 16-bit types: they read and write these at the same addresses.
   struct Gradients {
     // Of the outputs; null: zero. Where a gradient flows from the first output
     // alone (op_table.h), that one's is always there; else at least one is.
