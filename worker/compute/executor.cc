@@ -49,6 +49,16 @@ class GraphExecutor : public Executor {
     forward_only_ =
         BuildBackwardGraph(model_->graph(), training_.loss_output, {});
     PlanGradients();
+    if (options_.precision == DType::kFloat32) return;
+    std::vector<ValueId> data = training_.feeds;
+    for (const auto& table : training_.tables) data.push_back(table.value);
+    for (const BackwardGraph* flow : {&with_gradients_, &forward_only_}) {
+      overlays_.push_back(OverlayDTypes({.graph = &model_->graph(),
+                                         .flow = flow,
+                                         .data = data,
+                                         .loss_output = training_.loss_output,
+                                         .type = options_.precision}));
+    }
   }
 
   // Plans the largest batches, and says what they take.
@@ -129,7 +139,6 @@ class GraphExecutor : public Executor {
     if (!options_.trains) return {};
     return counts_;
   }
-  absl::Status CheckInputs() const;
   void FillParameters();
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
                                     int64_t length);
@@ -188,6 +197,8 @@ class GraphExecutor : public Executor {
   std::vector<GradientMemory> gradient_memory_;  // likewise
   BackwardGraph with_gradients_;
   BackwardGraph forward_only_;
+  // Of the two, if the precision is not float32.
+  std::vector<DTypeOverlay> overlays_;
   ParameterMemory values_;
   ParameterMemory gradients_;
   std::vector<RowBatch*> tables_;  // as UseTables said
@@ -212,7 +223,8 @@ absl::Span<const int64_t> GraphExecutor::Lengths() const {
 }
 
 absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
-  SYNCLINE_RETURN_IF_ERROR(CheckInputs());
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckGiven(model_->graph(), training_, with_gradients_));
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
   plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
@@ -306,35 +318,6 @@ absl::Status GraphExecutor::EnsureArena(int64_t bytes) {
   return absl::OkStatus();
 }
 
-// Everything that the loss depends on is there, in a type that is fed.
-absl::Status GraphExecutor::CheckInputs() const {
-  const Graph& graph = model_->graph();
-  std::vector<bool> given(graph.values.size(), false);
-  for (ValueId v : training_.feeds) {
-    if (v == kNoValue) continue;
-    given[v] = true;
-    const DType dtype = graph.values[v].dtype;
-    if (dtype != DType::kFloat32 && dtype != DType::kInt64) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "graph input \"", graph.values[v].name, "\" is ", DTypeName(dtype),
-          "; only float32 and int64 inputs are fed"));
-    }
-  }
-  for (ValueId v : parameters_) given[v] = true;
-  for (const Initializer& i : graph.initializers) {
-    if (i.origin != Initializer::Origin::kDeclared) given[i.value] = true;
-  }
-  for (const auto& table : training_.tables) given[table.value] = true;
-  for (int n : with_gradients_.nodes) {
-    for (ValueId v : graph.nodes[n].inputs) {
-      if (v == kNoValue || graph.values[v].producer >= 0 || given[v]) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", graph.values[v].name, "\" has no value: nothing feeds it"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // Parameters without values in the file stay zero until they are written.
 void GraphExecutor::FillParameters() {
   const Graph& graph = model_->graph();
@@ -357,12 +340,16 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
     std::rotate(plans_.begin(), found, found + 1);
     return plans_.front().plan.get();
   }
+  const DTypeOverlay* const overlay =
+      overlays_.empty() ? nullptr : &overlays_[training ? 0 : 1];
+  const BackwardGraph& flow = training ? with_gradients_ : forward_only_;
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<StepPlan> plan,
       StepPlan::Create(
           {.device = &device_,
            .model = model_.get(),
-           .flow = training ? &with_gradients_ : &forward_only_,
+           .overlay = overlay,
+           .flow = overlay != nullptr ? &overlay->flow : &flow,
            .feeds = training_.feeds,
            .parameters = parameters_,
            .gradients = gradient_memory_,

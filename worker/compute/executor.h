@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/dtype.h"
 #include "common/model/job_plan.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
@@ -39,6 +40,9 @@ class Executor {
     bool trains = true;
     int64_t batch_size = 0;     // largest training batch
     int64_t micro_batches = 1;  // parts that a training batch is run in
+    // kBfloat16, kFloat16: activations and products in 16 bits, with parameters
+    // and their gradients in float32 (dtype_overlay.h).
+    DType precision = DType::kFloat32;
     // Of the forward pass, which are computed again in the backward pass: the
     // same gradients, bit for bit, in less memory.
     int recompute_segments = 1;

@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 #include "common/model/graph/graph.h"
+#include "worker/ops/widened_op.h"
 
 namespace syncline::worker {
 namespace {
@@ -21,11 +22,19 @@ enum class Role {
 
 Role RoleOf(absl::string_view op_type) {
   constexpr absl::string_view kElementwise[] = {
-      "Abs",      "Add",       "Celu",    "Clip",        "Div",
-      "Elu",      "Exp",       "Gelu",    "HardSigmoid", "HardSwish",
-      "Identity", "LeakyRelu", "Mish",    "Mul",         "Neg",
-      "Relu",     "Selu",      "Sigmoid", "Softplus",    "Softsign",
-      "Sub",      "Sum",       "Swish",   "Tanh",        "ThresholdedRelu"};
+      "Abs",         "Add",
+      kCastTo16Bits, "Celu",
+      "Clip",        "Div",
+      "Elu",         "Exp",
+      "Gelu",        "HardSigmoid",
+      "HardSwish",   "Identity",
+      "LeakyRelu",   "Mish",
+      "Mul",         "Neg",
+      "Relu",        "Selu",
+      "Sigmoid",     "Softplus",
+      "Softsign",    "Sub",
+      "Sum",         "Swish",
+      "Tanh",        "ThresholdedRelu"};
   constexpr absl::string_view kByChannel[] = {"AveragePool",
                                               "BatchNormalization", "MaxPool"};
   constexpr absl::string_view kCollapsing[] = {"GlobalAveragePool",

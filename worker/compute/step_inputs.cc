@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline::worker {
 
@@ -33,6 +35,34 @@ absl::StatusOr<void*> StepInputs::Output(size_t slot, void* host,
     SYNCLINE_ASSIGN_OR_RETURN(slots_[slot], device_->Allocate(bytes));
   }
   return slots_[slot].data();
+}
+
+absl::Status CheckGiven(const Graph& graph, const TrainingGraph& training,
+                        const BackwardGraph& flow) {
+  std::vector<bool> given(graph.values.size(), false);
+  for (ValueId v : training.feeds) {
+    if (v == kNoValue) continue;
+    given[v] = true;
+    const DType dtype = graph.values[v].dtype;
+    if (dtype != DType::kFloat32 && dtype != DType::kInt64) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "graph input \"", graph.values[v].name, "\" is ", DTypeName(dtype),
+          "; only float32 and int64 inputs are fed"));
+    }
+  }
+  for (const auto& p : training.parameters) given[p.value] = true;
+  for (const Initializer& i : graph.initializers) {
+    if (i.origin != Initializer::Origin::kDeclared) given[i.value] = true;
+  }
+  for (const auto& table : training.tables) given[table.value] = true;
+  for (int n : flow.nodes) {
+    for (ValueId v : graph.nodes[n].inputs) {
+      if (v == kNoValue || graph.values[v].producer >= 0 || given[v]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", graph.values[v].name, "\" has no value: nothing feeds it"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline::worker

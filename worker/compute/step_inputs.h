@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/model/training_graph.h"
 #include "kernels/device/device.h"
+#include "worker/compute/backward_graph.h"
 
 namespace syncline::worker {
 
@@ -34,6 +37,11 @@ class StepInputs {
   absl::flat_hash_map<const void*, DeviceMemory> constants_;
   std::vector<DeviceMemory> slots_;
 };
+
+// Everything that the loss depends on is there, in a type that is fed. `flow`
+// is the training step's. Errors: InvalidArgument, naming what is not.
+absl::Status CheckGiven(const Graph& graph, const TrainingGraph& training,
+                        const BackwardGraph& flow);
 
 }  // namespace syncline::worker
 

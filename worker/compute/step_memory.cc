@@ -18,8 +18,10 @@ class Planner {
       : spec_(spec),
         graph_(*spec.graph),
         rematerialization_(PlanRematerialization(spec)),
+        positions_(graph_.nodes.size(), -1),
         last_read_(graph_.values.size(), -1),
         last_read_again_(graph_.values.size(), -1) {
+    for (int p = 0; p < positions(); ++p) positions_[spec.flow->nodes[p]] = p;
     memory_.values.resize(graph_.values.size());
     memory_.workspaces.resize(positions());
     memory_.forward_scratch.resize(positions());
@@ -37,6 +39,7 @@ class Planner {
     FindLastReads();
     PlaceGivenValues();
     for (int p = 0; p < positions(); ++p) PlaceForward(p);
+    FindFirstReads();
     memory_.again_values = memory_.values;
     memory_.again_workspaces = memory_.workspaces;
     if (spec_.flow->loss_has_gradient) {
@@ -132,7 +135,8 @@ class Planner {
   }
 
   void PlaceGivenValues() {
-    for (const Initializer& initializer : graph_.initializers) {
+    const Graph& model = spec_.model != nullptr ? *spec_.model : graph_;
+    for (const Initializer& initializer : model.initializers) {
       memory_.values[initializer.value] = {Kind::kConstant, -1,
                                            initializer.tensor.bytes.data()};
     }
@@ -151,6 +155,19 @@ class Planner {
       const ValueId v = spec_.parameters[i];
       memory_.values[v] = {Kind::kParameter, static_cast<int>(i)};
       ParameterBusyUntil(static_cast<int>(i), last_read_[v]);
+    }
+  }
+
+  // A view shares its input's memory and runs no kernel.
+  void FindFirstReads() {
+    memory_.first_reads.assign(spec_.parameters.size(), loss_step());
+    for (int p = positions(); p-- > 0;) {
+      if (!memory_.runs_forward[p]) continue;
+      for (const ValueId v : node(p).inputs) {
+        if (v == kNoValue || memory_.values[v].kind != Kind::kParameter)
+          continue;
+        memory_.first_reads[memory_.values[v].index] = p;
+      }
     }
   }
 
@@ -256,8 +273,13 @@ class Planner {
     return NewBuffer(Bytes(y), step, last_read);
   }
 
-  // Memory for the gradient of `v`, which is first written in `step` and read
-  // by its producer's backward step.
+  // The value that the gradient of `v` belongs to.
+  ValueId SourceOf(ValueId v) const {
+    return spec_.sources.empty() ? v : spec_.sources[v];
+  }
+
+  // Memory for the gradient of `v`, a source, which is first written in `step`
+  // and read by its producer's backward step.
   Place FirstGradient(ValueId v, int step) {
     const Place& value = memory_.values[v];
     if (graph_.values[v].producer < 0 && value.kind == Kind::kParameter) {
@@ -284,10 +306,7 @@ class Planner {
   }
 
   int ProducerBackwardStep(ValueId v) const {
-    const std::vector<int>& nodes = spec_.flow->nodes;
-    const auto at =
-        std::lower_bound(nodes.begin(), nodes.end(), graph_.values[v].producer);
-    return backward_step_[at - nodes.begin()];
+    return backward_step_[positions_[graph_.values[v].producer]];
   }
 
   void PlaceBackward(int p) {
@@ -309,7 +328,7 @@ class Planner {
     // From the last input to the first, as Backward writes them.
     for (size_t i = inputs.size(); i-- > 0;) {
       if (!wants[i]) continue;
-      const ValueId v = inputs[i];
+      const ValueId v = SourceOf(inputs[i]);
       const bool again = gradients_[v].kind != Kind::kNone;
       if (again) {
         backward.accumulates[i] = true;
@@ -333,7 +352,7 @@ class Planner {
   // Lets the gradient of input 0 lie over that of output 0, if it may.
   bool TakeOverGradient(int p) {
     if (!op(p).traits().gradient_in_place) return false;
-    const ValueId x = node(p).inputs[0];
+    const ValueId x = SourceOf(node(p).inputs[0]);
     const Place& dy = gradients_[node(p).outputs[0]];
     const int step = backward_step_[p];
     if (graph_.values[x].producer < 0 || !IsFreeAfter(dy, Bytes(x), step)) {
@@ -347,6 +366,7 @@ class Planner {
   const StepMemorySpec& spec_;
   const Graph& graph_;
   const Rematerialization rematerialization_;
+  std::vector<int> positions_;        // by node index
   std::vector<int> backward_step_;    // by position
   std::vector<int> again_step_;       // by position; -1: it runs once
   std::vector<int> last_read_;        // by ValueId; -1: never

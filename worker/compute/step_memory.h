@@ -87,12 +87,20 @@ struct StepMemory {
   // By parameter: the first step (>= the loss's) after which its gradient is
   // final and it is not read again.
   std::vector<int> ready_steps;
+  // By parameter: the first step that reads it, itself or a view of it; the
+  // loss's if no forward step does.
+  std::vector<int> first_reads;
 };
 
 // The input of StepMemory.
 struct StepMemorySpec {
   const Graph* graph = nullptr;
+  // That has the values of initializers; null: `graph` has them.
+  const Graph* model = nullptr;
   const BackwardGraph* flow = nullptr;
+  // By ValueId: the value whose gradient is also its own (dtype_overlay.h);
+  // empty: each has its own.
+  absl::Span<const ValueId> sources = {};
   absl::Span<const Dims> shapes;              // by ValueId
   absl::Span<const std::unique_ptr<Op>> ops;  // by position in flow->nodes
   absl::Span<const ValueId> feeds;

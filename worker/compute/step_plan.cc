@@ -7,12 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/element_type.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/model/graph/memory_plan.h"
 #include "kernels/device/device.h"
 #include "worker/compute/layout_assignment.h"
 #include "worker/ops/op_table.h"
+#include "worker/ops/widened_op.h"
 
 namespace syncline::worker {
 namespace {
@@ -26,17 +28,27 @@ int64_t FirstNonFinite(absl::Span<const float> values) {
   return -1;
 }
 
+// REQUIRES: float32 or a 16-bit type.
+ElementType ElementTypeOf(DType dtype) {
+  if (dtype == DType::kBfloat16) return ElementType::kBfloat16;
+  return dtype == DType::kFloat16 ? ElementType::kFloat16
+                                  : ElementType::kFloat32;
+}
+
 // Facts about the values of a step, by ValueId.
 struct Values {
   const Graph& graph;
   absl::Span<const Dims> shapes;
   absl::Span<const int64_t> channel_blocks;
   absl::Span<const void* const> constants;
+  absl::Span<const ValueId> sources;
 
   TensorType TypeOf(ValueId v) const {
     if (v == kNoValue) return {};
+    const ValueId source = sources.empty() ? v : sources[v];
     return {.present = true,
             .dtype = graph.values[v].dtype,
+            .gradient_dtype = graph.values[source].dtype,
             .dims = shapes[v],
             .channel_block = channel_blocks[v],
             .constant = constants[v]};
@@ -66,6 +78,7 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   plan->shapes_ = std::move(known.dims);
   plan->folded_ = std::move(known.constants);
   plan->PlaceTables();
+  plan->PlaceCopies();
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
   return plan;
@@ -86,9 +99,17 @@ void StepPlan::PlaceTables() {
   }
 }
 
+// Copies that round a value have its shape.
+void StepPlan::PlaceCopies() {
+  for (size_t v = shapes_.size(); v < sources().size(); ++v) {
+    const Dims dims = shapes_[sources()[v]];
+    shapes_.push_back(dims);
+  }
+}
+
 absl::Status StepPlan::MakeOps() {
   std::vector<const void*> constants(graph().values.size(), nullptr);
-  for (const Initializer& initializer : graph().initializers) {
+  for (const Initializer& initializer : spec_.model->graph().initializers) {
     constants[initializer.value] = initializer.tensor.bytes.data();
   }
   for (size_t v = 0; v < folded_.size(); ++v) {
@@ -99,7 +120,7 @@ absl::Status StepPlan::MakeOps() {
   const std::vector<int64_t> blocks =
       AssignLayouts(graph(), *spec_.flow, shapes_, spec_.loss_output,
                     spec_.device->channel_block());
-  const Values values = {graph(), shapes_, blocks, constants};
+  const Values values = {graph(), shapes_, blocks, constants, sources()};
   const std::vector<int>& nodes = spec_.flow->nodes;
   std::vector<std::string> problems;
   for (size_t p = 0; p < nodes.size(); ++p) {
@@ -119,7 +140,7 @@ absl::Status StepPlan::MakeOps() {
     }
     // The node gets positions among the batch's rows in place of ids.
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
-    absl::StatusOr<std::unique_ptr<Op>> op = CreateOp(spec);
+    absl::StatusOr<std::unique_ptr<Op>> op = CreateTypedOp(spec);
     if (!op.ok()) {
       if (!absl::IsInvalidArgument(op.status())) return op.status();
       problems.emplace_back(op.status().message());
@@ -139,7 +160,9 @@ absl::Status StepPlan::MakeOps() {
 
 void StepPlan::PlaceMemory() {
   memory_ = PlanStepMemory({.graph = &graph(),
+                            .model = &spec_.model->graph(),
                             .flow = spec_.flow,
+                            .sources = sources(),
                             .shapes = shapes_,
                             .ops = ops_,
                             .feeds = spec_.feeds,
@@ -456,16 +479,29 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<float>> StepPlan::ReadNumbers(
+    ValueId value, const void* data) const {
+  std::string bytes(BytesOf(value), '\0');
+  stream_->CopyToHost(bytes.data(), data, bytes.size());
+  SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+  std::vector<float> numbers(ElementCount(shapes_[value]));
+  Widen(ElementTypeOf(graph().values[value].dtype), bytes.data(),
+        numbers.data(), numbers.size());
+  return numbers;
+}
+
 std::string StepPlan::DescribeIfNotFinite(ValueId value,
                                           const void* data) const {
   const Value& v = graph().values[value];
-  if (v.dtype != DType::kFloat32 || data == nullptr) return "";
+  const bool is_float = v.dtype == DType::kFloat32 || Is16Bit(v.dtype);
+  if (!is_float || data == nullptr) return "";
   const int64_t count = ElementCount(shapes_[value]);
+  const bool is_here = spec_.device->is_host() && v.dtype == DType::kFloat32;
   std::vector<float> copy;
-  if (!spec_.device->is_host()) {
-    copy.resize(count);
-    stream_->CopyToHost(copy.data(), data, count * sizeof(float));
-    if (!stream_->Synchronize().ok()) return "";
+  if (!is_here) {
+    auto read = ReadNumbers(value, data);
+    if (!read.ok()) return "";
+    copy = *std::move(read);
     data = copy.data();
   }
   const absl::Span<const float> numbers(static_cast<const float*>(data), count);

@@ -15,6 +15,7 @@
 #include "common/model/model.h"
 #include "common/model/training_tables.h"
 #include "worker/compute/backward_graph.h"
+#include "worker/compute/dtype_overlay.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/step_inputs.h"
 #include "worker/compute/step_memory.h"
@@ -39,7 +40,9 @@ class StepPlan {
   struct Spec {
     Device* device = nullptr;
     const Model* model = nullptr;
-    const BackwardGraph* flow = nullptr;
+    // The types of this plan; null: those of the model, in float32.
+    const DTypeOverlay* overlay = nullptr;
+    const BackwardGraph* flow = nullptr;  // the overlay's, if there is one
     absl::Span<const ValueId> feeds;
     absl::Span<const ValueId> parameters;
     absl::Span<const GradientMemory> gradients;  // by parameter
@@ -72,6 +75,16 @@ class StepPlan {
   // The tensors that forward puts into the arena: values, and workspaces by
   // node.
   std::vector<PlannedTensor> ArenaTensors() const;
+  // The steps of a pass, forward and backward in the order in which they run,
+  // that need a parameter's value: before `first` it may be on its way; after
+  // `last` its gradient is final, too (Backward's `ready`).
+  struct ParameterUse {
+    int first = 0;
+    int last = 0;
+  };
+  ParameterUse UseOf(int parameter) const {
+    return {memory_.first_reads[parameter], memory_.ready_steps[parameter]};
+  }
   const Loss& loss() const { return loss_; }
 
   // Memory for the runs that follow; arena, parameters, gradients and errors
@@ -152,6 +165,7 @@ class StepPlan {
       : spec_(spec), loss_(loss), inputs_(spec.device) {}
   // Gives tables the shape that the batch's rows have, and finds the lookups.
   void PlaceTables();
+  void PlaceCopies();
   absl::Status MakeOps();
   void PlaceMemory();
   void PlaceBuffers();
@@ -182,10 +196,21 @@ class StepPlan {
                         void* scratch, uint64_t seed) const;
   // Names the node, and the part where numbers of samples are counted in it.
   absl::Status AnnotateNode(const absl::Status& status, const Node& node) const;
+  // Numbers of a value, in float32. Errors: the device's.
+  absl::StatusOr<std::vector<float>> ReadNumbers(ValueId value,
+                                                 const void* data) const;
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
   std::string DescribeRowNotFinite() const;
 
-  const Graph& graph() const { return spec_.model->graph(); }
+  const Graph& graph() const {
+    return spec_.overlay != nullptr ? spec_.overlay->graph
+                                    : spec_.model->graph();
+  }
+  // By ValueId; empty: each is its own.
+  absl::Span<const ValueId> sources() const {
+    if (spec_.overlay == nullptr) return {};
+    return spec_.overlay->sources;
+  }
 
   const Spec spec_;
   const Loss loss_;

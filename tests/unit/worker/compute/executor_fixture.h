@@ -31,10 +31,11 @@ class SeededExecutor {
                  int64_t batch_size, int64_t micro_batches = 1,
                  int recompute_segments = 1, int threads = 1,
                  StatisticsExchange* statistics = nullptr,
-                 Device* device = nullptr)
+                 Device* device = nullptr, DType precision = DType::kFloat32)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.device = device;
+    options.precision = precision;
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
     options.micro_batches = micro_batches;

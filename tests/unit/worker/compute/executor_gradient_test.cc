@@ -387,6 +387,37 @@ TEST_P(ExecutorGraphTest, AnotherDeviceGivesTheSameBits) {
   }
 }
 
+// In 16 bits, too, neither the device, nor views, places that are shared, parts
+// or segments change a bit.
+TEST_P(ExecutorGraphTest, InSixteenBitsMemoryAndDevicesChangeNoBit) {
+  const GraphCase& c = GetParam();
+  const TrainingModel model =
+      MakeTrainingModel(c.signature, c.initializers, c.body, 17);
+  ASSERT_NE(model.model, nullptr);
+  for (const DType type : {DType::kBfloat16, DType::kFloat16}) {
+    for (const int64_t parts : {1, 3}) {
+      const auto run = [&](int segments, Device* device) {
+        return SeededExecutor(model, c.loss, 5, parts, segments, /*threads=*/1,
+                              /*statistics=*/nullptr, device, type);
+      };
+      SeededExecutor plain = run(1, nullptr);
+      const Batch batch = plain.MakeBatch(5);
+      const double loss = plain.Step(batch);
+      const auto gradients = plain.Gradients();
+      const auto want = plain.executor().Evaluate(batch);
+      for (const int segments : {1, 2, 20}) {
+        testing::PoisonedDevice device;
+        SeededExecutor other = run(segments, &device);
+        EXPECT_EQ(other.Step(batch), loss);
+        EXPECT_EQ(other.Gradients(), gradients) << segments;
+        const auto got = other.executor().Evaluate(batch);
+        ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+        EXPECT_EQ(BytesOf<float>(got->scores), BytesOf<float>(want->scores));
+      }
+    }
+  }
+}
+
 // The strongest reading of the contract: what is written to a parameter inside
 // on_gradient is never seen by the rest of the step, and what gradient(i) holds
 // then is final.
@@ -418,6 +449,12 @@ TEST_P(ExecutorGraphTest, AfterOnGradientTheParameterIsNotReadAgain) {
   ExpectNotReadAfterOnGradient(whole);
   SeededExecutor parts(model, c.loss, 4, /*micro_batches=*/3);
   ExpectNotReadAfterOnGradient(parts);
+  for (const int segments : {1, 3}) {
+    SeededExecutor narrow(model, c.loss, 4, /*micro_batches=*/1, segments,
+                          /*threads=*/1, /*statistics=*/nullptr,
+                          /*device=*/nullptr, DType::kBfloat16);
+    ExpectNotReadAfterOnGradient(narrow);
+  }
   SeededExecutor recomputed(model, c.loss, 4, /*micro_batches=*/1,
                             /*recompute_segments=*/3);
   ExpectNotReadAfterOnGradient(recomputed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,8 @@ class TableTest : public ::testing::Test {
 
   // Feeds in the order ids, x, user.
   // `parts`: of a batch, and segments that are recomputed.
-  std::unique_ptr<Executor> Create(bool table, int parts = 1) {
+  std::unique_ptr<Executor> Create(bool table, int parts = 1,
+                                   DType precision = DType::kFloat32) {
     std::vector<std::string> tables;
     if (table) tables.push_back("w_e");
     auto model = Model::Parse(kEmbeddings, "test", {"w_*"}, tables);
@@ -83,6 +85,7 @@ class TableTest : public ::testing::Test {
     options.batch_size = kBatch;
     options.micro_batches = parts;
     options.recompute_segments = parts;
+    options.precision = precision;
     options.eval_batch_size = kBatch;
     auto executor = Executor::Create(*model, training, options);
     EXPECT_TRUE(executor.ok()) << executor.status();
@@ -131,12 +134,15 @@ class TableTest : public ::testing::Test {
   }
 };
 
-class TablePartsTest : public TableTest,
-                       public ::testing::WithParamInterface<int> {};
+// Parts of a batch, and the precision.
+class TablePartsTest
+    : public TableTest,
+      public ::testing::WithParamInterface<std::tuple<int, DType>> {};
 
 TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
-  const auto dense = Create(false, GetParam());
-  const auto sparse = Create(true, GetParam());
+  const auto [parts, precision] = GetParam();
+  const auto dense = Create(false, parts, precision);
+  const auto sparse = Create(true, parts, precision);
   const auto rows = MakeRows(/*padded=*/false);
   RowBatch* const tables[] = {rows.get()};
   sparse->UseTables(tables);
@@ -169,7 +175,10 @@ TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Parts, TablePartsTest, ::testing::Values(1, 4));
+INSTANTIATE_TEST_SUITE_P(
+    Parts, TablePartsTest,
+    ::testing::Combine(::testing::Values(1, 4),
+                       ::testing::Values(DType::kFloat32, DType::kBfloat16)));
 
 TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
   const auto dense = Create(false);

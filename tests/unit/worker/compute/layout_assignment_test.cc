@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "tests/testing/training_model.h"
+#include "worker/compute/dtype_overlay.h"
 
 namespace syncline::worker {
 namespace {
@@ -53,6 +54,38 @@ TEST(LayoutAssignmentTest, FromConvolutionToPool) {
                                   "last = Conv(c, w_k)\n") +
                       kPooled),
               UnorderedElementsAre("a", "b", "c", "last"));
+}
+
+// Rounding goes element by element: what is kept in blocks in float32 is kept
+// in blocks in 16 bits.
+TEST(LayoutAssignmentTest, CopiesOf16BitsHaveTheLayoutOfTheirSource) {
+  const TrainingModel m = MakeTrainingModel(
+      "(float[N,16,4,4] x, float[16,16,1,1] w_k) => (float[N,M] y)", "",
+      "a = Conv(x, w_k)\n b = Exp(a)\n c = Conv(b, w_k)\n"
+      "p = GlobalAveragePool(c)\n y = Flatten(p)",
+      /*opset=*/14);
+  const Graph& graph = m.model->graph();
+  const ValueId w = m.training.parameters[0].value;
+  const BackwardGraph flow =
+      BuildBackwardGraph(graph, m.training.loss_output, {w});
+  const DTypeOverlay overlay =
+      OverlayDTypes({.graph = &graph,
+                     .flow = &flow,
+                     .data = m.training.feeds,
+                     .loss_output = m.training.loss_output});
+  auto shapes = m.model->Infer(2);
+  ASSERT_TRUE(shapes.ok()) << shapes.status();
+  for (size_t v = shapes->dims.size(); v < overlay.sources.size(); ++v) {
+    shapes->dims.push_back(Dims(shapes->dims[overlay.sources[v]]));
+  }
+  const std::vector<int64_t> blocks =
+      AssignLayouts(overlay.graph, overlay.flow, shapes->dims,
+                    m.training.loss_output, /*block=*/16);
+  std::set<std::string> names;
+  for (size_t v = 0; v < blocks.size(); ++v) {
+    if (blocks[v] > 1) names.insert(overlay.graph.values[v].name);
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("a", "b", "b in bfloat16", "c"));
 }
 
 TEST(LayoutAssignmentTest, AResidualIsAllOrNothing) {

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <tuple>
 
 #include "tests/testing/training_model.h"
 
@@ -49,8 +50,8 @@ Batch MakeBatch(int64_t size) {
   return batch;
 }
 
-// Parts of a batch, and segments that are recomputed.
-class StepPlanTest : public ::testing::TestWithParam<int> {};
+// Parts of a batch, and segments that are recomputed; the precision.
+class StepPlanTest : public ::testing::TestWithParam<std::tuple<int, DType>> {};
 
 TEST_P(StepPlanTest, StepsAllocateNothing) {
   const auto model = testing::MakeTrainingModel(
@@ -62,8 +63,9 @@ TEST_P(StepPlanTest, StepsAllocateNothing) {
   Executor::Options options;
   options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
   options.batch_size = 8;
-  options.micro_batches = GetParam();
-  options.recompute_segments = GetParam();
+  options.micro_batches = std::get<0>(GetParam());
+  options.recompute_segments = std::get<0>(GetParam());
+  options.precision = std::get<1>(GetParam());
   options.eval_batch_size = 16;
   auto executor = Executor::Create(model.model, model.training, options);
   ASSERT_TRUE(executor.ok()) << executor.status();
@@ -101,7 +103,10 @@ TEST(StepPlanProblemsTest, WhatOperatorsRefuseComesAtOnce) {
   EXPECT_THAT(message, ::testing::HasSubstr("(Clip): min is [3]"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Parts, StepPlanTest, ::testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(
+    Parts, StepPlanTest,
+    ::testing::Combine(::testing::Values(1, 3),
+                       ::testing::Values(DType::kFloat32, DType::kBfloat16)));
 
 }  // namespace
 }  // namespace syncline::worker
