@@ -22,7 +22,6 @@ using Kind = CutAction::Kind;
 using Clocks = std::vector<int64_t>;
 
 const absl::Time kStart = absl::UnixEpoch();
-constexpr uint32_t kShards = 2;
 
 CutAnswer Refused(Clocks smallest) {
   return {.status = absl::OutOfRangeError("a worker is past the cut"),
