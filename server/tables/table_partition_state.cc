@@ -24,11 +24,10 @@ void TablePartition::ListResident(const SlotOf& slot_of,
     if (rows_.mark(row) == 0) continue;
     const int64_t key = RowLayout::Key(rows_.At(row));
     if (!wanted.empty() && !wanted[slot_of(RowPartition::Hash(key))]) continue;
-    cursor->resident.push_back(key);
+    cursor->resident.push_back({ColdPosition(key), key});
   }
-  std::sort(
-      cursor->resident.begin(), cursor->resident.end(),
-      [](int64_t a, int64_t b) { return ColdPosition(a) < ColdPosition(b); });
+  // A position is one key's.
+  std::sort(cursor->resident.begin(), cursor->resident.end());
 }
 
 void TablePartition::AppendRow(int64_t key, const char* spilled,
@@ -57,7 +56,7 @@ absl::Status TablePartition::ExportRows(const SlotOf& slot_of,
                                         size_t limit, RowCursor* cursor,
                                         RowBatch* out) {
   if (!cursor->started) ListResident(slot_of, wanted, cursor);
-  const std::vector<int64_t>& resident = cursor->resident;
+  const auto& resident = cursor->resident;
   const std::vector<int64_t>& cold = scratch_->keys;
   scratch_->keys.clear();
   scratch_->cold_bytes.clear();
@@ -75,17 +74,16 @@ absl::Status TablePartition::ExportRows(const SlotOf& slot_of,
     const bool has_resident = cursor->next < resident.size();
     if (!has_cold && (cut || !has_resident)) break;
     const uint64_t cold_at = has_cold ? ColdPosition(cold[at]) : kLastPosition;
-    last = has_resident
-               ? std::min(cold_at, ColdPosition(resident[cursor->next]))
-               : cold_at;
+    last = has_resident ? std::min(cold_at, resident[cursor->next].first)
+                        : cold_at;
     const bool is_cold = has_cold && cold_at == last;
-    const int64_t key = is_cold ? cold[at] : resident[cursor->next];
+    const int64_t key = is_cold ? cold[at] : resident[cursor->next].second;
     const char* const spilled = is_cold
                                     ? scratch_->cold_bytes.data() +
                                           at * context_->layout.spilled_bytes()
                                     : nullptr;
     if (is_cold) ++at;
-    if (has_resident && resident[cursor->next] == key) ++cursor->next;
+    if (has_resident && resident[cursor->next].second == key) ++cursor->next;
     if (wanted.empty() || wanted[slot_of(RowPartition::Hash(key))]) {
       AppendRow(key, spilled, out);
     }

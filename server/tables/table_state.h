@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/tables/hot_keys.h"
@@ -28,14 +29,14 @@ struct RowBatch {
 };
 
 // Where an export of a partition's rows goes on. It lists the rows that are in
-// memory once, some 8 bytes each, and looks each up when its turn comes, so
+// memory once, 16 bytes each, and looks each up when its turn comes, so
 // rows may move between memory and disk meanwhile.
 struct RowCursor {
   bool started = false;
   bool done = false;
-  std::vector<int64_t> resident;  // by position
-  size_t next = 0;                // of them
-  uint64_t from = 0;              // position
+  std::vector<std::pair<uint64_t, int64_t>> resident;  // position, key
+  size_t next = 0;                                     // of them
+  uint64_t from = 0;                                   // position
 };
 
 // What a lane knows of a table besides its rows and filters.
