@@ -84,6 +84,9 @@ class GraphExecutor : public Executor {
   void UseTables(absl::Span<RowBatch* const> tables) override {
     tables_.assign(tables.begin(), tables.end());
   }
+  void UseGradientListener(GradientListener* listener) override {
+    listener_ = listener;
+  }
   void UseRecorder(StepRecorder* recorder) override { recorder_ = recorder; }
   void UseStatistics(StatisticsExchange* statistics) override {
     statistics_ = statistics;
@@ -153,6 +156,7 @@ class GraphExecutor : public Executor {
   struct Part {
     int64_t first = 0;
     int64_t size = 0;
+    bool is_last = false;  // gradients are final after it
   };
   absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part);
   // Puts the loss into the stream, and a copy of the record after it.
@@ -164,6 +168,7 @@ class GraphExecutor : public Executor {
   // A part of a step on its way through backward.
   struct OpenPart {
     StepPlan* plan = nullptr;
+    bool is_last = false;
     uint64_t seed = 0;
     absl::FunctionRef<void(int)> ready;
     std::optional<double> loss = {};  // once it is known to be good
@@ -205,6 +210,7 @@ class GraphExecutor : public Executor {
   std::vector<CachedPlan> plans_;  // latest use first
   DeviceMemory arena_;             // shared by the plans: one runs at a time
   int64_t training_arena_bytes_ = 0;
+  GradientListener* listener_ = nullptr;
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
   // From Allocate on:
@@ -427,6 +433,9 @@ void GraphExecutor::OnFinal(OpenPart* part, int i) {
   gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
   events_[i]->Record(*stream_);
   copying_.push_back(i);
+  if (listener_ != nullptr && part->is_last) {
+    listener_->OnGradientQueued(i, gradients_.on_device()[i], *events_[i]);
+  }
   part->status = Report(part, /*all=*/false);
 }
 
@@ -470,10 +479,10 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
   StepResult result;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch.size * k / parts;
-    const Part part{first, batch.size * (k + 1) / parts - first};
-    const bool last = k + 1 == parts;
+    const Part part{first, batch.size * (k + 1) / parts - first,
+                    /*is_last=*/k + 1 == parts};
     const auto ready = [&](int i) {
-      if (last) on_gradient(i);
+      if (part.is_last) on_gradient(i);
     };
     SYNCLINE_ASSIGN_OR_RETURN(
         const double loss,
@@ -507,7 +516,8 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
     return at_clock(Located(*plan, forward, seed));
   }
   RunLoss(*plan, /*for_backward=*/true);
-  OpenPart open = {.plan = plan, .seed = seed, .ready = ready};
+  OpenPart open = {
+      .plan = plan, .is_last = part.is_last, .seed = seed, .ready = ready};
   // A device that is done already has not begun with backward.
   if (record_.IsCopied()) open.status = CheckLoss(&open);
   if (open.status.ok()) {

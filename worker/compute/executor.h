@@ -23,6 +23,20 @@
 
 namespace syncline::worker {
 
+// Hears of gradients in memory of the device, for an exchange that reads them
+// there.
+class GradientListener {
+ public:
+  virtual ~GradientListener() = default;
+
+  // The kernels that write gradient `i`, and its copy to the host, are in the
+  // device's stream; `done` is behind them. From then on until the next step
+  // `values` is final. Comes before on_gradient(i), once per parameter, from
+  // the thread of the step. The loss need not be known yet: unless TrainStep
+  // returns OK, nothing that was read may be used.
+  virtual void OnGradientQueued(int i, const float* values, Event& done) = 0;
+};
+
 // Runs a model forward and backward on one device. Owns the parameters and
 // their gradients; plans memory once per batch size and length, all plans in
 // the memory of the largest. Single thread, except that other threads may write
@@ -121,6 +135,9 @@ class Executor {
   // gradients a step adds up, by TrainingGraph::tables index: those of their
   // batch. They outlive their use; memory of theirs may change between steps.
   virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
+
+  // Outlives its use; null: nobody.
+  virtual void UseGradientListener(GradientListener* listener) = 0;
 
   // Records what steps do from now on, in TrainStep; null: no longer.
   virtual void UseRecorder(StepRecorder* recorder) = 0;

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "tests/testing/poisoned_device.h"
 #include "tests/testing/training_model.h"
 #include "tests/unit/worker/compute/executor_fixture.h"
 
@@ -50,6 +52,77 @@ TEST(ExecutorTest, AGradientIsReportedBeforeTheNextIsComputed) {
     } else if (trainer.name(i) == "w_a") {
       EXPECT_NE(then[i], in_the_end[i]) << "the step was over already";
     }
+  }
+}
+
+// A device that is behind the host: what is recorded is done once somebody
+// waits for it.
+class LateDevice : public testing::PoisonedDevice {
+ public:
+  absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override {
+    return std::make_unique<LateEvent>();
+  }
+
+ private:
+  class LateEvent : public Event {
+   public:
+    void Record(Stream& stream) override { is_done_ = false; }
+    bool IsDone() override { return is_done_; }
+    absl::Status Wait() override {
+      is_done_ = true;
+      return absl::OkStatus();
+    }
+
+   private:
+    bool is_done_ = true;
+  };
+};
+
+// What happens, in order.
+class GradientLog : public GradientListener {
+ public:
+  GradientLog(SeededExecutor& trainer, Device& device)
+      : trainer_(trainer), stream_(*device.MakeStream()) {
+    trainer_.executor().UseGradientListener(this);
+  }
+  ~GradientLog() override { trainer_.executor().UseGradientListener(nullptr); }
+
+  void OnGradientQueued(int i, const float* values, Event& done) override {
+    events.push_back(
+        absl::StrCat(done.IsDone() ? "done " : "queued ", trainer_.name(i)));
+    EXPECT_TRUE(done.Wait().ok());
+    on_device.resize(trainer_.count());
+    on_device[i].resize(trainer_.executor().gradient(i).size());
+    stream_->CopyToHost(on_device[i].data(), values,
+                        on_device[i].size() * sizeof(float));
+  }
+  void OnGradient(int i) {
+    events.push_back(absl::StrCat("ready ", trainer_.name(i)));
+  }
+
+  std::vector<std::string> events;
+  std::vector<std::vector<float>> on_device;  // by parameter
+
+ private:
+  SeededExecutor& trainer_;
+  const std::unique_ptr<Stream> stream_;
+};
+
+TEST(ExecutorTest, AGradientIsHeardOfWithItsEventBeforeItIsOnTheHost) {
+  LateDevice device;
+  for (const int64_t parts : {1, 2}) {
+    SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4, parts,
+                           /*recompute_segments=*/1, /*threads=*/1,
+                           /*statistics=*/nullptr, &device);
+    GradientLog log(trainer, device);
+    const auto result = trainer.executor().TrainStep(
+        trainer.MakeBatch(4), 0, 0, [&](int i) { log.OnGradient(i); });
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(log.events,
+              (std::vector<std::string>{"queued w_c", "ready w_c", "queued w_d",
+                                        "ready w_d", "queued w_a", "ready w_a",
+                                        "queued w_b", "ready w_b"}));
+    EXPECT_EQ(log.on_device, trainer.Gradients());
   }
 }
 
