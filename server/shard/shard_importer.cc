@@ -246,7 +246,7 @@ absl::StatusOr<uint32_t> ShardImporter::TableOf(const ShardStateReader& reader,
 absl::Status ShardImporter::OpenTheBlock(const ShardStateReader& reader,
                                          const DensePiece& piece) {
   block_ =
-      OpenBlock{piece.block(), piece.elements(), piece.updates(), {}, 0, 0};
+      ImportedBlock{piece.block(), piece.elements(), piece.updates(), {}, 0, 0};
   if (piece.updates() < 0) {
     return reader.Damage(absl::StrCat("block ", piece.block(), " has ",
                                       piece.updates(), " updates"));
@@ -278,7 +278,7 @@ absl::Status ShardImporter::ReadDense(const ShardStateReader& reader,
   if (!block_.has_value()) {
     SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
   }
-  OpenBlock& open = *block_;
+  ImportedBlock& open = *block_;
   if (piece.block() != open.id || piece.elements() != open.elements ||
       piece.updates() != open.updates || piece.array() != open.array ||
       piece.first() != open.first) {

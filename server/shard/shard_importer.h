@@ -27,6 +27,28 @@ struct ShardImportOptions {
   bool with_counts = true;
 };
 
+// The block that an import is reading.
+struct ImportedBlock {
+  uint32_t id = 0;
+  uint64_t elements = 0;
+  int64_t updates = 0;
+  std::optional<BlockIndex> index;  // nothing: of another shard
+  uint32_t array = 0;               // of the next piece
+  uint64_t first = 0;
+};
+
+// The part of a table that an import is reading.
+struct ImportedPart {
+  uint32_t table = 0;          // of this job
+  std::vector<bool> slots;     // by slot
+  std::vector<uint32_t> mine;  // those of this shard
+  uint64_t counters = 0;       // of the filter
+  uint64_t sightings = 0;
+  uint64_t next_counter = 0;
+  bool filter_fits = true;
+  std::optional<uint64_t> last_position;
+};
+
 // Fills a shard before its first call with states that ShardExporter has
 // written: of one former shard, or of several at the same cut, whose blocks and
 // slots together are this one's. Everything read is checked before it is used;
@@ -58,26 +80,6 @@ class ShardImporter {
   uint64_t filters_left_out() const { return filters_left_out_; }
 
  private:
-  // What is known of the block or the part that is being read.
-  struct OpenBlock {
-    uint32_t id = 0;
-    uint64_t elements = 0;
-    int64_t updates = 0;
-    std::optional<BlockIndex> index;  // nothing: of another shard
-    uint32_t array = 0;               // of the next piece
-    uint64_t first = 0;
-  };
-  struct OpenPart {
-    uint32_t table = 0;          // of this job
-    std::vector<bool> slots;     // by slot
-    std::vector<uint32_t> mine;  // those of this shard
-    uint64_t counters = 0;       // of the filter
-    uint64_t sightings = 0;
-    uint64_t next_counter = 0;
-    bool filter_fits = true;
-    std::optional<uint64_t> last_position;
-  };
-
   absl::Status ReadHeader(const ShardStateReader& reader,
                           const ShardStateReader::Record& record);
   absl::Status TakeWorkers(const ShardStateHeader& header);
@@ -133,8 +135,8 @@ class ShardImporter {
   ShardStateHeader header_;
   std::vector<uint32_t> tables_;  // of this job, by the state's index
   ShardStateKind stage_ = ShardStateKind::kHeader;
-  std::optional<OpenBlock> block_;
-  std::optional<OpenPart> part_;
+  std::optional<ImportedBlock> block_;
+  std::optional<ImportedPart> part_;
   uint64_t blocks_read_ = 0;
   uint64_t rows_read_ = 0;
 };

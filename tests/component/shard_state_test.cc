@@ -165,8 +165,6 @@ class Workers {
     for (float& value : gradient) value = static_cast<float>(random.Normal());
     const Rows rows = case_.rows_a_push > 0 ? Draw(&random) : Rows();
     const uint64_t samples = 8 + rank;
-    double squares = 0;
-    for (const float g : gradient) squares += double{g} * g;
     for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
       PushRequest dense =
           workers_[rank]->plain().MakePush(ps, clock, gradient, samples);

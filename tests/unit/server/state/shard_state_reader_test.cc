@@ -39,7 +39,7 @@ WrittenState Write(uint32_t seed = 0) {
   ShardStateWriter writer(&sink);
   ShardStateHeader header;
   header.set_format(1);
-  header.set_attempt(seed);
+  header.set_ps_rank(seed);
   EXPECT_TRUE(writer.Write(ShardStateKind::kHeader, header, "").ok());
   for (uint32_t i = 0; i < 3; ++i) {
     DensePiece piece;
