@@ -52,6 +52,16 @@ bool RegimeSchedule::AllSync() const {
                      [](const TrainingRegime& r) { return r.sync(); });
 }
 
+std::optional<int64_t> RegimeSchedule::CutSpread() const {
+  std::optional<int64_t> least;
+  for (const TrainingRegime& regime : regimes_) {
+    if (!regime.bound().has_value()) continue;
+    const int64_t spread = regime.sync() ? 0 : *regime.bound() + 1;
+    least = std::min(least.value_or(spread), spread);
+  }
+  return least;
+}
+
 ElementType RegimeSchedule::WidestWireType() const {
   return std::max_element(regimes_.begin(), regimes_.end(),
                           [](const TrainingRegime& a, const TrainingRegime& b) {

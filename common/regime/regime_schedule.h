@@ -80,6 +80,10 @@ class RegimeSchedule {
   // True if some regime, or each of them, is SYNC.
   bool AnySync() const;
   bool AllSync() const;
+  // How far apart the clocks of any cut may be, wherever it is; none: any
+  // number. In SYNC they are equal, a bound lets workers be one clock more than
+  // it apart.
+  std::optional<int64_t> CutSpread() const;
   // The type that takes most bytes; at some clock elements travel in it.
   ElementType WidestWireType() const;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,10 +13,10 @@
 #include "common/base/aligned_buffer.h"
 #include "common/system/memory_claim.h"
 #include "common/update/float_source.h"
+#include "common/update/step_rule.h"
 #include "kernels/optimizer/finite.h"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
-#include "kernels/optimizer/step_rule.h"
 
 namespace syncline {
 
@@ -104,6 +105,12 @@ class DenseUpdater {
   // For a schedule that ends with the job. Before the first Apply.
   void SetTotalClocks(int64_t clocks) {
     options_.rule.learning_rate.total_clocks = clocks;
+  }
+
+  // For regimes that come while the job runs. Before the first Apply of a clock
+  // whose regime changes.
+  void SetRegimes(RegimeSchedule regimes) {
+    options_.rule.regimes = std::move(regimes);
   }
 
   // The block is a running mean of what is pushed, not a parameter: it is

@@ -39,7 +39,8 @@ absl::StatusOr<LearningRate> ReadLearningRate(const LearningRateSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec) {
+absl::StatusOr<DenseUpdater::Options> ReadUpdate(
+    const JobSpec& spec, const RegimeSchedule& regimes) {
   DenseUpdater::Options options;
   SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
                             ReadOptimizer("optimizer", spec.optimizer()));
@@ -48,6 +49,7 @@ absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(options.rule.learning_rate,
                             ReadLearningRate(spec.learning_rate()));
+  options.rule.regimes = regimes;
   options.rule.clip_norm = spec.optimizer().clip_norm();
   SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite,
                             ReadNonFinite(spec.non_finite()));

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
 #include "kernels/optimizer/finite.h"
 #include "kernels/optimizer/learning_rate.h"
@@ -18,8 +19,9 @@ namespace syncline {
 // InvalidArgument and name the field: a value that is not built.
 
 // Of dense blocks. A schedule that ends with the job may lack its end:
-// EndsWithTheJob, and total_clocks is 0.
-absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec);
+// EndsWithTheJob, and total_clocks is 0. `regimes` are the job's.
+absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec,
+                                                 const RegimeSchedule& regimes);
 
 // `field` names the spec in errors.
 absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,7 @@ ConsistencyController::ConsistencyController(Options options)
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
-  BeginSyncClock();
+  BeginStretch(0);
 }
 
 // --- Events ------------------------------------------------------------------
@@ -174,6 +175,7 @@ WaitReasons ConsistencyController::Reasons() const {
       workers_,
       cuts_,
       sync_,
+      in_sync_,
       activities_,
       initialised()
           ? ""
@@ -244,7 +246,7 @@ int64_t ConsistencyController::min_clock() const {
     if (active(rank)) least = std::min(least, workers_[rank].closed());
   }
   if (least == std::numeric_limits<int64_t>::max()) return max_clock();
-  return sync() ? std::min(least, sync_.clock()) : least;
+  return in_sync_ ? std::min(least, sync_.clock()) : least;
 }
 
 int64_t ConsistencyController::max_clock() const {
@@ -252,7 +254,7 @@ int64_t ConsistencyController::max_clock() const {
   for (const PushLedger& worker : workers_) {
     most = std::max(most, worker.closed());
   }
-  return sync() ? std::min(most, sync_.clock()) : most;
+  return in_sync_ ? std::min(most, sync_.clock()) : most;
 }
 
 // --- Callers -----------------------------------------------------------------
@@ -311,7 +313,8 @@ bool ConsistencyController::MustPark(const ShardCall& call) const {
   const PushLedger& worker = workers_[call.rank];
   // Duplicates, and what comes after the last clock, have nothing to wait for.
   if (clock < worker.closed() || worker.finished()) return false;
-  return clock > worker.closed() || (sync() && clock > sync_.clock()) ||
+  return clock > worker.closed() || clock >= stretch_end_ ||
+         (in_sync_ && clock > sync_.clock()) ||
          cuts_.Gate(call.rank, clock) != nullptr;
 }
 
@@ -347,7 +350,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   const PushFacts& push = *call.push;
   PushLedger& worker = workers_[call.rank];
   if (worker.Open(push)) {
-    if (sync()) {
+    if (in_sync_) {
       sync_.OnStarted(call.rank, push);
     } else if (push.non_finite) {
       ++skipped_pushes_;
@@ -367,7 +370,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
                     .rank = call.rank,
                     .clock = push.clock,
                     .sample_count = push.sample_count});
-    if (sync()) {
+    if (in_sync_) {
       sync_.OnGradient(block, out);
       continue;
     }
@@ -388,7 +391,7 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
 void ConsistencyController::CloseClock(uint32_t rank, ShardActions* out) {
   workers_[rank].Close();
   moved_ = true;
-  if (sync() && sync_.OnClosed(workers_[rank], out)) BeginSyncClock();
+  if (in_sync_ && sync_.OnClosed(workers_[rank], out)) BeginSyncClock();
 }
 
 void ConsistencyController::BeginSyncClock() {
@@ -451,14 +454,18 @@ bool ConsistencyController::CanRead(ParkedPull* pull) const {
 // arrives for other blocks, so there is no need to wait for it. A client with a
 // bounded number of calls in flight depends on this: the pull that came with
 // its first push must not wait for its last one.
+//
+// SYNC buffers what it receives, so SyncClock knows what is applied, also for
+// the values that the mode behind it reads first. The other modes apply at
+// once, and the bound of the pull's clock decides: 0 for SYNC's first values.
 bool ConsistencyController::CanReadBlock(BlockIndex block, uint32_t rank,
                                          int64_t clock) const {
-  if (sync()) return sync_.HasApplied(block, clock);
+  if (in_sync_) return sync_.HasApplied(block, clock);
   if (active(rank) && workers_[rank].clocks_of(block) < clock) return false;
-  if (options_.mode == ConsistencyMode::kAsync) return true;
+  const std::optional<int64_t> bound = options_.regimes.At(clock).bound();
+  if (!bound.has_value()) return true;
   for (uint32_t other = 0; other < workers_.size(); ++other) {
-    if (active(other) &&
-        workers_[other].clocks_of(block) < clock - options_.staleness_bound) {
+    if (active(other) && workers_[other].clocks_of(block) < clock - *bound) {
       return false;
     }
   }
@@ -466,10 +473,10 @@ bool ConsistencyController::CanReadBlock(BlockIndex block, uint32_t rank,
 }
 
 bool ConsistencyController::CanReadShard(uint32_t rank, int64_t clock) const {
-  if (sync()) return sync_.HasApplied(clock);
+  if (in_sync_) return sync_.HasApplied(clock);
   if (active(rank) && workers_[rank].closed() < clock) return false;
-  return options_.mode == ConsistencyMode::kAsync ||
-         min_clock() >= clock - options_.staleness_bound;
+  const std::optional<int64_t> bound = options_.regimes.At(clock).bound();
+  return !bound.has_value() || min_clock() >= clock - *bound;
 }
 
 void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
@@ -506,6 +513,7 @@ void ConsistencyController::Settle(absl::Time now, ShardActions* out) {
   while (changed_) {
     changed_ = false;
     PassCuts(now, out);
+    PassStretches();
     RunParkedPulls(out);
     RunParkedPushes(out);
   }

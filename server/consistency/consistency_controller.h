@@ -34,6 +34,11 @@ namespace syncline::ps {
 // call that is handed in ends in exactly one kRead, kAck or kFail, at the
 // latest at the first OnTick after its deadline. Thread-compatible.
 //
+// The mode of a clock is that of its regime. Bounds, ASYNC and bounded
+// staleness change from one clock to the next without a halt. Where SYNC begins
+// or ends, the workers wait for each other: no push of the clocks behind the
+// border is accepted before all pushes of those below it are applied.
+//
 // Sources: Valiant, CACM 1990 (BSP); Ho et al., NIPS 2013 (SSP); Li et al.,
 // OSDI 2014 (vector clocks per range); Chandy and Lamport, TOCS 1985 (cuts).
 class ConsistencyController {
@@ -61,6 +66,13 @@ class ConsistencyController {
   absl::Span<const int64_t> smallest_cut() const { return smallest_cut_; }
   absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                         absl::Time now, ShardActions* out);
+  // The job trains by `regime` from its first clock on. A pull that was
+  // answered before keeps the bound that it was answered under. Errors: those
+  // of RegimeSchedule::Add; a clock has begun once one of its pushes was
+  // accepted, or a cut behind it is announced, whose clocks obey the regimes
+  // that they were chosen by.
+  absl::Status OnRegime(const TrainingRegime& regime, absl::Time now,
+                        ShardActions* out);
   // A worker says what it does instead of pushing, the evaluator what it does
   // at a cut; see CallerActivities.
   absl::Status OnActivity(uint32_t rank, uint64_t incarnation,
@@ -122,13 +134,13 @@ class ConsistencyController {
   size_t parked_pulls() const { return parked_pulls_.size(); }
   uint64_t duplicate_blocks() const { return duplicate_blocks_; }
   uint64_t abandoned_cuts() const { return abandoned_cuts_; }
-  // kSync: clocks at which nothing was applied because a gradient was not
-  // finite. Else: pushes without gradient, whose worker found it not to be
-  // finite.
+  // Clocks of SYNC at which nothing was applied because a gradient was not
+  // finite. In the other modes: pushes without gradient, whose worker found it
+  // not to be finite.
   uint64_t skipped_clocks() const {
-    return sync() ? sync_.skipped_clocks() : skipped_pushes_;
+    return sync_.skipped_clocks() + skipped_pushes_;
   }
-  // kSync: pushes of this worker without gradient, for the same reason, at
+  // SYNC: pushes of this worker without gradient, for the same reason, at
   // clocks at which gradients of other workers were applied.
   uint64_t left_out_pushes(uint32_t rank) const {
     return sync_.left_out_pushes(rank);
@@ -168,6 +180,10 @@ class ConsistencyController {
 
   // The next clock of SYNC begins.
   void BeginSyncClock();
+  // The shard takes the clocks from `clock` on, in the mode that they have.
+  void BeginStretch(int64_t clock);
+  // Begins the next stretch if this one is over: all its pushes are applied.
+  void PassStretches();
 
   // Pulls.
   void StartPull(ShardCall call, ShardActions* out);
@@ -191,7 +207,6 @@ class ConsistencyController {
   bool initialised() const {
     return had_init_ && initialised_count_ == options_.dense_block_count();
   }
-  bool sync() const { return options_.sync(); }
   // Null for the evaluator.
   const PushLedger* ledger(uint32_t rank) const {
     return options_.is_worker(rank) ? &workers_[rank] : nullptr;
@@ -200,7 +215,7 @@ class ConsistencyController {
     return options_.is_worker(rank) && !workers_[rank].finished();
   }
 
-  const Options options_;
+  Options options_;                  // const, but for its regimes
   std::vector<PushLedger> workers_;  // by rank
   CutSchedule cuts_;
   std::vector<int64_t> smallest_cut_;
@@ -209,7 +224,12 @@ class ConsistencyController {
   bool had_init_ = false;
   absl::Status closed_;
 
-  SyncClock sync_;  // kSync
+  // The stretch of clocks that the shard takes now, up to where SYNC begins or
+  // ends.
+  bool in_sync_ = false;
+  int64_t stretch_begin_ = 0;
+  int64_t stretch_end_ = 0;
+  SyncClock sync_;  // while in_sync_
 
   std::list<ShardCall> parked_pushes_;  // in order of arrival
   std::list<ParkedPull> parked_pulls_;

@@ -7,12 +7,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/regime/regime_schedule.h"
 #include "server/consistency/consistency_controller.h"
 
 namespace syncline::ps {
 namespace {
 
-// OK if the controllers of a job in this mode can have this state at a cut.
+// The clock that all workers of the state have come to: the smallest one of
+// those that have not finished; if all have, the largest one.
+int64_t ClockOf(const ControllerState& state) {
+  int64_t least = RegimeSchedule::kNever;
+  int64_t most = 0;
+  for (const ControllerState::Worker& worker : state.workers) {
+    if (!worker.finished) least = std::min(least, worker.closed);
+    most = std::max(most, worker.closed);
+  }
+  return least == RegimeSchedule::kNever ? most : least;
+}
+
+// OK if the controllers of a job with these regimes can have this state at a
+// cut.
 absl::Status CheckState(const ConsistencyOptions& options,
                         const ControllerState& state) {
   if (state.workers.size() != options.workers.size()) {
@@ -20,22 +34,24 @@ absl::Status CheckState(const ConsistencyOptions& options,
         absl::StrCat(options.label, ": the state is of ", state.workers.size(),
                      " workers, the job has ", options.workers.size()));
   }
-  int64_t clock = -1;  // of the active workers, in SYNC
+  for (uint32_t rank = 0; rank < state.workers.size(); ++rank) {
+    if (state.workers[rank].closed >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.label, ": the state says that ", options.workers[rank].name,
+        " has closed ", state.workers[rank].closed, " clocks"));
+  }
+  // No worker goes on where SYNC holds another, or is to begin.
+  const int64_t clock = ClockOf(state);
+  const int64_t end = options.regimes.At(clock).sync()
+                          ? clock
+                          : options.regimes.NextSyncChange(clock);
   for (uint32_t rank = 0; rank < state.workers.size(); ++rank) {
     const ControllerState::Worker& worker = state.workers[rank];
-    if (worker.closed < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.label, ": the state says that ", options.workers[rank].name,
-          " has closed ", worker.closed, " clocks"));
-    }
-    if (!options.sync() || worker.finished) continue;
-    if (clock >= 0 && worker.closed != clock) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.label, ": the state says that ", options.workers[rank].name,
-          " has closed ", worker.closed, " clocks, and other workers ", clock,
-          "; in SYNC a cut is at one clock"));
-    }
-    clock = worker.closed;
+    if (worker.finished || worker.closed <= end) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.label, ": the state says that ", options.workers[rank].name,
+        " has closed ", worker.closed, " clocks, and other workers ", clock,
+        "; in SYNC a cut is at one clock"));
   }
   return absl::OkStatus();
 }
@@ -78,12 +94,10 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
                                            absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckFresh());
   SYNCLINE_RETURN_IF_ERROR(CheckState(options_, state));
-  int64_t clock = 0;
   std::vector<uint64_t> left_out;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     const ControllerState::Worker& worker = state.workers[rank];
     workers_[rank].Import(worker.closed, worker.finished);
-    clock = std::max(clock, worker.closed);
     left_out.push_back(worker.left_out_pushes);
   }
   had_init_ = true;
@@ -91,12 +105,9 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
   initialised_count_ = options_.dense_block_count();
   duplicate_blocks_ = state.duplicate_blocks;
   abandoned_cuts_ = state.abandoned_cuts;
-  if (sync()) {
-    sync_.Import(clock, state.skipped_clocks, std::move(left_out));
-    BeginSyncClock();
-  } else {
-    skipped_pushes_ = state.skipped_clocks;
-  }
+  const int64_t clock = ClockOf(state);
+  sync_.Import(clock, state.skipped_clocks, std::move(left_out));
+  BeginStretch(clock);
   moved_at_ = now;
   return absl::OkStatus();
 }

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/regime/regime_schedule.h"
 
 namespace syncline::ps {
-
-enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 
 // The consistency that a job asks for, its participants, and the blocks of one
 // shard.
@@ -20,16 +19,16 @@ struct ConsistencyOptions {
     uint64_t incarnation = 0;
     std::string name;  // "worker:2 at 10.0.0.7:4000", for messages
   };
-  ConsistencyMode mode = ConsistencyMode::kSync;
-  int64_t staleness_bound = 0;  // kBoundedStaleness
+  // Mode and bound, by clock.
+  RegimeSchedule regimes = {};
   // Gradients are scaled by their global norm, which other shards are part
   // of.
   bool clip_norm = false;
-  // kSync: steps are scaled by norms of whole tensors (kLamb).
+  // At clocks of SYNC: steps are scaled by norms of whole tensors (kLamb).
   bool trust_ratio = false;
-  // kSync: where a gradient is not finite, no worker's gradient is applied at
-  // its clock. The shards find out by its norm, or by a worker's push, which is
-  // known before anything of the clock is applied.
+  // At clocks of SYNC: where a gradient is not finite, no worker's gradient is
+  // applied at its clock. The shards find out by its norm, or by a worker's
+  // push, which is known before anything of the clock is applied.
   bool skip_non_finite = false;
   std::vector<Worker> workers = {};  // by rank, at least one
   // Evaluates in the chief's stead: announces, reads and ends cuts, pushes
@@ -42,11 +41,9 @@ struct ConsistencyOptions {
   std::string label = {};     // "job j-0001 on ps:0 at 10.0.0.5:4000"
   size_t parked_max = 65536;  // calls; above it they are refused
 
-  // True if no gradient of a clock is applied before the norm of the clock's
-  // whole gradient is known.
-  bool NeedsGradientNorm() const {
-    return mode == ConsistencyMode::kSync && (clip_norm || skip_non_finite);
-  }
+  // True if no gradient of a clock of SYNC is applied before the norm of the
+  // clock's whole gradient is known.
+  bool NeedsGradientNorm() const { return clip_norm || skip_non_finite; }
   // Workers, and the evaluator if there is one.
   size_t caller_count() const {
     return workers.size() + (evaluator.has_value() ? 1 : 0);
@@ -60,7 +57,6 @@ struct ConsistencyOptions {
     return rank < workers.size() ? workers[rank] : *evaluator;
   }
 
-  bool sync() const { return mode == ConsistencyMode::kSync; }
   bool is_worker(uint32_t rank) const { return rank < workers.size(); }
   uint32_t dense_block_count() const { return block_count - slot_count; }
 };

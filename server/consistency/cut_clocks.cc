@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,13 +11,30 @@
 namespace syncline::ps {
 namespace {
 
+// How far the clocks of a cut may be apart that holds a worker at `least`. SYNC
+// applies no clock from there on; another mode with a bound lets a worker read
+// at the clocks below its cut.
+int64_t AllowedSpread(const RegimeSchedule& regimes, int64_t least) {
+  const absl::Span<const TrainingRegime> all = regimes.regimes();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_last = i + 1 == all.size();
+    if (!is_last && all[i + 1].first_clock <= least) continue;
+    const int64_t first = i == 0 ? least : std::max(all[i].first_clock, least);
+    if (all[i].sync()) return first - least;
+    const std::optional<int64_t> bound = all[i].bound();
+    if (bound.has_value() &&
+        (is_last || all[i + 1].first_clock > least + *bound + 1)) {
+      return std::max(first - least, *bound + 1);
+    }
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
 // A worker that is held at its cut must not keep another from reaching its own:
 // that one would wait for the cut, and the cut for it.
 absl::Status CheckCutSpread(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks) {
-  if (options.mode == ConsistencyMode::kAsync) return absl::OkStatus();
-  const int64_t allowed = options.sync() ? 0 : options.staleness_bound + 1;
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t most = 0;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
@@ -24,7 +42,9 @@ absl::Status CheckCutSpread(const ConsistencyOptions& options,
     least = std::min(least, clocks[rank]);
     most = std::max(most, clocks[rank]);
   }
-  if (least >= most || most - least <= allowed) return absl::OkStatus();
+  if (least >= most) return absl::OkStatus();
+  const int64_t allowed = AllowedSpread(options.regimes, least);
+  if (most - least <= allowed) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(options.label, ": the clocks of a cut are ", most - least,
                    " apart; the consistency mode allows ", allowed));

@@ -58,6 +58,9 @@ class CutSchedule {
   // Announced, or one of the latest that were.
   bool Knows(uint64_t id) const;
 
+  // The largest clock of an announced cut; 0: there is none.
+  int64_t max_clock() const;
+
   // Null: not announced.
   const Cut* Find(uint64_t id) const;
 

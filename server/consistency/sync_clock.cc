@@ -24,6 +24,11 @@ SyncClock::SyncClock(const ConsistencyOptions& options)
       versions_(options.block_count, 0),
       left_out_pushes_(options.workers.size()) {}
 
+void SyncClock::StartAt(int64_t clock) {
+  clock_ = clock;
+  versions_.assign(versions_.size(), clock_);
+}
+
 void SyncClock::Begin(uint32_t active_workers) {
   active_ = active_workers;
   open_ = active_;

@@ -18,6 +18,7 @@ namespace syncline::ps {
 // SYNC's open clock on one shard: which gradients of it are buffered, and when
 // they are reduced, applied or dropped. Pure, thread-compatible.
 //
+//   StartAt, where SYNC follows another mode
 //   Begin -> gradients of all active workers -> every worker has closed it
 //     -> the reductions that the job needs, over all shards -> Begin of the
 //     next
@@ -33,6 +34,9 @@ class SyncClock {
   // The open clock. It is the shard's version, too: all pushes of the clocks
   // below it are applied.
   int64_t clock() const { return clock_; }
+  // SYNC begins with this clock: all pushes of the clocks below it are applied.
+  // Begin follows. REQUIRES: not IsReducing(); `clock` is not below clock().
+  void StartAt(int64_t clock);
   // The clock begins, and this many workers take part in it.
   void Begin(uint32_t active_workers);
 

@@ -1,6 +1,7 @@
 #include "server/consistency/wait_reasons.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,9 +39,11 @@ std::string WaitReasons::OfPush(const ShardCall& call) const {
                         }));
   }
   if (sync_.IsReducing()) return sync_.ReductionText();
-  return absl::StrCat("clock ", sync_.clock(),
+  // SYNC's open clock, or the last one of a mode that waits for none.
+  const int64_t open = in_sync_ ? sync_.clock() : clock - 1;
+  return absl::StrCat("clock ", open,
                       "; missing: ", Missing([&](uint32_t rank) {
-                        return workers_[rank].closed() <= sync_.clock();
+                        return workers_[rank].closed() <= open;
                       }));
 }
 
@@ -54,20 +57,17 @@ std::string WaitReasons::OfPull(const ShardCall& call) const {
                           return workers_[rank].closed() < cut.clocks[rank];
                         }));
   }
+  // What SYNC has still to apply, no later mode may miss.
+  const std::optional<int64_t> bound =
+      in_sync_ ? 0 : options_.regimes.At(pull.clock).bound();
   const auto lacks = [&](uint32_t rank) {
     const PushLedger& worker = workers_[rank];
-    int64_t needed = pull.clock;
-    if (options_.mode == ConsistencyMode::kBoundedStaleness &&
-        rank != call.rank) {
-      needed -= options_.staleness_bound;
-    }
-    if (options_.mode == ConsistencyMode::kAsync && rank != call.rank) {
-      return false;
-    }
+    if (rank != call.rank && !bound.has_value()) return false;
+    const int64_t needed = pull.clock - (rank == call.rank ? 0 : *bound);
     if (worker.closed() >= needed) return false;
     // Where norms are reduced, no block is applied before all have arrived.
     return pull.blocks.empty() ||
-           (options_.sync() && sync_.WaitsForReduction(pull.blocks[0])) ||
+           (in_sync_ && sync_.WaitsForReduction(pull.blocks[0])) ||
            std::any_of(pull.blocks.begin(), pull.blocks.end(),
                        [&](BlockIndex block) {
                          return worker.clocks_of(block) < needed;

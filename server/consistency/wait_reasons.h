@@ -23,15 +23,18 @@ namespace syncline::ps {
 // duration of one event.
 class WaitReasons {
  public:
+  // `in_sync`: the clocks that the shard takes now are SYNC's.
   // `initial_values_text`: which initial values are missing; empty: none.
   WaitReasons(const ConsistencyOptions& options,
               absl::Span<const PushLedger> workers, const CutSchedule& cuts,
-              const SyncClock& sync, const CallerActivities& activities,
+              const SyncClock& sync, bool in_sync,
+              const CallerActivities& activities,
               std::string initial_values_text)
       : options_(options),
         workers_(workers),
         cuts_(cuts),
         sync_(sync),
+        in_sync_(in_sync),
         activities_(activities),
         initial_values_text_(std::move(initial_values_text)) {}
 
@@ -56,6 +59,7 @@ class WaitReasons {
   const absl::Span<const PushLedger> workers_;  // by rank
   const CutSchedule& cuts_;
   const SyncClock& sync_;
+  const bool in_sync_;
   const CallerActivities& activities_;
   const std::string initial_values_text_;
 };

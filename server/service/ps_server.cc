@@ -158,7 +158,7 @@ class PsServerImpl final : public PsServer {
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
   const PsPlan plan = PlanShard(
       config.update.optimizer, config.controller, LayoutOf(config).counts(),
-      static_cast<uint32_t>(config.controller.workers.size()), config.wire_type,
+      static_cast<uint32_t>(config.controller.workers.size()),
       !config.tables.empty());
   const absl::Status fits = CheckMemoryFor(
       "parameters, optimizer state, waiting gradients and messages",

@@ -17,26 +17,6 @@ absl::Status Unsupported(absl::string_view field, absl::string_view value) {
       absl::StrCat(field, ": ", value, " is not built"));
 }
 
-absl::Status ReadConsistency(const ConsistencySpec& spec,
-                             ConsistencyController::Options* options) {
-  switch (spec.mode()) {
-    case ConsistencySpec::MODE_UNSPECIFIED:
-    case ConsistencySpec::SYNC:
-      options->mode = ConsistencyMode::kSync;
-      return absl::OkStatus();
-    case ConsistencySpec::BOUNDED_STALENESS:
-      options->mode = ConsistencyMode::kBoundedStaleness;
-      options->staleness_bound = spec.staleness_bound();
-      return absl::OkStatus();
-    case ConsistencySpec::ASYNC:
-      options->mode = ConsistencyMode::kAsync;
-      return absl::OkStatus();
-    default:
-      return Unsupported("consistency.mode",
-                         ConsistencySpec::Mode_Name(spec.mode()));
-  }
-}
-
 absl::StatusOr<std::optional<float>> ReadMomentum(
     const ParameterInfo& parameter) {
   if (!parameter.has_momentum()) return std::nullopt;
@@ -154,14 +134,10 @@ absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
 // participants. REQUIRES: the blocks and tables of `config` are set.
 absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
   SYNCLINE_ASSIGN_OR_RETURN(config->controller,
-                            ReadController(assignment.spec()));
+                            ReadController(assignment.spec(), config->regimes));
   config->controller.label = config->label;
   config->folds_statistics =
       assignment.spec().training().sync_batch_statistics();
-  if (config->folds_statistics &&
-      config->controller.mode != ConsistencyMode::kSync) {
-    return Unsupported("training.sync_batch_statistics", "true but for SYNC");
-  }
   const ShardLayout layout = LayoutOf(*config);
   config->controller.block_count = layout.block_count();
   config->controller.slot_count =
@@ -180,33 +156,15 @@ absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec) {
-  switch (spec.wire_type()) {
-    case WIRE_TYPE_UNSPECIFIED:
-    case WIRE_FLOAT32:
-      return ElementType::kFloat32;
-    case WIRE_BFLOAT16:
-      return ElementType::kBfloat16;
-    case WIRE_FLOAT16:
-      return ElementType::kFloat16;
-    default:
-      return Unsupported("wire_type", absl::StrCat(spec.wire_type()));
-  }
-}
-
 absl::StatusOr<ConsistencyController::Options> ReadController(
-    const JobSpec& spec) {
+    const JobSpec& spec, const RegimeSchedule& regimes) {
   ConsistencyController::Options options;
-  SYNCLINE_RETURN_IF_ERROR(ReadConsistency(spec.consistency(), &options));
+  options.regimes = regimes;
   SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy,
                             ReadNonFinite(spec.non_finite()));
-  const bool sync = options.mode == ConsistencyMode::kSync;
   options.clip_norm = spec.optimizer().clip_norm() > 0;
-  options.skip_non_finite = sync && policy == OnNonFinite::kSkipStep;
+  options.skip_non_finite = policy == OnNonFinite::kSkipStep;
   options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
-  if (options.trust_ratio && !sync) {
-    return Unsupported("optimizer.kind", "LAMB but for SYNC");
-  }
   return options;
 }
 
@@ -216,7 +174,7 @@ ShardLayout LayoutOf(const JobConfig& config) {
     tables.push_back(table.layout);
   }
   return ShardLayout(config.map, config.ps_rank, std::move(tables),
-                     config.wire_type);
+                     config.regimes);
 }
 
 std::string MemberName(const Member& member) {
@@ -248,8 +206,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_ASSIGN_OR_RETURN(config.regimes, ReadRegimes(assignment));
 
   const JobSpec& spec = assignment.spec();
-  SYNCLINE_ASSIGN_OR_RETURN(config.wire_type, ReadWireType(spec));
-  SYNCLINE_ASSIGN_OR_RETURN(config.update, ReadUpdate(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(config.update, ReadUpdate(spec, config.regimes));
   for (const ParameterInfo& parameter : assignment.parameters()) {
     config.tensor_names.push_back(parameter.name());
     SYNCLINE_ASSIGN_OR_RETURN(config.momenta.emplace_back(),

@@ -26,7 +26,6 @@ struct JobConfig {
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
   RegimeSchedule regimes;
-  ElementType wire_type = ElementType::kFloat32;
   DenseUpdater::Options update;
   // By their index in JobAssignment.tables. memory_bytes and disk_bytes are
   // what the job asks for; 0: a share of the daemon's.
@@ -58,13 +57,10 @@ struct JobConfig {
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
 
-// How gradients travel. Errors: InvalidArgument: a type that is not built.
-absl::StatusOr<ElementType> ReadWireType(const JobSpec& spec);
-
-// The controller's options, as far as the spec gives them. Errors:
-// InvalidArgument: a mode or policy that is not built, or LAMB but for SYNC.
+// The controller's options, as far as the spec and the regimes give them.
+// Errors: InvalidArgument: a policy that is not built.
 absl::StatusOr<ConsistencyController::Options> ReadController(
-    const JobSpec& spec);
+    const JobSpec& spec, const RegimeSchedule& regimes);
 
 // The layout that messages about the job's blocks and tables on this shard must
 // have.

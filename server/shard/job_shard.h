@@ -183,7 +183,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   size_t SlotOf(BlockIndex block) const {
     return block - layout_.counts().size();
   }
-  uint64_t RowBytes(const CallRowSpan& range) const;
+  // Of an element of that clock's gradients, and of rows with their keys.
+  size_t WireBytesAt(int64_t clock) const;
+  uint64_t RowBytes(const CallRowSpan& range, int64_t clock) const;
   // Of the block's tensor, as last reduced.
   double TrustRatio(BlockIndex block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands steps to the lanes; under the lock, so that lanes see events in the

@@ -100,7 +100,7 @@ void JobShard::StoreBlock(const ShardAction& action, StepBatch* batch) {
   if (action.kind == Kind::kInit) return;
   // The gradient stays in the type in which it came.
   const uint64_t bytes =
-      layout_.counts()[action.block] * ElementBytes(config_.wire_type);
+      layout_.counts()[action.block] * WireBytesAt(action.clock);
   buffered_bytes_[action.block] += bytes;
   gradient_bytes_ += bytes;
 }
@@ -131,28 +131,34 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
     // In SYNC the rows wait for other workers, which must find room: neither
     // rows nor keys count in the budget. In the other modes the rows count
     // until their lane has applied them.
-    if (config_.controller.mode == ConsistencyMode::kSync) {
+    if (config_.regimes.At(action.clock).sync()) {
       rows->hold = InFlightBudget::Hold();
     } else if (rows->payload_hold.bytes() == 0) {
       rows->payload_hold = std::move(call.payload.hold);
     }
     CallRowSpan range =
         RowsOfSlot(rows, action.position - dense_blocks, action.rank);
-    gradient_bytes_ += RowBytes(range);
+    gradient_bytes_ += RowBytes(range, action.clock);
     return slots_.Buffer(slot, std::move(range));
   }
   if (action.kind == Kind::kReduceGradients) {
     return batch->AddRows(slot_lanes_[slot], action, slots_.Of(slot));
   }
   std::vector<CallRowSpan> ranks = slots_.Take(slot);
-  for (const CallRowSpan& range : ranks) gradient_bytes_ -= RowBytes(range);
+  for (const CallRowSpan& range : ranks) {
+    gradient_bytes_ -= RowBytes(range, action.clock);
+  }
   if (action.kind == Kind::kDropGradients) return;
   batch->AddRows(slot_lanes_[slot], action, std::move(ranks));
 }
 
-uint64_t JobShard::RowBytes(const CallRowSpan& range) const {
-  const size_t row = executor_.tables().dim(range.list->table) *
-                     ElementBytes(config_.wire_type);
+size_t JobShard::WireBytesAt(int64_t clock) const {
+  return ElementBytes(config_.regimes.At(clock).wire_type);
+}
+
+uint64_t JobShard::RowBytes(const CallRowSpan& range, int64_t clock) const {
+  const size_t row =
+      executor_.tables().dim(range.list->table) * WireBytesAt(clock);
   return range.count * (sizeof(int64_t) + row);
 }
 
@@ -197,7 +203,7 @@ bool JobShard::AreFew(const StepBatch& batch) const {
       // A gRPC thread must not wait for a disk.
       if (executor_.tables().spills()) return false;
       for (const CallRowSpan& range : step.rows->ranks)
-        bytes += RowBytes(range);
+        bytes += RowBytes(range, step.rows->clock);
     }
   }
   return bytes <= kBytesHereMax;

@@ -58,7 +58,7 @@ uint64_t JobShard::SkippedClocks() const {
 
 uint64_t JobShard::DroppedBlocks() const {
   const OnNonFinite policy = config_.update.on_non_finite;
-  const bool sync = config_.controller.mode == ConsistencyMode::kSync;
+  const bool sync = config_.regimes.AllSync();
   // SYNC with SKIP_STEP has skipped the clock of what was found.
   if (policy == OnNonFinite::kFailJob ||
       (policy == OnNonFinite::kSkipStep && sync)) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/regime/job_regimes.h"
 #include "common/update/dense_updater.h"
 #include "common/update/update_spec.h"
 #include "server/shard/job_config.h"
@@ -21,11 +22,11 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors) {
   SYNCLINE_ASSIGN_OR_RETURN(const OptimizerParams optimizer,
                             ReadOptimizer("optimizer", spec.optimizer()));
-  SYNCLINE_ASSIGN_OR_RETURN(const ElementType wire_type, ReadWireType(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
                             BlockMap::Create(tensors, spec.resources().ps()));
   SYNCLINE_ASSIGN_OR_RETURN(const ConsistencyController::Options controller,
-                            ReadController(spec));
+                            ReadController(spec, regimes));
   std::vector<PsPlan> all;
   for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
     std::vector<size_t> counts;
@@ -33,7 +34,7 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
       counts.push_back(static_cast<size_t>(map.blocks()[block].count));
     }
     all.push_back(PlanShard(optimizer, controller, counts,
-                            spec.resources().workers(), wire_type,
+                            spec.resources().workers(),
                             /*has_tables=*/spec.tables_size() > 0));
   }
   return all;
@@ -42,18 +43,19 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
 PsPlan PlanShard(const OptimizerParams& optimizer,
                  const ConsistencyController::Options& controller,
                  absl::Span<const size_t> counts, uint32_t workers,
-                 ElementType wire_type, bool has_tables) {
+                 bool has_tables) {
   const auto elements = static_cast<int64_t>(
       std::accumulate(counts.begin(), counts.end(), size_t{0}));
   const int64_t bytes =
-      elements * static_cast<int64_t>(ElementBytes(wire_type));
+      elements *
+      static_cast<int64_t>(ElementBytes(controller.regimes.WidestWireType()));
   PsPlan plan;
   plan.value_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
       OptimizerParams(), counts, /*with_reduced=*/false));
   plan.slot_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
                         optimizer, counts, /*with_reduced=*/false)) -
                     plan.value_bytes;
-  if (controller.mode == ConsistencyMode::kSync) {
+  if (controller.regimes.AnySync()) {
     // Gradients that wait for the other workers: as they came, and folded, if
     // the norm is waited for too.
     plan.waiting_bytes =

@@ -5,7 +5,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/base/element_type.h"
 #include "common/model/job_plan.h"
 #include "common/model/training_tables.h"
 #include "common/wire/block_map.h"
@@ -23,11 +22,12 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
 
 // Memory of one shard: of blocks of `counts` elements in a job that
-// `controller` keeps in step. `has_tables`: its messages have rows, too.
+// `controller` keeps in step, in the regime that takes most. `has_tables`: its
+// messages have rows, too.
 PsPlan PlanShard(const OptimizerParams& optimizer,
                  const ConsistencyController::Options& controller,
                  absl::Span<const size_t> counts, uint32_t workers,
-                 ElementType wire_type, bool has_tables);
+                 bool has_tables);
 
 // Bytes that a row of each table of a job needs; `tables` are the job's tables.
 // REQUIRES: as PlanPs. Errors: InvalidArgument: an optimizer that is not built.

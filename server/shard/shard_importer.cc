@@ -199,7 +199,7 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
   if (!options_.with_counts) return absl::OkStatus();
   // SYNC skips a clock on all shards; else each shard skips pushes.
   controller_->skipped_clocks =
-      config_->controller.sync()
+      config_->regimes.AllSync()
           ? std::max(controller_->skipped_clocks, header.skipped_clocks())
           : controller_->skipped_clocks + header.skipped_clocks();
   controller_->duplicate_blocks += header.duplicate_blocks();

@@ -48,11 +48,12 @@ uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
 }  // namespace
 
 ShardLayout::ShardLayout(BlockMap map, uint32_t shard,
-                         std::vector<TableLayout> tables, ElementType type)
+                         std::vector<TableLayout> tables,
+                         RegimeSchedule regimes)
     : map_(std::move(map)),
       shard_(shard),
       tables_(std::move(tables)),
-      type_(type),
+      regimes_(std::move(regimes)),
       index_of_(map_.blocks().size(), kNotHere) {
   for (const uint32_t id : ids()) {
     index_of_[id] = static_cast<BlockIndex>(counts_.size());
@@ -100,20 +101,21 @@ absl::Status ShardLayout::CheckPushPull(const PushPullHeader& header,
   return absl::OkStatus();
 }
 
-absl::Status ShardLayout::CheckWireType(absl::string_view field,
-                                        WireType type) const {
-  const WireType expected = WireTypeOf(type_);
+absl::Status ShardLayout::CheckWireType(absl::string_view field, WireType type,
+                                        int64_t clock) const {
+  const WireType expected = WireTypeOf(TypeAt(clock));
   if (type == WIRE_TYPE_UNSPECIFIED) type = WIRE_FLOAT32;
   if (type == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       field, " is ",
       WireType_IsValid(type) ? WireType_Name(type) : absl::StrCat(type),
-      ", the job's is ", WireType_Name(expected)));
+      ", the job's is ", WireType_Name(expected), " at clock ", clock));
 }
 
 absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
-  SYNCLINE_RETURN_IF_ERROR(CheckWireType("push.wire_type", header.wire_type()));
   SYNCLINE_RETURN_IF_ERROR(NotNegative("push.clock", header.clock()));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckWireType("push.wire_type", header.wire_type(), header.clock()));
   if (header.sample_count() > kSamplesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("push.sample_count is ", header.sample_count(),
@@ -167,12 +169,13 @@ absl::Status ShardLayout::CheckTables(absl::string_view field,
 }
 
 uint64_t ShardLayout::PushBytes(absl::Span<const BlockIndex> blocks,
-                                const TableList& tables) const {
+                                const TableList& tables,
+                                ElementType type) const {
   uint64_t elements = Offsets(blocks).back();
   for (const TableRows& rows : tables) {
     elements += uint64_t{rows.rows()} * tables_[rows.table()].dim;
   }
-  return elements * ElementBytes(type_) + KeyBytes(tables);
+  return elements * ElementBytes(type) + KeyBytes(tables);
 }
 
 // Sizes are compared before anything is allocated by them.
@@ -180,6 +183,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
                                                   const PayloadPart& payload,
                                                   uint64_t bytes_behind) const {
   SYNCLINE_RETURN_IF_ERROR(CheckPushFields(header));
+  const ElementType type = TypeAt(header.clock());
   CheckedPush push;
   push.facts.clock = header.clock();
   push.facts.sample_count = header.sample_count();
@@ -189,11 +193,12 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
   push.facts.non_finite = header.non_finite();
   SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
   SYNCLINE_RETURN_IF_ERROR(CheckSize(
-      payload, PushBytes(push.facts.blocks, header.tables()) + bytes_behind,
+      payload,
+      PushBytes(push.facts.blocks, header.tables(), type) + bytes_behind,
       header.blocks_size(),
       absl::StrCat(RowsText(header.tables()),
                    bytes_behind > 0 ? " and a pull's keys" : "")));
-  const size_t element_bytes = ElementBytes(type_);
+  const size_t element_bytes = ElementBytes(type);
   size_t at = Offsets(push.facts.blocks).back() * element_bytes;
   for (const TableRows& rows : header.tables()) {
     SYNCLINE_ASSIGN_OR_RETURN(RowList list,
@@ -214,8 +219,8 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
   pull.facts.cut_id = header.cut_id();
   if (header.wire_type() > WIRE_FLOAT32) {
     SYNCLINE_RETURN_IF_ERROR(
-        CheckWireType("pull.wire_type", header.wire_type()));
-    pull.facts.type = type_;
+        CheckWireType("pull.wire_type", header.wire_type(), header.clock()));
+    pull.facts.type = TypeAt(header.clock());
   }
   SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
   size_t values = Offsets(pull.facts.blocks).back();

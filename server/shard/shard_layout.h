@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/regime/regime_schedule.h"
 #include "common/wire/block_map.h"
 #include "common/wire/table_map.h"
 #include "proto/parameter_server.pb.h"
@@ -68,14 +69,17 @@ struct CheckedPull {
 class ShardLayout {
  public:
   // `tables`: in the order of JobAssignment.tables, cut for the map's shards.
-  // `type`: of the values that are pushed.
+  // `regimes`: the types in which values travel, by clock.
   ShardLayout(BlockMap map, uint32_t shard,
               std::vector<TableLayout> tables = {},
-              ElementType type = ElementType::kFloat32);
+              RegimeSchedule regimes = {});
 
   const BlockMap& map() const { return map_; }
   uint32_t shard() const { return shard_; }
-  ElementType type() const { return type_; }
+  // How the values of a clock travel.
+  ElementType TypeAt(int64_t clock) const {
+    return regimes_.At(clock).wire_type;
+  }
   // Elements and global id of each dense block, by BlockIndex.
   absl::Span<const size_t> counts() const { return counts_; }
   absl::Span<const uint32_t> ids() const { return map_.shard_blocks(shard_); }
@@ -111,15 +115,16 @@ class ShardLayout {
  private:
   using TableList = google::protobuf::RepeatedPtrField<TableRows>;
 
-  // OK if a message's values are of the job's wire type.
-  absl::Status CheckWireType(absl::string_view field, WireType type) const;
+  // OK if a message's values are of the clock's wire type.
+  absl::Status CheckWireType(absl::string_view field, WireType type,
+                             int64_t clock) const;
   absl::Status CheckPushFields(const PushHeader& header) const;
   absl::Status CheckPullFields(const PullHeader& header) const;
   absl::Status CheckTables(absl::string_view field,
                            const TableList& tables) const;
   // Bytes of what the header announces. REQUIRES: CheckTables is OK.
   uint64_t PushBytes(absl::Span<const BlockIndex> blocks,
-                     const TableList& tables) const;
+                     const TableList& tables, ElementType type) const;
   absl::StatusOr<CheckedPush> ReadPush(const PushHeader& header,
                                        const PayloadPart& payload,
                                        uint64_t bytes_behind) const;
@@ -136,7 +141,7 @@ class ShardLayout {
   const BlockMap map_;
   const uint32_t shard_;
   const std::vector<TableLayout> tables_;
-  const ElementType type_;
+  const RegimeSchedule regimes_;
   std::vector<size_t> counts_;
   std::vector<BlockIndex> index_of_;     // by global id; kNotHere
   std::vector<BlockIndex> first_block_;  // by table, then the end

@@ -252,10 +252,12 @@ TEST(PsServerTest, RefusesJobsItCannotRun) {
     return Message(fixture.server(0).OpenJob(assignment, 0));
   };
   assignment.mutable_spec()->mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
-  assignment.mutable_spec()->mutable_consistency()->set_mode(
+  assignment.mutable_regimes(0)->mutable_consistency()->set_mode(
       ConsistencySpec::ASYNC);
-  EXPECT_THAT(open(), HasSubstr("optimizer.kind: LAMB but for SYNC is not "
-                                "built"));
+  EXPECT_THAT(open(), HasSubstr("regimes[0].consistency.mode: ASYNC, but "
+                                "optimizer.kind LAMB is for SYNC"));
+  assignment.clear_regimes();
+  EXPECT_THAT(open(), HasSubstr("regimes: the assignment has none"));
   assignment = fixture.assignment();
   assignment.set_job_id("j-0002");
   assignment.mutable_parameters(0)->set_dims(0, int64_t{1} << 39);

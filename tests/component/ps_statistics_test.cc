@@ -193,11 +193,11 @@ TEST(PsStatisticsOfOthersTest, OnlySyncJobsFold) {
   JobAssignment assignment = fixture.assignment();
   assignment.set_job_id("j-0002");
   FoldStatisticsOf(assignment.mutable_spec());
-  assignment.mutable_spec()->mutable_consistency()->set_mode(
+  assignment.mutable_regimes(0)->mutable_consistency()->set_mode(
       ConsistencySpec::ASYNC);
   EXPECT_THAT(
       std::string(fixture.server(0).OpenJob(assignment, 0).message()),
-      HasSubstr("training.sync_batch_statistics: true but for SYNC is not"));
+      HasSubstr("ASYNC, but training.sync_batch_statistics is for SYNC"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/regime/job_regimes.h"
 #include "common/update/dense_updater.h"
 #include "common/update/norm_blocks.h"
 #include "common/update/pending_norms.h"
@@ -167,7 +168,9 @@ class OwningWorkers {
  public:
   explicit OwningWorkers(const JobAssignment& job) {
     EXPECT_EQ(job.ps_size(), 0);
-    auto options = ReadUpdate(job.spec());
+    const auto regimes = ReadRegimes(job);
+    EXPECT_OK(regimes.status());
+    auto options = ReadUpdate(job.spec(), *regimes);
     EXPECT_OK(options.status());
     options_ = *options;
     options_.rule.learning_rate =

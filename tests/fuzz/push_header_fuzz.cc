@@ -32,7 +32,8 @@ const ps::ShardLayout* MakeLayout(ElementType type) {
   for (int i = 0; i < 8; ++i) tensors.push_back({"t", 4 - i % 2});
   const TableMap map = *TableMap::Create(4, 2);
   return new ps::ShardLayout(*BlockMap::Create(tensors, 2), 0,
-                             {{"a", 1, map}, {"b", 5, map}}, type);
+                             {{"a", 1, map}, {"b", 5, map}},
+                             RegimeSchedule(TrainingRegime{.wire_type = type}));
 }
 
 // The layout of a job with the wire type of `push`.
@@ -113,7 +114,8 @@ void CheckFacts(const ps::ShardLayout& layout, const ps::CheckedPush& push,
   SYNCLINE_CHECK(push.facts.clock >= 0 && push.facts.squared_norm >= 0);
   const size_t end =
       CheckRows(layout, push.rows, layout.Offsets(push.facts.blocks).back());
-  SYNCLINE_CHECK(end * ElementBytes(layout.type()) <= payload_bytes);
+  SYNCLINE_CHECK(end * ElementBytes(layout.TypeAt(push.facts.clock)) <=
+                 payload_bytes);
 }
 
 class Payload : public ps::ByteSource {

@@ -25,54 +25,95 @@ void ExpectAllSeedsKeepTheRules(SimulationOptions options) {
 }
 
 TEST(ConsistencyControllerSimulation, SyncIsTheSerialFoldInRankOrder) {
-  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kSync});
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kSync});
 }
 
 TEST(ConsistencyControllerSimulation, SyncWithClippedNormIsTheSerialFold) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kSync, .clip_norm = true});
+      {.mode = ConsistencyMode::kSync, .clip_norm = true});
 }
 
 TEST(ConsistencyControllerSimulation, SspIsNeverStalerAndNeverWaitsInVain) {
-  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kBoundedStaleness});
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kBoundedStaleness});
 }
 
 TEST(ConsistencyControllerSimulation, AsyncLosesAndDuplicatesNothing) {
-  ExpectAllSeedsKeepTheRules({.mode = ps::ConsistencyMode::kAsync});
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kAsync});
 }
 
 TEST(ConsistencyControllerSimulation, AsyncWithNormsLosesNothing) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kAsync, .clip_norm = true});
+      {.mode = ConsistencyMode::kAsync, .clip_norm = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSync) {
-  ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kSync, .cuts = true});
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kSync, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSyncWithNorms) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kSync, .clip_norm = true, .cuts = true});
+      {.mode = ConsistencyMode::kSync, .clip_norm = true, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInSsp) {
   ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kBoundedStaleness, .cuts = true});
+      {.mode = ConsistencyMode::kBoundedStaleness, .cuts = true});
 }
 
 TEST(ConsistencyControllerSimulation, CutsAreConsistentInAsync) {
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kAsync, .cuts = true});
+}
+
+// --- Regimes -----------------------------------------------------------------
+
+constexpr ConsistencyMode kModes[] = {ConsistencyMode::kSync,
+                                      ConsistencyMode::kBoundedStaleness,
+                                      ConsistencyMode::kAsync};
+
+TEST(ConsistencyControllerSimulation, BoundsAndRatesChangeFromClockToClock) {
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kAsync, .changes = 4});
   ExpectAllSeedsKeepTheRules(
-      {.mode = ps::ConsistencyMode::kAsync, .cuts = true});
+      {.mode = ConsistencyMode::kBoundedStaleness, .changes = 4, .cuts = true});
+}
+
+TEST(ConsistencyControllerSimulation, RatesChangeInSync) {
+  ExpectAllSeedsKeepTheRules({.mode = ConsistencyMode::kSync, .changes = 4});
+}
+
+TEST(ConsistencyControllerSimulation, SyncComesAndGoesAndNothingIsLost) {
+  for (const ConsistencyMode mode : kModes) {
+    SCOPED_TRACE(absl::StrCat("mode=", static_cast<int>(mode)));
+    ExpectAllSeedsKeepTheRules({.mode = mode, .changes = 6, .mixed = true});
+  }
+}
+
+TEST(ConsistencyControllerSimulation, SyncWithNormsComesAndGoes) {
+  for (const ConsistencyMode mode : kModes) {
+    SCOPED_TRACE(absl::StrCat("mode=", static_cast<int>(mode)));
+    ExpectAllSeedsKeepTheRules(
+        {.mode = mode, .changes = 6, .mixed = true, .clip_norm = true});
+  }
+}
+
+TEST(ConsistencyControllerSimulation, CutsAreConsistentWhereRegimesChange) {
+  for (const ConsistencyMode mode : kModes) {
+    SCOPED_TRACE(absl::StrCat("mode=", static_cast<int>(mode)));
+    ExpectAllSeedsKeepTheRules({.mode = mode,
+                                .changes = 6,
+                                .mixed = true,
+                                .clip_norm = true,
+                                .cuts = true});
+  }
 }
 
 TEST(ConsistencyControllerSimulation, ClosingEndsEveryCall) {
-  for (const ps::ConsistencyMode mode :
-       {ps::ConsistencyMode::kSync, ps::ConsistencyMode::kBoundedStaleness,
-        ps::ConsistencyMode::kAsync}) {
+  for (const ConsistencyMode mode : kModes) {
     SCOPED_TRACE(absl::StrCat("mode=", static_cast<int>(mode)));
-    ExpectAllSeedsKeepTheRules(
-        {.mode = mode, .cuts = true, .close_early = true});
+    ExpectAllSeedsKeepTheRules({.mode = mode,
+                                .changes = 3,
+                                .mixed = true,
+                                .cuts = true,
+                                .close_early = true});
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSeeds = SeedCount(1000);
 
-void ExpectAllSeedsAgree(ps::ConsistencyMode mode) {
+void ExpectAllSeedsAgree(ConsistencyMode mode) {
   CutSimulationResult sum;
   for (int seed = 1; seed <= kSeeds; ++seed) {
     const CutSimulationResult result =
@@ -31,15 +31,15 @@ void ExpectAllSeedsAgree(ps::ConsistencyMode mode) {
 }
 
 TEST(CutAgreementSimulation, InSync) {
-  ExpectAllSeedsAgree(ps::ConsistencyMode::kSync);
+  ExpectAllSeedsAgree(ConsistencyMode::kSync);
 }
 
 TEST(CutAgreementSimulation, InBoundedStaleness) {
-  ExpectAllSeedsAgree(ps::ConsistencyMode::kBoundedStaleness);
+  ExpectAllSeedsAgree(ConsistencyMode::kBoundedStaleness);
 }
 
 TEST(CutAgreementSimulation, InAsync) {
-  ExpectAllSeedsAgree(ps::ConsistencyMode::kAsync);
+  ExpectAllSeedsAgree(ConsistencyMode::kAsync);
 }
 
 }  // namespace

@@ -133,10 +133,12 @@ CutHistory::CutHistory(const CutSimulationOptions& options)
   staleness_ = random_.Below(4);
   steps_ = 5 + random_.Below(25);
   ps::ConsistencyController::Options controller;
-  controller.mode = options.mode;
-  controller.staleness_bound = staleness_;
-  controller.clip_norm =
-      options.mode == ps::ConsistencyMode::kSync && random_.Below(2) == 0;
+  TrainingRegime regime = {.mode = options.mode};
+  if (options.mode == ConsistencyMode::kBoundedStaleness) {
+    regime.staleness_bound = staleness_;
+  }
+  controller.regimes = RegimeSchedule(regime);
+  controller.clip_norm = regime.sync() && random_.Below(2) == 0;
   controller.block_count = 1;
   controller.label = "simulated shard";
   const auto workers = static_cast<uint32_t>(workers_.size());
@@ -153,10 +155,7 @@ CutHistory::CutHistory(const CutSimulationOptions& options)
         std::make_unique<ps::ConsistencyController>(controller);
     coordinator.shards.push_back(absl::StrCat("ps:", shard));
   }
-  if (options.mode == ps::ConsistencyMode::kSync) coordinator.spread = 0;
-  if (options.mode == ps::ConsistencyMode::kBoundedStaleness) {
-    coordinator.spread = staleness_ + 1;
-  }
+  coordinator.spread = controller.regimes.CutSpread();
   coordinator.resend_after = absl::Seconds(5);
   for (size_t m = 0; m < members_.size(); ++m) {
     members_[m].rank = m == 0 ? 0 : workers;  // the chief, the evaluator

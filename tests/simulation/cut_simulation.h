@@ -15,7 +15,7 @@ namespace syncline {
 // too. Some cuts are held too long and given up by the shards.
 struct CutSimulationOptions {
   uint64_t seed = 0;
-  ps::ConsistencyMode mode = ps::ConsistencyMode::kSync;
+  ConsistencyMode mode = ConsistencyMode::kSync;
 };
 
 struct CutSimulationResult {

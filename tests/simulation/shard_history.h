@@ -83,6 +83,8 @@ class ShardHistory {
     bool done = false;
   };
 
+  void ChangeRegime();
+
   // Workers.
   void StartWorker(uint32_t rank);
   void StartStep(uint32_t rank);
@@ -101,8 +103,8 @@ class ShardHistory {
   void Answer(ps::CallToken token, const absl::Status& status);
 
   // The chief's cuts, or the evaluator's.
-  std::vector<int64_t> ChooseCut();
-  void AnnounceCut(std::function<void()> then);
+  std::vector<int64_t> ChooseCut(bool even);
+  void AnnounceCut(std::function<void()> then, bool even = false);
   void ReadCut(uint64_t cut_id);
   void EndCut(uint64_t cut_id);
 
@@ -125,7 +127,13 @@ class ShardHistory {
   void CheckCutState(const ps::PullFacts& pull, ps::BlockIndex block);
   void CheckNobodyWaitsInVain();
   bool MayReadWholeShard(uint32_t rank, int64_t clock) const;
+  // Clocks of another worker that a value of `clock` must have.
+  int64_t NeededOfOthers(int64_t clock) const;
+  // The clock that all must have closed before a push of `clock` is accepted.
+  int64_t NeededBeforePush(int64_t clock) const;
+  bool AllHaveClosed(int64_t clocks) const;
   void CheckEnd();
+  std::vector<float> ExpectedOfRegimes(ps::BlockIndex block) const;
   bool AllDone() const;
   void Broken(const std::string& rule) {
     if (broken_.empty()) broken_ = rule;
@@ -133,6 +141,7 @@ class ShardHistory {
 
   const SimulationOptions options_;
   const ShardScript script_;
+  RegimeSchedule regimes_;  // as the controller knows them
   Random random_;
   Agenda agenda_;
   std::unique_ptr<ps::ConsistencyController> controller_;

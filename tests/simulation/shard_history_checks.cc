@@ -9,6 +9,22 @@
 
 namespace syncline {
 
+int64_t ShardHistory::NeededOfOthers(int64_t clock) const {
+  const std::optional<int64_t> bound = regimes_.At(clock).bound();
+  int64_t needed = bound.has_value() ? clock - *bound : 0;
+  for (int64_t c = clock - 1; c >= needed; --c) {
+    if (regimes_.At(c).sync()) return c + 1;
+  }
+  return needed;
+}
+
+int64_t ShardHistory::NeededBeforePush(int64_t clock) const {
+  if (regimes_.At(clock).sync()) return clock;
+  int64_t border = clock;
+  while (border > 0 && !regimes_.At(border - 1).sync()) --border;
+  return border;
+}
+
 void ShardHistory::CheckDeliver(const ps::ShardAction& action) {
   const Outstanding& call = outstanding_[action.token];
   if (closed_) return Broken("delivered after the job was closed");
@@ -28,7 +44,7 @@ void ShardHistory::CheckApply(const ps::ShardAction& action) {
   uint64_t samples = 0;
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
     std::set<int64_t>& kept = kept_[action.block][rank];
-    if (options_.mode == ps::ConsistencyMode::kSync) {
+    if (regimes_.At(action.clock).sync()) {
       samples += script_.samples(rank, action.clock);
       if (script_.sends(rank, action.clock, action.block) !=
           (kept.count(action.clock) > 0)) {
@@ -54,7 +70,7 @@ void ShardHistory::CheckRead(const Outstanding& call) {
       continue;
     }
     CheckBlockIsFresh(call, block);
-    if (options_.mode == ps::ConsistencyMode::kSync) {
+    if (script_.FoldsInSync()) {
       CheckSyncValue(*call.pull, block);
     }
   }
@@ -63,13 +79,8 @@ void ShardHistory::CheckRead(const Outstanding& call) {
 void ShardHistory::CheckBlockIsFresh(const Outstanding& call,
                                      ps::BlockIndex block) {
   for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
-    int64_t needed = call.pull->clock;
-    if (rank != call.rank) {
-      if (options_.mode == ps::ConsistencyMode::kAsync) needed = 0;
-      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
-        needed -= script_.staleness();
-      }
-    }
+    int64_t needed =
+        rank == call.rank ? call.pull->clock : NeededOfOthers(call.pull->clock);
     needed = std::min(needed, script_.clock_count(rank));
     for (int64_t clock = 0; clock < needed; ++clock) {
       if (script_.sends(rank, clock, block) &&
@@ -120,17 +131,19 @@ void ShardHistory::CheckCutState(const ps::PullFacts& pull,
   }
 }
 
+bool ShardHistory::AllHaveClosed(int64_t clocks) const {
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    const ps::PushLedger& worker = controller_->worker(rank);
+    if (!worker.finished() && worker.closed() < clocks) return false;
+  }
+  return true;
+}
+
 bool ShardHistory::MayReadWholeShard(uint32_t rank, int64_t clock) const {
   for (uint32_t other = 0; other < script_.worker_count(); ++other) {
     const ps::PushLedger& worker = controller_->worker(other);
     if (worker.finished()) continue;
-    int64_t needed = clock;
-    if (other != rank) {
-      if (options_.mode == ps::ConsistencyMode::kAsync) continue;
-      if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
-        needed -= script_.staleness();
-      }
-    }
+    const int64_t needed = other == rank ? clock : NeededOfOthers(clock);
     if (worker.closed() < needed) return false;
   }
   return true;
@@ -138,7 +151,7 @@ bool ShardHistory::MayReadWholeShard(uint32_t rank, int64_t clock) const {
 
 void ShardHistory::CheckNobodyWaitsInVain() {
   if (closed_ || controller_->initialised_count() < script_.block_count() ||
-      (options_.mode == ps::ConsistencyMode::kSync && options_.clip_norm)) {
+      (regimes_.AnySync() && options_.clip_norm)) {
     return;
   }
   for (const auto& [token, call] : outstanding_) {
@@ -151,9 +164,8 @@ void ShardHistory::CheckNobodyWaitsInVain() {
                           call.pull->clock));
     }
     if (!options_.cuts && call.push.has_value() && !call.pull.has_value() &&
-        (options_.mode == ps::ConsistencyMode::kSync
-             ? MayReadWholeShard(call.rank, call.push->clock)
-             : call.push->clock <= worker.closed())) {
+        call.push->clock <= worker.closed() &&
+        AllHaveClosed(NeededBeforePush(call.push->clock))) {
       Broken(
           absl::StrCat("a push of clock ", call.push->clock, " waits in vain"));
     }
@@ -163,6 +175,22 @@ void ShardHistory::CheckNobodyWaitsInVain() {
 bool ShardHistory::AllDone() const {
   return closed_ || std::all_of(workers_.begin(), workers_.end(),
                                 [](const WorkerActor& w) { return w.done; });
+}
+
+std::vector<float> ShardHistory::ExpectedOfRegimes(ps::BlockIndex block) const {
+  std::vector<float> expected = script_.initial(block);
+  int64_t clocks = 0;
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    clocks = std::max(clocks, script_.clock_count(rank));
+  }
+  for (int64_t clock = 0; clock < clocks; ++clock) {
+    const TrainingRegime& regime = regimes_.At(clock);
+    const std::vector<float> step = script_.step(clock, block, regime.sync());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] -= static_cast<float>(regime.learning_rate_factor) * step[i];
+    }
+  }
+  return expected;
 }
 
 void ShardHistory::CheckEnd() {
@@ -189,8 +217,10 @@ void ShardHistory::CheckEnd() {
         }
       }
     }
-    if (options_.mode == ps::ConsistencyMode::kSync) {
+    if (script_.FoldsInSync()) {
       expected = script_.folded(block, script_.clock_count(0));
+    } else if (options_.changes > 0) {
+      expected = ExpectedOfRegimes(block);
     }
     const absl::Span<const float> value = updater_->values(block);
     if (!std::equal(value.begin(), value.end(), expected.begin())) {

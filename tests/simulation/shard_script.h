@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/random.h"
+#include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
 #include "tests/simulation/shard_simulation.h"
 
@@ -29,12 +31,22 @@ class ShardScript {
                                             int64_t clock) const {
     return steps_[rank][clock].blocks;
   }
+  // 0 from the worker's end on.
   uint64_t samples(uint32_t rank, int64_t clock) const {
-    return steps_[rank][clock].samples;
+    return clock < clocks_[rank] ? steps_[rank][clock].samples : 0;
   }
+  // The regimes that are known from the start; later ones are made up as the
+  // history goes.
+  const RegimeSchedule& regimes() const { return regimes_; }
+  // The regime that follows `last`, from `clock` on.
+  TrainingRegime Next(const TrainingRegime& last, int64_t clock,
+                      Random* random) const;
   bool sends(uint32_t rank, int64_t clock, ps::BlockIndex block) const;
   std::vector<float> gradient(uint32_t rank, int64_t clock,
                               ps::BlockIndex block) const;
+  // What the pushes of a clock subtract from the block, where regimes change:
+  // at a factor of 1, exactly. SYNC: the mean of all; else the sum of means.
+  std::vector<float> step(int64_t clock, ps::BlockIndex block, bool sync) const;
   std::vector<float> initial(ps::BlockIndex block) const;
   // Of the whole push, undivided.
   double squared_norm(uint32_t rank, int64_t clock) const;
@@ -50,6 +62,11 @@ class ShardScript {
   static constexpr size_t kElements = 3;  // of a block
   static constexpr float kRate = 0.125f;
 
+  // All of it is SYNC, in one regime: values are those of the serial fold.
+  bool FoldsInSync() const {
+    return options_.mode == ConsistencyMode::kSync && options_.changes == 0;
+  }
+
  private:
   struct Step {
     std::vector<ps::BlockIndex> blocks;
@@ -64,6 +81,7 @@ class ShardScript {
   uint32_t blocks_ = 0;
   uint32_t slots_ = 0;
   int64_t staleness_ = 0;
+  RegimeSchedule regimes_;
   double clip_norm_ = 0;
   std::vector<int64_t> clocks_;
   std::vector<std::vector<Step>> steps_;

@@ -23,13 +23,13 @@ CutUse UseOf(uint64_t cut_id) {
 ShardHistory::ShardHistory(const SimulationOptions& options)
     : options_(options),
       script_(options),
+      regimes_(script_.regimes()),
       random_(SeedFor(options.seed, 2)),
       workers_(script_.worker_count()),
       kept_(script_.block_count()),
       applied_(script_.block_count()) {
   ps::ConsistencyController::Options controller;
-  controller.mode = options.mode;
-  controller.staleness_bound = script_.staleness();
+  controller.regimes = regimes_;
   controller.clip_norm = options.clip_norm;
   controller.block_count = script_.block_count();
   controller.slot_count = script_.slot_count();
@@ -47,10 +47,10 @@ ShardHistory::ShardHistory(const SimulationOptions& options)
   controller_ = std::make_unique<ps::ConsistencyController>(controller);
   DenseUpdater::Options updater;
   updater.rule.learning_rate.base =
-      options.mode == ps::ConsistencyMode::kSync ? ShardScript::kRate : 1;
-  updater.rule.clip_norm = options.mode == ps::ConsistencyMode::kSync
-                               ? script_.clip_norm()
-                               : 1e30 * script_.clip_norm();
+      script_.FoldsInSync() ? ShardScript::kRate : 1;
+  updater.rule.regimes = regimes_;
+  updater.rule.clip_norm =
+      script_.FoldsInSync() ? script_.clip_norm() : 1e30 * script_.clip_norm();
   const std::vector<size_t> counts(script_.block_count(),
                                    ShardScript::kElements);
   updater_ = std::make_unique<DenseUpdater>(updater, counts);
@@ -71,6 +71,9 @@ std::string ShardHistory::Run() {
     const uint32_t rank = random_.Below(script_.worker_count());
     agenda_.At(random_.Uniform() * 30, [this, rank] { ArriveZombie(rank); });
   }
+  for (int i = 0; i < options_.changes; ++i) {
+    agenda_.At(random_.Uniform() * 25, [this] { ChangeRegime(); });
+  }
   if (options_.close_early) {
     agenda_.At(random_.Uniform() * 40, [this] { CloseJob(); });
   }
@@ -81,6 +84,34 @@ std::string ShardHistory::Run() {
   }
   if (broken_.empty()) CheckEnd();
   return broken_;
+}
+
+// --- Regimes -----------------------------------------------------------------
+
+// From the clock of the fastest worker on or soon after it, which may have
+// begun it; sometimes too early.
+void ShardHistory::ChangeRegime() {
+  if (closed_) return;
+  int64_t fastest = 0;
+  for (uint32_t rank = 0; rank < script_.worker_count(); ++rank) {
+    fastest = std::max(fastest, controller_->worker(rank).closed());
+  }
+  const TrainingRegime& last = regimes_.regimes().back();
+  const int64_t from = std::max(
+      last.first_clock + 1, fastest + static_cast<int64_t>(random_.Below(3)));
+  const TrainingRegime regime =
+      script_.Next(last, from - (random_.Below(8) == 0 ? 1 : 0), &random_);
+  for (int i = random_.Below(3) == 0 ? 2 : 1; i > 0; --i) {
+    ps::ShardActions actions;
+    const absl::Status status =
+        controller_->OnRegime(regime, agenda_.now(), &actions);
+    if (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status)) return;
+    if (!status.ok()) return Broken(std::string(status.message()));
+    // The lanes hear of it before they apply anything of it.
+    if (!regimes_.Add(regime, 0).ok()) return Broken("regimes contradict");
+    updater_->SetRegimes(regimes_);
+    Execute(std::move(actions));
+  }
 }
 
 // --- Workers -----------------------------------------------------------------
@@ -269,7 +300,7 @@ void ShardHistory::Answer(ps::CallToken token, const absl::Status& status) {
 // --- Cuts --------------------------------------------------------------------
 
 // Somewhat ahead of where the workers are, as far apart as the mode allows.
-std::vector<int64_t> ShardHistory::ChooseCut() {
+std::vector<int64_t> ShardHistory::ChooseCut(bool even) {
   std::vector<int64_t> clocks(script_.worker_count());
   int64_t highest = 0;
   for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
@@ -280,18 +311,20 @@ std::vector<int64_t> ShardHistory::ChooseCut() {
       clocks[rank] = std::max(clocks[rank], cut_clocks_[announced_][rank]);
     }
     highest = std::max(highest, clocks[rank]);
+    // In SYNC a cut has one clock, that of who has finished included.
+    even |= options_.mixed && worker.finished();
   }
   for (int64_t& clock : clocks) {
-    if (options_.mode == ps::ConsistencyMode::kSync) clock = highest;
-    if (options_.mode == ps::ConsistencyMode::kBoundedStaleness) {
+    if (even || script_.FoldsInSync()) clock = highest;
+    if (options_.mode == ConsistencyMode::kBoundedStaleness) {
       clock = std::max(clock, highest - script_.staleness() - 1);
     }
   }
   return clocks;
 }
 
-void ShardHistory::AnnounceCut(std::function<void()> then) {
-  const std::vector<int64_t> clocks = ChooseCut();
+void ShardHistory::AnnounceCut(std::function<void()> then, bool even) {
+  const std::vector<int64_t> clocks = ChooseCut(even);
   const uint64_t id = announced_ + 1;
   ps::ShardActions actions;
   const absl::Status status = controller_->OnBeginCut(
@@ -301,6 +334,10 @@ void ShardHistory::AnnounceCut(std::function<void()> then) {
     // One that was forgotten is still held.
     if (!AllDone()) agenda_.At(10, [this, then] { AnnounceCut(then); });
     return;
+  }
+  // Further apart than the regimes that hold now allow.
+  if (absl::IsInvalidArgument(status) && options_.changes > 0 && !even) {
+    return AnnounceCut(then, /*even=*/true);
   }
   if (!status.ok()) return Broken(absl::StrCat("BeginCut: ", status.message()));
   announced_ = id;
@@ -412,8 +449,10 @@ void ShardHistory::ExecuteOne(const ps::ShardAction& action) {
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {
         agenda_.At(random_.Uniform() * 4, [this, clock = action.clock] {
           ps::ShardActions actions;
-          controller_->OnReduced({clock}, script_.sync_squared_norm(clock),
-                                 agenda_.now(), &actions);
+          controller_->OnReduced(
+              {clock},
+              script_.FoldsInSync() ? script_.sync_squared_norm(clock) : 1,
+              agenda_.now(), &actions);
           Execute(std::move(actions));
         });
       }

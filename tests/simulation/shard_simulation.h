@@ -16,7 +16,13 @@ namespace syncline {
 // decides, a real DenseUpdater obeys.
 struct SimulationOptions {
   uint64_t seed = 0;
-  ps::ConsistencyMode mode = ps::ConsistencyMode::kSync;
+  ConsistencyMode mode = ConsistencyMode::kSync;
+  // How often the regime may change: mode, bound and rate, each change at a
+  // clock that has not begun; some are known from the start. `mode` is that of
+  // the first regime, and unless SYNC is `mixed` in, SYNC neither comes nor
+  // goes.
+  int changes = 0;
+  bool mixed = false;
   bool clip_norm = false;
   bool cuts = false;
   // Closes the job somewhere in the middle.
@@ -29,8 +35,10 @@ struct SimulationOptions {
 //   - no gradient is applied twice, none is lost, zombies change nothing
 //   - sync: values equal, bit for bit, the serial fold in rank order
 //   - async and bounded staleness: integer gradients add up exactly
-//   - a pull is never staler than its mode allows, and never waits when its
-//     mode lets it read
+//   - where the regime changes: integer gradients, times the factor of the rate
+//     of their clock, add up exactly; in SYNC they are means over all workers
+//   - a pull is never staler than its clock's regime allows, has all of SYNC's
+//     clocks below its own, and never waits when its regime lets it read
 //   - the state at a cut, read or taken as a snapshot, has exactly the pushes
 //     below it
 //   - a call that ran out of time says who is missing

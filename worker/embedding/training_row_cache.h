@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/base/element_type.h"
+#include "common/update/step_rule.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/optimizer/row_optimizer.h"
-#include "kernels/optimizer/step_rule.h"
 #include "proto/job_spec.pb.h"
 #include "worker/embedding/row_batch.h"
 #include "worker/embedding/row_cache.h"

@@ -102,6 +102,16 @@ TEST(RegimeScheduleTest, KnowsWhereSyncBeginsAndEnds) {
   EXPECT_TRUE(RegimeSchedule().AllSync());
 }
 
+TEST(RegimeScheduleTest, CutsAreAsCloseAsTheStrictestRegimeWants) {
+  RegimeSchedule schedule(Async(0));
+  EXPECT_EQ(schedule.CutSpread(), std::nullopt);
+  ASSERT_OK(schedule.Add(Bounded(2, 5), 0));
+  ASSERT_OK(schedule.Add(Bounded(4, 3), 0));
+  EXPECT_EQ(schedule.CutSpread(), 4);
+  ASSERT_OK(schedule.Add({.first_clock = 6}, 0));  // SYNC
+  EXPECT_EQ(schedule.CutSpread(), 0);
+}
+
 TEST(RegimeScheduleTest, RoomIsForTheWidestType) {
   RegimeSchedule schedule(TrainingRegime{.wire_type = ElementType::kBfloat16});
   EXPECT_EQ(schedule.WidestWireType(), ElementType::kBfloat16);

@@ -27,15 +27,17 @@ JobSpec Spec() {
 }
 
 std::string ErrorOf(const JobSpec& spec) {
-  return std::string(ReadUpdate(spec).status().message());
+  return std::string(ReadUpdate(spec, {}).status().message());
 }
 
 TEST(UpdateSpecTest, DenseBlocksAreUpdatedAsTheSpecSays) {
-  const auto update = ReadUpdate(Spec());
+  const auto update = ReadUpdate(
+      Spec(), RegimeSchedule(TrainingRegime{.learning_rate_factor = 0.5}));
   ASSERT_TRUE(update.ok()) << update.status();
   EXPECT_EQ(update->optimizer.kind, OptimizerKind::kAdam);
   EXPECT_EQ(update->optimizer.beta1, 0.8f);
   EXPECT_EQ(update->rule.clip_norm, 3);
+  EXPECT_EQ(update->rule.regimes.At(0).learning_rate_factor, 0.5);
   EXPECT_EQ(update->rule.learning_rate.base, 0.25);
   EXPECT_EQ(update->rule.learning_rate.total_clocks, 0) << "the job's, later";
   EXPECT_TRUE(EndsWithTheJob(update->rule.learning_rate.schedule));

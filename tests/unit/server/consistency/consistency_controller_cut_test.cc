@@ -182,7 +182,7 @@ class EvaluatorTest : public ControllerTest {
 
   void SetUp() override {
     ConsistencyController::Options options;
-    options.mode = mode_;
+    options.regimes = In(mode_);
     options.evaluator = {12, "evaluator:0 at e:3"};
     Open(std::move(options));
     ASSERT_TRUE(BeginCut(1, {1, 1}).ok());

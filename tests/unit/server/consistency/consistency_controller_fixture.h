@@ -30,8 +30,14 @@ class ControllerTest : public ::testing::Test {
     controller_ = std::make_unique<ConsistencyController>(std::move(options));
   }
   void OpenAndInit(ConsistencyMode mode) {
-    Open({.mode = mode, .staleness_bound = 1});
+    Open({.regimes = In(mode)});
     Init();
+  }
+  // A job that stays in the mode; the bound is 1 where the mode has one.
+  static RegimeSchedule In(ConsistencyMode mode) {
+    const bool has_bound = mode == ConsistencyMode::kBoundedStaleness;
+    return RegimeSchedule(
+        TrainingRegime{.mode = mode, .staleness_bound = has_bound ? 1 : 0});
   }
   void Init() {
     ShardActions actions;

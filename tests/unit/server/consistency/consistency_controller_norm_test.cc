@@ -222,7 +222,7 @@ TEST_F(ControllerTest, EachPushWithoutGradientCountsWhereNobodyWaits) {
 }
 
 TEST_F(ControllerTest, AsyncNormsAreOfTheMean) {
-  Open({.mode = ConsistencyMode::kAsync, .clip_norm = true});
+  Open({.regimes = In(ConsistencyMode::kAsync), .clip_norm = true});
   Init();
   PushFacts push;
   push.sample_count = 10;

@@ -34,7 +34,7 @@ class ControllerStateTest : public ControllerTest {
     return *state;
   }
   absl::Status Import(ConsistencyMode mode, const ControllerState& state) {
-    Open({.mode = mode, .staleness_bound = 1});
+    Open({.regimes = In(mode)});
     return controller_->Import(state, kStart);
   }
 };
@@ -80,6 +80,26 @@ TEST_F(ControllerStateTest, AFinishedWorkerStaysFinished) {
   EXPECT_THAT(Push(2, 0, 2, {0, 1}),
               ElementsAre(Kind::kBufferGradient, Kind::kApply,
                           Kind::kBufferGradient, Kind::kApply, Kind::kAck));
+}
+
+// The regime of the state's clock, and those behind it.
+TEST_F(ControllerStateTest, GoesOnInTheRegimeOfItsClock) {
+  const ControllerState state = StateAtCut(ConsistencyMode::kSync);
+  RegimeSchedule regimes = In(ConsistencyMode::kSync);
+  ASSERT_TRUE(
+      regimes.Add({.first_clock = 2, .mode = ConsistencyMode::kAsync}, 0).ok());
+  ASSERT_TRUE(regimes.Add({.first_clock = 3}, 0).ok());
+  Open({.regimes = regimes});
+  ASSERT_EQ(controller_->Import(state, kStart), absl::OkStatus());
+  EXPECT_THAT(Push(1, 0, 2, {0, 1}),
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
+  EXPECT_THAT(Push(2, 0, 3, {0, 1}), IsEmpty()) << "SYNC waits for the other";
+  ControllerState apart = state;
+  apart.workers[0].closed = 4;
+  Open({.regimes = regimes});
+  EXPECT_THAT(std::string(controller_->Import(apart, kStart).message()),
+              HasSubstr("in SYNC a cut is at one clock"));
 }
 
 TEST_F(ControllerStateTest, OnlyAHeldCutHasAState) {

@@ -35,7 +35,7 @@ TEST_F(ControllerTest, RepeatsAndRefusedPushesBringNoGradients) {
     return controller_->BringsGradients(
         {.rank = 1, .incarnation = incarnation, .push = std::move(push)});
   };
-  Open({.mode = ConsistencyMode::kAsync});
+  Open({.regimes = In(ConsistencyMode::kAsync)});
   EXPECT_FALSE(brings(11, 0, {0, 1})) << "before initial values";
   Init();
   EXPECT_TRUE(brings(11, 0, {0, 1}));
@@ -178,7 +178,9 @@ TEST_F(ControllerTest, BeforeInitialisationPullsWaitAndPushesAreRefused) {
 
 // The Init says how many clocks there are.
 TEST_F(ControllerTest, AShardOfRowsAloneWaitsForItsInitToo) {
-  Open({.mode = ConsistencyMode::kAsync, .block_count = 3, .slot_count = 3});
+  Open({.regimes = In(ConsistencyMode::kAsync),
+        .block_count = 3,
+        .slot_count = 3});
   EXPECT_THAT(Pull(2, 1, 0), IsEmpty());
   EXPECT_THAT(Push(3, 1, 0, {1}, 1), ElementsAre(Kind::kFail));
   EXPECT_EQ(failure_.code(), absl::StatusCode::kFailedPrecondition);
@@ -223,7 +225,7 @@ TEST_F(ControllerTest, ContradictionsAreRefusedAndChangeNothing) {
 }
 
 TEST_F(ControllerTest, ParkedCallsAreBounded) {
-  Open({.mode = ConsistencyMode::kSync, .parked_max = 2});
+  Open({.regimes = In(ConsistencyMode::kSync), .parked_max = 2});
   EXPECT_THAT(Pull(2, 0, 0), IsEmpty());
   EXPECT_THAT(Pull(3, 1, 0), IsEmpty());
   EXPECT_THAT(Pull(4, 1, 0), ElementsAre(Kind::kFail));

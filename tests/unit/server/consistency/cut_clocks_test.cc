@@ -38,6 +38,7 @@ class CutClocksTest : public ::testing::Test {
     return CheckCutClocks(options_, workers_, clocks);
   }
 
+  const RegimeSchedule kAsync{TrainingRegime{.mode = ConsistencyMode::kAsync}};
   ConsistencyOptions options_;
   std::vector<PushLedger> workers_{2, PushLedger(1)};
 };
@@ -65,12 +66,33 @@ TEST_F(CutClocksTest, TheSmallestCutIsBehindWhatHasArrived) {
 
 TEST_F(CutClocksTest, ClocksAreAsCloseAsTheModeAllows) {
   EXPECT_EQ(Check({3, 4}).code(), absl::StatusCode::kInvalidArgument);
-  options_.mode = ConsistencyMode::kBoundedStaleness;
-  options_.staleness_bound = 2;
+  options_.regimes = RegimeSchedule(TrainingRegime{
+      .mode = ConsistencyMode::kBoundedStaleness, .staleness_bound = 2});
   EXPECT_TRUE(Check({3, 6}).ok());
   EXPECT_THAT(Check({3, 7}).message(), HasSubstr("4 apart"));
-  options_.mode = ConsistencyMode::kAsync;
+  options_.regimes = kAsync;
   EXPECT_TRUE(Check({3, 70}).ok());
+}
+
+// The clocks between the smallest and the largest one of a cut count.
+TEST_F(CutClocksTest, ClocksAreAsCloseAsTheirRegimesAllow) {
+  options_.regimes = kAsync;
+  ASSERT_TRUE(options_.regimes
+                  .Add({.first_clock = 10,
+                        .mode = ConsistencyMode::kBoundedStaleness,
+                        .staleness_bound = 2},
+                       0)
+                  .ok());
+  ASSERT_TRUE(options_.regimes.Add({.first_clock = 20}, 0).ok());
+  EXPECT_TRUE(Check({3, 10}).ok()) << "at 9, who reads waits for none";
+  EXPECT_THAT(Check({3, 11}).message(), HasSubstr("allows 7"));
+  EXPECT_TRUE(Check({8, 11}).ok());
+  EXPECT_THAT(Check({8, 12}).message(), HasSubstr("allows 3"));
+  EXPECT_TRUE(Check({18, 20}).ok());
+  EXPECT_THAT(Check({18, 21}).message(), HasSubstr("allows 2"))
+      << "no clock of SYNC is applied without the worker that is held";
+  EXPECT_TRUE(Check({20, 20}).ok());
+  EXPECT_THAT(Check({20, 21}).message(), HasSubstr("allows 0"));
 }
 
 TEST_F(CutClocksTest, AWorkerThatHasFinishedHoldsUpNone) {

@@ -227,5 +227,15 @@ TEST_F(SyncClockTest, AClockGoesOnFromAState) {
   EXPECT_EQ(clock_->clock(), 6);
 }
 
+TEST_F(SyncClockTest, SyncBeginsAtAnyClock) {
+  Begin();
+  clock_->StartAt(40);
+  clock_->Begin(kWorkers);
+  EXPECT_EQ(clock_->clock(), 40);
+  EXPECT_TRUE(clock_->HasApplied(40));
+  EXPECT_TRUE(clock_->HasApplied(/*block=*/1, 40));
+  EXPECT_FALSE(clock_->HasApplied(/*block=*/1, 41));
+}
+
 }  // namespace
 }  // namespace syncline::ps

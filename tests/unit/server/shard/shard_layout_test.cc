@@ -22,6 +22,11 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// A job whose values travel in the type.
+RegimeSchedule In(ElementType type) {
+  return RegimeSchedule(TrainingRegime{.wire_type = type});
+}
+
 // Blocks of shard 0: 0, 3 (1024 and 8 elements); of shard 1: 1, 2.
 ShardLayout Layout(uint32_t shard) {
   const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
@@ -54,7 +59,7 @@ TEST(ShardLayoutTest, KnowsItsBlocks) {
 TEST(ShardLayoutTest, APushIsInTheJobsWireType) {
   const std::vector<TensorSize> tensors = {{"a", 2048}};
   const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
-                           ElementType::kBfloat16);
+                           In(ElementType::kBfloat16));
   PushHeader push = Push({0, 1});
   push.set_wire_type(WIRE_BFLOAT16);
   EXPECT_TRUE(narrow.CheckPush(push, {nullptr, 2048 * 2}).ok());
@@ -73,11 +78,43 @@ TEST(ShardLayoutTest, APushIsInTheJobsWireType) {
   EXPECT_TRUE(wide.CheckPush(push, {nullptr, 2048 * 4}).ok());
 }
 
+TEST(ShardLayoutTest, TheWireTypeIsThatOfTheClock) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  RegimeSchedule regimes = In(ElementType::kBfloat16);
+  ASSERT_TRUE(regimes.Add({.first_clock = 5}, 0).ok());  // float32
+  const ShardLayout layout(*BlockMap::Create(tensors, 1), 0, {}, regimes);
+  PushHeader push = Push({0, 1});
+  push.set_clock(4);
+  push.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_TRUE(layout.CheckPush(push, {nullptr, 2048 * 2}).ok());
+  push.set_clock(5);
+  EXPECT_THAT(Why(layout.CheckPush(push, {nullptr, 2048 * 2}).status()),
+              HasSubstr("push.wire_type is WIRE_BFLOAT16, the job's is "
+                        "WIRE_FLOAT32 at clock 5"));
+  // A push of the old type, and the values of the next clock in the new one.
+  PushPullHeader both;
+  *both.mutable_push() = push;
+  both.mutable_push()->set_clock(4);
+  both.mutable_pull()->set_clock(5);
+  both.mutable_pull()->set_wait_seconds(1);
+  both.mutable_pull()->set_wire_type(WIRE_FLOAT32);
+  CheckedPush pushed;
+  CheckedPull pulled;
+  EXPECT_TRUE(
+      layout.CheckPushPull(both, {nullptr, 2048 * 2}, &pushed, &pulled).ok());
+  EXPECT_EQ(pulled.facts.type, ElementType::kFloat32);
+  both.mutable_pull()->set_wire_type(WIRE_BFLOAT16);
+  EXPECT_THAT(
+      Why(layout.CheckPushPull(both, {nullptr, 2048 * 2}, &pushed, &pulled)),
+      HasSubstr("pull.wire_type is WIRE_BFLOAT16, the job's is WIRE_FLOAT32 at "
+                "clock 5"));
+}
+
 // A cut is read as it is.
 TEST(ShardLayoutTest, APullIsInTheJobsWireTypeOrWhole) {
   const std::vector<TensorSize> tensors = {{"a", 2048}};
   const ShardLayout narrow(*BlockMap::Create(tensors, 1), 0, {},
-                           ElementType::kFloat16);
+                           In(ElementType::kFloat16));
   PullHeader pull;
   pull.set_wait_seconds(1);
   pull.mutable_blocks()->Add(0);
@@ -195,7 +232,7 @@ ShardLayout TableLayoutOf(uint32_t shard,
   const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
   const TableMap map = *TableMap::Create(256, 2);
   return ShardLayout(*BlockMap::Create(tensors, 2), shard,
-                     {{"users", 3, map}, {"items", 1, map}}, type);
+                     {{"users", 3, map}, {"items", 1, map}}, In(type));
 }
 
 // The first `count` keys from 0 on that a shard has, in the order of messages.

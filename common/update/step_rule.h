@@ -1,8 +1,9 @@
-#ifndef SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
-#define SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
+#ifndef SYNCLINE_COMMON_UPDATE_STEP_RULE_H_
+#define SYNCLINE_COMMON_UPDATE_STEP_RULE_H_
 
 #include <cstdint>
 
+#include "common/regime/regime_schedule.h"
 #include "kernels/optimizer/learning_rate.h"
 #include "kernels/optimizer/optimizer.h"
 
@@ -13,16 +14,19 @@ namespace syncline {
 // and a worker that use the same rule compute the same bits.
 struct StepRule {
   LearningRate learning_rate;
-  double clip_norm = 0;  // 0: off
+  RegimeSchedule regimes = {};  // learning_rate_factor
+  double clip_norm = 0;         // 0: off
 
   // Factor that turns the gradient of the loss summed over `sample_count` > 0
   // samples into that of the mean, scaled down to clip_norm where
   // `squared_norm` (of the mean gradient of the whole job; negative: unknown)
   // exceeds it. Computed in double.
   float GradientScale(uint64_t sample_count, double squared_norm) const;
-  // The rate of step `clock` >= 0.
+  // The rate of step `clock` >= 0: the schedule's, times the factor of the
+  // clock's regime. Computed in double; a factor of 1 changes no bit.
   float RateAt(int64_t clock) const {
-    return static_cast<float>(learning_rate.At(clock));
+    return static_cast<float>(learning_rate.At(clock) *
+                              regimes.At(clock).learning_rate_factor);
   }
   // Both. `t` counts the updates of what is updated, so it is left to the
   // caller.
@@ -36,4 +40,4 @@ struct StepRule {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_KERNELS_OPTIMIZER_STEP_RULE_H_
+#endif  // SYNCLINE_COMMON_UPDATE_STEP_RULE_H_

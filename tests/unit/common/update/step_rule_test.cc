@@ -2,7 +2,7 @@
 // norm is too large; the rate is that of the clock.
 // Method: examples at, below and above the limit.
 
-#include "kernels/optimizer/step_rule.h"
+#include "common/update/step_rule.h"
 
 #include <cmath>
 #include <limits>
@@ -50,6 +50,26 @@ TEST(StepRuleTest, AStepHasRateAndScaleOfItsClock) {
   EXPECT_EQ(step.learning_rate, rule.RateAt(25));
   EXPECT_EQ(step.gradient_scale, 0.0625f);
   EXPECT_EQ(step.t, 1);
+}
+
+TEST(StepRuleTest, TheRateIsTimesTheFactorOfItsClocksRegime) {
+  StepRule rule;
+  rule.learning_rate = {.schedule = LearningRate::Schedule::kStep,
+                        .base = 0.3,
+                        .step_clocks = 10,
+                        .gamma = 0.5};
+  const StepRule plain = rule;
+  ASSERT_TRUE(
+      rule.regimes.Add({.first_clock = 5, .learning_rate_factor = 0.7}, 0)
+          .ok());
+  ASSERT_TRUE(rule.regimes.Add({.first_clock = 12}, 0).ok());
+  for (const int64_t clock : {0, 4, 12, 100}) {
+    EXPECT_EQ(rule.RateAt(clock), plain.RateAt(clock)) << clock;
+  }
+  // In double, and rounded once.
+  EXPECT_EQ(rule.RateAt(5), static_cast<float>(0.3 * 0.7));
+  EXPECT_EQ(rule.RateAt(11), static_cast<float>(0.3 * 0.5 * 0.7));
+  EXPECT_EQ(rule.StepAt(11, 4).learning_rate, rule.RateAt(11));
 }
 
 }  // namespace

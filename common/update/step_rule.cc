@@ -1,4 +1,4 @@
-#include "kernels/optimizer/step_rule.h"
+#include "common/update/step_rule.h"
 
 #include <cmath>
 
