@@ -124,7 +124,7 @@ class DenseWorker {
   }
   void Connect(Path path) {
     worker::PsClient::Options options;
-    options.wire_type = Type();
+    options.regimes = RegimeSchedule(TrainingRegime{.wire_type = Type()});
     options.job_id = "bench";
     options.incarnation = kTestWorkerIncarnation;
     options.ps = {{"ps:0", ps_->address()}};

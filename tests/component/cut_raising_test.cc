@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/regime/job_regimes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/shard/snapshot_taker.h"
@@ -110,10 +111,7 @@ class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     options.incarnation = 100 + rank;
     options.cut_series =
         rank == kWorkers ? CutSeries::kEvaluator : CutSeries::kChief;
-    if (GetParam() == ConsistencySpec::SYNC) options.cut_spread = 0;
-    if (GetParam() == ConsistencySpec::BOUNDED_STALENESS) {
-      options.cut_spread = kBound + 1;
-    }
+    options.regimes = *ReadRegimes(fixture_.assignment());
     for (uint32_t ps = 0; ps < fixture_.ps_count(); ++ps) {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture_.address(ps)});
     }

@@ -351,7 +351,7 @@ TEST_F(PsClientRowsTest, RowsOfStepsMoveAsTheyWouldHere) {
       client_.reset();
       worker::PsClient::Options options;
       options.chunk_bytes = chunk_bytes;
-      options.wire_type = type;
+      options.regimes = RegimeSchedule(TrainingRegime{.wire_type = type});
       SetUpCluster(shards, options);
       ASSERT_EQ(client_->Init(10), absl::OkStatus());
       for (const auto& shard : shards_) EXPECT_EQ(shard->inits(), 1);

@@ -17,6 +17,8 @@
 namespace syncline {
 namespace {
 
+const RegimeSchedule kAsync(TrainingRegime{.mode = ConsistencyMode::kAsync});
+
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -199,7 +201,9 @@ TEST_F(PsClientTest, AShardWithoutBlocksIsLeftAlone) {
 }
 
 TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
-  SetUpCluster({3000}, 1);
+  worker::PsClient::Options options;
+  options.regimes = kAsync;
+  SetUpCluster({3000}, 1, options);
   ASSERT_EQ(client_->BeginCut({.id = 9, .clocks = {40, 41, 40}}).status(),
             absl::OkStatus());
   EXPECT_EQ(shards_[0]->cut().cut_id(), 9u);
@@ -209,7 +213,8 @@ TEST_F(PsClientTest, ACutNamesAClockForEveryWorker) {
 
 TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
   worker::PsClient::Options options;
-  options.send_norm = true;
+  options.clip_norm = true;
+  options.regimes = kAsync;
   options.chunk_bytes = 4096;
   SetUpCluster({3000, 70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -227,7 +232,8 @@ TEST_F(PsClientTest, TheNormIsOfTheWholeGradientSoNothingLeavesEarly) {
 
 TEST_F(PsClientTest, RunningMeansAreNoPartOfTheNorm) {
   worker::PsClient::Options options;
-  options.send_norm = true;
+  options.clip_norm = true;
+  options.regimes = kAsync;
   running_means_ = {true, false};
   SetUpCluster({3000, 70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
@@ -240,7 +246,8 @@ TEST_F(PsClientTest, RunningMeansAreNoPartOfTheNorm) {
 
 TEST_F(PsClientTest, ARunningMeanThatIsNotFiniteFailsTheJob) {
   worker::PsClient::Options options;
-  options.send_norm = true;
+  options.clip_norm = true;
+  options.regimes = kAsync;
   running_means_ = {true, false};
   SetUpCluster({3000, 70}, 1, options);
   ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());

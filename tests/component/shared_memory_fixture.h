@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/random.h"
+#include "common/regime/job_regimes.h"
 #include "common/system/shared_region.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/test_metrics.h"
@@ -57,6 +58,7 @@ class SharingClient {
     if (gradients == Gradients::kShared) {
       tensors.gradient_region = gradient_memory_;
     }
+    options.regimes = *ReadRegimes(fixture->assignment());
     options.job_id = "j-0001";
     options.rank = rank;
     options.incarnation = 100 + rank;

@@ -25,8 +25,7 @@ std::vector<Values> Train(uint32_t ps, uint32_t workers, bool shared,
   for (uint32_t rank = 0; rank < workers; ++rank) {
     worker::PsClient::Options options;
     options.shared_memory = shared;
-    options.norm_is_folded =
-        fixture.assignment().spec().optimizer().clip_norm() > 0;
+    options.clip_norm = fixture.assignment().spec().optimizer().clip_norm() > 0;
     // Less than a step, so that windows have to move on.
     options.shared_window_bytes = 2 << 20;
     clients.push_back(
@@ -67,6 +66,18 @@ TEST(SharedMemoryTest, ValuesAreTheNetworksBitForBit) {
     EXPECT_EQ(Train(ps, workers, true, cluster), expected);
     EXPECT_EQ(Train(ps, workers, true, cluster, Gradients::kShared), expected);
   }
+}
+
+// The values that come back with a step's gradients may take twice their bytes,
+// or half of them.
+TEST(SharedMemoryTest, ValuesAreTheNetworksWhereTheWireTypeChanges) {
+  PsFixture::Options cluster = Cluster(2, 2);
+  cluster.regimes = {{.wire_type = ElementType::kBfloat16},
+                     {.first_clock = 1},
+                     {.first_clock = 3, .wire_type = ElementType::kFloat16}};
+  const auto expected = Train(2, 2, false, cluster);
+  EXPECT_EQ(Train(2, 2, true, cluster), expected);
+  EXPECT_EQ(Train(2, 2, true, cluster, Gradients::kShared), expected);
 }
 
 TEST(SharedMemoryTest, AWindowThatCannotMoveOnDoesNotBlock) {

@@ -197,7 +197,7 @@ worker::PsClient::Options Sharing(bool shared,
                                   ElementType type = ElementType::kFloat32) {
   worker::PsClient::Options options;
   options.shared_memory = shared;
-  options.wire_type = type;
+  options.regimes = RegimeSchedule(TrainingRegime{.wire_type = type});
   return options;
 }
 

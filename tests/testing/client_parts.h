@@ -88,7 +88,7 @@ class ClientParts {
   TestCounter pulled_;
   const worker::HeaderEncoder headers_{
       {.job_id = "j-7", .rank = 1, .incarnation = 5, .routing_version = 1},
-      ElementType::kFloat32,
+      RegimeSchedule(),
       absl::Seconds(60)};
   worker::PushedStep step_{&headers_, &map_};
   worker::AnswerLog answers_{map_.shard_count(), Telemetry()};

@@ -23,6 +23,7 @@ PsFixture::PsFixture(const Options& options) {
   spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
   if (options.spec) options.spec(&spec);
   AssignmentBuilder job(spec);
+  for (const TrainingRegime& regime : options.regimes) job.From(regime);
   std::vector<TensorSize> tensors;
   for (const int64_t size : options.tensor_sizes) {
     const size_t tensor = tensors.size();

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/daemon/metrics.h"
+#include "common/regime/regime_schedule.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/wire/block_map.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -52,6 +53,8 @@ class PsFixture {
     std::vector<std::string> states = {};
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.
     std::function<void(JobSpec*)> spec = {};
+    // In place of the spec's, unless empty.
+    std::vector<TrainingRegime> regimes = {};
   };
   // Fails the test if anything does not start.
   explicit PsFixture(const Options& options);

@@ -68,6 +68,7 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
                                               absl::string_view model,
                                               absl::Status* status) {
   AssignmentBuilder job(spec, job_id_);
+  for (const TrainingRegime& regime : options_.regimes) job.From(regime);
   job.Chief().Workers(options_.workers - 1);
   if (options_.evaluator) job.Evaluator();
   for (const PsNode& ps : ps_) job.PsAt(ps.address());

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/model/graph/tensor.h"
+#include "common/regime/regime_schedule.h"
 #include "common/rpc/grpc_channel.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -39,6 +40,8 @@ class TrainingCluster {
     MetricsRegistry* evaluator_metrics = nullptr;  // likewise
     // Evaluates in the chief's stead, with the rank after the last worker's.
     bool evaluator = false;
+    // In place of the spec's, unless empty.
+    std::vector<TrainingRegime> regimes = {};
     // Sees each evaluation before the cluster does, and may take its time.
     std::function<void(const Evaluation&)> on_evaluation = nullptr;
   };

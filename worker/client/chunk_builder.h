@@ -55,6 +55,10 @@ class ChunkBuilder {
     chunk_bytes_max_[shard] = chunk_bytes_max;
   }
 
+  // Another size of elements. REQUIRES: no chunk is open.
+  void SetElementBytes(size_t element_bytes) { element_bytes_ = element_bytes; }
+  size_t element_bytes() const { return element_bytes_; }
+
   // Adds all blocks of `tensor`. Returns the chunks that are full, or worth
   // sending.
   std::vector<Chunk> Add(uint32_t tensor);
@@ -67,7 +71,7 @@ class ChunkBuilder {
   void AddBlock(uint32_t block, std::vector<Chunk>* full);
 
   const BlockMap& map_;
-  const size_t element_bytes_;
+  size_t element_bytes_;
   std::vector<size_t> chunk_bytes_max_;  // by shard
   std::vector<Chunk> open_;              // by shard
 };

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "common/base/element_type.h"
 #include "common/wire/block_map.h"
 #include "worker/client/answer_log.h"
 #include "worker/client/header_encoder.h"
@@ -23,8 +22,6 @@ struct ClientContext {
   AnswerLog* answers = nullptr;
   FanoutCall* calls = nullptr;
   ClientTelemetry telemetry = {};
-  // How gradients travel, and values but those at cuts.
-  ElementType wire_type = ElementType::kFloat32;
   // Payload of one message at most, over the network and through memory shared
   // with the ps; both <= kChunkBytesMax. One block or row may be larger.
   size_t chunk_bytes = 0;

@@ -11,9 +11,7 @@
 namespace syncline::worker {
 
 DenseSteps::DenseSteps(const ClientContext* context)
-    : context_(*context),
-      builder_(context->map, context->chunk_bytes,
-               ElementBytes(context->wire_type)) {}
+    : context_(*context), builder_(context->map, context->chunk_bytes) {}
 
 void DenseSteps::StartInit(int64_t total_clocks) {
   for (uint32_t shard = 0; shard < context_.map->shard_count(); ++shard) {
@@ -32,7 +30,7 @@ void DenseSteps::StartInit(int64_t total_clocks) {
 
 void DenseSteps::StartPulls(uint32_t shard, int64_t clock, uint64_t cut_id) {
   std::vector<Chunk> chunks =
-      ShardChunks(shard, context_.headers->PulledType(cut_id));
+      ShardChunks(shard, context_.headers->PulledType(clock, cut_id));
   std::stable_sort(
       chunks.begin(), chunks.end(),
       [this](const Chunk& a, const Chunk& b) { return RankOf(a) < RankOf(b); });
@@ -45,17 +43,22 @@ void DenseSteps::StartEmptyPull(uint32_t shard, int64_t clock,
 }
 
 void DenseSteps::BeginStep() {
+  const PushedStep& step = *context_.step;
+  pushed_type_ = context_.headers->PushedType(step.clock());
+  pulled_type_ = context_.headers->PulledType(step.next_clock(), 0);
+  builder_.SetElementBytes(
+      std::max(ElementBytes(pushed_type_), ElementBytes(pulled_type_)));
   for (uint32_t shard = 0; shard < context_.map->shard_count(); ++shard) {
     builder_.SetChunkBytesMax(shard, ChunkBytes(shard));
   }
 }
 
 void DenseSteps::Send(uint32_t tensor) {
-  for (const Chunk& chunk : builder_.Add(tensor)) SendGradients(chunk);
+  for (Chunk& chunk : builder_.Add(tensor)) SendGradients(std::move(chunk));
 }
 
 void DenseSteps::SendRest() {
-  for (const Chunk& chunk : builder_.Flush()) SendGradients(chunk);
+  for (Chunk& chunk : builder_.Flush()) SendGradients(std::move(chunk));
 }
 
 void DenseSteps::StartEmptyClose(uint32_t shard) {
@@ -65,17 +68,19 @@ void DenseSteps::StartEmptyClose(uint32_t shard) {
   }
 }
 
-void DenseSteps::SendGradients(const Chunk& chunk) {
+void DenseSteps::SendGradients(Chunk chunk) {
   const PushedStep& step = *context_.step;
   FanoutCall::Call call;
   call.shard = chunk.shard;
   call.clock = step.clock();
   call.bytes = chunk.bytes;
   call.rank = RankOf(chunk);
+  const size_t pulled_bytes = BytesAs(pulled_type_, chunk);
+  chunk.bytes = BytesAs(pushed_type_, chunk);
   AddCount(context_.telemetry.pushed_bytes, chunk.bytes);
   PushHeader push = step.Header(chunk.shard, chunk.blocks);
   std::vector<grpc::Slice> gradients =
-      GradientSlices(*context_.map, chunk, context_.wire_type,
+      GradientSlices(*context_.map, chunk, pushed_type_,
                      context_.tensors->gradients, context_.tensors->owner);
   if (step.pulls()) {
     PushPullHeader header;
@@ -83,11 +88,12 @@ void DenseSteps::SendGradients(const Chunk& chunk) {
     *header.mutable_pull() =
         context_.headers->MakePullPart(chunk.blocks, step.next_clock(), 0);
     call.method = "PushPull";
-    call.answer_bytes = chunk.bytes;
+    call.answer_bytes = pulled_bytes;
     call.request = EncodeFrame(header, std::move(gradients));
-    call.on_response = [this, chunk](const grpc::ByteBuffer& response,
-                                     absl::Time left) {
-      return StoreValues(chunk, context_.wire_type, response, left);
+    chunk.bytes = pulled_bytes;
+    call.on_response = [this, chunk = std::move(chunk), type = pulled_type_](
+                           const grpc::ByteBuffer& response, absl::Time left) {
+      return StoreValues(chunk, type, response, left);
     };
   } else {
     call.method = "Push";
@@ -112,7 +118,7 @@ void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.clock = clock;
   call.rank = RankOf(chunk);
   call.on_response = [this, chunk = std::move(chunk),
-                      type = context_.headers->PulledType(cut_id)](
+                      type = context_.headers->PulledType(clock, cut_id)](
                          const grpc::ByteBuffer& response, absl::Time left) {
     return StoreValues(chunk, type, response, left);
   };
@@ -122,6 +128,10 @@ void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
 size_t DenseSteps::ChunkBytes(uint32_t shard) const {
   return context_.calls->SharesMemory(shard) ? context_.shared_chunk_bytes
                                              : context_.chunk_bytes;
+}
+
+size_t DenseSteps::BytesAs(ElementType type, const Chunk& chunk) const {
+  return chunk.bytes / builder_.element_bytes() * ElementBytes(type);
 }
 
 std::vector<Chunk> DenseSteps::ShardChunks(uint32_t shard,

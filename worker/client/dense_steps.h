@@ -37,7 +37,8 @@ class DenseSteps {
   void StartEmptyPull(uint32_t shard, int64_t clock, uint64_t cut_id);
 
   // Before the first gradient of a step: shards may have begun to share memory,
-  // or ended it, and the size of messages follows.
+  // or ended it, and its gradients and the values behind it may travel in
+  // another type; the size of messages follows.
   void BeginStep();
   // Takes the gradient of `tensor` for the open step, and sends what is full or
   // worth a message. Each message also asks for the blocks' values of the next
@@ -50,9 +51,11 @@ class DenseSteps {
   void StartEmptyClose(uint32_t shard);
 
  private:
-  void SendGradients(const Chunk& chunk);
+  void SendGradients(Chunk chunk);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   size_t ChunkBytes(uint32_t shard) const;
+  // Of a chunk of the open step, whose values travel as `type`.
+  size_t BytesAs(ElementType type, const Chunk& chunk) const;
   std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
   // When the first of the chunk's tensors is needed.
   int64_t RankOf(const Chunk& chunk) const;
@@ -62,6 +65,10 @@ class DenseSteps {
 
   const ClientContext& context_;
   ChunkBuilder builder_;
+  // How the open step's gradients travel, and the values that are read after
+  // it. Its chunks have room for the wider one.
+  ElementType pushed_type_ = ElementType::kFloat32;
+  ElementType pulled_type_ = ElementType::kFloat32;
 };
 
 }  // namespace syncline::worker

@@ -1,12 +1,15 @@
 #include "worker/client/header_encoder.h"
 
+#include <utility>
+
 #include "common/wire/wire_element_type.h"
 #include "worker/client/transport/retry_policy.h"
 
 namespace syncline::worker {
-HeaderEncoder::HeaderEncoder(const Identity& identity, ElementType wire_type,
+HeaderEncoder::HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
                              absl::Duration step_timeout)
-    : wire_type_(wire_type), wait_(RetryPolicy::LongestAttempt(step_timeout)) {
+    : regimes_(std::move(regimes)),
+      wait_(RetryPolicy::LongestAttempt(step_timeout)) {
   caller_.set_job_id(identity.job_id);
   caller_.set_rank(identity.rank);
   caller_.set_incarnation(identity.incarnation);
@@ -22,11 +25,13 @@ InitHeader HeaderEncoder::MakeInit(int64_t total_clocks,
   return header;
 }
 
-PushHeader HeaderEncoder::MakePush(absl::Span<const uint32_t> blocks) const {
+PushHeader HeaderEncoder::MakePush(absl::Span<const uint32_t> blocks,
+                                   int64_t clock) const {
   PushHeader header;
+  header.set_clock(clock);
   *header.mutable_caller() = caller_;
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
-  header.set_wire_type(WireTypeOf(wire_type_));
+  header.set_wire_type(WireTypeOf(PushedType(clock)));
   return header;
 }
 
@@ -35,7 +40,7 @@ PullHeader HeaderEncoder::MakePullPart(absl::Span<const uint32_t> blocks,
   PullHeader header;
   header.set_clock(clock);
   header.set_cut_id(cut_id);
-  header.set_wire_type(WireTypeOf(PulledType(cut_id)));
+  header.set_wire_type(WireTypeOf(PulledType(clock, cut_id)));
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_wait_seconds(absl::ToDoubleSeconds(wait_));
   return header;

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
+#include "common/regime/regime_schedule.h"
 #include "proto/parameter_server.pb.h"
 
 namespace syncline::worker {
@@ -21,21 +22,24 @@ class HeaderEncoder {
     uint64_t incarnation = 0;
     uint64_t routing_version = 0;
   };
-  // `wire_type`: how gradients travel, and values but those at cuts.
-  // `step_timeout`: as in PsClient::Options.
-  HeaderEncoder(const Identity& identity, ElementType wire_type,
+  // `regimes`, `step_timeout`: as in PsClient::Options.
+  HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
                 absl::Duration step_timeout);
 
   const Caller& caller() const { return caller_; }
+  // How the gradients of a step travel.
+  ElementType PushedType(int64_t clock) const {
+    return regimes_.At(clock).wire_type;
+  }
   // How the values of a pull travel. `cut_id` 0: the pull is not of a cut.
-  ElementType PulledType(uint64_t cut_id) const {
-    return cut_id == 0 ? wire_type_ : ElementType::kFloat32;
+  ElementType PulledType(int64_t clock, uint64_t cut_id) const {
+    return cut_id == 0 ? regimes_.At(clock).wire_type : ElementType::kFloat32;
   }
 
   InitHeader MakeInit(int64_t total_clocks,
                       absl::Span<const uint32_t> blocks) const;
-  // Without the fields of the step.
-  PushHeader MakePush(absl::Span<const uint32_t> blocks) const;
+  // Without the fields of the step but its clock.
+  PushHeader MakePush(absl::Span<const uint32_t> blocks, int64_t clock) const;
   // The pull of a PushPull: without the caller, whom the push names.
   PullHeader MakePullPart(absl::Span<const uint32_t> blocks, int64_t clock,
                           uint64_t cut_id) const;
@@ -43,7 +47,7 @@ class HeaderEncoder {
                       uint64_t cut_id) const;
 
  private:
-  const ElementType wire_type_;
+  const RegimeSchedule regimes_;
   const absl::Duration wait_;  // of a pull, at the shard
   Caller caller_;
 };

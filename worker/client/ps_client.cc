@@ -25,6 +25,14 @@ size_t RegionBytes(const PsClient::Options& options, const BlockMap& map) {
   return std::min<size_t>(most, 4 * elements * sizeof(float) + (256 << 10));
 }
 
+// At some clocks no shard answers before it has the whole gradient: SYNC with a
+// norm that is reduced.
+bool ReducesNorms(const PsClient::Options& options) {
+  return options.regimes.AnySync() &&
+         (options.clip_norm || options.trust_ratio ||
+          options.on_non_finite == OnNonFinite::kSkipStep);
+}
+
 FanoutCall::Options FanoutOptions(const PsClient::Options& options,
                                   const BlockMap& map,
                                   const DenseTensors& tensors,
@@ -44,7 +52,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.shared.region_bytes = RegionBytes(options, map);
   // Rows wait for whole clocks, of every worker.
   fanout.shared.answers_need_later_pushes =
-      options.norm_is_folded || options.has_tables;
+      ReducesNorms(options) || options.has_tables;
   fanout.shared.payloads = tensors.gradient_region;
   return fanout;
 }
@@ -74,7 +82,7 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
                 .rank = options.rank,
                 .incarnation = options.incarnation,
                 .routing_version = options.routing_version},
-               options.wire_type, options.step_timeout),
+               options.regimes, options.step_timeout),
       step_(&headers_, &map_),
       answers_(map_.shard_count(), options.telemetry),
       context_(MakeContext()),
@@ -90,7 +98,7 @@ CutCalls::Options PsClient::CutOptions() const {
           .shards = ShardsWithPart(options_, map_),
           .peers = options_.ps,
           .series = options_.cut_series,
-          .spread = options_.cut_spread,
+          .spread = options_.regimes.CutSpread(),
           .patience = options_.step_timeout};
 }
 
@@ -102,7 +110,6 @@ ClientContext PsClient::MakeContext() {
           .answers = &answers_,
           .calls = &calls_,
           .telemetry = options_.telemetry,
-          .wire_type = options_.wire_type,
           .chunk_bytes = std::min(options_.chunk_bytes, kChunkBytesMax),
           .shared_chunk_bytes =
               std::min(options_.shared_chunk_bytes, kChunkBytesMax)};
@@ -180,6 +187,7 @@ absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {
 
 void PsClient::BeginStep(const Step& step) {
   step_.Begin(step);
+  regime_ = options_.regimes.At(step.clock);
   answers_.BeginStep();
   held_.clear();
   dense_.BeginStep();
@@ -196,10 +204,10 @@ void PsClient::AbandonStep(bool own_values) {
 }
 
 void PsClient::OnGradientReady(uint32_t tensor) {
-  if (options_.checks_gradient && !step_.abandoned()) {
+  if (ChecksGradient() && !step_.abandoned()) {
     // While what backward has just written is in the cache.
     const absl::Span<const float> gradient = tensors_.gradients[tensor];
-    if (!AllFiniteAs(options_.wire_type, gradient.data(), gradient.size())) {
+    if (!AllFiniteAs(regime_.wire_type, gradient.data(), gradient.size())) {
       AbandonStep(/*own_values=*/true);
     }
   }
@@ -212,8 +220,7 @@ void PsClient::OnGradientReady(uint32_t tensor) {
 
 void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (!step_.pulls()) next_rows = {};
-  if (options_.checks_gradient &&
-      !RowsAreFinite(step_.rows(), options_.wire_type)) {
+  if (ChecksGradient() && !RowsAreFinite(step_.rows(), regime_.wire_type)) {
     AbandonStep(/*own_values=*/true);
   }
   if (!step_.has_gradient()) return CloseEmpty(next_rows);
@@ -229,7 +236,7 @@ void PsClient::CloseEmpty(absl::Span<RowBatch* const> next_rows) {
 }
 
 absl::Status PsClient::SendStep(absl::Span<RowBatch* const> next_rows) {
-  if (options_.send_norm) {
+  if (SendsNorm()) {
     SYNCLINE_ASSIGN_OR_RETURN(
         const double squared_norm,
         SquaredNorm({.map = map_,
@@ -237,7 +244,7 @@ absl::Status PsClient::SendStep(absl::Span<RowBatch* const> next_rows) {
                      .names = tensors_.names,
                      .running_means = tensors_.running_means,
                      .rows = step_.rows(),
-                     .wire_type = options_.wire_type,
+                     .wire_type = regime_.wire_type,
                      .clock = step_.clock()},
                     options_.on_non_finite));
     step_.SetSquaredNorm(squared_norm);

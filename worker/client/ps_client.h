@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
 #include "common/cuts/cut_id.h"
+#include "common/regime/regime_schedule.h"
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/finite.h"
 #include "worker/client/answer_log.h"
@@ -52,9 +53,13 @@ class PsClient : public ParameterExchange {
     uint64_t routing_version = 1;
     std::vector<FanoutCall::Peer> ps;  // by shard
     absl::Duration step_timeout = absl::Seconds(60);
-    // The servers clip by the norm of each push: pushes leave when the whole
-    // gradient is known, not before.
-    bool send_norm = false;
+    // Mode and wire type, by clock.
+    RegimeSchedule regimes = {};
+    // The servers clip by a norm. But for SYNC it is that of each push: pushes
+    // leave when the whole gradient is known, not before.
+    bool clip_norm = false;
+    // The optimizer is LAMB.
+    bool trust_ratio = false;
     // Payload of one message at most; ChunkBuilder says when less is sent.
     size_t chunk_bytes = 1 << 20;
     // Bytes of gradients that are on their way to a shard, or in its queues, at
@@ -72,19 +77,11 @@ class PsClient : public ParameterExchange {
     // Payload of one such message: nothing of it travels.
     size_t shared_chunk_bytes = 2 << 20;
     std::string boot_id = {};  // empty: the system's
-    // How gradients travel, and values but those at cuts.
-    ElementType wire_type = ElementType::kFloat32;
-    // SYNC with clip_norm or SKIP_STEP, or LAMB: no shard answers before it has
-    // the whole gradient.
-    bool norm_is_folded = false;
-    OnNonFinite on_non_finite = OnNonFinite::kFailJob;
-    // Of this rank's cuts: who it is, and how far apart the consistency mode
-    // lets clocks be (CutCoordinator's).
+    // Of this rank's cuts: who it is.
     CutSeries cut_series = CutSeries::kChief;
-    std::optional<int64_t> cut_spread = {};
-    // kSkipStep where shards do not find out together (all but SYNC): pushes
+    // kSkipStep, where shards do not find out together (all but SYNC): pushes
     // leave when the whole gradient is known to be finite.
-    bool checks_gradient = false;
+    OnNonFinite on_non_finite = OnNonFinite::kFailJob;
     // FanoutCall's; may be null.
     std::function<void(uint32_t shard, absl::Duration out_of_reach,
                        const absl::Status& error)>
@@ -123,10 +120,14 @@ class PsClient : public ParameterExchange {
   // The step's end on all shards where it has no gradient, and where it has.
   void CloseEmpty(absl::Span<RowBatch* const> next_rows);
   absl::Status SendStep(absl::Span<RowBatch* const> next_rows);
-  // The gradient is not sent before all of it is known.
-  bool HoldsGradient() const {
-    return options_.send_norm || options_.checks_gradient;
+  // Of the open step, whose regime decides: its pushes have a norm; it has no
+  // gradient if that is not finite.
+  bool SendsNorm() const { return options_.clip_norm && !regime_.sync(); }
+  bool ChecksGradient() const {
+    return options_.on_non_finite == OnNonFinite::kSkipStep && !regime_.sync();
   }
+  // The gradient is not sent before all of it is known.
+  bool HoldsGradient() const { return SendsNorm() || ChecksGradient(); }
   CutCalls::Options CutOptions() const;
   bool TakesPart(uint32_t shard) const;
   // Everything that is under way, and then what came back too old.
@@ -138,6 +139,7 @@ class PsClient : public ParameterExchange {
   const DenseTensors tensors_;
   const HeaderEncoder headers_;
   PushedStep step_;
+  TrainingRegime regime_;  // of the open step
   AnswerLog answers_;
   const ClientContext context_;
   CutCalls cuts_;

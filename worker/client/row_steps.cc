@@ -13,7 +13,7 @@ namespace syncline::worker {
 void RowSteps::StartPulls(uint32_t shard, absl::Span<RowBatch* const> rows,
                           int64_t clock, uint64_t cut_id) {
   for (const RowChunk& chunk :
-       CutWanted(rows, shard, context_.headers->PulledType(cut_id),
+       CutWanted(rows, shard, context_.headers->PulledType(clock, cut_id),
                  context_.chunk_bytes)) {
     StartPull(chunk, rows, clock, cut_id, kAnyClock);
   }
@@ -22,11 +22,13 @@ void RowSteps::StartPulls(uint32_t shard, absl::Span<RowBatch* const> rows,
 void RowSteps::PullEarly(absl::Span<RowBatch* const> next_rows,
                          int64_t min_clock) {
   early_rows_ = next_rows;
+  // As pulls of the open step's clock: they wait for none of its pushes.
+  const int64_t clock = context_.step->clock();
   for (uint32_t shard = 0; shard < context_.map->shard_count(); ++shard) {
     for (const RowChunk& chunk :
-         CutWanted(next_rows, shard, context_.wire_type, context_.chunk_bytes,
-                   WantedPart::kEarly)) {
-      StartPull(chunk, next_rows, context_.step->clock(), 0, min_clock);
+         CutWanted(next_rows, shard, context_.headers->PulledType(clock, 0),
+                   context_.chunk_bytes, WantedPart::kEarly)) {
+      StartPull(chunk, next_rows, clock, 0, min_clock);
     }
   }
 }
@@ -35,10 +37,13 @@ absl::Status RowSteps::Send(uint32_t shard,
                             absl::Span<RowBatch* const> next_rows) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::vector<RowChunk> pushed,
-      CutGradients(context_.step->rows(), shard, context_.wire_type,
+      CutGradients(context_.step->rows(), shard,
+                   context_.headers->PushedType(context_.step->clock()),
                    context_.chunk_bytes, kChunkBytesMax));
   const std::vector<RowChunk> wanted =
-      CutWanted(next_rows, shard, context_.wire_type, context_.chunk_bytes);
+      CutWanted(next_rows, shard,
+                context_.headers->PulledType(context_.step->next_clock(), 0),
+                context_.chunk_bytes);
   // Its samples count on this shard too, though it has nothing for it.
   if (pushed.empty() && context_.map->shard_blocks(shard).empty()) {
     context_.calls->Start(context_.step->Close(shard));
@@ -56,8 +61,10 @@ bool RowSteps::PullStaleAgain() {
     MutexLock lock(&mu_);
     stale.swap(stale_);
   }
-  for (const RowChunk& chunk : stale) {
-    StartPull(chunk, early_rows_, context_.step->next_clock(), 0, kAnyClock);
+  const int64_t next_clock = context_.step->next_clock();
+  for (RowChunk& chunk : stale) {
+    chunk.type = context_.headers->PulledType(next_clock, 0);
+    StartPull(chunk, early_rows_, next_clock, 0, kAnyClock);
   }
   return !stale.empty();
 }

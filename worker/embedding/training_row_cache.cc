@@ -5,12 +5,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/check.h"
+#include "common/base/element_type.h"
 #include "common/update/update_spec.h"
-#include "common/wire/wire_element_type.h"
 
 namespace syncline::worker {
 std::optional<TrainingRowCache::Options> TrainingRowCache::OptionsOf(
-    const JobSpec& spec, int table, size_t dim, int64_t total_clocks) {
+    const JobSpec& spec, const RegimeSchedule& regimes, int table, size_t dim,
+    int64_t total_clocks) {
   const TableSpec& of_table = spec.tables(table);
   if (of_table.cache_rows() == 0 || of_table.cache_clocks() == 0) return {};
   const absl::StatusOr<OptimizerParams> optimizer =
@@ -20,13 +21,10 @@ std::optional<TrainingRowCache::Options> TrainingRowCache::OptionsOf(
   options.rows_max = of_table.cache_rows();
   options.dim = dim;
   options.clocks = of_table.cache_clocks();
-  if (spec.consistency().mode() == ConsistencySpec::BOUNDED_STALENESS) {
-    options.staleness_bound = spec.consistency().staleness_bound();
-  }
   options.optimizer = *optimizer;
   options.rule.learning_rate =
       LearningRateOf(spec.learning_rate(), total_clocks);
-  options.wire_type = ElementTypeOf(spec.wire_type());
+  options.rule.regimes = regimes;
   return options;
 }
 
@@ -36,9 +34,9 @@ TrainingRowCache::TrainingRowCache(const Options& options)
       cache_(options.rows_max, options.dim, options.clocks) {}
 
 int64_t TrainingRowCache::OldestAsOf(int64_t clock) const {
-  return options_.staleness_bound.has_value()
-             ? clock - *options_.staleness_bound
-             : std::numeric_limits<int64_t>::min();
+  const std::optional<int64_t> bound = options_.rule.regimes.At(clock).bound();
+  return bound.has_value() ? clock - *bound
+                           : std::numeric_limits<int64_t>::min();
 }
 
 void TrainingRowCache::Select(int64_t clock, const RowBatch* current,
@@ -63,14 +61,14 @@ void TrainingRowCache::Select(int64_t clock, const RowBatch* current,
 
 void TrainingRowCache::Update(int64_t clock, uint64_t samples,
                               const RowBatch& current, RowBatch* next) {
+  const ElementType wire_type = options_.rule.regimes.At(clock).wire_type;
   gradients_.clear();
   rows_.clear();
   for (size_t i = 0; samples > 0 && i < current.keys().size(); ++i) {
     const float* const gradient = current.gradient(i);
     float* const row = cache_.Own(current.keys()[i]);
     // The servers drop such a row's gradient, or fail the job.
-    if (row == nullptr ||
-        !AllFiniteAs(options_.wire_type, gradient, options_.dim)) {
+    if (row == nullptr || !AllFiniteAs(wire_type, gradient, options_.dim)) {
       continue;
     }
     gradients_.push_back(gradient);

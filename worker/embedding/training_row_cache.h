@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/element_type.h"
+#include "common/regime/regime_schedule.h"
 #include "common/update/step_rule.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/optimizer/row_optimizer.h"
@@ -35,16 +35,19 @@ class TrainingRowCache {
   struct Options {
     size_t rows_max = 0;
     size_t dim = 0;
-    int64_t clocks = 0;                           // > 0
-    std::optional<int64_t> staleness_bound = {};  // none: any
-    OptimizerParams optimizer;                    // kSgd
+    int64_t clocks = 0;         // > 0
+    OptimizerParams optimizer;  // kSgd
+    // Its regimes have the bound and the wire type of gradients, too; none of
+    // them is SYNC.
     StepRule rule;
-    ElementType wire_type = ElementType::kFloat32;  // of gradients
   };
   // For a job whose spec has its defaults and passed validation; none where
-  // table `table` has no such cache. `total_clocks` is the job's.
-  static std::optional<Options> OptionsOf(const JobSpec& spec, int table,
-                                          size_t dim, int64_t total_clocks);
+  // table `table` has no such cache. `regimes` and `total_clocks` are the
+  // job's.
+  static std::optional<Options> OptionsOf(const JobSpec& spec,
+                                          const RegimeSchedule& regimes,
+                                          int table, size_t dim,
+                                          int64_t total_clocks);
 
   explicit TrainingRowCache(const Options& options);
 

@@ -14,7 +14,6 @@
 #include "common/system/log.h"
 #include "common/update/reduction_root.h"
 #include "common/update/update_spec.h"
-#include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/statistics_client.h"
 
@@ -25,23 +24,6 @@ namespace {
 // the export, or that an evaluator has still to come to, is held for as long as
 // that takes: who hangs is noticed by its silence.
 constexpr absl::Duration kLongHold = absl::Hours(24);
-
-bool IsSync(const JobSpec& spec) {
-  return spec.consistency().mode() != ConsistencySpec::ASYNC &&
-         spec.consistency().mode() != ConsistencySpec::BOUNDED_STALENESS;
-}
-
-// How far apart the clocks of a cut may be (server/consistency/cut_clocks.h).
-std::optional<int64_t> CutSpread(const JobSpec& spec) {
-  if (IsSync(spec)) return 0;
-  if (spec.consistency().mode() == ConsistencySpec::ASYNC) return std::nullopt;
-  return spec.consistency().staleness_bound() + 1;
-}
-
-// In sync mode the servers compute the norm of the folded gradient themselves.
-bool NeedsNorm(const JobSpec& spec) {
-  return spec.optimizer().clip_norm() > 0 && !IsSync(spec);
-}
 
 // By parameter: its position in the order in which forward reads them.
 std::vector<uint32_t> FirstUse(const TrainingGraph& training,
@@ -82,21 +64,14 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
       absl::Seconds(job.spec().limits().step_timeout_seconds());
   options.cut_series =
       job.is_evaluator() ? CutSeries::kEvaluator : CutSeries::kChief;
-  options.cut_spread = CutSpread(job.spec());
-  options.send_norm = NeedsNorm(job.spec());
+  options.regimes = job.regimes;
+  options.clip_norm = job.spec().optimizer().clip_norm() > 0;
+  options.trust_ratio = job.spec().optimizer().kind() == OptimizerSpec::LAMB;
   options.has_tables = job.rows != nullptr;
-  options.wire_type = ElementTypeOf(job.spec().wire_type());
   options.on_non_finite = NonFiniteOf(job.spec().non_finite());
-  options.checks_gradient =
-      options.on_non_finite == OnNonFinite::kSkipStep && !IsSync(job.spec());
   options.telemetry = process.metrics->client();
   options.on_unreachable = process.on_unreachable;
   options.shared_memory = process.shared_memory;
-  options.norm_is_folded =
-      IsSync(job.spec()) &&
-      (job.spec().optimizer().clip_norm() > 0 ||
-       job.spec().optimizer().kind() == OptimizerSpec::LAMB ||
-       options.on_non_finite == OnNonFinite::kSkipStep);
   return options;
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/regime/job_regimes.h"
 #include "common/wire/block_map.h"
-#include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
 #include "worker/compute/loss.h"
 #include "worker/data/prefetcher.h"
@@ -47,7 +47,8 @@ absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
   if (spec.tables_size() > 0) {
     return int64_t{map.shard_count()} * (pulled_max + pushed_max);
   }
-  const ElementType type = ElementTypeOf(spec.wire_type());
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
+  const ElementType type = regimes.WidestWireType();
   int64_t bytes = 0;
   for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
     const int64_t of_shard =

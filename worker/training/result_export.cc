@@ -105,8 +105,8 @@ absl::Status ResultExport::PutBest() {
 
 absl::Status ResultExport::PutMetrics(absl::Span<const Evaluation> evaluations,
                                       const WorkerProgress* totals) {
-  absl::StatusOr<JobProgress> skipped =
-      AskSkippedCounts(job_.assignment, MonotonicNow() + kSkippedTimeout);
+  absl::StatusOr<JobProgress> skipped = AskSkippedCounts(
+      job_.assignment, job_.regimes, MonotonicNow() + kSkippedTimeout);
   if (!skipped.ok()) {
     LogWarning("metrics.json does not say how many steps were skipped")
         .Job(job_.assignment.job_id())

@@ -11,6 +11,7 @@
 namespace syncline::worker {
 
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
+                                             const RegimeSchedule& regimes,
                                              absl::Time deadline) {
   const JobSpec& spec = assignment.spec();
   JobProgress counts;
@@ -18,8 +19,7 @@ absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
     return counts;
   }
   // With SKIP_STEP in SYNC mode the clock of such a block was skipped.
-  const bool drops = spec.non_finite() == DROP_BLOCK ||
-                     spec.consistency().mode() != ConsistencySpec::SYNC;
+  const bool drops = spec.non_finite() == DROP_BLOCK || !regimes.AllSync();
   ShardStatusRequest request;
   request.set_job_id(assignment.job_id());
   uint64_t dropped = 0;

@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/regime/regime_schedule.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 
@@ -14,6 +15,7 @@ namespace syncline::worker {
 // at the first such gradient, no ps is asked. Blocks until `deadline`.
 // Errors: those of the first ps that does not answer, with its address.
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
+                                             const RegimeSchedule& regimes,
                                              absl::Time deadline);
 
 }  // namespace syncline::worker

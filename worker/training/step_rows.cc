@@ -1,6 +1,7 @@
 #include "worker/training/step_rows.h"
 
 #include <cstddef>
+#include <optional>
 
 #include "common/base/status_macros.h"
 
@@ -15,7 +16,7 @@ StepRows::StepRows(const PreparedJob& job, int64_t clocks_total,
       metrics_(*metrics) {
   for (size_t t = 0; t < job.rows->current().size(); ++t) {
     const auto options = TrainingRowCache::OptionsOf(
-        job.spec(), static_cast<int>(t),
+        job.spec(), job.regimes, static_cast<int>(t),
         static_cast<size_t>(job.rows->current()[t]->dim()), clocks_total);
     caches_.push_back(options.has_value()
                           ? std::make_unique<TrainingRowCache>(*options)
@@ -39,14 +40,9 @@ absl::Status StepRows::Ready(int64_t clock, const Batch& batch) {
 // both of them use. The others may be read at once, where the mode does not
 // want this step of all workers in them.
 void StepRows::PullEarly(int64_t clock) {
-  const ConsistencySpec& consistency = job_.spec().consistency();
-  int64_t min_clock = 0;
-  if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS) {
-    min_clock = clock + 1 - int64_t{consistency.staleness_bound()};
-    if (consistency.staleness_bound() == 0) return;
-  } else if (consistency.mode() != ConsistencySpec::ASYNC) {
-    return;
-  }
+  const std::optional<int64_t> bound = job_.regimes.At(clock + 1).bound();
+  if (bound == 0) return;
+  const int64_t min_clock = bound.has_value() ? clock + 1 - *bound : 0;
   parameters_.PullEarly(Collected(clock, /*early=*/true), min_clock);
 }
 

@@ -16,14 +16,14 @@ constexpr uint32_t kBlocks[] = {3, 4};
 HeaderEncoder Encoder(ElementType type) {
   return HeaderEncoder(
       {.job_id = "j-1", .rank = 2, .incarnation = 77, .routing_version = 5},
-      type, absl::Seconds(60));
+      RegimeSchedule(TrainingRegime{.wire_type = type}), absl::Seconds(60));
 }
 
 TEST(HeaderEncoderTest, EveryHeaderNamesItsCallerOnce) {
   const HeaderEncoder encoder = Encoder(ElementType::kFloat32);
   for (const Caller& caller :
        {encoder.caller(), encoder.MakeInit(9, kBlocks).caller(),
-        encoder.MakePush(kBlocks).caller(),
+        encoder.MakePush(kBlocks, 1).caller(),
         encoder.MakePull(kBlocks, 1, 0).caller()}) {
     EXPECT_EQ(caller.job_id(), "j-1");
     EXPECT_EQ(caller.rank(), 2u);
@@ -42,7 +42,7 @@ TEST(HeaderEncoderTest, AnInitSaysHowManyStepsThereWillBe) {
 
 TEST(HeaderEncoderTest, ValuesAtACutTravelWhole) {
   const HeaderEncoder encoder = Encoder(ElementType::kFloat16);
-  EXPECT_EQ(encoder.MakePush(kBlocks).wire_type(), WIRE_FLOAT16);
+  EXPECT_EQ(encoder.MakePush(kBlocks, 6).wire_type(), WIRE_FLOAT16);
   const PullHeader step = encoder.MakePull(kBlocks, 6, /*cut_id=*/0);
   EXPECT_EQ(step.clock(), 6);
   EXPECT_EQ(step.wire_type(), WIRE_FLOAT16);
@@ -51,8 +51,21 @@ TEST(HeaderEncoderTest, ValuesAtACutTravelWhole) {
   const PullHeader cut = encoder.MakePull(kBlocks, 6, /*cut_id=*/8);
   EXPECT_EQ(cut.cut_id(), 8u);
   EXPECT_EQ(cut.wire_type(), WIRE_FLOAT32);
-  EXPECT_EQ(encoder.PulledType(8), ElementType::kFloat32);
-  EXPECT_EQ(encoder.PulledType(0), ElementType::kFloat16);
+  EXPECT_EQ(encoder.PulledType(6, 8), ElementType::kFloat32);
+  EXPECT_EQ(encoder.PulledType(6, 0), ElementType::kFloat16);
+}
+
+TEST(HeaderEncoderTest, TheTypeIsThatOfTheClock) {
+  RegimeSchedule regimes(TrainingRegime{.wire_type = ElementType::kFloat16});
+  ASSERT_TRUE(
+      regimes.Add({.first_clock = 5, .wire_type = ElementType::kBfloat16}, 0)
+          .ok());
+  const HeaderEncoder encoder({.job_id = "j-1"}, regimes, absl::Seconds(60));
+  EXPECT_EQ(encoder.MakePush(kBlocks, 4).wire_type(), WIRE_FLOAT16);
+  EXPECT_EQ(encoder.MakePullPart(kBlocks, 5, 0).wire_type(), WIRE_BFLOAT16);
+  EXPECT_EQ(encoder.PushedType(4), ElementType::kFloat16);
+  EXPECT_EQ(encoder.PushedType(5), ElementType::kBfloat16);
+  EXPECT_EQ(encoder.PulledType(5, 8), ElementType::kFloat32);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class PushedStepTest : public ::testing::Test {
   const BlockMap map_;
   const HeaderEncoder headers_{
       {.job_id = "j", .rank = 2, .incarnation = 9, .routing_version = 1},
-      ElementType::kBfloat16,
+      RegimeSchedule(TrainingRegime{.wire_type = ElementType::kBfloat16}),
       absl::Seconds(60)};
   std::unique_ptr<RowBatch> rows_;
   PushedStep step_{&headers_, &map_};

@@ -65,8 +65,8 @@ class Simulation {
  private:
   // Others are at most `bound` clocks behind who pulls for `clock`.
   void MoveOthers(int64_t clock) {
-    const int64_t least =
-        options_.staleness_bound ? clock - *options_.staleness_bound : 0;
+    const auto bound = options_.rule.regimes.At(clock).bound();
+    const int64_t least = bound ? clock - *bound : 0;
     others_ = std::max(others_, least);
     if (random_.Below(2) == 0) ++others_;
   }
@@ -88,8 +88,8 @@ class Simulation {
       const float others = std::ceil(value / kOthers);
       ASSERT_EQ(kOthers * others - value, own_[key]) << "own writes of " << key;
       ASSERT_LE(others, static_cast<float>(others_));
-      if (options_.staleness_bound) {
-        ASSERT_GE(others, static_cast<float>(clock - *options_.staleness_bound))
+      if (const auto bound = options_.rule.regimes.At(clock).bound()) {
+        ASSERT_GE(others, static_cast<float>(clock - *bound))
             << "age of " << key;
       }
       ASSERT_LE(clock - pulled_for_[key], options_.clocks) << key;
@@ -145,6 +145,19 @@ TrainingRowCache::Options MakeOptions() {
   return options;
 }
 
+// Any bound that the cache may be used with, or none.
+TrainingRegime RandomRegime(int64_t first_clock,
+                            const TrainingRowCache::Options& options,
+                            Random* random) {
+  if (random->Below(3) == 0) {
+    return {.first_clock = first_clock, .mode = ConsistencyMode::kAsync};
+  }
+  return {.first_clock = first_clock,
+          .mode = ConsistencyMode::kBoundedStaleness,
+          .staleness_bound =
+              options.clocks + static_cast<int64_t>(random->Below(3))};
+}
+
 TEST(TrainingRowCacheTest, NoRowIsTooOldAndOwnPushesAreInIt) {
   int hits = 0;
   int rows = 0;
@@ -154,9 +167,12 @@ TEST(TrainingRowCacheTest, NoRowIsTooOldAndOwnPushesAreInIt) {
     TrainingRowCache::Options options = MakeOptions();
     options.rows_max = 1 + random.Below(40);
     options.clocks = static_cast<int64_t>(1 + random.Below(4));
-    if (random.Below(3) != 0) {
-      options.staleness_bound =
-          options.clocks + static_cast<int64_t>(random.Below(3));
+    options.rule.regimes =
+        RegimeSchedule(RandomRegime(/*first_clock=*/0, options, &random));
+    for (int64_t clock = 20; seed % 2 == 0 && clock < 200; clock += 20) {
+      ASSERT_TRUE(
+          options.rule.regimes.Add(RandomRegime(clock, options, &random), 0)
+              .ok());
     }
     Simulation simulation(seed, options);
     simulation.Run(200);
@@ -171,7 +187,8 @@ TEST(TrainingRowCacheTest, AGradientThatIsNotFiniteIsNotApplied) {
   TrainingRowCache::Options options = MakeOptions();
   options.rows_max = 4;
   options.clocks = 9;
-  options.wire_type = ElementType::kFloat16;
+  options.rule.regimes = RegimeSchedule(TrainingRegime{
+      .mode = ConsistencyMode::kAsync, .wire_type = ElementType::kFloat16});
   TrainingRowCache cache(options);
   const auto current = MakeRows();
   const auto next = MakeRows();
@@ -209,33 +226,67 @@ JobSpec CachedSpec() {
   spec.mutable_optimizer()->set_clip_value(3);
   spec.mutable_learning_rate()->set_base(0.25);
   spec.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
-  spec.mutable_consistency()->set_mode(ConsistencySpec::BOUNDED_STALENESS);
-  spec.mutable_consistency()->set_staleness_bound(4);
   return spec;
+}
+
+// As the ps does: the rate of the step is that of its clock's regime.
+TEST(TrainingRowCacheTest, OwnPushesMoveRowsAtTheRateOfTheirClock) {
+  TrainingRowCache::Options options = MakeOptions();
+  options.rows_max = 4;
+  options.clocks = 9;
+  options.rule.regimes =
+      RegimeSchedule(TrainingRegime{.mode = ConsistencyMode::kAsync});
+  ASSERT_TRUE(options.rule.regimes
+                  .Add({.first_clock = 1,
+                        .mode = ConsistencyMode::kAsync,
+                        .learning_rate_factor = 0.25},
+                       0)
+                  .ok());
+  TrainingRowCache cache(options);
+  const auto rows = MakeRows();
+  Batch batch;
+  batch.size = 1;
+  batch.int_feeds = {{7}};
+  rows->Collect(batch);
+  rows->value(0)[0] = 5;
+  cache.Keep(0, rows.get());
+  rows->row_gradients()[1] = 1;
+  const auto after = [&](int64_t clock) {
+    cache.Update(clock, 1, *rows, nullptr);
+    const auto next = MakeRows();
+    next->Collect(batch);
+    cache.Select(clock + 1, nullptr, /*early=*/false, next.get());
+    EXPECT_TRUE(next->wanted().empty());
+    return next->value(0)[0];
+  };
+  EXPECT_EQ(after(0), 4);
+  EXPECT_EQ(after(1), 3.75f);
 }
 
 TEST(TrainingRowCacheTest, OptionsAreTheJobs) {
   JobSpec spec = CachedSpec();
-  const auto options = TrainingRowCache::OptionsOf(spec, 0, 16, 100);
+  RegimeSchedule regimes(TrainingRegime{
+      .mode = ConsistencyMode::kBoundedStaleness, .staleness_bound = 4});
+  ASSERT_TRUE(regimes
+                  .Add({.first_clock = 7,
+                        .mode = ConsistencyMode::kAsync,
+                        .wire_type = ElementType::kFloat16},
+                       0)
+                  .ok());
+  const auto options = TrainingRowCache::OptionsOf(spec, regimes, 0, 16, 100);
   ASSERT_TRUE(options.has_value());
   EXPECT_EQ(options->rows_max, 10u);
   EXPECT_EQ(options->dim, 16u);
   EXPECT_EQ(options->clocks, 2);
-  EXPECT_EQ(options->staleness_bound, 4);
   EXPECT_EQ(options->optimizer.weight_decay, 0.5f);
   EXPECT_EQ(options->optimizer.clip_value, 3);
   EXPECT_EQ(options->rule.learning_rate.schedule,
             LearningRate::Schedule::kCosine);
   EXPECT_EQ(options->rule.learning_rate.total_clocks, 100);
-  EXPECT_EQ(options->wire_type, ElementType::kFloat32);
-  spec.set_wire_type(WIRE_FLOAT16);
-  EXPECT_EQ(TrainingRowCache::OptionsOf(spec, 0, 16, 100)->wire_type,
-            ElementType::kFloat16);
-  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
-  EXPECT_FALSE(TrainingRowCache::OptionsOf(spec, 0, 16, 100)
-                   ->staleness_bound.has_value());
+  EXPECT_EQ(options->rule.regimes.regimes(), regimes.regimes());
   spec.mutable_tables(0)->set_cache_clocks(0);
-  EXPECT_FALSE(TrainingRowCache::OptionsOf(spec, 0, 16, 100).has_value());
+  EXPECT_FALSE(
+      TrainingRowCache::OptionsOf(spec, regimes, 0, 16, 100).has_value());
 }
 
 }  // namespace

@@ -85,6 +85,26 @@ std::string ProblemsWithin(uint64_t more_bytes, const JobSpec& spec) {
   return said;
 }
 
+TEST(PreparedJobTest, HasTheRegimesOfItsAssignmentOrIsRefused) {
+  const std::string text = MlpModel(784, 4, 10);
+  JobSpec spec = LargeBatches(8);
+  AssignedJob assigned = AssignToOne(spec, text);
+  assigned.assignment.mutable_regimes(0)->set_learning_rate_factor(0.5);
+  std::vector<std::string> problems;
+  const auto job = PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  ASSERT_THAT(problems, ElementsAre());
+  EXPECT_EQ(job->regimes.At(0).learning_rate_factor, 0.5);
+  assigned.assignment.mutable_regimes(0)->set_group_size(4);
+  PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  EXPECT_THAT(problems, ElementsAre("job j-0001: regimes[0].group_size: 4 is "
+                                    "not built"));
+  problems.clear();
+  assigned.assignment.clear_regimes();
+  PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  EXPECT_THAT(problems, ElementsAre("job j-0001: regimes: the assignment has "
+                                    "none"));
+}
+
 TEST(PreparedJobTest, WhatDoesNotFitIsRefusedWithWhatWould) {
   constexpr uint64_t kMore = uint64_t{320} << 20;
   EXPECT_THAT(
