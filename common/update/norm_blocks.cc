@@ -9,8 +9,8 @@ std::vector<uint32_t> NormBlocksOf(const BlockMap& map,
   std::vector<uint32_t> blocks(dense.begin(), dense.end());
   uint32_t first = static_cast<uint32_t>(map.blocks().size());
   for (const TableMap& table : tables) {
-    for (uint32_t i = 0; i < table.SlotCount(owner); ++i) {
-      blocks.push_back(first + table.FirstSlot(owner) + i);
+    for (const uint32_t slot : table.shard_slots(owner)) {
+      blocks.push_back(first + slot);
     }
     first += table.slots();
   }

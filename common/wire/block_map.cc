@@ -71,10 +71,38 @@ void Place(std::vector<Block>* blocks, std::vector<int64_t>* loads) {
   }
 }
 
+// The same, as a routing says.
+absl::Status PlaceAsGiven(absl::Span<const uint32_t> block_shards,
+                          std::vector<Block>* blocks,
+                          std::vector<int64_t>* loads) {
+  if (block_shards.size() != blocks->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(block_shards.size(), " blocks are placed, the model has ",
+                     blocks->size()));
+  }
+  for (size_t id = 0; id < blocks->size(); ++id) {
+    const uint32_t shard = block_shards[id];
+    if (shard >= loads->size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("block ", id, " is placed on shard ", shard,
+                       ", there are ", loads->size(), " shards"));
+    }
+    (*blocks)[id].shard = shard;
+    (*loads)[shard] += (*blocks)[id].count;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BlockMap> BlockMap::Create(absl::Span<const TensorSize> tensors,
                                           uint32_t shard_count) {
+  return Create(tensors, shard_count, {});
+}
+
+absl::StatusOr<BlockMap> BlockMap::Create(
+    absl::Span<const TensorSize> tensors, uint32_t shard_count,
+    absl::Span<const uint32_t> block_shards) {
   if (shard_count == 0) {
     return absl::InvalidArgumentError("no ps to place parameters on");
   }
@@ -105,7 +133,13 @@ absl::StatusOr<BlockMap> BlockMap::Create(absl::Span<const TensorSize> tensors,
     }
   }
   map.shard_elements_.resize(shard_count);
-  Place(&map.blocks_, &map.shard_elements_);
+  if (block_shards.empty()) {
+    Place(&map.blocks_, &map.shard_elements_);
+  } else if (absl::Status placed =
+                 PlaceAsGiven(block_shards, &map.blocks_, &map.shard_elements_);
+             !placed.ok()) {
+    return placed;
+  }
   map.shard_blocks_.resize(shard_count);
   for (uint32_t id = 0; id < map.blocks_.size(); ++id) {
     map.shard_blocks_[map.blocks_[id].shard].push_back(id);

@@ -26,19 +26,27 @@ struct Block {
 };
 
 // Cuts dense tensors into blocks and places them on shards. A pure function of
-// (tensors, shard_count), so every member computes the same map; the cutting
-// does not depend on shard_count, so results do not either. Immutable after
-// Create, hence thread-safe.
+// its arguments, so every member computes the same map. The cutting does not
+// depend on the shards, so results do not either. Immutable after Create, hence
+// thread-safe.
 //
 // Block size: min(1 MiB, model bytes / 256 rounded up to 4 KiB). Blocks are
-// numbered in (tensor, offset) order. Placement: largest first to the least
-// loaded shard, ties to the lower shard, so loads differ by at most one block.
+// numbered in (tensor, offset) order. Default placement: largest first to the
+// least loaded shard, ties to the lower shard, so loads differ by at most one
+// block. A routing may place them in any other way
+// (common/wire/routing_table.h).
 class BlockMap {
  public:
   // Errors: InvalidArgument: no tensor, a tensor without elements, no shard, or
   // more than 2^31 blocks.
   static absl::StatusOr<BlockMap> Create(absl::Span<const TensorSize> tensors,
                                          uint32_t shard_count);
+  // `block_shards`: the shard of each block; empty: the default placement.
+  // Errors: as above, or InvalidArgument: not one shard for each block, or a
+  // shard that does not exist.
+  static absl::StatusOr<BlockMap> Create(
+      absl::Span<const TensorSize> tensors, uint32_t shard_count,
+      absl::Span<const uint32_t> block_shards);
 
   // All blocks; the index is the block id.
   absl::Span<const Block> blocks() const { return blocks_; }

@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,14 +22,15 @@ struct SlotRun {
 };
 
 // Places the rows of an embedding table: key -> virtual slot -> shard. A pure
-// function of (slots, shard_count), so every member places alike; the slot of a
-// key does not depend on shard_count. Immutable, hence thread-safe.
+// function of its arguments, so every member places alike; the slot of a key
+// does not depend on the shards. Immutable, hence thread-safe; copies share the
+// placement.
 //
 //   slot  = the top bits of Mix64(key), so that what is hashed by the bits
 //           below is spread evenly within a slot
-//   shard = contiguous ranges of slots that differ by at most one slot: keys
-//           that ascend by (slot, key) ascend by shard too, so a batch is cut
-//           by binary search, and a shard's slots by its lanes in the same way
+//   shard = by default contiguous ranges of slots that differ by at most one
+//           slot. A routing may place each slot anywhere
+//           (common/wire/routing_table.h), so nothing may count on ranges.
 class TableMap {
  public:
   // The number of slots of a job's tables: 32 slots a shard, rounded up to a
@@ -38,26 +41,35 @@ class TableMap {
   // Errors: InvalidArgument: `slots` is not a power of two in 2..65,536, or
   // there are more shards than slots, or none.
   static absl::StatusOr<TableMap> Create(uint32_t slots, uint32_t shard_count);
+  // `slot_shards`: the shard of each slot; empty: the default placement.
+  // Errors: as above, or InvalidArgument: not one shard for each slot, a shard
+  // that does not exist, or a shard without a slot.
+  static absl::StatusOr<TableMap> Create(
+      uint32_t slots, uint32_t shard_count,
+      absl::Span<const uint32_t> slot_shards);
 
   uint32_t slots() const { return slots_; }
-  uint32_t shard_count() const { return shard_count_; }
+  uint32_t shard_count() const {
+    return static_cast<uint32_t>(placement_->shard_slots.size());
+  }
 
   uint32_t SlotOf(int64_t key) const {
     return static_cast<uint32_t>(Mix64(static_cast<uint64_t>(key)) >> shift_);
   }
   uint32_t ShardOfSlot(uint32_t slot) const {
-    return static_cast<uint32_t>(uint64_t{slot} * shard_count_ >> log2_slots_);
+    return placement_->shard_of[slot];
   }
   uint32_t ShardOf(int64_t key) const { return ShardOfSlot(SlotOf(key)); }
 
-  // The slots of a shard are [FirstSlot(shard), FirstSlot(shard + 1)).
-  uint32_t FirstSlot(uint32_t shard) const {
-    return static_cast<uint32_t>((uint64_t{shard} * slots_ + shard_count_ - 1) /
-                                 shard_count_);
+  // The slots of a shard, ascending; at least one.
+  absl::Span<const uint32_t> shard_slots(uint32_t shard) const {
+    return placement_->shard_slots[shard];
   }
   uint32_t SlotCount(uint32_t shard) const {
-    return FirstSlot(shard + 1) - FirstSlot(shard);
+    return static_cast<uint32_t>(shard_slots(shard).size());
   }
+  // Which of its shard's slots a slot is, from 0.
+  uint32_t SlotIndex(uint32_t slot) const { return placement_->index_of[slot]; }
 
   // The order of rows in messages.
   bool Before(int64_t a, int64_t b) const {
@@ -75,16 +87,20 @@ class TableMap {
                          std::vector<SlotRun>* runs) const;
 
  private:
-  TableMap(uint32_t slots, uint32_t shard_count)
+  struct Placement {
+    std::vector<uint32_t> shard_of;                  // by slot
+    std::vector<uint32_t> index_of;                  // by slot
+    std::vector<std::vector<uint32_t>> shard_slots;  // by shard
+  };
+
+  TableMap(uint32_t slots, std::shared_ptr<const Placement> placement)
       : slots_(slots),
-        shard_count_(shard_count),
-        log2_slots_(std::countr_zero(slots)),
-        shift_(64 - log2_slots_) {}
+        shift_(64 - std::countr_zero(slots)),
+        placement_(std::move(placement)) {}
 
   uint32_t slots_;
-  uint32_t shard_count_;
-  int log2_slots_;
   int shift_;
+  std::shared_ptr<const Placement> placement_;
 };
 
 }  // namespace syncline

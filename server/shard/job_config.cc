@@ -8,6 +8,7 @@
 #include "common/cluster/cluster_config.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
+#include "common/wire/routing_table.h"
 
 namespace syncline::ps {
 namespace {
@@ -26,22 +27,6 @@ absl::StatusOr<std::optional<float>> ReadMomentum(
                      "' is ", parameter.momentum(), "; it must be in [0, 1]"));
   }
   return parameter.momentum();
-}
-
-absl::StatusOr<BlockMap> ReadBlockMap(const JobAssignment& assignment) {
-  std::vector<TensorSize> tensors;
-  for (const ParameterInfo& parameter : assignment.parameters()) {
-    // A product that does not fit is refused by the block map: keep it > 0.
-    int64_t count = 1;
-    for (const int64_t dim : parameter.dims()) {
-      if (dim <= 0 || __builtin_mul_overflow(count, dim, &count)) {
-        count = dim <= 0 ? 0 : INT64_MAX;
-        break;
-      }
-    }
-    tensors.push_back({parameter.name(), count});
-  }
-  return BlockMap::Create(tensors, assignment.ps_size());
 }
 
 absl::StatusOr<RowInitializer> ReadScheme(absl::string_view field,
@@ -86,7 +71,7 @@ ExpiryOptions ReadExpiry(const ExpirySpec& spec) {
 }
 
 absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
-                                           int index) {
+                                           const TableMap& map, int index) {
   const std::string field = absl::StrCat("tables[", index, "]");
   const TableSpec& spec = assignment.spec().tables(index);
   const TableInfo& info = assignment.tables(index);
@@ -95,9 +80,7 @@ absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
         absl::StrCat(field, ": '", spec.name(), "' was assigned as '",
                      info.name(), "' with rows of ", info.dim(), " elements"));
   }
-  const auto map = TableMap::Create(info.slots(), assignment.ps_size());
-  if (!map.ok()) return Annotate(map.status(), field);
-  JobConfig::Table table{.layout = {spec.name(), info.dim(), *map},
+  JobConfig::Table table{.layout = {spec.name(), info.dim(), map},
                          .options = {}};
   TableOptions& options = table.options;
   options.name = spec.name();
@@ -117,14 +100,16 @@ absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
   return table;
 }
 
-absl::Status ReadTables(const JobAssignment& assignment, JobConfig* config) {
+absl::Status ReadTables(const JobAssignment& assignment,
+                        const RoutingTable& routing, JobConfig* config) {
   if (assignment.tables_size() != assignment.spec().tables_size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", assignment.job_id(), " was assigned ", assignment.tables_size(),
         " tables, its spec has ", assignment.spec().tables_size()));
   }
   for (int i = 0; i < assignment.tables_size(); ++i) {
-    SYNCLINE_ASSIGN_OR_RETURN(JobConfig::Table table, ReadTable(assignment, i));
+    SYNCLINE_ASSIGN_OR_RETURN(JobConfig::Table table,
+                              ReadTable(assignment, routing.tables()[i], i));
     config->tables.push_back(std::move(table));
   }
   return absl::OkStatus();
@@ -197,11 +182,13 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   JobConfig config;
   config.job_id = assignment.job_id();
   config.ps_rank = ps_rank;
-  config.routing_version = assignment.routing_version();
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                            RoutingTable::Create(assignment));
+  config.routing_version = routing.version();
   config.label = absl::StrCat("job ", config.job_id, " on ",
                               MemberName(assignment.ps(ps_rank).member()));
   config.root = ReductionRootOf(assignment);
-  SYNCLINE_ASSIGN_OR_RETURN(config.map, ReadBlockMap(assignment));
+  config.map = routing.blocks();
 
   SYNCLINE_ASSIGN_OR_RETURN(config.regimes, ReadRegimes(assignment));
 
@@ -219,7 +206,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                       ? spec.limits().step_timeout_seconds()
                                       : 60);
 
-  SYNCLINE_RETURN_IF_ERROR(ReadTables(assignment, &config));
+  SYNCLINE_RETURN_IF_ERROR(ReadTables(assignment, routing, &config));
   if (assignment.parameters().empty() && config.tables.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", config.job_id, " has neither parameters nor tables"));

@@ -52,8 +52,7 @@ struct JobConfig {
 // Reads an assignment whose spec has every default filled in.
 // Errors: InvalidArgument: a field that this version cannot obey, ReadRegimes'
 // (common/regime/job_regimes.h), no worker,
-// `ps_rank` is not among the ps, a table without its spec, or the block map's
-// and the table maps'.
+// `ps_rank` is not among the ps, a table without its spec, or the routing's.
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
 

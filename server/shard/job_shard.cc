@@ -32,9 +32,8 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
-    const uint32_t first = map.FirstSlot(config.ps_rank);
-    for (uint32_t i = 0; i < map.SlotCount(config.ps_rank); ++i) {
-      slot_lanes_.push_back(executor_.tables().LaneOf(table, first + i));
+    for (const uint32_t slot : map.shard_slots(config.ps_rank)) {
+      slot_lanes_.push_back(executor_.tables().LaneOf(table, slot));
     }
   }
 }

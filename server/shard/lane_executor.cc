@@ -163,8 +163,7 @@ void LaneExecutor::ComputeRowNorms(int lane, const RowsStep& step,
                                    const RowStep& rows) {
   const uint32_t table = step.ranks[0].list->table;
   const TableMap& map = layout_->tables()[table].map;
-  const BlockIndex first =
-      layout_->SlotBlock(table, map.FirstSlot(config_->ps_rank));
+  const BlockIndex first = layout_->FirstSlotBlock(table);
   const bool finite = tables_->SquaredNorms(
       lane, step.ranks, rows,
       absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_->ps_rank)),

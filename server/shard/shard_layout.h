@@ -86,9 +86,13 @@ class ShardLayout {
   bool is_dense(BlockIndex block) const { return block < counts_.size(); }
 
   absl::Span<const TableLayout> tables() const { return tables_; }
+  // A table's slots follow its first one.
+  BlockIndex FirstSlotBlock(uint32_t table) const {
+    return first_block_[table];
+  }
   // REQUIRES: the slot is this shard's.
   BlockIndex SlotBlock(uint32_t table, uint32_t slot) const {
-    return first_block_[table] + slot - tables_[table].map.FirstSlot(shard_);
+    return first_block_[table] + tables_[table].map.SlotIndex(slot);
   }
   // Dense blocks and slots.
   uint32_t block_count() const { return first_block_.back(); }

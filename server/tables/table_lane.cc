@@ -33,12 +33,14 @@ void Keep(absl::Status next, absl::Status* first) {
 
 PartitionMap::PartitionMap(const TableMap& map, uint32_t shard,
                            uint32_t partitions)
-    : first_slot_(map.FirstSlot(shard)),
+    : map_(map),
+      shard_(shard),
       partitions_(partitions),
-      shift_(64 - std::countr_zero(map.slots())) {
-  const uint64_t slots = map.SlotCount(shard);
-  for (uint64_t slot = 0; slot < slots; ++slot) {
-    of_slot_.push_back(static_cast<uint16_t>(slot * partitions / slots));
+      shift_(64 - std::countr_zero(map.slots())),
+      of_slot_(map.slots()) {
+  const absl::Span<const uint32_t> slots = map.shard_slots(shard);
+  for (uint64_t i = 0; i < slots.size(); ++i) {
+    of_slot_[slots[i]] = static_cast<uint16_t>(i * partitions / slots.size());
   }
 }
 

@@ -31,7 +31,7 @@ struct RowStep {
   std::vector<int64_t>* non_finite = nullptr;
 };
 
-// Which partition has a slot: contiguous ranges of a shard's slots.
+// Which partition has a slot: neighbours among a shard's slots share one.
 class PartitionMap {
  public:
   PartitionMap(const TableMap& map, uint32_t shard, uint32_t partitions);
@@ -40,18 +40,19 @@ class PartitionMap {
   SlotOf slot_of() const { return {shift_}; }
   // Ascending.
   std::vector<uint32_t> SlotsOf(uint32_t partition) const;
-  uint32_t OfSlot(uint32_t slot) const { return of_slot_[slot - first_slot_]; }
-  uint32_t OfHash(uint64_t hash) const { return of_slot_[SlotIndex(hash)]; }
-  // Of the shard's slots, counted from its first.
+  uint32_t OfSlot(uint32_t slot) const { return of_slot_[slot]; }
+  uint32_t OfHash(uint64_t hash) const { return of_slot_[hash >> shift_]; }
+  // Which of the shard's slots, from 0.
   uint32_t SlotIndex(uint64_t hash) const {
-    return static_cast<uint32_t>(hash >> shift_) - first_slot_;
+    return map_.SlotIndex(static_cast<uint32_t>(hash >> shift_));
   }
 
  private:
-  uint32_t first_slot_;
+  TableMap map_;
+  uint32_t shard_;
   uint32_t partitions_;
   int shift_;
-  std::vector<uint16_t> of_slot_;
+  std::vector<uint16_t> of_slot_;  // by slot of the table; others': 0
 };
 
 // The partitions that one lane of a table has, and its work on rows: batches of

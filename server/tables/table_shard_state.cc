@@ -11,10 +11,8 @@ namespace syncline::ps {
 
 std::vector<uint32_t> PartitionMap::SlotsOf(uint32_t partition) const {
   std::vector<uint32_t> slots;
-  for (size_t i = 0; i < of_slot_.size(); ++i) {
-    if (of_slot_[i] == partition) {
-      slots.push_back(first_slot_ + static_cast<uint32_t>(i));
-    }
+  for (const uint32_t slot : map_.shard_slots(shard_)) {
+    if (of_slot_[slot] == partition) slots.push_back(slot);
   }
   return slots;
 }

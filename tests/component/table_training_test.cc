@@ -15,8 +15,10 @@
 #include "common/base/random.h"
 #include "common/daemon/metrics.h"
 #include "common/job/job_spec_validator.h"
+#include "common/wire/routing_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/job.pb.h"
 #include "tests/component/table_training_fixture.h"
 
 namespace syncline {
@@ -135,6 +137,69 @@ TEST_F(TableTrainingTest, RowsAreClippedBesideATrustRatio) {
   ASSERT_EQ(one.status, absl::OkStatus());
   EXPECT_NE(one.weights.at("emb")[0], 0.25f) << "it must be trained";
   EXPECT_EQ(Train(2, 3, spec).weights, one.weights);
+}
+
+// Blocks and slots that lie on random shards. Each shard has some slot.
+void Scatter(uint64_t seed, JobAssignment* assignment) {
+  const auto blocks = RoutingTable::Create(*assignment);
+  ASSERT_TRUE(blocks.ok()) << blocks.status();
+  Random random(seed);
+  const auto shards = static_cast<uint32_t>(assignment->ps_size());
+  Routing* const routing = assignment->mutable_routing();
+  routing->set_version(7);
+  for (uint32_t shard = 0; shard < shards; ++shard) {
+    routing->add_shard_ps(shard);
+  }
+  for (size_t i = 0; i < blocks->blocks().blocks().size(); ++i) {
+    routing->add_block_shards(static_cast<uint32_t>(random.Below(shards)));
+  }
+  for (const TableInfo& info : assignment->tables()) {
+    Routing::Table* const table = routing->add_tables();
+    for (uint32_t slot = 0; slot < info.slots(); ++slot) {
+      table->add_slot_shards(slot < shards
+                                 ? shards - 1 - slot
+                                 : static_cast<uint32_t>(random.Below(shards)));
+    }
+  }
+}
+
+TEST_F(TableTrainingTest, AScatteredRoutingTrainsTheSameBits) {
+  const auto scattered = [&](uint64_t seed, const JobSpec& spec) {
+    return TrainingCluster(
+               {.workers = 2,
+                .ps = 3,
+                .work_dir = dir_.File(absl::StrCat("s", ++clusters_)),
+                .data_root = dir_.path(),
+                .change_assignment =
+                    [seed](JobAssignment* assignment) {
+                      Scatter(seed, assignment);
+                    }})
+        .RunJob(spec, ModelText("40"));
+  };
+  JobSpec clipped = TableSpecOf(OptimizerSpec::ADAGRAD);
+  clipped.mutable_optimizer()->set_clip_norm(0.05f);
+  JobSpec lamb = TableSpecOf(OptimizerSpec::LAMB);
+  lamb.mutable_optimizer()->set_clip_norm(0.05f);
+  lamb.mutable_learning_rate()->set_base(0.01f);
+  lamb.mutable_tables(0)->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  JobSpec narrow = TableSpecOf();
+  narrow.set_wire_type(WIRE_BFLOAT16);
+  for (const JobSpec& spec : {TableSpecOf(), clipped, lamb, narrow}) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    const auto one = Train(2, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    for (const uint64_t seed : {1, 2}) {
+      const auto other = scattered(seed, spec);
+      ASSERT_EQ(other.status, absl::OkStatus());
+      EXPECT_EQ(other.weights, one.weights) << "seed " << seed;
+      ASSERT_EQ(other.evaluations.size(), one.evaluations.size());
+      EXPECT_EQ(other.evaluations.back().loss(), one.evaluations.back().loss());
+    }
+  }
+  // Rows that workers keep and ask for early take the same way.
+  JobSpec async = TableSpecOf();
+  async.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(scattered(3, async).status, absl::OkStatus());
 }
 
 // [n] keys with [n, dim] values of a safetensors file.

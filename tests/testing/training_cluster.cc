@@ -82,6 +82,7 @@ JobAssignment TrainingCluster::MakeAssignment(const JobSpec& spec,
   }
   JobAssignment assignment = job.Build();
   assignment.set_model_artifact("model.onnx");
+  if (options_.change_assignment) options_.change_assignment(&assignment);
   return assignment;
 }
 

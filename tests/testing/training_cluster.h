@@ -44,6 +44,8 @@ class TrainingCluster {
     std::vector<TrainingRegime> regimes = {};
     // Sees each evaluation before the cluster does, and may take its time.
     std::function<void(const Evaluation&)> on_evaluation = nullptr;
+    // Changes what members are assigned.
+    std::function<void(JobAssignment*)> change_assignment = nullptr;
   };
   explicit TrainingCluster(const Options& options);
   ~TrainingCluster();

@@ -24,7 +24,7 @@ class Cutter {
   void Add(const TableRowSpan& rows, size_t bytes) {
     if (!open_.ranges.empty() && open_.bytes + bytes > chunk_bytes_) Close();
     open_.bytes += bytes;
-    if (!open_.ranges.empty() && open_.ranges.back().table == rows.table) {
+    if (!open_.ranges.empty() && Follows(open_.ranges.back(), rows)) {
       open_.ranges.back().count += rows.count;
     } else {
       open_.ranges.push_back(rows);
@@ -48,6 +48,9 @@ class Cutter {
   }
 
  private:
+  static bool Follows(const TableRowSpan& a, const TableRowSpan& b) {
+    return a.table == b.table && a.first + a.count == b.first;
+  }
   void Close() {
     RowChunk next{.shard = open_.shard, .type = open_.type};
     chunks_.push_back(std::move(open_));
@@ -58,6 +61,18 @@ class Cutter {
   RowChunk open_;
   std::vector<RowChunk> chunks_;
 };
+
+// Calls `visit(from, to)` for the places of the runs, joined where one begins
+// at the end of the one before.
+template <typename Visit>
+void ForEachStretch(absl::Span<const SlotRun> runs, Visit visit) {
+  for (size_t i = 0; i < runs.size();) {
+    const uint32_t from = runs[i].first;
+    uint32_t to = from;
+    for (; i < runs.size() && runs[i].first == to; ++i) to += runs[i].count;
+    visit(from, to);
+  }
+}
 
 }  // namespace
 
@@ -94,26 +109,26 @@ std::vector<RowChunk> CutWanted(absl::Span<RowBatch* const> tables,
   for (uint32_t t = 0; t < tables.size(); ++t) {
     const size_t early = tables[t]->early_count();
     const size_t first = part == WantedPart::kEarly ? 0 : early;
-    const absl::Span<const int64_t> keys =
-        part == WantedPart::kEarly ? tables[t]->wanted_keys().first(early)
-                                   : tables[t]->wanted_keys().subspan(early);
-    const TableMap& map = tables[t]->map();
-    const auto begin_of = [&](uint32_t s) {
-      return static_cast<size_t>(
-          std::partition_point(
-              keys.begin(), keys.end(),
-              [&](int64_t key) { return map.ShardOf(key) < s; }) -
-          keys.begin());
-    };
+    const absl::Span<const uint32_t> places =
+        part == WantedPart::kEarly ? tables[t]->wanted().first(early)
+                                   : tables[t]->wanted().subspan(early);
     const size_t row_bytes = RowBytes(*tables[t], type);
-    const size_t end = begin_of(shard + 1);
-    for (size_t at = begin_of(shard); at < end;) {
-      const size_t count = std::min(cutter.Room(row_bytes), end - at);
-      cutter.Add(
-          {t, static_cast<uint32_t>(first + at), static_cast<uint32_t>(count)},
-          count * row_bytes);
-      at += count;
-    }
+    ForEachStretch(
+        tables[t]->ShardSlots(shard), [&](uint32_t from, uint32_t to) {
+          const auto begin_of = [&](uint32_t place) {
+            return static_cast<size_t>(
+                std::lower_bound(places.begin(), places.end(), place) -
+                places.begin());
+          };
+          const size_t end = begin_of(to);
+          for (size_t at = begin_of(from); at < end;) {
+            const size_t count = std::min(cutter.Room(row_bytes), end - at);
+            cutter.Add({t, static_cast<uint32_t>(first + at),
+                        static_cast<uint32_t>(count)},
+                       count * row_bytes);
+            at += count;
+          }
+        });
   }
   return cutter.Finish();
 }

@@ -19,8 +19,9 @@ struct TableRowSpan {
   uint32_t count = 0;  // > 0
 };
 
-// The rows of one message, tables ascending. Bytes are those of keys and
-// values, which travel as `type`.
+// The rows of one message: ranges ascend by (table, first), and none begins
+// where another ends. A table has several where the slots between them are of
+// other shards. Bytes are those of keys and values, which travel as `type`.
 struct RowChunk {
   uint32_t shard = 0;
   ElementType type = ElementType::kFloat32;

@@ -9,10 +9,28 @@ namespace {
 
 using Owner = std::shared_ptr<const void>;
 
-TableRows ToProto(const TableRowSpan& range) {
+using Ranges = absl::Span<const TableRowSpan>;
+
+// Calls `visit(ranges)` for the ranges of each table of a chunk.
+template <typename Visit>
+void ForEachTable(Ranges ranges, Visit visit) {
+  for (size_t begin = 0; begin < ranges.size();) {
+    size_t end = begin + 1;
+    while (end < ranges.size() && ranges[end].table == ranges[begin].table) {
+      ++end;
+    }
+    visit(ranges.subspan(begin, end - begin));
+    begin = end;
+  }
+}
+
+// REQUIRES: the ranges are of one table.
+TableRows ToProto(Ranges ranges) {
+  uint32_t count = 0;
+  for (const TableRowSpan& range : ranges) count += range.count;
   TableRows rows;
-  rows.set_table(range.table);
-  rows.set_rows(range.count);
+  rows.set_table(ranges[0].table);
+  rows.set_rows(count);
   return rows;
 }
 
@@ -26,18 +44,24 @@ grpc::Slice NarrowSlice(ElementType type, const float* values, size_t count) {
   return slice;
 }
 
+int TableCount(Ranges ranges) {
+  int tables = 0;
+  ForEachTable(ranges, [&](Ranges) { ++tables; });
+  return tables;
+}
+
 // True if `header` lists exactly the rows of `chunk`.
 bool Lists(const PullResponseHeader& header, const RowChunk& chunk) {
-  if (header.tables_size() != static_cast<int>(chunk.ranges.size())) {
-    return false;
-  }
-  for (int i = 0; i < header.tables_size(); ++i) {
-    if (header.tables(i).table() != chunk.ranges[i].table ||
-        header.tables(i).rows() != chunk.ranges[i].count) {
-      return false;
-    }
-  }
-  return true;
+  int tables = 0;
+  bool same = true;
+  ForEachTable(chunk.ranges, [&](Ranges ranges) {
+    const TableRows expected = ToProto(ranges);
+    same = same && tables < header.tables_size() &&
+           header.tables(tables).table() == expected.table() &&
+           header.tables(tables).rows() == expected.rows();
+    ++tables;
+  });
+  return same && tables == header.tables_size();
 }
 
 }  // namespace
@@ -67,29 +91,35 @@ void CopyValues(const PayloadView& payload, ElementType type, size_t offset,
 void AddGradients(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                   const Owner& owner, PushHeader* header,
                   std::vector<grpc::Slice>* payload) {
-  for (const TableRowSpan& range : chunk.ranges) {
-    const RowBatch& table = *tables[range.table];
-    *header->add_tables() = ToProto(range);
-    payload->push_back(BorrowedSlice(table.keys().data() + range.first,
-                                     range.count * sizeof(int64_t), owner));
-    const float* const gradients = table.gradient(range.first);
-    const size_t count = Elements(table, range.count);
-    payload->push_back(
-        chunk.type == ElementType::kFloat32
-            ? BorrowedSlice(gradients, count * sizeof(float), owner)
-            : NarrowSlice(chunk.type, gradients, count));
-  }
+  ForEachTable(chunk.ranges, [&](Ranges ranges) {
+    const RowBatch& table = *tables[ranges[0].table];
+    *header->add_tables() = ToProto(ranges);
+    for (const TableRowSpan& range : ranges) {
+      payload->push_back(BorrowedSlice(table.keys().data() + range.first,
+                                       range.count * sizeof(int64_t), owner));
+    }
+    for (const TableRowSpan& range : ranges) {
+      const float* const gradients = table.gradient(range.first);
+      const size_t count = Elements(table, range.count);
+      payload->push_back(
+          chunk.type == ElementType::kFloat32
+              ? BorrowedSlice(gradients, count * sizeof(float), owner)
+              : NarrowSlice(chunk.type, gradients, count));
+    }
+  });
 }
 
 void AddWantedKeys(absl::Span<RowBatch* const> tables, const RowChunk& chunk,
                    const Owner& owner, PullHeader* header,
                    std::vector<grpc::Slice>* payload) {
-  for (const TableRowSpan& range : chunk.ranges) {
-    const RowBatch& table = *tables[range.table];
-    *header->add_tables() = ToProto(range);
-    payload->push_back(BorrowedSlice(table.wanted_keys().data() + range.first,
-                                     range.count * sizeof(int64_t), owner));
-  }
+  ForEachTable(chunk.ranges, [&](Ranges ranges) {
+    const RowBatch& table = *tables[ranges[0].table];
+    *header->add_tables() = ToProto(ranges);
+    for (const TableRowSpan& range : ranges) {
+      payload->push_back(BorrowedSlice(table.wanted_keys().data() + range.first,
+                                       range.count * sizeof(int64_t), owner));
+    }
+  });
 }
 
 size_t ValueBytes(absl::Span<RowBatch* const> tables, const RowChunk& chunk) {
@@ -108,7 +138,7 @@ absl::Status StoreRows(absl::Span<RowBatch* const> tables,
     return absl::InternalError(
         absl::StrCat("answered rows of ", header.tables_size(), " tables with ",
                      payload.size_bytes(), " bytes, expected ",
-                     chunk.ranges.size(), " with ", bytes));
+                     TableCount(chunk.ranges), " with ", bytes));
   }
   size_t offset = 0;
   for (const TableRowSpan& range : chunk.ranges) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/system/available_memory.h"
+#include "common/wire/routing_table.h"
 #include "worker/data/formats/csv_table.h"
 
 namespace syncline::worker {
@@ -107,12 +108,10 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
       const std::vector<Sizes> all,
       SizesOf(assignment.spec(), model, training, evaluates));
   std::shared_ptr<JobRows> rows(new JobRows());
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                            RoutingTable::Create(assignment));
   for (size_t t = 0; t < all.size(); ++t) {
-    SYNCLINE_ASSIGN_OR_RETURN(
-        const TableMap map,
-        TableMap::Create(assignment.tables(static_cast<int>(t)).slots(),
-                         static_cast<uint32_t>(assignment.ps_size())));
-    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(all[t], map));
+    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(all[t], routing.tables()[t]));
   }
   return rows;
 }

@@ -33,6 +33,8 @@ RowBatch::RowBatch(const Options& options, const TableMap& map)
       capacity_(1 + IdsMaxOf(options)),
       index_(static_cast<size_t>(capacity_)),
       slot_starts_(map.slots() + 1),
+      shard_starts_(map.shard_count() + 1),
+      shard_next_(map.shard_count()),
       positions_(options.lookups.size()),
       values_(static_cast<size_t>(capacity_) * dim_),
       gradients_(options.with_gradients ? static_cast<size_t>(capacity_) * dim_
@@ -50,6 +52,7 @@ void RowBatch::Collect(const Batch& batch) {
   SYNCLINE_CHECK(batch.size <= options_.samples_max);
   NumberKeys(batch);
   SortBySlot();
+  GroupByShard();
   for (std::vector<int32_t>& positions : positions_) {
     for (int32_t& position : positions) {
       if (position > 0)
@@ -113,16 +116,19 @@ void RowBatch::SortBySlot() {
   }
 }
 
-absl::Span<const SlotRun> RowBatch::ShardSlots(uint32_t shard) const {
-  const auto at = [&](uint32_t slot) {
-    return std::lower_bound(
-        slots_.begin(), slots_.end(), slot,
-        [](const SlotRun& run, uint32_t s) { return run.slot < s; });
-  };
-  const auto begin = at(map_.FirstSlot(shard));
-  return absl::MakeSpan(slots_).subspan(
-      static_cast<size_t>(begin - slots_.begin()),
-      static_cast<size_t>(at(map_.FirstSlot(shard + 1)) - begin));
+void RowBatch::GroupByShard() {
+  std::fill(shard_starts_.begin(), shard_starts_.end(), 0);
+  for (const SlotRun& run : slots_) {
+    ++shard_starts_[map_.ShardOfSlot(run.slot) + 1];
+  }
+  for (size_t shard = 0; shard + 1 < shard_starts_.size(); ++shard) {
+    shard_starts_[shard + 1] += shard_starts_[shard];
+    shard_next_[shard] = shard_starts_[shard];
+  }
+  shard_runs_.resize(slots_.size());
+  for (const SlotRun& run : slots_) {
+    shard_runs_[shard_next_[map_.ShardOfSlot(run.slot)]++] = run;
+  }
 }
 
 void RowBatch::WantAll() {

@@ -61,12 +61,16 @@ class RowBatch {
   int64_t dim() const { return options_.dim; }
   const TableMap& map() const { return map_; }
 
-  // [n], unique, ascending by (slot, key); hence by shard.
+  // [n], unique, ascending by (slot, key).
   absl::Span<const int64_t> keys() const { return keys_; }
   // The keys by slot, in their order.
   absl::Span<const SlotRun> slots() const { return slots_; }
-  // The part of slots() that is on `shard`.
-  absl::Span<const SlotRun> ShardSlots(uint32_t shard) const;
+  // Those of slots() that are on `shard`, in their order.
+  absl::Span<const SlotRun> ShardSlots(uint32_t shard) const {
+    return absl::MakeSpan(shard_runs_)
+        .subspan(shard_starts_[shard],
+                 shard_starts_[shard + 1] - shard_starts_[shard]);
+  }
 
   // [n, dim], by key.
   float* value(size_t key) { return values_.data() + (1 + key) * dim_; }
@@ -123,6 +127,7 @@ class RowBatch {
  private:
   void NumberKeys(const Batch& batch);
   void SortBySlot();
+  void GroupByShard();
   void WantAll();
   void Want(size_t i) {
     wanted_.push_back(static_cast<uint32_t>(i));
@@ -139,7 +144,10 @@ class RowBatch {
   std::vector<uint32_t> slot_starts_;  // [slots + 1], scratch
   std::vector<uint32_t> order_;        // by place in unsorted_, scratch
   std::vector<SlotRun> slots_;
-  std::vector<int64_t> as_of_;  // by key
+  std::vector<SlotRun> shard_runs_;     // slots_ by (shard, slot)
+  std::vector<uint32_t> shard_starts_;  // [shards + 1], in shard_runs_
+  std::vector<uint32_t> shard_next_;    // [shards], scratch
+  std::vector<int64_t> as_of_;          // by key
   std::vector<int64_t> wanted_keys_;
   std::vector<uint32_t> wanted_;
   std::vector<uint32_t> later_;  // scratch

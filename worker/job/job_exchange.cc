@@ -56,7 +56,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.job_id = job.assignment.job_id();
   options.rank = job.rank;
   options.incarnation = process.incarnation;
-  options.routing_version = job.assignment.routing_version();
+  options.routing_version = job.routing_version;
   for (const Participant& ps : job.assignment.ps()) {
     options.ps.push_back(PeerOf(ReductionRoot::Role::kPs, ps));
   }
@@ -84,7 +84,7 @@ std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
   options.caller.set_job_id(options.job_id);
   options.caller.set_rank(job.rank);
   options.caller.set_incarnation(process.incarnation);
-  options.caller.set_routing_version(job.assignment.routing_version());
+  options.caller.set_routing_version(job.routing_version);
   const ReductionRoot root = ReductionRootOf(job.assignment);
   options.root = PeerOf(root.role, root.participant);
   options.step_timeout =

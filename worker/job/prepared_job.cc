@@ -10,6 +10,7 @@
 #include "common/system/available_memory.h"
 #include "common/system/log.h"
 #include "common/system/malloc_policy.h"
+#include "common/wire/routing_table.h"
 #include "worker/compute/batch_fit.h"
 #include "worker/data/data_fingerprint.h"
 
@@ -103,11 +104,10 @@ class Preparation {
           "daemons of one version?");
       return;
     }
-    auto map =
-        BlockMap::Create(TensorSizesOf(job_.training),
-                         static_cast<uint32_t>(job_.assignment.ps_size()));
-    if (!map.ok()) return AddProblems("model", map.status());
-    job_.map = *std::move(map);
+    const auto routing = RoutingTable::Create(job_.assignment);
+    if (!routing.ok()) return AddProblems("assignment", routing.status());
+    job_.map = routing->blocks();
+    job_.routing_version = routing->version();
   }
 
   bool AgreesWithAssignment() const {

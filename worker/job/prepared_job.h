@@ -33,6 +33,7 @@ struct PreparedJob {
   std::shared_ptr<const Model> model;
   TrainingGraph training;
   std::optional<BlockMap> map;
+  uint64_t routing_version = 1;
   // Shared with slices on their way through gRPC, which point into its memory.
   std::shared_ptr<Executor> executor;
   int threads = 1;  // that it computes with

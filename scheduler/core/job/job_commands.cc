@@ -34,7 +34,11 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
   }
   for (const TableInfo& table : tables) *assignment->add_tables() = table;
   *assignment->add_regimes() = RegimeOf(job.spec());
-  assignment->set_routing_version(1);
+  Routing* const routing = assignment->mutable_routing();
+  routing->set_version(1);
+  for (int shard = 0; shard < assignment->ps_size(); ++shard) {
+    routing->add_shard_ps(static_cast<uint32_t>(shard));
+  }
   assignment->set_model_artifact("model.onnx");
   return message;
 }

@@ -49,6 +49,17 @@ TEST(NormBlocksTest, SlotsComeBehindTheBlocksTableByTable) {
   EXPECT_THAT(slots, ElementsAre(blocks + 1, blocks + 2 + 2, blocks + 2 + 3));
 }
 
+TEST(NormBlocksTest, ScatteredSlotsKeepTheirIds) {
+  const BlockMap map = MapOf(2);
+  const std::vector<uint32_t> shards = {1, 0, 0, 1};
+  const std::vector<TableMap> tables = {*TableMap::Create(4, 2, shards)};
+  const uint32_t blocks = static_cast<uint32_t>(map.blocks().size());
+  const std::vector<uint32_t> own = NormBlocksOf(map, tables, 1);
+  const std::vector<uint32_t> slots(own.begin() + map.shard_blocks(1).size(),
+                                    own.end());
+  EXPECT_THAT(slots, ElementsAre(blocks + 0, blocks + 3));
+}
+
 TEST(NormBlocksTest, EachBlockHasItsTensor) {
   EXPECT_THAT(TensorsOfBlocks(MapOf(1)), ElementsAre(0, 0, 0, 0, 0, 1));
   EXPECT_EQ(TensorsOfBlocks(MapOf(1)), TensorsOfBlocks(MapOf(3)));

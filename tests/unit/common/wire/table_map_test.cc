@@ -16,6 +16,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TableMap MustCreate(uint32_t slots, uint32_t shards) {
@@ -56,17 +57,52 @@ TEST(TableMapTest, RangesCoverEverySlotOnceAndDifferByOne) {
     for (uint32_t shards = 1; shards <= std::min(slots, 70u); ++shards) {
       SCOPED_TRACE(absl::StrCat("slots=", slots, " shards=", shards));
       const TableMap map = MustCreate(slots, shards);
-      ASSERT_EQ(map.FirstSlot(0), 0u);
-      ASSERT_EQ(map.FirstSlot(shards), slots);
+      uint32_t next = 0;
       for (uint32_t shard = 0; shard < shards; ++shard) {
         ASSERT_GE(map.SlotCount(shard), slots / shards);
         ASSERT_LE(map.SlotCount(shard), slots / shards + 1);
-        for (uint32_t i = 0; i < map.SlotCount(shard); ++i) {
-          ASSERT_EQ(map.ShardOfSlot(map.FirstSlot(shard) + i), shard);
+        for (const uint32_t slot : map.shard_slots(shard)) {
+          ASSERT_EQ(slot, next++);
+          ASSERT_EQ(map.ShardOfSlot(slot), shard);
+          ASSERT_EQ(map.SlotIndex(slot), slot - map.shard_slots(shard)[0]);
         }
       }
+      ASSERT_EQ(next, slots);
     }
   }
+}
+
+TEST(TableMapTest, SlotsAreWhereARoutingPutsThem) {
+  const std::vector<uint32_t> shards = {2, 0, 2, 1, 0, 2, 2, 1};
+  const auto map = TableMap::Create(8, 3, shards);
+  ASSERT_TRUE(map.ok()) << map.status();
+  EXPECT_THAT(map->shard_slots(0), ElementsAre(1, 4));
+  EXPECT_THAT(map->shard_slots(1), ElementsAre(3, 7));
+  EXPECT_THAT(map->shard_slots(2), ElementsAre(0, 2, 5, 6));
+  for (uint32_t slot = 0; slot < 8; ++slot) {
+    EXPECT_EQ(map->ShardOfSlot(slot), shards[slot]);
+    EXPECT_EQ(map->shard_slots(shards[slot])[map->SlotIndex(slot)], slot);
+  }
+  std::vector<int64_t> keys;
+  for (const int64_t key : SortedKeys(*map, 5, 100)) {
+    if (map->ShardOf(key) == 2) keys.push_back(key);
+  }
+  std::vector<SlotRun> runs;
+  ASSERT_TRUE(map->CutBySlot(keys, 2, &runs).ok());
+  EXPECT_EQ(runs.size(), 4u);
+  EXPECT_FALSE(map->CutBySlot(keys, 0, &runs).ok());
+}
+
+TEST(TableMapTest, APlacementThatIsNotWholeIsRefused) {
+  const auto refused = [](uint32_t shards, std::vector<uint32_t> slot_shards) {
+    return std::string(
+        TableMap::Create(4, shards, slot_shards).status().message());
+  };
+  EXPECT_THAT(refused(2, {0, 1, 0}), HasSubstr("3 virtual slots are placed"));
+  EXPECT_THAT(refused(2, {0, 1, 2, 0}),
+              HasSubstr("virtual slot 2 is placed on shard 2, there are 2"));
+  EXPECT_THAT(refused(3, {0, 1, 1, 0}),
+              HasSubstr("shard 2 has no virtual slot"));
 }
 
 TEST(TableMapTest, KeysInARowSpreadEvenly) {

@@ -5,6 +5,7 @@
 #include "worker/client/row_chunks.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/base/random.h"
@@ -19,15 +20,16 @@ using ::testing::SizeIs;
 
 constexpr size_t kMessage = 1 << 20;
 constexpr ElementType kWhole = ElementType::kFloat32;
+constexpr uint32_t kNoSlot = 1 << 30;
 
-std::unique_ptr<RowBatch> MakeRows(int64_t dim, uint32_t shards, int64_t ids) {
+std::unique_ptr<RowBatch> MakeRows(int64_t dim, const TableMap& map,
+                                   int64_t ids) {
   RowBatch::Options options;
   options.name = "t";
   options.dim = dim;
   options.samples_max = 1;
   options.lookups = {{.feed = 0, .ids_per_sample = ids}};
-  auto rows =
-      std::make_unique<RowBatch>(options, *TableMap::Create(256, shards));
+  auto rows = std::make_unique<RowBatch>(options, map);
   Batch batch;
   batch.size = 1;
   batch.int_feeds.resize(1);
@@ -37,6 +39,20 @@ std::unique_ptr<RowBatch> MakeRows(int64_t dim, uint32_t shards, int64_t ids) {
   }
   rows->Collect(batch);
   return rows;
+}
+
+std::unique_ptr<RowBatch> MakeRows(int64_t dim, uint32_t shards, int64_t ids) {
+  return MakeRows(dim, *TableMap::Create(256, shards), ids);
+}
+
+// Slots on random shards.
+TableMap ScatteredMap(uint32_t shards) {
+  Random random(9);
+  std::vector<uint32_t> slot_shards;
+  for (int slot = 0; slot < 256; ++slot) {
+    slot_shards.push_back(static_cast<uint32_t>(random.Below(shards)));
+  }
+  return *TableMap::Create(256, shards, slot_shards);
 }
 
 TEST(RowChunksTest, EveryRowTravelsOnceAndSlotsStayWhole) {
@@ -88,6 +104,50 @@ TEST(RowChunksTest, EveryRowTravelsOnceAndSlotsStayWhole) {
       }
       EXPECT_EQ(next[0], a->keys().size());
       EXPECT_EQ(next[1], b->keys().size());
+    }
+  }
+}
+
+TEST(RowChunksTest, RowsOfScatteredSlotsTravelOnceAndInOrder) {
+  constexpr uint32_t kShards = 3;
+  const auto a = MakeRows(4, ScatteredMap(kShards), 2000);
+  a->WantOnly([](size_t i) { return i % 5 != 0; });
+  const std::vector<RowBatch*> tables = {a.get()};
+  for (const bool gradients : {true, false}) {
+    for (const size_t chunk_bytes : {100, 1000, 1 << 20}) {
+      size_t rows = 0;
+      for (uint32_t shard = 0; shard < kShards; ++shard) {
+        std::optional<int64_t> last;
+        uint32_t last_slot = kNoSlot;
+        for (const RowChunk& chunk :
+             gradients
+                 ? *CutGradients(tables, shard, kWhole, chunk_bytes, kMessage)
+                 : CutWanted(tables, shard, kWhole, chunk_bytes)) {
+          size_t bytes = 0;
+          uint32_t end = kNoSlot;
+          for (const TableRowSpan& range : chunk.ranges) {
+            EXPECT_NE(range.first, end) << "two ranges could be one";
+            end = range.first + range.count;
+            bytes += range.count * (8 + 4 * 4);
+            for (uint32_t i = range.first; i < end; ++i) {
+              const int64_t key =
+                  gradients ? a->keys()[i] : a->wanted_keys()[i];
+              EXPECT_EQ(a->map().ShardOf(key), shard);
+              EXPECT_TRUE(!last.has_value() || a->map().Before(*last, key));
+              last = key;
+              ++rows;
+            }
+          }
+          const uint32_t first_slot = a->map().SlotOf(
+              gradients ? a->keys()[chunk.ranges[0].first]
+                        : a->wanted_keys()[chunk.ranges[0].first]);
+          EXPECT_TRUE(!gradients || first_slot != last_slot)
+              << "a slot was cut";
+          last_slot = a->map().SlotOf(*last);
+          EXPECT_EQ(chunk.bytes, bytes);
+        }
+      }
+      EXPECT_EQ(rows, gradients ? a->keys().size() : a->wanted().size());
     }
   }
 }

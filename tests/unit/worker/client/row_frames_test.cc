@@ -121,6 +121,44 @@ TEST_F(RowFramesTest, GradientsAreKeysThenNumbersByTable) {
   EXPECT_EQ(NumbersOf<float>(payload[3]).back(), 92.0f);
 }
 
+// As a routing makes them that leaves slots between to other shards.
+TEST_F(RowFramesTest, RangesOfOneTableAreOneListOfRows) {
+  const RowChunk chunk = {.shard = 0,
+                          .type = ElementType::kFloat32,
+                          .ranges = {{0, 1, 1}, {1, 2, 1}, {1, 5, 2}}};
+  PushHeader push;
+  std::vector<grpc::Slice> payload;
+  AddGradients(tables(), chunk, owner_, &push, &payload);
+  ASSERT_EQ(push.tables_size(), 2);
+  EXPECT_EQ(push.tables(1).rows(), 3u);
+  ASSERT_EQ(payload.size(), 6u) << "all keys of a table come first";
+  EXPECT_EQ(NumbersOf<int64_t>(payload[2])[0], b_->keys()[2]);
+  EXPECT_EQ(NumbersOf<int64_t>(payload[3])[1], b_->keys()[6]);
+  EXPECT_EQ(NumbersOf<float>(payload[4])[0], 20.0f);
+  EXPECT_EQ(NumbersOf<float>(payload[5])[3], 60.0f);
+
+  PullHeader pull;
+  payload.clear();
+  AddWantedKeys(tables(), chunk, owner_, &pull, &payload);
+  ASSERT_EQ(pull.tables_size(), 2);
+  EXPECT_EQ(pull.tables(1).rows(), 3u);
+  EXPECT_EQ(payload.size(), 3u);
+
+  PullResponseHeader answer;
+  *answer.mutable_tables() = pull.tables();
+  const size_t count = 2 + 3 * 3;
+  ASSERT_TRUE(
+      StoreRows(tables(), chunk, answer, Payload(ElementType::kFloat32, count))
+          .ok());
+  EXPECT_EQ(b_->value(2)[0], 3);
+  EXPECT_EQ(b_->value(5)[0], 6);
+  EXPECT_EQ(b_->value(6)[2], 11);
+  answer.mutable_tables(1)->set_rows(1);
+  EXPECT_FALSE(
+      StoreRows(tables(), chunk, answer, Payload(ElementType::kFloat32, count))
+          .ok());
+}
+
 TEST_F(RowFramesTest, WholeNumbersAreNotCopiedAndTheirOwnerIsKept) {
   PushHeader header;
   std::vector<grpc::Slice> payload;

@@ -1,0 +1,46 @@
+#ifndef SYNCLINE_COMMON_WIRE_ROUTING_TABLE_H_
+#define SYNCLINE_COMMON_WIRE_ROUTING_TABLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/wire/block_map.h"
+#include "common/wire/table_map.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// Who has what of a job's state: block -> shard, virtual slot -> shard, and the
+// version that calls to a ps must show. A member reads it from its assignment;
+// nobody else decides about placement. Results do not depend on it: blocks and
+// slots are reduced, clipped and updated alike wherever they are.
+//
+// Today shard i is on the ps of rank i. Immutable, hence thread-safe.
+class RoutingTable {
+ public:
+  // `assignment` without a routing means version 1. Blocks or tables that the
+  // routing leaves out have the default placement of BlockMap or TableMap.
+  // Memory is taken in proportion to the model and the message alone.
+  // Errors: InvalidArgument, which names the field ("routing.tables[1]"): a
+  // version of 0; a block or slot without a shard, or with one that does not
+  // exist; a shard without a slot of a table; other shards than one for each
+  // ps, in the order of ranks; those of BlockMap and TableMap.
+  static absl::StatusOr<RoutingTable> Create(const JobAssignment& assignment);
+
+  uint64_t version() const { return version_; }
+  uint32_t shard_count() const { return blocks_.shard_count(); }
+  const BlockMap& blocks() const { return blocks_; }
+  // By their index in JobAssignment.tables.
+  absl::Span<const TableMap> tables() const { return tables_; }
+
+ private:
+  uint64_t version_ = 1;
+  BlockMap blocks_;
+  std::vector<TableMap> tables_;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_WIRE_ROUTING_TABLE_H_
