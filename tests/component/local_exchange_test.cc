@@ -27,8 +27,10 @@ namespace syncline {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int kEpochs = 2;
 
@@ -244,6 +246,89 @@ TEST_F(LocalExchangeTest, KeepsRowsOfTables) {
     spec.mutable_optimizer()->set_kind(kind);
     ExpectTheSame(spec, kBagModel);
   }
+}
+
+class LaterStartTest : public LocalExchangeTest {
+ protected:
+  using Values = std::vector<std::vector<float>>;
+  struct Run {
+    absl::Status status;
+    Values values;  // by parameter
+    std::vector<int64_t> evaluated_at;
+    WorkerProgress totals;
+    std::string history;
+  };
+
+  // Clocks [start, clocks) of the job, from the state `from`.
+  Run Train(int64_t start, uint64_t clocks, const Values& from) {
+    JobSpec spec = EvaluatedDigits();
+    spec.mutable_training()->set_max_clocks(clocks);
+    Prepare(spec, MlpModel(784, 8, 10));
+    Run run;
+    if (HasFatalFailure()) return run;
+    job_->assignment.set_start_clock(start);
+    auto exchange = *LocalExchange::Create(*job_);
+    if (!from.empty()) exchange->StartFrom(from);
+    worker::Trainer::Options options;
+    options.metrics = &metrics_;
+    options.on_progress = [](const WorkerProgress&) {};
+    options.on_evaluation = [&](const Evaluation& evaluation,
+                                const worker::StoringProgress&) {
+      run.evaluated_at.push_back(evaluation.clock());
+    };
+    worker::Trainer trainer(
+        *job_, {.parameters = std::move(exchange), .folds = nullptr}, options);
+    run.status = trainer.Run();
+    for (size_t i = 0; i < job_->training.parameters.size(); ++i) {
+      const auto values = job_->executor->parameter(static_cast<int>(i));
+      run.values.emplace_back(values.begin(), values.end());
+    }
+    run.totals = trainer.Totals();
+    run.history = trainer.HistoryCsv();
+    return run;
+  }
+};
+
+// Six clocks, epochs end at 3 and 6: within an epoch, and at a border.
+TEST_F(LaterStartTest, GoesOnAtAnyClockAsIfItHadNotStopped) {
+  const Run whole = Train(0, 6, {});
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  ASSERT_EQ(whole.evaluated_at, (std::vector<int64_t>{3, 6}));
+  for (int64_t start = 1; start < 6; ++start) {
+    SCOPED_TRACE(start);
+    const Run head = Train(0, static_cast<uint64_t>(start), {});
+    ASSERT_EQ(head.status, absl::OkStatus());
+    EXPECT_NE(head.values, whole.values);
+    const Run tail = Train(start, 6, head.values);
+    ASSERT_EQ(tail.status, absl::OkStatus());
+    EXPECT_EQ(tail.values, whole.values) << "bit for bit";
+    EXPECT_EQ(tail.evaluated_at, start < 3 ? (std::vector<int64_t>{3, 6})
+                                           : (std::vector<int64_t>{6}));
+    EXPECT_EQ(tail.totals.clock(), 6);
+    EXPECT_EQ(head.totals.samples() + tail.totals.samples(),
+              whole.totals.samples());
+    EXPECT_THAT(tail.history, HasSubstr(absl::StrCat("\n", start + 1, ",")));
+    EXPECT_THAT(tail.history, Not(HasSubstr(absl::StrCat("\n", start, ","))));
+  }
+}
+
+TEST_F(LaterStartTest, EndsAtOnceAfterTheLastClock) {
+  const Run run = Train(6, 6, {});
+  EXPECT_EQ(run.status, absl::OkStatus());
+  EXPECT_THAT(run.evaluated_at, IsEmpty());
+  EXPECT_EQ(run.totals.clock(), 6);
+  EXPECT_EQ(run.totals.samples(), 0u);
+}
+
+TEST_F(LaterStartTest, RefusesAClockThatTheJobDoesNotHave) {
+  const Run run = Train(7, 6, {});
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(run.status.message()),
+              AllOf(HasSubstr("start_clock is 7"), HasSubstr("0 to 6"),
+                    HasSubstr("of job j-0001")));
+  // Refused before that as one that has no regime.
+  EXPECT_EQ((worker::Epochs{3, 6}.CheckStart(-1).code()),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(LocalExchangeTest, AStopEndsTheJob) {

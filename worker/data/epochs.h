@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline::worker {
@@ -25,6 +27,13 @@ struct Epochs {
     return {steps_per_epoch, total};
   }
 
+  // Errors: InvalidArgument: a job cannot go on with step `clock`.
+  // clocks_total: nothing is left to do.
+  absl::Status CheckStart(int64_t clock) const {
+    if (clock >= 0 && clock <= clocks_total) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "start_clock is ", clock, "; this job has clocks 0 to ", clocks_total));
+  }
   // The clock at which the epoch that contains step `clock` ends.
   int64_t EndOf(int64_t clock) const {
     return std::min((clock / steps_per_epoch + 1) * steps_per_epoch,

@@ -17,8 +17,13 @@ constexpr absl::Duration kLookAgain = absl::Seconds(10);
 Prefetcher::Prefetcher(const Dataset* dataset, const Options& options)
     : dataset_(dataset),
       clocks_(options.clocks),
+      first_clock_(options.first_clock),
       plan_(options.plan),
-      slots_(options.depth + 1) {
+      slots_(options.depth + 1),
+      read_(options.first_clock),
+      consumed_(options.first_clock),
+      next_(options.first_clock) {
+  SYNCLINE_CHECK(first_clock_ >= 0 && first_clock_ <= clocks_);
   SYNCLINE_CHECK(options.depth > 0);
   SYNCLINE_CHECK(clocks_ == 0 || plan_.steps_per_epoch() > 0);
   thread_ = std::thread([this] { ReadAhead(); });
@@ -71,7 +76,7 @@ bool Prefetcher::AwaitSlot(int64_t clock) {
 void Prefetcher::ReadAhead() {
   SetThreadName("prefetch");
   const int64_t steps = plan_.steps_per_epoch();
-  for (int64_t clock = 0; clock < clocks_; ++clock) {
+  for (int64_t clock = first_clock_; clock < clocks_; ++clock) {
     if (!AwaitSlot(clock)) return;
     const auto samples = plan_.Indices(clock / steps, clock % steps);
     const BatchPlan::Moves moves = plan_.TakeMoves();

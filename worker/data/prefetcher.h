@@ -14,14 +14,17 @@
 
 namespace syncline::worker {
 
-// Reads the batches of a worker's clocks 0, 1, 2 ... on its own thread, a few
-// ahead of the training thread. Thread-compatible: one thread calls Next.
+// Reads the batches of a worker's clocks, from first_clock on, on its own
+// thread, a few ahead of the training thread. A clock has the same batch
+// wherever reading begins; the samples of earlier ones are not read.
+// Thread-compatible: one thread calls Next.
 class Prefetcher {
  public:
   struct Options {
     BatchPlan::Options plan;
-    int64_t clocks = 0;  // batches in all; clock c is step c % S of epoch c / S
-    int depth = 2;       // batches read ahead, > 0; this bounds the memory
+    int64_t clocks = 0;  // of the job; clock c is step c % S of epoch c / S
+    int64_t first_clock = 0;  // in [0, clocks]; clocks: there is nothing
+    int depth = 2;            // batches read ahead, > 0; this bounds the memory
   };
   // `dataset` outlives the prefetcher. Starts reading.
   Prefetcher(const Dataset* dataset, const Options& options);
@@ -50,16 +53,18 @@ class Prefetcher {
 
   const Dataset* const dataset_;
   const int64_t clocks_;
+  const int64_t first_clock_;
   BatchPlan plan_;            // the reading thread's, but for its constants
   std::vector<Batch> slots_;  // clock c is in slot c % (depth + 1)
   std::atomic<int64_t> waited_ns_{0};
 
   Mutex mu_;
   CondVar changed_;
-  int64_t read_ ABSL_GUARDED_BY(mu_) = 0;      // clocks [0, read_) were read
-  int64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;  // clocks [0, consumed_) may go
+  // Clocks [first_clock_, read_) were read, [first_clock_, consumed_) may go.
+  int64_t read_ ABSL_GUARDED_BY(mu_);
+  int64_t consumed_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t next_ = 0;  // the caller's
+  int64_t next_;  // the caller's
   std::thread thread_;
 };
 

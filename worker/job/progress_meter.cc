@@ -5,9 +5,10 @@
 namespace syncline::worker {
 
 ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
-                             absl::Time start)
+                             int64_t start_clock, absl::Time start)
     : whole_{.start = start}, recent_{.start = start} {
   progress_.set_rank(rank);
+  progress_.set_clock(start_clock);
   progress_.set_clocks_total(epochs.clocks_total);
   progress_.set_clocks_per_epoch(epochs.steps_per_epoch);
 }

@@ -25,7 +25,9 @@ class ProgressMeter {
     absl::Duration total() const { return data + compute + push + wait + pull; }
   };
 
-  ProgressMeter(uint32_t rank, const Epochs& epochs, absl::Time start);
+  // Clocks before `start_clock` were closed by an earlier attempt.
+  ProgressMeter(uint32_t rank, const Epochs& epochs, int64_t start_clock,
+                absl::Time start);
 
   // Step `clock` was closed with `samples`, of which `loss_sum` is the loss.
   void AddStep(int64_t clock, uint64_t samples, double loss_sum,

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
 namespace syncline::worker {
@@ -28,9 +29,14 @@ void EvaluationLoop::Stop() {
 }
 
 absl::Status EvaluationLoop::EvaluateAll() {
+  int64_t clock = job_.assignment.start_clock();
+  SYNCLINE_RETURN_IF_ERROR(Annotate(
+      epochs_.CheckStart(clock),
+      absl::StrCat(job_.task_name(), " of job ", job_.assignment.job_id())));
+  if (clock == epochs_.clocks_total) return absl::OkStatus();
   // Shards have initial values once the first cut is announced on all of them.
-  SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(0));
-  for (int64_t clock = 0; clock < epochs_.clocks_total;) {
+  SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(clock));
+  while (clock < epochs_.clocks_total) {
     clock = epochs_.EndOf(clock);
     SYNCLINE_RETURN_IF_ERROR(EvaluateAt(clock));
   }

@@ -39,6 +39,9 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   const BatchPlan plan(options.plan);
   options.clocks =
       Epochs::Of(spec.training(), plan.steps_per_epoch()).clocks_total;
+  // Train refuses a clock that the job does not have.
+  options.first_clock =
+      std::clamp<int64_t>(job.assignment.start_clock(), 0, options.clocks);
   return options;
 }
 
@@ -55,7 +58,7 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       executor_(*job.executor),
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
-      meter_(job.rank, epochs_, MonotonicNow()),
+      meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow()),
       profiler_(job, &stop_, options_.on_profile),
       exchange_(std::move(exchange)) {
   if (job.test != nullptr) {
@@ -107,8 +110,13 @@ std::string Trainer::HistoryCsv() const {
 }
 
 absl::Status Trainer::Train() {
-  SYNCLINE_RETURN_IF_ERROR(Start());
-  for (int64_t clock = 0; clock < epochs_.clocks_total; ++clock) {
+  const int64_t first = job_.assignment.start_clock();
+  SYNCLINE_RETURN_IF_ERROR(Annotate(
+      epochs_.CheckStart(first),
+      absl::StrCat(job_.task_name(), " of job ", job_.assignment.job_id())));
+  if (first == epochs_.clocks_total) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(Start(first));
+  for (int64_t clock = first; clock < epochs_.clocks_total; ++clock) {
     SYNCLINE_RETURN_IF_ERROR(Step(clock));
     if (ReadsCutAt(clock + 1)) {
       SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock + 1));
@@ -129,15 +137,16 @@ void Trainer::LogPadding() const {
                  static_cast<double>(fed_values_ + fed_padding_));
 }
 
-absl::Status Trainer::Start() {
+absl::Status Trainer::Start(int64_t clock) {
   if (job_.is_chief()) {
     FillInitialValues();
     // No worker can push before the shards are initialised, so no worker is
     // past the first cut when it is announced.
-    SYNCLINE_RETURN_IF_ERROR(AnnounceCut(job_, epochs_.EndOf(0), &parameters_));
+    SYNCLINE_RETURN_IF_ERROR(
+        AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }
-  return parameters_.Pull(0);
+  return parameters_.Pull(clock);
 }
 
 absl::Status Trainer::Step(int64_t clock) {

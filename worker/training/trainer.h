@@ -122,7 +122,9 @@ class Trainer {
     Stopwatch watch = {};
   };
 
-  absl::Status Start();
+  // Brings the values that step `clock`, the first of this attempt, computes
+  // with.
+  absl::Status Start(int64_t clock);
   absl::Status Train();
   absl::Status Step(int64_t clock);
   // Waits for the batch and its rows, and opens the step at the

@@ -27,18 +27,20 @@ absl::StatusOr<std::unique_ptr<LocalExchange>> LocalExchange::Create(
     return absl::InvalidArgumentError(
         "several workers, LAMB, clip_norm and non_finite are not built");
   }
-  return std::unique_ptr<LocalExchange>(
-      new LocalExchange(config, worker::DenseTensorsOf(job)));
+  return std::unique_ptr<LocalExchange>(new LocalExchange(
+      config, worker::DenseTensorsOf(job), job.assignment.start_clock()));
 }
 
 LocalExchange::LocalExchange(const ps::JobConfig& config,
-                             worker::DenseTensors tensors)
+                             worker::DenseTensors tensors, int64_t start_clock)
     : tensors_(std::move(tensors)),
       optimizer_(config.update.optimizer),
       rule_(config.update.rule),
-      needs_total_clocks_(config.needs_total_clocks) {
+      needs_total_clocks_(config.needs_total_clocks),
+      clock_(start_clock) {
   for (size_t t = 0; t < tensors_.values.size(); ++t) {
-    Tensor tensor = {.momentum = config.momenta[t], .slots = {}};
+    Tensor tensor = {
+        .momentum = config.momenta[t], .slots = {}, .clock = clock_};
     for (int slot = 0; slot < OptimizerSlots(optimizer_); ++slot) {
       AlignedFloats& floats =
           tensor.slots.emplace_back(tensors_.values[t].size());
@@ -69,13 +71,25 @@ absl::Status LocalExchange::status() const {
 // --- The state between steps ---
 
 absl::Status LocalExchange::Init(int64_t total_clocks) {
-  SYNCLINE_CHECK(clock_ == 0 && !is_open_);
+  SYNCLINE_CHECK(!is_open_);
   if (needs_total_clocks_) rule_.learning_rate.total_clocks = total_clocks;
   return status();
 }
 
+void LocalExchange::StartFrom(std::vector<std::vector<float>> values) {
+  SYNCLINE_CHECK(OptimizerSlots(optimizer_) == 0 && tables_.empty());
+  SYNCLINE_CHECK(values.size() == tensors_.values.size());
+  start_values_ = std::move(values);
+}
+
 absl::Status LocalExchange::Pull(int64_t clock) {
   SYNCLINE_CHECK(clock == clock_ && !is_open_);
+  for (size_t t = 0; t < start_values_.size(); ++t) {
+    SYNCLINE_CHECK(start_values_[t].size() == tensors_.values[t].size());
+    std::copy(start_values_[t].begin(), start_values_[t].end(),
+              tensors_.values[t].begin());
+  }
+  start_values_.clear();
   return status();
 }
 

@@ -34,6 +34,10 @@ class LocalExchange : public worker::ParameterExchange {
   // obey.
   static absl::StatusOr<std::unique_ptr<LocalExchange>> Create(
       const worker::PreparedJob& job);
+  // Pull brings these values, by tensor, once: the state that an attempt which
+  // does not begin at clock 0 starts from. REQUIRES: the optimizer has no slots
+  // and there are no tables.
+  void StartFrom(std::vector<std::vector<float>> values);
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;
@@ -72,7 +76,8 @@ class LocalExchange : public worker::ParameterExchange {
     std::map<int64_t, std::vector<float>> rows;  // values, then state
   };
 
-  LocalExchange(const ps::JobConfig& config, worker::DenseTensors tensors);
+  LocalExchange(const ps::JobConfig& config, worker::DenseTensors tensors,
+                int64_t start_clock);
   absl::Status status() const;
   // Of the open step, without the count of updates.
   OptimizerStep OptimizerStepNow() const;
@@ -90,9 +95,10 @@ class LocalExchange : public worker::ParameterExchange {
   std::vector<Tensor> state_;  // by tensor
   std::vector<Table> tables_;
   std::map<uint64_t, int64_t> cuts_;  // clocks of those that are announced
-  int64_t clock_ = 0;                 // of the next step, or of the open one
-  bool is_open_ = false;              // from BeginStep to Wait
-  bool has_ended_ = false;            // EndBackward was called
+  int64_t clock_;                     // of the next step, or of the open one
+  std::vector<std::vector<float>> start_values_;
+  bool is_open_ = false;    // from BeginStep to Wait
+  bool has_ended_ = false;  // EndBackward was called
   bool abandoned_ = false;
   Step step_;
   absl::Span<worker::RowBatch* const> next_rows_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,6 +45,60 @@ TEST(PrefetcherTest, GivesThePlansBatchesInClockOrderOverEpochs) {
   }
   EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
             absl::StatusCode::kOutOfRange);
+}
+
+// File order, shuffled, shuffled in windows, in buckets.
+std::vector<BatchPlan::Options> AllOrders(absl::Span<const uint8_t> buckets) {
+  const auto samples = static_cast<int64_t>(buckets.size());
+  const BatchPlan::Options plain = {
+      .sample_count = samples, .batch_size = 700, .workers = 3, .seed = 9};
+  std::vector<BatchPlan::Options> orders(4, plain);
+  orders[0].shuffle = false;
+  orders[2].window_samples = 5000;
+  orders[3].buckets = buckets;
+  return orders;
+}
+
+TEST(PrefetcherTest, ALaterStartGivesTheTailOfTheSameBatches) {
+  std::vector<uint8_t> buckets(10'001);
+  for (size_t i = 0; i < buckets.size(); ++i) buckets[i] = i % 7 % 3;
+  const CountingDataset dataset(10'001);
+  int order = 0;
+  for (const BatchPlan::Options& plan : AllOrders(buckets)) {
+    SCOPED_TRACE(absl::StrCat("order ", order++));
+    for (uint32_t rank = 0; rank < plan.workers; ++rank) {
+      Prefetcher::Options options;
+      options.plan = plan;
+      options.plan.rank = rank;
+      options.clocks = 3 * BatchPlan(plan).steps_per_epoch() - 1;
+      std::vector<std::vector<float>> whole;
+      Prefetcher from_zero(&dataset, options);
+      for (int64_t clock = 0; clock < options.clocks; ++clock) {
+        whole.push_back((*from_zero.Next(Soon()))->labels);
+      }
+      for (int64_t first = 0; first <= options.clocks; ++first) {
+        options.first_clock = first;
+        Prefetcher later(&dataset, options);
+        for (int64_t clock = first; clock < options.clocks; ++clock) {
+          ASSERT_EQ((*later.Next(Soon()))->labels, whole[clock])
+              << "rank " << rank << ", clock " << clock << " from " << first;
+        }
+        EXPECT_EQ(later.Next(Soon()).status().code(),
+                  absl::StatusCode::kOutOfRange);
+      }
+    }
+  }
+}
+
+TEST(PrefetcherTest, ALaterStartReadsNothingBeforeIt) {
+  CountingDataset dataset(100);
+  Prefetcher::Options options = Plan(100, 1, 100);
+  options.first_clock = 90;
+  Prefetcher prefetcher(&dataset, options);
+  for (int64_t clock = 90; clock < 100; ++clock) {
+    ASSERT_TRUE(prefetcher.Next(Soon()).ok());
+  }
+  EXPECT_EQ(dataset.reads(), 10);
 }
 
 TEST(PrefetcherTest, ARankWithoutSamplesGetsEmptyBatches) {

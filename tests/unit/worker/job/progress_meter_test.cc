@@ -18,7 +18,8 @@ constexpr ProgressMeter::StepTimes kTimes = {.data = absl::Milliseconds(1),
                                              .pull = absl::Milliseconds(5)};
 
 TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
-  ProgressMeter meter(2, {.steps_per_epoch = 5, .clocks_total = 10}, kStart);
+  ProgressMeter meter(2, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
   meter.AddStep(0, 32, 64.0, kTimes);
   meter.AddStep(1, 32, 32.0, kTimes);
   const WorkerProgress first = meter.Report(kStart + absl::Seconds(2));
@@ -48,18 +49,28 @@ TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
 }
 
 TEST(ProgressMeterTest, WithoutAStepTheLossIsUnknown) {
-  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10}, kStart);
+  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
   const WorkerProgress report = meter.Report(kStart + absl::Seconds(1));
   EXPECT_TRUE(std::isnan(report.loss()));
   EXPECT_EQ(report.samples_per_second(), 0);
 }
 
 TEST(ProgressMeterTest, AnEmptyCloseIsAStepWithoutSamples) {
-  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10}, kStart);
+  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
   meter.AddStep(0, 0, 0, kTimes);
   const WorkerProgress report = meter.Report(kStart + absl::Seconds(1));
   EXPECT_EQ(report.clock(), 1);
   EXPECT_TRUE(std::isnan(report.loss()));
+}
+
+TEST(ProgressMeterTest, ALaterStartHasItsClockClosedAndNoSamples) {
+  const ProgressMeter meter(1, {.steps_per_epoch = 5, .clocks_total = 10},
+                            /*start_clock=*/7, kStart);
+  const WorkerProgress totals = meter.Totals(kStart + absl::Seconds(1));
+  EXPECT_EQ(totals.clock(), 7);
+  EXPECT_EQ(totals.samples(), 0u);
 }
 
 }  // namespace
